@@ -1,0 +1,216 @@
+//===- stepc.h - the C interface of the Stepc runtime ---------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Loads a compiled package, binds tensors to it and runs optimizer steps.
+//
+//   load -> create plan -> add groups -> bind -> { set hypers, set gradients,
+//   step } -> read states -> destroy
+//
+// Rules that hold for every function:
+// - It returns a status; stepcLastErrorMessage() has the words, per thread.
+//   Messages are lower-case, without a final period, and name the thing.
+// - Out-parameters come last and are written only on success.
+// - When a call is refused nothing has changed.
+// - Arguments are borrowed for the call, except tensor *data*, which a plan
+//   reads and writes until it is destroyed or the tensor is bound anew.
+// - Handles may be used by one thread at a time; a second one is refused with
+//   STEPC_BUSY. Distinct handles are independent.
+// - Nothing throws, aborts, prints, or changes the state of the process.
+//
+// A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_STEPC_H
+#define STEPC_STEPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dlpack/dlpack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STEPC_API __attribute__((visibility("default")))
+
+#define STEPC_VERSION_MAJOR 0
+#define STEPC_VERSION_MINOR 1
+
+typedef enum StepcStatus {
+  STEPC_OK = 0,
+  STEPC_INVALID_ARGUMENT = 1,   /* a value that no caller should pass */
+  STEPC_FILE_ERROR = 2,         /* a file cannot be opened or read */
+  STEPC_CORRUPT_PACKAGE = 3,    /* truncated, or a bit differs */
+  STEPC_VERSION_MISMATCH = 4,   /* format or kernel ABI of another version */
+  STEPC_UNSUPPORTED_TARGET = 5, /* no code for this processor */
+  STEPC_UNKNOWN_NAME = 6,       /* no such hyper-parameter, option, state */
+  STEPC_SHAPE_MISMATCH = 7,
+  STEPC_DTYPE_MISMATCH = 8, /* a dtype the package holds no variant for */
+  STEPC_DEVICE_MISMATCH = 9,
+  STEPC_LAYOUT_UNSUPPORTED = 10, /* misaligned, or elements share memory */
+  STEPC_OVERLAP = 11,            /* two tensors share memory, one is written */
+  STEPC_OUT_OF_MEMORY = 12,
+  STEPC_BUSY = 13,         /* another thread is inside this handle */
+  STEPC_WRONG_STATE = 14,  /* step_tensors without step_begin, ... */
+  STEPC_NEEDS_BIND = 15,   /* the tensor must be bound anew for this */
+  STEPC_POISONED = 16,     /* an earlier step failed midway */
+  STEPC_INTERNAL_ERROR = 17
+} StepcStatus;
+
+/* major * 1000 + minor of the loaded library. */
+STEPC_API uint32_t stepcVersion(void);
+
+/* The name of a status, "STEPC_OVERLAP"; never NULL. */
+STEPC_API const char *stepcStatusString(StepcStatus status);
+
+/* What the last refused call of this thread said; "" when there was none.
+ * Valid until the thread's next call. */
+STEPC_API const char *stepcLastErrorMessage(void);
+
+/*===--- Packages ----------------------------------------------------------===*/
+
+typedef struct StepcPackage StepcPackage;
+
+/* Reads a package file. Every bit of it is checked before any is parsed. */
+STEPC_API StepcStatus stepcPackageLoad(const char *path, StepcPackage **out);
+
+/* The same from memory; the bytes are copied. */
+STEPC_API StepcStatus stepcPackageLoadBytes(const void *bytes, size_t size,
+                                            StepcPackage **out);
+
+/* The manifest: JSON text of `*outSize` bytes, owned by the package. */
+STEPC_API StepcStatus stepcPackageManifest(const StepcPackage *package,
+                                           const char **outJson,
+                                           size_t *outSize);
+
+/* Gives up the handle; plans made from it stay usable. Accepts NULL. */
+STEPC_API void stepcPackageDestroy(StepcPackage *package);
+
+/*===--- Plans -------------------------------------------------------------===*/
+
+/* A plan: parameter groups, and the tensors bound to one package. */
+typedef struct StepcPlan StepcPlan;
+
+typedef struct StepcPlanConfig {
+  size_t structSize;     /* sizeof(StepcPlanConfig) */
+  int32_t numThreads;    /* 0: as OpenMP says at each step */
+  int32_t hugePages;     /* 1: ask the system for huge pages for memory that
+                            is bound to the plan; a hint, 0 leaves it alone */
+  int64_t chunkElements; /* 0: chosen by the runtime */
+  uint64_t reserved[4];  /* must be 0 */
+} StepcPlanConfig;
+
+/* config may be NULL: all zero. The plan keeps the package alive. */
+STEPC_API StepcStatus stepcPlanCreate(StepcPackage *package,
+                                      const StepcPlanConfig *config,
+                                      StepcPlan **out);
+STEPC_API void stepcPlanDestroy(StepcPlan *plan);
+
+/* A value of an option by name; options not named keep their default.
+ * Derived options follow from the hyper-parameters and cannot be named. */
+typedef struct StepcOption {
+  const char *name;
+  int64_t value;
+} StepcOption;
+
+/* Adds a group; its id is the number of groups before it.
+ *   hypers  `numHypers` values in the manifest's order, or NULL for defaults */
+STEPC_API StepcStatus stepcPlanAddGroup(StepcPlan *plan,
+                                        const StepcOption *options,
+                                        int64_t numOptions,
+                                        const double *hypers, int64_t numHypers,
+                                        int64_t *outGroup);
+
+/* Sets a group's hyper-parameters (all of them, in the manifest's order) from
+ * the next step on. STEPC_NEEDS_BIND when a derived option would change. */
+STEPC_API StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
+                                         const double *hypers,
+                                         int64_t numHypers);
+
+/* One parameter with what belongs to it. */
+typedef struct StepcBinding {
+  size_t structSize;     /* sizeof(StepcBinding) */
+  const char *name;      /* for messages; NULL: "tensor <id>" */
+  int64_t group;
+  const DLTensor *param;
+  const DLTensor *grad;  /* NULL: none yet. Then the variant of `gradDtype` is
+                            bound and the tensor sleeps until a gradient is set */
+  DLDataType gradDtype;  /* read only when grad is NULL */
+  const DLTensor *const *states; /* in the order of the variant's states that
+                            the manifest lists for the group's options; NULL:
+                            the runtime allocates and fills them with their
+                            initial values */
+  int64_t numStates;
+  int64_t count;         /* steps that the tensor has taken */
+  int32_t fresh;         /* 1: its states were created for the coming step */
+  int32_t reserved0;     /* must be 0 */
+  float *countMirror;    /* NULL, or where each step writes the new count */
+} StepcBinding;
+
+/* Binds tensors and takes all memory that their steps need. Checks shapes,
+ * dtypes, devices, alignment and that no written memory is shared, among the
+ * new tensors and with those bound before. Ids are consecutive in call order,
+ * outIds may be NULL. */
+STEPC_API StepcStatus stepcPlanBind(StepcPlan *plan,
+                                    const StepcBinding *bindings, int64_t n,
+                                    int64_t *outIds);
+
+/* Says which gradient the tensor has from now on. NULL: none, the tensor is
+ * skipped by steps, its states and count untouched. Cheap when only the
+ * address changed. STEPC_NEEDS_BIND when the dtype is another one. */
+STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
+                                       const DLTensor *grad);
+
+/* Says where the parameter lives now; shape and dtype must not change. Cheap
+ * when nothing changed. */
+STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
+                                        const DLTensor *param);
+
+/*===--- Steps -------------------------------------------------------------===*/
+
+/* One step of all tensors that have a gradient. */
+STEPC_API StepcStatus stepcStep(StepcPlan *plan);
+
+/* The same in parts: hyper-parameters are fixed by begin; each tensor may be
+ * stepped at most once until end; those not named are skipped. */
+STEPC_API StepcStatus stepcStepBegin(StepcPlan *plan);
+STEPC_API StepcStatus stepcStepTensors(StepcPlan *plan, const int64_t *ids,
+                                       int64_t n);
+STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
+
+/*===--- What is inside a plan ---------------------------------------------===*/
+
+STEPC_API StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,
+                                        int64_t *outCount);
+STEPC_API StepcStatus stepcPlanSetCount(StepcPlan *plan, int64_t id,
+                                        int64_t count);
+
+/* A view of a state by its name in the definition; shape and strides belong to
+ * the plan and live until it is destroyed. */
+STEPC_API StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
+                                        const char *name, DLTensor *out);
+
+/* Counters since the plan was made, for tests and tools. */
+typedef struct StepcPlanInfo {
+  size_t structSize; /* sizeof(StepcPlanInfo), set by the caller */
+  int64_t numTensors;
+  int64_t numGroups;
+  int64_t numChunks;
+  int64_t steps;
+  int64_t parallelRegions; /* one a step */
+  int64_t bytesAllocated;  /* by the plan, states included */
+} StepcPlanInfo;
+STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,
+                                       StepcPlanInfo *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STEPC_STEPC_H */
