@@ -1,0 +1,124 @@
+# Runs clang-tidy over source files and remembers what was clean.
+#
+# A file's result is remembered under a hash of all that it depends on: the
+# configuration, the tool, the compile command, and the contents of the file and
+# of the headers of this tree that the build included (from ninja's log of
+# dependencies). A second run of an unchanged tree reads a few files and is done.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOOL = "clang-tidy-22"
+# The compile commands were made for GCC.
+EXTRA = [
+    "--extra-arg=-Wno-unknown-warning-option",
+    "--extra-arg=-Wno-ignored-optimization-argument",
+    "--extra-arg=-Wno-unused-command-line-argument",
+]
+
+
+class Hasher:
+    """Hashes of file contents, each file read once."""
+
+    def __init__(self):
+        self.known = {}
+
+    def of(self, path):
+        path = str(path)
+        if path not in self.known:
+            try:
+                data = Path(path).read_bytes()
+            except OSError:
+                data = b"missing"
+            self.known[path] = hashlib.sha256(data).hexdigest()
+        return self.known[path]
+
+
+def dependencies(build, root):
+    """Maps an object file to the files of this tree that it was made from."""
+    text = subprocess.run(
+        ["ninja", "-C", str(build), "-t", "deps"], capture_output=True, text=True, check=False
+    ).stdout
+    result, current = {}, None
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            current = result.setdefault(line.split(":")[0], [])
+        elif line.strip() and current is not None:
+            path = os.path.normpath(build / line.strip())
+            if path.startswith(str(root) + os.sep):
+                current.append(path)
+    return result
+
+
+def jobs(build, root, files, hasher):
+    """Yields (file, key) for each file that has a compile command."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    by_file = {os.path.normpath(c["file"]): c for c in commands}
+    deps = dependencies(build, root)
+    version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
+    common = [version, hasher.of(root / ".clang-tidy"), hasher.of(__file__)]
+    for file in files:
+        path = os.path.normpath(root / file)
+        command = by_file.get(path)
+        if command is None:
+            continue
+        parts = [*common, command["command"], path, hasher.of(path)]
+        for dep in sorted(deps.get(command.get("output", ""), [])):
+            parts += [dep, hasher.of(dep)]
+        yield file, hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def tidy(build, root, file):
+    begin = time.monotonic()
+    done = subprocess.run(
+        [TOOL, "--quiet", "-p", str(build), *EXTRA, str(root / file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("files", nargs="*")
+    args = parser.parse_args()
+    root = Path.cwd()
+    memory_file = args.build / "lint" / "clang-tidy.json"
+    try:
+        clean = set(json.loads(memory_file.read_text()))
+    except (OSError, ValueError):
+        clean = set()
+    work = list(jobs(args.build, root, args.files, Hasher()))
+    todo = [(file, key) for file, key in work if key not in clean]
+    kept = {key for _, key in work if key in clean}
+    memory_file.parent.mkdir(parents=True, exist_ok=True)
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        running = {pool.submit(tidy, args.build, root, file): (file, key) for file, key in todo}
+        for future in concurrent.futures.as_completed(running):
+            file, key = running[future]
+            code, out, err, seconds = future.result()
+            if code == 0:
+                kept.add(key)
+                memory_file.write_text(json.dumps(sorted(kept)))
+            else:
+                bad += 1
+                print(out or err, flush=True)
+            print(f"{seconds:6.1f} s  {file}: {'ok' if code == 0 else 'FAILED'}", flush=True)
+    print(f"clang-tidy: {len(work)} files, {len(todo)} looked at, {bad} with findings")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
