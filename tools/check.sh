@@ -18,7 +18,7 @@ passed=0
 failed=0
 
 run_ctest() {
-  (cd "$build" && ctest --output-on-failure --no-tests=error -j "$(nproc)" \
+  (cd "$build" && ctest --output-on-failure --test-output-size-passed 1000000 --no-tests=error -j "$(nproc)" \
     --output-junit "$reports/ctest.xml")
 }
 
