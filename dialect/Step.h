@@ -1,0 +1,69 @@
+//===- Step.h - the step dialect ---------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_DIALECT_STEP_H
+#define STEPC_DIALECT_STEP_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialect/StepEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialect/StepTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialect/StepAttrs.h.inc"
+
+#include "dialect/StepDialect.h.inc"
+
+namespace mlir::step {
+class ReturnOp;
+class ScalarPhaseOp;
+} // namespace mlir::step
+
+#define GET_OP_CLASSES
+#include "dialect/Step.h.inc"
+
+namespace mlir::step {
+
+/// The dims of a tensor or mask type; empty for any other type.
+ArrayRef<StringAttr> getDims(Type type);
+
+/// True for tensors and masks.
+bool isShaped(Type type);
+
+/// The shape that operands of these types broadcast to: dims are equal or one
+/// of them is "1"; scalars go with anything. On success `dims` holds the result,
+/// and is left empty when no type is shaped; `shaped` says whether one is.
+LogicalResult broadcastDims(TypeRange types, SmallVectorImpl<StringAttr> &dims,
+                            bool &shaped);
+
+/// Prints `[n, m]`, `mask[n, m]`, or the type itself.
+void printShort(AsmPrinter &printer, Type type);
+
+/// Parses what printShort prints.
+ParseResult parseShort(AsmParser &parser, Type &type);
+
+/// Prints a float so that parsing gives it back bit for bit: shortest decimal
+/// form, with a point or an exponent.
+void printFloat(AsmPrinter &printer, const APFloat &value);
+
+/// The result of a comparison by `predicate`.
+bool evaluate(Predicate predicate, double lhs, double rhs);
+
+} // namespace mlir::step
+
+#endif // STEPC_DIALECT_STEP_H

@@ -1,0 +1,97 @@
+//===- StepAttrs.td - attributes of the step dialect ----------*- tablegen -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEP_ATTRS
+#define STEP_ATTRS
+
+include "StepDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class Step_Attr<string name, string attrMnemonic> : AttrDef<Step_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Step_RoleKind : I32EnumAttr<"RoleKind", "what an argument of a rule is", [
+    I32EnumAttrCase<"Param", 0, "param">,
+    I32EnumAttrCase<"Grad", 1, "grad">,
+    I32EnumAttrCase<"State", 2, "state">,
+    I32EnumAttrCase<"Count", 3, "count">,
+    I32EnumAttrCase<"Fresh", 4, "fresh">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+
+def Step_Predicate : I32EnumAttr<"Predicate", "a comparison", [
+    I32EnumAttrCase<"LT", 0, "lt">, I32EnumAttrCase<"LE", 1, "le">,
+    I32EnumAttrCase<"GT", 2, "gt">, I32EnumAttrCase<"GE", 3, "ge">,
+    I32EnumAttrCase<"EQ", 4, "eq">, I32EnumAttrCase<"NE", 5, "ne">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_PredicateAttr : EnumAttr<Step_Dialect, Step_Predicate, "predicate">;
+
+def Step_RoleAttr : Step_Attr<"Role", "role"> {
+  let summary = "the role of one argument of a rule";
+  let description = [{
+    `init` is the value that a state's elements have before the first step.
+    `guarded` says that the state exists only where its guard, an operand of the
+    rule, holds. `storage` is null in a definition; binding sets it.
+  }];
+  let parameters = (ins
+    EnumParameter<Step_RoleKind>:$kind,
+    "::mlir::StringAttr":$name,
+    OptionalParameter<"::mlir::FloatAttr">:$init,
+    DefaultValuedParameter<"bool", "false">:$guarded,
+    OptionalParameter<"::mlir::Type">:$storage);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let builders = [AttrBuilder<(ins "::mlir::step::RoleKind":$kind), [{
+    return $_get($_ctxt, kind, StringAttr::get($_ctxt, ""), FloatAttr(), false,
+                 Type());
+  }]>];
+  let extraClassDeclaration = [{
+    /// True for param, grad and state: arguments that are tensors in memory.
+    bool isTensor() const {
+      return getKind() != RoleKind::Count && getKind() != RoleKind::Fresh;
+    }
+    /// True for param and state, whose new values a rule returns.
+    bool isReturned() const {
+      return getKind() == RoleKind::Param || getKind() == RoleKind::State;
+    }
+    /// The name in messages and in the manifest: of a state its own, else the
+    /// kind's.
+    StringRef getDisplayName() const;
+    RoleAttr withStorage(Type storage) const;
+    RoleAttr withoutGuard() const;
+  }];
+}
+
+def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
+  let summary = "which rule, with which options and compute type, a variant is";
+  let parameters = (ins
+    "::mlir::StringAttr":$rule,
+    "::mlir::DictionaryAttr":$options,
+    "::mlir::Type":$compute);
+  let assemblyFormat = "`<` $rule `,` $options `,` $compute `>`";
+}
+
+def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
+  let summary = "one tensor in memory that a phase works on";
+  let parameters = (ins
+    EnumParameter<Step_RoleKind>:$kind,
+    "::mlir::StringAttr":$name,
+    "::mlir::Type":$shape,
+    "::mlir::Type":$storage,
+    OptionalParameter<"::mlir::FloatAttr">:$init,
+    "bool":$reads,
+    "bool":$writes);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+def Step_OperandArrayAttr : TypedArrayAttrBase<Step_OperandAttr, "operands of a phase">;
+def Step_RoleArrayAttr : TypedArrayAttrBase<Step_RoleAttr, "roles of a rule">;
+
+#endif // STEP_ATTRS

@@ -1,0 +1,40 @@
+//===- StepDialect.td - the step dialect ----------------------*- tablegen -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEP_DIALECT
+#define STEP_DIALECT
+
+include "mlir/IR/OpBase.td"
+
+def Step_Dialect : Dialect {
+  let name = "step";
+  let cppNamespace = "::mlir::step";
+  let summary = "Optimizer steps as mathematics on whole tensors";
+  let description = [{
+    An optimizer is written once, as operations on whole tensors with symbolic
+    dims. A definition speaks of no storage types, ranks, devices or launches;
+    the passes derive those.
+
+    **Values.** A tensor value has a shape of symbolic dims and no element type:
+    its elements have the compute type of the binding, f32 or f64. Scalars are
+    f64; the step count is i64; conditions are i1 or masks. An operation on
+    tensors and scalars rounds each scalar once to the compute type, then works
+    element by element, each operation correctly rounded. Nothing is
+    reassociated or contracted.
+
+    **Where values are rounded to storage.** The new value of a parameter or
+    state is rounded to its storage type where it is defined, and every other
+    use of that value sees the rounded one. A returned argument of the rule is
+    rounded only into what is stored.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+#endif // STEP_DIALECT

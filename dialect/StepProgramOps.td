@@ -1,0 +1,119 @@
+//===- StepProgramOps.td - operations of a schedule -----------*- tablegen -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEP_PROGRAM_OPS
+#define STEP_PROGRAM_OPS
+
+include "StepOps.td"
+
+def Step_ProgramOp : Step_Op<"program", [
+    HasParent<"OptimizerOp">, IsolatedFromAbove, Symbol, SymbolTable,
+    SingleBlock, NoTerminator, NoRegionArguments]> {
+  let summary = "the schedule of one variant";
+  let description = [{
+    A scalar phase, and then the phases in the order in which they run. The
+    bodies are scalar code in `arith`.
+
+    Constraints:
+    - the body is one scalar phase followed by at least one phase
+    - each phase has an argument for each slot of the scalar phase
+    - operands of every phase are those of the program, with the same storage
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Step_VariantAttr:$variant,
+                       Step_OperandArrayAttr:$operands);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `variant` $variant `operands` $operands
+    attr-dict-with-keyword $body
+  }];
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    ScalarPhaseOp getScalarPhase();
+  }];
+}
+
+def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
+    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
+  let summary = "computes the scalar row of a tensor";
+  let description = [{
+    Runs once for each distinct row, never per element. The block's arguments
+    are the hyper-parameters of the optimizer (f64), then the count (i64) and
+    fresh (i1); it yields one f64 for each slot of the row.
+
+    Constraints:
+    - the arguments are f64 values followed by an i64 and an i1
+    - it yields f64 values
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getNumSlots();
+    int64_t getNumHypers();
+  }];
+}
+
+def Step_PhaseOp : Step_Op<"phase", [
+    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
+  let summary = "one traversal of a tensor's elements";
+  let description = [{
+    The body is run for every element. Its arguments are the slots of the scalar
+    row (f64), then for each operand that is read its element, in the operand's
+    storage type; it yields for each operand that is written the new element, in
+    storage type. One kernel is made of each phase.
+
+    Constraints:
+    - arguments and yielded values agree with slots and operands
+    - the body holds only arith and math operations, without side effects
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$num_slots,
+                       Step_OperandArrayAttr:$operands);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `slots` $num_slots `operands` $operands attr-dict-with-keyword $body
+  }];
+  let hasRegionVerifier = 1;
+}
+
+def Step_YieldOp : Step_Op<"yield", [
+    Pure, Terminator, ParentOneOf<["ScalarPhaseOp", "PhaseOp"]>]> {
+  let summary = "ends the body of a phase";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory by address: what lowered kernels use until the LLVM conversion
+//===----------------------------------------------------------------------===//
+
+def Step_ViewOp : Step_Op<"view", [Pure]> {
+  let summary = "memory at an address";
+  let description = [{
+    A memref whose first element is at the address, an integer read from a
+    kernel's table. Nothing is known of its extent.
+
+    Constraints:
+    - the memref is one-dimensional, contiguous and of dynamic extent
+  }];
+  let arguments = (ins I64:$address);
+  let results = (outs MemRefRankOf<[AnyType], [1]>:$result);
+  let assemblyFormat = "$address attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Step_PrefetchOp : Step_Op<"prefetch", []> {
+  let summary = "asks for the cache line at an address";
+  let description = [{
+    A hint; the address need not be of the tensor, or mapped at all. `write`
+    asks for the line in a state that can be written without asking again.
+  }];
+  let arguments = (ins I64:$address, UnitAttr:$write);
+  let assemblyFormat = "$address (`write` $write^)? attr-dict";
+}
+
+#endif // STEP_PROGRAM_OPS

@@ -1,0 +1,173 @@
+//===- StepTypes.cpp - symbolic dims and broadcasting ------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/Step.h"
+
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// Dims are `*` alone, or names and 1.
+static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
+                                ArrayRef<StringAttr> dims) {
+  for (StringAttr dim : dims) {
+    StringRef name = dim.getValue();
+    if (name == "*") {
+      if (dims.size() != 1)
+        return emitError() << "dim '*' stands for a whole shape and cannot be "
+                              "one of several: "
+                           << dims.size() << " dims";
+      continue;
+    }
+    if (name == "1")
+      continue;
+    bool valid = !name.empty() && (isalpha(name[0]) || name[0] == '_') &&
+                 llvm::all_of(name, [](char c) { return isalnum(c) || c == '_'; });
+    if (!valid)
+      return emitError() << "dim '" << name
+                         << "' is neither a name, nor 1, nor *";
+  }
+  return success();
+}
+
+LogicalResult SymTensorType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<StringAttr> dims) {
+  return verifyDims(emitError, dims);
+}
+
+LogicalResult SymMaskType::verify(function_ref<InFlightDiagnostic()> emitError,
+                               ArrayRef<StringAttr> dims) {
+  return verifyDims(emitError, dims);
+}
+
+/// Parses one dim: `*`, an integer, or a name. Whether it is a valid one is
+/// for the type's verifier.
+static ParseResult parseDim(AsmParser &parser,
+                            SmallVectorImpl<StringAttr> &dims) {
+  MLIRContext *context = parser.getContext();
+  if (succeeded(parser.parseOptionalStar())) {
+    dims.push_back(StringAttr::get(context, "*"));
+    return success();
+  }
+  uint64_t extent;
+  OptionalParseResult number = parser.parseOptionalInteger(extent);
+  if (number.has_value()) {
+    if (failed(*number))
+      return failure();
+    dims.push_back(StringAttr::get(context, Twine(extent)));
+    return success();
+  }
+  StringRef name;
+  if (failed(parser.parseOptionalKeyword(&name)))
+    return parser.emitError(parser.getCurrentLocation(),
+                            "expected a name, 1 or * as a dim");
+  dims.push_back(StringAttr::get(context, name));
+  return success();
+}
+
+static void printDims(AsmPrinter &printer, ArrayRef<StringAttr> dims) {
+  llvm::interleaveComma(dims, printer,
+                        [&](StringAttr dim) { printer << dim.getValue(); });
+}
+
+template <typename TypeT>
+static Type parseLongType(AsmParser &parser) {
+  SmallVector<StringAttr> dims;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater,
+                                     [&] { return parseDim(parser, dims); }))
+    return {};
+  return TypeT::getChecked([&] { return parser.emitError(loc); },
+                           parser.getContext(), ArrayRef<StringAttr>(dims));
+}
+
+Type SymTensorType::parse(AsmParser &parser) {
+  return parseLongType<SymTensorType>(parser);
+}
+Type SymMaskType::parse(AsmParser &parser) {
+  return parseLongType<SymMaskType>(parser);
+}
+
+void SymTensorType::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDims(printer, getDims());
+  printer << ">";
+}
+void SymMaskType::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDims(printer, getDims());
+  printer << ">";
+}
+
+ArrayRef<StringAttr> mlir::step::getDims(Type type) {
+  if (auto tensor = dyn_cast<SymTensorType>(type))
+    return tensor.getDims();
+  if (auto mask = dyn_cast<SymMaskType>(type))
+    return mask.getDims();
+  return {};
+}
+
+bool mlir::step::isShaped(Type type) { return isa<SymTensorType, SymMaskType>(type); }
+
+LogicalResult mlir::step::broadcastDims(TypeRange types,
+                                        SmallVectorImpl<StringAttr> &dims,
+                                        bool &shaped) {
+  shaped = false;
+  dims.clear();
+  for (Type type : types) {
+    if (!isShaped(type))
+      continue;
+    ArrayRef<StringAttr> other = getDims(type);
+    if (!shaped) {
+      dims.append(other.begin(), other.end());
+      shaped = true;
+      continue;
+    }
+    if (other.size() != dims.size())
+      return failure();
+    for (auto [dim, otherDim] : llvm::zip(dims, other)) {
+      if (dim == otherDim || otherDim.getValue() == "1")
+        continue;
+      if (dim.getValue() != "1")
+        return failure();
+      dim = otherDim;
+    }
+  }
+  return success();
+}
+
+void mlir::step::printShort(AsmPrinter &printer, Type type) {
+  if (!isShaped(type)) {
+    printer << type;
+    return;
+  }
+  printer << (isa<SymMaskType>(type) ? "mask[" : "[");
+  printDims(printer, getDims(type));
+  printer << "]";
+}
+
+ParseResult mlir::step::parseShort(AsmParser &parser, Type &type) {
+  bool mask = succeeded(parser.parseOptionalKeyword("mask"));
+  SMLoc loc = parser.getCurrentLocation();
+  if (!mask && failed(parser.parseOptionalLSquare()))
+    return parser.parseType(type);
+  if (mask && parser.parseLSquare())
+    return failure();
+  SmallVector<StringAttr> dims;
+  if (parser.parseCommaSeparatedList([&] { return parseDim(parser, dims); }) ||
+      parser.parseRSquare())
+    return failure();
+  auto emitError = [&] { return parser.emitError(loc); };
+  MLIRContext *context = parser.getContext();
+  ArrayRef<StringAttr> dimsRef = dims;
+  if (mask)
+    type = SymMaskType::getChecked(emitError, context, dimsRef);
+  else
+    type = SymTensorType::getChecked(emitError, context, dimsRef);
+  return success(bool(type));
+}

@@ -1,0 +1,216 @@
+//===- StepVerifiers.cpp - what a definition must satisfy --------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/Step.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// A name must not be empty; every message about one reads alike.
+static LogicalResult verifyName(Operation *op, StringRef what, StringRef name) {
+  if (name.empty())
+    return op->emitOpError() << "has an empty name for a " << what;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// OptimizerOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult OptimizerOp::verifyRegions() {
+  llvm::StringMap<Location> names;
+  auto declare = [&](Operation *op, StringRef name) -> LogicalResult {
+    auto [entry, inserted] = names.try_emplace(name, op->getLoc());
+    if (inserted)
+      return success();
+    InFlightDiagnostic diagnostic =
+        op->emitOpError() << "declares '" << name << "' a second time";
+    diagnostic.attachNote(entry->second) << "first declared here";
+    return diagnostic;
+  };
+  for (Operation &op : getBody().front()) {
+    if (auto hyper = dyn_cast<HyperOp>(op)) {
+      if (failed(declare(&op, hyper.getName())))
+        return failure();
+    } else if (auto option = dyn_cast<OptionOp>(op)) {
+      if (failed(declare(&op, option.getName())))
+        return failure();
+    } else if (!isa<RuleOp, ConstantOp, ProgramOp>(op)) {
+      return op.emitOpError("is not allowed in the body of an optimizer, only "
+                            "hyper-parameters, options, constants and rules");
+    }
+  }
+  return success();
+}
+
+LogicalResult HyperOp::verify() {
+  if (failed(verifyName(*this, "hyper-parameter", getName())))
+    return failure();
+  if (!getDefaultValue().isFinite())
+    return emitOpError() << "'" << getName()
+                         << "' has a default that is not finite";
+  return success();
+}
+
+LogicalResult OptionOp::verify() {
+  if (failed(verifyName(*this, "option", getName())))
+    return failure();
+  bool derived = getHyper() && getPredicateAttr() && getThresholdAttr();
+  bool plain = !getHyper() && !getPredicateAttr() && !getThresholdAttr();
+  if (!(derived && !getDefaultValueAttr()) && !(plain && getDefaultValueAttr()))
+    return emitOpError() << "'" << getName()
+                         << "' needs either a default or a comparison";
+  if (derived && !getHyper().getDefiningOp<HyperOp>())
+    return emitOpError() << "'" << getName()
+                         << "' compares something that is not a "
+                            "hyper-parameter";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// RuleOp
+//===----------------------------------------------------------------------===//
+
+/// The type that an argument of this role must have: any tensor for the
+/// tensors, i64 for the count, i1 for fresh.
+static bool roleAgreesWithType(RoleAttr role, Type type) {
+  switch (role.getKind()) {
+  case RoleKind::Count:
+    return type.isInteger(64);
+  case RoleKind::Fresh:
+    return type.isInteger(1);
+  default:
+    return isa<SymTensorType>(type);
+  }
+}
+
+/// Checks how many arguments have which kind.
+static LogicalResult verifyKinds(RuleOp rule) {
+  unsigned counts[5] = {};
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    ++counts[static_cast<unsigned>(role.getKind())];
+  for (RoleKind kind : {RoleKind::Param, RoleKind::Grad})
+    if (counts[static_cast<unsigned>(kind)] != 1)
+      return rule.emitOpError()
+             << "needs exactly one " << stringifyRoleKind(kind) << ": "
+             << counts[static_cast<unsigned>(kind)];
+  for (RoleKind kind : {RoleKind::Count, RoleKind::Fresh})
+    if (counts[static_cast<unsigned>(kind)] > 1)
+      return rule.emitOpError()
+             << "takes at most one " << stringifyRoleKind(kind) << ": "
+             << counts[static_cast<unsigned>(kind)];
+  return success();
+}
+
+/// A state's dims are among those of the param, or 1.
+static LogicalResult verifyStates(RuleOp rule) {
+  llvm::StringSet<> names;
+  ArrayRef<StringAttr> paramDims =
+      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  for (BlockArgument argument : rule.getBody().getArguments()) {
+    RoleAttr role = rule.getRole(argument.getArgNumber());
+    if (role.getKind() != RoleKind::State)
+      continue;
+    StringRef name = role.getName();
+    if (failed(verifyName(rule, "state", name)))
+      return failure();
+    if (!names.insert(name).second)
+      return rule.emitOpError() << "declares state '" << name << "' twice";
+    for (StringAttr dim : getDims(argument.getType()))
+      if (dim.getValue() != "1" && !llvm::is_contained(paramDims, dim))
+        return rule.emitOpError() << "state '" << name << "' has dim '"
+                                  << dim.getValue()
+                                  << "', which the param does not have";
+  }
+  return success();
+}
+
+static LogicalResult verifyGuards(RuleOp rule) {
+  unsigned guarded = llvm::count_if(
+      rule.getRoles().getAsRange<RoleAttr>(),
+      [](RoleAttr role) { return role.getGuarded(); });
+  if (guarded != rule.getGuards().size())
+    return rule.emitOpError() << "has " << guarded << " guarded states and "
+                              << rule.getGuards().size() << " guards";
+  for (Value guard : rule.getGuards())
+    if (!guard.getDefiningOp<OptionOp>() && !guard.getDefiningOp<ConstantOp>())
+      return rule.emitOpError("has a guard that is not an option");
+  return success();
+}
+
+LogicalResult RuleOp::verify() {
+  Block &block = getBody().front();
+  if (getRoles().size() != block.getNumArguments())
+    return emitOpError() << "has " << getRoles().size() << " roles and "
+                         << block.getNumArguments() << " arguments";
+  for (BlockArgument argument : block.getArguments()) {
+    RoleAttr role = getRole(argument.getArgNumber());
+    if (!roleAgreesWithType(role, argument.getType()))
+      return emitOpError() << "argument " << argument.getArgNumber()
+                           << " has role '" << stringifyRoleKind(role.getKind())
+                           << "' and type " << argument.getType();
+  }
+  if (failed(verifyKinds(*this)))
+    return failure();
+  Type param = getArgumentOfKind(RoleKind::Param).getType();
+  Type grad = getArgumentOfKind(RoleKind::Grad).getType();
+  if (param != grad)
+    return emitOpError() << "has param and grad of different dims: " << param
+                         << " and " << grad;
+  if (failed(verifyStates(*this)))
+    return failure();
+  return verifyGuards(*this);
+}
+
+LogicalResult RuleOp::verifyRegions() {
+  Block &block = getBody().front();
+  if (block.empty() || !isa<ReturnOp>(block.back()))
+    return emitOpError("does not end in 'step.return'");
+  return success();
+}
+
+LogicalResult ReturnOp::verify() {
+  auto rule = cast<RuleOp>((*this)->getParentOp());
+  SmallVector<unsigned> indices = rule.getReturnedArguments();
+  if (getValues().size() != indices.size())
+    return emitOpError() << "returns " << getValues().size()
+                         << " values; the rule has a param and "
+                         << indices.size() - 1 << " states";
+  for (auto [value, index] : llvm::zip(getValues(), indices)) {
+    Type expected = rule.getBody().getArgument(index).getType();
+    if (value.getType() != expected)
+      return emitOpError() << "returns " << value.getType() << " for '"
+                           << rule.getRole(index).getDisplayName()
+                           << "', which is " << expected;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Operations that passes insert
+//===----------------------------------------------------------------------===//
+
+LogicalResult StoredOp::verify() {
+  auto rule = cast<RuleOp>((*this)->getParentOp());
+  if (getRoles().empty())
+    return emitOpError("names no role");
+  for (int64_t index : getRoles())
+    if (index < 0 || index >= int64_t(rule.getRoles().size()) ||
+        !rule.getRole(index).isReturned())
+      return emitOpError() << "names role " << index
+                           << ", which is no param or state of the rule";
+  return success();
+}
+
+LogicalResult RoundOp::verify() {
+  if (!getStorage().isF32() && !getStorage().isBF16())
+    return emitOpError() << "rounds to " << getStorage()
+                         << ", which is neither f32 nor bf16";
+  return success();
+}

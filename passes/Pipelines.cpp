@@ -1,0 +1,2 @@
+#include "passes/Pipelines.h"
+void mlir::step::registerPassesAndPipelines() {}

@@ -1,0 +1,2 @@
+#pragma once
+namespace mlir::step { void registerPassesAndPipelines(); }
