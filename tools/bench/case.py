@@ -1,0 +1,131 @@
+"""One case of the benchmark in a process of its own: a shape and a storage type.
+
+    case.py SHAPE DTYPE NAME[,NAME...] ROUNDS FOLDER
+
+All contestants take turns within each round; a turn is a few steps, the first of
+them to warm up, the median of the others is the round's value. Before and after
+each turn the in-place stream has one: what a shared machine does in between moves
+both. Prints JSON on the last line. The allocator's mode is set by who starts the
+process.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+import json
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import contestants
+import native
+import shapes
+import torch
+
+SMALL = 10_000_000  # elements; below it a turn has more steps
+
+
+class Case:
+    """What the contestants of one case share."""
+
+    def __init__(self, shape, dtype, folder):
+        self.shapes = shapes.SHAPES[shape]()
+        self.dtype, self.folder = dtype, folder
+        self.elements = shapes.elements(self.shapes)
+        self.threads = torch.get_num_threads()
+        self.library = native.load(self.threads)
+        self.stream = self.stream_of(dtype)
+        self.arena = self.stream.arena
+        generator = torch.Generator().manual_seed(0)
+        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+        self.gradients = [
+            torch.empty(size, dtype=kind).normal_(0.0, 1e-2, generator=generator)
+            for size in self.shapes
+        ]
+        small = self.elements < SMALL
+        self.warm, self.timed = (2, 5) if small else (1, 1)
+
+    def stream_of(self, dtype):
+        """A stream of the case's elements on memory of its own, tuned."""
+        stream = native.Stream(
+            self.library, native.Arena(self.library, dtype, self.elements), dtype
+        )
+        stream.tune()
+        return stream
+
+
+def turn(contestant, warm, timed):
+    """Seconds of a step: the median of the timed ones."""
+    seconds = []
+    for number in range(warm + timed):
+        contestant.before()
+        begin = time.perf_counter()
+        contestant.step()
+        end = time.perf_counter()
+        contestant.after()
+        if number >= warm:
+            seconds.append(end - begin)
+    return statistics.median(seconds)
+
+
+def make_all(case, names):
+    """Contestants by name; and who is absent, with why."""
+    taking_part, absent = {}, {}
+    for name in names:
+        reason = contestants.why_absent(name)
+        if reason is None:
+            try:
+                taking_part[name] = contestants.make(name, case)
+                turn(taking_part[name], 0, 1)
+            except Exception as error:  # one that fails does not end the others
+                taking_part.pop(name, None)
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if reason is not None:
+            absent[name] = reason
+    return taking_part, absent
+
+
+def run(case, taking_part, rounds):
+    """Seconds by contestant, one value a round, and those of the stream beside it."""
+    stream = contestants.Native(case.stream.fast)
+    seconds = {name: [] for name in taking_part}
+    beside = {name: [] for name in taking_part}
+    order = list(taking_part)
+    shuffle = random.Random(0).shuffle
+    for _ in range(rounds):
+        shuffle(order)
+        before = turn(stream, case.warm, case.timed)
+        for name in order:
+            seconds[name].append(turn(taking_part[name], case.warm, case.timed))
+            after = turn(stream, case.warm, case.timed)
+            beside[name].append((before + after) / 2)
+            before = after
+    return seconds, beside
+
+
+def main():
+    shape, dtype, names, rounds, folder = sys.argv[1:]
+    case = Case(shape, dtype, Path(folder))
+    taking_part, absent = make_all(case, names.split(","))
+    seconds, beside = run(case, taking_part, int(rounds))
+    result = {
+        "shape": shape,
+        "dtype": dtype,
+        "tensors": len(case.shapes),
+        "elements": case.elements,
+        "bytes": case.stream.bytes,
+        "threads": case.threads,
+        "prefetch_seconds": case.stream.tried,
+        "prefetch_lines": case.stream.distance,
+        "steps_a_turn": [case.warm, case.timed],
+        "seconds": seconds,
+        "stream_beside": beside,
+        "above_kernel": {},
+        "absent": absent,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""How long the compiler takes as a process: warm and cold, and a hit in the cache.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITION = ROOT / "frontend" / "optimizers" / "adamw.mlir"
+HERE = Path(__file__).resolve().parent
+
+
+def _compile(compiler, folder):
+    output = Path(folder) / "adamw.stepc"
+    begin = time.perf_counter()
+    subprocess.run([compiler, str(DEFINITION), "-o", str(output)], check=True)
+    return time.perf_counter() - begin
+
+
+def files_of(program):
+    """The program and the shared libraries that it loads."""
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [program, *re.findall(r"(/\S+) \(0x", listing)]
+
+
+def forget(files):
+    """Asks the system to drop the files from memory, as far as nobody has them open."""
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        os.fdatasync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def resident_share(files):
+    """Which share of the files' bytes is still in memory, or None."""
+    try:
+        command = ["fincore", "--bytes", "--noheadings", "--output", "RES,SIZE", *files]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    pairs = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    return sum(there for there, _ in pairs) / sum(size for _, size in pairs)
+
+
+def cache_hit(rounds):
+    """Seconds of a first step from Python whose package is in the cache, less a second step.
+
+    Each round is a new process; torch is imported before the clock starts.
+    """
+    seconds = []
+    for _ in range(rounds):
+        done = subprocess.run(
+            [sys.executable, str(HERE / "first_step.py")],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seconds.append(float(done.stdout.split()[-1]))
+    return seconds
+
+
+def measure(rounds):
+    """All of it as a dictionary, or why not."""
+    compiler = os.environ.get("STEPC_COMPILER", "")
+    if not os.path.exists(compiler):
+        return {"absent": "not built"}
+    with tempfile.TemporaryDirectory() as folder:
+        _compile(compiler, folder)
+        warm = [_compile(compiler, folder) for _ in range(rounds)]
+        files = files_of(compiler)
+        cold, resident = [], []
+        for _ in range(3):
+            forget(files)
+            resident.append(resident_share(files))
+            cold.append(_compile(compiler, folder))
+        result = {
+            "warm_seconds": warm,
+            "warm_median": statistics.median(warm),
+            "cold_seconds": cold,
+            "cold_median": statistics.median(cold),
+            "cold_resident_share": resident,
+        }
+    try:
+        hits = cache_hit(rounds + 1)[1:]
+        result |= {"cache_hit_seconds": hits, "cache_hit_median": statistics.median(hits)}
+    except subprocess.CalledProcessError as error:
+        result["cache_hit_absent"] = (error.stderr.splitlines() or ["failed"])[-1]
+    return result

@@ -1,0 +1,96 @@
+"""The stream of stream.c, built on first use, and memory on huge pages.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+import ctypes
+import hashlib
+import subprocess
+import time
+from pathlib import Path
+
+import numpy
+import torch
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared"]
+DISTANCES = (8, 12, 16, 24, 32)
+BYTES = {"f32": (4, 4, 4, 4), "bf16": (2, 2, 4, 4)}  # of param, grad, exp_avg, exp_avg_sq
+
+
+def build(folder=ROOT / "build" / "bench"):
+    """Compiles stream.c for this machine; returns the path of the library."""
+    source = HERE / "stream.c"
+    key = hashlib.sha256(source.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
+    library = folder / f"libstepc_bench_stream_{key}.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        made = library.with_suffix(".tmp")
+        subprocess.run(["cc", *FLAGS, "-o", str(made), str(source)], check=True)
+        made.rename(library)
+    return library
+
+
+def load(threads):
+    library = ctypes.CDLL(str(build()))
+    pointer, long = ctypes.c_void_p, ctypes.c_int64
+    library.benchAllocate.restype = pointer
+    library.benchAllocate.argtypes = [ctypes.c_size_t]
+    for function in (library.benchStreamF32, library.benchStreamBF16):
+        function.restype = None
+        function.argtypes = [pointer] * 4 + [long] * 2
+    library.benchSetThreads(threads)
+    return library
+
+
+class Arena:
+    """Four arrays on huge pages with the sizes of a shape's tensors together."""
+
+    def __init__(self, library, dtype, elements):
+        self.elements = (elements + 31) // 32 * 32
+        self.item_bytes = BYTES[dtype]
+        self.addresses = []
+        for size in self.item_bytes:
+            address = library.benchAllocate(self.elements * size)
+            if not address:
+                raise MemoryError(f"no memory for {self.elements * size} bytes")
+            self.addresses.append(address)
+        self._fill()
+
+    def _fill(self):
+        """Ordinary positive numbers: a step on zeros would be faster than life."""
+        generator = torch.Generator().manual_seed(2)
+        for address, size in zip(self.addresses, self.item_bytes, strict=True):
+            kind = ctypes.c_float if size == 4 else ctypes.c_int16
+            memory = numpy.ctypeslib.as_array((kind * self.elements).from_address(address))
+            tensor = torch.from_numpy(memory)
+            if size == 2:
+                tensor = tensor.view(torch.bfloat16)
+            tensor.uniform_(1e-3, 2e-2, generator=generator)
+
+
+class Stream:
+    """Passes of the in-place stream over an arena."""
+
+    def __init__(self, library, arena, dtype):
+        function = library.benchStreamF32 if dtype == "f32" else library.benchStreamBF16
+        self._run = lambda distance: function(*arena.addresses, arena.elements, distance)
+        self.bytes = arena.elements * (sum(arena.item_bytes) * 2 - arena.item_bytes[1])
+        self.arena, self.distance, self.tried = arena, 0, {}
+
+    def plain(self):
+        self._run(0)
+
+    def fast(self):
+        self._run(self.distance)
+
+    def tune(self, tries=4):
+        """Tries the distances and keeps the best."""
+        for _ in range(tries):
+            for distance in DISTANCES:
+                begin = time.perf_counter()
+                self._run(distance)
+                seconds = time.perf_counter() - begin
+                self.tried[distance] = min(seconds, self.tried.get(distance, seconds))
+        self.distance = min(self.tried, key=self.tried.get)

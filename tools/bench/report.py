@@ -1,0 +1,144 @@
+"""The results as text and as a plot.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+from contestants import LABELS, OURS
+from shapes import LABELS as SHAPE_LABELS
+
+MODES = {
+    "default": "default allocator",
+    "heap-kept": "heap kept",
+    "huge-pages": "torch's huge pages",
+}
+
+
+def milliseconds(seconds):
+    value = seconds * 1e3
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+def groups(results):
+    """The cases by (shape, dtype), each a dictionary by mode."""
+    found = {}
+    for case in results["cases"]:
+        found.setdefault((case["shape"], case["dtype"]), {})[case["mode"]] = case
+    return found
+
+
+def order(by_mode):
+    """Names of contestants: the limit first, then as in LABELS."""
+    present = {name for case in by_mode.values() for name in (*case["summary"], *case["absent"])}
+    return [name for name in LABELS if name in present]
+
+
+def cell(case, name):
+    if name in case["absent"]:
+        reason = case["absent"][name]
+        return reason if len(reason) <= 24 else reason[:21] + "..."
+    row = case["summary"][name]
+    times = f"{row['ratio']:.2f}" if row["ratio"] < 100 else f"{row['ratio']:.0f}"
+    return f"{times:>6} {milliseconds(row['median']):>8} {milliseconds(row['best']):>8}"
+
+
+def case_table(key, by_mode):
+    shape, dtype = key
+    first = next(iter(by_mode.values()))
+    lines = [
+        f"{SHAPE_LABELS[shape]}, {dtype}: {first['elements'] / 1e6:.2f} M elements, "
+        f"{first['bytes'] / 1e6:.0f} MB of traffic a step, {first['threads']} threads",
+        " " * 34 + "".join(f"  {MODES[mode]:<24}" for mode in by_mode),
+        " " * 34 + f"  {' times':>6} {'ms':>8} {'best':>8}" * len(by_mode),
+    ]
+    for name in order(by_mode):
+        cells = "".join(f"  {cell(case, name):<24}" for case in by_mode.values())
+        lines.append(f"  {LABELS[name]:<32}{cells}".rstrip())
+    noisy = [MODES[mode] for mode, case in by_mode.items() if case["stream_spread"] > 1.15]
+    if noisy:
+        lines.append(f"  noisy: the stream itself moved by more than 15 % ({', '.join(noisy)})")
+    return lines
+
+
+def compile_lines(measured):
+    if "warm_median" not in measured:
+        return [f"compiler: {measured.get('absent', 'not measured')}"]
+    left = [share for share in measured["cold_resident_share"] if share is not None]
+    lines = [
+        f"stepc adamw.mlir, whole process: warm {milliseconds(measured['warm_median'])} ms, "
+        f"cold {milliseconds(measured['cold_median'])} ms"
+        + (f" ({min(left):.0%} of its files' bytes were still in memory)" if left else "")
+    ]
+    if "cache_hit_median" in measured:
+        lines.append(
+            f"package from the cache, in Python: {milliseconds(measured['cache_hit_median'])} ms"
+        )
+    elif "cache_hit_absent" in measured:
+        lines.append(f"package from the cache, in Python: {measured['cache_hit_absent']}")
+    return lines
+
+
+def target_lines(targets):
+    words = {True: "reached", False: "NOT REACHED", None: "not measured"}
+    lines = ["targets"]
+    for target in targets:
+        value = "-" if target["value"] is None else f"{target['value']:.3g}"
+        goal = f"{target['relation']} {target['goal']:g} {target['unit']}".strip()
+        lines.append(f"  {words[target['reached']]:<13}{value:>8}  {goal:<22} {target['name']}")
+    return lines
+
+
+def text(results):
+    machine = results["machine"]
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, caches {machine['caches']}, "
+        f"huge pages: {machine['huge_pages']}",
+        f"Linux {machine['kernel']}, {machine['libc']}, Python {machine['python']}, "
+        f"torch {machine['torch']}, deepspeed {machine['deepspeed'] or '-'}",
+        f"{results['settings']['rounds']} interleaved rounds; 'times' is the median over "
+        "rounds of the time divided by the in-place stream's beside it",
+        "",
+    ]
+    for key, by_mode in groups(results).items():
+        lines += [*case_table(key, by_mode), ""]
+    lines += [*compile_lines(results["compile"]), "", *target_lines(results["targets"])]
+    return "\n".join(lines) + "\n"
+
+
+def draw_case(axes, key, by_mode):
+    """Bars of one case: times the stream's time, on a logarithmic axis."""
+    case = by_mode.get("default") or next(iter(by_mode.values()))
+    names = [name for name in order({"": case}) if name in case["summary"]][::-1]
+    ratios = [case["summary"][name]["ratio"] for name in names]
+    colors = [
+        "#1f6f8b" if name in OURS else "#999999" if name.startswith("stream") else "#d98f4e"
+        for name in names
+    ]
+    axes.barh([LABELS[name] for name in names], ratios, color=colors)
+    axes.set_xscale("log")
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    for number, name in enumerate(names):
+        row = case["summary"][name]
+        label = f" {row['ratio']:.3g}x, {milliseconds(row['median'])} ms"
+        axes.text(max(ratios[number], 1.0), number, label, va="center", fontsize=8)
+    axes.set_xlim(min([0.7, *ratios]), max(ratios) * 6)
+    axes.set_title(f"{SHAPE_LABELS[key[0]]}, {key[1]}", fontsize=10)
+    axes.set_xlabel("times the in-place stream's time", fontsize=8)
+    axes.tick_params(labelsize=8)
+
+
+def plot(results, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    found = {key: by_mode for key, by_mode in groups(results).items() if key[0] != "host"}
+    if not found:
+        return
+    figure, axes = pyplot.subplots(
+        len(found), 1, figsize=(9, 0.8 + 2.6 * len(found)), squeeze=False, layout="constrained"
+    )
+    for row, (key, by_mode) in zip(axes[:, 0], found.items(), strict=True):
+        draw_case(row, key, by_mode)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,52 @@
+"""Shapes of the parameters of the benchmark's models.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+import math
+
+
+def gpt2():
+    """GPT-2 124M: 148 tensors, in the order of its parameters()."""
+    d = 768
+    block = [(d,), (d,), (d, 3 * d), (3 * d,), (d, d), (d,)]
+    block += [(d,), (d,), (d, 4 * d), (4 * d,), (4 * d, d), (d,)]
+    return [(50257, d), (1024, d), *(block * 12), (d,), (d,)]
+
+
+def vit():
+    """ViT-B/16 for images of 224 x 224 and 1000 classes: 152 tensors."""
+    d = 768
+    block = [(d,), (d,), (3 * d, d), (3 * d,), (d, d), (d,)]
+    block += [(d,), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,)]
+    head = [(1, 1, d), (d, 3, 16, 16), (d,), (1, 197, d)]
+    return [*head, *(block * 12), (d,), (d,), (1000, d), (1000,)]
+
+
+def tiny():
+    """10 000 tensors of 64."""
+    return [(64,)] * 10_000
+
+
+def host():
+    """As many tensors as GPT-2 has, with next to nothing in them."""
+    return [(64,)] * 148
+
+
+def smoke():
+    """For the test of the harness."""
+    return [(7, 5), (64,), (), (3, 1, 2), (1000,)]
+
+
+SHAPES = {"gpt2": gpt2, "vit": vit, "tiny": tiny, "host": host, "smoke": smoke}
+LABELS = {
+    "gpt2": "GPT-2 124M (148 tensors)",
+    "vit": "ViT-B/16 (152 tensors)",
+    "tiny": "10 000 tensors of 64",
+    "host": "148 tensors of 64",
+    "smoke": "5 small tensors",
+}
+
+
+def elements(shapes):
+    return sum(math.prod(shape) for shape in shapes)
