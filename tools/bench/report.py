@@ -32,13 +32,16 @@ def order(by_mode):
     return [name for name in LABELS if name in present]
 
 
+def times(ratio):
+    return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
+
+
 def cell(case, name):
     if name in case["absent"]:
         reason = case["absent"][name]
         return reason if len(reason) <= 24 else reason[:21] + "..."
     row = case["summary"][name]
-    times = f"{row['ratio']:.2f}" if row["ratio"] < 100 else f"{row['ratio']:.0f}"
-    return f"{times:>6} {milliseconds(row['median']):>8} {milliseconds(row['best']):>8}"
+    return f"{times(row['ratio']):>6} {milliseconds(row['median']):>8} {milliseconds(row['best']):>8}"
 
 
 def case_table(key, by_mode):
@@ -115,10 +118,12 @@ def draw_case(axes, key, by_mode):
     ]
     axes.barh([LABELS[name] for name in names], ratios, color=colors)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.axvline(1.0, color="black", linewidth=0.8)
     for number, name in enumerate(names):
         row = case["summary"][name]
-        label = f" {row['ratio']:.3g}x, {milliseconds(row['median'])} ms"
+        label = f" {times(row['ratio'])}x, {milliseconds(row['median'])} ms"
         axes.text(max(ratios[number], 1.0), number, label, va="center", fontsize=8)
     axes.set_xlim(min([0.7, *ratios]), max(ratios) * 6)
     axes.set_title(f"{SHAPE_LABELS[key[0]]}, {key[1]}", fontsize=10)
