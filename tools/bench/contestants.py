@@ -111,8 +111,8 @@ def why_absent(name):
         for variable in ("STEPC_COMPILER", "STEPC_RUNTIME_LIBRARY"):
             if not os.path.exists(os.environ.get(variable, "")):
                 return "not built"
-    if name in ("stepc", "stepc-static") and importlib.util.find_spec("stepc.torch") is None:
-        return "not built"
+        if not (ROOT / "frontend" / "stepc" / "torch" / "__init__.py").exists():
+            return "not built"
     return None
 
 

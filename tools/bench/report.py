@@ -41,7 +41,9 @@ def cell(case, name):
         reason = case["absent"][name]
         return reason if len(reason) <= 24 else reason[:21] + "..."
     row = case["summary"][name]
-    return f"{times(row['ratio']):>6} {milliseconds(row['median']):>8} {milliseconds(row['best']):>8}"
+    return (
+        f"{times(row['ratio']):>6} {milliseconds(row['median']):>8} {milliseconds(row['best']):>8}"
+    )
 
 
 def case_table(key, by_mode):
