@@ -15,7 +15,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared"]
-DISTANCES = (8, 12, 16, 24, 32)
+DISTANCES = (8, 12, 16, 20, 24, 32, 40)
 BYTES = {"f32": (4, 4, 4, 4), "bf16": (2, 2, 4, 4)}  # of param, grad, exp_avg, exp_avg_sq
 
 

@@ -55,6 +55,7 @@ def case_table(key, by_mode):
         " " * 34 + "".join(f"  {MODES[mode]:<24}" for mode in by_mode),
         " " * 34 + f"  {' times':>6} {'ms':>8} {'best':>8}" * len(by_mode),
     ]
+    lines = [line.rstrip() for line in lines]
     for name in order(by_mode):
         cells = "".join(f"  {cell(case, name):<24}" for case in by_mode.values())
         lines.append(f"  {LABELS[name]:<32}{cells}".rstrip())
