@@ -23,9 +23,10 @@ run_ctest() {
 }
 
 run_pytest() {
-  local folders=()
-  [ ! -d test/frontend ] || folders+=(test/frontend)
-  [ ! -d test/bench ] || folders+=(test/bench)
+  local folder folders=()
+  for folder in test/*/; do
+    if compgen -G "${folder}test_*.py" >/dev/null; then folders+=("$folder"); fi
+  done
   "$python" -m pytest -q --durations=10 -o junit_logging=no \
     --junitxml="$reports/pytest.xml" "${folders[@]}"
 }
