@@ -1,0 +1,110 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the compiler made, kept on disk: ``STEPC_CACHE_DIR``, or the user's.
+
+Entries are files named by a SHA-256 of all that they depend on. They are
+written beside their place and renamed, so that any number of processes may
+read and write at once. A cache that cannot be used costs a compilation and one
+warning, never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_FORMAT = "stepc-cache-1"
+_warned = False
+
+
+def directory() -> Path:
+    """The cache's folder, whether or not it exists."""
+    named = os.environ.get("STEPC_CACHE_DIR")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and os.path.isabs(base):
+        return Path(base, "stepc")
+    return Path(os.path.expanduser("~"), ".cache", "stepc")
+
+
+def key(*parts: str) -> str:
+    """The name of an entry that depends on all ``parts``."""
+    digest = hashlib.sha256(_FORMAT.encode())
+    for part in parts:
+        data = part.encode()
+        digest.update(f"\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def load_or_make(
+    name: str, suffix: str, make: Callable[[], bytes], load: Callable[[bytes], T]
+) -> T:
+    """``load`` of the entry, or of what ``make`` returns, which is then kept.
+
+    ``load`` refuses a corrupt entry with an exception; it is then made and
+    written anew. What ``make`` raises, and what ``load`` says about bytes that
+    are fresh, goes to the caller.
+    """
+    path = directory() / name[:2] / (name + suffix)
+    data = _read(path)
+    if data is not None:
+        try:
+            return load(data)
+        except Exception:  # whatever is wrong with it, a new one replaces it
+            pass
+    data = make()
+    loaded = load(data)
+    _write(path, data)
+    return loaded
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _warn(path, error)
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Puts an entry in place, whole or not at all."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        _warn(path, error)
+
+
+def _warn(path: Path, error: OSError) -> None:
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"stepc: the cache directory '{directory()}' cannot be used "
+        f"({error.strerror or error}: '{path}'); packages are compiled for this process only "
+        "(STEPC_CACHE_DIR names another directory)",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,35 @@
+//===- direct.cpp - torch's own functions, called by address --------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// C++ only because these functions throw: a sparse gradient has no data
+// pointer, a tensor made in inference mode no version counter.
+//
+//===----------------------------------------------------------------------===//
+
+#include "direct.h"
+
+int stepcDirectRead(const StepcDirect *direct, const void *slot,
+                    DLTensor *param, DLTensor *grad) {
+  const void *impl = *static_cast<const void *const *>(slot);
+  try {
+    const void *gradSlot = direct->grad(impl);
+    if (*static_cast<const void *const *>(gradSlot) == direct->undefined)
+      return 0;
+    direct->view(slot, param);
+    direct->view(gradSlot, grad);
+    return 1;
+  } catch (...) {
+    return -1;
+  }
+}
+
+void stepcDirectBump(const StepcDirect *direct, const void *slot) {
+  try {
+    direct->bump(slot);
+  } catch (...) {
+  }
+}

@@ -1,0 +1,54 @@
+//===- direct.h - torch's own functions, called by address ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reading a tensor through Python objects costs three times what torch's own
+// functions cost, and makes an object for each gradient. torch/_walk.py looks
+// these functions up in the loaded libraries, for releases of torch that they
+// were tested with, and tries each on a probe before it hands them over. With
+// none of them (all members zero) everything goes through the exchange table.
+//
+// A "slot" is the address of an at::Tensor: one pointer to an implementation.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_EXT_DIRECT_H
+#define STEPC_EXT_DIRECT_H
+
+#include <stddef.h>
+
+#include "dlpack/dlpack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct StepcDirect {
+  /* at::toDLPackNonOwning(const at::Tensor &, DLTensor *) */
+  void (*view)(const void *slot, DLTensor *out);
+  /* const at::Tensor &c10::TensorImpl::grad() const */
+  const void *(*grad)(const void *impl);
+  /* torch::autograd::impl::bump_version(const at::Tensor &) */
+  void (*bump)(const void *slot);
+  /* The implementation of a tensor that is not defined. */
+  const void *undefined;
+  /* Of the slot in a tensor's Python object. */
+  ptrdiff_t slotOffset;
+} StepcDirect;
+
+/* Describes the tensor and its gradient. Returns 1, or 0 where it has no
+ * gradient, or -1 where one of them cannot be described (sparse, say). */
+int stepcDirectRead(const StepcDirect *direct, const void *slot,
+                    DLTensor *param, DLTensor *grad);
+
+/* Bumps the version counter, if the tensor has one. */
+void stepcDirectBump(const StepcDirect *direct, const void *slot);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STEPC_EXT_DIRECT_H */

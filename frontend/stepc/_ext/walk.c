@@ -1,0 +1,365 @@
+//===- walk.c - re-reads parameters and gradients in one call -------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A Walk holds the parameter lists of an optimizer and, for each parameter,
+// its id in a plan. `refresh()` tells the plan where each parameter and its
+// gradient are now. Python would need a microsecond a tensor for that; this
+// loop needs a tenth of one.
+//
+// It uses the limited API and no torch headers. Tensors are read through
+// `torch.Tensor.__dlpack_c_exchange_api__`, `grad` through the descriptor that
+// `torch.Tensor` has, without the attribute lookup; or, where torch/_walk.py
+// could verify them, by torch's own functions (direct.h).
+//
+//===----------------------------------------------------------------------===//
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <stdint.h>
+
+#include "direct.h"
+#include "stepc/stepc.h"
+
+typedef StepcStatus (*SetTensor)(StepcPlan *, int64_t, const DLTensor *);
+
+// How many parameters ahead an object, and what it points to, is prefetched.
+enum { OBJECT_AHEAD = 16, IMPL_AHEAD = 8, IMPL_LINES = 3 };
+
+typedef struct Entry {
+  PyObject *param; // borrowed: the Walk's `params` tuple owns it
+  int64_t id;      // in the plan; -1 while the parameter is not bound
+  int32_t plain;   // 1: the descriptor of torch.Tensor gives its gradient
+  int32_t live;    // 1: had a gradient at the last refresh
+} Entry;
+
+typedef struct Walk {
+  PyObject_HEAD
+  PyObject *lists;  // tuple of the groups' "params" lists
+  PyObject *params; // tuple of all parameters, in order
+  PyObject *api;    // the capsule of the exchange table
+  PyObject *grad;   // the descriptor
+  descrgetfunc getGrad;
+  DLPackDLTensorFromPyObjectNoSync view;
+  StepcPlan *plan;
+  SetTensor setParam, setGrad;
+  StepcDirect direct; // all zero: not to be used
+  Py_ssize_t size;
+  Entry *entries;
+} Walk;
+
+//===--- One parameter -----------------------------------------------------===//
+
+static const void *slotOf(const Walk *self, const Entry *entry) {
+  return (const char *)entry->param + self->direct.slotOffset;
+}
+
+static PyObject *gradientOf(Walk *self, const Entry *entry) {
+  if (entry->plain)
+    return self->getGrad(self->grad, entry->param,
+                         (PyObject *)Py_TYPE(entry->param));
+  return PyObject_GetAttrString(entry->param, "grad");
+}
+
+// As stepcDirectRead, by Python objects and the exchange table.
+static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
+                         DLTensor *grad) {
+  PyObject *object = gradientOf(self, entry);
+  int result = 0;
+  if (!object)
+    result = -1;
+  else if (object != Py_None)
+    result = self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
+  if (result < 0)
+    PyErr_Clear();
+  Py_XDECREF(object);
+  return result;
+}
+
+// Tells the plan about one parameter. Returns 0; 1 when Python must look at
+// it: it is not bound and has a gradient, or cannot be described, or the plan
+// wants it bound anew.
+static int refreshOne(Walk *self, Entry *entry) {
+  DLTensor param, grad;
+  int found = self->direct.view && entry->plain
+                  ? stepcDirectRead(&self->direct, slotOf(self, entry), &param,
+                                    &grad)
+                  : readByObjects(self, entry, &param, &grad);
+  entry->live = found != 0;
+  if (found < 0)
+    return 1;
+  if (entry->id < 0)
+    return entry->live;
+  if (!entry->live)
+    return self->setGrad(self->plan, entry->id, NULL) != STEPC_OK;
+  return self->setParam(self->plan, entry->id, &param) != STEPC_OK ||
+         self->setGrad(self->plan, entry->id, &grad) != STEPC_OK;
+}
+
+static void prefetchAhead(const Walk *self, Py_ssize_t i) {
+  if (!self->direct.view)
+    return;
+  if (i + OBJECT_AHEAD < self->size)
+    __builtin_prefetch(self->entries[i + OBJECT_AHEAD].param);
+  if (i + IMPL_AHEAD < self->size) {
+    const void *slot = slotOf(self, &self->entries[i + IMPL_AHEAD]);
+    const char *impl = *(const char *const *)slot;
+    for (int line = 0; line < IMPL_LINES; ++line)
+      __builtin_prefetch(impl + 64 * line);
+  }
+}
+
+//===--- Methods -----------------------------------------------------------===//
+
+// Whether the groups' lists still hold the parameters they held.
+static int listsAreSame(Walk *self) {
+  Py_ssize_t at = 0;
+  Py_ssize_t lists = PyTuple_Size(self->lists);
+  for (Py_ssize_t l = 0; l < lists; ++l) {
+    PyObject *list = PyTuple_GetItem(self->lists, l);
+    Py_ssize_t n = PyList_Size(list);
+    if (n < 0 || at + n > self->size)
+      return 0;
+    for (Py_ssize_t i = 0; i < n; ++i, ++at)
+      if (PyList_GetItem(list, i) != self->entries[at].param)
+        return 0;
+  }
+  return at == self->size;
+}
+
+PyDoc_STRVAR(refreshDoc,
+             "refresh() -> None, a list of indices, or False\n\n"
+             "Tells the plan where each parameter and gradient is now. The list\n"
+             "names parameters that must be bound; False: the parameter lists\n"
+             "changed and nothing was done.");
+
+static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
+  (void)unused;
+  Walk *self = (Walk *)object;
+  if (!listsAreSame(self)) {
+    PyErr_Clear();
+    return Py_NewRef(Py_False);
+  }
+  PyObject *attention = NULL;
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    prefetchAhead(self, i);
+    if (!refreshOne(self, &self->entries[i]))
+      continue;
+    if (!attention && !(attention = PyList_New(0)))
+      return NULL;
+    PyObject *index = PyLong_FromSsize_t(i);
+    if (!index || PyList_Append(attention, index)) {
+      Py_XDECREF(index);
+      Py_DECREF(attention);
+      return NULL;
+    }
+    Py_DECREF(index);
+  }
+  if (attention)
+    return attention;
+  return Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(bumpDoc,
+             "bump() -> bool\n\nBumps the version counters of the parameters that\n"
+             "had a gradient at the last refresh. False: it does not know how.");
+
+static PyObject *walkBump(PyObject *object, PyObject *unused) {
+  (void)unused;
+  Walk *self = (Walk *)object;
+  int able = self->direct.bump != NULL;
+  for (Py_ssize_t i = 0; able && i < self->size; ++i) {
+    prefetchAhead(self, i);
+    if (self->entries[i].live)
+      stepcDirectBump(&self->direct, slotOf(self, &self->entries[i]));
+  }
+  return PyBool_FromLong(able);
+}
+
+PyDoc_STRVAR(liveDoc, "live() -> list\n\nThe parameters that had a gradient at\n"
+                      "the last refresh.");
+
+static PyObject *walkLive(PyObject *object, PyObject *unused) {
+  (void)unused;
+  Walk *self = (Walk *)object;
+  PyObject *list = PyList_New(0);
+  for (Py_ssize_t i = 0; list && i < self->size; ++i)
+    if (self->entries[i].live && PyList_Append(list, self->entries[i].param))
+      Py_CLEAR(list);
+  return list;
+}
+
+PyDoc_STRVAR(setIdDoc, "set_id(index, id, live)\n\nSays which tensor of the plan\n"
+                       "the parameter is.");
+
+static PyObject *walkSetId(PyObject *object, PyObject *args) {
+  Walk *self = (Walk *)object;
+  Py_ssize_t index;
+  long long id;
+  int live;
+  if (!PyArg_ParseTuple(args, "nLp", &index, &id, &live))
+    return NULL;
+  if (index < 0 || index >= self->size) {
+    PyErr_SetString(PyExc_IndexError, "no such parameter");
+    return NULL;
+  }
+  self->entries[index].id = id;
+  self->entries[index].live = live;
+  return Py_NewRef(Py_None);
+}
+
+//===--- Life --------------------------------------------------------------===//
+
+// Fills the entries from the lists; `plain` has one flag byte a parameter.
+static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
+  self->size = PyTuple_Size(self->params);
+  if (self->size != numPlain) {
+    PyErr_SetString(PyExc_ValueError, "one flag a parameter is needed");
+    return -1;
+  }
+  self->entries = PyMem_Calloc((size_t)self->size + 1, sizeof(Entry));
+  if (!self->entries) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    self->entries[i].param = PyTuple_GetItem(self->params, i);
+    self->entries[i].id = -1;
+    self->entries[i].plain = plain[i] != 0;
+  }
+  return 0;
+}
+
+static int takeTable(Walk *self) {
+  const DLPackExchangeAPI *api =
+      PyCapsule_GetPointer(self->api, "dlpack_exchange_api");
+  if (!api)
+    return -1;
+  if (api->header.version.major != DLPACK_MAJOR_VERSION ||
+      !api->dltensor_from_py_object_no_sync) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "the tensor exchange table has another version");
+    return -1;
+  }
+  self->view = api->dltensor_from_py_object_no_sync;
+  self->getGrad =
+      (descrgetfunc)PyType_GetSlot(Py_TYPE(self->grad), Py_tp_descr_get);
+  if (!self->getGrad) {
+    PyErr_SetString(PyExc_TypeError, "grad is not a descriptor");
+    return -1;
+  }
+  return 0;
+}
+
+PyDoc_STRVAR(walkDoc,
+             "Walk(lists, params, plain, api, grad, plan, set_param, set_grad, "
+             "direct)\n\n"
+             "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
+             "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
+             "api: the exchange table; plan, set_param, set_grad: addresses;\n"
+             "direct: the five members of StepcDirect, as integers.");
+
+static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"lists", "params",    "plain",    "api",    "grad",
+                          "plan",  "set_param", "set_grad", "direct", NULL};
+  PyObject *lists, *params, *api, *grad;
+  const char *plain;
+  Py_ssize_t numPlain, offset;
+  unsigned long long plan, setParam, setGrad, view, gradOf, bump, undefined;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O!O!y#OOKKK(KKKKn)", names, &PyTuple_Type, &lists,
+          &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
+          &setParam, &setGrad, &view, &gradOf, &bump, &undefined, &offset))
+    return NULL;
+  allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  Walk *self = (Walk *)alloc(type, 0);
+  if (!self)
+    return NULL;
+  self->lists = Py_NewRef(lists);
+  self->params = Py_NewRef(params);
+  self->api = Py_NewRef(api);
+  self->grad = Py_NewRef(grad);
+  self->plan = (StepcPlan *)(uintptr_t)plan;
+  self->setParam = (SetTensor)(uintptr_t)setParam;
+  self->setGrad = (SetTensor)(uintptr_t)setGrad;
+  self->direct.view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
+  self->direct.grad = (const void *(*)(const void *))(uintptr_t)gradOf;
+  self->direct.bump = (void (*)(const void *))(uintptr_t)bump;
+  self->direct.undefined = (const void *)(uintptr_t)undefined;
+  self->direct.slotOffset = offset;
+  if (takeTable(self) || fillEntries(self, plain, numPlain)) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  return (PyObject *)self;
+}
+
+static int walkTraverse(PyObject *object, visitproc visit, void *arg) {
+  Walk *self = (Walk *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->lists);
+  Py_VISIT(self->params);
+  return 0;
+}
+
+static int walkClear(PyObject *object) {
+  Walk *self = (Walk *)object;
+  self->size = 0;
+  Py_CLEAR(self->lists);
+  Py_CLEAR(self->params);
+  Py_CLEAR(self->api);
+  Py_CLEAR(self->grad);
+  return 0;
+}
+
+static void walkDealloc(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  walkClear(object);
+  PyMem_Free(((Walk *)object)->entries);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF(type);
+}
+
+//===--- Module ------------------------------------------------------------===//
+
+static PyMethodDef walkMethods[] = {
+    {"refresh", walkRefresh, METH_NOARGS, refreshDoc},
+    {"bump", walkBump, METH_NOARGS, bumpDoc},
+    {"live", walkLive, METH_NOARGS, liveDoc},
+    {"set_id", walkSetId, METH_VARARGS, setIdDoc},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot walkSlots[] = {
+    {Py_tp_new, walkNew},           {Py_tp_dealloc, walkDealloc},
+    {Py_tp_traverse, walkTraverse}, {Py_tp_clear, walkClear},
+    {Py_tp_methods, walkMethods},   {Py_tp_doc, (void *)walkDoc},
+    {0, NULL}};
+
+static PyType_Spec walkSpec = {"_stepc_walk.Walk", sizeof(Walk), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                               walkSlots};
+
+static int moduleExec(PyObject *module) {
+  PyObject *type = PyType_FromSpec(&walkSpec);
+  if (!type)
+    return -1;
+  int failed = PyModule_AddObjectRef(module, "Walk", type);
+  Py_DECREF(type);
+  return failed;
+}
+
+static PyModuleDef_Slot moduleSlots[] = {{Py_mod_exec, moduleExec}, {0, NULL}};
+
+static struct PyModuleDef moduleDef = {
+    PyModuleDef_HEAD_INIT, "_stepc_walk",
+    "Re-reads parameters and gradients in one call.", 0, NULL, moduleSlots,
+    NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__stepc_walk(void) { return PyModuleDef_Init(&moduleDef); }

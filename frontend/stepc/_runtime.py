@@ -1,0 +1,311 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The runtime library through ctypes: a mirror of ``stepc/stepc.h``.
+
+:class:`Package` and :class:`Plan` own a handle each. Calls that are refused
+raise an exception of :mod:`stepc.errors` with the runtime's own words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t
+from ctypes import c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+from . import errors
+
+VERSION_MAJOR = 0  # of stepc.h
+LIBRARY_NAME = "libstepc_runtime.so"
+
+# --- Structures ---------------------------------------------------------------
+
+
+class DLDevice(Structure):
+    _fields_ = [("device_type", c_int32), ("device_id", c_int32)]
+
+
+class DLDataType(Structure):
+    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
+
+
+class DLTensor(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("device", DLDevice),
+        ("ndim", c_int32),
+        ("dtype", DLDataType),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+class _Config(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("numThreads", c_int32),
+        ("hugePages", c_int32),
+        ("chunkElements", c_int64),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class _Option(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_int64)]
+
+
+class Binding(Structure):
+    """``StepcBinding``; ``Plan.bind`` fills ``structSize``."""
+
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("name", c_char_p),
+        ("group", c_int64),
+        ("param", c_void_p),  # DLTensor *
+        ("grad", c_void_p),  # DLTensor *
+        ("gradDtype", DLDataType),
+        ("states", c_void_p),  # DLTensor **
+        ("numStates", c_int64),
+        ("count", c_int64),
+        ("fresh", c_int32),
+        ("reserved0", c_int32),
+        ("countMirror", c_void_p),
+    ]
+
+
+class PlanInfo(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("numTensors", c_int64),
+        ("numGroups", c_int64),
+        ("numChunks", c_int64),
+        ("steps", c_int64),
+        ("parallelRegions", c_int64),
+        ("bytesAllocated", c_int64),
+    ]
+
+
+# --- Finding and opening the library ------------------------------------------
+
+
+def library_candidates() -> list[Path]:
+    """Where the library is looked for: environment, package, build tree."""
+    named = os.environ.get("STEPC_RUNTIME_LIBRARY")
+    if named:
+        return [Path(named)]
+    package = Path(__file__).resolve().parent
+    return [
+        package / LIBRARY_NAME,
+        package / "lib" / LIBRARY_NAME,
+        package.parents[1] / "build" / "lib" / LIBRARY_NAME,
+        package.parents[1] / "lib" / LIBRARY_NAME,
+    ]
+
+
+_SIGNATURES = {
+    "stepcPackageLoad": [c_char_p, POINTER(c_void_p)],
+    "stepcPackageLoadBytes": [c_char_p, c_size_t, POINTER(c_void_p)],
+    "stepcPackageManifest": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "stepcPlanCreate": [c_void_p, POINTER(_Config), POINTER(c_void_p)],
+    "stepcPlanAddGroup": [
+        c_void_p,
+        POINTER(_Option),
+        c_int64,
+        POINTER(c_double),
+        c_int64,
+        POINTER(c_int64),
+    ],
+    "stepcPlanSetHypers": [c_void_p, c_int64, POINTER(c_double), c_int64],
+    "stepcPlanBind": [c_void_p, POINTER(Binding), c_int64, POINTER(c_int64)],
+    "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
+    "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
+    "stepcStep": [c_void_p],
+    "stepcPlanGetCount": [c_void_p, c_int64, POINTER(c_int64)],
+    "stepcPlanGetInfo": [c_void_p, POINTER(PlanInfo)],
+}
+
+
+@functools.lru_cache(maxsize=4)
+def _open(path: str) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(path)
+        library.stepcVersion.restype = c_uint32
+        version = library.stepcVersion()
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes = arguments
+            function.restype = c_int32
+        for name in ("stepcPackageDestroy", "stepcPlanDestroy"):
+            getattr(library, name).argtypes = [c_void_p]
+            getattr(library, name).restype = None
+        library.stepcLastErrorMessage.restype = c_char_p
+        library.stepcStatusString.restype = c_char_p
+        library.stepcStatusString.argtypes = [c_int32]
+    except (OSError, AttributeError) as error:
+        raise errors.RuntimeLibraryError(f"cannot use the runtime library: {error}") from None
+    if version // 1000 != VERSION_MAJOR:
+        raise errors.RuntimeLibraryError(
+            f"the runtime library '{path}' has version {version // 1000}.{version % 1000}, "
+            f"this package needs {VERSION_MAJOR}"
+        )
+    return library
+
+
+def library() -> ctypes.CDLL:
+    """The runtime library, opened once.
+
+    Raises RuntimeLibraryError where none is found or it has another version.
+    """
+    candidates = library_candidates()
+    for path in candidates:
+        if path.is_file():
+            return _open(str(path))
+    looked = ", ".join(f"'{path}'" for path in candidates)
+    raise errors.RuntimeLibraryError(
+        f"the runtime library was not found; looked for {looked} "
+        "(STEPC_RUNTIME_LIBRARY names another place)"
+    )
+
+
+def address_of(function) -> int:
+    """The address of a function of the library, for the extension."""
+    return ctypes.cast(function, c_void_p).value
+
+
+_EXCEPTIONS = {
+    "STEPC_FILE_ERROR": errors.PackageError,
+    "STEPC_CORRUPT_PACKAGE": errors.PackageError,
+    "STEPC_VERSION_MISMATCH": errors.PackageError,
+    "STEPC_UNSUPPORTED_TARGET": errors.PackageError,
+    "STEPC_UNKNOWN_NAME": errors.NameNotFoundError,
+    "STEPC_SHAPE_MISMATCH": errors.TensorError,
+    "STEPC_DTYPE_MISMATCH": errors.TensorError,
+    "STEPC_DEVICE_MISMATCH": errors.TensorError,
+    "STEPC_LAYOUT_UNSUPPORTED": errors.TensorError,
+    "STEPC_OVERLAP": errors.TensorError,
+    "STEPC_OUT_OF_MEMORY": errors.OutOfMemoryError,
+    "STEPC_NEEDS_BIND": errors.NeedsBindError,
+}
+
+
+def check(lib: ctypes.CDLL, status: int) -> None:
+    """Raises the exception that belongs to a status other than STEPC_OK."""
+    if status == 0:
+        return
+    name = lib.stepcStatusString(status).decode()
+    message = (lib.stepcLastErrorMessage() or b"").decode(errors="replace") or name
+    raise _EXCEPTIONS.get(name, errors.StatusError)(message, name)
+
+
+# --- Packages -----------------------------------------------------------------
+
+
+class Package:
+    """A loaded package. ``manifest`` is its manifest as a dict."""
+
+    def __init__(self, handle: c_void_p, lib: ctypes.CDLL):
+        self._lib = lib
+        self._handle = handle
+        text, size = c_void_p(), c_size_t()
+        check(lib, lib.stepcPackageManifest(handle, byref(text), byref(size)))
+        self.manifest = json.loads(ctypes.string_at(text.value, size.value))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Package:
+        """Loads the bytes of a package; raises PackageError."""
+        lib, handle = library(), c_void_p()
+        check(lib, lib.stepcPackageLoadBytes(data, len(data), byref(handle)))
+        return cls(handle, lib)
+
+    @property
+    def handle(self) -> c_void_p:
+        return self._handle
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.stepcPackageDestroy(self._handle)
+            self._handle = None
+
+
+# --- Plans --------------------------------------------------------------------
+
+
+class Plan:
+    """Parameter groups and bound tensors of one package.
+
+    Binds what it is told to bind; keeping the tensors' memory alive is up to
+    the caller. ``threads`` 0 follows OpenMP, whose pool is torch's too.
+    """
+
+    def __init__(self, package: Package, threads: int = 0, huge_pages: bool = False):
+        self._lib = package._lib
+        self._handle = c_void_p()
+        config = _Config(ctypes.sizeof(_Config), threads, int(huge_pages), 0)
+        check(
+            self._lib,
+            self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)),
+        )
+        self._step = self._lib.stepcStep
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.stepcPlanDestroy(self._handle)
+            self._handle = None
+
+    @property
+    def address(self) -> int:
+        return self._handle.value
+
+    def add_group(self, options: dict[str, int], hypers: tuple[float, ...]) -> int:
+        """Adds a group with the hyper-parameters in the manifest's order."""
+        named = (_Option * max(len(options), 1))()
+        for slot, (name, value) in zip(named, options.items(), strict=False):
+            slot.name, slot.value = name.encode(), int(value)
+        values = (c_double * max(len(hypers), 1))(*hypers)
+        group = c_int64()
+        status = self._lib.stepcPlanAddGroup(
+            self._handle, named, len(options), values, len(hypers), byref(group)
+        )
+        check(self._lib, status)
+        return group.value
+
+    def set_hypers(self, group: int, hypers: tuple[float, ...]) -> None:
+        """From the next step on; NeedsBindError where a derived option changes."""
+        values = (c_double * max(len(hypers), 1))(*hypers)
+        check(self._lib, self._lib.stepcPlanSetHypers(self._handle, group, values, len(hypers)))
+
+    def bind(self, bindings: ctypes.Array) -> list[int]:
+        """Binds an array of :class:`Binding`; returns the tensors' ids."""
+        for binding in bindings:
+            binding.structSize = ctypes.sizeof(Binding)
+        ids = (c_int64 * max(len(bindings), 1))()
+        check(self._lib, self._lib.stepcPlanBind(self._handle, bindings, len(bindings), ids))
+        return list(ids[: len(bindings)])
+
+    def set_grad(self, tensor: int, grad: DLTensor | None) -> None:
+        pointer = None if grad is None else byref(grad)
+        check(self._lib, self._lib.stepcPlanSetGrad(self._handle, tensor, pointer))
+
+    def set_param(self, tensor: int, param: DLTensor) -> None:
+        check(self._lib, self._lib.stepcPlanSetParam(self._handle, tensor, byref(param)))
+
+    def step(self) -> None:
+        """One step of all tensors that have a gradient; releases the GIL."""
+        status = self._step(self._handle)
+        if status:
+            check(self._lib, status)
+
+    def count(self, tensor: int) -> int:
+        """Steps that the tensor has taken."""
+        out = c_int64()
+        check(self._lib, self._lib.stepcPlanGetCount(self._handle, tensor, byref(out)))
+        return out.value
+
+    def info(self) -> PlanInfo:
+        out = PlanInfo(ctypes.sizeof(PlanInfo))
+        check(self._lib, self._lib.stepcPlanGetInfo(self._handle, byref(out)))
+        return out

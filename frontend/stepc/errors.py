@@ -1,0 +1,108 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What can go wrong, as exceptions. All derive from :class:`StepcError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class StepcError(RuntimeError):
+    """The base of all errors that Stepc raises by its own names."""
+
+
+# --- The compiler -------------------------------------------------------------
+
+
+class CompilerError(StepcError):
+    """The compiler could not be used."""
+
+
+class CompilerNotFoundError(CompilerError):
+    """There is no compiler where it was looked for, or it cannot be run."""
+
+
+class CompilerTimeoutError(CompilerError):
+    """The compiler did not end in time, and was stopped."""
+
+
+class CompilerCrashedError(CompilerError):
+    """The compiler was killed, or ended in a way that it never should."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler, at a place in a definition.
+
+    ``line`` and ``column`` count from 1; they are 0 where none was given.
+    """
+
+    file: str
+    line: int
+    column: int
+    severity: str
+    message: str
+
+    def __str__(self) -> str:
+        if not self.line:
+            return f"{self.file}: {self.severity}: {self.message}"
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
+
+
+class DefinitionError(CompilerError):
+    """A definition, or what was asked of it, was refused by the compiler.
+
+    ``diagnostics`` has the messages with file, line and column; the text of the
+    exception is all that the compiler said.
+    """
+
+    def __init__(self, text: str, diagnostics: tuple[Diagnostic, ...] = ()):
+        super().__init__(text)
+        self.diagnostics = diagnostics
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.diagnostics)
+
+
+# --- The runtime --------------------------------------------------------------
+
+
+class RuntimeLibraryError(StepcError):
+    """The runtime library was not found, or has another version."""
+
+
+class StatusError(StepcError):
+    """A call of the runtime was refused; ``status`` is its name in stepc.h."""
+
+    def __init__(self, message: str, status: str = "STEPC_INTERNAL_ERROR"):
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.status)
+
+
+class PackageError(StatusError):
+    """A package is unreadable, corrupt, of another version or processor."""
+
+
+class TensorError(StatusError, ValueError):
+    """A tensor has a shape, dtype, device or memory that cannot be stepped."""
+
+
+class NameNotFoundError(StatusError, KeyError):
+    """No hyper-parameter, option or state has this name."""
+
+    __str__ = RuntimeError.__str__
+
+
+class OutOfMemoryError(StatusError, MemoryError):
+    """The runtime found no memory."""
+
+
+class NeedsBindError(StatusError):
+    """What was asked for needs the tensors to be bound anew."""
+
+
+class StaticGradientsError(StepcError):
+    """A gradient is another tensor than ``static_grads=True`` promised."""

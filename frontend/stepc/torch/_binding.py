@@ -1,0 +1,438 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What ties a torch optimizer to a plan of the runtime.
+
+A :class:`Binding` is made at a step, from what the optimizer then looks like,
+and serves as long as that stays: the same groups, options, parameter objects,
+dtypes, shapes and state tensors. :meth:`Binding.run` finds out, in time that
+does not depend on the number of parameters save for one call of the
+extension, and says so; the optimizer then makes another Binding. Floats, and
+where gradients and parameters lie, may change at any step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from dataclasses import dataclass, field
+
+import torch
+
+from .. import _runtime, errors
+from . import _states, _tensors, _walk
+from ._state import StateMap
+
+
+class ObstacleError(Exception):
+    """A parameter that compiled code cannot step. ``eager``: torch may be able."""
+
+    def __init__(self, words: str, eager: bool):
+        super().__init__(words)
+        self.eager = eager
+
+
+@dataclass
+class _Group:
+    """A parameter group as it was bound."""
+
+    group: dict
+    params: list
+    settings: tuple
+    options: dict[str, bool]
+    hypers: tuple[float, ...]
+    resolved: frozenset  # of all options, derived ones too
+
+
+@dataclass
+class _Member:
+    """A parameter that has a gradient, on its way into the plan."""
+
+    index: int
+    group: int
+    name: str
+    param: torch.Tensor
+    grad: torch.Tensor
+    states: list[torch.Tensor] = field(default_factory=list)
+    items: dict = field(default_factory=dict)  # what its state gets
+    count: int = 0
+    fresh: bool = False
+    mirror: int = 0
+
+
+class Binding:
+    """One plan, the tensors it reads and writes, and what they looked like.
+
+    ``optimizer`` offers ``_read_settings``, ``_read_options`` and
+    ``_read_hypers`` of a group, ``_get_definition()`` and ``_keeps_step``. A
+    ``previous`` binding knows counts beyond what a float32 holds.
+    """
+
+    def __init__(self, optimizer, previous: Binding | None = None):
+        self._keeps_step = optimizer._keeps_step
+        self._static = optimizer._static_grads
+        self._state = _owned_state(optimizer)
+        self._epoch = self._state.epoch
+        self._previous = previous
+        definition = optimizer._get_definition()
+        members = list(_members(optimizer.param_groups))
+        self._specs = _specs(optimizer, members)
+        self._package = definition.package(self._specs)
+        self._groups = _bound_groups(optimizer, self._package.manifest)
+        self._variants = _variants_of(self._package.manifest)
+        self.plan = _runtime.Plan(self._package)
+        for bound in self._groups:
+            self.plan.add_group(bound.options, bound.hypers)
+        self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
+        self._ids: dict[int, int] = {}  # index of a parameter to its id
+        self._by_param: dict[int, int] = {}  # id() of a parameter to its id
+        self._owners: list[torch.Tensor] = []
+        self._counters: list[list] = []  # [vector, its version after our step]
+        self._pending: list[_Member] = []
+        self._held: list[tuple] = []  # static gradients
+        self._turn = 0
+        self._attach(members)
+        self._previous = None
+
+    def __repr__(self):
+        return f"<Binding of {len(self._ids)} tensors>"
+
+    # --- A step ---------------------------------------------------------------
+
+    def run(self, optimizer) -> bool:
+        """One step; False, with nothing done, when another Binding is needed."""
+        if not (self._is_current(optimizer) and self._refresh()):
+            return False
+        self.plan.step()
+        if self._pending:
+            self._commit()
+        self._bump()
+        return True
+
+    def _is_current(self, optimizer) -> bool:
+        groups = optimizer.param_groups
+        if (
+            optimizer.state is not self._state
+            or self._state.epoch != self._epoch
+            or len(groups) != len(self._groups)
+        ):
+            return False
+        for vector, version in self._counters:
+            if vector._version != version:
+                return False
+        for number, (bound, group) in enumerate(zip(self._groups, groups, strict=True)):
+            if (
+                group is not bound.group
+                or group["params"] is not bound.params
+                or optimizer._read_settings(group) != bound.settings
+            ):
+                return False
+            hypers = optimizer._read_hypers(group)
+            if hypers != bound.hypers:
+                try:
+                    self.plan.set_hypers(number, hypers)
+                except errors.NeedsBindError:
+                    return False
+                bound.hypers = hypers
+        return True
+
+    def _refresh(self) -> bool:
+        """Tells the plan where everything is; binds first gradients."""
+        if self._static:
+            self._check_promise()
+            return True
+        attention = self._walk.refresh()
+        if attention is None:
+            return True
+        if attention is False or any(index in self._ids for index in attention):
+            return False
+        groups = [bound.group for bound in self._groups]
+        wanted = set(attention)
+        members = [member for member in _members(groups) if member.index in wanted]
+        if any(self._variant(member) is None for member in members):
+            return False
+        self._attach(members)
+        return True
+
+    def _bump(self) -> None:
+        """Moves the version counters of all that was written."""
+        if not self._walk.bump():
+            torch._C._increment_version(self._walk.live())
+        if self._owners:
+            torch._C._increment_version(self._owners)
+        for counter in self._counters:
+            counter[1] = counter[0]._version
+
+    def _check_promise(self) -> None:
+        """Looks at one gradient a step: that it is still the same tensor."""
+        if not self._held:
+            return
+        self._turn = (self._turn + 1) % len(self._held)
+        name, param, grad, _ = self._held[self._turn]
+        if param.grad is not grad:
+            raise errors.StaticGradientsError(
+                f"the gradient of {name} is another tensor than at the first step; "
+                "static_grads=True promises that it stays the same "
+                "(zero_grad of this optimizer keeps it)"
+            )
+
+    # --- Binding --------------------------------------------------------------
+
+    def _variant(self, member: _Member) -> dict | None:
+        return self._variants.get(
+            (
+                self._groups[member.group].resolved,
+                _tensors.STORAGE[member.param.dtype],
+                _tensors.STORAGE[member.grad.dtype],
+            )
+        )
+
+    def _attach(self, members: list[_Member]) -> None:
+        """Binds parameters; their states are made known after the step."""
+        if not members:
+            return
+        self._prepare_states(members)
+        if self._keeps_step:
+            self._prepare_counters(members)
+        array, keep = _bindings(members)
+        ids = self.plan.bind(array)
+        del keep
+        for member, tensor in zip(members, ids, strict=True):
+            self._ids[member.index] = tensor
+            self._by_param[id(member.param)] = tensor
+            self._walk.set_id(member.index, tensor, True)
+            if self._static:
+                held = (member.name, member.param, member.grad, member.param.detach())
+                self._held.append(held)
+        self._pending.extend(members)
+        owners = {id(owner): owner for owner in self._owners}
+        for tensor in itertools.chain.from_iterable(m.states for m in members):
+            owner = _states.owner(tensor)
+            owners[id(owner)] = owner
+        for vector, _ in self._counters:
+            owners[id(vector)] = vector
+        self._owners = list(owners.values())
+
+    def _prepare_states(self, members: list[_Member]) -> None:
+        """Finds or makes each member's state tensors, in the variant's order."""
+        requests, places = [], []
+        for member in members:
+            variant = self._variant(member)
+            if variant is None:
+                raise _no_variant(member, self._groups[member.group], self._package)
+            state = self._state.get(member.param) or {}
+            operands = [o for o in variant["operands"] if o["role"] == "state"]
+            member.fresh = bool(operands) or not state
+            member.states = [None] * len(operands)
+            for slot, operand in enumerate(operands):
+                given = state.get(operand["name"])
+                dtype = _tensors.DTYPE[operand["storage"]]
+                if given is not None:
+                    member.fresh = False
+                    if _is_usable(given, member, operand["name"], dtype):
+                        member.states[slot] = given
+                        continue
+                request = _states.Request(
+                    member.param, operand["name"], dtype, float(operand.get("init", 0.0)), given
+                )
+                requests.append(request)
+                places.append((member, slot))
+        for request, place, tensor in zip(
+            requests, places, _states.allocate(requests), strict=True
+        ):
+            member, slot = place
+            member.states[slot] = tensor
+            member.items[request.name] = tensor
+
+    def _prepare_counters(self, members: list[_Member]) -> None:
+        """Counts, and where the plan mirrors them."""
+        anew = []
+        for member in members:
+            step = (self._state.get(member.param) or {}).get("step")
+            member.count = self._count(member.param, step)
+            if _is_counter(step):
+                member.mirror = step.data_ptr()
+                if all(vector is not step._base for vector, _ in self._counters):
+                    self._counters.append([step._base, step._base._version])
+            else:
+                anew.append(member)
+        if not anew:
+            return
+        vector, views = _states.counters([member.count for member in anew])
+        for member, step in zip(anew, views, strict=True):
+            member.mirror = step.data_ptr()
+            member.items = {"step": step, **member.items}
+        self._counters.append([vector, vector._version])
+
+    def _count(self, param: torch.Tensor, step) -> int:
+        """Steps taken: as the state says, exact where the old plan knows more."""
+        if step is None:
+            return 0
+        value = float(step)
+        previous = self._previous
+        if previous is not None and id(param) in previous._by_param:
+            exact = previous.plan.count(previous._by_param[id(param)])
+            if ctypes.c_float(exact).value == value:
+                return exact
+        return int(value)
+
+    def _commit(self) -> None:
+        """Puts new states where the user sees them, as the step has been made."""
+        for member in self._pending:
+            if not member.items:
+                continue
+            if member.param not in self._state:
+                self._state.put_quietly(member.param, member.items)
+            else:
+                self._state[member.param].put_quietly(member.items)
+        self._pending = []
+
+
+# --- Looking at the optimizer -------------------------------------------------
+
+
+def _owned_state(optimizer) -> StateMap:
+    """The optimizer's state as a StateMap all of whose dicts are its own."""
+    state = optimizer.state
+    if type(state) is not StateMap:
+        state = optimizer.state = StateMap(state)
+    for key, value in list(state.items()):
+        state.put_quietly(key, value)
+    return state
+
+
+def parameter_name(group: dict, number: int, position: int) -> str:
+    names = group.get("param_names")
+    if names:
+        return f"parameter '{names[position]}'"
+    return f"parameter {position} of group {number}"
+
+
+def _members(groups: list[dict]):
+    """The parameters that have a gradient; ObstacleError for one that cannot go."""
+    index = itertools.count()
+    seen = set()
+    for number, group in enumerate(groups):
+        for position, param in enumerate(group["params"]):
+            at = next(index)
+            grad = param.grad
+            if grad is None:
+                continue
+            found = _tensors.obstacle(param, grad)
+            if id(param) in seen:
+                found = ("is in its group twice", True)
+            if found:
+                words, eager = found
+                raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
+            seen.add(id(param))
+            yield _Member(at, number, parameter_name(group, number, position), param, grad)
+
+
+def _specs(optimizer, members: list[_Member]) -> tuple[str, ...]:
+    """The variants to ask for: those needed now, and those that parameters
+    without a gradient will need."""
+    wanted = set()
+    for member in members:
+        wanted.add((member.group, member.param.dtype, member.grad.dtype))
+    for number, group in enumerate(optimizer.param_groups):
+        for param in group["params"]:
+            if param.dtype in _tensors.STORAGE:
+                wanted.add((number, param.dtype, param.dtype))
+    specs = set()
+    for number, param, grad in wanted:
+        options = optimizer._read_options(optimizer.param_groups[number])
+        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
+        parts += [f"option.{name}={str(on).lower()}" for name, on in sorted(options.items())]
+        specs.add(",".join(parts))
+    return tuple(sorted(specs))
+
+
+def _bound_groups(optimizer, manifest: dict) -> list[_Group]:
+    interface = optimizer._check_interface(manifest)
+    bound = []
+    for group in optimizer.param_groups:
+        options = optimizer._read_options(group)
+        hypers = optimizer._read_hypers(group)
+        resolved = frozenset(interface.resolve(options, hypers).items())
+        settings = optimizer._read_settings(group)
+        bound.append(_Group(group, group["params"], settings, options, hypers, resolved))
+    return bound
+
+
+def _variants_of(manifest: dict) -> dict[tuple, dict]:
+    """The package's variants by options and storage of parameter and gradient."""
+    found = {}
+    for variant in manifest["variants"]:
+        storage = {o["role"]: o["storage"] for o in variant["operands"] if o["role"] != "state"}
+        options = frozenset(variant["options"].items())
+        found.setdefault((options, storage["param"], storage["grad"]), variant)
+    return found
+
+
+def _no_variant(member: _Member, group: _Group, package) -> errors.TensorError:
+    options = ", ".join(f"{name}={str(on).lower()}" for name, on in sorted(group.resolved))
+    return errors.TensorError(
+        f"the package of optimizer '{package.manifest['optimizer']}' has no variant for "
+        f"{member.name}: {member.param.dtype} with a gradient of {member.grad.dtype}"
+        + (f", {options}" if options else ""),
+        "STEPC_DTYPE_MISMATCH",
+    )
+
+
+# --- States -------------------------------------------------------------------
+
+
+def _is_usable(given, member: _Member, name: str, dtype: torch.dtype) -> bool:
+    """Whether a state can be bound as it is; else it is copied."""
+    if not isinstance(given, torch.Tensor):
+        raise errors.TensorError(
+            f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
+            "STEPC_INVALID_ARGUMENT",
+        )
+    if given.shape != member.param.shape:
+        raise errors.TensorError(
+            f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
+            f"expected {tuple(member.param.shape)}",
+            "STEPC_SHAPE_MISMATCH",
+        )
+    if given.dtype != dtype or given.device.type != "cpu":
+        return False
+    return given._base is not None or not _states.is_small(member.param)
+
+
+def _is_counter(step) -> bool:
+    """Whether the plan can write its count there: an element of a vector."""
+    return (
+        isinstance(step, torch.Tensor)
+        and step.dtype is torch.float32
+        and step.device.type == "cpu"
+        and step.dim() == 0
+        and step._base is not None
+    )
+
+
+def _bindings(members: list[_Member]) -> tuple[ctypes.Array, list]:
+    """The array for the runtime, and what must live until it has been read."""
+    tensors = [member.param for member in members]
+    tensors += [member.grad for member in members]
+    states = list(itertools.chain.from_iterable(member.states for member in members))
+    described = _tensors.describe(tensors + states)
+    size = ctypes.sizeof(_runtime.DLTensor)
+    base = ctypes.addressof(described)
+    first = base + len(tensors) * size
+    pointers = (ctypes.c_void_p * max(len(states), 1))(
+        *range(first, first + len(states) * size, size)
+    )
+    array = (_runtime.Binding * len(members))()
+    at = ctypes.addressof(pointers)
+    for i, (member, binding) in enumerate(zip(members, array, strict=True)):
+        binding.name = member.name.encode()
+        binding.group = member.group
+        binding.param = base + i * size
+        binding.grad = base + (len(members) + i) * size
+        binding.states = at
+        binding.numStates = len(member.states)
+        binding.count = member.count
+        binding.fresh = member.fresh
+        binding.countMirror = member.mirror or None
+        at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
+    return array, [described, pointers]

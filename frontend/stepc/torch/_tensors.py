@@ -1,0 +1,108 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors as the runtime sees them, and what it cannot take."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from .._runtime import DLTensor
+
+STORAGE = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
+DTYPE = {name: dtype for dtype, name in STORAGE.items()}
+
+GRAD = torch._C.TensorBase.__dict__["grad"]  # the descriptor
+TABLE = torch.Tensor.__dlpack_c_exchange_api__  # the capsule
+
+
+class _Exchange(ctypes.Structure):
+    """DLPackExchangeAPI, as far as it is used."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("export_managed", ctypes.c_void_p),
+        ("import_managed", ctypes.c_void_p),
+        ("view", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
+def _exchange_view():
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype = ctypes.c_void_p
+    pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    table = _Exchange.from_address(pointer(TABLE, b"dlpack_exchange_api"))
+    if table.major != 1 or not table.view:
+        raise ImportError("this torch has another tensor exchange table than DLPack 1")
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+    return prototype(table.view)
+
+
+# view(tensor, address of a DLTensor): raises where there is nothing to describe.
+# Shape and strides point into the tensor; nothing is owned.
+view = _exchange_view()
+
+
+def describe(tensors: list[torch.Tensor]) -> ctypes.Array:
+    """An array of DLTensor; valid while the tensors live and are not changed."""
+    array = (DLTensor * max(len(tensors), 1))()
+    size = ctypes.sizeof(DLTensor)
+    base = ctypes.addressof(array)
+    for i, tensor in enumerate(tensors):
+        view(tensor, base + i * size)
+    return array
+
+
+def is_ordinary(tensor: torch.Tensor) -> bool:
+    """Whether reading the memory of the object itself is right: a Tensor, a
+    Parameter, or a subclass that changes nothing about dispatch."""
+    kind = type(tensor)
+    if kind is torch.nn.Parameter or kind is torch.Tensor:
+        return True
+    return (
+        kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+        and not isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+    )
+
+
+def has_plain_grad(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor.grad`` is torch's own descriptor."""
+    kind = type(tensor)
+    if kind is torch.nn.Parameter or kind is torch.Tensor:
+        return True
+    return all(
+        base.__dict__.get("grad", GRAD) is GRAD for base in kind.__mro__
+    ) and kind.__torch_function__ is torch.Tensor.__torch_function__
+
+
+def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool] | None:
+    """Why a parameter cannot be stepped by a compiled kernel, or None.
+
+    The words, to stand after the parameter's name, and whether torch's own
+    optimizers can be left to deal with it.
+    """
+    for what, tensor in (("", param), ("has a gradient that ", grad)):
+        if tensor is None:
+            continue
+        if not is_ordinary(tensor):
+            return f"{what}is a '{type(tensor).__name__}'", True
+        if tensor.is_sparse or tensor.layout is not torch.strided:
+            return f"{what}has layout {tensor.layout}", True
+        if tensor.device.type == "meta":
+            return f"{what}is on device 'meta' and has no memory", False
+        if tensor.device.type != "cpu":
+            return f"{what}is on device '{tensor.device}'; only 'cpu' is supported", True
+        if tensor.is_complex():
+            return f"{what}has complex dtype {tensor.dtype}", True
+        if tensor.dtype not in STORAGE:
+            supported = ", ".join(str(dtype) for dtype in STORAGE)
+            words = f"{what}has dtype {tensor.dtype}; supported are {supported}"
+            return words, tensor.is_floating_point()
+        if tensor.is_neg():
+            return f"{what}is a lazily negated view", True
+    return None

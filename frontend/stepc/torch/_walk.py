@@ -1,0 +1,188 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The extension that re-reads all parameters and gradients in one call, and the
+same in Python for where it is not built.
+
+The extension can call three of torch's C++ functions by address, which costs a
+third of the way through Python objects. They have no stable interface, so that
+is done only for releases it was tested with, and after each has given the
+right answer for a probe. ``STEPC_DIRECT=0`` forbids it; ``STEPC_EXTENSION=0``
+forbids the extension.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.machinery
+import importlib.util
+import os
+from pathlib import Path
+
+import torch
+
+from .. import _runtime, errors
+from . import _tensors
+
+_MODULE = "_stepc_walk"
+_FILE = f"{_MODULE}.abi3.so"
+_DIRECT_RELEASES = ("2.13.",)
+_NO_DIRECT = (0, 0, 0, 0, 0)
+
+
+def walk(lists: tuple[list, ...], plan: _runtime.Plan):
+    """A Walk over the groups' parameter lists (see ``_ext/walk.c``)."""
+    extension = load_extension()
+    if extension is None:
+        return PyWalk(lists, plan)
+    params = tuple(param for group in lists for param in group)
+    library = _runtime.library()
+    return extension.Walk(
+        lists,
+        params,
+        bytes(map(_tensors.has_plain_grad, params)),
+        _tensors.TABLE,
+        _tensors.GRAD,
+        plan.address,
+        _runtime.address_of(library.stepcPlanSetParam),
+        _runtime.address_of(library.stepcPlanSetGrad),
+        direct_functions(),
+    )
+
+
+# --- The extension ------------------------------------------------------------
+
+
+@functools.cache
+def load_extension():
+    """The extension's module, or None: beside the package, or in the build tree."""
+    if os.environ.get("STEPC_EXTENSION") == "0":
+        return None
+    package = Path(__file__).resolve().parents[1]
+    library = _runtime.library_candidates()[0].parent
+    for folder in (package, library, package.parents[1] / "build" / "lib"):
+        path = folder / _FILE
+        if path.is_file():
+            loader = importlib.machinery.ExtensionFileLoader(_MODULE, str(path))
+            spec = importlib.util.spec_from_file_location(_MODULE, path, loader=loader)
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+            return module
+    return None
+
+
+@functools.cache
+def direct_functions() -> tuple[int, int, int, int, int]:
+    """The members of StepcDirect; all zero where they must not be used."""
+    if os.environ.get("STEPC_DIRECT") == "0":
+        return _NO_DIRECT
+    if not torch.__version__.startswith(_DIRECT_RELEASES):
+        return _NO_DIRECT
+    folder = Path(torch.__file__).parent / "lib"
+    try:
+        cpu = ctypes.CDLL(str(folder / "libtorch_cpu.so"))
+        c10 = ctypes.CDLL(str(folder / "libc10.so"))
+        view = cpu._ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor
+        bump = cpu._ZN5torch8autograd4impl12bump_versionERKN2at6TensorE
+        grad = c10._ZNK3c1010TensorImpl4gradEv
+    except (OSError, AttributeError):
+        return _NO_DIRECT
+    view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_runtime.DLTensor)]
+    bump.argtypes = [ctypes.c_void_p]
+    view.restype = bump.restype = None
+    grad.argtypes = [ctypes.c_void_p]
+    grad.restype = ctypes.c_void_p
+    return _verified(view, grad, bump)
+
+
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
+
+
+def _slot_offset(tensor: torch.Tensor) -> int:
+    """Where a tensor's Python object keeps its implementation's address."""
+    start = object.__basicsize__
+    for offset in range(start, type(tensor).__basicsize__ - 7, 8):
+        if _word(id(tensor) + offset) == tensor._cdata:
+            return offset
+    return 0
+
+
+def _verified(view, grad, bump) -> tuple[int, int, int, int, int]:
+    """The functions' addresses, if each is right about a probe."""
+    probe = torch.nn.Parameter(torch.arange(6.0).view(2, 3).t())
+    offset = _slot_offset(probe)
+    if not offset or offset != _slot_offset(torch.zeros(1, dtype=torch.bfloat16)):
+        return _NO_DIRECT
+    undefined = _word(grad(probe._cdata))
+    gradient = torch.zeros(2, 3).t()
+    probe.grad = gradient
+    seen, expected = _runtime.DLTensor(), _runtime.DLTensor()
+    view(id(probe) + offset, ctypes.byref(seen))
+    _tensors.view(probe, ctypes.addressof(expected))
+    version = probe._version
+    bump(id(probe) + offset)
+    right = (
+        _word(grad(probe._cdata)) == gradient._cdata
+        and undefined != gradient._cdata
+        and undefined == _word(grad(gradient._cdata))
+        and bytes(seen) == bytes(expected)
+        and probe._version == version + 1
+    )
+    if not right:
+        return _NO_DIRECT
+    address = _runtime.address_of
+    return address(view), address(grad), address(bump), undefined, offset
+
+
+# --- The same in Python -------------------------------------------------------
+
+
+class PyWalk:
+    """As the extension's Walk, a microsecond or two a tensor."""
+
+    def __init__(self, lists: tuple[list, ...], plan: _runtime.Plan):
+        self._lists = lists
+        self._params = tuple(param for group in lists for param in group)
+        self._plan = plan
+        self._ids = [-1] * len(self._params)
+        self._live = [False] * len(self._params)
+
+    def set_id(self, index: int, tensor: int, live: bool) -> None:
+        self._ids[index] = tensor
+        self._live[index] = live
+
+    def _lists_are_same(self) -> bool:
+        if sum(map(len, self._lists)) != len(self._params):
+            return False
+        now = (param for group in self._lists for param in group)
+        return all(a is b for a, b in zip(now, self._params, strict=True))
+
+    def refresh(self):
+        if not self._lists_are_same():
+            return False
+        attention = [i for i in range(len(self._params)) if not self._refresh_one(i)]
+        return attention or None
+
+    def _refresh_one(self, index: int) -> bool:
+        param = self._params[index]
+        grad = param.grad
+        tensor = self._ids[index]
+        self._live[index] = grad is not None
+        if tensor < 0:
+            return grad is None
+        try:
+            if grad is None:
+                self._plan.set_grad(tensor, None)
+            else:
+                self._plan.set_param(tensor, _tensors.describe([param])[0])
+                self._plan.set_grad(tensor, _tensors.describe([grad])[0])
+        except (errors.StatusError, BufferError, RuntimeError):
+            return False
+        return True
+
+    def bump(self) -> bool:
+        return False
+
+    def live(self) -> list[torch.Tensor]:
+        return [p for p, live in zip(self._params, self._live, strict=True) if live]
