@@ -46,8 +46,9 @@ ArrayRef<StringAttr> getDims(Type type);
 bool isShaped(Type type);
 
 /// The shape that operands of these types broadcast to: dims are equal or one
-/// of them is "1"; scalars go with anything. On success `dims` holds the result,
-/// and is left empty when no type is shaped; `shaped` says whether one is.
+/// of them is "1"; scalars go with anything. On success `dims` holds the
+/// result, and is left empty when no type is shaped; `shaped` says whether one
+/// is.
 LogicalResult broadcastDims(TypeRange types, SmallVectorImpl<StringAttr> &dims,
                             bool &shaped);
 

@@ -41,6 +41,10 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     `init` is the value that a state's elements have before the first step.
     `guarded` says that the state exists only where its guard, an operand of the
     rule, holds. `storage` is null in a definition; binding sets it.
+
+    Constraints:
+    - a state has an initial value; no other role has one, a name or a guard
+    - the storage type is f32, f64 or bf16, and count and fresh have none
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
@@ -49,6 +53,7 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     DefaultValuedParameter<"bool", "false">:$guarded,
     OptionalParameter<"::mlir::Type">:$storage);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
   let builders = [AttrBuilder<(ins "::mlir::step::RoleKind":$kind), [{
     return $_get($_ctxt, kind, StringAttr::get($_ctxt, ""), FloatAttr(), false,
                  Type());
@@ -72,15 +77,25 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
 
 def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
   let summary = "which rule, with which options and compute type, a variant is";
+  let description = [{
+    Constraints:
+    - the compute type is f32 or f64
+  }];
   let parameters = (ins
     "::mlir::StringAttr":$rule,
     "::mlir::DictionaryAttr":$options,
     "::mlir::Type":$compute);
   let assemblyFormat = "`<` $rule `,` $options `,` $compute `>`";
+  let genVerifyDecl = 1;
 }
 
 def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
   let summary = "one tensor in memory that a phase works on";
+  let description = [{
+    Constraints:
+    - the kind is param, grad or state
+    - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16
+  }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
     "::mlir::StringAttr":$name,
@@ -90,6 +105,7 @@ def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
     "bool":$reads,
     "bool":$writes);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 def Step_OperandArrayAttr : TypedArrayAttrBase<Step_OperandAttr, "operands of a phase">;
 def Step_RoleArrayAttr : TypedArrayAttrBase<Step_RoleAttr, "roles of a rule">;

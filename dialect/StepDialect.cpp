@@ -48,8 +48,53 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
 }
 
 //===----------------------------------------------------------------------===//
-// RoleAttr
+// RoleAttr, VariantAttr, OperandAttr
 //===----------------------------------------------------------------------===//
+
+using EmitError = function_ref<InFlightDiagnostic()>;
+
+static LogicalResult verifyStorage(EmitError emitError, Type storage) {
+  if (storage.isF32() || storage.isF64() || storage.isBF16())
+    return success();
+  return emitError() << "storage type " << storage
+                     << " is none of f32, f64, bf16";
+}
+
+LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
+                               StringAttr name, FloatAttr init, bool guarded,
+                               Type storage) {
+  if (kind == RoleKind::State && (!init || !init.getType().isF64()))
+    return emitError() << "state " << name << " needs an f64 initial value";
+  if (kind != RoleKind::State && (!name.empty() || init || guarded))
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' takes no name, initial value or guard";
+  if (!storage)
+    return success();
+  if (kind == RoleKind::Count || kind == RoleKind::Fresh)
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' is no tensor and has no storage type";
+  return verifyStorage(emitError, storage);
+}
+
+LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
+                                  DictionaryAttr options, Type compute) {
+  if (!compute.isF32() && !compute.isF64())
+    return emitError() << "compute type " << compute
+                       << " is neither f32 nor f64";
+  return success();
+}
+
+LogicalResult OperandAttr::verify(EmitError emitError, RoleKind kind,
+                                  StringAttr name, Type shape, Type storage,
+                                  FloatAttr init, bool reads, bool writes) {
+  if (kind == RoleKind::Count || kind == RoleKind::Fresh)
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' is no tensor in memory";
+  if (!isa<SymTensorType>(shape))
+    return emitError() << "operand " << name << " has shape " << shape
+                       << ", which is not a '!step.tensor'";
+  return verifyStorage(emitError, storage);
+}
 
 StringRef RoleAttr::getDisplayName() const {
   return getKind() == RoleKind::State ? getName().getValue()

@@ -18,6 +18,7 @@
 #include "mlir/IR/Matchers.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -49,7 +50,8 @@ static std::optional<double> asConstant(Attribute attr) {
 
 static bool isConstant(Attribute attr, double value) {
   std::optional<double> number = asConstant(attr);
-  return number && *number == value && std::signbit(*number) == std::signbit(value);
+  return number && *number == value &&
+         std::signbit(*number) == std::signbit(value);
 }
 
 /// The attribute for a folded scalar. NaN does not fold: its bits are not the
@@ -64,6 +66,16 @@ static OpFoldResult foldTo(MLIRContext *context, double value) {
 static bool isStoredDirectly(Operation *op) {
   return llvm::any_of(op->getUsers(),
                       [](Operation *user) { return isa<ReturnOp>(user); });
+}
+
+/// The larger (`sign` 1) or smaller (`sign` -1) of two scalars, by IEEE
+/// 754-2019.
+static double select(double x, double y, double sign) {
+  if (std::isnan(x) || std::isnan(y))
+    return std::numeric_limits<double>::quiet_NaN();
+  if (x == y)
+    return std::signbit(x) == (sign < 0) ? x : y;
+  return (x > y) == (sign > 0) ? x : y;
 }
 
 /// `value` as a fold of `op`, if it has the type of the result and may take its
@@ -93,7 +105,9 @@ static OpFoldResult foldBinary(Operation *op, Attribute lhs, Attribute rhs,
 }
 
 OpFoldResult NegOp::fold(FoldAdaptor adaptor) {
-  if (auto inner = getOperand().getDefiningOp<NegOp>())
+  // A stored inner value is rounded; what it was made of is not.
+  auto inner = getOperand().getDefiningOp<NegOp>();
+  if (inner && !isStoredDirectly(inner))
     return replaceBy(*this, inner.getOperand());
   return foldUnary(*this, adaptor.getOperand(), [](double x) { return -x; });
 }
@@ -152,22 +166,14 @@ OpFoldResult MaximumOp::fold(FoldAdaptor adaptor) {
   if (getLhs() == getRhs())
     return replaceBy(*this, getLhs());
   return foldBinary(*this, adaptor.getLhs(), adaptor.getRhs(),
-                    [](double x, double y) {
-                      if (x == y)
-                        return std::signbit(x) ? y : x;
-                      return x > y ? x : y;
-                    });
+                    [](double x, double y) { return select(x, y, 1); });
 }
 
 OpFoldResult MinimumOp::fold(FoldAdaptor adaptor) {
   if (getLhs() == getRhs())
     return replaceBy(*this, getLhs());
   return foldBinary(*this, adaptor.getLhs(), adaptor.getRhs(),
-                    [](double x, double y) {
-                      if (x == y)
-                        return std::signbit(x) ? x : y;
-                      return x < y ? x : y;
-                    });
+                    [](double x, double y) { return select(x, y, -1); });
 }
 
 OpFoldResult LerpOp::fold(FoldAdaptor adaptor) {
@@ -191,8 +197,8 @@ OpFoldResult CompareOp::fold(FoldAdaptor adaptor) {
 
 OpFoldResult SelectOp::fold(FoldAdaptor adaptor) {
   if (auto condition = dyn_cast_or_null<BoolAttr>(adaptor.getCondition()))
-    return replaceBy(*this, condition.getValue() ? getTrueValue()
-                                                 : getFalseValue());
+    return replaceBy(*this,
+                     condition.getValue() ? getTrueValue() : getFalseValue());
   if (getTrueValue() == getFalseValue())
     return replaceBy(*this, getTrueValue());
   return {};

@@ -55,7 +55,7 @@ static LogicalResult inferValue(MLIRContext *context,
 #define STEP_INFER_VALUE(OP)                                                   \
   LogicalResult OP::inferReturnTypes(                                          \
       MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr, OpaqueProperties, RegionRange,                                \
+      DictionaryAttr, OpaqueProperties, RegionRange,                           \
       SmallVectorImpl<Type> &results) {                                        \
     return inferValue(context, loc, operands.getTypes(), results);             \
   }
@@ -73,16 +73,18 @@ STEP_INFER_VALUE(LerpOp)
 STEP_INFER_VALUE(SelectOp)
 #undef STEP_INFER_VALUE
 
-LogicalResult CompareOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
-    DictionaryAttr, OpaqueProperties, RegionRange, SmallVectorImpl<Type> &results) {
+LogicalResult CompareOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> loc,
+                                          ValueRange operands, DictionaryAttr,
+                                          OpaqueProperties, RegionRange,
+                                          SmallVectorImpl<Type> &results) {
   SmallVector<Type> values;
   if (failed(inferValue(context, loc, operands.getTypes(), values)))
     return failure();
   bool shaped = isShaped(values.front());
-  results.push_back(shaped
-                        ? Type(SymMaskType::get(context, getDims(values.front())))
-                        : Type(IntegerType::get(context, 1)));
+  results.push_back(
+      shaped ? Type(SymMaskType::get(context, getDims(values.front())))
+             : Type(IntegerType::get(context, 1)));
   return success();
 }
 

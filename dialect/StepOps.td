@@ -216,6 +216,7 @@ def Step_ConstantOp : Step_Op<"constant", [
     build($_builder, $_state, $_builder.getF64FloatAttr(value));
   }]>];
   let hasFolder = 1;
+  let hasVerifier = 1;
 }
 
 /// Operations that work element by element and broadcast.

@@ -28,8 +28,8 @@ void mlir::step::printFloat(AsmPrinter &printer, const APFloat &value) {
     return;
   }
   char buffer[40];
-  std::to_chars_result end = std::to_chars(
-      buffer, buffer + sizeof(buffer), value.convertToDouble());
+  std::to_chars_result end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value.convertToDouble());
   SmallString<40> text(StringRef(buffer, end.ptr - buffer));
   // "1" and "1e-08" are not floats to MLIR's lexer; "1.0" and "1.0e-08" are.
   if (!StringRef(text).contains('.')) {
@@ -119,9 +119,8 @@ static ParseResult parseShortTypeList(OpAsmParser &parser,
                                       ArrayRef<Type *> types) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> parsed;
-  if (parser.parseCommaSeparatedList([&] {
-        return parseShort(parser, parsed.emplace_back());
-      }))
+  if (parser.parseCommaSeparatedList(
+          [&] { return parseShort(parser, parsed.emplace_back()); }))
     return failure();
   if (parsed.size() != 1 && parsed.size() != types.size())
     return parser.emitError(loc, "expected one type for all operands, or one "
@@ -134,9 +133,8 @@ static ParseResult parseShortTypeList(OpAsmParser &parser,
 static void printShortTypeList(OpAsmPrinter &printer, ArrayRef<Type> types) {
   if (llvm::all_equal(types))
     types = types.take_front();
-  llvm::interleaveComma(types, printer, [&](Type type) {
-    printShort(printer, type);
-  });
+  llvm::interleaveComma(types, printer,
+                        [&](Type type) { printShort(printer, type); });
 }
 
 static ParseResult parseShortTypes(OpAsmParser &parser, Type &a, Type &b) {
@@ -175,8 +173,10 @@ parseOptionValue(OpAsmParser &parser, BoolAttr &defaultValue,
                    parseFloat(parser, threshold));
   }
   bool value = succeeded(parser.parseOptionalKeyword("true"));
-  if (!value && parser.parseKeyword("false", " or true or a comparison"))
-    return failure();
+  if (!value && failed(parser.parseOptionalKeyword("false")))
+    return parser.emitError(parser.getCurrentLocation(),
+                            "expected true, false or a comparison of a "
+                            "hyper-parameter");
   defaultValue = builder.getBoolAttr(value);
   return success();
 }
@@ -216,7 +216,9 @@ parseStateTail(OpAsmParser &parser, FloatAttr &init,
   return guarded ? parser.parseOperand(guards.emplace_back()) : success();
 }
 
-/// `%p: param[*]`, `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`.
+/// Parses one argument of a rule and what is said of it, such as `%p:
+/// param[*]`,
+/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`.
 static ParseResult
 parseRole(OpAsmParser &parser, ParsedRole &parsed,
           SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
@@ -248,7 +250,8 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
     if (parseShort(parser, parsed.argument.type))
       return failure();
     if (!isa<SymTensorType>(parsed.argument.type))
-      return parser.emitError(typeLoc, "expected the dims of a tensor, as [n, m]");
+      return parser.emitError(typeLoc,
+                              "expected the dims of a tensor, as [n, m]");
     if (*kind == RoleKind::State &&
         parseStateTail(parser, init, guards, guarded))
       return failure();
@@ -256,6 +259,8 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
         parser.parseType(storage))
       return failure();
   }
+  if (parser.parseOptionalLocationSpecifier(parsed.argument.sourceLoc))
+    return failure();
   parsed.role = RoleAttr::get(context, *kind, builder.getStringAttr(name), init,
                               guarded, storage);
   return success();
@@ -267,6 +272,8 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<ParsedRole> parsed;
   SmallVector<OpAsmParser::UnresolvedOperand> guards;
   VariantAttr variant;
+  SMLoc loc = parser.getCurrentLocation();
+  auto emitError = [&] { return parser.emitError(loc); };
   if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
                              result.attributes) ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
@@ -278,6 +285,7 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
                             result.attributes))
     return failure();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
       parser.resolveOperands(guards, builder.getI1Type(), result.operands))
     return failure();
 
@@ -315,18 +323,18 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
     printer << " if " << guard;
   if (role.getStorage())
     printer << " as " << role.getStorage();
+  printer.printOptionalLocationSpecifier(argument.getLoc());
 }
 
 void RuleOp::print(OpAsmPrinter &printer) {
   printer << " ";
   printer.printSymbolName(getSymName());
   printer << "(";
-  llvm::interleaveComma(getBody().getArguments(), printer,
-                        [&](BlockArgument argument) {
-                          unsigned index = argument.getArgNumber();
-                          printRole(printer, argument, getRole(index),
-                                    getGuard(index));
-                        });
+  llvm::interleaveComma(
+      getBody().getArguments(), printer, [&](BlockArgument argument) {
+        unsigned index = argument.getArgNumber();
+        printRole(printer, argument, getRole(index), getGuard(index));
+      });
   printer << ")";
   if (VariantAttr variant = getVariantAttr())
     printer << " variant " << variant;
@@ -349,14 +357,13 @@ ParseResult ReturnOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseOptionalAttrDict(result.attributes))
     return failure();
   if (succeeded(parser.parseOptionalColon())) {
-    if (parser.parseCommaSeparatedList([&] {
-          return parseShort(parser, types.emplace_back());
-        }))
+    if (parser.parseCommaSeparatedList(
+            [&] { return parseShort(parser, types.emplace_back()); }))
       return failure();
   } else {
     types.assign(values.size(),
                  SymTensorType::get(parser.getContext(),
-                                 StringAttr::get(parser.getContext(), "*")));
+                                    StringAttr::get(parser.getContext(), "*")));
   }
   return parser.resolveOperands(values, types, loc, result.operands);
 }
@@ -370,9 +377,8 @@ void ReturnOp::print(OpAsmPrinter &printer) {
   if (anyRank)
     return;
   printer << " : ";
-  llvm::interleaveComma(getValues().getTypes(), printer, [&](Type type) {
-    printShort(printer, type);
-  });
+  llvm::interleaveComma(getValues().getTypes(), printer,
+                        [&](Type type) { printShort(printer, type); });
 }
 
 #define GET_OP_CLASSES

@@ -30,13 +30,14 @@ ScalarPhaseOp ProgramOp::getScalarPhase() {
 /// Each operand of the phase is one of the program's, in the same storage.
 static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
   for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-    bool known = llvm::any_of(
-        program.getOperands().getAsRange<OperandAttr>(), [&](OperandAttr other) {
-          return other.getKind() == operand.getKind() &&
-                 other.getName() == operand.getName() &&
-                 other.getStorage() == operand.getStorage() &&
-                 other.getShape() == operand.getShape();
-        });
+    bool known =
+        llvm::any_of(program.getOperands().getAsRange<OperandAttr>(),
+                     [&](OperandAttr other) {
+                       return other.getKind() == operand.getKind() &&
+                              other.getName() == operand.getName() &&
+                              other.getStorage() == operand.getStorage() &&
+                              other.getShape() == operand.getShape();
+                     });
     if (!known)
       return phase.emitOpError()
              << "works on " << operand.getName()
@@ -99,8 +100,11 @@ LogicalResult PhaseOp::verifyRegions() {
   YieldOp yield = getYield(getBody());
   if (!yield)
     return emitOpError("does not end in 'step.yield'");
-  MLIRContext *context = getContext();
-  SmallVector<Type> arguments(getNumSlots(), Float64Type::get(context));
+  int64_t numSlots = getNumSlots();
+  if (numSlots < 0 || numSlots > getBody().getNumArguments())
+    return emitOpError() << "has " << numSlots << " slots and "
+                         << getBody().getNumArguments() << " arguments";
+  SmallVector<Type> arguments(numSlots, Float64Type::get(getContext()));
   SmallVector<Type> results;
   for (auto operand : getOperands().getAsRange<OperandAttr>()) {
     if (operand.getReads())
@@ -115,7 +119,8 @@ LogicalResult PhaseOp::verifyRegions() {
     return emitOpError() << "yields " << yield.getValues().getTypes()
                          << "; operands give " << results;
   for (Operation &op : getBody().front().without_terminator()) {
-    bool allowed = isa<arith::ArithDialect, math::MathDialect>(op.getDialect());
+    bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+        op.getDialect());
     if (!allowed || !isMemoryEffectFree(&op))
       return op.emitOpError("is not allowed in a phase, only arith and math "
                             "without side effects");

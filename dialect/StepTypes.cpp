@@ -15,6 +15,8 @@ using namespace mlir::step;
 /// Dims are `*` alone, or names and 1.
 static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
                                 ArrayRef<StringAttr> dims) {
+  if (dims.empty())
+    return emitError() << "a shape has at least one dim; '*' is any rank";
   for (StringAttr dim : dims) {
     StringRef name = dim.getValue();
     if (name == "*") {
@@ -26,8 +28,9 @@ static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
     }
     if (name == "1")
       continue;
-    bool valid = !name.empty() && (isalpha(name[0]) || name[0] == '_') &&
-                 llvm::all_of(name, [](char c) { return isalnum(c) || c == '_'; });
+    bool valid =
+        !name.empty() && (isalpha(name[0]) || name[0] == '_') &&
+        llvm::all_of(name, [](char c) { return isalnum(c) || c == '_'; });
     if (!valid)
       return emitError() << "dim '" << name
                          << "' is neither a name, nor 1, nor *";
@@ -35,13 +38,14 @@ static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-LogicalResult SymTensorType::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 ArrayRef<StringAttr> dims) {
+LogicalResult
+SymTensorType::verify(function_ref<InFlightDiagnostic()> emitError,
+                      ArrayRef<StringAttr> dims) {
   return verifyDims(emitError, dims);
 }
 
 LogicalResult SymMaskType::verify(function_ref<InFlightDiagnostic()> emitError,
-                               ArrayRef<StringAttr> dims) {
+                                  ArrayRef<StringAttr> dims) {
   return verifyDims(emitError, dims);
 }
 
@@ -54,8 +58,8 @@ static ParseResult parseDim(AsmParser &parser,
     dims.push_back(StringAttr::get(context, "*"));
     return success();
   }
-  uint64_t extent;
-  OptionalParseResult number = parser.parseOptionalInteger(extent);
+  int64_t extent = 0;
+  OptionalParseResult number = parser.parseOptionalDecimalInteger(extent);
   if (number.has_value()) {
     if (failed(*number))
       return failure();
@@ -112,7 +116,9 @@ ArrayRef<StringAttr> mlir::step::getDims(Type type) {
   return {};
 }
 
-bool mlir::step::isShaped(Type type) { return isa<SymTensorType, SymMaskType>(type); }
+bool mlir::step::isShaped(Type type) {
+  return isa<SymTensorType, SymMaskType>(type);
+}
 
 LogicalResult mlir::step::broadcastDims(TypeRange types,
                                         SmallVectorImpl<StringAttr> &dims,

@@ -29,8 +29,8 @@ LogicalResult OptimizerOp::verifyRegions() {
     auto [entry, inserted] = names.try_emplace(name, op->getLoc());
     if (inserted)
       return success();
-    InFlightDiagnostic diagnostic =
-        op->emitOpError() << "declares '" << name << "' a second time";
+    InFlightDiagnostic diagnostic = op->emitOpError() << "declares '" << name
+                                                      << "' a second time";
     diagnostic.attachNote(entry->second) << "first declared here";
     return diagnostic;
   };
@@ -124,22 +124,22 @@ static LogicalResult verifyStates(RuleOp rule) {
       return rule.emitOpError() << "declares state '" << name << "' twice";
     for (StringAttr dim : getDims(argument.getType()))
       if (dim.getValue() != "1" && !llvm::is_contained(paramDims, dim))
-        return rule.emitOpError() << "state '" << name << "' has dim '"
-                                  << dim.getValue()
-                                  << "', which the param does not have";
+        return rule.emitOpError()
+               << "state '" << name << "' has dim '" << dim.getValue()
+               << "', which the param does not have";
   }
   return success();
 }
 
 static LogicalResult verifyGuards(RuleOp rule) {
-  unsigned guarded = llvm::count_if(
-      rule.getRoles().getAsRange<RoleAttr>(),
-      [](RoleAttr role) { return role.getGuarded(); });
+  unsigned guarded =
+      llvm::count_if(rule.getRoles().getAsRange<RoleAttr>(),
+                     [](RoleAttr role) { return role.getGuarded(); });
   if (guarded != rule.getGuards().size())
     return rule.emitOpError() << "has " << guarded << " guarded states and "
                               << rule.getGuards().size() << " guards";
   for (Value guard : rule.getGuards())
-    if (!guard.getDefiningOp<OptionOp>() && !guard.getDefiningOp<ConstantOp>())
+    if (!guard.getDefiningOp<OptionOp>())
       return rule.emitOpError("has a guard that is not an option");
   return success();
 }
@@ -189,6 +189,17 @@ LogicalResult ReturnOp::verify() {
                            << rule.getRole(index).getDisplayName()
                            << "', which is " << expected;
   }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ConstantOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ConstantOp::verify() {
+  if (!isa<FloatAttr, BoolAttr>(getValue()))
+    return emitOpError() << "has value " << getValue()
+                         << ", which is neither a float nor a boolean";
   return success();
 }
 

@@ -4,10 +4,199 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// In the order of the stages. One pass = one flag = one source file = one test:
+// `step-mark-stored` is passes/define/MarkStored.cpp, tested in
+// test/passes/mark-stored.mlir.
+//
+//===----------------------------------------------------------------------===//
 
 #ifndef STEP_PASSES
 #define STEP_PASSES
 
 include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// define
+//===----------------------------------------------------------------------===//
+
+def MarkStored : Pass<"step-mark-stored", "::mlir::step::OptimizerOp"> {
+  let summary = "mark where new values get their storage type";
+  let description = [{
+    Before: rules as they are written. A value that `step.return` stores is
+    rounded to its storage type where it is defined, and every use sees the
+    rounded value.
+
+    After: each such value x is followed by `x' = step.stored x`, and every use
+    of x is one of x'. A stored argument of the rule is marked at the return
+    only: its other uses keep the value that was read. A param or state that is
+    returned as it came in is not marked. From here on, folds and CSE cannot
+    change where a value is rounded.
+
+    ```mlir
+    %m1 = step.lerp %m, %g, %w : [*], [*], f64
+    step.return %p1, %m1
+    // ==>
+    %m1 = step.lerp %m, %g, %w : [*], [*], f64
+    %m1s = step.stored %m1 as [2] : [*]
+    step.return %p1s, %m1s
+    ```
+  }];
+}
+
+def VerifyDefined : Pass<"step-verify-defined", "::mlir::step::OptimizerOp"> {
+  let summary = "check what may stand after the define stage";
+  let description = [{
+    Rules are not bound, and each returned value is a `step.stored` or the
+    argument whose new value it is.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// bind
+//===----------------------------------------------------------------------===//
+
+def InstantiateVariants
+    : Pass<"step-instantiate-variants", "::mlir::step::OptimizerOp"> {
+  let summary = "make one rule for each variant";
+  let description = [{
+    Before: rules of a definition. After: for each rule and each requested
+    variant one bound rule, with a storage type for each tensor, a compute type
+    and a value of each option; the definition's rules are gone.
+
+    A request is a list "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
+    option.amsgrad=true". What it does not name: param f32, grad as the param,
+    states the compute type, options their default. A derived option that is
+    not named takes both values, each in a variant of its own. Without a request
+    there is one empty request.
+  }];
+  let options = [
+    ListOption<"variants", "variants", "std::string",
+               "requests, separated by commas outside, by semicolons inside">];
+}
+
+def ResolveOptions : Pass<"step-resolve-options", "::mlir::step::OptimizerOp"> {
+  let summary = "replace options of bound rules by their values";
+  let description = [{
+    Before: bound rules that use options. After: they use constants, selects on
+    them are gone, and so are the states whose guard does not hold, with the
+    values returned for them.
+
+    An absent state whose value would still be needed is an error.
+  }];
+}
+
+def ResolveStorage : Pass<"step-resolve-storage", "::mlir::step::OptimizerOp"> {
+  let summary = "turn stored values into roundings";
+  let description = [{
+    Before: `step.stored` in bound rules. After: `step.round` to the narrowest
+    storage among its roles where that is narrower than the compute type, and
+    nothing elsewhere.
+  }];
+}
+
+def VerifyBound : Pass<"step-verify-bound", "::mlir::step::OptimizerOp"> {
+  let summary = "check what may stand after the bind stage";
+  let description = [{
+    Rules are bound, each tensor has a storage type that is no wider than the
+    compute type, no option is used and nothing is left to be stored.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// schedule
+//===----------------------------------------------------------------------===//
+
+def FormPhases : Pass<"step-form-phases", "::mlir::step::OptimizerOp"> {
+  let summary = "make programs of scalar phases and phases";
+  let description = [{
+    Before: bound rules on whole tensors. After: for each a `step.program`: its
+    scalar phase computes, once for each row, the scalars that tensors meet; its
+    phase computes all elementwise operations of the rule in one traversal, which
+    reads and writes each element of each tensor once. Bodies are in `arith`.
+
+    A scalar is rounded to the compute type where it meets a tensor.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
+}
+
+def VerifyScheduled : Pass<"step-verify-scheduled", "::mlir::step::OptimizerOp"> {
+  let summary = "check what may stand after the schedule stage";
+  let description = [{
+    The optimizer holds hyper-parameters, options and programs; no rule is left,
+    each written operand of a program is written by exactly one phase, and no
+    operation may change the value of another: no fast-math flags.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// lower
+//===----------------------------------------------------------------------===//
+
+def LowerScalarPhases : Pass<"step-lower-scalar-phases", "::mlir::ModuleOp"> {
+  let summary = "make functions of scalar phases";
+  let description = [{
+    Before: programs. After: beside them one function for each scalar phase with
+    the signature of StepcScalarFunction (runtime/include/stepc/kernel_abi.h).
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
+  let summary = "make CPU kernels of phases";
+  let description = [{
+    Before: programs. After: for each phase two kernels with the signature of
+    StepcKernel, one for rows whose operands are contiguous and one for strided
+    rows, made of functions that work on one run of elements: a loop over
+    vectors, and a scalar loop over the same body for the rest. 16-bit floats
+    cross memory as i16. The optimizers are gone.
+  }];
+  let options = [
+    Option<"prefetchLines", "prefetch-lines", "int64_t", "16",
+           "how many cache lines ahead of the loop to prefetch; 0: none">];
+  let dependentDialects = [
+    "::mlir::func::FuncDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
+  let summary = "expand integer powers to multiplications";
+  let description = [{
+    `step.powi` becomes the loop of its description, in f64.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def ExpandBF16 : Pass<"step-expand-bf16", "::mlir::ModuleOp"> {
+  let summary = "expand bf16 conversions to integer arithmetic";
+  let description = [{
+    `arith.extf` and `arith.truncf` between bf16 and f32 become shifts and a
+    rounding to nearest, ties to even; no bf16 value is left but as bits.
+    Upstream's arith-expand would do more than this: it also rewrites
+    arith.maximumf, and makes -0 of max(+0, -0).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def ConvertToLLVM : Pass<"step-convert-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "convert to the LLVM dialect";
+  let description = [{
+    Memory by address (`step.view`, `step.prefetch`) and upstream's dialects, in
+    one conversion.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+def VerifyLowered : Pass<"step-verify-lowered", "::mlir::ModuleOp"> {
+  let summary = "check what may stand after the lower stage";
+  let description = [{
+    Only the LLVM dialect is left. There is no call to a function without a
+    body, no intrinsic but those of a list of exact ones, no fused
+    multiply-add, no fast-math flag, no bf16 arithmetic and no global.
+  }];
+}
 
 #endif // STEP_PASSES

@@ -1,2 +1,78 @@
+//===- Pipelines.cpp - the stages, each a pipeline ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
 #include "passes/Pipelines.h"
-void mlir::step::registerPassesAndPipelines() {}
+#include "passes/Passes.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// Canonicalizes and removes common subexpressions. Safe from the bind stage on,
+/// where roundings are operations, and in the define stage after they are
+/// marked; before that it would change where values are rounded.
+static void addCleanup(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+void mlir::step::buildDefinePipeline(OpPassManager &pm) {
+  pm.addNestedPass<OptimizerOp>(createMarkStored());
+  addCleanup(pm);
+  pm.addNestedPass<OptimizerOp>(createVerifyDefined());
+}
+
+void mlir::step::buildBindPipeline(OpPassManager &pm,
+                                   const BindOptions &options) {
+  InstantiateVariantsOptions variants;
+  variants.variants.assign(options.variants.begin(), options.variants.end());
+  pm.addNestedPass<OptimizerOp>(createInstantiateVariants(variants));
+  pm.addNestedPass<OptimizerOp>(createResolveOptions());
+  pm.addNestedPass<OptimizerOp>(createResolveStorage());
+  addCleanup(pm);
+  pm.addNestedPass<OptimizerOp>(createVerifyBound());
+}
+
+void mlir::step::buildSchedulePipeline(OpPassManager &pm) {
+  pm.addNestedPass<OptimizerOp>(createFormPhases());
+  addCleanup(pm);
+  pm.addNestedPass<OptimizerOp>(createVerifyScheduled());
+}
+
+void mlir::step::buildLowerPipeline(OpPassManager &pm,
+                                    const LowerOptions &options) {
+  pm.addPass(createLowerScalarPhases());
+  LowerPhasesToCPUOptions cpu;
+  cpu.prefetchLines = options.prefetchLines;
+  pm.addPass(createLowerPhasesToCPU(cpu));
+  pm.addPass(createExpandPowi());
+  pm.addPass(createExpandBF16());
+  addCleanup(pm);
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertToLLVM());
+  addCleanup(pm);
+  pm.addPass(createVerifyLowered());
+}
+
+void mlir::step::registerPassesAndPipelines() {
+  registerStepPasses();
+  PassPipelineRegistration<>("step-stage-define",
+                             "the define stage: rules on whole tensors",
+                             buildDefinePipeline);
+  PassPipelineRegistration<BindOptions>(
+      "step-stage-bind", "the bind stage: one rule for each variant",
+      buildBindPipeline);
+  PassPipelineRegistration<>("step-stage-schedule",
+                             "the schedule stage: programs of phases",
+                             buildSchedulePipeline);
+  PassPipelineRegistration<LowerOptions>(
+      "step-stage-lower", "the lower stage: CPU kernels in the LLVM dialect",
+      buildLowerPipeline);
+}

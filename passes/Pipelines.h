@@ -1,2 +1,49 @@
-#pragma once
-namespace mlir::step { void registerPassesAndPipelines(); }
+//===- Pipelines.h - the stages, each a pipeline --------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_PIPELINES_H
+#define STEPC_PASSES_PIPELINES_H
+
+#include "mlir/Pass/PassOptions.h"
+
+#include <string>
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace mlir::step {
+
+/// The stages, in order. Their names are those of `stepc --compile-to=`, and
+/// the pipelines are `step-stage-define` and so on.
+enum class Stage { Define, Bind, Schedule, Lower, Package };
+
+struct BindOptions : PassPipelineOptions<BindOptions> {
+  ListOption<std::string> variants{
+      *this, "variants",
+      llvm::cl::desc("requested variants; see step-instantiate-variants")};
+};
+
+struct LowerOptions : PassPipelineOptions<LowerOptions> {
+  Option<int64_t> prefetchLines{
+      *this, "prefetch-lines",
+      llvm::cl::desc("how many cache lines ahead to prefetch; 0: none"),
+      llvm::cl::init(16)};
+};
+
+/// Each stage's passes, the last of them the verifier of what may stand after
+/// it. The root is a module.
+void buildDefinePipeline(OpPassManager &pm);
+void buildBindPipeline(OpPassManager &pm, const BindOptions &options);
+void buildSchedulePipeline(OpPassManager &pm);
+void buildLowerPipeline(OpPassManager &pm, const LowerOptions &options);
+
+/// Makes all passes and pipelines of Stepc known by name.
+void registerPassesAndPipelines();
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_PIPELINES_H

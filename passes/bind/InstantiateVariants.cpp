@@ -1,0 +1,200 @@
+//===- InstantiateVariants.cpp - step-instantiate-variants ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/bind/VariantRequest.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_INSTANTIATEVARIANTS
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// Makes the bound rules of one optimizer. Invariant: `bound` are the rules made
+/// so far, after the definition's rules in the body, and no two of them are the
+/// same variant.
+class Instantiator {
+public:
+  explicit Instantiator(OptimizerOp optimizer)
+      : optimizer(optimizer), builder(optimizer.getContext()) {
+    for (auto rule : optimizer.getBody().getOps<RuleOp>())
+      definitions.push_back(rule);
+    for (auto option : optimizer.getBody().getOps<OptionOp>())
+      options.push_back(option);
+  }
+
+  LogicalResult run(ArrayRef<VariantRequest> requests);
+
+private:
+  LogicalResult checkNames(const VariantRequest &request);
+  LogicalResult instantiate(RuleOp rule, const VariantRequest &request);
+  LogicalResult setStorages(RuleOp rule, const VariantRequest &request,
+                            SmallVectorImpl<Attribute> &roles, Type &compute);
+  bool isKnown(VariantAttr variant, ArrayAttr roles);
+
+  OptimizerOp optimizer;
+  OpBuilder builder;
+  SmallVector<RuleOp> definitions, bound;
+  SmallVector<OptionOp> options;
+};
+} // namespace
+
+LogicalResult Instantiator::checkNames(const VariantRequest &request) {
+  for (auto &[name, value] : request.options)
+    if (llvm::none_of(options, [&](OptionOp option) {
+          return option.getName() == name;
+        }))
+      return optimizer.emitOpError() << "has no option '" << name << "'";
+  for (auto &[name, storage] : request.states) {
+    bool known = llvm::any_of(definitions, [&](RuleOp rule) {
+      return llvm::any_of(rule.getRoles().getAsRange<RoleAttr>(),
+                          [&](RoleAttr role) {
+                            return role.getKind() == RoleKind::State &&
+                                   role.getName() == name;
+                          });
+    });
+    if (!known)
+      return optimizer.emitOpError() << "has no state '" << name << "'";
+  }
+  return success();
+}
+
+/// Every combination of option values that the request leaves open: derived
+/// options that it does not name take both values.
+static SmallVector<DictionaryAttr> enumerateOptions(ArrayRef<OptionOp> options,
+                                                    const VariantRequest &request,
+                                                    Builder &builder) {
+  SmallVector<SmallVector<NamedAttribute>> combinations(1);
+  for (OptionOp option : options) {
+    SmallVector<bool> values;
+    auto named = request.options.find(option.getName().str());
+    if (named != request.options.end())
+      values = {named->second};
+    else if (option.isDerived())
+      values = {false, true};
+    else
+      values = {*option.getDefaultValue()};
+    SmallVector<SmallVector<NamedAttribute>> extended;
+    for (const auto &combination : combinations)
+      for (bool value : values) {
+        extended.push_back(combination);
+        extended.back().push_back(builder.getNamedAttr(
+            option.getName(), builder.getBoolAttr(value)));
+      }
+    combinations = std::move(extended);
+  }
+  SmallVector<DictionaryAttr> result;
+  for (const auto &combination : combinations)
+    result.push_back(builder.getDictionaryAttr(combination));
+  return result;
+}
+
+/// Storage of every tensor; `compute` is the type they are computed in.
+LogicalResult Instantiator::setStorages(RuleOp rule,
+                                        const VariantRequest &request,
+                                        SmallVectorImpl<Attribute> &roles,
+                                        Type &compute) {
+  auto typeOf = [&](StringRef name, Type otherwise) {
+    return name.empty() ? otherwise
+                        : getStorageType(builder.getContext(), name);
+  };
+  Type param = typeOf(request.param, builder.getF32Type());
+  Type grad = typeOf(request.grad, param);
+  compute = getComputeType(param);
+  Type state = typeOf(request.state, compute);
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
+    Type storage;
+    if (role.getKind() == RoleKind::Param)
+      storage = param;
+    else if (role.getKind() == RoleKind::Grad)
+      storage = grad;
+    else if (role.getKind() == RoleKind::State) {
+      auto named = request.states.find(role.getName().str());
+      storage = named == request.states.end() ? state
+                                              : typeOf(named->second, state);
+    }
+    if (storage && storage.getIntOrFloatBitWidth() >
+                       compute.getIntOrFloatBitWidth())
+      return rule.emitOpError()
+             << "would store '" << role.getDisplayName() << "' as " << storage
+             << ", which is wider than the compute type " << compute;
+    if (storage && compute.isF64() && storage.isBF16())
+      return rule.emitOpError()
+             << "would store '" << role.getDisplayName()
+             << "' as bf16 while computing in f64, which is not supported";
+    roles.push_back(role.withStorage(storage));
+  }
+  return success();
+}
+
+bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles) {
+  return llvm::any_of(bound, [&](RuleOp rule) {
+    return rule.getVariantAttr() == variant && rule.getRoles() == roles;
+  });
+}
+
+LogicalResult Instantiator::instantiate(RuleOp rule,
+                                        const VariantRequest &request) {
+  SmallVector<Attribute> roles;
+  Type compute;
+  if (failed(setStorages(rule, request, roles, compute)))
+    return failure();
+  ArrayAttr rolesAttr = builder.getArrayAttr(roles);
+  for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
+    auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
+                                    values, compute);
+    if (isKnown(variant, rolesAttr))
+      continue;
+    builder.setInsertionPointToEnd(&optimizer.getBody().front());
+    auto clone = cast<RuleOp>(builder.clone(*rule));
+    clone.setSymName((optimizer.getSymName() + "_" + rule.getSymName() + "_" +
+                      Twine(bound.size()))
+                         .str());
+    clone.setVariantAttr(variant);
+    clone.setRolesAttr(rolesAttr);
+    bound.push_back(clone);
+  }
+  return success();
+}
+
+LogicalResult Instantiator::run(ArrayRef<VariantRequest> requests) {
+  for (const VariantRequest &request : requests) {
+    if (failed(checkNames(request)))
+      return failure();
+    for (RuleOp rule : definitions)
+      if (failed(instantiate(rule, request)))
+        return failure();
+  }
+  for (RuleOp rule : definitions)
+    rule.erase();
+  return success();
+}
+
+namespace {
+struct InstantiateVariants
+    : step::impl::InstantiateVariantsBase<InstantiateVariants> {
+  using InstantiateVariantsBase::InstantiateVariantsBase;
+
+  void runOnOperation() override {
+    SmallVector<VariantRequest> requests;
+    for (const std::string &text : variants)
+      if (llvm::Error error = requests.emplace_back().parse(text)) {
+        getOperation().emitOpError()
+            << "got a variant request with " << llvm::toString(std::move(error));
+        return signalPassFailure();
+      }
+    if (requests.empty())
+      requests.emplace_back();
+    if (failed(Instantiator(getOperation()).run(requests)))
+      signalPassFailure();
+  }
+};
+} // namespace

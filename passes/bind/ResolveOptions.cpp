@@ -1,0 +1,128 @@
+//===- ResolveOptions.cpp - step-resolve-options --------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_RESOLVEOPTIONS
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+static bool getOptionValue(RuleOp rule, OptionOp option) {
+  return cast<BoolAttr>(rule.getVariantAttr().getOptions().get(option.getName()))
+      .getValue();
+}
+
+namespace {
+/// A bound rule and the states that its variant does not have, with the options
+/// that guard them.
+struct Resolution {
+  RuleOp rule;
+  SmallVector<unsigned> absent;
+  SmallVector<OptionOp> guards;
+};
+} // namespace
+
+static Resolution findAbsentStates(RuleOp rule) {
+  Resolution resolution{rule, {}, {}};
+  for (unsigned index = 0; index < rule.getRoles().size(); ++index) {
+    Value guard = rule.getGuard(index);
+    if (!guard || getOptionValue(rule, guard.getDefiningOp<OptionOp>()))
+      continue;
+    resolution.absent.push_back(index);
+    resolution.guards.push_back(guard.getDefiningOp<OptionOp>());
+  }
+  return resolution;
+}
+
+/// Returns nothing for absent states any more, and rounds nothing for them.
+static void dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent) {
+  ReturnOp ret = rule.getReturn();
+  SmallVector<unsigned> returned = rule.getReturnedArguments();
+  for (int64_t position = returned.size() - 1; position >= 0; --position)
+    if (llvm::is_contained(absent, returned[position]))
+      ret->eraseOperand(position);
+
+  rule.walk([&](StoredOp stored) {
+    SmallVector<int64_t> kept;
+    for (int64_t role : stored.getRoles())
+      if (!llvm::is_contained(absent, role))
+        kept.push_back(role - llvm::count_if(absent, [&](unsigned index) {
+                         return int64_t(index) < role;
+                       }));
+    if (!kept.empty()) {
+      stored.setRoles(kept);
+      return;
+    }
+    stored.getResult().replaceAllUsesWith(stored.getOperand());
+    stored.erase();
+  });
+}
+
+/// Replaces the options in the body by constants.
+static void substituteOptions(RuleOp rule) {
+  OpBuilder builder = OpBuilder::atBlockBegin(&rule.getBody().front());
+  auto optimizer = rule->getParentOfType<OptimizerOp>();
+  for (auto option : optimizer.getBody().getOps<OptionOp>()) {
+    auto constant = ConstantOp::create(
+        builder, option.getLoc(), builder.getI1Type(),
+        builder.getBoolAttr(getOptionValue(rule, option)));
+    option.getResult().replaceUsesWithIf(constant, [&](OpOperand &use) {
+      return rule->isProperAncestor(use.getOwner());
+    });
+  }
+}
+
+/// Removes the absent states' arguments, which nothing may use any more.
+static LogicalResult removeArguments(const Resolution &resolution) {
+  auto [rule, absent, guards] = resolution;
+  Block &block = rule.getBody().front();
+  for (auto [index, guard] : llvm::zip(absent, guards)) {
+    BlockArgument argument = block.getArgument(index);
+    if (argument.use_empty())
+      continue;
+    return (*argument.user_begin())->emitOpError()
+           << "needs state '" << rule.getRole(index).getName()
+           << "', which does not exist where option '" << guard.getName()
+           << "' is false";
+  }
+  SmallVector<Attribute> roles;
+  for (unsigned index = 0; index < rule.getRoles().size(); ++index)
+    if (!llvm::is_contained(absent, index))
+      roles.push_back(rule.getRole(index).withoutGuard());
+  for (unsigned index : llvm::reverse(absent))
+    block.eraseArgument(index);
+  rule.getGuardsMutable().clear();
+  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
+  return success();
+}
+
+namespace {
+struct ResolveOptions : step::impl::ResolveOptionsBase<ResolveOptions> {
+  void runOnOperation() override {
+    SmallVector<Resolution> resolutions;
+    for (auto rule : getOperation().getBody().getOps<RuleOp>())
+      if (rule.isBound())
+        resolutions.push_back(findAbsentStates(rule));
+    for (const Resolution &resolution : resolutions) {
+      dropStoredValues(resolution.rule, resolution.absent);
+      substituteOptions(resolution.rule);
+    }
+    // Folds the selects, and removes what only dropped values needed.
+    if (failed(applyPatternsGreedily(getOperation(), {})))
+      return signalPassFailure();
+    for (const Resolution &resolution : resolutions)
+      if (failed(removeArguments(resolution)))
+        return signalPassFailure();
+  }
+};
+} // namespace

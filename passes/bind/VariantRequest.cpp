@@ -1,0 +1,88 @@
+//===- VariantRequest.cpp - what a variant is asked to be -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/bind/VariantRequest.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+Type mlir::step::getStorageType(MLIRContext *context, StringRef name) {
+  Builder builder(context);
+  if (name == "f32")
+    return builder.getF32Type();
+  if (name == "bf16")
+    return builder.getBF16Type();
+  if (name == "f64")
+    return builder.getF64Type();
+  return {};
+}
+
+Type mlir::step::getComputeType(Type paramStorage) {
+  return paramStorage.isF64() ? paramStorage
+                              : Float32Type::get(paramStorage.getContext());
+}
+
+static llvm::Error refuse(const Twine &message) {
+  return llvm::createStringError(message);
+}
+
+static llvm::Error parseStorage(StringRef item, StringRef text,
+                                std::string &out) {
+  if (text != "f32" && text != "bf16" && text != "f64")
+    return refuse("'" + item + "': storage '" + text +
+                  "' is none of f32, bf16, f64");
+  out = text.str();
+  return llvm::Error::success();
+}
+
+llvm::Error VariantRequest::parse(StringRef text) {
+  std::string copy = text.str();
+  std::replace(copy.begin(), copy.end(), ';', ',');
+  SmallVector<StringRef> items;
+  StringRef(copy).split(items, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef raw : items) {
+    StringRef item = raw.trim();
+    auto [key, value] = item.split('=');
+    if (key == item)
+      return refuse("'" + item + "' is not of the form name=value");
+    if (key == "param" || key == "grad" || key == "state") {
+      std::string &out = key == "param" ? param : key == "grad" ? grad : state;
+      if (llvm::Error error = parseStorage(item, value, out))
+        return error;
+    } else if (key.consume_front("state.")) {
+      if (llvm::Error error = parseStorage(item, value, states[key.str()]))
+        return error;
+    } else if (key.consume_front("option.")) {
+      if (value != "true" && value != "false")
+        return refuse("'" + item + "': '" + value +
+                      "' is neither true nor false");
+      options[key.str()] = value == "true";
+    } else {
+      return refuse("'" + item + "': '" + key +
+                    "' is none of param, grad, state, state.NAME, option.NAME");
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::string VariantRequest::str() const {
+  SmallVector<std::string> items;
+  auto add = [&](const Twine &key, StringRef value) {
+    if (!value.empty())
+      items.push_back((key + "=" + value).str());
+  };
+  add("param", param);
+  add("grad", grad);
+  add("state", state);
+  for (auto &[name, storage] : states)
+    add("state." + name, storage);
+  for (auto &[name, value] : options)
+    add("option." + name, value ? "true" : "false");
+  return llvm::join(items, ",");
+}

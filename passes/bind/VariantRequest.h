@@ -1,0 +1,44 @@
+//===- VariantRequest.h - what a variant is asked to be -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_BIND_VARIANTREQUEST_H
+#define STEPC_PASSES_BIND_VARIANTREQUEST_H
+
+#include "dialect/Step.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Error.h"
+
+#include <map>
+#include <string>
+
+namespace mlir::step {
+
+/// Storage types and option values as a user names them. Empty names mean the
+/// default: param f32, grad as the param, states the compute type.
+struct VariantRequest {
+  std::string param, grad, state;
+  std::map<std::string, std::string> states; // by the state's name
+  std::map<std::string, bool> options;       // by the option's name
+
+  /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
+  /// option.amsgrad=true", into what is there already. Items may be separated
+  /// by semicolons too. Errors name the item.
+  llvm::Error parse(StringRef text);
+
+  /// The text that parse reads, every item named here.
+  std::string str() const;
+};
+
+/// The type of a storage name (f32, bf16, f64), or null.
+Type getStorageType(MLIRContext *context, StringRef name);
+
+/// The type that the rule computes in: f64 where the parameter is f64, else f32.
+Type getComputeType(Type paramStorage);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_BIND_VARIANTREQUEST_H

@@ -1,0 +1,85 @@
+//===- VerifyLowered.cpp - step-verify-lowered ----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_VERIFYLOWERED
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// What kernels may be made of. Each computes exactly, calls nothing, and holds
+/// no state; anything else, an intrinsic that becomes a call to a mathematical
+/// library or a fused multiply-add, is refused by not being here.
+static bool isAllowed(Operation *op) {
+  return isa<
+      // Structure.
+      LLVM::LLVMFuncOp, LLVM::CallOp, LLVM::ReturnOp, LLVM::BrOp, LLVM::CondBrOp,
+      LLVM::UnreachableOp,
+      // Values.
+      LLVM::ConstantOp, LLVM::PoisonOp, LLVM::UndefOp, LLVM::ZeroOp,
+      LLVM::SelectOp, LLVM::FreezeOp, LLVM::BitcastOp,
+      // Integers.
+      LLVM::AddOp, LLVM::SubOp, LLVM::MulOp, LLVM::UDivOp, LLVM::URemOp,
+      LLVM::SDivOp, LLVM::SRemOp, LLVM::AndOp, LLVM::OrOp, LLVM::XOrOp,
+      LLVM::ShlOp, LLVM::LShrOp, LLVM::AShrOp, LLVM::ICmpOp, LLVM::ZExtOp,
+      LLVM::SExtOp, LLVM::TruncOp, LLVM::SMinOp, LLVM::SMaxOp, LLVM::UMinOp,
+      LLVM::UMaxOp,
+      // Floats: correctly rounded, or exact.
+      LLVM::FAddOp, LLVM::FSubOp, LLVM::FMulOp, LLVM::FDivOp, LLVM::FNegOp,
+      LLVM::FCmpOp, LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::UIToFPOp,
+      LLVM::SIToFPOp, LLVM::SqrtOp, LLVM::FAbsOp, LLVM::MaximumOp,
+      LLVM::MinimumOp,
+      // Vectors, memory.
+      LLVM::InsertElementOp, LLVM::ExtractElementOp, LLVM::ShuffleVectorOp,
+      LLVM::InsertValueOp, LLVM::ExtractValueOp, LLVM::LoadOp, LLVM::StoreOp,
+      LLVM::GEPOp, LLVM::IntToPtrOp, LLVM::PtrToIntOp, LLVM::Prefetch>(op);
+}
+
+static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
+  if (!isAllowed(op))
+    return op->emitOpError("is not allowed after the lower stage");
+  if (auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+      function && function.isExternal())
+    return function.emitOpError("has no body; kernels call nothing outside");
+  if (auto call = dyn_cast<LLVM::CallOp>(op)) {
+    std::optional<StringRef> callee = call.getCallee();
+    if (!callee || !symbols.lookup<LLVM::LLVMFuncOp>(*callee))
+      return call.emitOpError("calls something outside of the module");
+  }
+  if (auto math = dyn_cast<LLVM::FastmathFlagsInterface>(op);
+      math && math.getFastmathAttr() &&
+      math.getFastmathAttr().getValue() != LLVM::FastmathFlags::none)
+    return op->emitOpError("has fast-math flags, which change values");
+  for (Type type : op->getResultTypes()) {
+    Type element = getElementTypeOrSelf(type);
+    bool conversion = isa<LLVM::FPExtOp, LLVM::FPTruncOp>(op);
+    if (element.isBF16() && (conversion || !isa<LLVM::BitcastOp>(op)))
+      return op->emitOpError("computes in bf16");
+  }
+  return success();
+}
+
+namespace {
+struct VerifyLowered : step::impl::VerifyLoweredBase<VerifyLowered> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (op == getOperation())
+        return WalkResult::advance();
+      return verifyOp(op, symbols);
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

@@ -1,0 +1,39 @@
+//===- RunFunctions.h - functions over one run of elements ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_RUNFUNCTIONS_H
+#define STEPC_PASSES_LOWER_CPU_RUNFUNCTIONS_H
+
+#include "dialect/Step.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::step {
+
+/// The size of a cache line, the unit of prefetching, in bytes.
+inline constexpr int64_t kLineBytes = 64;
+
+/// Runs of fewer elements are not prefetched from inside: what they would ask
+/// for belongs to other tensors. Kernels prefetch them a few chunks ahead.
+inline constexpr int64_t kShortRun = 2048;
+
+/// Size in bytes of one element of the operand in memory.
+int64_t getElementBytes(OperandAttr operand);
+
+/// Makes `void name(scalars, addresses..., count)`: the phase on `count`
+/// consecutive elements from each operand's address, in vectors of 512 bits of
+/// the compute type, and the rest one by one. `prefetchLines` is how far ahead
+/// of the loop lines are asked for; 0 means never.
+func::FuncOp emitContiguousRun(OpBuilder &builder, PhaseOp phase,
+                               StringRef name, int64_t prefetchLines);
+
+/// Makes `void name(scalars, addresses..., strides..., count)`: the same with a
+/// stride in bytes for each operand, one element at a time.
+func::FuncOp emitStridedRun(OpBuilder &builder, PhaseOp phase, StringRef name);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_RUNFUNCTIONS_H

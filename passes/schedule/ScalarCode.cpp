@@ -1,0 +1,123 @@
+//===- ScalarCode.cpp - one operation of a rule as scalar code ------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/ScalarCode.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// The double rounded once to `type`.
+static TypedAttr roundConstant(OpBuilder &builder, FloatAttr value, Type type) {
+  APFloat number = value.getValue();
+  bool losesInfo;
+  number.convert(cast<FloatType>(type).getFloatSemantics(),
+                 APFloat::rmNearestTiesToEven, &losesInfo);
+  return builder.getFloatAttr(type, number);
+}
+
+Value mlir::step::mapOrMaterialize(OpBuilder &builder, Value value,
+                                   IRMapping &mapping, Type type) {
+  if (Value mapped = mapping.lookupOrNull(value))
+    return mapped;
+  auto constant = value.getDefiningOp<ConstantOp>();
+  assert(constant && "only constants are materialized where they are used");
+  TypedAttr attr = constant.getValue();
+  if (auto number = dyn_cast<FloatAttr>(attr))
+    attr = roundConstant(builder, number, type);
+  return arith::ConstantOp::create(builder, constant.getLoc(), attr);
+}
+
+static arith::CmpFPredicate getCmpPredicate(Predicate predicate) {
+  switch (predicate) {
+  case Predicate::LT:
+    return arith::CmpFPredicate::OLT;
+  case Predicate::LE:
+    return arith::CmpFPredicate::OLE;
+  case Predicate::GT:
+    return arith::CmpFPredicate::OGT;
+  case Predicate::GE:
+    return arith::CmpFPredicate::OGE;
+  case Predicate::EQ:
+    return arith::CmpFPredicate::OEQ;
+  case Predicate::NE:
+    return arith::CmpFPredicate::UNE;
+  }
+  llvm_unreachable("not a predicate");
+}
+
+/// x > 0 ? 1 : x < 0 ? -1 : x, so that zeros and NaN stay as they are.
+static Value emitSign(OpBuilder &builder, Location loc, Value x) {
+  auto constant = [&](double value) {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getFloatAttr(x.getType(), value));
+  };
+  Value zero = constant(0.0);
+  Value positive = arith::CmpFOp::create(builder, loc,
+                                         arith::CmpFPredicate::OGT, x, zero);
+  Value negative = arith::CmpFOp::create(builder, loc,
+                                         arith::CmpFPredicate::OLT, x, zero);
+  Value inner =
+      arith::SelectOp::create(builder, loc, negative, constant(-1.0), x);
+  return arith::SelectOp::create(builder, loc, positive, constant(1.0), inner);
+}
+
+/// start + weight * (end - start), three operations.
+static Value emitLerp(OpBuilder &builder, Location loc, Value start, Value end,
+                      Value weight) {
+  Value difference = arith::SubFOp::create(builder, loc, end, start);
+  Value product = arith::MulFOp::create(builder, loc, weight, difference);
+  return arith::AddFOp::create(builder, loc, start, product);
+}
+
+/// To the storage type and back.
+static Value emitRound(OpBuilder &builder, Location loc, Value value,
+                       Type storage) {
+  Value narrow = arith::TruncFOp::create(builder, loc, storage, value);
+  return arith::ExtFOp::create(builder, loc, value.getType(), narrow);
+}
+
+Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
+                                 IRMapping &mapping, Type type) {
+  Location loc = op->getLoc();
+  SmallVector<Value> in;
+  for (Value operand : op->getOperands())
+    in.push_back(mapOrMaterialize(b, operand, mapping, type));
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](ConstantOp constant) {
+        return mapOrMaterialize(b, constant, mapping, type);
+      })
+      .Case([&](NegOp) { return arith::NegFOp::create(b, loc, in[0]); })
+      .Case([&](AbsOp) { return math::AbsFOp::create(b, loc, in[0]); })
+      .Case([&](SqrtOp) { return math::SqrtOp::create(b, loc, in[0]); })
+      .Case([&](SignOp) { return emitSign(b, loc, in[0]); })
+      .Case([&](AddOp) { return arith::AddFOp::create(b, loc, in[0], in[1]); })
+      .Case([&](SubOp) { return arith::SubFOp::create(b, loc, in[0], in[1]); })
+      .Case([&](MulOp) { return arith::MulFOp::create(b, loc, in[0], in[1]); })
+      .Case([&](DivOp) { return arith::DivFOp::create(b, loc, in[0], in[1]); })
+      .Case([&](MaximumOp) {
+        return arith::MaximumFOp::create(b, loc, in[0], in[1]);
+      })
+      .Case([&](MinimumOp) {
+        return arith::MinimumFOp::create(b, loc, in[0], in[1]);
+      })
+      .Case([&](LerpOp) { return emitLerp(b, loc, in[0], in[1], in[2]); })
+      .Case([&](CompareOp compare) {
+        return arith::CmpFOp::create(
+            b, loc, getCmpPredicate(compare.getPredicate()), in[0], in[1]);
+      })
+      .Case([&](SelectOp) {
+        return arith::SelectOp::create(b, loc, in[0], in[1], in[2]);
+      })
+      .Case([&](PowiOp) { return PowiOp::create(b, loc, in[0], in[1]); })
+      .Case([&](RoundOp round) {
+        return emitRound(b, loc, in[0], round.getStorage());
+      });
+}
