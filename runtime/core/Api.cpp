@@ -1,0 +1,254 @@
+//===- Api.cpp - the C ABI ------------------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Plan.h"
+#include "core/Status.h"
+
+#include <atomic>
+
+using namespace stepc;
+
+/// The handle of the C ABI.
+struct StepcPlan {
+  StepcPlan(std::shared_ptr<const Package> package,
+            const StepcPlanConfig &config)
+      : plan(std::move(package), config) {}
+
+  Plan plan;
+  /// Whether a thread is inside.
+  mutable std::atomic<bool> busy{false};
+};
+
+namespace {
+
+/// Keeps other threads out of a plan; they are refused, not made to wait.
+class Entry {
+public:
+  explicit Entry(const StepcPlan *plan) : plan(plan) {
+    entered = !plan->busy.exchange(true, std::memory_order_acquire);
+  }
+  ~Entry() {
+    if (entered)
+      plan->busy.store(false, std::memory_order_release);
+  }
+  explicit operator bool() const { return entered; }
+
+private:
+  const StepcPlan *plan;
+  bool entered;
+};
+
+StepcStatus reportNull(const char *what) {
+  return guarded([&] { fail(STEPC_INVALID_ARGUMENT, "%s is NULL", what); });
+}
+
+StepcStatus reportBusy() {
+  return report(STEPC_BUSY, "another thread is inside the plan");
+}
+
+/// Runs `body` on the plan when it can be used.
+template <typename Body>
+StepcStatus withPlan(const StepcPlan *handle, Body &&body) noexcept {
+  if (!handle)
+    return reportNull("plan");
+  Entry entry(handle);
+  if (!entry)
+    return reportBusy();
+  if (handle->plan.isPoisoned())
+    return report(STEPC_POISONED,
+                  "an earlier step of the plan failed midway, its tensors are "
+                  "in an unknown state");
+  return guarded(body);
+}
+
+StepcPlanConfig checkConfig(const StepcPlanConfig *given) {
+  StepcPlanConfig config = {};
+  config.structSize = sizeof(config);
+  if (!given)
+    return config;
+  requireStructSize(given, sizeof(config), "StepcPlanConfig");
+  if (given->numThreads < 0 || given->numThreads > 4096)
+    fail(STEPC_INVALID_ARGUMENT, "numThreads is %d, outside 0 to 4096",
+         int(given->numThreads));
+  if (given->hugePages != 0 && given->hugePages != 1)
+    fail(STEPC_INVALID_ARGUMENT, "hugePages is %d, neither 0 nor 1",
+         int(given->hugePages));
+  if (given->chunkElements < 0)
+    fail(STEPC_INVALID_ARGUMENT, "chunkElements is %lld, which is negative",
+         static_cast<long long>(given->chunkElements));
+  for (uint64_t field : given->reserved)
+    if (field != 0)
+      fail(STEPC_INVALID_ARGUMENT, "a reserved field of the config is not 0");
+  return *given;
+}
+
+} // namespace
+
+uint32_t stepcVersion(void) {
+  return STEPC_VERSION_MAJOR * 1000 + STEPC_VERSION_MINOR;
+}
+
+const char *stepcStatusString(StepcStatus status) {
+#define STEPC_CASE(name)                                                       \
+  case name:                                                                   \
+    return #name;
+  switch (status) {
+    STEPC_CASE(STEPC_OK)
+    STEPC_CASE(STEPC_INVALID_ARGUMENT)
+    STEPC_CASE(STEPC_FILE_ERROR)
+    STEPC_CASE(STEPC_CORRUPT_PACKAGE)
+    STEPC_CASE(STEPC_VERSION_MISMATCH)
+    STEPC_CASE(STEPC_UNSUPPORTED_TARGET)
+    STEPC_CASE(STEPC_UNKNOWN_NAME)
+    STEPC_CASE(STEPC_SHAPE_MISMATCH)
+    STEPC_CASE(STEPC_DTYPE_MISMATCH)
+    STEPC_CASE(STEPC_DEVICE_MISMATCH)
+    STEPC_CASE(STEPC_LAYOUT_UNSUPPORTED)
+    STEPC_CASE(STEPC_OVERLAP)
+    STEPC_CASE(STEPC_OUT_OF_MEMORY)
+    STEPC_CASE(STEPC_BUSY)
+    STEPC_CASE(STEPC_WRONG_STATE)
+    STEPC_CASE(STEPC_NEEDS_BIND)
+    STEPC_CASE(STEPC_POISONED)
+    STEPC_CASE(STEPC_INTERNAL_ERROR)
+  }
+#undef STEPC_CASE
+  return "STEPC_UNKNOWN_STATUS";
+}
+
+const char *stepcLastErrorMessage(void) { return lastMessage(); }
+
+StepcStatus stepcPackageLoad(const char *path, StepcPackage **out) {
+  if (!path)
+    return reportNull("path");
+  if (!out)
+    return reportNull("out");
+  return guarded([&] { *out = new StepcPackage{loadPackageFile(path)}; });
+}
+
+StepcStatus stepcPackageLoadBytes(const void *bytes, size_t size,
+                                  StepcPackage **out) {
+  if (!bytes)
+    return reportNull("bytes");
+  if (!out)
+    return reportNull("out");
+  return guarded([&] {
+    std::string_view view(static_cast<const char *>(bytes), size);
+    *out = new StepcPackage{std::make_shared<const Package>("<memory>", view)};
+  });
+}
+
+StepcStatus stepcPackageManifest(const StepcPackage *package,
+                                 const char **outJson, size_t *outSize) {
+  if (!package)
+    return reportNull("package");
+  if (!outJson || !outSize)
+    return reportNull("out");
+  const std::string &text = package->package->getManifestText();
+  *outJson = text.c_str();
+  *outSize = text.size();
+  return STEPC_OK;
+}
+
+void stepcPackageDestroy(StepcPackage *package) { delete package; }
+
+StepcStatus stepcPlanCreate(StepcPackage *package,
+                            const StepcPlanConfig *config, StepcPlan **out) {
+  if (!package)
+    return reportNull("package");
+  if (!out)
+    return reportNull("out");
+  return guarded(
+      [&] { *out = new StepcPlan(package->package, checkConfig(config)); });
+}
+
+void stepcPlanDestroy(StepcPlan *plan) { delete plan; }
+
+StepcStatus stepcPlanAddGroup(StepcPlan *plan, const StepcOption *options,
+                              int64_t numOptions, const double *hypers,
+                              int64_t numHypers, int64_t *outGroup) {
+  return withPlan(plan, [&] {
+    int64_t group = plan->plan.addGroup(options, numOptions, hypers, numHypers);
+    if (outGroup)
+      *outGroup = group;
+  });
+}
+
+StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
+                               const double *hypers, int64_t numHypers) {
+  return withPlan(plan,
+                  [&] { plan->plan.setHypers(group, hypers, numHypers); });
+}
+
+StepcStatus stepcPlanBind(StepcPlan *plan, const StepcBinding *bindings,
+                          int64_t n, int64_t *outIds) {
+  return withPlan(plan, [&] { plan->plan.bind(bindings, n, outIds); });
+}
+
+StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
+                             const DLTensor *grad) {
+  return withPlan(plan, [&] { plan->plan.setGrad(id, grad); });
+}
+
+StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
+                              const DLTensor *param) {
+  return withPlan(plan, [&] { plan->plan.setParam(id, param); });
+}
+
+StepcStatus stepcStep(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.step(); });
+}
+
+StepcStatus stepcStepBegin(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.stepBegin(); });
+}
+
+StepcStatus stepcStepTensors(StepcPlan *plan, const int64_t *ids, int64_t n) {
+  return withPlan(plan, [&] { plan->plan.stepTensors(ids, n); });
+}
+
+StepcStatus stepcStepEnd(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.stepEnd(); });
+}
+
+StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,
+                              int64_t *outCount) {
+  if (!outCount)
+    return reportNull("outCount");
+  return withPlan(plan, [&] { *outCount = plan->plan.getCount(id); });
+}
+
+StepcStatus stepcPlanSetCount(StepcPlan *plan, int64_t id, int64_t count) {
+  return withPlan(plan, [&] { plan->plan.setCount(id, count); });
+}
+
+StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
+                              const char *name, DLTensor *out) {
+  if (!out)
+    return reportNull("out");
+  return withPlan(plan, [&] { plan->plan.getState(id, name, *out); });
+}
+
+StepcStatus stepcPlanGetInfo(const StepcPlan *plan, StepcPlanInfo *out) {
+  if (!plan)
+    return reportNull("plan");
+  if (!out)
+    return reportNull("out");
+  // A poisoned plan can still be looked at.
+  Entry entry(plan);
+  if (!entry)
+    return reportBusy();
+  return guarded([&] {
+    if (out->structSize < sizeof(StepcPlanInfo))
+      fail(STEPC_INVALID_ARGUMENT,
+           "StepcPlanInfo has struct size %zu, the least is %zu",
+           out->structSize, sizeof(StepcPlanInfo));
+    size_t size = out->structSize;
+    *out = plan->plan.getInfo();
+    out->structSize = size;
+  });
+}

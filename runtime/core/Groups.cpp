@@ -1,0 +1,116 @@
+//===- Groups.cpp - parameter groups --------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Groups.h"
+
+#include "core/Status.h"
+
+#include <algorithm>
+
+using namespace stepc;
+
+namespace {
+
+void requireHypers(const Manifest &manifest, const double *hypers,
+                   int64_t numHypers) {
+  if (numHypers != int64_t(manifest.hypers.size()) || (numHypers && !hypers))
+    fail(STEPC_INVALID_ARGUMENT,
+         "optimizer '%s' has %zu hyper-parameters, %lld were given",
+         manifest.optimizer.c_str(), manifest.hypers.size(),
+         static_cast<long long>(hypers ? numHypers : 0));
+}
+
+/// The index of the option, which must be one that can be named.
+size_t findOption(const Manifest &manifest, const char *name) {
+  if (!name)
+    fail(STEPC_INVALID_ARGUMENT, "an option has no name");
+  std::string known;
+  for (size_t i = 0; i < manifest.options.size(); ++i) {
+    const Option &option = manifest.options[i];
+    if (option.name == name && option.derived)
+      fail(STEPC_INVALID_ARGUMENT,
+           "option '%s' of optimizer '%s' follows from hyper-parameter '%s'",
+           name, manifest.optimizer.c_str(),
+           manifest.hypers[option.hyper].name.c_str());
+    if (option.name == name)
+      return i;
+    if (!option.derived)
+      known += (known.empty() ? "" : ", ") + option.name;
+  }
+  fail(STEPC_UNKNOWN_NAME, "optimizer '%s' has no option '%s', it has: %s",
+       manifest.optimizer.c_str(), name,
+       known.empty() ? "none" : known.c_str());
+}
+
+void requireVariant(const Package &package, const Group &group) {
+  const Manifest &manifest = package.getManifest();
+  for (const Variant &variant : manifest.variants)
+    if (variant.options == group.options)
+      return;
+  std::string values;
+  for (size_t i = 0; i < group.options.size(); ++i)
+    values += (i ? ", " : "") + manifest.options[i].name + " = " +
+              std::to_string(group.options[i]);
+  fail(STEPC_INVALID_ARGUMENT, "package '%s' holds no variant with %s",
+       package.getName().c_str(), values.c_str());
+}
+
+} // namespace
+
+Group stepc::makeGroup(const Package &package, const StepcOption *options,
+                       int64_t numOptions, const double *hypers,
+                       int64_t numHypers) {
+  const Manifest &manifest = package.getManifest();
+  Group group;
+  if (hypers || numHypers) {
+    requireHypers(manifest, hypers, numHypers);
+    group.hypers.assign(hypers, hypers + numHypers);
+  } else {
+    for (const Hyper &hyper : manifest.hypers)
+      group.hypers.push_back(hyper.defaultValue);
+  }
+
+  for (const Option &option : manifest.options)
+    group.options.push_back(option.derived ? option.derive(group.hypers)
+                                           : option.defaultValue);
+  if (numOptions < 0 || (numOptions && !options))
+    fail(STEPC_INVALID_ARGUMENT, "%lld options were given, without values",
+         static_cast<long long>(numOptions));
+  std::vector<bool> named(manifest.options.size());
+  for (int64_t i = 0; i < numOptions; ++i) {
+    size_t index = findOption(manifest, options[i].name);
+    if (named[index])
+      fail(STEPC_INVALID_ARGUMENT, "option '%s' is given twice",
+           options[i].name);
+    named[index] = true;
+    group.options[index] = options[i].value;
+  }
+  requireVariant(package, group);
+  return group;
+}
+
+void stepc::setHypers(const Package &package, int64_t id, Group &group,
+                      const double *hypers, int64_t numHypers) {
+  const Manifest &manifest = package.getManifest();
+  requireHypers(manifest, hypers, numHypers);
+  std::vector<double> values(hypers, hypers + numHypers);
+  for (size_t i = 0; i < manifest.options.size(); ++i) {
+    const Option &option = manifest.options[i];
+    if (!option.derived)
+      continue;
+    int64_t value = option.derive(values);
+    if (value != group.options[i])
+      fail(STEPC_NEEDS_BIND,
+           "group %lld: option '%s' would change from %lld to %lld, since "
+           "'%s' becomes %g",
+           static_cast<long long>(id), option.name.c_str(),
+           static_cast<long long>(group.options[i]),
+           static_cast<long long>(value),
+           manifest.hypers[option.hyper].name.c_str(), values[option.hyper]);
+  }
+  group.hypers = std::move(values);
+}

@@ -1,0 +1,37 @@
+//===- Groups.h - parameter groups ----------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_GROUPS_H
+#define STEPC_CORE_GROUPS_H
+
+#include "core/Package.h"
+
+#include "stepc/stepc.h"
+
+#include <vector>
+
+namespace stepc {
+
+/// Hyper-parameters and options that some tensors share.
+struct Group {
+  /// One value for each of the manifest's options, derived ones included.
+  std::vector<int64_t> options;
+  std::vector<double> hypers;
+};
+
+/// Makes a group from the arguments of stepcPlanAddGroup. Refuses options that
+/// no variant of the package has.
+Group makeGroup(const Package &package, const StepcOption *options,
+                int64_t numOptions, const double *hypers, int64_t numHypers);
+
+/// Sets the hyper-parameters; refuses to change a derived option.
+void setHypers(const Package &package, int64_t id, Group &group,
+               const double *hypers, int64_t numHypers);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_GROUPS_H

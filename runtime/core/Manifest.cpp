@@ -1,0 +1,107 @@
+//===- Manifest.cpp - what a package says about itself --------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Manifest.h"
+
+using namespace stepc;
+
+int64_t stepc::getByteSize(Storage storage) {
+  switch (storage) {
+  case Storage::F32:
+    return 4;
+  case Storage::F64:
+    return 8;
+  case Storage::BF16:
+    return 2;
+  }
+  return 0;
+}
+
+const char *stepc::getName(Storage storage) {
+  switch (storage) {
+  case Storage::F32:
+    return "f32";
+  case Storage::F64:
+    return "f64";
+  case Storage::BF16:
+    return "bf16";
+  }
+  return "";
+}
+
+DLDataType stepc::getDLDataType(Storage storage) {
+  uint8_t code = storage == Storage::BF16 ? kDLBfloat : kDLFloat;
+  return {code, uint8_t(8 * getByteSize(storage)), 1};
+}
+
+bool stepc::getStorage(DLDataType type, Storage &storage) {
+  for (Storage s : {Storage::F32, Storage::F64, Storage::BF16}) {
+    DLDataType known = getDLDataType(s);
+    if (known.code == type.code && known.bits == type.bits && type.lanes == 1) {
+      storage = s;
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string stepc::describe(DLDataType type) {
+  std::string name;
+  switch (type.code) {
+  case kDLInt:
+    name = "i";
+    break;
+  case kDLUInt:
+    name = "u";
+    break;
+  case kDLFloat:
+    name = "f";
+    break;
+  case kDLBfloat:
+    name = "bf";
+    break;
+  case kDLComplex:
+    name = "complex";
+    break;
+  case kDLBool:
+    name = "bool";
+    break;
+  default:
+    name = "code " + std::to_string(type.code) + ", bits ";
+    break;
+  }
+  name += std::to_string(type.bits);
+  if (type.lanes != 1)
+    name += "x" + std::to_string(type.lanes);
+  return name;
+}
+
+int64_t Option::derive(const std::vector<double> &hypers) const {
+  double x = hypers[hyper];
+  switch (predicate) {
+  case Predicate::EQ:
+    return x == value;
+  case Predicate::NE:
+    return x != value;
+  case Predicate::LT:
+    return x < value;
+  case Predicate::LE:
+    return x <= value;
+  case Predicate::GT:
+    return x > value;
+  case Predicate::GE:
+    return x >= value;
+  }
+  return 0;
+}
+
+int64_t Variant::getBytesPerElement() const {
+  int64_t bytes = 0;
+  for (const Operand &operand : operands)
+    bytes += getByteSize(operand.storage) * (operand.reads + operand.writes);
+  return bytes;
+}

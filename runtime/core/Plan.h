@@ -1,0 +1,175 @@
+//===- Plan.h - groups, tensors and the steps they take -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What belongs to a tensor is kept three times, each for its reader:
+//
+//   - BoundTensor and its dims: what the caller bound, to compare with;
+//   - a row of its class's table: what kernels read. Addresses live only here;
+//   - its cohort: the scalars, shared with the tensors of equal count.
+//
+// Steps work on lists that are made anew only when something changed that they
+// depend on:
+//
+//   cohortsValid   members of a cohort have one key, apart from `active`
+//   listsValid     the classes list the chunks of exactly the tensors that have
+//                  a gradient, and no cohort has members of both kinds
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_PLAN_H
+#define STEPC_CORE_PLAN_H
+
+#include "core/Cohorts.h"
+#include "core/Groups.h"
+#include "core/Overlap.h"
+#include "core/Package.h"
+#include "core/RowClass.h"
+#include "cpu/Engine.h"
+#include "cpu/StateArena.h"
+
+#include "stepc/stepc.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stepc {
+
+struct BoundTensor {
+  int32_t variant = 0;
+  int32_t group = 0;
+  int32_t rank = 0;
+  int32_t rowClass = 0;
+  int64_t row = 0;
+  int64_t elements = 0;
+  /// The word of the row that holds the gradient's address.
+  int32_t gradWord = 0;
+  DLDataType gradType = {0, 0, 0};
+  int32_t gradItemSize = 1;
+  /// Whether the caller may leave out the gradient's strides.
+  bool gradRowMajor = false;
+  bool hasGrad = false;
+  /// Whether the classes' lists have its chunks.
+  bool listed = false;
+  /// Whether the step under way has stepped it.
+  bool stepped = false;
+  /// The extents, then the strides of each operand as the caller gave them.
+  std::unique_ptr<int64_t[]> dims;
+
+  int64_t *getExtents() const { return dims.get(); }
+  int64_t *getStrides(size_t operand) const {
+    return dims.get() + int64_t(operand + 1) * rank;
+  }
+};
+
+class Plan {
+public:
+  Plan(std::shared_ptr<const Package> package, const StepcPlanConfig &config);
+
+  // What the C ABI asks for. All throw Error, and have changed nothing then.
+  int64_t addGroup(const StepcOption *options, int64_t numOptions,
+                   const double *hypers, int64_t numHypers);
+  void setHypers(int64_t group, const double *hypers, int64_t numHypers);
+  void bind(const StepcBinding *bindings, int64_t size, int64_t *outIds);
+  void setGrad(int64_t id, const DLTensor *grad);
+  void setParam(int64_t id, const DLTensor *param);
+  void step();
+  void stepBegin();
+  void stepTensors(const int64_t *ids, int64_t size);
+  void stepEnd();
+  int64_t getCount(int64_t id) const;
+  void setCount(int64_t id, int64_t count);
+  void getState(int64_t id, const char *name, DLTensor &out) const;
+  StepcPlanInfo getInfo() const;
+
+  /// setGrad for the common case: the gradient looks as it did, or is gone.
+  /// False when it is another case; nothing has changed then.
+  bool setGradFast(int64_t id, const DLTensor *grad) noexcept;
+
+  bool isPoisoned() const { return poisoned; }
+
+private:
+  friend class Binder;
+
+  const Variant &getVariant(const BoundTensor &tensor) const {
+    return package->getManifest().variants[tensor.variant];
+  }
+  int64_t *getRow(const BoundTensor &tensor) {
+    return classes[tensor.rowClass].getRow(tensor.row);
+  }
+  const int64_t *getRow(const BoundTensor &tensor) const {
+    return classes[tensor.rowClass].getRow(tensor.row);
+  }
+  View getView(const BoundTensor &tensor, size_t operand) const;
+  OperandName getOperandName(int64_t id, size_t operand) const;
+  void requireId(int64_t id) const;
+  void requireGroup(int64_t group) const;
+  void requireNoStep(const char *call) const;
+
+  // PlanRebind.cpp
+  bool touchesOwnRow(const BoundTensor &tensor, uintptr_t grad) const noexcept;
+  void requireOwnRow(int64_t id, const View &grad);
+  void setGradActive(BoundTensor &tensor, bool active) noexcept;
+  void replaceOperand(int64_t id, size_t operand, const DLTensor &tensor);
+  void moveRow(int64_t id, int32_t toClass, const RowLayout &layout) noexcept;
+  void addViews(int64_t id, uintptr_t begin, uintptr_t end, bool writtenOnly);
+
+  // PlanStep.cpp
+  void checkOverlap();
+  void formCohorts() noexcept;
+  void listActive() noexcept;
+  void listWork() noexcept;
+  void prepareStep();
+  void fillScalars(bool activeOnly);
+  void requireSteppable(int64_t id) const;
+  void runListed();
+  void finishStep() noexcept;
+
+  std::shared_ptr<const Package> package;
+  StepcPlanConfig config;
+  Engine engine;
+  std::vector<Group> groups;
+
+  std::vector<BoundTensor> tensors;
+  /// As messages call them: "'w'" or "5".
+  std::vector<std::string> names;
+  std::vector<int64_t> counts;
+  std::vector<uint8_t> fresh;
+  std::vector<int32_t> cohortOf;
+  std::vector<float *> mirrors;
+  bool hasMirrors = false;
+  std::vector<StateBlock> stateBlocks;
+
+  /// Two for each variant: contiguous rows, strided rows.
+  std::vector<RowClass> classes;
+  Cohorts cohorts;
+  bool cohortsValid = true;
+
+  bool listsValid = false;
+  /// How many tensors have `hasGrad` other than `listed`.
+  int64_t numToggled = 0;
+  std::vector<int64_t> listedIds;
+  std::vector<KernelWork> work;
+  int64_t workWeight = 0;
+
+  bool inStep = false;
+  std::vector<int64_t> steppedIds;
+  bool poisoned = false;
+  int64_t numSteps = 0;
+
+  OverlapChecker overlapChecker;
+  /// Whether addresses have changed since all were compared. They change one
+  /// by one, so they are compared when the next step needs them.
+  bool overlapUnchecked = false;
+  size_t numViews = 0;
+  int64_t maxRank = 0;
+  RowLayout layout;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CORE_PLAN_H

@@ -1,0 +1,205 @@
+//===- PlanRebind.cpp - tensors of a plan that moved ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Plan.h"
+#include "core/Status.h"
+
+#include <algorithm>
+
+using namespace stepc;
+
+void Plan::setGradActive(BoundTensor &tensor, bool active) noexcept {
+  if (tensor.hasGrad == active)
+    return;
+  tensor.hasGrad = active;
+  numToggled += tensor.hasGrad != tensor.listed ? 1 : -1;
+}
+
+/// Whether a gradient at this address may reach into what its own tensor's
+/// step writes. Other tensors are not asked: that would cost more than a step
+/// of a small tensor.
+bool Plan::touchesOwnRow(const BoundTensor &tensor,
+                         uintptr_t grad) const noexcept {
+  if (tensor.elements == 0)
+    return false;
+  const Variant &variant = getVariant(tensor);
+  const int64_t *row = getRow(tensor);
+  bool contiguous = row[STEPC_ROW_RANK] == 0;
+  auto getRange = [&](size_t k, uintptr_t address) {
+    if (contiguous)
+      return std::pair(address,
+                       address +
+                           uintptr_t(tensor.elements *
+                                     getByteSize(variant.operands[k].storage)));
+    View view = getView(tensor, k);
+    ByteSpan span = getByteSpan(view);
+    return std::pair(address + span.low, address + span.high);
+  };
+  auto [begin, end] = getRange(variant.grad, grad);
+  for (size_t k = 0; k < variant.operands.size(); ++k) {
+    if (k == variant.grad)
+      continue;
+    auto [low, high] = getRange(k, uintptr_t(row[STEPC_ROW_OPERANDS + k]));
+    if (begin < high && low < end)
+      return true;
+  }
+  return false;
+}
+
+bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
+  if (id < 0 || id >= int64_t(tensors.size()))
+    return false;
+  BoundTensor &tensor = tensors[id];
+  if (!grad) {
+    setGradActive(tensor, false);
+    return true;
+  }
+  if (grad->device.device_type != kDLCPU || grad->ndim != tensor.rank ||
+      grad->dtype.code != tensor.gradType.code ||
+      grad->dtype.bits != tensor.gradType.bits || grad->dtype.lanes != 1 ||
+      !grad->data || (tensor.rank > 0 && !grad->shape))
+    return false;
+  const int64_t *extents = tensor.getExtents();
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    if (grad->shape[i] != extents[i])
+      return false;
+  const int64_t *strides =
+      tensor.getStrides(size_t(tensor.gradWord - STEPC_ROW_OPERANDS));
+  if (grad->strides
+          ? !haveSameStrides(extents, tensor.rank, grad->strides, strides)
+          : !tensor.gradRowMajor)
+    return false;
+  uintptr_t address =
+      reinterpret_cast<uintptr_t>(grad->data) + grad->byte_offset;
+  if (address & uintptr_t(tensor.gradItemSize - 1))
+    return false;
+  int64_t &word = getRow(tensor)[tensor.gradWord];
+  if (uintptr_t(word) != address) {
+    if (touchesOwnRow(tensor, address))
+      return false;
+    word = int64_t(address);
+  }
+  setGradActive(tensor, true);
+  return true;
+}
+
+void Plan::setGrad(int64_t id, const DLTensor *grad) {
+  if (setGradFast(id, grad))
+    return;
+  requireId(id);
+  replaceOperand(id, getVariant(tensors[id]).grad, *grad);
+  setGradActive(tensors[id], true);
+}
+
+void Plan::setParam(int64_t id, const DLTensor *param) {
+  requireId(id);
+  if (!param)
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s: no parameter", names[id].c_str());
+  replaceOperand(id, getVariant(tensors[id]).param, *param);
+}
+
+/// Exact where touchesOwnRow() is not: strided views may interleave.
+void Plan::requireOwnRow(int64_t id, const View &grad) {
+  const BoundTensor &tensor = tensors[id];
+  const Variant &variant = getVariant(tensor);
+  if (tensor.elements == 0)
+    return;
+  for (size_t k = 0; k < variant.operands.size(); ++k)
+    if (k != variant.grad && overlapChecker.overlap(grad, getView(tensor, k)))
+      fail(STEPC_OVERLAP, "%s and %s share memory",
+           getOperandName(id, variant.grad).str().c_str(),
+           getOperandName(id, k).str().c_str());
+}
+
+/// Makes `given` the operand, which has its dtype and shape and may have other
+/// strides. Nothing has changed when it throws.
+void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
+  BoundTensor &tensor = tensors[id];
+  const Variant &variant = getVariant(tensor);
+  const Operand &description = variant.operands[operand];
+  OperandName name = getOperandName(id, operand);
+  Storage storage = requireStorage(given, name);
+  if (storage != description.storage)
+    fail(STEPC_NEEDS_BIND, "%s has dtype %s, it was bound with %s",
+         name.str().c_str(), getName(storage), getName(description.storage));
+  requireShape(given, tensor.getExtents(), tensor.rank, name);
+
+  // The dims as they would be: extents, and strides of all operands.
+  size_t rank = size_t(tensor.rank), operands = variant.operands.size();
+  std::vector<int64_t> dims(tensor.dims.get(),
+                            tensor.dims.get() + rank * (operands + 1));
+  int64_t *strides = dims.data() + rank * (operand + 1);
+  View view{requireMemory(given, dims.data(), storage, name, strides),
+            tensor.rank, dims.data(), strides, getByteSize(storage)};
+  int64_t *boundStrides = tensor.getStrides(operand);
+  bool sameStrides =
+      haveSameStrides(dims.data(), tensor.rank, strides, boundStrides);
+  View bound = getView(tensor, operand);
+  if (sameStrides && view.address == bound.address)
+    return;
+
+  bool isGrad = operand == variant.grad;
+  if (isGrad)
+    requireOwnRow(id, view);
+  else if (overlapChecker.overlapsItself(view))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s is written, but shape %s with strides %s keeps several elements "
+         "in one place",
+         name.str().c_str(), describeShape(dims.data(), tensor.rank).c_str(),
+         describeShape(strides, tensor.rank).c_str());
+  if (!sameStrides) {
+    layout.compute(dims.data(), tensor.rank, dims.data() + rank,
+                   int64_t(operands), int64_t(variant.param));
+    int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
+    listsValid = false;
+    classes[toClass].reserve(1, layout.getRank(),
+                             classes[toClass].countChunks(tensor.elements));
+    // Here ends what can fail.
+    std::copy_n(strides, rank, boundStrides);
+    moveRow(id, toClass, layout);
+  }
+  getRow(tensor)[STEPC_ROW_OPERANDS + operand] = int64_t(view.address);
+  if (isGrad)
+    tensor.gradRowMajor =
+        isRowMajor(tensor.getExtents(), tensor.rank, boundStrides);
+  overlapUnchecked = true;
+}
+
+void Plan::moveRow(int64_t id, int32_t toClass,
+                   const RowLayout &newLayout) noexcept {
+  BoundTensor &tensor = tensors[id];
+  if (toClass != tensor.rowClass) {
+    RowClass &from = classes[tensor.rowClass];
+    RowClass &to = classes[toClass];
+    int64_t row = to.addRow(id, tensor.elements);
+    size_t words = STEPC_ROW_OPERANDS + getVariant(tensor).operands.size();
+    std::copy_n(from.getRow(tensor.row), words, to.getRow(row));
+    from.removeRow(tensor.row, tensor.elements);
+    tensor.rowClass = toClass;
+    tensor.row = row;
+  }
+  classes[toClass].setLayout(tensor.row, newLayout);
+}
+
+/// Adds the views of a tensor that reach into [begin, end) to the checker, to
+/// which memory for all views of the plan belongs.
+void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
+                    bool writtenOnly) {
+  const BoundTensor &tensor = tensors[id];
+  const Variant &variant = getVariant(tensor);
+  if (tensor.elements == 0)
+    return;
+  for (size_t k = 0; k < variant.operands.size(); ++k) {
+    bool isGrad = k == variant.grad;
+    if (isGrad && (writtenOnly || !tensor.hasGrad))
+      continue;
+    View view = getView(tensor, k);
+    ByteSpan span = getByteSpan(view);
+    if (view.address + span.low < end && begin < view.address + span.high)
+      overlapChecker.add({view, !isGrad, id, int64_t(k)});
+  }
+}

@@ -1,0 +1,25 @@
+//===- VariantChoice.h - which variant serves a tensor --------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_VARIANTCHOICE_H
+#define STEPC_CORE_VARIANTCHOICE_H
+
+#include "core/Groups.h"
+
+#include <string>
+
+namespace stepc {
+
+/// The first variant of the first rule with the group's options and the storage
+/// types of the tensors; states that the runtime allocates fit any. Refuses
+/// tensors for which there is none. `name` is the tensor's in messages.
+size_t chooseVariant(const Manifest &manifest, const Group &group,
+                     const StepcBinding &binding, const std::string &name);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_VARIANTCHOICE_H

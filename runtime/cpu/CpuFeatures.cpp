@@ -1,0 +1,52 @@
+//===- CpuFeatures.cpp - what this processor can run ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cpu/CpuFeatures.h"
+
+using namespace stepc;
+
+namespace {
+
+/// __builtin_cpu_supports also asks xgetbv whether the system saves the
+/// registers that a feature needs.
+bool hasFeature(const std::string &name) {
+#define STEPC_FEATURE(feature)                                                 \
+  if (name == feature)                                                         \
+    return __builtin_cpu_supports(feature);
+  STEPC_FEATURE("sse3")
+  STEPC_FEATURE("ssse3")
+  STEPC_FEATURE("sse4.1")
+  STEPC_FEATURE("sse4.2")
+  STEPC_FEATURE("popcnt")
+  STEPC_FEATURE("avx")
+  STEPC_FEATURE("avx2")
+  STEPC_FEATURE("bmi")
+  STEPC_FEATURE("bmi2")
+  STEPC_FEATURE("f16c")
+  STEPC_FEATURE("fma")
+  STEPC_FEATURE("lzcnt")
+  STEPC_FEATURE("movbe")
+  STEPC_FEATURE("avx512f")
+  STEPC_FEATURE("avx512bw")
+  STEPC_FEATURE("avx512cd")
+  STEPC_FEATURE("avx512dq")
+  STEPC_FEATURE("avx512vl")
+#undef STEPC_FEATURE
+  return false;
+}
+
+} // namespace
+
+std::string
+stepc::getMissingCpuFeatures(const std::vector<std::string> &features) {
+  __builtin_cpu_init();
+  std::string missing;
+  for (const std::string &feature : features)
+    if (!hasFeature(feature))
+      missing += (missing.empty() ? "" : ", ") + feature;
+  return missing;
+}

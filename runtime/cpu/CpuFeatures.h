@@ -1,0 +1,22 @@
+//===- CpuFeatures.h - what this processor can run ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CPU_CPUFEATURES_H
+#define STEPC_CPU_CPUFEATURES_H
+
+#include <string>
+#include <vector>
+
+namespace stepc {
+
+/// Those of `features` (LLVM's names) that the processor or the system does
+/// not have, separated by ", ". A name that is not known counts as missing.
+std::string getMissingCpuFeatures(const std::vector<std::string> &features);
+
+} // namespace stepc
+
+#endif // STEPC_CPU_CPUFEATURES_H
