@@ -50,21 +50,23 @@ def resident_share(files):
     return sum(there for there, _ in pairs) / sum(size for _, size in pairs)
 
 
-def cache_hit(rounds):
-    """Seconds of a first step from Python whose package is in the cache, less a second step.
+def first_steps(rounds):
+    """Seconds of first steps: one that compiles, then `rounds` whose package is cached.
 
-    Each round is a new process; torch is imported before the clock starts.
+    Each is a new process; torch is imported before the clock starts.
     """
     seconds = []
-    for _ in range(rounds):
-        done = subprocess.run(
-            [sys.executable, str(HERE / "first_step.py")],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        seconds.append(float(done.stdout.split()[-1]))
-    return seconds
+    with tempfile.TemporaryDirectory() as cache:
+        for _ in range(1 + rounds):
+            done = subprocess.run(
+                [sys.executable, str(HERE / "first_step.py")],
+                env=os.environ | {"STEPC_CACHE_DIR": cache},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            seconds.append(float(done.stdout.split()[-1]))
+    return seconds[0], seconds[1:]
 
 
 def measure(rounds):
@@ -89,8 +91,12 @@ def measure(rounds):
             "cold_resident_share": resident,
         }
     try:
-        hits = cache_hit(rounds + 1)[1:]
-        result |= {"cache_hit_seconds": hits, "cache_hit_median": statistics.median(hits)}
+        compiled, hits = first_steps(rounds)
+        result |= {
+            "first_step_compiled": compiled,
+            "cache_hit_seconds": hits,
+            "cache_hit_median": statistics.median(hits),
+        }
     except subprocess.CalledProcessError as error:
         result["cache_hit_absent"] = (error.stderr.splitlines() or ["failed"])[-1]
     return result

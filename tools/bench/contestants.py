@@ -21,6 +21,8 @@ class Native:
     def __init__(self, step):
         self.step = step
 
+    alone = None
+
     def before(self):
         pass
 
@@ -47,6 +49,12 @@ class Torch:
             self._new_gradients()
         self.optimizer = make(self.params)
         self.step = self.optimizer.step
+
+    @property
+    def alone(self):
+        """The kernel on this optimizer's own tensors, or None where it is not ours."""
+        binding = getattr(self.optimizer, "_binding", None)
+        return binding and binding.plan.step
 
     def _new_gradients(self):
         for param, gradient in zip(self.params, self.gradients, strict=True):

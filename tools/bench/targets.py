@@ -83,7 +83,7 @@ TARGETS = [
         lambda results: _milliseconds(results, "warm_median"),
     ),
     (
-        "a hit in the package cache from Python",
+        "first step from Python, package in the cache",
         "ms",
         "<=",
         10,
