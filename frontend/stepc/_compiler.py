@@ -9,6 +9,7 @@ definition lies. Diagnostics name the file that the user wrote.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -142,10 +143,8 @@ def _run(text: str, name: str, arguments: list[str], folder: str) -> str:
 
 def _kill(process: subprocess.Popen) -> None:
     """Stops the compiler and what it started; it leads a session of its own."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

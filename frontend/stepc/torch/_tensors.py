@@ -58,26 +58,28 @@ def describe(tensors: list[torch.Tensor]) -> ctypes.Array:
     return array
 
 
+def _overrides(kind: type, name: str) -> bool:
+    """Whether a subclass of Tensor, other than torch's own, defines the name."""
+    own = (torch.nn.Parameter, torch.Tensor, torch._C.TensorBase, object)
+    return any(name in base.__dict__ for base in kind.__mro__ if base not in own)
+
+
 def is_ordinary(tensor: torch.Tensor) -> bool:
     """Whether reading the memory of the object itself is right: a Tensor, a
     Parameter, or a subclass that changes nothing about dispatch."""
     kind = type(tensor)
     if kind is torch.nn.Parameter or kind is torch.Tensor:
         return True
-    return (
-        kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-        and not isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
-    )
+    lazy = isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+    return not lazy and not _overrides(kind, "__torch_dispatch__")
 
 
 def has_plain_grad(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor.grad`` is torch's own descriptor."""
+    """Whether ``tensor.grad`` is what torch's own descriptor gives."""
     kind = type(tensor)
     if kind is torch.nn.Parameter or kind is torch.Tensor:
         return True
-    return all(
-        base.__dict__.get("grad", GRAD) is GRAD for base in kind.__mro__
-    ) and kind.__torch_function__ is torch.Tensor.__torch_function__
+    return not _overrides(kind, "grad") and not _overrides(kind, "__torch_function__")
 
 
 def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool] | None:

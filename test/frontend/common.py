@@ -1,0 +1,72 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pairs of optimizers, ours and torch's, on the same numbers."""
+
+import torch
+
+import stepc.torch
+
+SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 3, 4), (130,), (33, 129)]
+
+
+def make_params(shapes=SHAPES, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
+        for shape in shapes
+    ]
+
+
+def clone_params(params):
+    """Copies with the same strides."""
+    return [
+        torch.nn.Parameter(torch.empty_like(p, requires_grad=False).copy_(p.detach()))
+        for p in params
+    ]
+
+
+def set_grads(*lists, seed=0):
+    """The same fresh gradients for parameters at the same place of each list."""
+    generator = torch.Generator().manual_seed(1000 + seed)
+    for row in zip(*lists, strict=True):
+        grad = torch.randn(row[0].shape, generator=generator, dtype=torch.float64)
+        for param in row:
+            param.grad = torch.empty_like(param, requires_grad=False).copy_(grad)
+
+
+def distance(ours, theirs):
+    """The largest difference, in units of the last place of what it is relative to.
+
+    An element's place is that of the largest of its value and the tensor's mean
+    magnitude: cancellation leaves small elements with the error of large ones.
+    """
+    worst = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        if a.numel() == 0:
+            continue
+        eps = torch.finfo(b.dtype).eps
+        a, b = a.detach().double(), b.detach().double()
+        scale = torch.maximum(b.abs(), b.abs().mean())
+        worst = max(worst, float(((a - b).abs() / scale).max() / eps))
+    return worst
+
+
+def states(optimizer, name):
+    return [state[name] for state in optimizer.state.values() if name in state]
+
+
+def train(optimizers, param_lists, steps, first=0):
+    for step in range(first, first + steps):
+        set_grads(*param_lists, seed=step)
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def bits_equal(a, b):
+    return all(
+        x.dtype == y.dtype and x.shape == y.shape and x.detach().view(-1).equal(y.detach().view(-1))
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

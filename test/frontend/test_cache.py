@@ -1,0 +1,208 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The cache of packages: found again, shared, replaced, done without."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+from conftest import FRONTEND, ZOO
+from stepc import _cache, _compiler, definition, errors
+from stepc.definition import Definition
+
+SPEC = ("param=f32,grad=f32,option.maximize=false",)
+
+
+def lion() -> Definition:
+    return Definition.from_zoo("lion")
+
+
+def entries(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_directory(monkeypatch):
+    monkeypatch.setenv("STEPC_CACHE_DIR", "/a")
+    assert str(_cache.directory()) == "/a"
+    monkeypatch.delenv("STEPC_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
+    assert str(_cache.directory()) == "/b/stepc"
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    monkeypatch.setenv("HOME", "/h")
+    assert str(_cache.directory()) == "/h/.cache/stepc"
+
+
+def test_keys_do_not_run_together():
+    assert _cache.key("a", "bc") != _cache.key("ab", "c")
+    assert _cache.key("a") == _cache.key("a")
+
+
+def test_second_start_compiles_nothing(own_cache, compiler_runs, monkeypatch):
+    lion().package(SPEC)
+    assert len(compiler_runs) == 1 and len(entries(own_cache)) == 1
+    lion().package(SPEC)
+    monkeypatch.setattr(definition, "_packages", {})  # as another process
+    assert lion().package(SPEC).manifest["optimizer"] == "lion"
+    assert len(compiler_runs) == 1
+
+
+def test_what_the_key_depends_on(own_cache, compiler_runs, monkeypatch):
+    lion().package(SPEC)
+    lion().package(("param=f64,grad=f64,option.maximize=false",))
+    assert len(compiler_runs) == 2
+    changed = Definition("x.mlir", text=lion().text + "\n// a remark\n")
+    changed.package(SPEC)
+    assert len(compiler_runs) == 3
+    monkeypatch.setattr(_compiler, "identity", lambda: "another compiler")
+    lion().package(SPEC)
+    assert len(compiler_runs) == 4
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "text"])
+def test_corrupt_entry_is_replaced(own_cache, compiler_runs, monkeypatch, damage):
+    lion().package(SPEC)
+    (entry,) = entries(own_cache)
+    good = entry.read_bytes()
+    middle = len(good) // 2
+    entry.write_bytes(
+        {
+            "flip": good[:middle] + bytes([good[middle] ^ 4]) + good[middle + 1 :],
+            "truncate": good[:middle],
+            "empty": b"",
+            "text": b"hello",
+        }[damage]
+    )
+    monkeypatch.setattr(definition, "_packages", {})
+    assert lion().package(SPEC).manifest["optimizer"] == "lion"
+    assert len(compiler_runs) == 2
+    assert len(entries(own_cache)) == 1 and entry.stat().st_size == len(good)
+
+
+def test_corrupt_interface_is_replaced(own_cache, compiler_runs):
+    first = lion().interface()
+    (entry,) = entries(own_cache)
+    entry.write_text('{"optimizer": "li')
+    assert lion().interface() == first
+    assert len(compiler_runs) == 2 and entry.read_text() != '{"optimizer": "li'
+
+
+def works_without_cache(match: str) -> None:
+    """Two packages, one warning."""
+    with pytest.warns(RuntimeWarning, match=match) as caught:
+        assert lion().package(SPEC).manifest["optimizer"] == "lion"
+        lion().package(("param=f64,grad=f64,option.maximize=false",))
+    assert len(caught) == 1
+
+
+def test_cache_that_is_a_file(own_cache):
+    own_cache.write_text("in the way")
+    works_without_cache("cache directory .* cannot be used .*STEPC_CACHE_DIR")
+
+
+def test_cache_that_cannot_be_made(own_cache, monkeypatch):
+    monkeypatch.setenv("STEPC_CACHE_DIR", "/proc/no/such/place")
+    works_without_cache("'/proc/no/such/place' cannot be used")
+
+
+def test_unwritable_cache(own_cache, monkeypatch):
+    """As for a user who may not write there (root may write anywhere)."""
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(_cache.tempfile, "mkstemp", refuse)
+    works_without_cache("Permission denied")
+    assert entries(own_cache) == []
+
+
+def test_full_cache(own_cache, monkeypatch):
+    """A write that finds the disk full leaves nothing behind."""
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_cache.os, "fsync", full)
+    works_without_cache("No space left on device")
+    assert entries(own_cache) == []
+
+
+def test_full_file_system(own_cache, monkeypatch):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    real = _cache.tempfile.mkstemp
+
+    def in_full(**kwargs):
+        handle, path = real(**kwargs)
+        os.close(handle)
+        return os.open("/dev/full", os.O_WRONLY), path
+
+    monkeypatch.setattr(_cache.tempfile, "mkstemp", in_full)
+    works_without_cache("No space left on device")
+    assert entries(own_cache) == []
+
+
+def test_failed_compilation_is_not_cached(own_cache, fake_compiler):
+    fake_compiler("echo 'definition.mlir:1:1: error: no' >&2; exit 1\n")
+    with pytest.raises(errors.DefinitionError):
+        lion().package(SPEC)
+    assert not own_cache.exists() or entries(own_cache) == []
+
+
+RACE = """
+import sys, time
+from stepc.definition import Definition
+while time.time() < float(sys.argv[1]): pass
+package = Definition.from_zoo("lion").package(("param=f32,grad=f32,option.maximize=false",))
+print(package.manifest["optimizer"])
+"""
+
+
+def test_two_processes_at_once(own_cache):
+    import time
+
+    env = {**os.environ, "PYTHONPATH": str(FRONTEND), "STEPC_CACHE_DIR": str(own_cache)}
+    at = str(time.time() + 0.5)
+    running = [
+        subprocess.Popen([sys.executable, "-c", RACE, at], env=env, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    assert [process.communicate()[0] for process in running] == [b"lion\n"] * 3
+    assert len(entries(own_cache)) == 1  # no temporary files either
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lion().package(SPEC)
+
+
+def test_many_writers_one_entry(own_cache):
+    """Readers see nothing or a whole entry, whoever writes at the time."""
+    import threading
+
+    path = own_cache / "ab" / "abc.stepc"
+    blobs = [bytes([65 + i]) * 200_000 for i in range(4)]
+    stop = threading.Event()
+
+    def write(blob):
+        while not stop.is_set():
+            _cache._write(path, blob)
+
+    threads = [threading.Thread(target=write, args=(blob,)) for blob in blobs]
+    for thread in threads:
+        thread.start()
+    seen = 0
+    while seen < 200:
+        data = _cache._read(path)
+        if data is not None:
+            seen += 1
+            assert data in blobs
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert entries(own_cache) == [path]
+
+
+def test_zoo_has_its_files():
+    assert {path.stem for path in ZOO.glob("*.mlir")} >= {"adamw", "sgd", "lion"}
+    with pytest.raises(errors.StepcError, match="no optimizer 'nadam'"):
+        Definition.from_zoo("nadam")

@@ -1,0 +1,158 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Definitions and packages as input: their names, and what is wrong with them."""
+
+import pickle
+
+import pytest
+import torch
+from conftest import ZOO
+
+import stepc.torch
+from stepc import errors
+from stepc.definition import Definition, Interface
+
+BROKEN = """step.optimizer @broken {
+  %lr = step.hyper "lr" = 1.0e-3
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %u = step.frobnicate %g, %lr : [*], f64
+    step.return %u
+  }
+}
+"""
+UNTYPED = BROKEN.replace("step.frobnicate %g, %lr", "step.mul %g, %nothing")
+
+
+def params():
+    return [torch.nn.Parameter(torch.ones(3))]
+
+
+def test_interface_of_sgd():
+    interface = Definition.open(ZOO / "sgd.mlir").interface()
+    assert interface.name == "sgd"
+    assert interface.hyper_names == ("lr", "momentum", "dampening", "weight_decay")
+    assert interface.option_names == ("nesterov", "maximize")
+    assert {derived[0] for derived in interface.derived} == {"has_momentum", "has_weight_decay"}
+
+
+def test_derived_options():
+    interface = Definition.open(ZOO / "sgd.mlir").interface()
+    full = interface.resolve({"nesterov": True}, (0.1, 0.9, 0.0, 0.0))
+    assert full == {
+        "nesterov": True,
+        "maximize": False,
+        "has_momentum": True,
+        "has_weight_decay": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [("eq", "010"), ("ne", "101"), ("lt", "100"), ("le", "110"), ("gt", "001"), ("ge", "011")],
+)
+def test_predicates(predicate, expected):
+    data = {
+        "optimizer": "x",
+        "hypers": [{"name": "h", "default": 0.0}],
+        "options": [
+            {"name": "o", "derived": {"hyper": "h", "predicate": predicate, "value": 0.5}}
+        ],
+    }
+    interface = Interface.from_json(data)
+    got = "".join(str(int(interface.resolve({}, (h,))["o"])) for h in (0.25, 0.5, 0.75))
+    assert got == expected
+
+
+@pytest.mark.parametrize(("text", "line", "column"), [(BROKEN, 4, 10), (UNTYPED, 4, 23)])
+def test_definition_that_does_not_parse(tmp_path, text, line, column):
+    path = tmp_path / "mine.mlir"
+    path.write_text(text)
+    with pytest.raises(errors.DefinitionError, match=r"mine\.mlir:4:\d+: error: ") as caught:
+        stepc.torch.Optimizer(params(), path)
+    first = caught.value.diagnostics[0]
+    assert (first.file, first.line, first.severity) == (str(path), line, "error")
+    assert abs(first.column - column) <= 1
+
+
+def test_file_that_is_neither(tmp_path):
+    path = tmp_path / "noise.mlir"
+    path.write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(errors.DefinitionError, match="neither a definition in UTF-8 nor a package"):
+        stepc.torch.Optimizer(params(), path)
+    with pytest.raises(FileNotFoundError):
+        stepc.torch.Optimizer(params(), tmp_path / "missing.mlir")
+
+
+def test_unknown_name():
+    expected = (
+        r"optimizer 'lion' has no hyper-parameter or option 'momentun'; "
+        r"hyper-parameters: lr, beta1, beta2, weight_decay; options: maximize"
+    )
+    with pytest.raises(TypeError, match=expected):
+        stepc.torch.Optimizer(params(), ZOO / "lion.mlir", lr=1e-3, momentun=0.5)
+    with pytest.raises(TypeError, match="option 'has_momentum' of optimizer 'sgd' follows from"):
+        stepc.torch.Optimizer(params(), ZOO / "sgd.mlir", has_momentum=True)
+
+
+def test_value_of_another_kind():
+    with pytest.raises(TypeError, match="hyper-parameter 'lr' is 'fast', expected a number"):
+        stepc.torch.Optimizer(params(), ZOO / "lion.mlir", lr="fast")
+    with pytest.raises(TypeError, match="option 'maximize' is 0.5, expected True or False"):
+        stepc.torch.Optimizer(params(), ZOO / "lion.mlir", maximize=0.5)
+    with pytest.raises(TypeError, match="hyper-parameter 'lr' is tensor"):
+        stepc.torch.Optimizer(params(), ZOO / "lion.mlir", lr=torch.ones(2))
+
+
+@pytest.fixture
+def package_file(tmp_path):
+    """sgd for f32, as one would ship it."""
+    definition = Definition.from_zoo("sgd")
+    from stepc import _compiler
+
+    path = tmp_path / "sgd.stepc"
+    path.write_bytes(_compiler.compile_package(definition.text, "sgd.mlir", []))
+    return path
+
+
+def test_package_needs_no_compiler(package_file, compiler_runs, monkeypatch, tmp_path):
+    monkeypatch.setenv("STEPC_COMPILER", "/nonexistent/stepc")
+    p = params()
+    optimizer = stepc.torch.Optimizer(p, package_file, lr=0.5, momentum=0.9)
+    p[0].grad = torch.ones(3)
+    optimizer.step()
+    assert p[0].detach().equal(torch.full((3,), 0.5))
+    assert compiler_runs == []
+    again = pickle.loads(pickle.dumps(optimizer))
+    package_file.unlink()
+    again.param_groups[0]["params"][0].grad = torch.ones(3)
+    again.step()  # momentum: 0.9 * 1 + 1
+
+
+def test_package_without_the_variant(package_file):
+    p = [torch.nn.Parameter(torch.ones(3, dtype=torch.float64))]
+    optimizer = stepc.torch.Optimizer(p, package_file, lr=0.5)
+    p[0].grad = torch.ones_like(p[0])
+    with pytest.raises(
+        errors.TensorError, match="'sgd' has no variant for parameter 0 of group 0: torch.float64"
+    ):
+        optimizer.step()
+    assert not optimizer.state and bool((p[0] == 1).all())
+
+
+def test_damaged_package(package_file):
+    data = bytearray(package_file.read_bytes())
+    data[len(data) // 3] ^= 1
+    package_file.write_bytes(data)
+    with pytest.raises(errors.PackageError) as caught:
+        stepc.torch.Optimizer(params(), package_file)
+    assert caught.value.status == "STEPC_CORRUPT_PACKAGE"
+
+
+def test_runtime_library_that_is_missing(monkeypatch):
+    monkeypatch.setenv("STEPC_RUNTIME_LIBRARY", "/nonexistent/lib.so")
+    p = params()
+    optimizer = stepc.torch.Lion(p)
+    p[0].grad = torch.ones(3)
+    with pytest.raises(errors.RuntimeLibraryError, match="'/nonexistent/lib.so'"):
+        optimizer.step()
+    assert not optimizer.state
