@@ -12,21 +12,21 @@ set -euo pipefail
 
 requirements="$root/tools/setup/requirements.txt"
 
-# A Python of at least 3.10 with venv and the headers of its C interface.
+# A Python of at least 3.11 with venv and the headers of its C interface.
 find_python() {
   local candidate
   for candidate in "${STEPC_PYTHON:-}" python3 /usr/bin/python3; do
     [ -n "$candidate" ] || continue
     if "$candidate" - 2>/dev/null <<'PROBE'; then
 import ensurepip, os, sys, sysconfig, venv
-assert sys.version_info >= (3, 10)
+assert sys.version_info >= (3, 11)
 assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
 PROBE
       "$candidate" -c 'import sys; print(sys.executable)'
       return
     fi
   done
-  echo "missing: a Python of at least 3.10 with venv and Python.h" >&2
+  echo "missing: a Python of at least 3.11 with venv and Python.h" >&2
   return 1
 }
 
