@@ -64,7 +64,8 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
                                Type storage) {
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
-    return emitError() << "state " << name << " needs an f64 initial value";
+    return emitError() << "state '" << name.getValue()
+                       << "' needs an f64 initial value";
   if (kind != RoleKind::State && (!name.empty() || init || guarded))
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' takes no name, initial value or guard";
@@ -91,8 +92,8 @@ LogicalResult OperandAttr::verify(EmitError emitError, RoleKind kind,
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' is no tensor in memory";
   if (!isa<SymTensorType>(shape))
-    return emitError() << "operand " << name << " has shape " << shape
-                       << ", which is not a '!step.tensor'";
+    return emitError() << "operand '" << name.getValue() << "' has shape "
+                       << shape << ", which is not a '!step.tensor'";
   return verifyStorage(emitError, storage);
 }
 

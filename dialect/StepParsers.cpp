@@ -224,7 +224,10 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
           SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
   MLIRContext *context = parser.getContext();
   StringRef word;
-  if (parser.parseArgument(parsed.argument) || parser.parseColon())
+  // Where locations are printed, the argument's follows its name.
+  if (parser.parseArgument(parsed.argument) ||
+      parser.parseOptionalLocationSpecifier(parsed.argument.sourceLoc) ||
+      parser.parseColon())
     return failure();
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&word))
@@ -259,8 +262,6 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
         parser.parseType(storage))
       return failure();
   }
-  if (parser.parseOptionalLocationSpecifier(parsed.argument.sourceLoc))
-    return failure();
   parsed.role = RoleAttr::get(context, *kind, builder.getStringAttr(name), init,
                               guarded, storage);
   return success();
@@ -308,7 +309,8 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
 /// Prints one role as parseRole reads it. `guard` is null where there is none.
 static void printRole(OpAsmPrinter &printer, BlockArgument argument,
                       RoleAttr role, Value guard) {
-  printer << argument << ": " << stringifyRoleKind(role.getKind());
+  printer.printRegionArgument(argument, {}, /*omitType=*/true);
+  printer << ": " << stringifyRoleKind(role.getKind());
   if (role.getKind() == RoleKind::State) {
     printer << " ";
     printer.printString(role.getName());
@@ -323,7 +325,6 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
     printer << " if " << guard;
   if (role.getStorage())
     printer << " as " << role.getStorage();
-  printer.printOptionalLocationSpecifier(argument.getLoc());
 }
 
 void RuleOp::print(OpAsmPrinter &printer) {

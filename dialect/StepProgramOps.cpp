@@ -40,8 +40,8 @@ static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
                      });
     if (!known)
       return phase.emitOpError()
-             << "works on " << operand.getName()
-             << ", which the program does not have in that storage and shape";
+             << "works on '" << operand.getName().getValue()
+             << "', which the program does not have in that storage and shape";
   }
   return success();
 }

@@ -15,7 +15,7 @@ using namespace mlir::step;
 /// A name must not be empty; every message about one reads alike.
 static LogicalResult verifyName(Operation *op, StringRef what, StringRef name) {
   if (name.empty())
-    return op->emitOpError() << "has an empty name for a " << what;
+    return op->emitOpError() << "has an empty " << what << " name";
   return success();
 }
 

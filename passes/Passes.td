@@ -157,8 +157,9 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
     Option<"prefetchLines", "prefetch-lines", "int64_t", "16",
            "how many cache lines ahead of the loop to prefetch; 0: none">];
   let dependentDialects = [
-    "::mlir::func::FuncDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {

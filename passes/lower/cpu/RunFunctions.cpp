@@ -7,6 +7,7 @@
 #include "passes/lower/cpu/RunFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -243,6 +244,10 @@ static func::FuncOp makeRunFunction(OpBuilder &builder, Location loc,
   auto function = func::FuncOp::create(builder, loc, name,
                                        builder.getFunctionType(types, {}));
   function.setPrivate();
+  // Inlined into the kernels, which are the only names outside.
+  function->setAttr("llvm.linkage",
+                    LLVM::LinkageAttr::get(builder.getContext(),
+                                           LLVM::Linkage::Internal));
   function.addEntryBlock();
   return function;
 }

@@ -1,0 +1,31 @@
+//===- CodeGen.h - object code and shared objects -------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_PACKAGE_CODEGEN_H
+#define STEPC_PASSES_PACKAGE_CODEGEN_H
+
+#include "passes/package/Manifest.h"
+
+#include "llvm/Support/Error.h"
+
+namespace mlir::step {
+
+/// Object code of a module in the LLVM dialect. Loops are vectorized already,
+/// and nothing may be contracted or turned into a call of a library function.
+llvm::Expected<llvm::SmallVector<char, 0>>
+generateObject(ModuleOp module, const Target &target);
+
+/// Links one object into a shared object, with lld as a library. lld resets the
+/// process's command-line options: read them before.
+llvm::Expected<std::string> linkSharedObject(ArrayRef<char> object);
+
+/// Refuses a shared object that would need or run anything when it is loaded:
+/// undefined symbols, needed libraries, initializers, writable code.
+llvm::Error checkSharedObject(StringRef bytes);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_PACKAGE_CODEGEN_H

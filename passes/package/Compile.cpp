@@ -1,0 +1,232 @@
+//===- Compile.cpp - from a definition to a package -----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/package/Compile.h"
+#include "passes/package/CodeGen.h"
+#include "passes/package/Explain.h"
+#include "passes/package/PackageWriter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
+
+using namespace mlir;
+using namespace mlir::step;
+
+void mlir::step::registerDialects(DialectRegistry &registry) {
+  registry.insert<StepDialect, arith::ArithDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect,
+                  vector::VectorDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+/// The definition in a module, which must hold exactly one.
+static OptimizerOp findOptimizer(ModuleOp module) {
+  auto optimizers = llvm::to_vector(module.getOps<OptimizerOp>());
+  if (optimizers.size() == 1)
+    return optimizers.front();
+  module.emitError() << "expected exactly one step.optimizer: "
+                     << optimizers.size();
+  return {};
+}
+
+static OwningOpRef<ModuleOp> parse(llvm::SourceMgr &source,
+                                   MLIRContext *context) {
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(source, context);
+  if (module && !findOptimizer(*module))
+    return {};
+  return module;
+}
+
+static std::string print(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  stream << "\n";
+  return text;
+}
+
+namespace {
+/// Runs the stages one after the other. Invariant: `module` is valid IR after
+/// the last stage that ran, and its verifier has passed.
+class Compilation {
+public:
+  Compilation(ModuleOp module, const CompileOptions &options,
+              CompileResult &result)
+      : module(module), options(options), result(result) {}
+
+  LogicalResult run(StringRef source);
+
+private:
+  LogicalResult runStage(Stage stage, StringRef name,
+                         function_ref<void(OpPassManager &)> build);
+  LogicalResult package(StringRef source, llvm::json::Object manifest);
+  LogicalResult dump(Stage stage, StringRef name);
+  LogicalResult refuse(llvm::Error error) {
+    return module.emitError() << llvm::toString(std::move(error));
+  }
+  bool stopsAfter(Stage stage) {
+    if (options.stopAfter != stage)
+      return false;
+    result.ir = print(module);
+    return true;
+  }
+  /// Measures `work` as stage `name`.
+  LogicalResult timed(StringRef name, function_ref<LogicalResult()> work);
+
+  ModuleOp module;
+  const CompileOptions &options;
+  CompileResult &result;
+};
+} // namespace
+
+LogicalResult Compilation::timed(StringRef name,
+                                 function_ref<LogicalResult()> work) {
+  auto begin = std::chrono::steady_clock::now();
+  LogicalResult outcome = work();
+  std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - begin;
+  result.times.push_back({name, elapsed.count()});
+  return outcome;
+}
+
+LogicalResult Compilation::dump(Stage stage, StringRef name) {
+  if (options.dumpDirectory.empty())
+    return success();
+  llvm::SmallString<128> path(options.dumpDirectory);
+  if (std::error_code code = llvm::sys::fs::create_directories(path))
+    return module.emitError() << "cannot make the directory '" << path
+                              << "': " << code.message();
+  llvm::sys::path::append(path, llvm::Twine(static_cast<int>(stage) + 1) + "-" +
+                                    name + ".mlir");
+  std::error_code code;
+  llvm::raw_fd_ostream stream(path, code);
+  if (!code)
+    stream << print(module);
+  if (code)
+    return module.emitError()
+           << "cannot write '" << path << "': " << code.message();
+  return success();
+}
+
+LogicalResult
+Compilation::runStage(Stage stage, StringRef name,
+                      function_ref<void(OpPassManager &)> build) {
+  LogicalResult outcome = timed(name, [&] {
+    PassManager pm(module.getContext());
+    build(pm);
+    return pm.run(module);
+  });
+  return failed(outcome) ? outcome : dump(stage, name);
+}
+
+LogicalResult Compilation::package(StringRef source,
+                                   llvm::json::Object manifest) {
+  llvm::SmallVector<char, 0> object;
+  std::string shared;
+  auto generate = [&]() -> LogicalResult {
+    auto generated = generateObject(module, *options.target);
+    if (!generated)
+      return refuse(generated.takeError());
+    object = std::move(*generated);
+    return success();
+  };
+  auto link = [&]() -> LogicalResult {
+    auto linked = linkSharedObject(object);
+    if (!linked)
+      return refuse(linked.takeError());
+    shared = std::move(*linked);
+    if (llvm::Error error = checkSharedObject(shared))
+      return refuse(std::move(error));
+    return success();
+  };
+  auto write = [&] {
+    result.package = writePackage(
+        {{"manifest.json", toText(std::move(manifest))},
+         {"source.mlir", source.str()},
+         {("code/" + options.target->name + ".so").str(), shared}});
+    return success();
+  };
+  return failure(failed(timed("code", generate)) ||
+                 failed(timed("link", link)) || failed(timed("package", write)));
+}
+
+LogicalResult Compilation::run(StringRef source) {
+  llvm::json::Object interface = buildInterface(findOptimizer(module));
+  if (failed(runStage(Stage::Define, "define", buildDefinePipeline)))
+    return failure();
+  if (stopsAfter(Stage::Define))
+    return success();
+
+  BindOptions bind;
+  for (const std::string &request : options.variants)
+    bind.variants.push_back(request);
+  if (failed(runStage(Stage::Bind, "bind", [&](OpPassManager &pm) {
+        buildBindPipeline(pm, bind);
+      })))
+    return failure();
+  if (stopsAfter(Stage::Bind))
+    return success();
+
+  if (failed(runStage(Stage::Schedule, "schedule", buildSchedulePipeline)))
+    return failure();
+  OptimizerOp scheduled = findOptimizer(module);
+  result.explanation = explain(scheduled);
+  llvm::json::Object manifest =
+      buildManifest(std::move(interface), scheduled, *options.target);
+  if (stopsAfter(Stage::Schedule))
+    return success();
+
+  if (failed(runStage(Stage::Lower, "lower", [](OpPassManager &pm) {
+        buildLowerPipeline(pm, LowerOptions());
+      })))
+    return failure();
+  if (stopsAfter(Stage::Lower))
+    return success();
+  return package(source, std::move(manifest));
+}
+
+FailureOr<std::string> mlir::step::readInterface(llvm::SourceMgr &source,
+                                                 MLIRContext *context) {
+  OwningOpRef<ModuleOp> module = parse(source, context);
+  if (!module)
+    return failure();
+  return toText(buildInterface(findOptimizer(*module)));
+}
+
+FailureOr<CompileResult> mlir::step::compile(llvm::SourceMgr &source,
+                                             MLIRContext *context,
+                                             const CompileOptions &options) {
+  CompileResult result;
+  OwningOpRef<ModuleOp> module;
+  auto begin = std::chrono::steady_clock::now();
+  module = parse(source, context);
+  if (!module)
+    return failure();
+  std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - begin;
+  result.times.push_back({"parse", elapsed.count()});
+  StringRef text =
+      source.getMemoryBuffer(source.getMainFileID())->getBuffer();
+  if (failed(Compilation(*module, options, result).run(text)))
+    return failure();
+  return result;
+}

@@ -1,0 +1,54 @@
+//===- Compile.h - from a definition to a package -------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_PACKAGE_COMPILE_H
+#define STEPC_PASSES_PACKAGE_COMPILE_H
+
+#include "passes/Pipelines.h"
+#include "passes/package/Manifest.h"
+
+#include "llvm/Support/SourceMgr.h"
+
+#include <vector>
+
+namespace mlir::step {
+
+struct CompileOptions {
+  const Target *target = findTarget("cpu");
+  std::vector<std::string> variants; // requests; see VariantRequest
+  Stage stopAfter = Stage::Package;
+  std::string dumpDirectory;         // empty: no dumps
+};
+
+struct StageTime {
+  StringRef name;
+  double milliseconds;
+};
+
+struct CompileResult {
+  std::string interface;   // JSON
+  std::string ir;          // after the last stage that ran, not for packages
+  std::string explanation; // empty if the schedule stage did not run
+  std::string package;     // empty if the package stage did not run
+  std::vector<StageTime> times;
+};
+
+/// The dialects that definitions are parsed and compiled with.
+void registerDialects(DialectRegistry &registry);
+
+/// The interface of the definition as JSON text. Diagnostics go to the
+/// context's handlers.
+FailureOr<std::string> readInterface(llvm::SourceMgr &source,
+                                     MLIRContext *context);
+
+/// Runs the stages up to `options.stopAfter` on the main buffer of `source`.
+/// Diagnostics go to the context's handlers.
+FailureOr<CompileResult> compile(llvm::SourceMgr &source, MLIRContext *context,
+                                 const CompileOptions &options);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_PACKAGE_COMPILE_H

@@ -1,0 +1,87 @@
+//===- Link.cpp - shared objects ------------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/package/CodeGen.h"
+
+#include "lld/Common/Driver.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+LLD_HAS_DRIVER(elf)
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// A directory that is gone when it goes out of scope.
+class TemporaryDirectory {
+public:
+  ~TemporaryDirectory() {
+    if (!path.empty())
+      llvm::sys::fs::remove_directories(path);
+  }
+  std::error_code create() {
+    return llvm::sys::fs::createUniqueDirectory("stepc", path);
+  }
+  std::string file(StringRef name) const {
+    llvm::SmallString<128> full(path);
+    llvm::sys::path::append(full, name);
+    return full.str().str();
+  }
+
+private:
+  llvm::SmallString<128> path;
+};
+} // namespace
+
+static llvm::Error writeFile(StringRef path, ArrayRef<char> bytes) {
+  std::error_code code;
+  llvm::raw_fd_ostream stream(path, code);
+  if (!code) {
+    stream.write(bytes.data(), bytes.size());
+    stream.close();
+    code = stream.error();
+    stream.clear_error();
+  }
+  if (code)
+    return llvm::createStringError(code, "cannot write '" + path +
+                                             "': " + code.message());
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::string>
+mlir::step::linkSharedObject(ArrayRef<char> object) {
+  TemporaryDirectory directory;
+  if (std::error_code code = directory.create())
+    return llvm::createStringError(code,
+                                   "cannot make a directory for temporary "
+                                   "files: " +
+                                       code.message());
+  std::string input = directory.file("kernels.o");
+  std::string output = directory.file("kernels.so");
+  if (llvm::Error error = writeFile(input, object))
+    return error;
+  const char *arguments[] = {
+      "ld.lld",         "-shared",       "-o",
+      output.c_str(),   input.c_str(),   "--no-undefined",
+      "--strip-all",    "--gc-sections", "--build-id=none",
+      "--hash-style=gnu", "-znoexecstack", "-ztext",
+      "-znow"};
+  std::string messages;
+  llvm::raw_string_ostream stream(messages);
+  lld::Result result = lld::lldMain(arguments, stream, stream,
+                                    {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0)
+    return llvm::createStringError("the linker failed: " + messages);
+  auto buffer = llvm::MemoryBuffer::getFile(output);
+  if (!buffer)
+    return llvm::createStringError(buffer.getError(),
+                                   "cannot read '" + output +
+                                       "': " + buffer.getError().message());
+  return (*buffer)->getBuffer().str();
+}

@@ -1,0 +1,210 @@
+//===- stepc.cpp - the compiler's command line ----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/bind/VariantRequest.h"
+#include "passes/package/Compile.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using namespace mlir::step;
+
+static cl::OptionCategory category("options of stepc");
+
+static cl::opt<std::string> input(cl::Positional, cl::Required,
+                                  cl::desc("DEFINITION.mlir"),
+                                  cl::cat(category));
+static cl::opt<std::string>
+    output("o", cl::desc("where to write: the package, or the IR with "
+                         "--compile-to (default: standard output for IR)"),
+           cl::value_desc("file"), cl::cat(category));
+static cl::opt<std::string>
+    targetName("target",
+               cl::desc("processor to compile for: x86-64-v3, or cpu, which is "
+                        "the same (default)"),
+               cl::value_desc("name"), cl::init("x86-64-v3"),
+               cl::cat(category));
+static cl::opt<std::string>
+    param("param", cl::desc("storage of the parameter: f32 (default), bf16, f64"),
+          cl::value_desc("type"), cl::cat(category));
+static cl::opt<std::string>
+    grad("grad", cl::desc("storage of the gradient (default: the parameter's)"),
+         cl::value_desc("type"), cl::cat(category));
+static cl::opt<std::string> state(
+    "state",
+    cl::desc("storage of the states: one type for all, or name:type,... "
+             "(default: what is computed in, f32, or f64 for f64 parameters)"),
+    cl::value_desc("types"), cl::cat(category));
+static cl::list<std::string>
+    optionValues("option",
+                 cl::desc("value of an option of the definition; may be given "
+                          "again. What is not given keeps its default; derived "
+                          "options take both values"),
+                 cl::value_desc("name=true|false"), cl::cat(category));
+static cl::list<std::string> variantTexts(
+    "variant",
+    cl::desc("an exact variant; may be given again. A list such as "
+             "param=bf16,grad=bf16,state.exp_avg=f32,option.amsgrad=true; what "
+             "it does not name is as by the options above"),
+    cl::value_desc("spec"), cl::cat(category));
+static cl::opt<bool>
+    interfaceOnly("interface",
+                  cl::desc("print the definition's hyper-parameters, options "
+                           "and states as JSON, and compile nothing"),
+                  cl::cat(category));
+static cl::opt<Stage> compileTo(
+    "compile-to", cl::desc("the last stage to run; before package, prints the IR"),
+    cl::values(clEnumValN(Stage::Define, "define", "rules on whole tensors"),
+               clEnumValN(Stage::Bind, "bind", "one rule for each variant"),
+               clEnumValN(Stage::Schedule, "schedule", "programs of phases"),
+               clEnumValN(Stage::Lower, "lower", "kernels in the LLVM dialect"),
+               clEnumValN(Stage::Package, "package", "a package (default)")),
+    cl::init(Stage::Package), cl::cat(category));
+static cl::opt<std::string>
+    dumpDirectory("dump-dir", cl::desc("write the IR after each stage to files "
+                                       "of this directory"),
+                  cl::value_desc("directory"), cl::cat(category));
+static cl::opt<bool>
+    explainStep("explain",
+                cl::desc("print kernels, the operations fused into each, and "
+                         "bytes per parameter against the least possible"),
+                cl::cat(category));
+static cl::opt<bool> timeStages("time",
+                                cl::desc("print the stages and their times"),
+                                cl::cat(category));
+
+static int refuse(const llvm::Twine &message, int code = 1) {
+  llvm::errs() << "stepc: error: " << message << "\n";
+  return code;
+}
+
+/// The request that --param, --grad, --state and --option make.
+static llvm::Error readBaseRequest(VariantRequest &request) {
+  std::string text;
+  auto add = [&](const llvm::Twine &key, llvm::StringRef value) {
+    if (!value.empty())
+      text += (key + "=" + value + ",").str();
+  };
+  add("param", param);
+  add("grad", grad);
+  llvm::SmallVector<llvm::StringRef> states;
+  llvm::StringRef(state).split(states, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef item : states) {
+    auto [name, type] = item.split(':');
+    type.empty() ? add("state", name) : add("state." + name, type);
+  }
+  for (const std::string &value : optionValues)
+    text += "option." + value + ",";
+  return request.parse(text);
+}
+
+/// All requests as text for the bind stage.
+static llvm::Error readRequests(std::vector<std::string> &requests) {
+  VariantRequest base;
+  if (llvm::Error error = readBaseRequest(base))
+    return error;
+  for (const std::string &text : variantTexts) {
+    VariantRequest request = base;
+    if (llvm::Error error = request.parse(text))
+      return error;
+    requests.push_back(request.str());
+  }
+  if (requests.empty())
+    requests.push_back(base.str());
+  return llvm::Error::success();
+}
+
+static int write(llvm::StringRef path, llvm::StringRef bytes) {
+  std::string message;
+  auto file = openOutputFile(path, &message);
+  if (!file)
+    return refuse(message);
+  file->os() << bytes;
+  file->os().flush();
+  if (file->os().has_error())
+    return refuse("cannot write '" + path + "': " +
+                  file->os().error().message());
+  file->keep();
+  return 0;
+}
+
+static void printTimes(const std::vector<StageTime> &times) {
+  double total = 0;
+  for (const StageTime &stage : times) {
+    llvm::outs() << llvm::formatv("{0,-10}{1,10:f2} ms\n", stage.name,
+                                  stage.milliseconds);
+    total += stage.milliseconds;
+  }
+  llvm::outs() << llvm::formatv("{0,-10}{1,10:f2} ms\n", "in all", total);
+}
+
+static int run(llvm::SourceMgr &source, MLIRContext &context,
+               const CompileOptions &options, const std::string &path) {
+  bool explains = explainStep, times = timeStages;
+  if (interfaceOnly) {
+    FailureOr<std::string> interface = readInterface(source, &context);
+    return failed(interface) ? 1 : write(path.empty() ? "-" : path, *interface);
+  }
+  FailureOr<CompileResult> result = compile(source, &context, options);
+  if (failed(result))
+    return 1;
+  if (explains)
+    llvm::outs() << result->explanation;
+  if (times)
+    printTimes(result->times);
+  if (!result->ir.empty())
+    return write(path.empty() ? "-" : path, result->ir);
+  return path.empty() ? 0 : write(path, result->package);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "stepc: compiles the definition of an optimizer to a package\n\n"
+      "  stepc adamw.mlir -o adamw.stepc\n"
+      "  stepc adamw.mlir --param=bf16 --grad=bf16 --state=f32 -o adamw.stepc\n"
+      "  stepc sgd.mlir --option=nesterov=true --explain -o sgd.stepc\n"
+      "  stepc adamw.mlir --compile-to=schedule\n");
+
+  // All options are read before anything is compiled: the linker, a library in
+  // this process, resets them.
+  CompileOptions options;
+  options.target = findTarget(targetName);
+  if (!options.target)
+    return refuse("no target '" + targetName + "'; there are x86-64-v3 and cpu",
+                  2);
+  options.stopAfter = compileTo;
+  options.dumpDirectory = dumpDirectory;
+  std::string path = output;
+  if (llvm::Error error = readRequests(options.variants))
+    return refuse(llvm::toString(std::move(error)), 2);
+  if (path.empty() && compileTo == Stage::Package && !interfaceOnly &&
+      !explainStep && !timeStages)
+    return refuse("no output: give -o FILE, --explain, --interface or "
+                  "--compile-to=STAGE",
+                  2);
+
+  std::string message;
+  auto buffer = openInputFile(input, &message);
+  if (!buffer)
+    return refuse(message);
+  llvm::SourceMgr source;
+  source.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  DialectRegistry registry;
+  registerDialects(registry);
+  // One definition is no work for several threads, and starting them takes long.
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  SourceMgrDiagnosticHandler handler(source, &context);
+  return run(source, context, options, path);
+}
