@@ -282,8 +282,9 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
       }))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("variant")) &&
-      parser.parseAttribute(variant, getVariantAttrName(result.name),
-                            result.attributes))
+      parser.parseCustomAttributeWithFallback(variant, Type(),
+                                              getVariantAttrName(result.name),
+                                              result.attributes))
     return failure();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
@@ -337,8 +338,10 @@ void RuleOp::print(OpAsmPrinter &printer) {
         printRole(printer, argument, getRole(index), getGuard(index));
       });
   printer << ")";
-  if (VariantAttr variant = getVariantAttr())
-    printer << " variant " << variant;
+  if (VariantAttr variant = getVariantAttr()) {
+    printer << " variant ";
+    printer.printStrippedAttrOrType(variant);
+  }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
       {getSymNameAttrName(), getRolesAttrName(), getVariantAttrName()});
