@@ -1,0 +1,83 @@
+// Tests what is refused of the attributes that the generic form and the passes
+// write.
+// RUN: stepc-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{storage type 'i32' is none of f32, f64, bf16}}
+#role = #step.role<kind = param, name = "", storage = i32>
+
+// -----
+
+// expected-error @+1 {{storage type 'f16' is none of f32, f64, bf16}}
+#role = #step.role<kind = state, name = "m", init = 0.0 : f64, storage = f16>
+
+// -----
+
+// expected-error @+1 {{state 'm' needs an f64 initial value}}
+#role = #step.role<kind = state, name = "m">
+
+// -----
+
+// expected-error @+1 {{state 'm' needs an f64 initial value}}
+#role = #step.role<kind = state, name = "m", init = 0.0 : f32>
+
+// -----
+
+// expected-error @+1 {{'param' takes no name, initial value or guard}}
+#role = #step.role<kind = param, name = "weight">
+
+// -----
+
+// expected-error @+1 {{'grad' takes no name, initial value or guard}}
+#role = #step.role<kind = grad, name = "", init = 0.0 : f64>
+
+// -----
+
+// expected-error @+1 {{'count' takes no name, initial value or guard}}
+#role = #step.role<kind = count, name = "", guarded = true>
+
+// -----
+
+// expected-error @+1 {{'count' is no tensor and has no storage type}}
+#role = #step.role<kind = count, name = "", storage = f32>
+
+// -----
+
+// expected-error @+1 {{'fresh' is no tensor and has no storage type}}
+#role = #step.role<kind = fresh, name = "", storage = f64>
+
+// -----
+
+// expected-error @+2 {{expected ::mlir::step::RoleKind to be one of: param, grad, state, count, fresh}}
+// expected-error @+1 {{failed to parse Step_RoleAttr parameter 'kind'}}
+#role = #step.role<kind = weight, name = "">
+
+// -----
+
+// expected-error @+1 {{compute type 'bf16' is neither f32 nor f64}}
+#variant = #step.variant<"any", {}, bf16>
+
+// -----
+
+// expected-error @+1 {{'count' is no tensor in memory}}
+#operand = #step.operand<kind = count, name = "count", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+
+// -----
+
+// expected-error @+1 {{'fresh' is no tensor in memory}}
+#operand = #step.operand<kind = fresh, name = "fresh", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+
+// -----
+
+// expected-error @+1 {{operand 'param' has shape 'tensor<4xf32>', which is not a '!step.tensor'}}
+#operand = #step.operand<kind = param, name = "param", shape = tensor<4xf32>, storage = f32, reads = true, writes = true>
+
+// -----
+
+// expected-error @+1 {{storage type '!step.tensor<*>' is none of f32, f64, bf16}}
+#operand = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = !step.tensor<*>, reads = true, writes = true>
+
+// -----
+
+// expected-error @+2 {{expected ::mlir::step::Predicate to be one of: lt, le, gt, ge, eq, ne}}
+// expected-error @+1 {{failed to parse Step_PredicateAttr parameter 'value'}}
+#predicate = #step<predicate less>

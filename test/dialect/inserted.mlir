@@ -1,0 +1,21 @@
+// Tests the syntax of the operations that passes insert into rules.
+// RUN: %round-trip %t %s
+// RUN: stepc-opt %s | FileCheck %s
+
+// CHECK-LABEL: step.optimizer @inserted
+step.optimizer @inserted {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "row"[n, 1]) {
+    // CHECK: step.stored %param as [0] : [n, m]{{$}}
+    %0 = step.stored %p as [0] : [n, m]
+    // CHECK: step.stored %row as [2] : [n, 1]{{$}}
+    %1 = step.stored %r as [2] : [n, 1]
+    // One value may become several things.
+    // CHECK: step.stored %row as [0, 2] : [n, 1]{{$}}
+    %2 = step.stored %r as [0, 2] : [n, 1]
+    // CHECK: step.round %param to bf16 : [n, m]{{$}}
+    %3 = step.round %p to bf16 : [n, m]
+    // CHECK: step.round %row to f32 : [n, 1]{{$}}
+    %4 = step.round %r to f32 : [n, 1]
+    step.return %p, %r : [n, m], [n, 1]
+  }
+}
