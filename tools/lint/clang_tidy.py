@@ -25,6 +25,15 @@ EXTRA = [
 ]
 
 
+def gcc_headers():
+    """Arguments that let clang find headers that only GCC has, as omp.h; last of all."""
+    done = subprocess.run(
+        ["cc", "-print-file-name=include"], capture_output=True, text=True, check=False
+    )
+    folder = done.stdout.strip()
+    return ["--extra-arg=-idirafter", f"--extra-arg={folder}"] if folder else []
+
+
 class Hasher:
     """Hashes of file contents, each file read once."""
 
@@ -76,10 +85,10 @@ def jobs(build, root, files, hasher):
         yield file, hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def tidy(build, root, file):
+def tidy(build, root, file, extra):
     begin = time.monotonic()
     done = subprocess.run(
-        [TOOL, "--quiet", "-p", str(build), *EXTRA, str(root / file)],
+        [TOOL, "--quiet", "-p", str(build), *extra, str(root / file)],
         capture_output=True,
         text=True,
         check=False,
@@ -103,9 +112,11 @@ def main():
     todo = [(file, key) for file, key in work if key not in clean]
     kept = {key for _, key in work if key in clean}
     memory_file.parent.mkdir(parents=True, exist_ok=True)
-    bad = 0
+    bad, extra = 0, EXTRA + gcc_headers()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = {pool.submit(tidy, args.build, root, file): (file, key) for file, key in todo}
+        running = {
+            pool.submit(tidy, args.build, root, file, extra): (file, key) for file, key in todo
+        }
         for future in concurrent.futures.as_completed(running):
             file, key = running[future]
             code, out, err, seconds = future.result()
