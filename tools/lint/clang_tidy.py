@@ -105,12 +105,11 @@ def main():
     root = Path.cwd()
     memory_file = args.build / "lint" / "clang-tidy.json"
     try:
-        clean = set(json.loads(memory_file.read_text()))
+        clean = dict(json.loads(memory_file.read_text()))
     except (OSError, ValueError):
-        clean = set()
+        clean = {}
     work = list(jobs(args.build, root, args.files, Hasher()))
-    todo = [(file, key) for file, key in work if key not in clean]
-    kept = {key for _, key in work if key in clean}
+    todo = [(file, key) for file, key in work if clean.get(file) != key]
     memory_file.parent.mkdir(parents=True, exist_ok=True)
     bad, extra = 0, EXTRA + gcc_headers()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -121,8 +120,8 @@ def main():
             file, key = running[future]
             code, out, err, seconds = future.result()
             if code == 0:
-                kept.add(key)
-                memory_file.write_text(json.dumps(sorted(kept)))
+                clean[file] = key
+                memory_file.write_text(json.dumps(clean, indent=0))
             else:
                 bad += 1
                 print(out or err, flush=True)
