@@ -5,10 +5,9 @@
 import pickle
 
 import pytest
+import stepc.torch
 import torch
 from conftest import ZOO
-
-import stepc.torch
 from stepc import errors
 from stepc.definition import Definition, Interface
 
@@ -54,9 +53,7 @@ def test_predicates(predicate, expected):
     data = {
         "optimizer": "x",
         "hypers": [{"name": "h", "default": 0.0}],
-        "options": [
-            {"name": "o", "derived": {"hyper": "h", "predicate": predicate, "value": 0.5}}
-        ],
+        "options": [{"name": "o", "derived": {"hyper": "h", "predicate": predicate, "value": 0.5}}],
     }
     interface = Interface.from_json(data)
     got = "".join(str(int(interface.resolve({}, (h,))["o"])) for h in (0.25, 0.5, 0.75))

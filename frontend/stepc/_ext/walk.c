@@ -44,6 +44,7 @@ typedef struct Walk {
   PyObject *params; // tuple of all parameters, in order
   PyObject *api;    // the capsule of the exchange table
   PyObject *grad;   // the descriptor
+  PyObject *held;   // list: gradients that nobody else may hold, for one step
   descrgetfunc getGrad;
   DLPackDLTensorFromPyObjectNoSync view;
   StepcPlan *plan;
@@ -75,6 +76,8 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
     result = -1;
   else if (object != Py_None)
     result = self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
+  if (result > 0 && !entry->plain && PyList_Append(self->held, object))
+    result = -1;
   if (result < 0)
     PyErr_Clear();
   Py_XDECREF(object);
@@ -132,6 +135,11 @@ static int listsAreSame(Walk *self) {
   return at == self->size;
 }
 
+static int forget(Walk *self) {
+  Py_ssize_t held = PyList_Size(self->held);
+  return held ? PyList_SetSlice(self->held, 0, held, NULL) : 0;
+}
+
 PyDoc_STRVAR(refreshDoc,
              "refresh() -> None, a list of indices, or False\n\n"
              "Tells the plan where each parameter and gradient is now. The list\n"
@@ -145,6 +153,8 @@ static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
     PyErr_Clear();
     return Py_NewRef(Py_False);
   }
+  if (forget(self))
+    return NULL;
   PyObject *attention = NULL;
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     prefetchAhead(self, i);
@@ -166,13 +176,16 @@ static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
 }
 
 PyDoc_STRVAR(bumpDoc,
-             "bump() -> bool\n\nBumps the version counters of the parameters that\n"
-             "had a gradient at the last refresh. False: it does not know how.");
+             "bump() -> bool\n\nAfter a step: bumps the version counters of the "
+             "parameters that\nhad a gradient at the last refresh. False: it does "
+             "not know how.");
 
 static PyObject *walkBump(PyObject *object, PyObject *unused) {
   (void)unused;
   Walk *self = (Walk *)object;
   int able = self->direct.bump != NULL;
+  if (forget(self))
+    return NULL;
   for (Py_ssize_t i = 0; able && i < self->size; ++i) {
     prefetchAhead(self, i);
     if (self->entries[i].live)
@@ -284,6 +297,7 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->params = Py_NewRef(params);
   self->api = Py_NewRef(api);
   self->grad = Py_NewRef(grad);
+  self->held = PyList_New(0);
   self->plan = (StepcPlan *)(uintptr_t)plan;
   self->setParam = (SetTensor)(uintptr_t)setParam;
   self->setGrad = (SetTensor)(uintptr_t)setGrad;
@@ -292,7 +306,7 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->direct.bump = (void (*)(const void *))(uintptr_t)bump;
   self->direct.undefined = (const void *)(uintptr_t)undefined;
   self->direct.slotOffset = offset;
-  if (takeTable(self) || fillEntries(self, plain, numPlain)) {
+  if (!self->held || takeTable(self) || fillEntries(self, plain, numPlain)) {
     Py_DECREF(self);
     return NULL;
   }
@@ -304,6 +318,7 @@ static int walkTraverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->lists);
   Py_VISIT(self->params);
+  Py_VISIT(self->held);
   return 0;
 }
 
@@ -314,6 +329,7 @@ static int walkClear(PyObject *object) {
   Py_CLEAR(self->params);
   Py_CLEAR(self->api);
   Py_CLEAR(self->grad);
+  Py_CLEAR(self->held);
   return 0;
 }
 

@@ -6,6 +6,8 @@ compiled."""
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -120,7 +122,7 @@ class CompiledStep:
             warnings.warn(
                 f"stepc: {type(self).__name__} runs torch's own step, not a compiled one: {why}",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=_level_of_caller(),
             )
         self._cast_states_as_torch()
         step = self._eager_class.step
@@ -218,6 +220,15 @@ class CompiledStep:
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "_static_grads": self._static_grads}
+
+
+def _level_of_caller() -> int:
+    """The ``stacklevel`` that names the code which called into Stepc and torch."""
+    inner = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(inner):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _adopted(param: torch.Tensor, name: str, value):

@@ -147,6 +147,7 @@ class PyWalk:
         self._plan = plan
         self._ids = [-1] * len(self._params)
         self._live = [False] * len(self._params)
+        self._held = []  # gradients that nobody else may hold, for one step
 
     def set_id(self, index: int, tensor: int, live: bool) -> None:
         self._ids[index] = tensor
@@ -161,6 +162,7 @@ class PyWalk:
     def refresh(self):
         if not self._lists_are_same():
             return False
+        self._held.clear()
         attention = [i for i in range(len(self._params)) if not self._refresh_one(i)]
         return attention or None
 
@@ -177,11 +179,14 @@ class PyWalk:
             else:
                 self._plan.set_param(tensor, _tensors.describe([param])[0])
                 self._plan.set_grad(tensor, _tensors.describe([grad])[0])
+                if not _tensors.has_plain_grad(param):
+                    self._held.append(grad)
         except (errors.StatusError, BufferError, RuntimeError):
             return False
         return True
 
     def bump(self) -> bool:
+        self._held.clear()
         return False
 
     def live(self) -> list[torch.Tensor]:

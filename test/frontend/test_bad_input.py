@@ -1,0 +1,248 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors that cannot be stepped: an error that names them, or torch's own step;
+nothing changed."""
+
+import warnings
+
+import pytest
+import stepc.torch
+import torch
+from common import bits_equal, clone_params, make_params, set_grads, train
+from conftest import ZOO
+from stepc import errors
+
+
+def refuse(optimizer, params, match, kind=errors.TensorError):
+    """One step that must be refused, twice alike, and change nothing."""
+    before = [p.detach().clone() for p in params if p.device.type == "cpu"]
+    for _ in range(2):
+        with pytest.raises(kind, match=match):
+            optimizer.step()
+        assert not optimizer.state
+        after = [p.detach() for p in params if p.device.type == "cpu"]
+        assert all(a.equal(b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "Lion"])
+def test_integers(kind):
+    fine = torch.nn.Parameter(torch.ones(3))
+    odd = torch.ones(3, dtype=torch.int64)
+    optimizer = getattr(stepc.torch, kind)([fine, odd], lr=1.0)
+    fine.grad = torch.ones(3)
+    odd.grad = torch.ones(3, dtype=torch.int64)
+    match = "parameter 1 of group 0 has dtype torch.int64; supported are torch.float32, torch.bf"
+    refuse(optimizer, [fine, odd], match)
+
+
+def test_half_precision():
+    params = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3).half())]
+    optimizer = stepc.torch.Optimizer(params, ZOO / "adamw.mlir")
+    set_grads(params)
+    refuse(optimizer, params, "parameter 1 of group 0 has dtype torch.float16")
+
+
+def test_names_of_the_user():
+    params = [("encoder.weight", torch.nn.Parameter(torch.ones(3, dtype=torch.complex64)))]
+    optimizer = stepc.torch.Lion(params)
+    params[0][1].grad = torch.ones(3, dtype=torch.complex64)
+    refuse(optimizer, [params[0][1]], "parameter 'encoder.weight' has complex dtype torch.complex")
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "Lion"])
+def test_meta_device(kind):
+    params = [torch.nn.Parameter(torch.ones(3, device="meta"))]
+    optimizer = getattr(stepc.torch, kind)(params, lr=1.0)
+    params[0].grad = torch.ones(3, device="meta")
+    refuse(optimizer, params, "parameter 0 of group 0 is on device 'meta' and has no memory")
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "Lion"])
+def test_overlapping_parameters(kind):
+    memory = torch.ones(10)
+    params = [torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])]
+    optimizer = getattr(stepc.torch, kind)(params, lr=1.0)
+    set_grads(params)
+    before = memory.clone()
+    with pytest.raises(errors.TensorError, match="parameter [01] of group 0") as caught:
+        optimizer.step()
+    assert caught.value.status == "STEPC_OVERLAP"
+    assert memory.equal(before) and not optimizer.state
+
+
+def test_parameter_that_overlaps_itself():
+    p = torch.nn.Parameter(torch.ones(1).expand(4))
+    optimizer = stepc.torch.SGD([p], lr=1.0)
+    p.grad = torch.ones(4)
+    refuse(optimizer, [p], "parameter 0 of group 0")
+
+
+def test_gradient_that_is_the_parameter():
+    p = torch.nn.Parameter(torch.ones(4))
+    optimizer = stepc.torch.SGD([p], lr=1.0)
+    p.grad = p.data
+    refuse(optimizer, [p], "parameter 0 of group 0")
+
+
+def test_errors_are_value_errors_with_a_status():
+    p = torch.nn.Parameter(torch.ones(3, device="meta"))
+    optimizer = stepc.torch.Lion([p])
+    p.grad = torch.ones(3, device="meta")
+    with pytest.raises(ValueError, match="meta") as caught:
+        optimizer.step()
+    assert isinstance(caught.value, stepc.StepcError) and caught.value.status.startswith("STEPC_")
+
+
+def test_error_after_good_steps_keeps_all():
+    """A parameter joins that overlaps: refused; without it, training goes on."""
+    params = make_params([(4,), (6,)])
+    twin = clone_params(params)
+    a, b = stepc.torch.AdamW(params), stepc.torch.AdamW(twin)
+    train((a, b), (params, twin), 3)
+    bad = torch.nn.Parameter(params[1].data[2:])
+    bad.grad = torch.ones(4)
+    a.add_param_group({"params": [bad]})
+    before = clone_params(params)
+    with pytest.raises(errors.TensorError, match="parameter 0 of group 1|parameter 1 of group 0"):
+        a.step()
+    assert bits_equal(params, before) and bad not in a.state
+    assert a.state[params[0]]["step"] == 3
+    bad.grad = None
+    train((a, b), (params, twin), 2, first=3)
+    assert bits_equal(params, twin)
+
+
+# --- What torch can do and we cannot ------------------------------------------
+
+
+def eager_pair(kind, make, kwargs=None):
+    ours, theirs = make(), make()
+    kwargs = kwargs or {}
+    return (
+        ours,
+        theirs,
+        getattr(stepc.torch, kind)(ours, lr=0.1, **kwargs),
+        getattr(torch.optim, kind)(theirs, lr=0.1, **kwargs),
+    )
+
+
+def complex_params():
+    g = torch.Generator().manual_seed(0)
+    return [torch.nn.Parameter(torch.randn(3, 4, dtype=torch.complex64, generator=g))]
+
+
+def half_params():
+    return [torch.nn.Parameter(torch.linspace(-1, 1, 9).half())]
+
+
+EAGER = {
+    "complex": (complex_params, {}, "has complex dtype torch.complex64"),
+    "float16": (half_params, {}, "has dtype torch.float16; supported are torch.float32"),
+    "differentiable": (make_params, {"differentiable": True}, "differentiable is set"),
+    "fused=False": (make_params, {"fused": False}, "fused is False"),
+}
+
+
+@pytest.mark.parametrize("case", EAGER)
+@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+def test_torchs_own_step_with_one_warning(kind, case):
+    make, kwargs, words = EAGER[case]
+    ours, theirs, a, b = eager_pair(kind, make, kwargs)
+    if case == "differentiable":  # torch refuses leaves that require gradients
+        for p in (*ours, *theirs):
+            p.requires_grad_(False)
+    seen = []
+    a.register_step_post_hook(lambda *args: seen.append(1))
+    with pytest.warns(RuntimeWarning, match=f"{kind} runs torch's own step.*{words}") as caught:
+        for step in range(3):
+            for p, q in zip(ours, theirs, strict=True):
+                g = torch.Generator().manual_seed(step)
+                p.grad = torch.randn(p.shape, dtype=p.dtype, generator=g)
+                q.grad = p.grad.clone()
+            a.step()
+            b.step()
+    assert len([w for w in caught if "torch's own step" in str(w.message)]) == 1
+    assert all(p.detach().equal(q.detach()) for p, q in zip(ours, theirs, strict=True))
+    assert len(seen) == 3  # hooks run once a step
+    assert caught[0].filename == __file__
+
+
+def test_sparse_gradients_of_sgd():
+    ours, theirs, a, b = eager_pair("SGD", lambda: make_params([(5, 2)]))
+    with pytest.warns(RuntimeWarning, match="has a gradient that has layout torch.sparse_coo"):
+        for p, optimizer in ((ours[0], a), (theirs[0], b)):
+            p.grad = torch.eye(5)[:, :2].contiguous().to_sparse()
+            optimizer.step()
+    assert ours[0].detach().equal(theirs[0].detach())
+
+
+def test_sparse_gradients_of_adamw():
+    params = make_params([(5, 2)])
+    optimizer = stepc.torch.AdamW(params)
+    params[0].grad = torch.ones(5, 2).to_sparse()
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(RuntimeError, match="Adam does not support sparse gradients, please consid"),
+    ):
+        optimizer.step()
+
+
+def test_capturable_is_torchs_error():
+    params = make_params([(5,)])
+    optimizer = stepc.torch.AdamW(params, capturable=True)
+    set_grads(params)
+    with (
+        pytest.warns(RuntimeWarning, match="capturable is set"),
+        pytest.raises(AssertionError, match="If capturable=True, params and state_steps must be"),
+    ):
+        optimizer.step()
+
+
+def test_duplicate_parameter():
+    """torch warns, and steps it twice."""
+    ours, theirs = make_params([(4,)]), make_params([(4,)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        a = stepc.torch.SGD(ours * 2, lr=0.1)
+        b = torch.optim.SGD(theirs * 2, lr=0.1)
+        set_grads(ours, theirs)
+        a.step()
+        b.step()
+    assert ours[0].detach().equal(theirs[0].detach())
+
+
+def test_in_and_out_of_torchs_step():
+    """bfloat16 states are torch's while torch steps, and float32 again after."""
+    params = make_params([(64,)], dtype=torch.bfloat16)
+    optimizer = stepc.torch.AdamW(params, lr=1e-2)
+    train((optimizer,), (params,), 3)
+    optimizer.param_groups[0]["fused"] = False
+    with pytest.warns(RuntimeWarning, match="fused is False"):
+        train((optimizer,), (params,), 2, first=3)
+    assert optimizer.state[params[0]]["exp_avg"].dtype == torch.bfloat16
+    optimizer.param_groups[0]["fused"] = None
+    train((optimizer,), (params,), 2, first=5)
+    assert optimizer.state[params[0]]["exp_avg"].dtype == torch.float32
+    assert optimizer.state[params[0]]["step"] == 7
+
+
+def test_tensor_subclass():
+    """A subclass with its own dispatch is not read behind its back."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    p = torch.nn.Parameter(TwoTensor(torch.ones(3), torch.ones(3)))
+    optimizer = stepc.torch.Lion([p])
+    p.grad = TwoTensor(torch.ones(3), torch.ones(3))
+    with pytest.raises(errors.TensorError, match="parameter 0 of group 0 is a 'TwoTensor'"):
+        optimizer.step()
+
+
+def test_compiler_missing_at_the_first_step(own_cache, monkeypatch):
+    params = make_params([(3,)])
+    optimizer = stepc.torch.AdamW(params)
+    set_grads(params)
+    monkeypatch.setenv("STEPC_COMPILER", "/nonexistent/stepc")
+    refuse(optimizer, params, "'/nonexistent/stepc'", errors.CompilerNotFoundError)
+    monkeypatch.undo()
+    optimizer.step()
+    assert len(optimizer.state) == 1

@@ -1,0 +1,175 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The three ways in which parameters and gradients are re-read: torch's functions
+by address, Python objects in the extension, and Python."""
+
+import gc
+import sys
+import weakref
+
+import pytest
+import stepc.torch
+import torch
+from common import bits_equal, clone_params, make_params, set_grads, train
+from stepc.torch import _tensors, _walk
+
+WAYS = ("direct", "objects", "python")
+
+
+@pytest.fixture
+def way(request, monkeypatch):
+    if request.param == "python":
+        monkeypatch.setattr(_walk, "load_extension", lambda: None)
+    elif request.param == "objects":
+        monkeypatch.setattr(_walk, "direct_functions", lambda: _walk._NO_DIRECT)
+    return request.param
+
+
+each_way = pytest.mark.parametrize("way", WAYS, indirect=True)
+
+
+def test_extension_is_built():
+    assert _walk.load_extension() is not None
+    assert all(_walk.direct_functions())
+
+
+@each_way
+def test_ways_agree(way):
+    ours, twin = make_params(), make_params()
+    a = stepc.torch.AdamW(ours)
+    b = torch.optim.AdamW(twin)
+    assert bits_equal(ours, twin)
+    for step in range(6):
+        set_grads(ours, twin, seed=step)
+        ours[step].grad = twin[step].grad = None
+        if step == 4:
+            ours[5].data = ours[5].data.clone()
+        a.step()
+        b.step()
+    assert (type(a._binding._walk) is _walk.PyWalk) == (way == "python")
+    assert all(a.state[p]["step"] == b.state[q]["step"] for p, q in zip(ours, twin, strict=True))
+    reference = make_params()
+    c = stepc.torch.AdamW(reference)
+    for step in range(6):
+        set_grads(reference, seed=step)
+        reference[step].grad = None
+        c.step()
+    assert bits_equal(ours, reference)
+
+
+@each_way
+def test_own_grad_property(way):
+    """A subclass of Parameter that computes its gradient."""
+
+    class Doubled(torch.nn.Parameter):
+        @property
+        def grad(self):
+            plain = _tensors.GRAD.__get__(self)
+            return None if plain is None else plain * 2
+
+        @grad.setter
+        def grad(self, value):
+            _tensors.GRAD.__set__(self, value)
+
+    p = Doubled(torch.zeros(3))
+    assert not _tensors.has_plain_grad(p) and _tensors.is_ordinary(p)
+    optimizer = stepc.torch.SGD([p], lr=1.0)
+    for _ in range(2):
+        p.grad = torch.ones(3)
+        optimizer.step()
+    assert p.detach().equal(torch.full((3,), -4.0))
+
+
+@each_way
+def test_references_are_given_back(way):
+    params = make_params([(3,), (4,)])
+    optimizer = stepc.torch.AdamW(params)
+    train((optimizer,), (params,), 3)
+    param, grad = params[0], params[0].grad
+    before = sys.getrefcount(param), sys.getrefcount(grad)
+    for _ in range(50):
+        optimizer.step()
+    assert (sys.getrefcount(param), sys.getrefcount(grad)) == before
+    assert sys.getrefcount(None) < 2**31  # immortal or not, not run down
+    old = weakref.ref(grad)
+    del grad
+    set_grads(params)
+    assert old() is None  # no gradient is kept alive
+
+
+@each_way
+def test_optimizer_is_freed(way):
+    params = make_params([(3,), (4,)])
+    optimizer = stepc.torch.AdamW(params)
+    train((optimizer,), (params,), 2)
+    seen = weakref.ref(optimizer), weakref.ref(params[0])
+    del optimizer, params
+    gc.collect()
+    assert [ref() for ref in seen] == [None, None]
+
+
+@each_way
+def test_lists_that_change_length(way):
+    params = make_params([(3,), (4,), (5,)])
+    twin = clone_params(params)
+    a, b = stepc.torch.AdamW(params), stepc.torch.AdamW(twin)
+    train((a, b), (params, twin), 2)
+    for optimizer in (a, b):
+        optimizer.param_groups[0]["params"].pop()
+    gone = params[2].detach().clone()
+    train((a, b), (params, twin), 2)
+    assert params[2].detach().equal(gone)
+    assert bits_equal(params, twin)
+
+
+def test_extension_refuses_nonsense():
+    walk = _walk.load_extension().Walk
+    params = make_params([(3,)])
+    good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0]
+    made = walk(*good, (0, 0, 0, 0, 0))
+    with pytest.raises(IndexError, match="no such parameter"):
+        made.set_id(1, 0, True)
+    with pytest.raises(ValueError, match="one flag a parameter"):
+        walk(*good[:2], b"", *good[3:], (0, 0, 0, 0, 0))
+    with pytest.raises(ValueError, match="dlpack_exchange_api|PyCapsule"):
+        walk(*good[:3], object(), *good[4:], (0, 0, 0, 0, 0))
+    with pytest.raises(TypeError, match="descriptor"):
+        walk(*good[:4], 3, *good[5:], (0, 0, 0, 0, 0))
+
+
+def test_direct_functions_are_for_tested_releases_only(monkeypatch):
+    asked = _walk.direct_functions.__wrapped__
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    assert asked() == _walk._NO_DIRECT
+    monkeypatch.undo()
+    monkeypatch.setenv("STEPC_DIRECT", "0")
+    assert asked() == _walk._NO_DIRECT
+
+
+def test_direct_functions_are_tried_before_use():
+    """Each of the three, replaced by one that does something else."""
+    import ctypes
+
+    view, grad, bump, *_ = _walk.direct_functions()
+    wrong_view = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda slot, out: None)
+    wrong_bump = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda slot: None)
+    right_view = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(view)
+    right_grad = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(grad)
+    right_bump = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(bump)
+    elsewhere = right_grad(torch.zeros(1)._cdata)
+    wrong_grad = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda impl: elsewhere)
+    assert all(_walk._verified(right_view, right_grad, right_bump))
+    assert _walk._verified(wrong_view, right_grad, right_bump) == _walk._NO_DIRECT
+    assert _walk._verified(right_view, wrong_grad, right_bump) == _walk._NO_DIRECT
+    assert _walk._verified(right_view, right_grad, wrong_bump) == _walk._NO_DIRECT
+
+
+@each_way
+def test_inference_tensors(way):
+    """They have no version counter to bump."""
+    with torch.inference_mode():
+        p = torch.ones(3)
+        p.grad = torch.ones(3)
+    optimizer = stepc.torch.SGD([p], lr=1.0)
+    optimizer.step()
+    assert p.equal(torch.zeros(3))
