@@ -156,6 +156,20 @@ private:
 };
 } // namespace
 
+/// True where an array of this shape has so many bytes. Multiplies with care:
+/// extents come from a file.
+static bool hasSize(ArrayRef<int64_t> shape, Format storage, uint64_t bytes) {
+  if (is_contained(shape, 0))
+    return bytes == 0;
+  uint64_t size = getElementSize(storage);
+  for (int64_t extent : shape) {
+    if (uint64_t(extent) > bytes / size)
+      return false;
+    size *= extent;
+  }
+  return size == bytes;
+}
+
 /// Parses a .npy file. Errors start with a verb; the caller names the array.
 static Expected<stepc::run::Array> parseNpy(StringRef bytes) {
   if (bytes.size() < 12 || !bytes.starts_with(npyMagic))
@@ -183,18 +197,11 @@ static Expected<stepc::run::Array> parseNpy(StringRef bytes) {
                      "', expected float32, float64, or uint16 for bf16");
   if (header.fortranOrder && header.shape.size() > 1)
     return makeError("is in Fortran order; save numpy.ascontiguousarray of it");
-  // Dividing, since the product of untrusted extents may overflow.
   StringRef data = bytes.substr(start + length);
-  uint64_t count = data.size() / getElementSize(*storage);
-  bool empty = is_contained(header.shape, 0);
-  for (int64_t extent : header.shape)
-    count = empty ? 0 : count / extent;
-  if (!empty && (count != 1 || uint64_t(getNumElements(header.shape)) *
-                                       getElementSize(*storage) !=
-                                   data.size()))
+  if (!hasSize(header.shape, *storage, data.size()))
     return makeError("has shape " + toString(header.shape) + " and " +
                      Twine(data.size()) + " bytes of data");
-  return stepc::run::Array{*storage, header.shape, empty ? "" : data.str()};
+  return stepc::run::Array{*storage, header.shape, data.str()};
 }
 
 static Error addArray(StringRef path, StringRef name, StringRef bytes,
