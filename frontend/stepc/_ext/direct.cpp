@@ -13,12 +13,10 @@
 #include "direct.h"
 
 int stepcDirectRead(const StepcDirect *direct, const void *slot,
-                    DLTensor *param, DLTensor *grad) {
-  const void *impl = *static_cast<const void *const *>(slot);
+                    const void *gradSlot, DLTensor *param, DLTensor *grad) {
+  if (*static_cast<const void *const *>(gradSlot) == direct->undefined)
+    return 0;
   try {
-    const void *gradSlot = direct->grad(impl);
-    if (*static_cast<const void *const *>(gradSlot) == direct->undefined)
-      return 0;
     direct->view(slot, param);
     direct->view(gradSlot, grad);
     return 1;

@@ -39,10 +39,11 @@ typedef struct StepcDirect {
   ptrdiff_t slotOffset;
 } StepcDirect;
 
-/* Describes the tensor and its gradient. Returns 1, or 0 where it has no
- * gradient, or -1 where one of them cannot be described (sparse, say). */
+/* Describes the tensor and its gradient, whose slot is `gradSlot`. Returns 1,
+ * or 0 where it has no gradient, or -1 where one of them cannot be described
+ * (sparse, say). */
 int stepcDirectRead(const StepcDirect *direct, const void *slot,
-                    DLTensor *param, DLTensor *grad);
+                    const void *gradSlot, DLTensor *param, DLTensor *grad);
 
 /* Bumps the version counter, if the tensor has one. */
 void stepcDirectBump(const StepcDirect *direct, const void *slot);

@@ -28,14 +28,27 @@
 
 typedef StepcStatus (*SetTensor)(StepcPlan *, int64_t, const DLTensor *);
 
-// How many parameters ahead an object, and what it points to, is prefetched.
-enum { OBJECT_AHEAD = 16, IMPL_AHEAD = 8, IMPL_LINES = 3 };
+// How many parameters ahead each step of a chain of pointers is prefetched: the
+// Python object, the implementation, its storage and autograd data, the
+// gradient's implementation, the gradient's storage.
+enum {
+  OBJECT_AHEAD = 24,
+  IMPL_AHEAD = 16,
+  PARTS_AHEAD = 10,
+  GRAD_AHEAD = 5,
+  GRAD_STORAGE_AHEAD = 2
+};
+
+// Words of an implementation that point to its storage and its autograd data.
+// Hints for prefetching: what they point to is not read, wrong ones cost time.
+enum { STORAGE_WORD = 2, AUTOGRAD_WORD = 3 };
 
 typedef struct Entry {
   PyObject *param; // borrowed: the Walk's `params` tuple owns it
   int64_t id;      // in the plan; -1 while the parameter is not bound
   int32_t plain;   // 1: the descriptor of torch.Tensor gives its gradient
   int32_t live;    // 1: had a gradient at the last refresh
+  const void *gradSlot; // found ahead of its turn
 } Entry;
 
 typedef struct Walk {
@@ -50,14 +63,19 @@ typedef struct Walk {
   StepcPlan *plan;
   SetTensor setParam, setGrad;
   StepcDirect direct; // all zero: not to be used
+  int lookAhead; // all entries are read directly: no Python code runs between
   Py_ssize_t size;
-  Entry *entries;
+  Entry *entries; // and OBJECT_AHEAD copies of the last
 } Walk;
 
 //===--- One parameter -----------------------------------------------------===//
 
 static const void *slotOf(const Walk *self, const Entry *entry) {
   return (const char *)entry->param + self->direct.slotOffset;
+}
+
+static const void *const *implOf(const void *slot) {
+  return *(const void *const *const *)slot;
 }
 
 static PyObject *gradientOf(Walk *self, const Entry *entry) {
@@ -89,10 +107,15 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
 // wants it bound anew.
 static int refreshOne(Walk *self, Entry *entry) {
   DLTensor param, grad;
-  int found = self->direct.view && entry->plain
-                  ? stepcDirectRead(&self->direct, slotOf(self, entry), &param,
-                                    &grad)
-                  : readByObjects(self, entry, &param, &grad);
+  int found;
+  if (self->direct.view && entry->plain) {
+    const void *slot = slotOf(self, entry);
+    if (!self->lookAhead)
+      entry->gradSlot = self->direct.grad(implOf(slot));
+    found = stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
+  } else {
+    found = readByObjects(self, entry, &param, &grad);
+  }
   entry->live = found != 0;
   if (found < 0)
     return 1;
@@ -104,16 +127,36 @@ static int refreshOne(Walk *self, Entry *entry) {
          self->setGrad(self->plan, entry->id, &grad) != STEPC_OK;
 }
 
-static void prefetchAhead(const Walk *self, Py_ssize_t i) {
-  if (!self->direct.view)
-    return;
-  if (i + OBJECT_AHEAD < self->size)
-    __builtin_prefetch(self->entries[i + OBJECT_AHEAD].param);
-  if (i + IMPL_AHEAD < self->size) {
-    const void *slot = slotOf(self, &self->entries[i + IMPL_AHEAD]);
-    const char *impl = *(const char *const *)slot;
-    for (int line = 0; line < IMPL_LINES; ++line)
-      __builtin_prefetch(impl + 64 * line);
+static void prefetchImpl(const void *const *impl) {
+  const char *at = (const char *)impl;
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + 64);
+  __builtin_prefetch(at + 128);
+}
+
+static void prefetchObjects(const Walk *self, const Entry *entry) {
+  __builtin_prefetch(entry[OBJECT_AHEAD].param);
+  prefetchImpl(implOf(slotOf(self, &entry[IMPL_AHEAD])));
+}
+
+// One step of each stage of the chain, for the entries behind this one.
+static void prefetchAll(const Walk *self, Entry *entry) {
+  prefetchObjects(self, entry);
+  const void *const *impl = implOf(slotOf(self, &entry[PARTS_AHEAD]));
+  __builtin_prefetch(impl[STORAGE_WORD]);
+  __builtin_prefetch(impl[AUTOGRAD_WORD]);
+  Entry *later = &entry[GRAD_AHEAD];
+  later->gradSlot = self->direct.grad(implOf(slotOf(self, later)));
+  prefetchImpl(implOf(later->gradSlot));
+  impl = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
+  __builtin_prefetch(impl[STORAGE_WORD]);
+}
+
+// What prefetchAll would have found for the first entries.
+static void beginAhead(Walk *self) {
+  for (Py_ssize_t i = 0; i < GRAD_AHEAD; ++i) {
+    Entry *entry = &self->entries[i];
+    entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
   }
 }
 
@@ -156,8 +199,11 @@ static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
   if (forget(self))
     return NULL;
   PyObject *attention = NULL;
+  if (self->lookAhead)
+    beginAhead(self);
   for (Py_ssize_t i = 0; i < self->size; ++i) {
-    prefetchAhead(self, i);
+    if (self->lookAhead)
+      prefetchAll(self, &self->entries[i]);
     if (!refreshOne(self, &self->entries[i]))
       continue;
     if (!attention && !(attention = PyList_New(0)))
@@ -187,9 +233,10 @@ static PyObject *walkBump(PyObject *object, PyObject *unused) {
   if (forget(self))
     return NULL;
   for (Py_ssize_t i = 0; able && i < self->size; ++i) {
-    prefetchAhead(self, i);
-    if (self->entries[i].live)
-      stepcDirectBump(&self->direct, slotOf(self, &self->entries[i]));
+    const Entry *entry = &self->entries[i];
+    prefetchObjects(self, entry);
+    if (entry->live)
+      stepcDirectBump(&self->direct, slotOf(self, entry));
   }
   return PyBool_FromLong(able);
 }
@@ -235,16 +282,21 @@ static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
     PyErr_SetString(PyExc_ValueError, "one flag a parameter is needed");
     return -1;
   }
-  self->entries = PyMem_Calloc((size_t)self->size + 1, sizeof(Entry));
+  size_t padded = (size_t)self->size + OBJECT_AHEAD;
+  self->entries = PyMem_Calloc(padded, sizeof(Entry));
   if (!self->entries) {
     PyErr_NoMemory();
     return -1;
   }
+  self->lookAhead = self->direct.view && self->size;
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     self->entries[i].param = PyTuple_GetItem(self->params, i);
     self->entries[i].id = -1;
     self->entries[i].plain = plain[i] != 0;
+    self->lookAhead &= plain[i] != 0;
   }
+  for (size_t i = (size_t)self->size; self->size && i < padded; ++i)
+    self->entries[i] = self->entries[self->size - 1];
   return 0;
 }
 

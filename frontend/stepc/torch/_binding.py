@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from .. import _runtime, errors
 from . import _states, _tensors, _walk
+from ._members import (
+    Member,
+    is_counter,
+    is_usable,
+    members_of,
+    runtime_bindings,
+    variant_specs,
+)
 from ._state import StateMap
-
-
-class ObstacleError(Exception):
-    """A parameter that compiled code cannot step. ``eager``: torch may be able."""
-
-    def __init__(self, words: str, eager: bool):
-        super().__init__(words)
-        self.eager = eager
 
 
 @dataclass
@@ -41,22 +41,6 @@ class _Group:
     options: dict[str, bool]
     hypers: tuple[float, ...]
     resolved: frozenset  # of all options, derived ones too
-
-
-@dataclass
-class _Member:
-    """A parameter that has a gradient, on its way into the plan."""
-
-    index: int
-    group: int
-    name: str
-    param: torch.Tensor
-    grad: torch.Tensor
-    states: list[torch.Tensor] = field(default_factory=list)
-    items: dict = field(default_factory=dict)  # what its state gets
-    count: int = 0
-    fresh: bool = False
-    mirror: int = 0
 
 
 class Binding:
@@ -74,8 +58,8 @@ class Binding:
         self._epoch = self._state.epoch
         self._previous = previous
         definition = optimizer._get_definition()
-        members = list(_members(optimizer.param_groups))
-        self._specs = _specs(optimizer, members)
+        members = list(members_of(optimizer.param_groups))
+        self._specs = variant_specs(optimizer, members)
         self._package = definition.package(self._specs)
         self._groups = _bound_groups(optimizer, self._package.manifest)
         self._variants = _variants_of(self._package.manifest)
@@ -87,7 +71,7 @@ class Binding:
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
         self._owners: list[torch.Tensor] = []
         self._counters: list[list] = []  # [vector, its version after our step]
-        self._pending: list[_Member] = []
+        self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
         self._turn = 0
         self._attach(members)
@@ -147,7 +131,7 @@ class Binding:
             return False
         groups = [bound.group for bound in self._groups]
         wanted = set(attention)
-        members = [member for member in _members(groups) if member.index in wanted]
+        members = [member for member in members_of(groups) if member.index in wanted]
         if any(self._variant(member) is None for member in members):
             return False
         self._attach(members)
@@ -177,7 +161,7 @@ class Binding:
 
     # --- Binding --------------------------------------------------------------
 
-    def _variant(self, member: _Member) -> dict | None:
+    def _variant(self, member: Member) -> dict | None:
         return self._variants.get(
             (
                 self._groups[member.group].resolved,
@@ -186,14 +170,14 @@ class Binding:
             )
         )
 
-    def _attach(self, members: list[_Member]) -> None:
+    def _attach(self, members: list[Member]) -> None:
         """Binds parameters; their states are made known after the step."""
         if not members:
             return
         self._prepare_states(members)
         if self._keeps_step:
             self._prepare_counters(members)
-        array, keep = _bindings(members)
+        array, keep = runtime_bindings(members)
         ids = self.plan.bind(array)
         del keep
         for member, tensor in zip(members, ids, strict=True):
@@ -212,7 +196,7 @@ class Binding:
             owners[id(vector)] = vector
         self._owners = list(owners.values())
 
-    def _prepare_states(self, members: list[_Member]) -> None:
+    def _prepare_states(self, members: list[Member]) -> None:
         """Finds or makes each member's state tensors, in the variant's order."""
         requests, places = [], []
         for member in members:
@@ -228,7 +212,7 @@ class Binding:
                 dtype = _tensors.DTYPE[operand["storage"]]
                 if given is not None:
                     member.fresh = False
-                    if _is_usable(given, member, operand["name"], dtype):
+                    if is_usable(given, member, operand["name"], dtype):
                         member.states[slot] = given
                         continue
                 request = _states.Request(
@@ -243,13 +227,13 @@ class Binding:
             member.states[slot] = tensor
             member.items[request.name] = tensor
 
-    def _prepare_counters(self, members: list[_Member]) -> None:
+    def _prepare_counters(self, members: list[Member]) -> None:
         """Counts, and where the plan mirrors them."""
         anew = []
         for member in members:
             step = (self._state.get(member.param) or {}).get("step")
             member.count = self._count(member.param, step)
-            if _is_counter(step):
+            if is_counter(step):
                 member.mirror = step.data_ptr()
                 if all(vector is not step._base for vector, _ in self._counters):
                     self._counters.append([step._base, step._base._version])
@@ -300,52 +284,6 @@ def _owned_state(optimizer) -> StateMap:
     return state
 
 
-def parameter_name(group: dict, number: int, position: int) -> str:
-    names = group.get("param_names")
-    if names:
-        return f"parameter '{names[position]}'"
-    return f"parameter {position} of group {number}"
-
-
-def _members(groups: list[dict]):
-    """The parameters that have a gradient; ObstacleError for one that cannot go."""
-    index = itertools.count()
-    seen = set()
-    for number, group in enumerate(groups):
-        for position, param in enumerate(group["params"]):
-            at = next(index)
-            grad = param.grad
-            if grad is None:
-                continue
-            found = _tensors.obstacle(param, grad)
-            if id(param) in seen:
-                found = ("is in its group twice", True)
-            if found:
-                words, eager = found
-                raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
-            seen.add(id(param))
-            yield _Member(at, number, parameter_name(group, number, position), param, grad)
-
-
-def _specs(optimizer, members: list[_Member]) -> tuple[str, ...]:
-    """The variants to ask for: those needed now, and those that parameters
-    without a gradient will need."""
-    wanted = set()
-    for member in members:
-        wanted.add((member.group, member.param.dtype, member.grad.dtype))
-    for number, group in enumerate(optimizer.param_groups):
-        for param in group["params"]:
-            if param.dtype in _tensors.STORAGE:
-                wanted.add((number, param.dtype, param.dtype))
-    specs = set()
-    for number, param, grad in wanted:
-        options = optimizer._read_options(optimizer.param_groups[number])
-        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
-        parts += [f"option.{name}={str(on).lower()}" for name, on in sorted(options.items())]
-        specs.add(",".join(parts))
-    return tuple(sorted(specs))
-
-
 def _bound_groups(optimizer, manifest: dict) -> list[_Group]:
     interface = optimizer._check_interface(manifest)
     bound = []
@@ -368,7 +306,7 @@ def _variants_of(manifest: dict) -> dict[tuple, dict]:
     return found
 
 
-def _no_variant(member: _Member, group: _Group, package) -> errors.TensorError:
+def _no_variant(member: Member, group: _Group, package) -> errors.TensorError:
     options = ", ".join(f"{name}={str(on).lower()}" for name, on in sorted(group.resolved))
     return errors.TensorError(
         f"the package of optimizer '{package.manifest['optimizer']}' has no variant for "
@@ -376,63 +314,3 @@ def _no_variant(member: _Member, group: _Group, package) -> errors.TensorError:
         + (f", {options}" if options else ""),
         "STEPC_DTYPE_MISMATCH",
     )
-
-
-# --- States -------------------------------------------------------------------
-
-
-def _is_usable(given, member: _Member, name: str, dtype: torch.dtype) -> bool:
-    """Whether a state can be bound as it is; else it is copied."""
-    if not isinstance(given, torch.Tensor):
-        raise errors.TensorError(
-            f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
-            "STEPC_INVALID_ARGUMENT",
-        )
-    if given.shape != member.param.shape:
-        raise errors.TensorError(
-            f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
-            f"expected {tuple(member.param.shape)}",
-            "STEPC_SHAPE_MISMATCH",
-        )
-    if given.dtype != dtype or given.device.type != "cpu":
-        return False
-    return given._base is not None or not _states.is_small(member.param)
-
-
-def _is_counter(step) -> bool:
-    """Whether the plan can write its count there: an element of a vector."""
-    return (
-        isinstance(step, torch.Tensor)
-        and step.dtype is torch.float32
-        and step.device.type == "cpu"
-        and step.dim() == 0
-        and step._base is not None
-    )
-
-
-def _bindings(members: list[_Member]) -> tuple[ctypes.Array, list]:
-    """The array for the runtime, and what must live until it has been read."""
-    tensors = [member.param for member in members]
-    tensors += [member.grad for member in members]
-    states = list(itertools.chain.from_iterable(member.states for member in members))
-    described = _tensors.describe(tensors + states)
-    size = ctypes.sizeof(_runtime.DLTensor)
-    base = ctypes.addressof(described)
-    first = base + len(tensors) * size
-    pointers = (ctypes.c_void_p * max(len(states), 1))(
-        *range(first, first + len(states) * size, size)
-    )
-    array = (_runtime.Binding * len(members))()
-    at = ctypes.addressof(pointers)
-    for i, (member, binding) in enumerate(zip(members, array, strict=True)):
-        binding.name = member.name.encode()
-        binding.group = member.group
-        binding.param = base + i * size
-        binding.grad = base + (len(members) + i) * size
-        binding.states = at
-        binding.numStates = len(member.states)
-        binding.count = member.count
-        binding.fresh = member.fresh
-        binding.countMirror = member.mirror or None
-        at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
-    return array, [described, pointers]

@@ -17,7 +17,8 @@ import torch
 
 from .. import errors
 from ..definition import Definition, Interface
-from ._binding import Binding, ObstacleError
+from ._binding import Binding
+from ._members import ObstacleError
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")

@@ -1,0 +1,144 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters on their way into a plan: which there are, what they need, and how
+the runtime is told."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from .. import _runtime, errors
+from . import _states, _tensors
+
+
+class ObstacleError(Exception):
+    """A parameter that compiled code cannot step. ``eager``: torch may be able."""
+
+    def __init__(self, words: str, eager: bool):
+        super().__init__(words)
+        self.eager = eager
+
+
+@dataclass
+class Member:
+    """A parameter that has a gradient, on its way into the plan."""
+
+    index: int
+    group: int
+    name: str
+    param: torch.Tensor
+    grad: torch.Tensor
+    states: list[torch.Tensor] = field(default_factory=list)
+    items: dict = field(default_factory=dict)  # what its state gets
+    count: int = 0
+    fresh: bool = False
+    mirror: int = 0
+
+
+def parameter_name(group: dict, number: int, position: int) -> str:
+    """As messages call it: by its name in the group, or by its place."""
+    names = group.get("param_names")
+    if names:
+        return f"parameter '{names[position]}'"
+    return f"parameter {position} of group {number}"
+
+
+def members_of(groups: list[dict]) -> Iterator[Member]:
+    """The parameters that have a gradient; ObstacleError for one that cannot go."""
+    index = itertools.count()
+    seen = set()
+    for number, group in enumerate(groups):
+        for position, param in enumerate(group["params"]):
+            at = next(index)
+            grad = param.grad
+            if grad is None:
+                continue
+            found = _tensors.obstacle(param, grad)
+            if id(param) in seen:
+                found = ("is in its group twice", True)
+            if found:
+                words, eager = found
+                raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
+            seen.add(id(param))
+            yield Member(at, number, parameter_name(group, number, position), param, grad)
+
+
+def variant_specs(optimizer, members: list[Member]) -> tuple[str, ...]:
+    """The variants to ask for: those needed now, and those that parameters
+    without a gradient will need."""
+    wanted = set()
+    for member in members:
+        wanted.add((member.group, member.param.dtype, member.grad.dtype))
+    for number, group in enumerate(optimizer.param_groups):
+        for param in group["params"]:
+            if param.dtype in _tensors.STORAGE:
+                wanted.add((number, param.dtype, param.dtype))
+    specs = set()
+    for number, param, grad in wanted:
+        options = optimizer._read_options(optimizer.param_groups[number])
+        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
+        parts += [f"option.{name}={str(on).lower()}" for name, on in sorted(options.items())]
+        specs.add(",".join(parts))
+    return tuple(sorted(specs))
+
+
+def is_usable(given, member: Member, name: str, dtype: torch.dtype) -> bool:
+    """Whether a state can be bound as it is; else it is copied."""
+    if not isinstance(given, torch.Tensor):
+        raise errors.TensorError(
+            f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
+            "STEPC_INVALID_ARGUMENT",
+        )
+    if given.shape != member.param.shape:
+        raise errors.TensorError(
+            f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
+            f"expected {tuple(member.param.shape)}",
+            "STEPC_SHAPE_MISMATCH",
+        )
+    if given.dtype != dtype or given.device.type != "cpu":
+        return False
+    return given._base is not None or not _states.is_small(member.param)
+
+
+def is_counter(step) -> bool:
+    """Whether the plan can write its count there: an element of a vector."""
+    return (
+        isinstance(step, torch.Tensor)
+        and step.dtype is torch.float32
+        and step.device.type == "cpu"
+        and step.dim() == 0
+        and step._base is not None
+    )
+
+
+def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
+    """The array for the runtime, and what must live until it has been read."""
+    tensors = [member.param for member in members]
+    tensors += [member.grad for member in members]
+    states = list(itertools.chain.from_iterable(member.states for member in members))
+    described = _tensors.describe(tensors + states)
+    size = ctypes.sizeof(_runtime.DLTensor)
+    base = ctypes.addressof(described)
+    first = base + len(tensors) * size
+    pointers = (ctypes.c_void_p * max(len(states), 1))(
+        *range(first, first + len(states) * size, size)
+    )
+    array = (_runtime.Binding * len(members))()
+    at = ctypes.addressof(pointers)
+    for i, (member, binding) in enumerate(zip(members, array, strict=True)):
+        binding.name = member.name.encode()
+        binding.group = member.group
+        binding.param = base + i * size
+        binding.grad = base + (len(members) + i) * size
+        binding.states = at
+        binding.numStates = len(member.states)
+        binding.count = member.count
+        binding.fresh = member.fresh
+        binding.countMirror = member.mirror or None
+        at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
+    return array, [described, pointers]
