@@ -62,6 +62,9 @@ ParseResult parseShort(AsmParser &parser, Type &type);
 /// form, with a point or an exponent.
 void printFloat(AsmPrinter &printer, const APFloat &value);
 
+/// A name must not be empty; every message about one reads alike.
+LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
+
 /// The result of a comparison by `predicate`.
 bool evaluate(Predicate predicate, double lhs, double rhs);
 

@@ -48,7 +48,7 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
     Constraints:
     - the body holds only hyper-parameters, options, constants and rules (from
       the schedule stage on: programs)
-    - names of hyper-parameters and options are distinct
+    - names are not empty, those of hyper-parameters and options distinct
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);

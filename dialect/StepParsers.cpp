@@ -282,9 +282,8 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
       }))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("variant")) &&
-      parser.parseCustomAttributeWithFallback(variant, Type(),
-                                              getVariantAttrName(result.name),
-                                              result.attributes))
+      parser.parseCustomAttributeWithFallback(
+          variant, Type(), getVariantAttrName(result.name), result.attributes))
     return failure();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||

@@ -47,6 +47,8 @@ static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
 }
 
 LogicalResult ProgramOp::verifyRegions() {
+  if (failed(verifyName(*this, "program", getSymName())))
+    return failure();
   Block &block = getBody().front();
   if (block.empty() || !isa<ScalarPhaseOp>(block.front()))
     return emitOpError("does not begin with a scalar phase");
@@ -77,7 +79,20 @@ int64_t ScalarPhaseOp::getNumHypers() {
   return getBody().getNumArguments() - 2;
 }
 
+void ScalarPhaseOp::getAsmBlockArgumentNames(Region &region,
+                                             OpAsmSetValueNameFn setName) {
+  SmallVector<StringRef> names;
+  if (auto optimizer = (*this)->getParentOfType<OptimizerOp>())
+    for (auto hyper : optimizer.getBody().getOps<HyperOp>())
+      names.push_back(hyper.getName());
+  names.append({"count", "fresh"});
+  for (auto [argument, name] : llvm::zip(region.getArguments(), names))
+    setName(argument, name);
+}
+
 LogicalResult ScalarPhaseOp::verifyRegions() {
+  if (failed(verifyName(*this, "phase", getSymName())))
+    return failure();
   if (!getYield(getBody()))
     return emitOpError("does not end in 'step.yield'");
   TypeRange types = getBody().getArgumentTypes();
@@ -96,7 +111,20 @@ LogicalResult ScalarPhaseOp::verifyRegions() {
 // PhaseOp
 //===----------------------------------------------------------------------===//
 
+void PhaseOp::getAsmBlockArgumentNames(Region &region,
+                                       OpAsmSetValueNameFn setName) {
+  SmallVector<StringRef> names(
+      std::min<uint64_t>(getNumSlots(), region.getNumArguments()), "slot");
+  for (auto operand : getOperands().getAsRange<OperandAttr>())
+    if (operand.getReads())
+      names.push_back(operand.getName());
+  for (auto [argument, name] : llvm::zip(region.getArguments(), names))
+    setName(argument, name);
+}
+
 LogicalResult PhaseOp::verifyRegions() {
+  if (failed(verifyName(*this, "phase", getSymName())))
+    return failure();
   YieldOp yield = getYield(getBody());
   if (!yield)
     return emitOpError("does not end in 'step.yield'");

@@ -37,7 +37,8 @@ def Step_ProgramOp : Step_Op<"program", [
 }
 
 def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
-    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
+    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "computes the scalar row of a tensor";
   let description = [{
     Runs once for each distinct row, never per element. The block's arguments
@@ -59,7 +60,8 @@ def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
 }
 
 def Step_PhaseOp : Step_Op<"phase", [
-    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
+    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "one traversal of a tensor's elements";
   let description = [{
     The body is run for every element. Its arguments are the slots of the scalar

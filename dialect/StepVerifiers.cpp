@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// A name must not be empty; every message about one reads alike.
-static LogicalResult verifyName(Operation *op, StringRef what, StringRef name) {
+LogicalResult mlir::step::verifyName(Operation *op, StringRef what,
+                                     StringRef name) {
   if (name.empty())
     return op->emitOpError() << "has an empty " << what << " name";
   return success();
@@ -24,6 +24,8 @@ static LogicalResult verifyName(Operation *op, StringRef what, StringRef name) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult OptimizerOp::verifyRegions() {
+  if (failed(verifyName(*this, "optimizer", getSymName())))
+    return failure();
   llvm::StringMap<Location> names;
   auto declare = [&](Operation *op, StringRef name) -> LogicalResult {
     auto [entry, inserted] = names.try_emplace(name, op->getLoc());
@@ -145,6 +147,8 @@ static LogicalResult verifyGuards(RuleOp rule) {
 }
 
 LogicalResult RuleOp::verify() {
+  if (failed(verifyName(*this, "rule", getSymName())))
+    return failure();
   Block &block = getBody().front();
   if (getRoles().size() != block.getNumArguments())
     return emitOpError() << "has " << getRoles().size() << " roles and "

@@ -1,8 +1,14 @@
-# Registers with ctest what lit runs, and the checks of the documents' and
-# tests' own form that are scripts.
+# What lit runs, and the checks that are scripts.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_program(LLVM_EXTERNAL_LIT lit HINTS ${PROJECT_SOURCE_DIR}/.venv/bin REQUIRED)
 configure_file(lit.site.cfg.py.in lit.site.cfg.py @ONLY)
-
 add_test(NAME lit COMMAND ${LLVM_EXTERNAL_LIT} -v ${CMAKE_CURRENT_BINARY_DIR})
+
+add_test(NAME every-message-is-tested
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/every_message_is_tested.py)
+
+file(GLOB STEPC_ZOO CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/frontend/optimizers/*.mlir)
+add_test(NAME mutations
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/mutations.py
+          $<TARGET_FILE:stepc-opt> ${STEPC_ZOO})

@@ -34,6 +34,45 @@ step.optimizer @first {
 // -----
 
 #variant = #step.variant<"any", {}, f32>
+step.optimizer @names {
+  // expected-error @+1 {{'step.program' op has an empty program name}}
+  "step.program"() <{sym_name = "", variant = #variant, operands = []}> ({
+  ^bb0:
+  }) : () -> ()
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+step.optimizer @names {
+  step.program @any_0 variant #variant operands [] {
+    // expected-error @+1 {{'step.scalar_phase' op has an empty phase name}}
+    "step.scalar_phase"() <{sym_name = ""}> ({
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }) : () -> ()
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+step.optimizer @names {
+  step.program @any_0 variant #variant operands [] {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    // expected-error @+1 {{'step.phase' op has an empty phase name}}
+    "step.phase"() <{sym_name = "", num_slots = 0 : i64, operands = []}> ({
+      step.yield
+    }) : () -> ()
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
 step.optimizer @phases {
   // expected-error @+1 {{'step.program' op has no phase}}
   step.program @any_0 variant #variant operands [] {

@@ -16,24 +16,25 @@ step.optimizer @sgd {
   // CHECK-SAME: #step.operand<kind = state, name = "m", shape = !step.tensor<*>, storage = f64, init = 1.000000e+00 : f64, reads = false, writes = true>] {
   step.program @sgd_any_0 variant #variant operands [#param, #grad, #state] {
     // CHECK-NEXT: step.scalar_phase @scalars {
-    // CHECK-NEXT: ^bb0(%[[LR:.*]]: f64, %{{.*}}: i64, %{{.*}}: i1):
+    // Arguments print under the names of what they are.
+    // CHECK-NEXT: ^bb0(%[[LR:lr(_[0-9]+)?]]: f64, %count: i64, %fresh: i1):
     // CHECK-NEXT:   step.yield %[[LR]] : f64
     step.scalar_phase @scalars {
     ^bb0(%rate: f64, %count: i64, %fresh: i1):
       step.yield %rate : f64
     }
     // CHECK: step.phase @update slots 1 operands [
-    // CHECK-NEXT: ^bb0(%[[SLOT:.*]]: f64, %[[P:.*]]: bf16, %[[G:.*]]: f32):
+    // CHECK-NEXT: ^bb0(%slot: f64, %param: bf16, %grad: f32):
     step.phase @update slots 1 operands [#param, #grad, #state] {
     ^bb0(%rate: f64, %p: bf16, %g: f32):
       %0 = arith.extf %g : f32 to f64
       %1 = arith.mulf %0, %rate : f64
-      // CHECK: step.yield %[[P]], %{{.*}} : bf16, f64
+      // CHECK: step.yield %param, %{{[0-9]+}} : bf16, f64
       step.yield %p, %1 : bf16, f64
     }
     // A phase may work on some of the operands.
     // CHECK: step.phase @nothing slots 1 operands [] {
-    // CHECK-NEXT: ^bb0(%{{.*}}: f64):
+    // CHECK-NEXT: ^bb0(%slot: f64):
     // CHECK-NEXT:   step.yield{{$}}
     step.phase @nothing slots 1 operands [] {
     ^bb0(%rate: f64):

@@ -59,6 +59,13 @@ step.optimizer {
 
 // -----
 
+// expected-error @+1 {{'step.optimizer' op has an empty optimizer name}}
+"step.optimizer"() <{sym_name = ""}> ({
+^bb0:
+}) : () -> ()
+
+// -----
+
 step.optimizer @rules {
   // expected-note @+1 {{see existing symbol definition here}}
   step.rule @any(%p: param[*], %g: grad[*]) {
@@ -400,6 +407,16 @@ step.optimizer @guards {
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):
     step.return %p
   }) : (i1) -> ()
+}
+
+// -----
+
+step.optimizer @name {
+  // expected-error @+1 {{'step.rule' op has an empty rule name}}
+  "step.rule"() <{sym_name = "", roles = []}> ({
+  ^bb0:
+    step.return
+  }) : () -> ()
 }
 
 // -----
