@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -25,7 +26,12 @@ def test_examples_run(tmp_path):
     script = tmp_path / "example.py"
     script.write_text("\n".join(blocks("python")))
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "frontend")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
