@@ -91,7 +91,7 @@ static LogicalResult removeArguments(const Resolution &resolution) {
     if (argument.use_empty())
       continue;
     return (*argument.user_begin())->emitOpError()
-           << "needs state '" << rule.getRole(index).getName()
+           << "needs state '" << rule.getRole(index).getDisplayName()
            << "', which does not exist where option '" << guard.getName()
            << "' is false";
   }

@@ -30,7 +30,7 @@ static LogicalResult verifyRoles(RuleOp rule) {
              << "stores '" << role.getDisplayName() << "' as "
              << role.getStorage() << ", wider than the compute type " << compute;
     if (role.getGuarded())
-      return rule.emitOpError() << "still guards state '" << role.getName()
+      return rule.emitOpError() << "still guards state '" << role.getDisplayName()
                                 << "' after the bind stage";
   }
   return success();

@@ -60,7 +60,7 @@ LogicalResult PhaseFormer::checkShapes() {
   for (BlockArgument argument : rule.getBody().getArguments())
     if (!check(argument))
       return rule.emitOpError()
-             << "has state '" << rule.getRole(argument.getArgNumber()).getName()
+             << "has state '" << rule.getRole(argument.getArgNumber()).getDisplayName()
              << "' of other dims than the param: " << argument.getType()
              << "; such states cannot be compiled yet, only interpreted";
   for (Operation &op : rule.getBody().front().without_terminator())

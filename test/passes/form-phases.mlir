@@ -1,0 +1,106 @@
+// RUN: stepc-opt --step-form-phases --cse --canonicalize --split-input-file --verify-diagnostics %s | FileCheck %s
+
+// Scalars are computed once for each row, in f64; what a tensor meets is a slot,
+// rounded to the compute type there. Storage conversions stand where elements
+// are read and written.
+
+// CHECK-LABEL: step.optimizer @opt
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 1.0e-3
+  %beta = step.hyper "beta" = 0.9
+  // CHECK: step.program @opt_any_0 variant <"any", {}, f32> operands
+  // CHECK-SAME: kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true
+  // CHECK-SAME: kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false
+  // CHECK-SAME: kind = state, name = "m", shape = !step.tensor<*>, storage = f32, init = 5.000000e-01 : f64, reads = true, writes = true
+  // CHECK-SAME: kind = state, name = "idle", {{.*}} reads = false, writes = false
+
+  // CHECK: step.scalar_phase @opt_any_0_scalars {
+  // CHECK: ^bb0(%[[LR:.*]]: f64, %[[BETA:.*]]: f64, %[[T:.*]]: i64, %[[FRESH:.*]]: i1):
+  // CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[T]]
+  // CHECK: %[[ALPHA:.*]] = arith.divf %[[LR]], %[[POW]] : f64
+  // CHECK: %[[F:.*]] = arith.uitofp %[[FRESH]] : i1 to f64
+  // CHECK: step.yield %[[BETA]], %[[F]], %[[ALPHA]] : f64, f64, f64
+
+  // CHECK: step.phase @opt_any_0_phase0 slots 3 operands
+  // CHECK: ^bb0(%[[S0:.*]]: f64, %[[S1:.*]]: f64, %[[S2:.*]]: f64, %[[P:.*]]: bf16, %[[G:.*]]: f32, %[[M:.*]]: f32):
+  // CHECK-DAG: %[[B:.*]] = arith.truncf %[[S0]] : f64 to f32
+  // CHECK-DAG: %[[NEW:.*]] = arith.cmpf une, %[[S1]]
+  // CHECK-DAG: %[[A:.*]] = arith.truncf %[[S2]] : f64 to f32
+  // CHECK-DAG: %[[PX:.*]] = arith.extf %[[P]] : bf16 to f32
+  // CHECK: %[[D:.*]] = arith.subf %[[G]], %[[M]] : f32
+  // CHECK: %[[W:.*]] = arith.mulf %[[B]], %[[D]] : f32
+  // CHECK: %[[L:.*]] = arith.addf %[[M]], %[[W]] : f32
+  // CHECK: %[[M1:.*]] = arith.select %[[NEW]], %[[G]], %[[L]] : f32
+  // CHECK: %[[HALF:.*]] = arith.mulf %[[M1]], %[[A]] : f32
+  // CHECK: %[[P1:.*]] = arith.subf %[[PX]], %[[HALF]] : f32
+  // CHECK: %[[PS:.*]] = arith.truncf %[[P1]] : f32 to bf16
+  // CHECK: step.yield %[[PS]], %[[M1]] : bf16, f32
+  step.rule @opt_any_0(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] = 0.5 as f32,
+                       %i: state "idle"[*] as f32, %t: count, %f: fresh) variant <"any", {}, f32> {
+    %l = step.lerp %m, %g, %beta : [*], [*], f64
+    %m1 = step.select %f, %g, %l : i1, [*], [*]
+    %bt = step.powi %beta, %t
+    %alpha = step.div %lr, %bt : f64
+    %u = step.mul %m1, %alpha : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    %r = step.round %p1 to bf16 : [*]
+    step.return %r, %m1, %i
+  }
+}
+
+// -----
+
+// Each operation of the language as scalar code; constants are rounded to the
+// compute type and take no slot.
+
+// CHECK-LABEL: step.optimizer @ops
+step.optimizer @ops {
+  // CHECK: step.phase @ops_any_0_phase0 slots 0
+  // CHECK-DAG: %[[TENTH:.*]] = arith.constant 1.000000e-01 : f32
+  // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+  // CHECK-DAG: %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+  // CHECK-DAG: %[[MINUS:.*]] = arith.constant -1.000000e+00 : f32
+  // CHECK: %[[NEG:.*]] = arith.negf %[[P:.*]] : f32
+  // CHECK: %[[ABS:.*]] = math.absf %[[NEG]] : f32
+  // CHECK: %[[POSITIVE:.*]] = arith.cmpf ogt, %[[ABS]], %[[ZERO]] : f32
+  // CHECK: %[[NEGATIVE:.*]] = arith.cmpf olt, %[[ABS]], %[[ZERO]] : f32
+  // CHECK: %[[INNER:.*]] = arith.select %[[NEGATIVE]], %[[MINUS]], %[[ABS]] : f32
+  // CHECK: %[[SIGN:.*]] = arith.select %[[POSITIVE]], %[[ONE]], %[[INNER]] : f32
+  // CHECK: %[[MAX:.*]] = arith.maximumf %[[SIGN]], %[[G:.*]] : f32
+  // CHECK: %[[MIN:.*]] = arith.minimumf %[[MAX]], %[[TENTH]] : f32
+  // CHECK: %[[LE:.*]] = arith.cmpf ole, %[[MIN]], %[[G]] : f32
+  // CHECK: %[[NE:.*]] = arith.cmpf une, %[[MIN]], %[[G]] : f32
+  // CHECK: arith.select %[[LE]], %[[MIN]]
+  // CHECK: arith.select %[[NE]]
+  step.rule @ops_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %tenth = step.constant 0.1
+    %n = step.neg %p : [*]
+    %a = step.abs %n : [*]
+    %s = step.sign %a : [*]
+    %max = step.maximum %s, %g : [*]
+    %min = step.minimum %max, %tenth : [*], f64
+    %le = step.compare le, %min, %g : [*]
+    %ne = step.compare ne, %min, %g : [*]
+    %x = step.select %le, %min, %g : mask[*], [*], [*]
+    %y = step.select %ne, %x, %tenth : mask[*], [*], f64
+    step.return %y
+  }
+}
+
+// -----
+
+step.optimizer @unbound {
+  // expected-error @+1 {{'step.rule' op must be bound before phases are formed}}
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @rows {
+  // expected-error @+1 {{'step.rule' op has state 'row' of other dims than the param: '!step.tensor<n, 1>'; such states cannot be compiled yet, only interpreted}}
+  step.rule @rows_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %r: state "row"[n, 1] as f32) variant <"any", {}, f32> {
+    step.return %p, %r : [n, m], [n, 1]
+  }
+}

@@ -1,0 +1,68 @@
+// RUN: stepc-opt --step-verify-bound --split-input-file --verify-diagnostics %s
+
+step.optimizer @fine {
+  step.rule @any(%p: param[*] as bf16, %g: grad[*] as bf16) variant <"any", {}, f32> {
+    %p1 = step.sub %p, %g : [*]
+    %r = step.round %p1 to bf16 : [*]
+    step.return %r
+  }
+}
+
+// -----
+
+step.optimizer @unbound {
+  // expected-error @+1 {{'step.rule' op is not bound after the bind stage}}
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @no_storage {
+  // expected-error @+1 {{'step.rule' op has no storage type for 'grad'}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*]) variant <"any", {}, f32> {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @wide {
+  // expected-error @+1 {{'step.rule' op stores 'm' as 'f64', wider than the compute type 'f32'}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as f64) variant <"any", {}, f32> {
+    step.return %p, %m
+  }
+}
+
+// -----
+
+step.optimizer @guarded {
+  %keep = step.option "keep" = true
+  // expected-error @+1 {{'step.rule' op still guards state 'm' after the bind stage}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] if %keep as f32) variant <"any", {keep = true}, f32> {
+    step.return %p, %m
+  }
+}
+
+// -----
+
+step.optimizer @stored {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %p1 = step.sub %p, %g : [*]
+    // expected-error @+1 {{'step.stored' op is left after the bind stage}}
+    %s = step.stored %p1 as [0] : [*]
+    step.return %s
+  }
+}
+
+// -----
+
+step.optimizer @option {
+  %flip = step.option "flip" = false
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {flip = false}, f32> {
+    // expected-error @+1 {{'step.select' op uses an option after the bind stage}}
+    %d = step.select %flip, %p, %g : i1, [*], [*]
+    step.return %d
+  }
+}
