@@ -1,0 +1,66 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Packages of the zoo, compiled once for all tests."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "test" / "interpreter"), str(ROOT / "frontend")]
+
+from driver import STEPC, STORAGES, Checker  # noqa: E402
+from formulas import OPTIONS  # noqa: E402
+from oracle import ZOO  # noqa: E402
+
+
+def variants(name):
+    """Each storage with each value of the options that are not derived."""
+    for storages, values in itertools.product(
+        STORAGES, itertools.product(["false", "true"], repeat=len(OPTIONS[name]))
+    ):
+        param, grad, state = storages
+        spec = f"param={param},grad={grad}"
+        for option, value in zip(OPTIONS[name], values, strict=True):
+            spec += f",option.{option}={value}"
+        yield f"--variant={spec}", f"--state={state}"
+
+
+def compile_package(path, folder, name, arguments=()):
+    """The bytes of a package with the variants that are asked for."""
+    output = folder / f"{name}.stepc"
+    run = subprocess.run(
+        [STEPC, path, "-o", output, *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return output.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """A function from an optimizer and the storage of its states to a loaded package."""
+    from stepc import _runtime
+
+    folder = tmp_path_factory.mktemp("packages")
+    loaded = {}
+
+    def get(name, state):
+        if (name, state) not in loaded:
+            arguments = [f"--state={state}"]
+            arguments += [spec for spec, storage in variants(name) if storage == f"--state={state}"]
+            data = compile_package(ZOO / f"{name}.mlir", folder, f"{name}-{state}", arguments)
+            loaded[name, state] = _runtime.Package.from_bytes(data)
+        return loaded[name, state]
+
+    return get
+
+
+@pytest.fixture
+def checker():
+    """Collects steps; what compiled code made of them is compared at the end of the test."""
+    collected = Checker()
+    yield collected
+    collected.verify()
