@@ -72,11 +72,14 @@ namespace {
 struct VerifyLowered : step::impl::VerifyLoweredBase<VerifyLowered> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+    auto check = [&](Operation *op) -> WalkResult {
       if (op == getOperation())
         return WalkResult::advance();
       return verifyOp(op, symbols);
-    });
+    };
+    // Outermost first, so that the message names the function that is left and
+    // not what is in it.
+    WalkResult result = getOperation()->walk<WalkOrder::PreOrder>(check);
     if (result.wasInterrupted())
       signalPassFailure();
     markAllAnalysesPreserved();

@@ -1,0 +1,82 @@
+// RUN: stepc-opt --step-lower-phases-to-cpu --canonicalize --cse %s | FileCheck %s
+// RUN: stepc-opt --step-lower-phases-to-cpu=prefetch-lines=0 --canonicalize --cse %s \
+// RUN:   | FileCheck %s --check-prefix=NOPREFETCH
+
+// The optimizer is gone; two kernels are left, and what they call.
+
+// CHECK-NOT: step.optimizer
+
+// A run: slots are loaded and rounded once; vectors of 512 bits of the compute
+// type, one line of the narrowest operand (32 bf16) in each iteration, with the
+// lines that lie ahead asked for; then single vectors; then single elements.
+
+// CHECK-LABEL: func.func private @phase0_run(
+// CHECK-SAME: %[[SCALARS:.*]]: i64, %[[P:.*]]: i64, %[[G:.*]]: i64, %[[N:.*]]: index)
+// CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
+// CHECK: %[[ROW:.*]] = step.view %[[SCALARS]] : memref<?xf64>
+// CHECK: %[[SLOT:.*]] = memref.load %[[ROW]]
+// CHECK: %[[LR:.*]] = arith.truncf %[[SLOT]] : f64 to f32
+// CHECK: scf.for {{.*}} step %c32
+// CHECK: step.prefetch %{{.*}} write
+// CHECK: step.prefetch %{{[0-9]+$}}
+// CHECK: step.prefetch %{{[0-9]+$}}
+// CHECK-NOT: step.prefetch
+// CHECK: vector.load %{{.*}} : memref<?xi16>, vector<16xi16>
+// CHECK: arith.bitcast %{{.*}} : vector<16xi16> to vector<16xbf16>
+// CHECK: vector.load %{{.*}} : memref<?xf32>, vector<16xf32>
+// CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
+// CHECK: vector.broadcast %[[LR]] : f32 to vector<16xf32>
+// CHECK: arith.mulf %{{.*}} : vector<16xf32>
+// CHECK: vector.store %{{.*}} : memref<?xi16>, vector<16xi16>
+// CHECK: vector.store
+// CHECK: scf.for {{.*}} step %c32
+// CHECK-NOT: step.prefetch
+// CHECK: scf.for {{.*}} step %c16
+// CHECK: scf.for {{.*}} step %c1
+// CHECK: memref.load %{{.*}} : memref<?xi16>
+// CHECK: arith.bitcast %{{.*}} : i16 to bf16
+// CHECK: memref.store %{{.*}} : memref<?xi16>
+
+// CHECK-LABEL: func.func private @phase0_strided_run(
+// CHECK: scf.for {{.*}} step %c1
+// CHECK: memref.load
+// CHECK-NOT: vector.load
+
+// The kernels: chunks of rows, the first lines of a later chunk asked for.
+
+// CHECK-LABEL: func.func @phase0(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK: step.prefetch %{{.*}} write
+// CHECK: step.prefetch
+// CHECK: call @phase0_run
+
+// CHECK-LABEL: func.func @phase0_strided(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK: scf.while
+// CHECK: arith.remui
+// CHECK: scf.if
+// CHECK: call @phase0_run
+// CHECK: else
+// CHECK: call @phase0_strided_run
+
+// NOPREFETCH-NOT: step.prefetch
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
+#g = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 1.0
+  step.program @program variant <"any", {}, f32> operands [#p, #g] {
+    step.scalar_phase @scalars {
+    ^bb0(%a: f64, %t: i64, %fresh: i1):
+      step.yield %a : f64
+    }
+    step.phase @phase0 slots 1 operands [#p, #g] {
+    ^bb0(%slot: f64, %p: bf16, %g: f32):
+      %lr_value = arith.truncf %slot : f64 to f32
+      %x = arith.extf %p : bf16 to f32
+      %u = arith.mulf %g, %lr_value : f32
+      %y = arith.subf %x, %u : f32
+      %r = arith.truncf %y : f32 to bf16
+      step.yield %r : bf16
+    }
+  }
+}

@@ -1,0 +1,37 @@
+// RUN: stepc-opt --step-lower-scalar-phases %s | FileCheck %s
+
+// A function of hyper-parameters, count, fresh and row; hyper-parameters that
+// the row does not need are not read.
+
+// CHECK: func.func @scalars(%[[HYPERS:.*]]: i64, %[[COUNT:.*]]: i64, %[[FRESH:.*]]: i64, %[[ROW:.*]]: i64) {
+// CHECK-DAG: %[[H:.*]] = step.view %[[HYPERS]] : memref<?xf64>
+// CHECK-DAG: %[[R:.*]] = step.view %[[ROW]] : memref<?xf64>
+// CHECK: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK-NEXT: %[[BETA:.*]] = memref.load %[[H]][%[[ONE]]]
+// CHECK-NOT: memref.load
+// CHECK: %[[ZERO:.*]] = arith.constant 0 : i64
+// CHECK: %[[NEW:.*]] = arith.cmpi ne, %[[FRESH]], %[[ZERO]] : i64
+// CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[COUNT]]
+// CHECK: %[[F:.*]] = arith.uitofp %[[NEW]] : i1 to f64
+// CHECK: %[[I0:.*]] = arith.constant 0 : index
+// CHECK: memref.store %[[POW]], %[[R]][%[[I0]]]
+// CHECK: %[[I1:.*]] = arith.constant 1 : index
+// CHECK: memref.store %[[F]], %[[R]][%[[I1]]]
+// CHECK: return
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 1.0
+  %beta = step.hyper "beta" = 0.9
+  step.program @program variant <"any", {}, f32> operands [#p] {
+    step.scalar_phase @scalars {
+    ^bb0(%a: f64, %b: f64, %t: i64, %fresh: i1):
+      %power = step.powi %b, %t
+      %f = arith.uitofp %fresh : i1 to f64
+      step.yield %power, %f : f64, f64
+    }
+    step.phase @phase0 slots 2 operands [#p] {
+    ^bb0(%s0: f64, %s1: f64, %x: f32):
+      step.yield %x : f32
+    }
+  }
+}
