@@ -13,8 +13,10 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.stepc_build, "test")
-# Folders of other kinds of tests, and files that tests read.
-config.excludes = ["Inputs", "bench", "floors", "frontend", "interpreter", "runtime"]
+# The other folders hold other kinds of tests, or files that tests read.
+folders = {"dialect", "passes", "tools"}
+config.excludes = [name for name in os.listdir(config.test_source_root) if name not in folders]
+config.excludes += ["Inputs"]
 
 path = [config.stepc_tools, config.llvm_tools, config.environment["PATH"]]
 config.environment["PATH"] = os.pathsep.join(path)
@@ -29,5 +31,6 @@ config.substitutions += [
     ("%python", f'"{config.python}"'),
     # `%round-trip %t %s`: the texts and the bytecode of a file mean the same.
     ("%round-trip", f'bash "{config.test_source_root}/round-trip.sh"'),
+    ("%bin", f'"{config.stepc_tools}"'),
     ("%zoo", f'"{os.path.join(config.stepc_source, "frontend", "optimizers")}"'),
 ]
