@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "test" / "interpreter"), str(ROOT / "frontend")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interpreter", "frontend")]
 
 from driver import STEPC, STORAGES, Checker  # noqa: E402
 from formulas import OPTIONS  # noqa: E402
