@@ -52,11 +52,7 @@ def train_both(chosen):
         f"kept aside: {len(held_out) / 1e6:.1f} MB of other files",
         flush=True,
     )
-    makers = {PEER: fused}
-    if (ROOT / "frontend" / "stepc" / "torch" / "__init__.py").exists():
-        makers[OURS] = ours
-    else:
-        print(f"  {OURS}: not built, left out")
+    makers = {PEER: fused, OURS: ours}
     return {
         title: train.run(title, make, data, held_out, chosen.steps, chosen.rows)
         for title, make in makers.items()
@@ -64,9 +60,7 @@ def train_both(chosen):
 
 
 def largest_difference(outcomes):
-    """(difference, step) of the two loss curves, or None."""
-    if len(outcomes) < 2:
-        return None
+    """(difference, step) of the two loss curves."""
     pairs = zip(outcomes[PEER].losses, outcomes[OURS].losses, strict=True)
     return max((abs(a - b), step) for step, (a, b) in enumerate(pairs, start=1))
 
@@ -81,9 +75,8 @@ def table(outcomes):
     lines = [" " * 32 + "".join(f"{title:>20}" for title in outcomes)]
     for title, show in rows:
         lines.append(f"{title:<32}" + "".join(f"{show(run):>20}" for run in outcomes.values()))
-    worst = largest_difference(outcomes)
-    if worst is not None:
-        lines.append(f"largest difference of the loss curves: {worst[0]:.2g} at step {worst[1]}")
+    difference, step = largest_difference(outcomes)
+    lines.append(f"largest difference of the loss curves: {difference:.2g} at step {step}")
     return "\n".join(lines)
 
 
