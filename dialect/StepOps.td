@@ -24,6 +24,12 @@ class Step_Op<string mnemonic, list<Trait> traits = []>
 // Structure of a definition
 //===----------------------------------------------------------------------===//
 
+def Step_StructureGroup : OpDocGroup {
+  let summary = "Structure of a definition";
+  let description = "What is declared once, and how one tensor is updated.";
+}
+let opDocGroup = Step_StructureGroup in {
+
 def Step_OptimizerOp : Step_Op<"optimizer", [
     IsolatedFromAbove, Symbol, SymbolTable, SingleBlock, NoTerminator,
     NoRegionArguments]> {
@@ -130,6 +136,18 @@ def Step_RuleOp : Step_Op<"rule", [
     is being taken, 1 in a tensor's first. `fresh` holds in the step that
     creates the tensor's states, whatever the count.
 
+    Arguments are written, in any order,
+
+        %p: param[n, m]
+        %g: grad[n, m]
+        %s: state "name"[n, 1] = 0.5 if %option
+        %t: count
+        %f: fresh
+
+    where `= 0.5`, the initial value, is 0.0 if it is left out, and `if` with the
+    guard may be left out. In a bound rule `as bf16`, the storage type, follows
+    each tensor.
+
     ```mlir
     step.optimizer @heavy_ball {
       %lr = step.hyper "lr" = 1.0e-3
@@ -184,6 +202,16 @@ def Step_RuleOp : Step_Op<"rule", [
 def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
   let summary = "ends a rule";
   let description = [{
+    Gives the new values. Their types follow after a colon, unless all are `[*]`.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %r: state "row"[n, 1]) {
+        step.return %p, %r : [n, m], [n, 1]
+      }
+    }
+    ```
+
     Constraints:
     - one operand for the param and for each state, in the order in which the
       rule declares them
@@ -194,14 +222,29 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
   let hasVerifier = 1;
 }
 
+} // opDocGroup
+
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
+
+def Step_ValueGroup : OpDocGroup {
+  let summary = "Values";
+  let description = [{
+    Tensors are worked on element by element. Operands broadcast: a scalar goes with
+    anything, and a dim of 1 with any other in its place; ranks must agree. The
+    result's type is inferred. Operations write the types of their operands, or
+    one type where all are the same.
+  }];
+}
+let opDocGroup = Step_ValueGroup in {
 
 def Step_ConstantOp : Step_Op<"constant", [
     Pure, ConstantLike, AllTypesMatch<["value", "result"]>]> {
   let summary = "a constant scalar";
   let description = [{
+    An f64 or a boolean. A float is written with a point, or as its bits.
+
     ```mlir
     step.optimizer @example {
       %half = step.constant 0.5
@@ -337,6 +380,18 @@ def Step_SelectOp : Step_ElementwiseOp<"select"> {
     Where the condition holds the second operand, elsewhere the third. An option
     as the condition is decided when the definition is bound, and the other
     operand is not computed at all.
+
+    ```mlir
+    step.optimizer @example {
+      %maximize = step.option "maximize" = false
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %ascent = step.neg %g : [*]
+        %d = step.select %maximize, %ascent, %g : i1, [*], [*]
+        %p1 = step.sub %p, %d : [*]
+        step.return %p1
+      }
+    }
+    ```
   }];
   let arguments = (ins Step_Condition:$condition, Step_Value:$true_value,
                        Step_Value:$false_value);
@@ -359,15 +414,34 @@ def Step_PowiOp : Step_Op<"powi", [Pure]> {
         if exponent < 0: result = 1 / result
 
     so the value does not depend on a mathematical library.
+
+    ```mlir
+    step.optimizer @example {
+      %beta = step.hyper "beta" = 0.9
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %beta_t = step.powi %beta, %t
+        %p1 = step.mul %p, %beta_t : [*], f64
+        step.return %p1
+      }
+    }
+    ```
   }];
   let arguments = (ins F64:$base, I64:$exponent);
   let results = (outs F64:$result);
   let assemblyFormat = "$base `,` $exponent attr-dict";
 }
 
+} // opDocGroup
+
 //===----------------------------------------------------------------------===//
 // Operations that passes insert
 //===----------------------------------------------------------------------===//
+
+def Step_InsertedGroup : OpDocGroup {
+  let summary = "Operations that passes insert into rules";
+  let description = "No definition needs to write them.";
+}
+let opDocGroup = Step_InsertedGroup in {
 
 def Step_StoredOp : Step_Op<"stored", [
     Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
@@ -406,5 +480,6 @@ def Step_RoundOp : Step_Op<"round", [
   }];
   let hasVerifier = 1;
 }
+} // opDocGroup
 
 #endif // STEP_OPS

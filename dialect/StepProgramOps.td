@@ -10,6 +10,15 @@
 
 include "StepOps.td"
 
+def Step_ProgramGroup : OpDocGroup {
+  let summary = "Schedules";
+  let description = [{
+    What the schedule stage makes of a bound rule. From here on the bodies are
+    scalar code.
+  }];
+}
+let opDocGroup = Step_ProgramGroup in {
+
 def Step_ProgramOp : Step_Op<"program", [
     HasParent<"OptimizerOp">, IsolatedFromAbove, Symbol, SymbolTable,
     SingleBlock, NoTerminator, NoRegionArguments]> {
@@ -89,9 +98,17 @@ def Step_YieldOp : Step_Op<"yield", [
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
+} // opDocGroup
+
 //===----------------------------------------------------------------------===//
 // Memory by address: what lowered kernels use until the LLVM conversion
 //===----------------------------------------------------------------------===//
+
+def Step_MemoryGroup : OpDocGroup {
+  let summary = "Memory by address";
+  let description = "What lowered kernels use until the LLVM conversion.";
+}
+let opDocGroup = Step_MemoryGroup in {
 
 def Step_ViewOp : Step_Op<"view", [Pure]> {
   let summary = "memory at an address";
@@ -117,5 +134,6 @@ def Step_PrefetchOp : Step_Op<"prefetch", []> {
   let arguments = (ins I64:$address, UnitAttr:$write);
   let assemblyFormat = "$address (`write` $write^)? attr-dict";
 }
+} // opDocGroup
 
 #endif // STEP_PROGRAM_OPS
