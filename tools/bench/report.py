@@ -129,7 +129,7 @@ def draw_case(axes, key, by_mode):
         row = case["summary"][name]
         label = f" {times(row['ratio'])}x, {milliseconds(row['median'])} ms"
         axes.text(max(ratios[number], 1.0), number, label, va="center", fontsize=8)
-    axes.set_xlim(min([0.7, *ratios]), max(ratios) * 6)
+    axes.set_xlim(0.8 * min([0.9, *ratios]), max(ratios) * 6)
     axes.set_title(f"{SHAPE_LABELS[key[0]]}, {key[1]}", fontsize=10)
     axes.set_xlabel("times the in-place stream's time", fontsize=8)
     axes.tick_params(labelsize=8)
