@@ -143,16 +143,16 @@ Datum Evaluator::evaluateSelect(SelectOp op) {
   return result;
 }
 
-/// The storage format of each value of the body that the return stores in
-/// something that exists; the narrowest where it stores the value twice.
-/// Arguments are left out: they are rounded into what is stored and nowhere
-/// else.
+/// The storage format of each value that the return stores in something that
+/// exists; the narrowest where it stores the value twice. It is looked up for
+/// results of operations only: a returned argument is rounded into what is
+/// stored and nowhere else.
 static DenseMap<Value, Format> findStoredValues(Environment &environment) {
   DenseMap<Value, Format> stored;
   RuleOp rule = environment.rule;
   for (auto [index, value] :
        llvm::zip(rule.getReturnedArguments(), rule.getReturn().getValues())) {
-    if (isa<BlockArgument>(value) || environment.isAbsent(index))
+    if (environment.isAbsent(index))
       continue;
     Format format = environment.getStorage(index);
     auto [entry, inserted] = stored.try_emplace(value, format);

@@ -3,7 +3,6 @@
 """Packages of the zoo, compiled once for all tests."""
 
 import itertools
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interpreter", "frontend")]
 
-from driver import STEPC, STORAGES, Checker  # noqa: E402
+from driver import STORAGES, Checker, compile_package  # noqa: E402
 from formulas import OPTIONS  # noqa: E402
 from oracle import ZOO  # noqa: E402
 
@@ -27,16 +26,6 @@ def variants(name):
         for option, value in zip(OPTIONS[name], values, strict=True):
             spec += f",option.{option}={value}"
         yield f"--variant={spec}", f"--state={state}"
-
-
-def compile_package(path, folder, name, arguments=()):
-    """The bytes of a package with the variants that are asked for."""
-    output = folder / f"{name}.stepc"
-    run = subprocess.run(
-        [STEPC, path, "-o", output, *arguments], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return output.read_bytes()
 
 
 @pytest.fixture(scope="session")

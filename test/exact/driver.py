@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import subprocess
 from ctypes import POINTER, byref, c_int64, c_void_p, pointer
 
 import numpy as np
@@ -91,6 +92,16 @@ class Operand:
             strides=ctypes.cast(strides, POINTER(c_int64)),
         )
         return tensor, (shape, strides)
+
+
+def compile_package(path, folder, name, arguments=()):
+    """The bytes of a package with the variants that are asked for."""
+    output = folder / f"{name}.stepc"
+    run = subprocess.run(
+        [STEPC, path, "-o", output, *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return output.read_bytes()
 
 
 # --- Plans --------------------------------------------------------------------

@@ -215,6 +215,7 @@ static Expected<bool> run() {
   mlir::DialectRegistry registry;
   registry.insert<mlir::step::StepDialect>();
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.printOpOnDiagnostic(false);
   std::map<std::string, std::unique_ptr<Definition>> definitions;
   bool equal = true;
   for (const Case &current : *cases) {
