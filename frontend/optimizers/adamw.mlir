@@ -5,12 +5,18 @@
 //   theta <- theta - lr * lambda * theta
 //   m     <- beta1 * m + (1 - beta1) * g
 //   v     <- beta2 * v + (1 - beta2) * g^2
-//   theta <- theta - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//   theta <- theta - alpha_t * m / (sqrt(v) + eps_t),  where
+//   alpha_t = lr * sqrt(1 - beta2^t) / (1 - beta1^t),  eps_t = eps * sqrt(1 - beta2^t)
+//
+// which is theta - lr * m_hat / (sqrt(v_hat) + eps) in the order of operations of
+// Adam, section 2: both corrections are scalars, and one division an element is
+// saved. (There eps itself is added; eps_t keeps it the eps of algorithm 1.)
 //
 // amsgrad (Reddi et al., ICLR 2018, algorithm 2) divides by the largest v seen.
-// States are named as in torch.optim.AdamW, whose formulas these are; apex,
+// States are named as in torch.optim.AdamW, whose formulas these are but for
+// rounding: torch divides sqrt(v) by sqrt(1 - beta2^t) for each element. apex,
 // DeepSpeed and ColossalAI decay with the old theta inside the update instead,
-// which differs by rounding only.
+// which differs by rounding only, too.
 
 step.optimizer @adamw {
   %lr = step.hyper "lr" = 1.0e-3
@@ -44,14 +50,15 @@ step.optimizer @adamw {
     %beta2_t = step.powi %beta2, %t
     %c1 = step.sub %one, %beta1_t : f64
     %c2 = step.sub %one, %beta2_t : f64
-    %alpha = step.div %lr, %c1 : f64
     %root_c2 = step.sqrt %c2 : f64
+    %step_size = step.div %lr, %c1 : f64
+    %alpha_t = step.mul %step_size, %root_c2 : f64
+    %eps_t = step.mul %eps, %root_c2 : f64
 
     %root = step.sqrt %second : [*]
-    %scaled = step.div %root, %root_c2 : [*], f64
-    %denom = step.add %scaled, %eps : [*], f64
+    %denom = step.add %root, %eps_t : [*], f64
     %ratio = step.div %m1, %denom : [*]
-    %update = step.mul %ratio, %alpha : [*], f64
+    %update = step.mul %ratio, %alpha_t : [*], f64
     %theta2 = step.sub %theta1, %update : [*]
     step.return %theta2, %m1, %v1, %vmax1
   }

@@ -58,8 +58,9 @@ def adamw(arrays, hypers, options, count, fresh):
         new["max_exp_avg_sq"], v = n.keep(np.maximum(n.load(largest), v), largest)
     correction1 = 1 - integer_power(beta1, count)
     correction2 = 1 - integer_power(beta2, count)
-    denominator = np.sqrt(v) / n.scalar(np.sqrt(correction2)) + n.scalar(hypers["eps"])
-    theta = theta - m / denominator * n.scalar(lr / correction1)
+    root = np.sqrt(correction2)
+    denominator = np.sqrt(v) + n.scalar(np.float64(hypers["eps"]) * root)
+    theta = theta - m / denominator * n.scalar(lr / correction1 * root)
     new["param"], _ = n.keep(theta, arrays["param"])
     return new
 
