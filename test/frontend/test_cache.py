@@ -190,15 +190,16 @@ def test_many_writers_one_entry(own_cache):
     threads = [threading.Thread(target=write, args=(blob,)) for blob in blobs]
     for thread in threads:
         thread.start()
-    seen = 0
-    while seen < 200:
-        data = _cache._read(path)
-        if data is not None:
-            seen += 1
-            assert data in blobs
-    stop.set()
-    for thread in threads:
-        thread.join()
+    seen = set()
+    try:
+        for _ in range(2000):
+            data = _cache._read(path)
+            seen.add(data if data in (None, *blobs) else "torn")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen <= {None, *blobs} and len(seen) > 1
     assert entries(own_cache) == [path]
 
 

@@ -44,20 +44,19 @@ enum {
 enum { STORAGE_WORD = 2, AUTOGRAD_WORD = 3 };
 
 typedef struct Entry {
-  PyObject *param; // borrowed: the Walk's `params` tuple owns it
-  int64_t id;      // in the plan; -1 while the parameter is not bound
-  int32_t plain;   // 1: the descriptor of torch.Tensor gives its gradient
-  int32_t live;    // 1: had a gradient at the last refresh
+  PyObject *param;      // borrowed: the Walk's `params` tuple owns it
+  int64_t id;           // in the plan; -1 while the parameter is not bound
+  int32_t plain;        // 1: the descriptor of torch.Tensor gives its gradient
+  int32_t live;         // 1: had a gradient at the last refresh
   const void *gradSlot; // found ahead of its turn
 } Entry;
 
 typedef struct Walk {
-  PyObject_HEAD
-  PyObject *lists;  // tuple of the groups' "params" lists
-  PyObject *params; // tuple of all parameters, in order
-  PyObject *api;    // the capsule of the exchange table
-  PyObject *grad;   // the descriptor
-  PyObject *held;   // list: gradients that nobody else may hold, for one step
+  PyObject_HEAD PyObject *lists; // tuple of the groups' "params" lists
+  PyObject *params;              // tuple of all parameters, in order
+  PyObject *api;                 // the capsule of the exchange table
+  PyObject *grad;                // the descriptor
+  PyObject *held; // list: gradients that nobody else may hold, for one step
   descrgetfunc getGrad;
   DLPackDLTensorFromPyObjectNoSync view;
   StepcPlan *plan;
@@ -68,7 +67,8 @@ typedef struct Walk {
   Entry *entries; // and OBJECT_AHEAD copies of the last
 } Walk;
 
-//===--- One parameter -----------------------------------------------------===//
+//===--- One parameter
+//-----------------------------------------------------===//
 
 static const void *slotOf(const Walk *self, const Entry *entry) {
   return (const char *)entry->param + self->direct.slotOffset;
@@ -93,7 +93,8 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
   if (!object)
     result = -1;
   else if (object != Py_None)
-    result = self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
+    result =
+        self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
   if (result > 0 && !entry->plain && PyList_Append(self->held, object))
     result = -1;
   if (result < 0)
@@ -112,7 +113,8 @@ static int refreshOne(Walk *self, Entry *entry) {
     const void *slot = slotOf(self, entry);
     if (!self->lookAhead)
       entry->gradSlot = self->direct.grad(implOf(slot));
-    found = stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
+    found =
+        stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
   } else {
     found = readByObjects(self, entry, &param, &grad);
   }
@@ -160,7 +162,8 @@ static void beginAhead(Walk *self) {
   }
 }
 
-//===--- Methods -----------------------------------------------------------===//
+//===--- Methods
+//-----------------------------------------------------------===//
 
 // Whether the groups' lists still hold the parameters they held.
 static int listsAreSame(Walk *self) {
@@ -183,11 +186,12 @@ static int forget(Walk *self) {
   return held ? PyList_SetSlice(self->held, 0, held, NULL) : 0;
 }
 
-PyDoc_STRVAR(refreshDoc,
-             "refresh() -> None, a list of indices, or False\n\n"
-             "Tells the plan where each parameter and gradient is now. The list\n"
-             "names parameters that must be bound; False: the parameter lists\n"
-             "changed and nothing was done.");
+PyDoc_STRVAR(
+    refreshDoc,
+    "refresh() -> None, a list of indices, or False\n\n"
+    "Tells the plan where each parameter and gradient is now. The list\n"
+    "names parameters that must be bound; False: the parameter lists\n"
+    "changed and nothing was done.");
 
 static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
   (void)unused;
@@ -221,10 +225,11 @@ static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
   return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(bumpDoc,
-             "bump() -> bool\n\nAfter a step: bumps the version counters of the "
-             "parameters that\nhad a gradient at the last refresh. False: it does "
-             "not know how.");
+PyDoc_STRVAR(
+    bumpDoc,
+    "bump() -> bool\n\nAfter a step: bumps the version counters of the "
+    "parameters that\nhad a gradient at the last refresh. False: it does "
+    "not know how.");
 
 static PyObject *walkBump(PyObject *object, PyObject *unused) {
   (void)unused;
@@ -241,8 +246,9 @@ static PyObject *walkBump(PyObject *object, PyObject *unused) {
   return PyBool_FromLong(able);
 }
 
-PyDoc_STRVAR(liveDoc, "live() -> list\n\nThe parameters that had a gradient at\n"
-                      "the last refresh.");
+PyDoc_STRVAR(liveDoc,
+             "live() -> list\n\nThe parameters that had a gradient at\n"
+             "the last refresh.");
 
 static PyObject *walkLive(PyObject *object, PyObject *unused) {
   (void)unused;
@@ -254,8 +260,9 @@ static PyObject *walkLive(PyObject *object, PyObject *unused) {
   return list;
 }
 
-PyDoc_STRVAR(setIdDoc, "set_id(index, id, live)\n\nSays which tensor of the plan\n"
-                       "the parameter is.");
+PyDoc_STRVAR(setIdDoc,
+             "set_id(index, id, live)\n\nSays which tensor of the plan\n"
+             "the parameter is.");
 
 static PyObject *walkSetId(PyObject *object, PyObject *args) {
   Walk *self = (Walk *)object;
@@ -273,7 +280,8 @@ static PyObject *walkSetId(PyObject *object, PyObject *args) {
   return Py_NewRef(Py_None);
 }
 
-//===--- Life --------------------------------------------------------------===//
+//===--- Life
+//--------------------------------------------------------------===//
 
 // Fills the entries from the lists; `plain` has one flag byte a parameter.
 static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
@@ -321,13 +329,14 @@ static int takeTable(Walk *self) {
   return 0;
 }
 
-PyDoc_STRVAR(walkDoc,
-             "Walk(lists, params, plain, api, grad, plan, set_param, set_grad, "
-             "direct)\n\n"
-             "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
-             "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
-             "api: the exchange table; plan, set_param, set_grad: addresses;\n"
-             "direct: the five members of StepcDirect, as integers.");
+PyDoc_STRVAR(
+    walkDoc,
+    "Walk(lists, params, plain, api, grad, plan, set_param, set_grad, "
+    "direct)\n\n"
+    "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
+    "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
+    "api: the exchange table; plan, set_param, set_grad: addresses;\n"
+    "direct: the five members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"lists", "params",    "plain",    "api",    "grad",
@@ -395,7 +404,8 @@ static void walkDealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-//===--- Module ------------------------------------------------------------===//
+//===--- Module
+//------------------------------------------------------------===//
 
 static PyMethodDef walkMethods[] = {
     {"refresh", walkRefresh, METH_NOARGS, refreshDoc},
@@ -404,11 +414,13 @@ static PyMethodDef walkMethods[] = {
     {"set_id", walkSetId, METH_VARARGS, setIdDoc},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot walkSlots[] = {
-    {Py_tp_new, walkNew},           {Py_tp_dealloc, walkDealloc},
-    {Py_tp_traverse, walkTraverse}, {Py_tp_clear, walkClear},
-    {Py_tp_methods, walkMethods},   {Py_tp_doc, (void *)walkDoc},
-    {0, NULL}};
+static PyType_Slot walkSlots[] = {{Py_tp_new, walkNew},
+                                  {Py_tp_dealloc, walkDealloc},
+                                  {Py_tp_traverse, walkTraverse},
+                                  {Py_tp_clear, walkClear},
+                                  {Py_tp_methods, walkMethods},
+                                  {Py_tp_doc, (void *)walkDoc},
+                                  {0, NULL}};
 
 static PyType_Spec walkSpec = {"_stepc_walk.Walk", sizeof(Walk), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -426,8 +438,14 @@ static int moduleExec(PyObject *module) {
 static PyModuleDef_Slot moduleSlots[] = {{Py_mod_exec, moduleExec}, {0, NULL}};
 
 static struct PyModuleDef moduleDef = {
-    PyModuleDef_HEAD_INIT, "_stepc_walk",
-    "Re-reads parameters and gradients in one call.", 0, NULL, moduleSlots,
-    NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT,
+    "_stepc_walk",
+    "Re-reads parameters and gradients in one call.",
+    0,
+    NULL,
+    moduleSlots,
+    NULL,
+    NULL,
+    NULL};
 
 PyMODINIT_FUNC PyInit__stepc_walk(void) { return PyModuleDef_Init(&moduleDef); }
