@@ -89,6 +89,8 @@ def test_no_freed_memory_is_touched():
     old = params[0].data.data_ptr(), params[0].grad.data_ptr()
     params[0].data = torch.zeros(100_000)
     params[0].grad = None
+    _, _, grad, memory = optimizer._binding._held[0]
+    assert (memory.data_ptr(), grad.data_ptr()) == old
     others = [torch.full((100_000,), 7.0) for _ in range(20)]
     assert not {t.data_ptr() for t in others} & set(old)
     with pytest.raises(errors.StaticGradientsError):
