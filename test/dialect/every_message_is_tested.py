@@ -2,9 +2,10 @@
 #
 # A message is what is streamed into an emitOpError, emitError, emitWarning,
 # emitRemark or attachNote: its string literals, with anything between them. It
-# is tested when one `expected-error` (or -warning, -remark, -note) of a test
-# holds all of its literals in order. A message that no input of ours can cause
-# says so by a comment `no test: REASON` in its statement.
+# is tested when one `expected-error` (or -warning, -remark, -note) of a test, or
+# a line that FileCheck looks for, holds all of its literals in order. A message
+# that no input of ours can cause says so by a comment `no test: REASON` in its
+# statement.
 #
 #   every_message_is_tested.py [--list] [ROOT]
 #
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 
 SOURCES = ["dialect/*.cpp", "passes/**/*.cpp"]
-TESTS = ["test/dialect/*.mlir", "test/passes/**/*.mlir"]
+TESTS = ["test/dialect", "test/passes", "test/tools"]
 KINDS = {
     "emitOpError": "error",
     "emitError": "error",
@@ -96,11 +97,26 @@ def messages(path):
         line += token.count("\n")
 
 
+def checked_lines(text):
+    """What FileCheck looks for, under the prefixes that a RUN line names."""
+    prefixes = {"CHECK"}
+    for names in re.findall(r"RUN:.*check-prefix(?:es)?=(\S+)", text):
+        prefixes.update(names.split(","))
+    names = "|".join(map(re.escape, sorted(prefixes)))
+    return re.findall(rf"^\W*(?:{names})(?:-NEXT|-SAME|-DAG)?: *(.*)", text, re.M)
+
+
 def expectations(root):
-    for pattern in TESTS:
-        for path in sorted(root.glob(pattern)):
-            for match in EXPECTED.finditer(path.read_text()):
+    """(kind, text) of what tests expect; of FileCheck's lines any kind."""
+    for folder in TESTS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".mlir", ".test"):
+                continue
+            text = path.read_text()
+            for match in EXPECTED.finditer(text):
                 yield match.group(1), match.group(2)
+            for line in checked_lines(text):
+                yield None, line
 
 
 def main():
@@ -116,7 +132,9 @@ def main():
             for line, kind, pieces in messages(path):
                 total += 1
                 wanted = re.compile(".*".join(re.escape(piece.strip()) for piece in pieces))
-                tested = any(kind == other and wanted.search(text) for other, text in expected)
+                tested = any(
+                    other in (kind, None) and wanted.search(text) for other, text in expected
+                )
                 missing += not tested
                 if options.list or not tested:
                     where = f"{path.relative_to(options.root)}:{line}"
