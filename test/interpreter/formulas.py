@@ -57,10 +57,9 @@ def adamw(arrays, hypers, options, count, fresh):
         largest = arrays["max_exp_avg_sq"]
         new["max_exp_avg_sq"], v = n.keep(np.maximum(n.load(largest), v), largest)
     correction1 = 1 - integer_power(beta1, count)
-    correction2 = 1 - integer_power(beta2, count)
-    root = np.sqrt(correction2)
-    denominator = np.sqrt(v) + n.scalar(np.float64(hypers["eps"]) * root)
-    theta = theta - m / denominator * n.scalar(lr / correction1 * root)
+    root2 = np.sqrt(1 - integer_power(beta2, count))
+    denominator = np.sqrt(v) + n.scalar(np.float64(hypers["eps"]) * root2)
+    theta = theta - m / denominator * n.scalar(lr / correction1 * root2)
     new["param"], _ = n.keep(theta, arrays["param"])
     return new
 
