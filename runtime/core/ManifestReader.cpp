@@ -5,17 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Json.h"
 #include "core/Manifest.h"
 #include "core/Status.h"
 
 #include "stepc/kernel_abi.h"
 
-#include "nlohmann/json.hpp"
-
 #include <cmath>
 
 using namespace stepc;
-using nlohmann::json;
 
 namespace {
 
@@ -34,34 +32,34 @@ public:
 
 private:
   [[noreturn]] void bad(const std::string &where, const char *what) const;
-  const json &get(const json &object, const char *key,
+  const Json &get(const Json &object, const char *key,
                   const std::string &where) const;
-  const json &getArray(const json &object, const char *key,
+  const Json &getArray(const Json &object, const char *key,
                        const std::string &where) const;
-  const json &getObject(const json &object, const char *key,
+  const Json &getObject(const Json &object, const char *key,
                         const std::string &where) const;
-  std::string getString(const json &object, const char *key,
+  std::string getString(const Json &object, const char *key,
                         const std::string &where) const;
-  double getNumber(const json &object, const char *key,
+  double getNumber(const Json &object, const char *key,
                    const std::string &where) const;
-  bool getBool(const json &object, const char *key,
+  bool getBool(const Json &object, const char *key,
                const std::string &where) const;
-  int64_t getOptionValue(const json &value, const std::string &where) const;
+  int64_t getOptionValue(const Json &value, const std::string &where) const;
 
-  void checkVersion(const json &root, const char *key, int64_t expected) const;
-  void checkDims(const json &object, const std::string &where) const;
-  void readHypers(const json &root);
-  void readOptions(const json &root);
-  void readDerived(const json &derived, const std::string &where,
+  void checkVersion(const Json &root, const char *key, int64_t expected) const;
+  void checkDims(const Json &object, const std::string &where) const;
+  void readHypers(const Json &root);
+  void readOptions(const Json &root);
+  void readDerived(const Json &derived, const std::string &where,
                    Option &option) const;
-  void readRules(const json &root);
-  void readVariant(const json &value, const std::string &where);
-  Operand readOperand(const json &value, const std::string &where) const;
-  void readOperands(const json &value, const std::string &where,
+  void readRules(const Json &root);
+  void readVariant(const Json &value, const std::string &where);
+  Operand readOperand(const Json &value, const std::string &where) const;
+  void readOperands(const Json &value, const std::string &where,
                     Variant &variant) const;
-  void readSchedule(const json &value, const std::string &where,
+  void readSchedule(const Json &value, const std::string &where,
                     Variant &variant) const;
-  void readCode(const json &root);
+  void readCode(const Json &root);
 
   const char *file;
   Manifest &manifest;
@@ -92,69 +90,69 @@ void ManifestReader::bad(const std::string &where, const char *what) const {
        file, where.c_str(), what);
 }
 
-const json &ManifestReader::get(const json &object, const char *key,
+const Json &ManifestReader::get(const Json &object, const char *key,
                                 const std::string &where) const {
-  auto found = object.find(key);
-  if (found == object.end())
+  const Json *found = object.find(key);
+  if (!found)
     bad(at(where, key), "is missing");
   return *found;
 }
 
-const json &ManifestReader::getArray(const json &object, const char *key,
+const Json &ManifestReader::getArray(const Json &object, const char *key,
                                      const std::string &where) const {
-  const json &value = get(object, key, where);
-  if (!value.is_array())
+  const Json &value = get(object, key, where);
+  if (!value.is(Json::Kind::Array))
     bad(at(where, key), "is not a list");
   return value;
 }
 
-const json &ManifestReader::getObject(const json &object, const char *key,
+const Json &ManifestReader::getObject(const Json &object, const char *key,
                                       const std::string &where) const {
-  const json &value = get(object, key, where);
-  if (!value.is_object())
+  const Json &value = get(object, key, where);
+  if (!value.is(Json::Kind::Object))
     bad(at(where, key), "is not an object");
   return value;
 }
 
-std::string ManifestReader::getString(const json &object, const char *key,
+std::string ManifestReader::getString(const Json &object, const char *key,
                                       const std::string &where) const {
-  const json &value = get(object, key, where);
-  if (!value.is_string() || value.get_ref<const std::string &>().empty())
+  const Json &value = get(object, key, where);
+  if (!value.is(Json::Kind::String) || value.string.empty())
     bad(at(where, key), "is not a string, or empty");
-  return value.get<std::string>();
+  return value.string;
 }
 
-double ManifestReader::getNumber(const json &object, const char *key,
+double ManifestReader::getNumber(const Json &object, const char *key,
                                  const std::string &where) const {
-  const json &value = get(object, key, where);
-  if (!value.is_number())
+  const Json &value = get(object, key, where);
+  if (!value.is(Json::Kind::Number) && !value.is(Json::Kind::Integer))
     bad(at(where, key), "is not a number");
-  return value.get<double>();
+  return value.number;
 }
 
-bool ManifestReader::getBool(const json &object, const char *key,
+bool ManifestReader::getBool(const Json &object, const char *key,
                              const std::string &where) const {
-  const json &value = get(object, key, where);
-  if (!value.is_boolean())
+  const Json &value = get(object, key, where);
+  if (!value.is(Json::Kind::Boolean))
     bad(at(where, key), "is not true or false");
-  return value.get<bool>();
+  return value.boolean;
 }
 
-int64_t ManifestReader::getOptionValue(const json &value,
+int64_t ManifestReader::getOptionValue(const Json &value,
                                        const std::string &where) const {
-  if (value.is_boolean())
-    return value.get<bool>();
-  if (!value.is_number_integer())
+  if (value.is(Json::Kind::Boolean))
+    return value.boolean;
+  if (!value.is(Json::Kind::Integer))
     bad(where, "is neither a boolean nor an integer");
-  return value.get<int64_t>();
+  return value.integer;
 }
 
-void ManifestReader::checkVersion(const json &root, const char *key,
+void ManifestReader::checkVersion(const Json &root, const char *key,
                                   int64_t expected) const {
-  const json &value = get(root, key, "");
-  if (!value.is_number_integer())
+  const Json &value = get(root, key, "");
+  if (!value.is(Json::Kind::Integer))
     bad(key, "is not an integer");
-  int64_t found = value.get<int64_t>();
+  int64_t found = value.integer;
   if (found != expected)
     fail(STEPC_VERSION_MISMATCH,
          "package '%s' has %s %lld, this runtime reads %s %lld", file, key,
@@ -162,9 +160,10 @@ void ManifestReader::checkVersion(const json &root, const char *key,
 }
 
 /// Operands have the parameter's shape so far.
-void ManifestReader::checkDims(const json &object,
+void ManifestReader::checkDims(const Json &object,
                                const std::string &where) const {
-  if (getArray(object, "dims", where) != json::array({"*"}))
+  const Json &dims = getArray(object, "dims", where);
+  if (dims.elements.size() != 1 || dims.elements[0].string != "*")
     fail(STEPC_VERSION_MISMATCH,
          "package '%s' has '%s' other than [\"*\"], which this runtime does "
          "not know",
@@ -174,9 +173,8 @@ void ManifestReader::checkDims(const json &object,
 void ManifestReader::read(std::string_view text) {
   if (text.size() > kMaxTextSize)
     bad("", "is larger than 16 MiB");
-  json root = json::parse(text.begin(), text.end(), nullptr,
-                          /*allow_exceptions=*/false);
-  if (!root.is_object())
+  Json root;
+  if (!parseJson(text, root) || !root.is(Json::Kind::Object))
     bad("", "is not an object in JSON");
   // First, because all that follows depends on them.
   checkVersion(root, "format", kFormat);
@@ -186,46 +184,46 @@ void ManifestReader::read(std::string_view text) {
   readHypers(root);
   readOptions(root);
   readRules(root);
-  const json &variants = getArray(root, "variants", "");
-  if (variants.empty())
+  const Json &variants = getArray(root, "variants", "");
+  if (variants.elements.empty())
     bad("variants", "is empty");
-  for (size_t i = 0; i < variants.size(); ++i)
-    readVariant(variants[i], at("variants", i));
+  for (size_t i = 0; i < variants.elements.size(); ++i)
+    readVariant(variants.elements[i], at("variants", i));
   if (hasTwins(manifest.variants))
     bad("variants", "has a name twice");
   readCode(root);
 }
 
-void ManifestReader::readHypers(const json &root) {
-  const json &list = getArray(root, "hypers", "");
-  for (size_t i = 0; i < list.size(); ++i) {
+void ManifestReader::readHypers(const Json &root) {
+  const Json &list = getArray(root, "hypers", "");
+  for (size_t i = 0; i < list.elements.size(); ++i) {
     std::string where = at("hypers", i);
-    manifest.hypers.push_back({getString(list[i], "name", where),
-                               getNumber(list[i], "default", where)});
+    manifest.hypers.push_back({getString(list.elements[i], "name", where),
+                               getNumber(list.elements[i], "default", where)});
   }
   if (hasTwins(manifest.hypers))
     bad("hypers", "has a name twice");
 }
 
-void ManifestReader::readOptions(const json &root) {
-  const json &list = getArray(root, "options", "");
-  for (size_t i = 0; i < list.size(); ++i) {
+void ManifestReader::readOptions(const Json &root) {
+  const Json &list = getArray(root, "options", "");
+  for (size_t i = 0; i < list.elements.size(); ++i) {
     std::string where = at("options", i);
     Option option;
-    option.name = getString(list[i], "name", where);
-    if (list[i].contains("derived"))
-      readDerived(getObject(list[i], "derived", where), at(where, "derived"),
-                  option);
+    option.name = getString(list.elements[i], "name", where);
+    if (list.elements[i].find("derived"))
+      readDerived(getObject(list.elements[i], "derived", where),
+                  at(where, "derived"), option);
     else
-      option.defaultValue =
-          getOptionValue(get(list[i], "default", where), at(where, "default"));
+      option.defaultValue = getOptionValue(
+          get(list.elements[i], "default", where), at(where, "default"));
     manifest.options.push_back(std::move(option));
   }
   if (hasTwins(manifest.options))
     bad("options", "has a name twice");
 }
 
-void ManifestReader::readDerived(const json &derived, const std::string &where,
+void ManifestReader::readDerived(const Json &derived, const std::string &where,
                                  Option &option) const {
   static const std::pair<const char *, Predicate> predicates[] = {
       {"eq", Predicate::EQ}, {"ne", Predicate::NE}, {"lt", Predicate::LT},
@@ -249,15 +247,16 @@ void ManifestReader::readDerived(const json &derived, const std::string &where,
   bad(at(where, "predicate"), "is not a predicate");
 }
 
-void ManifestReader::readRules(const json &root) {
-  const json &list = getArray(root, "rules", "");
-  for (size_t i = 0; i < list.size(); ++i)
-    manifest.rules.push_back(getString(list[i], "name", at("rules", i)));
-  if (list.empty())
+void ManifestReader::readRules(const Json &root) {
+  const Json &list = getArray(root, "rules", "");
+  for (size_t i = 0; i < list.elements.size(); ++i)
+    manifest.rules.push_back(
+        getString(list.elements[i], "name", at("rules", i)));
+  if (list.elements.empty())
     bad("rules", "is empty");
 }
 
-void ManifestReader::readVariant(const json &value, const std::string &where) {
+void ManifestReader::readVariant(const Json &value, const std::string &where) {
   Variant variant;
   variant.name = getString(value, "name", where);
   variant.rule = getString(value, "rule", where);
@@ -267,17 +266,17 @@ void ManifestReader::readVariant(const json &value, const std::string &where) {
   if (!known)
     bad(at(where, "rule"), "is not a rule");
 
-  const json &options = getObject(value, "options", where);
+  const Json &options = getObject(value, "options", where);
   for (const Option &option : manifest.options)
     variant.options.push_back(
         getOptionValue(get(options, option.name.c_str(), at(where, "options")),
                        at(where, "options")));
-  if (options.size() != manifest.options.size())
+  if (options.elements.size() != manifest.options.size())
     bad(at(where, "options"), "names an option that does not exist");
 
   readOperands(getArray(value, "operands", where), at(where, "operands"),
                variant);
-  const json &scalars = getObject(value, "scalars", where);
+  const Json &scalars = getObject(value, "scalars", where);
   variant.scalarFunction = getString(scalars, "function", at(where, "scalars"));
   double slots = getNumber(scalars, "slots", at(where, "scalars"));
   if (!(slots >= 0 && slots <= kMaxScalarSlots) || slots != std::floor(slots))
@@ -289,7 +288,7 @@ void ManifestReader::readVariant(const json &value, const std::string &where) {
   manifest.variants.push_back(std::move(variant));
 }
 
-Operand ManifestReader::readOperand(const json &value,
+Operand ManifestReader::readOperand(const Json &value,
                                     const std::string &where) const {
   Operand operand;
   operand.name = getString(value, "name", where);
@@ -320,11 +319,11 @@ Operand ManifestReader::readOperand(const json &value,
   bad(at(where, "storage"), "is not a storage type");
 }
 
-void ManifestReader::readOperands(const json &value, const std::string &where,
+void ManifestReader::readOperands(const Json &value, const std::string &where,
                                   Variant &variant) const {
   int params = 0, grads = 0;
-  for (size_t i = 0; i < value.size(); ++i) {
-    variant.operands.push_back(readOperand(value[i], at(where, i)));
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    variant.operands.push_back(readOperand(value.elements[i], at(where, i)));
     switch (variant.operands.back().role) {
     case Role::Param:
       variant.param = i;
@@ -345,33 +344,34 @@ void ManifestReader::readOperands(const json &value, const std::string &where,
     bad(where, "has a name twice");
 }
 
-void ManifestReader::readSchedule(const json &value, const std::string &where,
+void ManifestReader::readSchedule(const Json &value, const std::string &where,
                                   Variant &variant) const {
-  if (value.size() != 1)
+  if (value.elements.size() != 1)
     fail(STEPC_VERSION_MISMATCH,
          "package '%s' has a schedule of %zu entries ('%s'), this runtime runs "
          "schedules of 1",
-         file, value.size(), where.c_str());
-  variant.kernel = getString(value[0], "kernel", at(where, size_t(0)));
+         file, value.elements.size(), where.c_str());
+  variant.kernel = getString(value.elements[0], "kernel", at(where, size_t(0)));
   variant.stridedKernel =
-      getString(value[0], "strided_kernel", at(where, size_t(0)));
+      getString(value.elements[0], "strided_kernel", at(where, size_t(0)));
 }
 
-void ManifestReader::readCode(const json &root) {
-  const json &list = getArray(root, "code", "");
-  for (size_t i = 0; i < list.size(); ++i) {
+void ManifestReader::readCode(const Json &root) {
+  const Json &list = getArray(root, "code", "");
+  for (size_t i = 0; i < list.elements.size(); ++i) {
     std::string where = at("code", i);
     CodeEntry entry;
-    entry.target = getString(list[i], "target", where);
-    entry.file = getString(list[i], "file", where);
-    for (const json &feature : getArray(list[i], "cpu_features", where)) {
-      if (!feature.is_string())
+    entry.target = getString(list.elements[i], "target", where);
+    entry.file = getString(list.elements[i], "file", where);
+    const Json &features = getArray(list.elements[i], "cpu_features", where);
+    for (const Json &feature : features.elements) {
+      if (!feature.is(Json::Kind::String))
         bad(at(where, "cpu_features"), "has an element that is not a string");
-      entry.cpuFeatures.push_back(feature.get<std::string>());
+      entry.cpuFeatures.push_back(feature.string);
     }
     manifest.code.push_back(std::move(entry));
   }
-  if (list.empty())
+  if (list.elements.empty())
     bad("code", "is empty");
 }
 

@@ -89,8 +89,10 @@ bool OverlapChecker::conflict(const Range &range, std::vector<Range> &open,
     const OwnedView &b = views[range.index];
     if (!overlap(a.view, b.view))
       continue;
-    first = &a;
-    second = &b;
+    bool inOrder =
+        a.tensor != b.tensor ? a.tensor < b.tensor : a.operand < b.operand;
+    first = inOrder ? &a : &b;
+    second = inOrder ? &b : &a;
     return true;
   }
   return false;

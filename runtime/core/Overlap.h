@@ -44,7 +44,8 @@ public:
   /// The addresses from the first to the one after the last that were added.
   std::pair<uintptr_t, uintptr_t> getRange() const;
 
-  /// Finds two views that share memory which one of them writes.
+  /// Finds two views that share memory which one of them writes; the one of
+  /// the lower tensor and operand comes first.
   bool find(const OwnedView *&first, const OwnedView *&second);
 
   /// Whether two indices of the view name one element.

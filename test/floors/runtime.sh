@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The runtime's floors: SOURCE_DIR LIBRARY BUILD_DIR
+#
+# Checks which headers runtime/ includes, what the built library needs and
+# exports, and that the runtime can be built where nothing else is.
+set -u
+source_dir=$1
+library=$2
+build_dir=$3
+failures=0
+
+fail() {
+  echo "floors: $*" >&2
+  failures=$((failures + 1))
+}
+
+# Prints the names that the files include.
+includes() {
+  grep -hoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"][^>"]+' "$@" |
+    sed -E 's/.*[<"]//'
+}
+
+files=$(find "$source_dir/runtime" -name '*.h' -o -name '*.cpp' -o -name '*.c')
+[ "$(echo "$files" | wc -l)" -ge 20 ] || fail "runtime/ has too few files"
+while read -r file; do
+  while read -r name; do
+    case $name in
+    mlir/* | llvm/* | llvm-c/* | clang/* | Python.h | python* | pybind11/* | \
+      torch/* | ATen/* | c10/* | cuda* | nccl* | dialect/* | passes/* | \
+      frontend/* | tools/* | *dialect/* | *passes/*)
+      fail "${file#"$source_dir"/} includes $name"
+      ;;
+    core/* | cpu/* | stepc/* | dlpack/*) ;;
+    */*)
+      case $name in
+      sys/*) ;;
+      *) fail "${file#"$source_dir"/} includes $name, which is not listed" ;;
+      esac
+      ;;
+    esac
+  done < <(includes "$file")
+done <<<"$files"
+
+# A user's header needs nothing that a C11 compiler does not bring, and the
+# header shared with the compiler needs <stdint.h> only.
+abi=$(includes "$source_dir/runtime/include/stepc/kernel_abi.h" | sort -u |
+  tr '\n' ' ')
+[ "$abi" = "stdint.h " ] || fail "kernel_abi.h includes $abi"
+api=$(includes "$source_dir/runtime/include/stepc/stepc.h" | sort -u |
+  tr '\n' ' ')
+[ "$api" = "dlpack/dlpack.h stddef.h stdint.h " ] || fail "stepc.h includes $api"
+
+needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+[ -n "$needed" ] || fail "$library: readelf shows no dependency"
+for name in $needed; do
+  case $name in
+  libgomp.so.1 | libstdc++.so.6 | libgcc_s.so.1 | libm.so.6 | libc.so.6 | \
+    libdl.so.2 | libpthread.so.0 | ld-linux-x86-64.so.2) ;;
+  *) fail "$library needs $name" ;;
+  esac
+done
+if readelf -d "$library" | grep -qE 'RPATH|RUNPATH'; then
+  fail "$library has a run path"
+fi
+
+symbols=$(nm -D --defined-only "$library" | awk '{ print $NF }')
+[ "$(echo "$symbols" | grep -c '^stepc')" -ge 20 ] ||
+  fail "$library exports too little"
+others=$(echo "$symbols" | grep -v '^stepc[A-Z][A-Za-z]*$')
+[ -z "$others" ] || fail "$library exports $others"
+# What the header declares is there, and nothing else.
+declared=$(grep -oE '\bstepc[A-Z][A-Za-z]*\(' \
+  "$source_dir/runtime/include/stepc/stepc.h" | tr -d '(' | sort -u)
+[ "$declared" = "$(echo "$symbols" | sort -u)" ] ||
+  fail "stepc.h and the exports differ:" \
+    "$(diff <(echo "$declared") <(echo "$symbols" | sort -u))"
+
+# Alone: no compiler, no tests, no frontend's extension.
+if ! "${CMAKE_COMMAND:-cmake}" -S "$source_dir" -B "$build_dir" -G Ninja \
+  -DSTEPC_BUILD_COMPILER=OFF -DSTEPC_BUILD_TESTS=OFF >"$build_dir.log" 2>&1 ||
+  ! "${CMAKE_COMMAND:-cmake}" --build "$build_dir" --target stepc_runtime \
+    >>"$build_dir.log" 2>&1; then
+  fail "the runtime does not build alone:" "$(tail -5 "$build_dir.log")"
+fi
+
+[ "$failures" -eq 0 ] && echo "floors: the runtime stands on its own"
+exit "$((failures != 0))"

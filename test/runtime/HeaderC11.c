@@ -1,0 +1,17 @@
+/*===- HeaderC11.c - the headers are C11 ------------------------------------===
+ *
+ * Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+ *
+ *===----------------------------------------------------------------------===*/
+
+#include "stepc/kernel_abi.h"
+#include "stepc/stepc.h"
+
+/* Called from ApiTest.cpp: a C program links with the library, too. */
+uint32_t stepcTestVersionFromC(void);
+uint32_t stepcTestVersionFromC(void) {
+  StepcCall call = {0, 0, 0};
+  StepcPlanInfo info = {0};
+  return stepcVersion() + (uint32_t)call.rowWords + (uint32_t)info.steps;
+}

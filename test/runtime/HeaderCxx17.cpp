@@ -1,0 +1,17 @@
+//===- HeaderCxx17.cpp - the headers are C++17 ----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stepc/kernel_abi.h"
+#include "stepc/stepc.h"
+
+// What compiled kernels and older callers rely on.
+static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
+static_assert(sizeof(StepcCall) == 24, "layout of the kernel ABI");
+static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
+static_assert(sizeof(StepcBinding) == 88, "layout of the C ABI");
+static_assert(sizeof(StepcPlanInfo) == 56, "layout of the C ABI");
+static_assert(STEPC_KERNEL_ABI_VERSION == 1, "raise with any change");

@@ -1,0 +1,48 @@
+//===- PackageWriter.h - packages made by hand ----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_TEST_SUPPORT_PACKAGEWRITER_H
+#define STEPC_TEST_SUPPORT_PACKAGEWRITER_H
+
+#include "nlohmann/json.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepc_test {
+
+using Members = std::vector<std::pair<std::string, std::string>>;
+
+/// SHA-256 in hex, written apart from the runtime's.
+std::string sha256(const std::string &bytes);
+
+/// A zip file of stored members with a comment of 64 zeros.
+std::string makeZip(const Members &members);
+
+/// Puts the hash of all bytes before the comment into the comment.
+std::string sign(std::string zip);
+
+std::string readFile(const std::string &path);
+
+/// The manifest of the toy optimizer: variants for f32, f64 and bf16
+/// parameters, with and without momentum, maximizing or not.
+nlohmann::json makeToyManifest();
+
+/// A manifest with one f32 variant without states or scalars.
+nlohmann::json makePlainManifest(const std::string &name);
+
+/// A signed package of a manifest and a shared object.
+std::string makePackage(const nlohmann::json &manifest,
+                        const std::string &sharedObject);
+
+/// The toy optimizer's package.
+const std::string &getToyPackage();
+
+} // namespace stepc_test
+
+#endif // STEPC_TEST_SUPPORT_PACKAGEWRITER_H
