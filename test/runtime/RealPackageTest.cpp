@@ -37,10 +37,11 @@ template <typename C>
 void stepAdam(const Adam &h, int64_t t, Type type, std::vector<double> &param,
               const std::vector<double> &grad, std::vector<double> &first,
               std::vector<double> &second) {
-  C keep = C(1.0 - h.lr * h.decay), w1 = C(1.0 - h.beta1),
-    w2 = C(1.0 - h.beta2), eps = C(h.eps);
-  C alpha = C(h.lr / (1.0 - power(h.beta1, t)));
-  C root2 = C(std::sqrt(1.0 - power(h.beta2, t)));
+  C keep = C(1.0 - h.lr * h.decay);
+  C w1 = C(1.0 - h.beta1), w2 = C(1.0 - h.beta2);
+  double root2 = std::sqrt(1.0 - power(h.beta2, t));
+  C alpha = C(h.lr / (1.0 - power(h.beta1, t)) * root2);
+  C eps = C(h.eps * root2);
   for (size_t i = 0; i < param.size(); ++i) {
     C g = C(grad[i]), m = C(first[i]), v = C(second[i]);
     C decayed = C(param[i]) * keep;
@@ -49,7 +50,7 @@ void stepAdam(const Adam &h, int64_t t, Type type, std::vector<double> &param,
     C gg = g * g;
     C dv = w2 * (gg - v);
     v = v + dv;
-    C denominator = std::sqrt(v) / root2 + eps;
+    C denominator = std::sqrt(v) + eps;
     C update = m / denominator * alpha;
     param[i] = roundTo(type, decayed - update);
     first[i] = m;
