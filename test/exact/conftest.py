@@ -49,7 +49,14 @@ def packages(tmp_path_factory):
 
 @pytest.fixture
 def checker():
-    """Collects steps; what compiled code made of them is compared at the end of the test."""
-    collected = Checker()
-    yield collected
-    collected.verify()
+    """Collects steps, which the test's own end compares with the interpreter's."""
+    return Checker()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """What a checker has collected is part of the test, not of what follows it."""
+    result = yield
+    if "checker" in pyfuncitem.funcargs:
+        pyfuncitem.funcargs["checker"].verify()
+    return result
