@@ -205,6 +205,8 @@ int main(int argc, char **argv) {
   registerDialects(registry);
   // One definition is no work for several threads, and starting them takes long.
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  // Messages say where in the definition; the IR of the stage is --dump-dir's.
+  context.printOpOnDiagnostic(false);
   SourceMgrDiagnosticHandler handler(source, &context);
   return run(source, context, options, path);
 }
