@@ -141,25 +141,36 @@ static void prefetchObjects(const Walk *self, const Entry *entry) {
   prefetchImpl(implOf(slotOf(self, &entry[IMPL_AHEAD])));
 }
 
-// One step of each stage of the chain, for the entries behind this one.
-static void prefetchAll(const Walk *self, Entry *entry) {
-  prefetchObjects(self, entry);
-  const void *const *impl = implOf(slotOf(self, &entry[PARTS_AHEAD]));
+static void prefetchParts(const void *const *impl) {
   __builtin_prefetch(impl[STORAGE_WORD]);
   __builtin_prefetch(impl[AUTOGRAD_WORD]);
-  Entry *later = &entry[GRAD_AHEAD];
-  later->gradSlot = self->direct.grad(implOf(slotOf(self, later)));
-  prefetchImpl(implOf(later->gradSlot));
-  impl = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
-  __builtin_prefetch(impl[STORAGE_WORD]);
 }
 
-// What prefetchAll would have found for the first entries.
+static void findGrad(Walk *self, Entry *entry) {
+  entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
+  prefetchImpl(implOf(entry->gradSlot));
+}
+
+// One step of each stage of the chain, for the entries behind this one.
+static void prefetchAll(Walk *self, Entry *entry) {
+  prefetchObjects(self, entry);
+  prefetchParts(implOf(slotOf(self, &entry[PARTS_AHEAD])));
+  findGrad(self, &entry[GRAD_AHEAD]);
+  const void *const *grad = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
+  __builtin_prefetch(grad[STORAGE_WORD]);
+}
+
+// What prefetchAll would have done for the first entries.
 static void beginAhead(Walk *self) {
-  for (Py_ssize_t i = 0; i < GRAD_AHEAD; ++i) {
-    Entry *entry = &self->entries[i];
-    entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
-  }
+  Entry *entries = self->entries;
+  for (int i = 0; i < OBJECT_AHEAD; ++i)
+    __builtin_prefetch(entries[i].param);
+  for (int i = 0; i < IMPL_AHEAD; ++i)
+    prefetchImpl(implOf(slotOf(self, &entries[i])));
+  for (int i = 0; i < PARTS_AHEAD; ++i)
+    prefetchParts(implOf(slotOf(self, &entries[i])));
+  for (int i = 0; i < GRAD_AHEAD; ++i)
+    findGrad(self, &entries[i]);
 }
 
 //===--- Methods
