@@ -137,7 +137,7 @@ TEST(Manifest, variants) {
   refuseAt("/variants/0/options/other", true,
            "'variants[0].options' names an option that does not exist");
   refuseAt("/variants/0/scalars", nullptr, "'variants[0].scalars' is missing");
-  for (json slots : {json(-1), json(1.5), json(1e9)})
+  for (const json &slots : {json(-1), json(1.5), json(1e9)})
     refuseAt("/variants/0/scalars/slots", slots,
              "'variants[0].scalars.slots' is not an integer from 0 to 65536");
   refuseAt("/variants/0/schedule/0/kernel", nullptr,

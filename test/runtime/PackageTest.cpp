@@ -155,7 +155,7 @@ TEST(Package, signedFlipsInRecords) {
 
 /// Each rule of the strict zip reader, broken by itself.
 TEST(Package, zipRules) {
-  const std::string good = getToyPackage();
+  const std::string &good = getToyPackage();
   size_t end = good.size() - 86;
   size_t directory = good.find("PK\1\2");
   auto refuse = [&](size_t at, char value, const char *what) {

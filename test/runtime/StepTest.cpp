@@ -43,7 +43,7 @@ TEST(Step, specialValues) {
 
 TEST(Step, anyRank) {
   std::vector<TensorSpec> specs;
-  for (std::vector<int64_t> shape :
+  for (const std::vector<int64_t> &shape :
        std::vector<std::vector<int64_t>>{{},
                                          {1},
                                          {1, 1, 1},

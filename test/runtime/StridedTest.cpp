@@ -58,7 +58,7 @@ TEST(Strided, misaligned) {
 
 TEST(Strided, anyRank) {
   std::vector<TensorSpec> specs;
-  for (std::vector<int64_t> shape :
+  for (const std::vector<int64_t> &shape :
        std::vector<std::vector<int64_t>>{{},
                                          {1},
                                          {8},

@@ -1,4 +1,4 @@
-//===- kernel_abi.h - what compiled kernels and the runtime agree on -------===//
+//===- kernel_abi.h - what compiled kernels and the runtime agree on ------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -17,8 +17,9 @@
 // - When a call is refused nothing has changed.
 // - Arguments are borrowed for the call, except tensor *data*, which a plan
 //   reads and writes until it is destroyed or the tensor is bound anew.
-// - Handles may be used by one thread at a time; a second one is refused with
-//   STEPC_BUSY. Distinct handles are independent.
+// - A plan may be used by one thread at a time; a second one is refused with
+//   STEPC_BUSY. Distinct plans are independent, packages may be shared. To
+//   destroy a handle while another thread uses it is an error of the caller.
 // - Nothing throws, aborts, prints, or changes the state of the process.
 //
 // A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing.
@@ -56,10 +57,10 @@ typedef enum StepcStatus {
   STEPC_LAYOUT_UNSUPPORTED = 10, /* misaligned, or elements share memory */
   STEPC_OVERLAP = 11,            /* two tensors share memory, one is written */
   STEPC_OUT_OF_MEMORY = 12,
-  STEPC_BUSY = 13,         /* another thread is inside this handle */
-  STEPC_WRONG_STATE = 14,  /* step_tensors without step_begin, ... */
-  STEPC_NEEDS_BIND = 15,   /* the tensor must be bound anew for this */
-  STEPC_POISONED = 16,     /* an earlier step failed midway */
+  STEPC_BUSY = 13,        /* another thread is inside this handle */
+  STEPC_WRONG_STATE = 14, /* step_tensors without step_begin, ... */
+  STEPC_NEEDS_BIND = 15,  /* the tensor must be bound anew for this */
+  STEPC_POISONED = 16,    /* an earlier step failed midway */
   STEPC_INTERNAL_ERROR = 17
 } StepcStatus;
 
@@ -73,7 +74,8 @@ STEPC_API const char *stepcStatusString(StepcStatus status);
  * Valid until the thread's next call. */
 STEPC_API const char *stepcLastErrorMessage(void);
 
-/*===--- Packages ----------------------------------------------------------===*/
+/*===--- Packages
+ * ----------------------------------------------------------===*/
 
 typedef struct StepcPackage StepcPackage;
 
@@ -92,7 +94,8 @@ STEPC_API StepcStatus stepcPackageManifest(const StepcPackage *package,
 /* Gives up the handle; plans made from it stay usable. Accepts NULL. */
 STEPC_API void stepcPackageDestroy(StepcPackage *package);
 
-/*===--- Plans -------------------------------------------------------------===*/
+/*===--- Plans
+ * -------------------------------------------------------------===*/
 
 /* A plan: parameter groups, and the tensors bound to one package. */
 typedef struct StepcPlan StepcPlan;
@@ -135,22 +138,23 @@ STEPC_API StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
 
 /* One parameter with what belongs to it. */
 typedef struct StepcBinding {
-  size_t structSize;     /* sizeof(StepcBinding) */
-  const char *name;      /* for messages; NULL: "tensor <id>" */
+  size_t structSize; /* sizeof(StepcBinding) */
+  const char *name;  /* for messages; NULL: "tensor <id>" */
   int64_t group;
   const DLTensor *param;
-  const DLTensor *grad;  /* NULL: none yet. Then the variant of `gradDtype` is
-                            bound and the tensor sleeps until a gradient is set */
-  DLDataType gradDtype;  /* read only when grad is NULL */
+  const DLTensor
+      *grad;            /* NULL: none yet. Then the variant of `gradDtype` is
+                           bound and the tensor sleeps until a gradient is set */
+  DLDataType gradDtype; /* read only when grad is NULL */
   const DLTensor *const *states; /* in the order of the variant's states that
                             the manifest lists for the group's options; NULL:
                             the runtime allocates and fills them with their
                             initial values */
   int64_t numStates;
-  int64_t count;         /* steps that the tensor has taken */
-  int32_t fresh;         /* 1: its states were created for the coming step */
-  int32_t reserved0;     /* must be 0 */
-  float *countMirror;    /* NULL, or where each step writes the new count */
+  int64_t count;      /* steps that the tensor has taken */
+  int32_t fresh;      /* 1: its states were created for the coming step */
+  int32_t reserved0;  /* must be 0 */
+  float *countMirror; /* NULL, or where each step writes the new count */
 } StepcBinding;
 
 /* Binds tensors and takes all memory that their steps need. Checks shapes,
@@ -163,28 +167,35 @@ STEPC_API StepcStatus stepcPlanBind(StepcPlan *plan,
 
 /* Says which gradient the tensor has from now on. NULL: none, the tensor is
  * skipped by steps, its states and count untouched. Cheap when only the
- * address changed. STEPC_NEEDS_BIND when the dtype is another one. */
+ * address changed: then the gradient's memory is compared with that of its own
+ * parameter and states, and that of other tensors is the caller's promise.
+ * STEPC_NEEDS_BIND when the dtype is another one. */
 STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
                                        const DLTensor *grad);
 
-/* Says where the parameter lives now; shape and dtype must not change. Cheap
- * when nothing changed. */
+/* Says where the parameter lives now; strides may change, shape and dtype must
+ * not. Cheap when nothing changed. Parameters move one by one, so that shared
+ * memory is looked for when the next step begins, which is refused then. */
 STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                                         const DLTensor *param);
 
-/*===--- Steps -------------------------------------------------------------===*/
+/*===--- Steps
+ * -------------------------------------------------------------===*/
 
 /* One step of all tensors that have a gradient. */
 STEPC_API StepcStatus stepcStep(StepcPlan *plan);
 
 /* The same in parts: hyper-parameters are fixed by begin; each tensor may be
- * stepped at most once until end; those not named are skipped. */
+ * stepped at most once until end; those not named are skipped. Gradients may
+ * be set in between, counts change at the end. STEPC_WRONG_STATE when the
+ * definition does not permit parts (`subsets` in the manifest). */
 STEPC_API StepcStatus stepcStepBegin(StepcPlan *plan);
 STEPC_API StepcStatus stepcStepTensors(StepcPlan *plan, const int64_t *ids,
                                        int64_t n);
 STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
 
-/*===--- What is inside a plan ---------------------------------------------===*/
+/*===--- What is inside a plan
+ * ---------------------------------------------===*/
 
 STEPC_API StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,
                                         int64_t *outCount);
@@ -203,7 +214,8 @@ typedef struct StepcPlanInfo {
   int64_t numGroups;
   int64_t numChunks;
   int64_t steps;
-  int64_t parallelRegions; /* one a step */
+  int64_t parallelRegions; /* one a step or part of one; none when the work is
+                              too little to wake threads for */
   int64_t bytesAllocated;  /* by the plan, states included */
 } StepcPlanInfo;
 STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,

@@ -80,10 +80,10 @@ std::vector<double> stepc_test::readState(StepcPlan *plan, int64_t id,
 }
 
 Model::Model(std::vector<TensorSpec> theSpecs, StepcPlanConfig config,
-             std::vector<Group> theGroups, bool ownStates, bool special)
+             std::vector<GroupSpec> theGroups, bool ownStates, bool special)
     : specs(std::move(theSpecs)), groups(std::move(theGroups)),
       plan(makePlan(getToy(), config)), special(special) {
-  for (const Group &group : groups) {
+  for (const GroupSpec &group : groups) {
     StepcOption option = {"maximize", group.maximize};
     const Hypers &h = group.hypers;
     double values[] = {h.lr, h.momentum, h.decay};
@@ -173,7 +173,7 @@ void Model::stepReference(const std::vector<bool> &missing) {
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!missing.empty() && missing[i])
       continue;
-    const Group &group = groups[size_t(specs[i].group)];
+    const GroupSpec &group = groups[size_t(specs[i].group)];
     references[i].step(getGrad(i), group.hypers, group.maximize);
   }
 }

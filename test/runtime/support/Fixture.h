@@ -72,16 +72,16 @@ struct TensorSpec {
   int64_t group = 0;
 };
 
+struct GroupSpec {
+  Hypers hypers;
+  bool maximize = false;
+};
+
 /// Tensors bound to a plan of the toy optimizer beside their reference.
 class Model {
 public:
-  struct Group {
-    Hypers hypers;
-    bool maximize = false;
-  };
-
   Model(std::vector<TensorSpec> specs, StepcPlanConfig config = {},
-        std::vector<Group> groups = {{}}, bool ownStates = true,
+        std::vector<GroupSpec> groups = {{}}, bool ownStates = true,
         bool special = false);
 
   /// New gradient values, in new memory when `move`.
@@ -99,7 +99,7 @@ public:
   std::string bits() const;
 
   std::vector<TensorSpec> specs;
-  std::vector<Group> groups;
+  std::vector<GroupSpec> groups;
   std::vector<Array> params;
   std::vector<std::unique_ptr<Array>> grads;
   std::vector<ToyTensor> references;

@@ -69,7 +69,9 @@ std::string stepc_test::makeZip(const Members &members) {
     put32(directory, uint32_t(out.size()));
     directory += name;
     put32(out, 0x04034b50);
-    out += common + name + data;
+    out += common;
+    out += name;
+    out += data;
   }
   uint32_t begin = uint32_t(out.size());
   out += directory;
