@@ -12,10 +12,15 @@ include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
 
-# As LLVM was built: no exceptions, with RTTI.
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>
-                    -Wall -Wno-unused-parameter)
-include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
-include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 separate_arguments(STEPC_LLVM_DEFINITIONS NATIVE_COMMAND ${LLVM_DEFINITIONS})
-add_definitions(${STEPC_LLVM_DEFINITIONS})
+
+# For folders whose code includes MLIR's headers. The rest, the runtime and its
+# tests, is compiled as it is without MLIR, with exceptions.
+macro(stepc_use_mlir)
+  # As LLVM was built: no exceptions, with RTTI.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>
+                      -Wall -Wno-unused-parameter)
+  include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+  include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  add_definitions(${STEPC_LLVM_DEFINITIONS})
+endmacro()

@@ -59,6 +59,16 @@
 // CHECK: else
 // CHECK: call @phase0_strided_run
 
+// What does not depend on the elements is computed once, made bits, and then
+// broadcast: no vector of bf16 but the ones that are converted.
+
+// CHECK-LABEL: func.func private @constant0_run(
+// CHECK: %[[NARROW:.*]] = arith.truncf %{{.*}} : f32 to bf16
+// CHECK: scf.for
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[NARROW]] : bf16 to i16
+// CHECK: vector.broadcast %[[BITS]] : i16 to vector<16xi16>
+// CHECK: vector.store
+
 // NOPREFETCH-NOT: step.prefetch
 #p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
 #g = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
@@ -76,6 +86,21 @@ step.optimizer @opt {
       %u = arith.mulf %g, %lr_value : f32
       %y = arith.subf %x, %u : f32
       %r = arith.truncf %y : f32 to bf16
+      step.yield %r : bf16
+    }
+  }
+}
+step.optimizer @constant {
+  step.program @program variant <"any", {}, f32> operands [#p] {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      %one = arith.constant 1.0 : f64
+      step.yield %one : f64
+    }
+    step.phase @constant0 slots 1 operands [#p] {
+    ^bb0(%slot: f64, %p: bf16):
+      %x = arith.truncf %slot : f64 to f32
+      %r = arith.truncf %x : f32 to bf16
       step.yield %r : bf16
     }
   }

@@ -109,9 +109,15 @@ void BodyEmitter::store(OperandAttr operand, int64_t lanes, Value value,
   Location loc = phase.getLoc();
   Type memory = getMemoryType(operand.getStorage());
   Value view = makeView(builder, loc, address, memory);
-  Type type = lanes ? Type(VectorType::get({lanes}, memory)) : memory;
+  auto shaped = dyn_cast<VectorType>(value.getType());
+  Type type = shaped ? Type(shaped.clone(memory)) : memory;
   if (value.getType() != type)
     value = arith::BitcastOp::create(builder, loc, type, value);
+  // A value that does not depend on the elements is one for all of them. It is
+  // bits by now: nothing but conversions handles bf16.
+  if (lanes && !shaped)
+    value = vector::BroadcastOp::create(
+        builder, loc, VectorType::get({lanes}, memory), value);
   if (lanes)
     vector::StoreOp::create(builder, loc, value, view, ValueRange{index});
   else
@@ -163,10 +169,6 @@ void BodyEmitter::emit(int64_t lanes, ValueRange addresses, Value index) {
     if (!operand.getWrites())
       continue;
     Value value = mapping.lookup(body.getTerminator()->getOperand(result++));
-    if (lanes && !isa<VectorType>(value.getType()))
-      value = vector::BroadcastOp::create(
-          builder, phase.getLoc(), VectorType::get({lanes}, value.getType()),
-          value);
     store(operand, lanes, value, address, index);
   }
 }
