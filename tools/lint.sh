@@ -28,7 +28,7 @@ lint_clang_format() {
 }
 
 lint_clang_tidy() {
-  tracked '*.c' '*.cpp' |
+  tracked '*.c' '*.cpp' ':!test/*' |
     xargs -0 "$python" tools/lint/clang_tidy.py --build "$build"
 }
 

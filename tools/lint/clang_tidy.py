@@ -18,6 +18,7 @@ from pathlib import Path
 
 TOOL = "clang-tidy-22"
 # The compile commands were made for GCC.
+GCC_ONLY = (" -fno-tree-loop-distribute-patterns",)
 EXTRA = [
     "--extra-arg=-Wno-unknown-warning-option",
     "--extra-arg=-Wno-ignored-optimization-argument",
@@ -67,10 +68,23 @@ def dependencies(build, root):
     return result
 
 
-def jobs(build, root, files, hasher):
+def commands(build, folder):
+    """The compile commands by file, one for each; and a database of just those.
+
+    A source that two targets compile is looked at as its first target does.
+    """
+    by_file = {}
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        for flag in GCC_ONLY:
+            command["command"] = command["command"].replace(flag, "")
+        by_file.setdefault(os.path.normpath(command["file"]), command)
+    database = folder / "compile_commands.json"
+    database.write_text(json.dumps(list(by_file.values()), indent=0))
+    return by_file
+
+
+def jobs(build, root, files, by_file, hasher):
     """Yields (file, key) for each file that has a compile command."""
-    commands = json.loads((build / "compile_commands.json").read_text())
-    by_file = {os.path.normpath(c["file"]): c for c in commands}
     deps = dependencies(build, root)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
     common = [version, hasher.of(root / ".clang-tidy"), hasher.of(__file__)]
@@ -85,10 +99,10 @@ def jobs(build, root, files, hasher):
         yield file, hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def tidy(build, root, file, extra):
+def tidy(folder, root, file, extra):
     begin = time.monotonic()
     done = subprocess.run(
-        [TOOL, "--quiet", "-p", str(build), *extra, str(root / file)],
+        [TOOL, "--quiet", "-p", str(folder), *extra, str(root / file)],
         capture_output=True,
         text=True,
         check=False,
@@ -103,19 +117,19 @@ def main():
     parser.add_argument("files", nargs="*")
     args = parser.parse_args()
     root = Path.cwd()
-    memory_file = args.build / "lint" / "clang-tidy.json"
+    folder = args.build / "lint"
+    folder.mkdir(parents=True, exist_ok=True)
+    memory_file = folder / "clang-tidy.json"
     try:
         clean = dict(json.loads(memory_file.read_text()))
     except (OSError, ValueError):
         clean = {}
-    work = list(jobs(args.build, root, args.files, Hasher()))
+    by_file = commands(args.build, folder)
+    work = list(jobs(args.build, root, args.files, by_file, Hasher()))
     todo = [(file, key) for file, key in work if clean.get(file) != key]
-    memory_file.parent.mkdir(parents=True, exist_ok=True)
     bad, extra = 0, EXTRA + gcc_headers()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = {
-            pool.submit(tidy, args.build, root, file, extra): (file, key) for file, key in todo
-        }
+        running = {pool.submit(tidy, folder, root, file, extra): (file, key) for file, key in todo}
         for future in concurrent.futures.as_completed(running):
             file, key = running[future]
             code, out, err, seconds = future.result()
