@@ -63,7 +63,7 @@ class Binding:
         self._package = definition.package(self._specs)
         self._groups = _bound_groups(optimizer, self._package.manifest)
         self._variants = _variants_of(self._package.manifest)
-        self.plan = _runtime.Plan(self._package)
+        self.plan = _runtime.Plan(self._package, huge_pages=_states.wants_huge_pages())
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers)
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -48,6 +49,12 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
         elif not is_small(request.param):
             tensor.fill_(request.init)
     return tensors
+
+
+def wants_huge_pages() -> bool:
+    """Whether large parameters and states are put on huge pages, a hint to the
+    system: unless STEPC_HUGE_PAGES=0."""
+    return os.environ.get("STEPC_HUGE_PAGES", "1") != "0"
 
 
 def is_small(param: torch.Tensor) -> bool:
