@@ -154,7 +154,7 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
     cross memory as i16. The optimizers are gone.
   }];
   let options = [
-    Option<"prefetchLines", "prefetch-lines", "int64_t", "16",
+    Option<"prefetchLines", "prefetch-lines", "int64_t", "32",
            "how many cache lines ahead of the loop to prefetch; 0: none">];
   let dependentDialects = [
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",

@@ -31,7 +31,7 @@ struct LowerOptions : PassPipelineOptions<LowerOptions> {
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
       llvm::cl::desc("how many cache lines ahead to prefetch; 0: none"),
-      llvm::cl::init(16)};
+      llvm::cl::init(32)};
 };
 
 /// Each stage's passes, the last of them the verifier of what may stand after

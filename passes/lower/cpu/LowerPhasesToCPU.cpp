@@ -114,7 +114,8 @@ KernelEmitter::Chunk KernelEmitter::readChunk(Value call, Value entry) {
 }
 
 /// Asks for the first lines of each operand of the chunk `kChunksAhead` from
-/// here, so that many small tensors stream as one large one does.
+/// here, so that many small tensors stream as one large one does. The later
+/// chunks of a tensor are asked for by the loop over the one before.
 void KernelEmitter::emitChunkPrefetch(Value call, Value entry, Value end) {
   Value ahead = add(entry, constant(kChunksAhead));
   Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
@@ -123,12 +124,15 @@ void KernelEmitter::emitChunkPrefetch(Value call, Value entry, Value end) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
   Chunk chunk = readChunk(call, ahead);
+  Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                        chunk.start, constantWord(0));
+  auto first = scf::IfOp::create(b, loc, isFirst, /*withElse=*/false);
+  b.setInsertionPointToStart(first.thenBlock());
   for (auto [k, operand] : llvm::enumerate(operands)) {
     if (!operand.getReads() && !operand.getWrites())
       continue;
     Value size = constantWord(getElementBytes(operand));
-    Value address = add(word(chunk.row, STEPC_ROW_OPERANDS + k),
-                        mul(chunk.start, size));
+    Value address = word(chunk.row, STEPC_ROW_OPERANDS + k);
     Value bytes = arith::MinSIOp::create(b, loc, mul(chunk.length, size),
                                          constantWord(kChunkLines * kLineBytes));
     auto loop = scf::ForOp::create(b, loc, constant(0), toIndex(bytes),
