@@ -127,7 +127,7 @@ def main():
     by_file = commands(args.build, folder)
     work = list(jobs(args.build, root, args.files, by_file, Hasher()))
     todo = [(file, key) for file, key in work if clean.get(file) != key]
-    bad, extra = 0, EXTRA + gcc_headers()
+    bad, findings, extra = 0, [], EXTRA + gcc_headers()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         running = {pool.submit(tidy, folder, root, file, extra): (file, key) for file, key in todo}
         for future in concurrent.futures.as_completed(running):
@@ -138,8 +138,9 @@ def main():
                 memory_file.write_text(json.dumps(clean, indent=0))
             else:
                 bad += 1
-                print(out or err, flush=True)
+                findings.append(out or err)
             print(f"{seconds:6.1f} s  {file}: {'ok' if code == 0 else 'FAILED'}", flush=True)
+    print("\n".join(findings))
     print(f"clang-tidy: {len(work)} files, {len(todo)} looked at, {bad} with findings")
     return 1 if bad else 0
 
