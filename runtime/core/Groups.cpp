@@ -86,6 +86,9 @@ Group stepc::makeGroup(const Package &package, const StepcOption *options,
     if (named[index])
       fail(STEPC_INVALID_ARGUMENT, "option '%s' is given twice",
            options[i].name);
+    if (options[i].value != 0 && options[i].value != 1)
+      fail(STEPC_INVALID_ARGUMENT, "option '%s' is %lld, neither 0 nor 1",
+           options[i].name, static_cast<long long>(options[i].value));
     named[index] = true;
     group.options[index] = options[i].value;
   }

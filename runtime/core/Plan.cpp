@@ -79,6 +79,10 @@ void Plan::setCount(int64_t id, int64_t count) {
   if (count < 0)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is negative",
          names[id].c_str(), static_cast<long long>(count));
+  if (count > kMaxCount)
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld",
+         names[id].c_str(), static_cast<long long>(count),
+         static_cast<long long>(kMaxCount));
   if (counts[id] == count)
     return;
   counts[id] = count;

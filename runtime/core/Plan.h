@@ -39,6 +39,10 @@
 
 namespace stepc {
 
+/// The greatest count of a tensor that a step takes, one below the greatest
+/// integer.
+inline constexpr int64_t kMaxCount = INT64_MAX - 1;
+
 struct BoundTensor {
   int32_t variant = 0;
   int32_t group = 0;

@@ -104,6 +104,10 @@ void Binder::requireFields(const StepcBinding &binding,
   if (binding.count < 0)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is negative", text,
          static_cast<long long>(binding.count));
+  if (binding.count > kMaxCount)
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld", text,
+         static_cast<long long>(binding.count),
+         static_cast<long long>(kMaxCount));
   if (binding.fresh != 0 && binding.fresh != 1)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: fresh is %d, neither 0 nor 1",
          text, int(binding.fresh));

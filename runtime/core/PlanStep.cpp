@@ -79,15 +79,23 @@ void Plan::prepareStep() {
   listActive();
 }
 
+static void requireCountable(int64_t count) {
+  if (count > kMaxCount)
+    fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
+         static_cast<long long>(count));
+}
+
 void Plan::fillScalars(bool activeOnly) {
   FloatMode mode;
   int32_t index = 0;
   for (const Cohort &cohort : cohorts.getList()) {
     const CohortKey &key = cohort.key;
-    if (key.active || !activeOnly)
+    if (key.active || !activeOnly) {
+      requireCountable(key.count);
       package->getCode(key.variant)
           .scalars(groups[key.group].hypers.data(), key.count + 1, key.fresh,
                    cohorts.getScalars(index));
+    }
     ++index;
   }
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <omp.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 using namespace stepc;
@@ -19,7 +20,12 @@ namespace {
 
 /// Work below this weight is done by the caller: waking a thread costs as much
 /// as moving this many bytes.
-constexpr int64_t kSerialWeight = 64 * 1024;
+constexpr int64_t kSerialWeight = 256 * 1024;
+
+/// The process that loaded the library, in which OpenMP's threads can be used.
+/// They do not survive fork(), and libgomp would wait for them for ever,
+/// whoever started them: the library's plans, or torch.
+const pid_t loadingProcess = getpid();
 
 /// The number of chunks whose middle lies before `limit`.
 int64_t countBefore(const KernelWork &work, int64_t limit) {
@@ -54,10 +60,10 @@ bool runShare(const KernelWork *work, int64_t size, int64_t weight, int index,
 
 } // namespace
 
-Engine::Engine(int numThreads) : numThreads(numThreads), process(getpid()) {}
+Engine::Engine(int numThreads) : numThreads(numThreads) {}
 
 int Engine::getTeamSize() const {
-  if (getpid() != process)
+  if (getpid() != loadingProcess)
     return 1;
   return numThreads > 0 ? numThreads : omp_get_max_threads();
 }

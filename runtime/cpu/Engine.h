@@ -19,7 +19,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <sys/types.h>
 
 namespace stepc {
 
@@ -51,9 +50,6 @@ private:
   int getTeamSize() const;
 
   int numThreads;
-  /// The process whose OpenMP threads exist. They do not survive fork(), and
-  /// libgomp would wait for them for ever.
-  pid_t process;
   int64_t numRegions = 0;
 };
 

@@ -56,6 +56,9 @@ TEST_F(BindTest, fields) {
           "tensor 'w': group 1 does not exist, the plan has 1");
   invalid([](auto &b) { b.param = nullptr; }, "tensor 'w' has no parameter");
   invalid([](auto &b) { b.count = -1; }, "tensor 'w': count -1 is negative");
+  invalid([](auto &b) { b.count = INT64_MAX; },
+          "tensor 'w': count 9223372036854775807 is above "
+          "9223372036854775806");
   invalid([](auto &b) { b.fresh = 2; },
           "tensor 'w': fresh is 2, neither 0 nor 1");
   invalid([](auto &b) { b.reserved0 = 4; },
@@ -319,6 +322,10 @@ TEST_F(BindTest, counts) {
   EXPECT_EQ(8.0f, mirror);
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "tensor 'w': count -2 is negative",
                  stepcPlanSetCount(plan.get(), 0, -2));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 'w': count 9223372036854775807 is above "
+                 "9223372036854775806",
+                 stepcPlanSetCount(plan.get(), 0, INT64_MAX));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "tensor 3 does not exist, the plan has 1",
                  stepcPlanSetCount(plan.get(), 3, 1));

@@ -7,6 +7,8 @@
 
 #include "support/Fixture.h"
 
+#include <cmath>
+
 using namespace stepc_test;
 
 namespace {
@@ -45,9 +47,11 @@ TEST_F(GroupTest, refusals) {
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "an option has no name",
                  add({{nullptr, 1}}));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "package '<memory>' holds no variant with maximize = 2, "
-                 "has_momentum = 1",
-                 add({{"maximize", 2}}));
+                 "option 'maximize' is 7, neither 0 nor 1",
+                 add({{"maximize", 7}}));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "option 'maximize' is -1, neither 0 nor 1",
+                 add({{"maximize", -1}}));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "optimizer 'toy' has 3 hyper-parameters, 2 were given",
                  add({}, {0.1, 0.2}));
@@ -58,6 +62,19 @@ TEST_F(GroupTest, refusals) {
                  stepcPlanAddGroup(plan.get(), nullptr, 1, nullptr, 0, &id));
   EXPECT_EQ(-7, id);
   EXPECT_EQ(0, getInfo(plan.get()).numGroups);
+}
+
+/// Hyper-parameters are the definition's business, NaN too.
+TEST_F(GroupTest, nanPassesThrough) {
+  ASSERT_OK(add({}, {std::nan(""), 0.9, INFINITY}));
+  Array param(Type::F32, {3}), grad(Type::F32, {3});
+  StepcBinding binding = makeBinding("w", param.dl(), grad.dl());
+  ASSERT_OK(stepcPlanBind(plan.get(), &binding, 1, nullptr));
+  ASSERT_OK(stepcStep(plan.get()));
+  EXPECT_TRUE(std::isnan(param.get(0)));
+  // NaN differs from 0: the option stays.
+  double hypers[] = {0.1, std::nan(""), 0.0};
+  ASSERT_OK(stepcPlanSetHypers(plan.get(), 0, hypers, 3));
 }
 
 TEST_F(GroupTest, setHypers) {

@@ -195,26 +195,47 @@ TEST(Resource, poisoned) {
   model.check();
 }
 
+/// Whether `work` returns true in the child of a fork, within ten seconds.
+template <typename Work>
+bool succeedsInChild(Work work) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    alarm(10);
+    _exit(work() ? 0 : 1);
+  }
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child &&
+         WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool isRight(const Model &model) {
+  return bitsOf(Type::F32, model.references[0].param) == model.params[0].bits();
+}
+
 /// OpenMP's threads are gone in the child of a fork; its steps do without.
 TEST(Resource, fork) {
   Model model({{Type::F32, {100000}}}, makeConfig(2));
   model.step();
-  pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    alarm(10);
+  EXPECT_TRUE(succeedsInChild([&] {
     bool good = stepcStep(model.plan.get()) == STEPC_OK;
     model.stepReference();
-    good &=
-        bitsOf(Type::F32, model.references[0].param) == model.params[0].bits();
-    _exit(good ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(child, waitpid(child, &status, 0));
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(0, WEXITSTATUS(status));
+    return good && isRight(model);
+  }));
   model.step();
   model.check();
+}
+
+/// So do those of plans that are made in the child, or in a child of it.
+TEST(Resource, planAfterFork) {
+  Model parents({{Type::F32, {100000}}}, makeConfig(2));
+  parents.step();
+  auto useNewPlan = [] {
+    Model model({{Type::F32, {100000}}}, makeConfig(2));
+    model.step();
+    return isRight(model) && getInfo(model.plan.get()).parallelRegions == 0;
+  };
+  EXPECT_TRUE(succeedsInChild(useNewPlan));
+  EXPECT_TRUE(succeedsInChild([&] { return succeedsInChild(useNewPlan); }));
 }
 
 TEST(Resource, plansLeaveNoMemory) {

@@ -307,11 +307,29 @@ TEST(Step, oneRegionForAllTensors) {
 
 /// A step of little does not wake threads.
 TEST(Step, smallStepsStayOnTheCaller) {
-  Model model({{Type::F32, {100}}}, makeConfig(2));
+  Model model({{Type::F32, {8000}}}, makeConfig(2));
   int64_t regions = countRegions();
   model.step();
   EXPECT_EQ(regions, countRegions());
   EXPECT_EQ(0, getInfo(model.plan.get()).parallelRegions);
+}
+
+/// The count does not overflow: after the last one there is no further step.
+TEST(Step, lastCount) {
+  const char *message =
+      "a tensor has count 9223372036854775807, it cannot be stepped";
+  Model model({{Type::F32, {100}}});
+  ASSERT_OK(stepcPlanSetCount(model.plan.get(), 0, INT64_MAX - 1));
+  ASSERT_OK(stepcStep(model.plan.get()));
+  int64_t count = 0;
+  ASSERT_OK(stepcPlanGetCount(model.plan.get(), 0, &count));
+  EXPECT_EQ(INT64_MAX, count);
+  std::string bits = model.bits();
+  EXPECT_REFUSED(STEPC_WRONG_STATE, message, stepcStep(model.plan.get()));
+  EXPECT_REFUSED(STEPC_WRONG_STATE, message, stepcStepBegin(model.plan.get()));
+  EXPECT_EQ(bits, model.bits());
+  ASSERT_OK(stepcPlanSetCount(model.plan.get(), 0, 1));
+  ASSERT_OK(stepcStep(model.plan.get()));
 }
 
 TEST(Step, emptyPlan) {

@@ -123,7 +123,8 @@ typedef struct StepcOption {
 } StepcOption;
 
 /* Adds a group; its id is the number of groups before it.
- *   hypers  `numHypers` values in the manifest's order, or NULL for defaults */
+ *   hypers  `numHypers` values in the manifest's order, or NULL for defaults;
+ *           NaN and infinities are values as others */
 STEPC_API StepcStatus stepcPlanAddGroup(StepcPlan *plan,
                                         const StepcOption *options,
                                         int64_t numOptions,
@@ -151,7 +152,7 @@ typedef struct StepcBinding {
                             the runtime allocates and fills them with their
                             initial values */
   int64_t numStates;
-  int64_t count;      /* steps that the tensor has taken */
+  int64_t count;      /* steps that the tensor has taken, below 2^63 - 1 */
   int32_t fresh;      /* 1: its states were created for the coming step */
   int32_t reserved0;  /* must be 0 */
   float *countMirror; /* NULL, or where each step writes the new count */
