@@ -46,6 +46,12 @@ def test_nothing_is_read_again(monkeypatch):
         def bump(self):
             return True
 
+        def moved(self):  # of states; nothing is promised about them
+            return False
+
+        def waking(self):
+            return []
+
     optimizer._binding._walk = Loud()  # refresh() would raise
     optimizer.step()
     assert optimizer.state[params[0]]["step"] == 2

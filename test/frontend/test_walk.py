@@ -126,15 +126,15 @@ def test_extension_refuses_nonsense():
     walk = _walk.load_extension().Walk
     params = make_params([(3,)])
     good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0]
-    made = walk(*good, (0, 0, 0, 0, 0))
+    made = walk(*good, _walk._NO_DIRECT)
     with pytest.raises(IndexError, match="no such parameter"):
         made.set_id(1, 0, True)
     with pytest.raises(ValueError, match="one flag a parameter"):
-        walk(*good[:2], b"", *good[3:], (0, 0, 0, 0, 0))
+        walk(*good[:2], b"", *good[3:], _walk._NO_DIRECT)
     with pytest.raises(ValueError, match="dlpack_exchange_api|PyCapsule"):
-        walk(*good[:3], object(), *good[4:], (0, 0, 0, 0, 0))
+        walk(*good[:3], object(), *good[4:], _walk._NO_DIRECT)
     with pytest.raises(TypeError, match="descriptor"):
-        walk(*good[:4], 3, *good[5:], (0, 0, 0, 0, 0))
+        walk(*good[:4], 3, *good[5:], _walk._NO_DIRECT)
 
 
 def test_direct_functions_are_for_tested_releases_only(monkeypatch):

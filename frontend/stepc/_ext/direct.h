@@ -37,6 +37,9 @@ typedef struct StepcDirect {
   const void *undefined;
   /* Of the slot in a tensor's Python object. */
   ptrdiff_t slotOffset;
+  /* Of the storage and the offset into it in an implementation, and of the
+   * memory's address in a storage. All zero: they could not be found. */
+  ptrdiff_t storageOffset, elementOffset, memoryOffset;
 } StepcDirect;
 
 /* Describes the tensor and its gradient, whose slot is `gradSlot`. Returns 1,

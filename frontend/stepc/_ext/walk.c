@@ -25,6 +25,7 @@
 
 #include "direct.h"
 #include "stepc/stepc.h"
+#include "watch.h"
 
 typedef StepcStatus (*SetTensor)(StepcPlan *, int64_t, const DLTensor *);
 
@@ -62,8 +63,10 @@ typedef struct Walk {
   StepcPlan *plan;
   SetTensor setParam, setGrad;
   StepcDirect direct; // all zero: not to be used
+  StepcWatch watch;   // state tensors
   int lookAhead; // all entries are read directly: no Python code runs between
   Py_ssize_t size;
+  Py_ssize_t unbound; // how many have no id
   Entry *entries; // and OBJECT_AHEAD copies of the last
 } Walk;
 
@@ -286,9 +289,48 @@ static PyObject *walkSetId(PyObject *object, PyObject *args) {
     PyErr_SetString(PyExc_IndexError, "no such parameter");
     return NULL;
   }
+  self->unbound += (id < 0) - (self->entries[index].id < 0);
   self->entries[index].id = id;
   self->entries[index].live = live;
   return Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(watchDoc,
+             "watch(list)\n\nAdds tensors whose memory the plan writes.");
+
+static PyObject *walkWatch(PyObject *object, PyObject *list) {
+  if (stepcWatchAdd(&((Walk *)object)->watch, list))
+    return NULL;
+  return Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(movedDoc, "moved() -> bool\n\nWhether the memory of a watched\n"
+                       "tensor is not where it was when it was added.");
+
+static PyObject *walkMoved(PyObject *object, PyObject *unused) {
+  (void)unused;
+  return PyBool_FromLong(stepcWatchMoved(&((Walk *)object)->watch));
+}
+
+PyDoc_STRVAR(wakingDoc, "waking() -> list\n\nIndices of parameters that\n"
+                        "are not bound and have a gradient.");
+
+static PyObject *walkWaking(PyObject *object, PyObject *unused) {
+  (void)unused;
+  Walk *self = (Walk *)object;
+  PyObject *list = PyList_New(0);
+  for (Py_ssize_t i = 0; list && self->unbound && i < self->size; ++i) {
+    if (self->entries[i].id >= 0)
+      continue;
+    PyObject *grad = gradientOf(self, &self->entries[i]);
+    int awake = grad ? grad != Py_None : -1;
+    Py_XDECREF(grad);
+    PyObject *index = awake > 0 ? PyLong_FromSsize_t(i) : NULL;
+    if (awake < 0 || (awake && (!index || PyList_Append(list, index))))
+      Py_CLEAR(list);
+    Py_XDECREF(index);
+  }
+  return list;
 }
 
 //===--- Life
@@ -308,6 +350,7 @@ static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
     return -1;
   }
   self->lookAhead = self->direct.view && self->size;
+  self->unbound = self->size;
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     self->entries[i].param = PyTuple_GetItem(self->params, i);
     self->entries[i].id = -1;
@@ -347,19 +390,22 @@ PyDoc_STRVAR(
     "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
     "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
     "api: the exchange table; plan, set_param, set_grad: addresses;\n"
-    "direct: the five members of StepcDirect, as integers.");
+    "direct: the eight members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"lists", "params",    "plain",    "api",    "grad",
                           "plan",  "set_param", "set_grad", "direct", NULL};
   PyObject *lists, *params, *api, *grad;
   const char *plain;
-  Py_ssize_t numPlain, offset;
+  Py_ssize_t numPlain;
+  StepcDirect *direct;
+  Py_ssize_t slot, storage, element, memory;
   unsigned long long plan, setParam, setGrad, view, gradOf, bump, undefined;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!y#OOKKK(KKKKn)", names, &PyTuple_Type, &lists,
+          args, kwargs, "O!O!y#OOKKK(KKKKnnnn)", names, &PyTuple_Type, &lists,
           &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
-          &setParam, &setGrad, &view, &gradOf, &bump, &undefined, &offset))
+          &setParam, &setGrad, &view, &gradOf, &bump, &undefined, &slot,
+          &storage, &element, &memory))
     return NULL;
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Walk *self = (Walk *)alloc(type, 0);
@@ -373,15 +419,21 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->plan = (StepcPlan *)(uintptr_t)plan;
   self->setParam = (SetTensor)(uintptr_t)setParam;
   self->setGrad = (SetTensor)(uintptr_t)setGrad;
-  self->direct.view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
-  self->direct.grad = (const void *(*)(const void *))(uintptr_t)gradOf;
-  self->direct.bump = (void (*)(const void *))(uintptr_t)bump;
-  self->direct.undefined = (const void *)(uintptr_t)undefined;
-  self->direct.slotOffset = offset;
+  direct = &self->direct;
+  direct->view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
+  direct->grad = (const void *(*)(const void *))(uintptr_t)gradOf;
+  direct->bump = (void (*)(const void *))(uintptr_t)bump;
+  direct->undefined = (const void *)(uintptr_t)undefined;
+  direct->slotOffset = slot;
+  direct->storageOffset = storage;
+  direct->elementOffset = element;
+  direct->memoryOffset = memory;
   if (!self->held || takeTable(self) || fillEntries(self, plain, numPlain)) {
     Py_DECREF(self);
     return NULL;
   }
+  self->watch.direct = self->direct;
+  self->watch.view = self->view;
   return (PyObject *)self;
 }
 
@@ -391,7 +443,7 @@ static int walkTraverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->lists);
   Py_VISIT(self->params);
   Py_VISIT(self->held);
-  return 0;
+  return stepcWatchTraverse(&self->watch, visit, arg);
 }
 
 static int walkClear(PyObject *object) {
@@ -402,6 +454,7 @@ static int walkClear(PyObject *object) {
   Py_CLEAR(self->api);
   Py_CLEAR(self->grad);
   Py_CLEAR(self->held);
+  stepcWatchClear(&self->watch);
   return 0;
 }
 
@@ -422,6 +475,9 @@ static PyMethodDef walkMethods[] = {
     {"refresh", walkRefresh, METH_NOARGS, refreshDoc},
     {"bump", walkBump, METH_NOARGS, bumpDoc},
     {"live", walkLive, METH_NOARGS, liveDoc},
+    {"watch", walkWatch, METH_O, watchDoc},
+    {"moved", walkMoved, METH_NOARGS, movedDoc},
+    {"waking", walkWaking, METH_NOARGS, wakingDoc},
     {"set_id", walkSetId, METH_VARARGS, setIdDoc},
     {NULL, NULL, 0, NULL}};
 

@@ -70,6 +70,7 @@ class Binding:
         self._ids: dict[int, int] = {}  # index of a parameter to its id
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
         self._owners: list[torch.Tensor] = []
+        self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._counters: list[list] = []  # [vector, its version after our step]
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
@@ -84,7 +85,7 @@ class Binding:
 
     def run(self, optimizer) -> bool:
         """One step; False, with nothing done, when another Binding is needed."""
-        if not (self._is_current(optimizer) and self._refresh()):
+        if self._walk.moved() or not (self._is_current(optimizer) and self._refresh()):
             return False
         self.plan.step()
         if self._pending:
@@ -188,6 +189,7 @@ class Binding:
                 held = (member.name, member.param, member.grad, member.param.detach())
                 self._held.append(held)
         self._pending.extend(members)
+        self._hold_memory(members)
         owners = {id(owner): owner for owner in self._owners}
         for tensor in itertools.chain.from_iterable(m.states for m in members):
             owner = _states.owner(tensor)
@@ -195,6 +197,16 @@ class Binding:
         for vector, _ in self._counters:
             owners[id(vector)] = vector
         self._owners = list(owners.values())
+
+    def _hold_memory(self, members: list[Member]) -> None:
+        """Keeps what the plan writes from being freed while it may be written, and
+        has it watched: ``.data = ...`` on a state gives it other memory."""
+        tensors = list(itertools.chain.from_iterable(m.states for m in members))
+        tensors += [member.step for member in members if member.step is not None]
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self._storages[storage._cdata] = storage
+        self._walk.watch(tensors)
 
     def _prepare_states(self, members: list[Member]) -> None:
         """Finds or makes each member's state tensors, in the variant's order."""
@@ -234,7 +246,7 @@ class Binding:
             step = (self._state.get(member.param) or {}).get("step")
             member.count = self._count(member.param, step)
             if is_counter(step):
-                member.mirror = step.data_ptr()
+                member.mirror, member.step = step.data_ptr(), step
                 if all(vector is not step._base for vector, _ in self._counters):
                     self._counters.append([step._base, step._base._version])
             else:
@@ -243,7 +255,7 @@ class Binding:
             return
         vector, views = _states.counters([member.count for member in anew])
         for member, step in zip(anew, views, strict=True):
-            member.mirror = step.data_ptr()
+            member.mirror, member.step = step.data_ptr(), step
             member.items = {"step": step, **member.items}
         self._counters.append([vector, vector._version])
 

@@ -38,6 +38,7 @@ class Member:
     count: int = 0
     fresh: bool = False
     mirror: int = 0
+    step: torch.Tensor | None = None  # where the plan mirrors its count
 
 
 def parameter_name(group: dict, number: int, position: int) -> str:

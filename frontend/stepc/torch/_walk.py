@@ -27,7 +27,7 @@ from . import _tensors
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
 _DIRECT_RELEASES = ("2.13.",)
-_NO_DIRECT = (0, 0, 0, 0, 0)
+_NO_DIRECT = (0,) * 8
 
 
 def walk(lists: tuple[list, ...], plan: _runtime.Plan):
@@ -72,7 +72,7 @@ def load_extension():
 
 
 @functools.cache
-def direct_functions() -> tuple[int, int, int, int, int]:
+def direct_functions() -> tuple[int, ...]:
     """The members of StepcDirect; all zero where they must not be used."""
     if os.environ.get("STEPC_DIRECT") == "0":
         return _NO_DIRECT
@@ -108,7 +108,26 @@ def _slot_offset(tensor: torch.Tensor) -> int:
     return 0
 
 
-def _verified(view, grad, bump) -> tuple[int, int, int, int, int]:
+def _memory_offsets() -> tuple[int, int, int]:
+    """Where an implementation keeps its storage and its offset into it, and a
+    storage its memory's address; all zero where that is not certain."""
+    probe = torch.frombuffer(bytearray(4096), dtype=torch.uint8)[1237:1240]
+    whole = probe.untyped_storage()
+
+    def places(base: int, size: int, value: int) -> list[int]:
+        return [at for at in range(0, size, 8) if _word(base + at) == value]
+
+    found = (
+        places(probe._cdata, 64, whole._cdata),
+        places(probe._cdata, 192, 1237),
+        places(whole._cdata, 64, whole.data_ptr()),
+    )
+    if any(len(at) != 1 for at in found):
+        return (0, 0, 0)
+    return tuple(at[0] for at in found)
+
+
+def _verified(view, grad, bump) -> tuple[int, ...]:
     """The functions' addresses, if each is right about a probe."""
     probe = torch.nn.Parameter(torch.arange(6.0).view(2, 3).t())
     offset = _slot_offset(probe)
@@ -132,7 +151,8 @@ def _verified(view, grad, bump) -> tuple[int, int, int, int, int]:
     if not right:
         return _NO_DIRECT
     address = _runtime.address_of
-    return address(view), address(grad), address(bump), undefined, offset
+    addresses = address(view), address(grad), address(bump), undefined
+    return (*addresses, offset, *_memory_offsets())
 
 
 # --- The same in Python -------------------------------------------------------
@@ -147,11 +167,22 @@ class PyWalk:
         self._plan = plan
         self._ids = [-1] * len(self._params)
         self._live = [False] * len(self._params)
+        self._watched = []  # tensors whose memory the plan writes, where they were
         self._held = []  # gradients that nobody else may hold, for one step
 
     def set_id(self, index: int, tensor: int, live: bool) -> None:
         self._ids[index] = tensor
         self._live[index] = live
+
+    def watch(self, tensors: list[torch.Tensor]) -> None:
+        self._watched += [(tensor, tensor.data_ptr()) for tensor in tensors]
+
+    def moved(self) -> bool:
+        return any(tensor.data_ptr() != place for tensor, place in self._watched)
+
+    def waking(self) -> list[int]:
+        unbound = (i for i, tensor in enumerate(self._ids) if tensor < 0)
+        return [i for i in unbound if self._params[i].grad is not None]
 
     def _lists_are_same(self) -> bool:
         if sum(map(len, self._lists)) != len(self._params):
