@@ -7,6 +7,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, clone_params, distance, make_params, set_grads, states, train
+from stepc.torch import _tensors
 
 
 def pair(kind="AdamW", shapes=None, **kwargs):
@@ -297,3 +298,66 @@ def test_host_that_flushes_denormals(flush):
         assert bool((bits != 0).all()) and bool((bits & 0x7FFFFFFF < 0x00800000).all())
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_parameters_that_wake_one_by_one():
+    """One vector of counters, and the same plan, however many there are."""
+    ours, theirs, a, b = pair(shapes=[(5,)] * 40)
+    seen = set()
+    for last in range(1, 41):
+        set_grads(ours[:last], theirs[:last], seed=last)
+        a.step()
+        b.step()
+        seen.add(id(a._binding))
+    assert len(seen) == 1 and a._binding.plan.info().numTensors == 40
+    assert len(a._binding._counters) == 1
+    assert len(a._binding._owners) <= 1 + 2 * 40
+    assert [float(a.state[p]["step"]) for p in ours] == [float(i) for i in range(40, 0, -1)]
+    assert distance(ours, theirs) < 50
+
+
+def test_waking_looks_at_those_that_wake(monkeypatch):
+    """The work of a first gradient does not grow with the parameters there are."""
+    ours, _, a, _ = pair(shapes=[(5,)] * 40)
+    set_grads(ours[:20])
+    a.step()
+    asked = []
+    real = _tensors.obstacle
+    monkeypatch.setattr(_tensors, "obstacle", lambda p, g: asked.append(p) or real(p, g))
+    set_grads(ours[:21])
+    a.step()
+    assert asked == [ours[20]]
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+def test_steps_in_inference_mode(kind):
+    """Of ordinary tensors, first and later steps, in and out of the mode."""
+    kwargs = {"SGD": {"momentum": 0.9}}.get(kind, {})
+    ours, theirs, a, b = pair(kind, **kwargs)
+    set_grads(ours, theirs)
+    ours[2].grad = theirs[2].grad = None
+    for inside in (True, False, True):
+        with torch.inference_mode(inside):
+            a.step()
+        b.step()  # torch's own cannot go on outside with states from inside
+    assert all(not s.is_inference() for state in a.state.values() for s in state.values())
+    assert distance(ours, theirs) < 50
+
+
+def test_loading_in_inference_mode():
+    ours, theirs, a, b = pair()
+    train((a, b), (ours, theirs), 2)
+    with torch.inference_mode():
+        a.load_state_dict(b.state_dict())
+    train((a, b), (ours, theirs), 2, first=2)
+    assert distance(ours, theirs) < 50
+
+
+def test_states_made_in_inference_mode():
+    ours, theirs, a, b = pair()
+    train((a, b), (ours, theirs), 2)
+    with torch.inference_mode():
+        a.state[ours[4]]["exp_avg"] = a.state[ours[4]]["exp_avg"].clone()
+        a.state[ours[4]]["step"] = a.state[ours[4]]["step"].clone()
+    train((a, b), (ours, theirs), 2, first=2)
+    assert distance(ours, theirs) < 50

@@ -116,3 +116,21 @@ def test_changes_that_are_allowed():
     optimizer.add_param_group({"params": [other]})
     optimizer.step()
     assert optimizer.state[params[0]]["step"] == 3 and optimizer.state[other]["step"] == 1
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_first_gradients_that_come_later(kind):
+    """Bound at the step that finds them, also one after the other."""
+    ours = make_params([(3,), (4, 5), (70,), (6,)])
+    twin = clone_params(ours)
+    a = OURS[kind](ours, lr=0.1, static_grads=True)
+    b = OURS[kind](twin, lr=0.1)
+    for last in (1, 1, 2, 4, 4):
+        for p, q in zip(ours[:last], twin[:last], strict=True):
+            q.grad = torch.full_like(q, 0.5)
+            if p.grad is None:
+                p.grad = q.grad.clone()
+        a.step()
+        b.step()
+    assert bits_equal(ours, twin)
+    assert len(a._binding._held) == 4

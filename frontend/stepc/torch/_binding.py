@@ -24,6 +24,7 @@ from ._members import (
     Member,
     is_counter,
     is_usable,
+    members_at,
     members_of,
     runtime_bindings,
     variant_specs,
@@ -70,6 +71,8 @@ class Binding:
         self._ids: dict[int, int] = {}  # index of a parameter to its id
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
         self._owners: list[torch.Tensor] = []
+        self._owned: set[int] = set()  # id() of each owner
+        self._spare: list = []  # a counter for each parameter, by its index
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._counters: list[list] = []  # [vector, its version after our step]
         self._pending: list[Member] = []
@@ -124,15 +127,15 @@ class Binding:
         """Tells the plan where everything is; binds first gradients."""
         if self._static:
             self._check_promise()
-            return True
-        attention = self._walk.refresh()
-        if attention is None:
-            return True
-        if attention is False or any(index in self._ids for index in attention):
+            attention = self._walk.waking()
+        else:
+            attention = self._walk.refresh()
+        if not attention:
+            return attention is not False
+        if any(index in self._ids for index in attention):
             return False
         groups = [bound.group for bound in self._groups]
-        wanted = set(attention)
-        members = [member for member in members_of(groups) if member.index in wanted]
+        members = list(members_at(groups, attention, self._by_param))
         if any(self._variant(member) is None for member in members):
             return False
         self._attach(members)
@@ -175,9 +178,11 @@ class Binding:
         """Binds parameters; their states are made known after the step."""
         if not members:
             return
-        self._prepare_states(members)
-        if self._keeps_step:
-            self._prepare_counters(members)
+        # States are of no less use for a step that happens in inference mode.
+        with torch.inference_mode(False), torch.no_grad():
+            self._prepare_states(members)
+            if self._keeps_step:
+                self._prepare_counters(members)
         array, keep = runtime_bindings(members)
         ids = self.plan.bind(array)
         del keep
@@ -190,13 +195,16 @@ class Binding:
                 self._held.append(held)
         self._pending.extend(members)
         self._hold_memory(members)
-        owners = {id(owner): owner for owner in self._owners}
         for tensor in itertools.chain.from_iterable(m.states for m in members):
-            owner = _states.owner(tensor)
-            owners[id(owner)] = owner
-        for vector, _ in self._counters:
-            owners[id(vector)] = vector
-        self._owners = list(owners.values())
+            self._own(_states.owner(tensor))
+
+    def _own(self, owner: torch.Tensor) -> bool:
+        """Notes a tensor whose version moves with each step; False if known."""
+        if id(owner) in self._owned:
+            return False
+        self._owned.add(id(owner))
+        self._owners.append(owner)
+        return True
 
     def _hold_memory(self, members: list[Member]) -> None:
         """Keeps what the plan writes from being freed while it may be written, and
@@ -240,24 +248,30 @@ class Binding:
             member.items[request.name] = tensor
 
     def _prepare_counters(self, members: list[Member]) -> None:
-        """Counts, and where the plan mirrors them."""
-        anew = []
+        """Counts, and where the plan mirrors them: in one vector with room for
+        every parameter, unless the state has counters that can serve."""
         for member in members:
             step = (self._state.get(member.param) or {}).get("step")
             member.count = self._count(member.param, step)
             if is_counter(step):
-                member.mirror, member.step = step.data_ptr(), step
-                if all(vector is not step._base for vector, _ in self._counters):
+                if self._own(step._base):
                     self._counters.append([step._base, step._base._version])
             else:
-                anew.append(member)
-        if not anew:
-            return
-        vector, views = _states.counters([member.count for member in anew])
-        for member, step in zip(anew, views, strict=True):
+                step = self._spare_counter(member.index)
+                if member.count:
+                    step.fill_(member.count)
+                member.items = {"step": step, **member.items}
             member.mirror, member.step = step.data_ptr(), step
-            member.items = {"step": step, **member.items}
-        self._counters.append([vector, vector._version])
+        for counter in self._counters:
+            counter[1] = counter[0]._version
+
+    def _spare_counter(self, index: int) -> torch.Tensor:
+        if not self._spare:
+            vector, self._spare = _states.counters(sum(len(b.params) for b in self._groups))
+            self._own(vector)
+            self._counters.append([vector, vector._version])
+        step, self._spare[index] = self._spare[index], None
+        return step
 
     def _count(self, param: torch.Tensor, step) -> int:
         """Steps taken: as the state says, exact where the old plan knows more."""

@@ -110,8 +110,7 @@ class CompiledStep:
         self._step_eagerly(why)
 
     def _bind_and_step(self, previous: Binding | None) -> Binding:
-        with torch.no_grad():
-            binding = Binding(self, previous)
+        binding = Binding(self, previous)
         if not binding.run(self):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
         return binding
@@ -189,7 +188,8 @@ class CompiledStep:
                 state_dict = result
         with self._without(_LOAD_HOOKS):
             super().load_state_dict({**state_dict, "state": {}})
-        self.state = self._adopt(state_dict)
+        with torch.inference_mode(False), torch.no_grad():
+            self.state = self._adopt(state_dict)
         for hook in post_hooks.values():
             hook(self)
 

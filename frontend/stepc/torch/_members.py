@@ -5,9 +5,10 @@ the runtime is told."""
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -51,22 +52,30 @@ def parameter_name(group: dict, number: int, position: int) -> str:
 
 def members_of(groups: list[dict]) -> Iterator[Member]:
     """The parameters that have a gradient; ObstacleError for one that cannot go."""
-    index = itertools.count()
+    return members_at(groups, range(sum(len(group["params"]) for group in groups)))
+
+
+def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator[Member]:
+    """The same of the parameters at ``indices``, in rising order. ``known``: what
+    contains the ``id()`` of parameters that have gone already."""
     seen = set()
-    for number, group in enumerate(groups):
-        for position, param in enumerate(group["params"]):
-            at = next(index)
-            grad = param.grad
-            if grad is None:
-                continue
-            found = _tensors.obstacle(param, grad)
-            if id(param) in seen:
-                found = ("is in its group twice", True)
-            if found:
-                words, eager = found
-                raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
-            seen.add(id(param))
-            yield Member(at, number, parameter_name(group, number, position), param, grad)
+    ends = list(itertools.accumulate(len(group["params"]) for group in groups))
+    for index in indices:
+        number = bisect.bisect_right(ends, index)
+        group = groups[number]
+        position = index - ends[number] + len(group["params"])
+        param = group["params"][position]
+        grad = param.grad
+        if grad is None:
+            continue
+        found = _tensors.obstacle(param, grad)
+        if id(param) in seen or id(param) in known:
+            found = ("is in its group twice", True)
+        if found:
+            words, eager = found
+            raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
+        seen.add(id(param))
+        yield Member(index, number, parameter_name(group, number, position), param, grad)
 
 
 def variant_specs(optimizer, members: list[Member]) -> tuple[str, ...]:
@@ -101,7 +110,7 @@ def is_usable(given, member: Member, name: str, dtype: torch.dtype) -> bool:
             f"expected {tuple(member.param.shape)}",
             "STEPC_SHAPE_MISMATCH",
         )
-    if given.dtype != dtype or given.device.type != "cpu":
+    if given.dtype != dtype or given.device.type != "cpu" or given.is_inference():
         return False
     return given._base is not None or not _states.is_small(member.param)
 
@@ -113,6 +122,7 @@ def is_counter(step) -> bool:
         and step.dtype is torch.float32
         and step.device.type == "cpu"
         and step.dim() == 0
+        and not step.is_inference()
         and step._base is not None
     )
 

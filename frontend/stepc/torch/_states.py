@@ -77,10 +77,10 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
         offset += size
 
 
-def counters(counts: list[int]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """One float32 vector with the counts, and a 0-d view of each element."""
-    vector = torch.tensor(counts, dtype=torch.float32)
-    return vector, vector.unbind()
+def counters(number: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """One float32 vector of zeros, and a 0-d view of each element."""
+    vector = torch.zeros(number, dtype=torch.float32)
+    return vector, list(vector.unbind())
 
 
 def owner(tensor: torch.Tensor) -> torch.Tensor:
