@@ -201,6 +201,7 @@ _EXCEPTIONS = {
     "STEPC_LAYOUT_UNSUPPORTED": errors.TensorError,
     "STEPC_OVERLAP": errors.TensorError,
     "STEPC_OUT_OF_MEMORY": errors.OutOfMemoryError,
+    "STEPC_BUSY": errors.BusyError,
     "STEPC_NEEDS_BIND": errors.NeedsBindError,
 }
 

@@ -104,5 +104,9 @@ class NeedsBindError(StatusError):
     """What was asked for needs the tensors to be bound anew."""
 
 
+class BusyError(StatusError):
+    """Another thread is inside the same optimizer."""
+
+
 class StaticGradientsError(StepcError):
     """A gradient is another tensor than ``static_grads=True`` promised."""

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, make_params, set_grads, train
+from common import bits_equal, clone_params, distance, make_params, set_grads, states, train
 from conftest import ZOO
 from stepc import errors
 
@@ -212,18 +212,53 @@ def test_duplicate_parameter():
 
 
 def test_in_and_out_of_torchs_step():
-    """bfloat16 states are torch's while torch steps, and float32 again after."""
-    params = make_params([(64,)], dtype=torch.bfloat16)
-    optimizer = stepc.torch.AdamW(params, lr=1e-2)
-    train((optimizer,), (params,), 3)
-    optimizer.param_groups[0]["fused"] = False
+    """The float32 states of bfloat16 parameters keep their bits while torch steps."""
+    ours = make_params([(64,), (3, 5)], dtype=torch.bfloat16)
+    twin = clone_params(ours)
+    a, b = stepc.torch.AdamW(ours, lr=1e-2), stepc.torch.AdamW(twin, lr=1e-2)
+    train((a, b), (ours, twin), 3)
+    before = [p.data_ptr() for p in ours]
+    a.param_groups[0]["fused"] = False
     with pytest.warns(RuntimeWarning, match="fused is False"):
-        train((optimizer,), (params,), 2, first=3)
-    assert optimizer.state[params[0]]["exp_avg"].dtype == torch.bfloat16
-    optimizer.param_groups[0]["fused"] = None
-    train((optimizer,), (params,), 2, first=5)
-    assert optimizer.state[params[0]]["exp_avg"].dtype == torch.float32
-    assert optimizer.state[params[0]]["step"] == 7
+        train((a, b), (ours, twin), 2, first=3)
+    assert all(p.dtype == p.grad.dtype == torch.bfloat16 for p in ours)
+    assert [p.data_ptr() for p in ours] == before
+    a.param_groups[0]["fused"] = None
+    train((a, b), (ours, twin), 2, first=5)
+    assert a.state[ours[0]]["step"] == 7
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert all(s.dtype == torch.float32 for s in states(a, name))
+        assert distance(states(a, name), states(b, name)) < 50
+    assert distance(ours, twin) <= 2
+
+
+def test_states_survive_a_step_that_torch_refuses():
+    params = make_params([(4, 2), (3,)], dtype=torch.bfloat16)
+    optimizer = stepc.torch.AdamW(params, lr=1e-2)
+    train((optimizer,), (params,), 2)
+    before = clone_params(params), [s.clone() for s in states(optimizer, "exp_avg")]
+    params[0].grad = torch.ones(4, 2, dtype=torch.bfloat16).to_sparse()
+    with pytest.warns(RuntimeWarning), pytest.raises(RuntimeError, match="sparse gradients"):
+        optimizer.step()
+    assert params[0].grad.is_sparse
+    assert bits_equal(params, before[0]) and bits_equal(states(optimizer, "exp_avg"), before[1])
+
+
+def test_one_warning_a_reason():
+    params = make_params([(4,)])
+    optimizer = stepc.torch.SGD([("w", params[0])], lr=0.1)
+    set_grads(params)
+    with pytest.warns(RuntimeWarning) as caught:
+        for _ in range(2):
+            optimizer.param_groups[0]["fused"] = False
+            optimizer.step()
+            optimizer.param_groups[0]["fused"] = None
+            params[0].grad = params[0].grad.to_sparse()
+            optimizer.step()
+            set_grads(params)
+    words = [str(w.message) for w in caught if "torch's own step" in str(w.message)]
+    assert len(words) == 2 and all("for all its parameters: " in text for text in words)
+    assert "fused is False in group 0" in words[0] and "parameter 'w' has a gradient" in words[1]
 
 
 def test_tensor_subclass():

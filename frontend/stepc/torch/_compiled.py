@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class CompiledStep:
 
     # Class attributes, so that copies and unpickled objects start without.
     _binding: Binding | None = None
-    _is_warned = False
+    _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
     # --- What a class says about itself ---------------------------------------
 
@@ -61,6 +62,17 @@ class CompiledStep:
 
     def _why_eager(self) -> str | None:
         """Why torch's own step must run, if the groups' flags say so."""
+        if self._eager_class is None:
+            return None
+        for number, group in enumerate(self.param_groups):
+            for flag in ("differentiable", "capturable"):
+                if group.get(flag):
+                    return f"{flag} is set in group {number}"
+            if group.get("fused") is False:
+                return f"fused is False in group {number}"
+        for name in ("grad_scale", "found_inf"):
+            if getattr(self, name, None) is not None:
+                return f"{name} is set"
         return None
 
     def _check_interface(self, manifest: dict) -> Interface:
@@ -95,6 +107,16 @@ class CompiledStep:
 
     @torch._disable_dynamo
     def _step_all(self) -> None:
+        # Made here and not in __init__, so that copies have their own.
+        lock = self.__dict__.get("_lock") or self.__dict__.setdefault("_lock", threading.Lock())
+        if not lock.acquire(blocking=False):
+            raise errors.BusyError("another thread is stepping this optimizer", "STEPC_BUSY")
+        try:
+            self._step_locked()
+        finally:
+            lock.release()
+
+    def _step_locked(self) -> None:
         binding, self._binding = self._binding, None
         why = self._why_eager()
         if why is None:
@@ -117,30 +139,19 @@ class CompiledStep:
 
     def _step_eagerly(self, why: str) -> None:
         """torch's own step, without its hooks: ours ran them."""
-        if not self._is_warned:
-            self._is_warned = True
+        if why not in self._warned:
+            self._warned |= {why}
             warnings.warn(
-                f"stepc: {type(self).__name__} runs torch's own step, not a compiled one: {why}",
+                f"stepc: {type(self).__name__} runs torch's own step, not a compiled one, "
+                f"for all its parameters: {why}",
                 RuntimeWarning,
                 stacklevel=_level_of_caller(),
             )
-        self._cast_states_as_torch()
         step = self._eager_class.step
         while getattr(step, "hooked", False):
             step = step.__wrapped__
-        step(self)
-
-    def _cast_states_as_torch(self) -> None:
-        """torch's step wants states of the parameter's dtype."""
-        for param, state in self.state.items():
-            for name, value in list(state.items()):
-                if (
-                    name != "step"
-                    and isinstance(value, torch.Tensor)
-                    and value.is_floating_point()
-                    and value.dtype != param.dtype
-                ):
-                    state[name] = value.to(param.dtype)
+        with _as_torch_wants(self):
+            step(self)
 
     # --- Gradients ------------------------------------------------------------
 
@@ -221,6 +232,49 @@ class CompiledStep:
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "_static_grads": self._static_grads}
+
+
+@contextlib.contextmanager
+def _as_torch_wants(optimizer):
+    """For a step of torch's, whose states have their parameter's dtype.
+
+    A bfloat16 parameter with float32 states is stepped as float32 and rounded
+    after, as compiled code does: its states keep all their bits. States that are
+    wider than others than bfloat16 came from a checkpoint and are cast.
+    """
+    widened = []
+    try:
+        for param, state in optimizer.state.items():
+            if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
+                continue
+            wide = {
+                name: value
+                for name, value in state.items()
+                if name != "step"
+                and isinstance(value, torch.Tensor)
+                and value.is_floating_point()
+                and value.dtype != param.dtype
+            }
+            if not wide:
+                continue
+            if param.dtype is torch.bfloat16 and param.is_leaf and not _differentiates(optimizer):
+                data, grad = param.data, param.grad
+                widened.append((param, data, grad))
+                param.data = data.float()
+                param.grad = None if grad is None else grad.float()
+                wide = {k: v for k, v in state.items() if k in wide and v.dtype != param.dtype}
+            for name, value in wide.items():
+                state[name] = value.to(param.dtype)
+        yield
+    finally:
+        for param, data, grad in widened:
+            param.grad = None
+            param.data = data.copy_(param.data)
+            param.grad = grad
+
+
+def _differentiates(optimizer) -> bool:
+    return any(group.get("differentiable") for group in optimizer.param_groups)
 
 
 def _level_of_caller() -> int:

@@ -77,16 +77,3 @@ class AdamW(CompiledStep, torch.optim.AdamW):
 
     def _read_settings(self, group: dict) -> tuple:
         return (group["amsgrad"], group["maximize"])
-
-    def _why_eager(self) -> str | None:
-        for group in self.param_groups:
-            for flag in ("differentiable", "capturable"):
-                if group[flag]:
-                    return f"{flag} is set"
-            if group["fused"] is False:
-                return "fused is False"
-        if getattr(self, "grad_scale", None) is not None:
-            return "grad_scale is set"
-        if getattr(self, "found_inf", None) is not None:
-            return "found_inf is set"
-        return None

@@ -72,15 +72,3 @@ class SGD(CompiledStep, torch.optim.SGD):
 
     def _read_settings(self, group: dict) -> tuple:
         return (group["nesterov"], group["maximize"])
-
-    def _why_eager(self) -> str | None:
-        for group in self.param_groups:
-            if group["differentiable"]:
-                return "differentiable is set"
-            if group["fused"] is False:
-                return "fused is False"
-        if getattr(self, "grad_scale", None) is not None:
-            return "grad_scale is set"
-        if getattr(self, "found_inf", None) is not None:
-            return "found_inf is set"
-        return None
