@@ -35,7 +35,7 @@ def ours(params):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--rows", type=int, default=8, help="pieces of text in a batch")
     parser.add_argument("--rounds", type=int, default=5, help="of the benchmark; 0: leave it out")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo")
