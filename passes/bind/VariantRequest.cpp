@@ -9,6 +9,8 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -32,12 +34,36 @@ static llvm::Error refuse(const Twine &message) {
   return llvm::createStringError(message);
 }
 
-static llvm::Error parseStorage(StringRef item, StringRef text,
-                                std::string &out) {
-  if (text != "f32" && text != "bf16" && text != "f64")
-    return refuse("'" + item + "': storage '" + text +
+llvm::Error VariantRequest::setStorage(std::string &storage, StringRef type,
+                                       StringRef item) {
+  if (type != "f32" && type != "bf16" && type != "f64")
+    return refuse("'" + item + "': storage '" + type +
                   "' is none of f32, bf16, f64");
-  out = text.str();
+  storage = type.str();
+  return llvm::Error::success();
+}
+
+/// A name that says nothing else in the text of a request.
+static llvm::Error checkName(StringRef name, StringRef item) {
+  if (name.empty() || name.find_first_of(",;:=") != StringRef::npos)
+    return refuse("'" + item + "': '" + name + "' is no name");
+  return llvm::Error::success();
+}
+
+llvm::Error VariantRequest::setState(StringRef name, StringRef type,
+                                     StringRef item) {
+  if (llvm::Error error = checkName(name, item))
+    return error;
+  return setStorage(states[name.str()], type, item);
+}
+
+llvm::Error VariantRequest::setOption(StringRef name, StringRef value,
+                                      StringRef item) {
+  if (llvm::Error error = checkName(name, item))
+    return error;
+  if (value != "true" && value != "false")
+    return refuse("'" + item + "': '" + value + "' is neither true nor false");
+  options[name.str()] = value == "true";
   return llvm::Error::success();
 }
 
@@ -53,16 +79,14 @@ llvm::Error VariantRequest::parse(StringRef text) {
       return refuse("'" + item + "' is not of the form name=value");
     if (key == "param" || key == "grad" || key == "state") {
       std::string &out = key == "param" ? param : key == "grad" ? grad : state;
-      if (llvm::Error error = parseStorage(item, value, out))
+      if (llvm::Error error = setStorage(out, value, item))
         return error;
     } else if (key.consume_front("state.")) {
-      if (llvm::Error error = parseStorage(item, value, states[key.str()]))
+      if (llvm::Error error = setState(key, value, item))
         return error;
     } else if (key.consume_front("option.")) {
-      if (value != "true" && value != "false")
-        return refuse("'" + item + "': '" + value +
-                      "' is neither true nor false");
-      options[key.str()] = value == "true";
+      if (llvm::Error error = setOption(key, value, item))
+        return error;
     } else {
       return refuse("'" + item + "': '" + key +
                     "' is none of param, grad, state, state.NAME, option.NAME");

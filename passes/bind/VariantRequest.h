@@ -29,14 +29,21 @@ struct VariantRequest {
   /// by semicolons too. Errors name the item.
   llvm::Error parse(StringRef text);
 
-  /// The text that parse reads, every item named here.
+  /// Set one item each, as parse does. Errors name `item`, what was given.
+  llvm::Error setStorage(std::string &storage, StringRef type, StringRef item);
+  llvm::Error setState(StringRef name, StringRef type, StringRef item);
+  llvm::Error setOption(StringRef name, StringRef value, StringRef item);
+
+  /// The text that parse reads, every item named here. The language has no
+  /// names that would need quotes in it.
   std::string str() const;
 };
 
 /// The type of a storage name (f32, bf16, f64), or null.
 Type getStorageType(MLIRContext *context, StringRef name);
 
-/// The type that the rule computes in: f64 where the parameter is f64, else f32.
+/// The type that the rule computes in: f64 where the parameter is f64, else
+/// f32.
 Type getComputeType(Type paramStorage);
 
 } // namespace mlir::step

@@ -8,6 +8,7 @@
 #include "passes/package/CodeGen.h"
 #include "passes/package/Explain.h"
 #include "passes/package/PackageWriter.h"
+#include "passes/package/WriteFile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -22,7 +23,9 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
 
@@ -30,28 +33,62 @@ using namespace mlir;
 using namespace mlir::step;
 
 void mlir::step::registerDialects(DialectRegistry &registry) {
-  registry.insert<StepDialect, arith::ArithDialect, cf::ControlFlowDialect,
-                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect,
-                  vector::VectorDialect>();
+  registry
+      .insert<StepDialect, arith::ArithDialect, cf::ControlFlowDialect,
+              func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+              memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }
 
-/// The definition in a module, which must hold exactly one.
+/// The definition in a module that was checked.
 static OptimizerOp findOptimizer(ModuleOp module) {
+  return *module.getOps<OptimizerOp>().begin();
+}
+
+/// Where a file's errors are that have no place in it: at its begin.
+static Location getPlace(ModuleOp module) {
+  auto place = dyn_cast<FileLineColLoc>(module.getLoc());
+  if (!place || place.getLine() != 0)
+    return module.getLoc();
+  return FileLineColLoc::get(place.getFilename(), 1, 1);
+}
+
+/// A file holds one definition, and nothing else.
+static LogicalResult checkFile(ModuleOp module) {
+  for (Operation &op : *module.getBody())
+    if (!isa<OptimizerOp>(op))
+      return op.emitOpError() << "is not allowed beside step.optimizer";
   auto optimizers = llvm::to_vector(module.getOps<OptimizerOp>());
+  if (optimizers.empty())
+    return emitError(getPlace(module),
+                     "expected exactly one step.optimizer: 0");
   if (optimizers.size() == 1)
-    return optimizers.front();
-  module.emitError() << "expected exactly one step.optimizer: "
-                     << optimizers.size();
-  return {};
+    return success();
+  InFlightDiagnostic diagnostic = optimizers[1].emitError()
+                                  << "expected exactly one step.optimizer: "
+                                  << optimizers.size();
+  diagnostic.attachNote(optimizers[0].getLoc()) << "the first one is here";
+  return diagnostic;
+}
+
+/// What the later stages made is none of a definition's.
+static LogicalResult checkDefinition(OptimizerOp optimizer) {
+  for (Operation &op : optimizer.getBody().front()) {
+    auto rule = dyn_cast<RuleOp>(op);
+    if (isa<ProgramOp>(op) || (rule && rule.getVariantAttr()))
+      return op.emitOpError() << "is bound already";
+  }
+  if (optimizer.getBody().getOps<RuleOp>().empty())
+    return optimizer.emitOpError() << "has no rule";
+  return success();
 }
 
 static OwningOpRef<ModuleOp> parse(llvm::SourceMgr &source,
                                    MLIRContext *context) {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(source, context);
-  if (module && !findOptimizer(*module))
+  if (!module || failed(checkFile(*module)) ||
+      failed(checkDefinition(findOptimizer(*module))))
     return {};
   return module;
 }
@@ -80,8 +117,10 @@ private:
                          function_ref<void(OpPassManager &)> build);
   LogicalResult package(StringRef source, llvm::json::Object manifest);
   LogicalResult dump(Stage stage, StringRef name);
+  /// Of errors that are not about a place in the definition.
   LogicalResult refuse(llvm::Error error) {
-    return module.emitError() << llvm::toString(std::move(error));
+    return emitError(UnknownLoc::get(module.getContext()),
+                     llvm::toString(std::move(error)));
   }
   bool stopsAfter(Stage stage) {
     if (options.stopAfter != stage)
@@ -113,23 +152,17 @@ LogicalResult Compilation::dump(Stage stage, StringRef name) {
     return success();
   llvm::SmallString<128> path(options.dumpDirectory);
   if (std::error_code code = llvm::sys::fs::create_directories(path))
-    return module.emitError() << "cannot make the directory '" << path
-                              << "': " << code.message();
+    return refuse(llvm::createStringError(
+        code, "cannot make the directory '" + path + "': " + code.message()));
   llvm::sys::path::append(path, llvm::Twine(static_cast<int>(stage) + 1) + "-" +
                                     name + ".mlir");
-  std::error_code code;
-  llvm::raw_fd_ostream stream(path, code);
-  if (!code)
-    stream << print(module);
-  if (code)
-    return module.emitError()
-           << "cannot write '" << path << "': " << code.message();
+  if (llvm::Error error = writeFile(path, print(module)))
+    return refuse(std::move(error));
   return success();
 }
 
-LogicalResult
-Compilation::runStage(Stage stage, StringRef name,
-                      function_ref<void(OpPassManager &)> build) {
+LogicalResult Compilation::runStage(Stage stage, StringRef name,
+                                    function_ref<void(OpPassManager &)> build) {
   LogicalResult outcome = timed(name, [&] {
     PassManager pm(module.getContext());
     build(pm);
@@ -166,7 +199,8 @@ LogicalResult Compilation::package(StringRef source,
     return success();
   };
   return failure(failed(timed("code", generate)) ||
-                 failed(timed("link", link)) || failed(timed("package", write)));
+                 failed(timed("link", link)) ||
+                 failed(timed("package", write)));
 }
 
 LogicalResult Compilation::run(StringRef source) {
@@ -179,9 +213,8 @@ LogicalResult Compilation::run(StringRef source) {
   BindOptions bind;
   for (const std::string &request : options.variants)
     bind.variants.push_back(request);
-  if (failed(runStage(Stage::Bind, "bind", [&](OpPassManager &pm) {
-        buildBindPipeline(pm, bind);
-      })))
+  if (failed(runStage(Stage::Bind, "bind",
+                      [&](OpPassManager &pm) { buildBindPipeline(pm, bind); })))
     return failure();
   if (stopsAfter(Stage::Bind))
     return success();
@@ -224,8 +257,7 @@ FailureOr<CompileResult> mlir::step::compile(llvm::SourceMgr &source,
   std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - begin;
   result.times.push_back({"parse", elapsed.count()});
-  StringRef text =
-      source.getMemoryBuffer(source.getMainFileID())->getBuffer();
+  StringRef text = source.getMemoryBuffer(source.getMainFileID())->getBuffer();
   if (failed(Compilation(*module, options, result).run(text)))
     return failure();
   return result;

@@ -12,6 +12,7 @@
 
 #include "llvm/Support/SourceMgr.h"
 
+#include <string>
 #include <vector>
 
 namespace mlir::step {
@@ -20,7 +21,7 @@ struct CompileOptions {
   const Target *target = findTarget("cpu");
   std::vector<std::string> variants; // requests; see VariantRequest
   Stage stopAfter = Stage::Package;
-  std::string dumpDirectory;         // empty: no dumps
+  std::string dumpDirectory; // empty: no dumps
 };
 
 struct StageTime {
@@ -29,7 +30,6 @@ struct StageTime {
 };
 
 struct CompileResult {
-  std::string interface;   // JSON
   std::string ir;          // after the last stage that ran, not for packages
   std::string explanation; // empty if the schedule stage did not run
   std::string package;     // empty if the package stage did not run
@@ -40,12 +40,13 @@ struct CompileResult {
 void registerDialects(DialectRegistry &registry);
 
 /// The interface of the definition as JSON text. Diagnostics go to the
-/// context's handlers.
+/// context's handlers; those that are not about a place in the definition, as
+/// of files that cannot be written, have an unknown location.
 FailureOr<std::string> readInterface(llvm::SourceMgr &source,
                                      MLIRContext *context);
 
 /// Runs the stages up to `options.stopAfter` on the main buffer of `source`.
-/// Diagnostics go to the context's handlers.
+/// Diagnostics are as those of readInterface.
 FailureOr<CompileResult> compile(llvm::SourceMgr &source, MLIRContext *context,
                                  const CompileOptions &options);
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/CodeGen.h"
+#include "passes/package/WriteFile.h"
 
 #include "lld/Common/Driver.h"
 #include "llvm/Support/FileSystem.h"
@@ -39,21 +40,6 @@ private:
 };
 } // namespace
 
-static llvm::Error writeFile(StringRef path, ArrayRef<char> bytes) {
-  std::error_code code;
-  llvm::raw_fd_ostream stream(path, code);
-  if (!code) {
-    stream.write(bytes.data(), bytes.size());
-    stream.close();
-    code = stream.error();
-    stream.clear_error();
-  }
-  if (code)
-    return llvm::createStringError(code, "cannot write '" + path +
-                                             "': " + code.message());
-  return llvm::Error::success();
-}
-
 llvm::Expected<std::string>
 mlir::step::linkSharedObject(ArrayRef<char> object) {
   TemporaryDirectory directory;
@@ -64,18 +50,26 @@ mlir::step::linkSharedObject(ArrayRef<char> object) {
                                        code.message());
   std::string input = directory.file("kernels.o");
   std::string output = directory.file("kernels.so");
-  if (llvm::Error error = writeFile(input, object))
+  if (llvm::Error error =
+          writeFile(input, StringRef(object.data(), object.size())))
     return error;
-  const char *arguments[] = {
-      "ld.lld",         "-shared",       "-o",
-      output.c_str(),   input.c_str(),   "--no-undefined",
-      "--strip-all",    "--gc-sections", "--build-id=none",
-      "--hash-style=gnu", "-znoexecstack", "-ztext",
-      "-znow"};
+  const char *arguments[] = {"ld.lld",
+                             "-shared",
+                             "-o",
+                             output.c_str(),
+                             input.c_str(),
+                             "--no-undefined",
+                             "--strip-all",
+                             "--gc-sections",
+                             "--build-id=none",
+                             "--hash-style=gnu",
+                             "-znoexecstack",
+                             "-ztext",
+                             "-znow"};
   std::string messages;
   llvm::raw_string_ostream stream(messages);
-  lld::Result result = lld::lldMain(arguments, stream, stream,
-                                    {{lld::Gnu, &lld::elf::link}});
+  lld::Result result =
+      lld::lldMain(arguments, stream, stream, {{lld::Gnu, &lld::elf::link}});
   if (result.retCode != 0)
     return llvm::createStringError("the linker failed: " + messages);
   auto buffer = llvm::MemoryBuffer::getFile(output);

@@ -155,6 +155,9 @@ def test_every_truncation_and_many_changed_bytes_of_an_archive_are_refused(tmp_p
         ([LION, "--interpret", "-o", "x", "--param=f16"], "'f16' is no storage type of param"),
         ([LION, "--interpret", "-o", "x", "--grad=a:f32"], "only states have names"),
         ([LION, "--interpret", "-o", "x", "--no-such-flag"], "no-such-flag"),
+        ([LION, "--interpret", "-o", "x", "--steps=0"], "--steps=0: expected 1 or more"),
+        ([LION, "--interpret", "-o", "x", "--steps=-1"], "--steps=-1: expected 1 or more"),
+        ([LION, "--compare", "--count=0"], "--count=0: expected 1 or more"),
     ],
 )
 def test_bad_usage_has_status_2(arguments, message):
@@ -197,6 +200,8 @@ def test_output_that_cannot_be_written(tmp_path, source):
         ("[]", "line 2: expected an object"),
         ('{"speed": 1}', "line 2: 'speed' is no key of a case"),
         ('{"count": "one"}', "line 2: 'count' is no key of a case or has a wrong value"),
+        ('{"steps": 0}', "line 2: 'steps' is no key of a case or has a wrong value"),
+        ('{"count": -1}', "line 2: 'count' is no key of a case or has a wrong value"),
         ('{"hypers": {"lr": []}}', "line 2: 'hypers'"),
         ('{"options": {"maximize": 1}}', "line 2: 'options'"),
         ('{"mode": "fast"}', "line 2: 'mode'"),

@@ -59,10 +59,9 @@ static bool readKey(StringRef key, const json::Value &value, Case &out) {
     field = text.value_or("").str();
     return text.has_value();
   };
-  auto readInteger = [&](int64_t &field) {
-    std::optional<int64_t> number = value.getAsInteger();
-    field = number.value_or(0);
-    return number.has_value();
+  auto readPositive = [&](int64_t &field) {
+    field = value.getAsInteger().value_or(0);
+    return field > 0;
   };
   if (key == "input")
     return readString(out.input);
@@ -71,9 +70,9 @@ static bool readKey(StringRef key, const json::Value &value, Case &out) {
   if (key == "rule")
     return readString(out.rule);
   if (key == "count")
-    return readInteger(out.count);
+    return readPositive(out.count);
   if (key == "steps")
-    return readInteger(out.steps);
+    return readPositive(out.steps);
   if (key == "fresh") {
     out.fresh = value.getAsBoolean();
     return out.fresh.has_value();

@@ -251,6 +251,10 @@ int main(int argc, char **argv) {
     refuseUsage("--mode=f64 needs --interpret");
   if (output.empty() && !compare)
     refuseUsage("no -o FILE.npz is given");
+  if (firstCount < 1)
+    refuseUsage("--count=" + Twine(firstCount) + ": expected 1 or more");
+  if (steps < 1)
+    refuseUsage("--steps=" + Twine(steps) + ": expected 1 or more");
   Expected<bool> equal = run();
   if (!equal) {
     WithColor::error(errs(), "stepc-run")

@@ -6,13 +6,23 @@
 //===----------------------------------------------------------------------===//
 #include "passes/bind/VariantRequest.h"
 #include "passes/package/Compile.h"
+#include "passes/package/WriteFile.h"
 
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Location.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace cl = llvm::cl;
 using namespace mlir;
@@ -24,8 +34,9 @@ static cl::opt<std::string> input(cl::Positional, cl::Required,
                                   cl::desc("DEFINITION.mlir"),
                                   cl::cat(category));
 static cl::opt<std::string>
-    output("o", cl::desc("where to write: the package, or the IR with "
-                         "--compile-to (default: standard output for IR)"),
+    output("o",
+           cl::desc("where to write: the package, or the IR with "
+                    "--compile-to (default: standard output for IR)"),
            cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string>
     targetName("target",
@@ -34,7 +45,8 @@ static cl::opt<std::string>
                cl::value_desc("name"), cl::init("x86-64-v3"),
                cl::cat(category));
 static cl::opt<std::string>
-    param("param", cl::desc("storage of the parameter: f32 (default), bf16, f64"),
+    param("param",
+          cl::desc("storage of the parameter: f32 (default), bf16, f64"),
           cl::value_desc("type"), cl::cat(category));
 static cl::opt<std::string>
     grad("grad", cl::desc("storage of the gradient (default: the parameter's)"),
@@ -62,7 +74,8 @@ static cl::opt<bool>
                            "and states as JSON, and compile nothing"),
                   cl::cat(category));
 static cl::opt<Stage> compileTo(
-    "compile-to", cl::desc("the last stage to run; before package, prints the IR"),
+    "compile-to",
+    cl::desc("the last stage to run; before package, prints the IR"),
     cl::values(clEnumValN(Stage::Define, "define", "rules on whole tensors"),
                clEnumValN(Stage::Bind, "bind", "one rule for each variant"),
                clEnumValN(Stage::Schedule, "schedule", "programs of phases"),
@@ -70,8 +83,9 @@ static cl::opt<Stage> compileTo(
                clEnumValN(Stage::Package, "package", "a package (default)")),
     cl::init(Stage::Package), cl::cat(category));
 static cl::opt<std::string>
-    dumpDirectory("dump-dir", cl::desc("write the IR after each stage to files "
-                                       "of this directory"),
+    dumpDirectory("dump-dir",
+                  cl::desc("write the IR after each stage to files "
+                           "of this directory"),
                   cl::value_desc("directory"), cl::cat(category));
 static cl::opt<bool>
     explainStep("explain",
@@ -87,24 +101,38 @@ static int refuse(const llvm::Twine &message, int code = 1) {
   return code;
 }
 
+/// The states' types: one for all, or name:type,...
+static llvm::Error readStates(VariantRequest &request) {
+  llvm::SmallVector<llvm::StringRef> items;
+  llvm::StringRef(state).split(items, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef item : items) {
+    auto [name, type] = item.split(':');
+    std::string given = ("state=" + item).str();
+    if (llvm::Error error =
+            item.contains(':') ? request.setState(name, type, given)
+                               : request.setStorage(request.state, item, given))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
 /// The request that --param, --grad, --state and --option make.
 static llvm::Error readBaseRequest(VariantRequest &request) {
-  std::string text;
-  auto add = [&](const llvm::Twine &key, llvm::StringRef value) {
-    if (!value.empty())
-      text += (key + "=" + value + ",").str();
-  };
-  add("param", param);
-  add("grad", grad);
-  llvm::SmallVector<llvm::StringRef> states;
-  llvm::StringRef(state).split(states, ',', -1, /*KeepEmpty=*/false);
-  for (llvm::StringRef item : states) {
-    auto [name, type] = item.split(':');
-    type.empty() ? add("state", name) : add("state." + name, type);
+  if (!param.empty())
+    if (llvm::Error error =
+            request.setStorage(request.param, param, "param=" + param))
+      return error;
+  if (!grad.empty())
+    if (llvm::Error error =
+            request.setStorage(request.grad, grad, "grad=" + grad))
+      return error;
+  for (llvm::StringRef item : optionValues) {
+    auto [name, value] = item.split('=');
+    if (llvm::Error error =
+            request.setOption(name, value, ("option=" + item).str()))
+      return error;
   }
-  for (const std::string &value : optionValues)
-    text += "option." + value + ",";
-  return request.parse(text);
+  return readStates(request);
 }
 
 /// All requests as text for the bind stage.
@@ -123,59 +151,98 @@ static llvm::Error readRequests(std::vector<std::string> &requests) {
   return llvm::Error::success();
 }
 
-static int write(llvm::StringRef path, llvm::StringRef bytes) {
-  std::string message;
-  auto file = openOutputFile(path, &message);
-  if (!file)
-    return refuse(message);
-  file->os() << bytes;
-  file->os().flush();
-  if (file->os().has_error())
-    return refuse("cannot write '" + path + "': " +
-                  file->os().error().message());
-  file->keep();
-  return 0;
+/// Says what is wrong with the combination of options; empty if nothing is.
+static llvm::StringRef checkUsage() {
+  bool hasStage = compileTo.getNumOccurrences() != 0;
+  if (interfaceOnly &&
+      (hasStage || explainStep || timeStages || !dumpDirectory.empty()))
+    return "--interface compiles nothing: it goes without --compile-to, "
+           "--explain, --time and --dump-dir";
+  if (explainStep && compileTo < Stage::Schedule)
+    return "--explain needs the schedule stage, which --compile-to leaves out";
+  if (output.empty() && compileTo == Stage::Package && !interfaceOnly &&
+      !explainStep && !timeStages)
+    return "no output: give -o FILE, --explain, --interface or "
+           "--compile-to=STAGE";
+  return "";
 }
 
-static void printTimes(const std::vector<StageTime> &times) {
+static std::string formatTimes(const std::vector<StageTime> &times) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  auto print = [&](llvm::StringRef name, double milliseconds) {
+    stream << llvm::formatv("{0,-10}{1,10:f2} ms\n", name, milliseconds);
+  };
   double total = 0;
   for (const StageTime &stage : times) {
-    llvm::outs() << llvm::formatv("{0,-10}{1,10:f2} ms\n", stage.name,
-                                  stage.milliseconds);
+    print(stage.name, stage.milliseconds);
     total += stage.milliseconds;
   }
-  llvm::outs() << llvm::formatv("{0,-10}{1,10:f2} ms\n", "in all", total);
+  print("in all", total);
+  return text;
+}
+
+/// What to write, and where.
+struct Output {
+  std::string path;
+  std::string bytes;
+  /// The tables of --explain and --time.
+  std::string tables;
+};
+
+static int write(const Output &out) {
+  bool takesStandardOutput = out.path == "-";
+  if (!out.path.empty())
+    if (llvm::Error error = writeFile(out.path, out.bytes))
+      return refuse(llvm::toString(std::move(error)));
+  if (takesStandardOutput)
+    llvm::errs() << out.tables;
+  else if (!out.tables.empty())
+    if (llvm::Error error = writeFile("-", out.tables))
+      return refuse(llvm::toString(std::move(error)));
+  return 0;
 }
 
 static int run(llvm::SourceMgr &source, MLIRContext &context,
                const CompileOptions &options, const std::string &path) {
   bool explains = explainStep, times = timeStages;
+  Output out{path, "", ""};
   if (interfaceOnly) {
     FailureOr<std::string> interface = readInterface(source, &context);
-    return failed(interface) ? 1 : write(path.empty() ? "-" : path, *interface);
+    if (failed(interface))
+      return 1;
+    out.bytes = std::move(*interface);
+    if (out.path.empty())
+      out.path = "-";
+    return write(out);
   }
   FailureOr<CompileResult> result = compile(source, &context, options);
   if (failed(result))
     return 1;
   if (explains)
-    llvm::outs() << result->explanation;
+    out.tables += result->explanation;
   if (times)
-    printTimes(result->times);
-  if (!result->ir.empty())
-    return write(path.empty() ? "-" : path, result->ir);
-  return path.empty() ? 0 : write(path, result->package);
+    out.tables += formatTimes(result->times);
+  bool isPackage = options.stopAfter == Stage::Package;
+  out.bytes = isPackage ? std::move(result->package) : std::move(result->ir);
+  if (out.path.empty() && !isPackage)
+    out.path = "-";
+  return write(out);
 }
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(
-      argc, argv,
+  static constexpr char overview[] =
       "stepc: compiles the definition of an optimizer to a package\n\n"
       "  stepc adamw.mlir -o adamw.stepc\n"
       "  stepc adamw.mlir --param=bf16 --grad=bf16 --state=f32 -o adamw.stepc\n"
       "  stepc sgd.mlir --option=nesterov=true --explain -o sgd.stepc\n"
-      "  stepc adamw.mlir --compile-to=schedule\n");
+      "  stepc adamw.mlir --compile-to=schedule\n";
+  if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
+    return 2;
+  if (llvm::StringRef message = checkUsage(); !message.empty())
+    return refuse(message, 2);
 
   // All options are read before anything is compiled: the linker, a library in
   // this process, resets them.
@@ -189,11 +256,6 @@ int main(int argc, char **argv) {
   std::string path = output;
   if (llvm::Error error = readRequests(options.variants))
     return refuse(llvm::toString(std::move(error)), 2);
-  if (path.empty() && compileTo == Stage::Package && !interfaceOnly &&
-      !explainStep && !timeStages)
-    return refuse("no output: give -o FILE, --explain, --interface or "
-                  "--compile-to=STAGE",
-                  2);
 
   std::string message;
   auto buffer = openInputFile(input, &message);
@@ -203,10 +265,18 @@ int main(int argc, char **argv) {
   source.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   DialectRegistry registry;
   registerDialects(registry);
-  // One definition is no work for several threads, and starting them takes long.
+  // One definition is no work for several threads, and starting them takes
+  // long.
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   // Messages say where in the definition; the IR of the stage is --dump-dir's.
   context.printOpOnDiagnostic(false);
   SourceMgrDiagnosticHandler handler(source, &context);
+  // What has no place in the definition, as a file that cannot be written.
+  ScopedDiagnosticHandler plain(&context, [](Diagnostic &diagnostic) {
+    if (!isa<UnknownLoc>(diagnostic.getLocation()))
+      return failure();
+    refuse(diagnostic.str());
+    return success();
+  });
   return run(source, context, options, path);
 }
