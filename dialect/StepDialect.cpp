@@ -66,6 +66,9 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
     return emitError() << "state '" << name.getValue()
                        << "' needs an f64 initial value";
+  if (kind == RoleKind::State && !init.getValue().isFinite())
+    return emitError() << "state '" << name.getValue()
+                       << "' has an initial value that is not finite";
   if (kind != RoleKind::State && (!name.empty() || init || guarded))
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' takes no name, initial value or guard";

@@ -70,7 +70,7 @@ static bool isStoredDirectly(Operation *op) {
 
 /// The larger (`sign` 1) or smaller (`sign` -1) of two scalars, by IEEE
 /// 754-2019.
-static double select(double x, double y, double sign) {
+static double foldExtremum(double x, double y, double sign) {
   if (std::isnan(x) || std::isnan(y))
     return std::numeric_limits<double>::quiet_NaN();
   if (x == y)
@@ -166,14 +166,14 @@ OpFoldResult MaximumOp::fold(FoldAdaptor adaptor) {
   if (getLhs() == getRhs())
     return replaceBy(*this, getLhs());
   return foldBinary(*this, adaptor.getLhs(), adaptor.getRhs(),
-                    [](double x, double y) { return select(x, y, 1); });
+                    [](double x, double y) { return foldExtremum(x, y, 1); });
 }
 
 OpFoldResult MinimumOp::fold(FoldAdaptor adaptor) {
   if (getLhs() == getRhs())
     return replaceBy(*this, getLhs());
   return foldBinary(*this, adaptor.getLhs(), adaptor.getRhs(),
-                    [](double x, double y) { return select(x, y, -1); });
+                    [](double x, double y) { return foldExtremum(x, y, -1); });
 }
 
 OpFoldResult LerpOp::fold(FoldAdaptor adaptor) {
@@ -201,5 +201,13 @@ OpFoldResult SelectOp::fold(FoldAdaptor adaptor) {
                      condition.getValue() ? getTrueValue() : getFalseValue());
   if (getTrueValue() == getFalseValue())
     return replaceBy(*this, getTrueValue());
+  return {};
+}
+
+OpFoldResult StoredOp::fold(FoldAdaptor) {
+  // An argument that is stored for itself has its storage type already.
+  auto argument = dyn_cast<BlockArgument>(getOperand());
+  if (argument && getRoles() == ArrayRef<int64_t>(argument.getArgNumber()))
+    return getOperand();
   return {};
 }

@@ -461,6 +461,25 @@ def Step_StoredOp : Step_Op<"stored", [
   let assemblyFormat = [{
     $operand `as` $roles attr-dict `:` custom<ShortType>(type($operand))
   }];
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def Step_BroadcastOp : Step_Op<"broadcast", [Pure, HasParent<"RuleOp">]> {
+  let summary = "a value in a larger shape";
+  let description = [{
+    Inserted where an option decides a select whose chosen operand has a smaller
+    shape than the result.
+
+    Constraints:
+    - the operand broadcasts to the result
+  }];
+  let arguments = (ins Step_Value:$operand);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand attr-dict `:` custom<ShortType>(type($operand)) `to`
+    custom<ShortType>(type($result))
+  }];
   let hasVerifier = 1;
 }
 

@@ -262,9 +262,10 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
         parser.parseType(storage))
       return failure();
   }
-  parsed.role = RoleAttr::get(context, *kind, builder.getStringAttr(name), init,
-                              guarded, storage);
-  return success();
+  parsed.role = RoleAttr::getChecked(
+      [&] { return parser.emitError(loc); }, context, *kind,
+      builder.getStringAttr(name), init, guarded, storage);
+  return success(bool(parsed.role));
 }
 
 ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {

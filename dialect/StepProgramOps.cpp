@@ -19,6 +19,20 @@ static YieldOp getYield(Region &body) {
   return dyn_cast<YieldOp>(body.front().back());
 }
 
+/// Bodies of phases compute and do nothing else. Integer powers, a loop, are
+/// for scalar phases.
+static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
+  for (Operation &op : body.front().without_terminator()) {
+    bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+                       op.getDialect()) ||
+                   (allowsPowers && isa<PowiOp>(op));
+    if (!allowed || !isMemoryEffectFree(&op))
+      return op.emitOpError("is not allowed in a phase, only arith and math "
+                            "without side effects");
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // ProgramOp
 //===----------------------------------------------------------------------===//
@@ -54,7 +68,15 @@ LogicalResult ProgramOp::verifyRegions() {
     return emitOpError("does not begin with a scalar phase");
   if (llvm::hasSingleElement(block))
     return emitOpError("has no phase");
-  int64_t slots = getScalarPhase().getNumSlots();
+  ScalarPhaseOp scalars = getScalarPhase();
+  auto hypers =
+      cast<OptimizerOp>((*this)->getParentOp()).getBody().getOps<HyperOp>();
+  int64_t numHypers = std::distance(hypers.begin(), hypers.end());
+  if (scalars.getNumHypers() != numHypers)
+    return scalars.emitOpError()
+           << "takes " << scalars.getNumHypers()
+           << " hyper-parameters; the optimizer has " << numHypers;
+  int64_t slots = scalars.getNumSlots();
   for (Operation &op : llvm::drop_begin(block)) {
     auto phase = dyn_cast<PhaseOp>(op);
     if (!phase)
@@ -104,7 +126,7 @@ LogicalResult ScalarPhaseOp::verifyRegions() {
   for (Type type : getYield(getBody()).getValues().getTypes())
     if (!type.isF64())
       return emitOpError() << "yields " << type << " for a slot, which is f64";
-  return success();
+  return verifyPureBody(getBody(), /*allowsPowers=*/true);
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,14 +168,7 @@ LogicalResult PhaseOp::verifyRegions() {
   if (TypeRange(results) != TypeRange(yield.getValues().getTypes()))
     return emitOpError() << "yields " << yield.getValues().getTypes()
                          << "; operands give " << results;
-  for (Operation &op : getBody().front().without_terminator()) {
-    bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
-        op.getDialect());
-    if (!allowed || !isMemoryEffectFree(&op))
-      return op.emitOpError("is not allowed in a phase, only arith and math "
-                            "without side effects");
-  }
-  return success();
+  return verifyPureBody(getBody(), /*allowsPowers=*/false);
 }
 
 //===----------------------------------------------------------------------===//

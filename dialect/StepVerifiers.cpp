@@ -16,6 +16,15 @@ LogicalResult mlir::step::verifyName(Operation *op, StringRef what,
                                      StringRef name) {
   if (name.empty())
     return op->emitOpError() << "has an empty " << what << " name";
+  // These have a meaning where names are listed: in requests for variants, on
+  // command lines, in files of tensors.
+  size_t position = name.find_first_of(",;:=/\"\\");
+  if (position == StringRef::npos)
+    position = name.find_if([](char c) { return uint8_t(c) < 0x20; });
+  if (position != StringRef::npos)
+    return op->emitOpError()
+           << "has the " << what << " name '" << name
+           << "' with a character that is not allowed at " << position;
   return success();
 }
 
@@ -72,6 +81,9 @@ LogicalResult OptionOp::verify() {
     return emitOpError() << "'" << getName()
                          << "' compares something that is not a "
                             "hyper-parameter";
+  if (derived && !getThresholdAttr().getValue().isFinite())
+    return emitOpError() << "'" << getName()
+                         << "' compares with a value that is not finite";
   return success();
 }
 
@@ -122,6 +134,9 @@ static LogicalResult verifyStates(RuleOp rule) {
     StringRef name = role.getName();
     if (failed(verifyName(rule, "state", name)))
       return failure();
+    if (name == "param" || name == "grad")
+      return rule.emitOpError() << "calls a state '" << name
+                                << "', which is the name of another role";
     if (!names.insert(name).second)
       return rule.emitOpError() << "declares state '" << name << "' twice";
     for (StringAttr dim : getDims(argument.getType()))
@@ -146,6 +161,27 @@ static LogicalResult verifyGuards(RuleOp rule) {
   return success();
 }
 
+/// Storage types come with the variant, for all tensors or for none, and the
+/// variant says what every option is.
+static LogicalResult verifyBinding(RuleOp rule) {
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    if (role.isTensor() && bool(role.getStorage()) != rule.isBound())
+      return rule.emitOpError()
+             << (rule.isBound() ? "has no storage type for '"
+                                : "has no variant, but a storage type for '")
+             << role.getDisplayName() << "'";
+  auto optimizer = rule->getParentOfType<OptimizerOp>();
+  if (!rule.isBound() || !optimizer)
+    return success();
+  for (auto option : optimizer.getBody().getOps<OptionOp>())
+    if (!isa_and_nonnull<BoolAttr>(
+            rule.getVariantAttr().getOptions().get(option.getName())))
+      return rule.emitOpError()
+             << "has a variant that does not say what option '"
+             << option.getName() << "' is";
+  return success();
+}
+
 LogicalResult RuleOp::verify() {
   if (failed(verifyName(*this, "rule", getSymName())))
     return failure();
@@ -167,15 +203,26 @@ LogicalResult RuleOp::verify() {
   if (param != grad)
     return emitOpError() << "has param and grad of different dims: " << param
                          << " and " << grad;
-  if (failed(verifyStates(*this)))
+  if (failed(verifyStates(*this)) || failed(verifyGuards(*this)))
     return failure();
-  return verifyGuards(*this);
+  return verifyBinding(*this);
+}
+
+/// True for operations of the language that compute one value from others.
+static bool isValueOp(Operation *op) {
+  return isa_and_nonnull<StepDialect>(op->getDialect()) &&
+         op->getNumResults() == 1 && op->getNumRegions() == 0 &&
+         !isa<ViewOp>(op);
 }
 
 LogicalResult RuleOp::verifyRegions() {
   Block &block = getBody().front();
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
+  for (Operation &op : block.without_terminator())
+    if (!isValueOp(&op))
+      return op.emitOpError("is not allowed in a rule, only operations of the "
+                            "language");
   return success();
 }
 
@@ -220,6 +267,17 @@ LogicalResult StoredOp::verify() {
         !rule.getRole(index).isReturned())
       return emitOpError() << "names role " << index
                            << ", which is no param or state of the rule";
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() {
+  SmallVector<StringAttr> dims;
+  bool shaped;
+  if (failed(
+          broadcastDims({getOperand().getType(), getType()}, dims, shaped)) ||
+      ArrayRef<StringAttr>(dims) != getDims(getType()))
+    return emitOpError() << "cannot make " << getType() << " of "
+                         << getOperand().getType();
   return success();
 }
 

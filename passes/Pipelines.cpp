@@ -15,8 +15,8 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// Canonicalizes and removes common subexpressions. Safe from the bind stage on,
-/// where roundings are operations, and in the define stage after they are
+/// Canonicalizes and removes common subexpressions. Safe from the bind stage
+/// on, where roundings are operations, and in the define stage after they are
 /// marked; before that it would change where values are rounded.
 static void addCleanup(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());

@@ -8,6 +8,7 @@
 #include "passes/bind/VariantRequest.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace mlir::step {
 #define GEN_PASS_DEF_INSTANTIATEVARIANTS
@@ -17,10 +18,13 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
+/// 64 variants of a rule: about half a second and 300 KB.
+static constexpr size_t kMaxOpenOptions = 6;
+
 namespace {
-/// Makes the bound rules of one optimizer. Invariant: `bound` are the rules made
-/// so far, after the definition's rules in the body, and no two of them are the
-/// same variant.
+/// Makes the bound rules of one optimizer. Invariant: `bound` are the rules
+/// made so far, after the definition's rules in the body, and no two of them
+/// are the same variant.
 class Instantiator {
 public:
   explicit Instantiator(OptimizerOp optimizer)
@@ -35,6 +39,7 @@ public:
 
 private:
   LogicalResult checkNames(const VariantRequest &request);
+  LogicalResult checkOpen(const VariantRequest &request);
   LogicalResult instantiate(RuleOp rule, const VariantRequest &request);
   LogicalResult setStorages(RuleOp rule, const VariantRequest &request,
                             SmallVectorImpl<Attribute> &roles, Type &compute);
@@ -49,17 +54,15 @@ private:
 
 LogicalResult Instantiator::checkNames(const VariantRequest &request) {
   for (auto &[name, value] : request.options)
-    if (llvm::none_of(options, [&](OptionOp option) {
-          return option.getName() == name;
-        }))
+    if (llvm::none_of(
+            options, [&](OptionOp option) { return option.getName() == name; }))
       return optimizer.emitOpError() << "has no option '" << name << "'";
   for (auto &[name, storage] : request.states) {
     bool known = llvm::any_of(definitions, [&](RuleOp rule) {
-      return llvm::any_of(rule.getRoles().getAsRange<RoleAttr>(),
-                          [&](RoleAttr role) {
-                            return role.getKind() == RoleKind::State &&
-                                   role.getName() == name;
-                          });
+      return llvm::any_of(
+          rule.getRoles().getAsRange<RoleAttr>(), [&](RoleAttr role) {
+            return role.getKind() == RoleKind::State && role.getName() == name;
+          });
     });
     if (!known)
       return optimizer.emitOpError() << "has no state '" << name << "'";
@@ -69,9 +72,9 @@ LogicalResult Instantiator::checkNames(const VariantRequest &request) {
 
 /// Every combination of option values that the request leaves open: derived
 /// options that it does not name take both values.
-static SmallVector<DictionaryAttr> enumerateOptions(ArrayRef<OptionOp> options,
-                                                    const VariantRequest &request,
-                                                    Builder &builder) {
+static SmallVector<DictionaryAttr>
+enumerateOptions(ArrayRef<OptionOp> options, const VariantRequest &request,
+                 Builder &builder) {
   SmallVector<SmallVector<NamedAttribute>> combinations(1);
   for (OptionOp option : options) {
     SmallVector<bool> values;
@@ -86,8 +89,8 @@ static SmallVector<DictionaryAttr> enumerateOptions(ArrayRef<OptionOp> options,
     for (const auto &combination : combinations)
       for (bool value : values) {
         extended.push_back(combination);
-        extended.back().push_back(builder.getNamedAttr(
-            option.getName(), builder.getBoolAttr(value)));
+        extended.back().push_back(
+            builder.getNamedAttr(option.getName(), builder.getBoolAttr(value)));
       }
     combinations = std::move(extended);
   }
@@ -118,11 +121,11 @@ LogicalResult Instantiator::setStorages(RuleOp rule,
       storage = grad;
     else if (role.getKind() == RoleKind::State) {
       auto named = request.states.find(role.getName().str());
-      storage = named == request.states.end() ? state
-                                              : typeOf(named->second, state);
+      storage =
+          named == request.states.end() ? state : typeOf(named->second, state);
     }
-    if (storage && storage.getIntOrFloatBitWidth() >
-                       compute.getIntOrFloatBitWidth())
+    if (storage &&
+        storage.getIntOrFloatBitWidth() > compute.getIntOrFloatBitWidth())
       return rule.emitOpError()
              << "would store '" << role.getDisplayName() << "' as " << storage
              << ", which is wider than the compute type " << compute;
@@ -139,6 +142,20 @@ bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles) {
   return llvm::any_of(bound, [&](RuleOp rule) {
     return rule.getVariantAttr() == variant && rule.getRoles() == roles;
   });
+}
+
+/// Derived options that a request leaves open double the variants each.
+LogicalResult Instantiator::checkOpen(const VariantRequest &request) {
+  SmallVector<StringRef> open;
+  for (OptionOp option : options)
+    if (option.isDerived() && !request.options.count(option.getName().str()))
+      open.push_back(option.getName());
+  if (open.size() <= kMaxOpenOptions)
+    return success();
+  return optimizer.emitOpError()
+         << "has " << open.size() << " derived options that a request leaves "
+         << "open, each with both values; at most " << kMaxOpenOptions
+         << " can be: " << llvm::join(open, ", ");
 }
 
 LogicalResult Instantiator::instantiate(RuleOp rule,
@@ -167,7 +184,7 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
 
 LogicalResult Instantiator::run(ArrayRef<VariantRequest> requests) {
   for (const VariantRequest &request : requests) {
-    if (failed(checkNames(request)))
+    if (failed(checkNames(request)) || failed(checkOpen(request)))
       return failure();
     for (RuleOp rule : definitions)
       if (failed(instantiate(rule, request)))
@@ -187,8 +204,8 @@ struct InstantiateVariants
     SmallVector<VariantRequest> requests;
     for (const std::string &text : variants)
       if (llvm::Error error = requests.emplace_back().parse(text)) {
-        getOperation().emitOpError()
-            << "got a variant request with " << llvm::toString(std::move(error));
+        getOperation().emitOpError() << "got a variant request with "
+                                     << llvm::toString(std::move(error));
         return signalPassFailure();
       }
     if (requests.empty())

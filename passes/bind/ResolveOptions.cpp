@@ -18,7 +18,8 @@ using namespace mlir;
 using namespace mlir::step;
 
 static bool getOptionValue(RuleOp rule, OptionOp option) {
-  return cast<BoolAttr>(rule.getVariantAttr().getOptions().get(option.getName()))
+  return cast<BoolAttr>(
+             rule.getVariantAttr().getOptions().get(option.getName()))
       .getValue();
 }
 
@@ -73,9 +74,9 @@ static void substituteOptions(RuleOp rule) {
   OpBuilder builder = OpBuilder::atBlockBegin(&rule.getBody().front());
   auto optimizer = rule->getParentOfType<OptimizerOp>();
   for (auto option : optimizer.getBody().getOps<OptionOp>()) {
-    auto constant = ConstantOp::create(
-        builder, option.getLoc(), builder.getI1Type(),
-        builder.getBoolAttr(getOptionValue(rule, option)));
+    auto constant =
+        ConstantOp::create(builder, option.getLoc(), builder.getI1Type(),
+                           builder.getBoolAttr(getOptionValue(rule, option)));
     option.getResult().replaceUsesWithIf(constant, [&](OpOperand &use) {
       return rule->isProperAncestor(use.getOwner());
     });
@@ -107,6 +108,26 @@ static LogicalResult removeArguments(const Resolution &resolution) {
 }
 
 namespace {
+/// Takes the operand that an option chooses, in the shape of the result.
+struct DecideSelect : OpRewritePattern<SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SelectOp op,
+                                PatternRewriter &rewriter) const override {
+    auto constant = op.getCondition().getDefiningOp<ConstantOp>();
+    auto condition =
+        constant ? dyn_cast<BoolAttr>(constant.getValue()) : BoolAttr();
+    if (!condition)
+      return failure();
+    Value chosen =
+        condition.getValue() ? op.getTrueValue() : op.getFalseValue();
+    if (chosen.getType() != op.getType())
+      chosen = BroadcastOp::create(rewriter, op.getLoc(), op.getType(), chosen);
+    rewriter.replaceOp(op, chosen);
+    return success();
+  }
+};
+
 struct ResolveOptions : step::impl::ResolveOptionsBase<ResolveOptions> {
   void runOnOperation() override {
     SmallVector<Resolution> resolutions;
@@ -117,8 +138,10 @@ struct ResolveOptions : step::impl::ResolveOptionsBase<ResolveOptions> {
       dropStoredValues(resolution.rule, resolution.absent);
       substituteOptions(resolution.rule);
     }
-    // Folds the selects, and removes what only dropped values needed.
-    if (failed(applyPatternsGreedily(getOperation(), {})))
+    // Decides the selects, and removes what only dropped values needed.
+    RewritePatternSet patterns(&getContext());
+    patterns.add<DecideSelect>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     for (const Resolution &resolution : resolutions)
       if (failed(removeArguments(resolution)))

@@ -22,8 +22,8 @@ static Type getNarrowestStorage(RuleOp rule, ArrayRef<int64_t> roles) {
   Type narrowest;
   for (int64_t role : roles) {
     Type storage = rule.getRole(role).getStorage();
-    if (!narrowest || storage.getIntOrFloatBitWidth() <
-                          narrowest.getIntOrFloatBitWidth())
+    if (!narrowest ||
+        storage.getIntOrFloatBitWidth() < narrowest.getIntOrFloatBitWidth())
       narrowest = storage;
   }
   return narrowest;

@@ -17,9 +17,10 @@ using namespace mlir::step;
 static LogicalResult verifyRule(RuleOp rule) {
   if (rule.isBound())
     return rule.emitOpError("is bound before the bind stage");
-  for (auto [value, index] : llvm::zip(rule.getReturn().getValues(),
-                                       rule.getReturnedArguments())) {
-    if (value.getDefiningOp<StoredOp>() ||
+  for (auto [value, index] :
+       llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments())) {
+    auto stored = value.getDefiningOp<StoredOp>();
+    if ((stored && llvm::is_contained(stored.getRoles(), index)) ||
         value == rule.getBody().getArgument(index))
       continue;
     return rule.getReturn().emitOpError()
@@ -29,11 +30,32 @@ static LogicalResult verifyRule(RuleOp rule) {
   return success();
 }
 
+/// A value is rounded for the roles that it is returned for, and for no other.
+static LogicalResult verifyMarks(RuleOp rule) {
+  SmallVector<unsigned> returned = rule.getReturnedArguments();
+  WalkResult result = rule.walk([&](StoredOp stored) -> WalkResult {
+    for (int64_t role : stored.getRoles()) {
+      const auto *position = llvm::find(returned, role);
+      Value value = rule.getReturn().getValues()[position - returned.begin()];
+      if (value != stored.getResult())
+        return stored.emitOpError()
+               << "is marked for '" << rule.getRole(role).getDisplayName()
+               << "', for which the rule returns another value";
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct VerifyDefined : step::impl::VerifyDefinedBase<VerifyDefined> {
   void runOnOperation() override {
+    for (auto program : getOperation().getBody().getOps<ProgramOp>()) {
+      program.emitOpError("is scheduled before the bind stage");
+      return signalPassFailure();
+    }
     for (auto rule : getOperation().getBody().getOps<RuleOp>())
-      if (failed(verifyRule(rule)))
+      if (failed(verifyRule(rule)) || failed(verifyMarks(rule)))
         return signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -38,8 +38,7 @@ struct LowerView : ConvertOpToLLVMPattern<ViewOp> {
     Location loc = op.getLoc();
     auto type = cast<MemRefType>(op.getResult().getType());
     Type descriptorType = getTypeConverter()->convertType(type);
-    auto descriptor =
-        MemRefDescriptor::poison(rewriter, loc, descriptorType);
+    auto descriptor = MemRefDescriptor::poison(rewriter, loc, descriptorType);
     Value pointer = LLVM::IntToPtrOp::create(
         rewriter, loc, descriptor.getElementPtrType(), adaptor.getAddress());
     descriptor.setAllocatedPtr(rewriter, loc, pointer);
@@ -84,8 +83,8 @@ struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
     populateVectorToLLVMConversionPatterns(converter, patterns);
     LLVMConversionTarget target(*context);
     target.addLegalOp<ModuleOp>();
-    if (failed(applyFullConversion(getOperation(), target,
-                                   std::move(patterns))))
+    if (failed(
+            applyFullConversion(getOperation(), target, std::move(patterns))))
       signalPassFailure();
   }
 };

@@ -30,8 +30,8 @@ static Value expand(PowiOp op) {
   Value one = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1.0));
   Value zero = integer(0), bit = integer(1);
   Value exponent = op.getExponent();
-  Value negative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                         exponent, zero);
+  Value negative =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, exponent, zero);
   Value opposite = arith::SubIOp::create(b, loc, zero, exponent);
   Value magnitude =
       arith::SelectOp::create(b, loc, negative, opposite, exponent);
@@ -42,16 +42,15 @@ static Value expand(PowiOp op) {
   {
     OpBuilder::InsertionGuard guard(b);
     Block *before = b.createBlock(&loop.getBefore(), {}, {i64, f64, f64}, locs);
-    Value more =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
-                              before->getArgument(0), zero);
+    Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                       before->getArgument(0), zero);
     scf::ConditionOp::create(b, loc, more, before->getArguments());
     Block *after = b.createBlock(&loop.getAfter(), {}, {i64, f64, f64}, locs);
     Value rest = after->getArgument(0), result = after->getArgument(1),
           factor = after->getArgument(2);
     Value lowest = arith::AndIOp::create(b, loc, rest, bit);
-    Value odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, lowest,
-                                      zero);
+    Value odd =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, lowest, zero);
     Value product = arith::MulFOp::create(b, loc, result, factor);
     Value next = arith::SelectOp::create(b, loc, odd, product, result);
     Value square = arith::MulFOp::create(b, loc, factor, factor);

@@ -25,9 +25,9 @@ using namespace mlir::step;
 static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
   Location loc = phase.getLoc();
   Type i64 = builder.getI64Type();
-  auto function = func::FuncOp::create(
-      builder, loc, phase.getSymName(),
-      builder.getFunctionType({i64, i64, i64, i64}, {}));
+  auto function =
+      func::FuncOp::create(builder, loc, phase.getSymName(),
+                           builder.getFunctionType({i64, i64, i64, i64}, {}));
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);

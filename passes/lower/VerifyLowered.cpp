@@ -22,8 +22,8 @@ using namespace mlir::step;
 static bool isAllowed(Operation *op) {
   return isa<
       // Structure.
-      LLVM::LLVMFuncOp, LLVM::CallOp, LLVM::ReturnOp, LLVM::BrOp, LLVM::CondBrOp,
-      LLVM::UnreachableOp,
+      LLVM::LLVMFuncOp, LLVM::CallOp, LLVM::ReturnOp, LLVM::BrOp,
+      LLVM::CondBrOp, LLVM::UnreachableOp,
       // Values.
       LLVM::ConstantOp, LLVM::PoisonOp, LLVM::UndefOp, LLVM::ZeroOp,
       LLVM::SelectOp, LLVM::FreezeOp, LLVM::BitcastOp,
@@ -59,12 +59,11 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
       math && math.getFastmathAttr() &&
       math.getFastmathAttr().getValue() != LLVM::FastmathFlags::none)
     return op->emitOpError("has fast-math flags, which change values");
-  for (Type type : op->getResultTypes()) {
-    Type element = getElementTypeOrSelf(type);
-    bool conversion = isa<LLVM::FPExtOp, LLVM::FPTruncOp>(op);
-    if (element.isBF16() && (conversion || !isa<LLVM::BitcastOp>(op)))
-      return op->emitOpError("computes in bf16");
-  }
+  for (TypeRange types :
+       {TypeRange(op->getResultTypes()), TypeRange(op->getOperandTypes())})
+    for (Type type : types)
+      if (getElementTypeOrSelf(type).isBF16() && !isa<LLVM::BitcastOp>(op))
+        return op->emitOpError("computes in bf16");
   return success();
 }
 

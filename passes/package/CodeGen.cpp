@@ -33,8 +33,8 @@ createTargetMachine(const Target &target) {
   const llvm::Target *backend =
       llvm::TargetRegistry::lookupTarget(triple, message);
   if (!backend)
-    return llvm::createStringError("no code generator for " +
-                                   Twine(kTriple) + ": " + message);
+    return llvm::createStringError("no code generator for " + Twine(kTriple) +
+                                   ": " + message);
   llvm::TargetOptions options;
   // Products and sums stay two roundings, whatever the processor can fuse.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;

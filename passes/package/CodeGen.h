@@ -15,8 +15,8 @@ namespace mlir::step {
 
 /// Object code of a module in the LLVM dialect. Loops are vectorized already,
 /// and nothing may be contracted or turned into a call of a library function.
-llvm::Expected<llvm::SmallVector<char, 0>>
-generateObject(ModuleOp module, const Target &target);
+llvm::Expected<llvm::SmallVector<char, 0>> generateObject(ModuleOp module,
+                                                          const Target &target);
 
 /// Links one object into a shared object, with lld as a library. lld resets the
 /// process's command-line options: read them before.

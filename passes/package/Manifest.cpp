@@ -15,8 +15,8 @@ using namespace mlir::step;
 namespace json = llvm::json;
 
 /// prefetchw is no part of x86-64-v3, but a no-op where it is missing.
-static constexpr StringRef kV3Features[] = {"avx",  "avx2",  "bmi",  "bmi2",
-                                            "f16c", "fma", "lzcnt", "movbe"};
+static constexpr StringRef kV3Features[] = {"avx",  "avx2", "bmi",   "bmi2",
+                                            "f16c", "fma",  "lzcnt", "movbe"};
 static constexpr Target kTargets[] = {
     {"x86-64-v3", "x86-64-v3", "+prfchw", kV3Features}};
 
@@ -66,8 +66,7 @@ static json::Object describe(RuleOp rule) {
         {"name", role.getName().getValue()},
         {"dims", toJson(getDims(argument.getType()))},
         {"init", role.getInit().getValueAsDouble()},
-        {"guard", guard ? json::Value(
-                              guard.getDefiningOp<OptionOp>().getName())
+        {"guard", guard ? json::Value(guard.getDefiningOp<OptionOp>().getName())
                         : json::Value(nullptr)}});
   }
   return json::Object{{"name", rule.getSymName()},
@@ -78,9 +77,9 @@ json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
   json::Array hypers, options, rules;
   for (Operation &op : optimizer.getBody().front()) {
     if (auto hyper = dyn_cast<HyperOp>(op))
-      hypers.push_back(json::Object{
-          {"name", hyper.getName()},
-          {"default", hyper.getDefaultValue().convertToDouble()}});
+      hypers.push_back(
+          json::Object{{"name", hyper.getName()},
+                       {"default", hyper.getDefaultValue().convertToDouble()}});
     else if (auto option = dyn_cast<OptionOp>(op))
       options.push_back(describe(option));
     else if (auto rule = dyn_cast<RuleOp>(op))
@@ -143,10 +142,10 @@ json::Object mlir::step::buildManifest(json::Object interface,
   for (StringRef feature : target.cpuFeatures)
     features.push_back(feature);
   manifest["variants"] = std::move(variants);
-  manifest["code"] = json::Array{
-      json::Object{{"target", target.name},
-                   {"file", ("code/" + target.name + ".so").str()},
-                   {"cpu_features", std::move(features)}}};
+  manifest["code"] =
+      json::Array{json::Object{{"target", target.name},
+                               {"file", ("code/" + target.name + ".so").str()},
+                               {"cpu_features", std::move(features)}}};
   return manifest;
 }
 

@@ -16,8 +16,8 @@ namespace mlir::step {
 
 /// A processor that code is made for.
 struct Target {
-  StringRef name;                 // in manifests and on the command line
-  StringRef cpu, features;        // for LLVM
+  StringRef name;                  // in manifests and on the command line
+  StringRef cpu, features;         // for LLVM
   ArrayRef<StringRef> cpuFeatures; // what a processor needs to run the code
 };
 

@@ -40,9 +40,9 @@ private:
 };
 } // namespace
 
-static constexpr uint16_t kVersion = 10;     // 1.0: stored members
-static constexpr uint16_t kMidnight = 0;     // 00:00:00
-static constexpr uint16_t kFirstDay = 0x21;  // 1980-01-01, the format's first
+static constexpr uint16_t kVersion = 10;    // 1.0: stored members
+static constexpr uint16_t kMidnight = 0;    // 00:00:00
+static constexpr uint16_t kFirstDay = 0x21; // 1980-01-01, the format's first
 static constexpr uint16_t kHashDigits = 64;
 
 /// The fields that local and central headers share, from the version on.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/bind/BoundRule.h"
 #include "passes/schedule/ScalarCode.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,10 +52,16 @@ private:
 };
 } // namespace
 
-/// One traversal covers tensors of the parameter's dims only. All shapes of a
-/// rule come from its arguments, so looking at those is enough.
+/// One traversal covers tensors of one shape, of any rank; the runtime knows no
+/// other yet. All shapes of a rule come from its arguments, so looking at those
+/// is enough.
 LogicalResult PhaseFormer::checkShapes() {
   Type shape = rule.getArgumentOfKind(RoleKind::Param).getType();
+  if (getDims(shape).size() != 1 || getDims(shape).front().getValue() != "*")
+    return rule.emitOpError()
+           << "has a param of " << shape
+           << "; rules for other dims than [*] cannot be compiled yet, only "
+              "interpreted";
   for (BlockArgument argument : rule.getBody().getArguments())
     if (!isScalar(argument) && argument.getType() != shape)
       return rule.emitOpError()
@@ -96,11 +103,11 @@ void PhaseFormer::collectOperands() {
              rule.getReturnedArguments()[use.getOperandNumber()] !=
                  argument.getArgNumber();
     });
-    operands.push_back(OperandAttr::get(
-        builder.getContext(), role.getKind(),
-        builder.getStringAttr(role.getDisplayName()), argument.getType(),
-        role.getStorage(), role.getInit(), reads,
-        bool(getStoredValue(argument.getArgNumber()))));
+    operands.push_back(
+        OperandAttr::get(builder.getContext(), role.getKind(),
+                         builder.getStringAttr(role.getDisplayName()),
+                         argument.getType(), role.getStorage(), role.getInit(),
+                         reads, bool(getStoredValue(argument.getArgNumber()))));
   }
 }
 
@@ -127,7 +134,8 @@ void PhaseFormer::buildScalarPhase(ProgramOp program) {
                   emitScalarCode(builder, &op, mapping, builder.getF64Type()));
   SmallVector<Value> values;
   for (Value slot : slots) {
-    Value value = mapOrMaterialize(builder, slot, mapping, builder.getF64Type());
+    Value value =
+        mapOrMaterialize(builder, slot, mapping, builder.getF64Type());
     if (value.getType().isInteger(1))
       value = arith::UIToFPOp::create(builder, slot.getLoc(),
                                       builder.getF64Type(), value);
@@ -141,8 +149,8 @@ static Value readSlot(OpBuilder &builder, Value slot, BlockArgument argument,
                       Type compute) {
   Location loc = slot.getLoc();
   if (slot.getType().isInteger(1)) {
-    Value zero = arith::ConstantOp::create(builder, loc,
-                                           builder.getF64FloatAttr(0.0));
+    Value zero =
+        arith::ConstantOp::create(builder, loc, builder.getF64FloatAttr(0.0));
     return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNE,
                                  argument, zero);
   }
@@ -175,7 +183,8 @@ void PhaseFormer::buildPhase(ProgramOp program) {
       continue;
     Value element = block->addArgument(operand.getStorage(), argument.getLoc());
     if (operand.getStorage() != compute)
-      element = arith::ExtFOp::create(builder, argument.getLoc(), compute, element);
+      element =
+          arith::ExtFOp::create(builder, argument.getLoc(), compute, element);
     mapping.map(argument, element);
   }
   for (Operation &op : rule.getBody().front().without_terminator())
@@ -199,9 +208,9 @@ LogicalResult PhaseFormer::run() {
   collectSlots();
   collectOperands();
   builder.setInsertionPoint(rule);
-  auto program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
-                                   rule.getVariantAttr(),
-                                   builder.getArrayAttr(operands));
+  auto program =
+      ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
+                        rule.getVariantAttr(), builder.getArrayAttr(operands));
   builder.createBlock(&program.getBody());
   buildScalarPhase(program);
   buildPhase(program);
@@ -213,14 +222,9 @@ namespace {
 struct FormPhases : step::impl::FormPhasesBase<FormPhases> {
   void runOnOperation() override {
     SmallVector<RuleOp> rules(getOperation().getBody().getOps<RuleOp>());
-    for (RuleOp rule : rules) {
-      if (!rule.isBound()) {
-        rule.emitOpError("must be bound before phases are formed");
+    for (RuleOp rule : rules)
+      if (failed(verifyBoundRule(rule)) || failed(PhaseFormer(rule).run()))
         return signalPassFailure();
-      }
-      if (failed(PhaseFormer(rule).run()))
-        return signalPassFailure();
-    }
   }
 };
 } // namespace

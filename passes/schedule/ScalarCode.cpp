@@ -60,10 +60,10 @@ static Value emitSign(OpBuilder &builder, Location loc, Value x) {
                                      builder.getFloatAttr(x.getType(), value));
   };
   Value zero = constant(0.0);
-  Value positive = arith::CmpFOp::create(builder, loc,
-                                         arith::CmpFPredicate::OGT, x, zero);
-  Value negative = arith::CmpFOp::create(builder, loc,
-                                         arith::CmpFPredicate::OLT, x, zero);
+  Value positive =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGT, x, zero);
+  Value negative =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLT, x, zero);
   Value inner =
       arith::SelectOp::create(builder, loc, negative, constant(-1.0), x);
   return arith::SelectOp::create(builder, loc, positive, constant(1.0), inner);
@@ -117,6 +117,7 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
         return arith::SelectOp::create(b, loc, in[0], in[1], in[2]);
       })
       .Case([&](PowiOp) { return PowiOp::create(b, loc, in[0], in[1]); })
+      .Case([&](BroadcastOp) { return in[0]; })
       .Case([&](RoundOp round) {
         return emitRound(b, loc, in[0], round.getStorage());
       });

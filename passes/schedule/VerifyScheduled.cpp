@@ -24,6 +24,7 @@ static LogicalResult verifyWrites(ProgramOp program) {
       writers += llvm::count_if(phase.getOperands().getAsRange<OperandAttr>(),
                                 [&](OperandAttr other) {
                                   return other.getWrites() &&
+                                         other.getKind() == operand.getKind() &&
                                          other.getName() == operand.getName();
                                 });
     if (writers != int64_t(operand.getWrites()))

@@ -81,3 +81,12 @@
 // expected-error @+2 {{expected ::mlir::step::Predicate to be one of: lt, le, gt, ge, eq, ne}}
 // expected-error @+1 {{failed to parse Step_PredicateAttr parameter 'value'}}
 #predicate = #step<predicate less>
+
+// -----
+
+step.optimizer @init {
+  // expected-error @+1 {{state 'm' has an initial value that is not finite}}
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*] = 0xFFF0000000000000) {
+    step.return %p, %m
+  }
+}

@@ -8,7 +8,7 @@ step.optimizer @shortest {
   // CHECK: = 0.1{{$}}
   %0 = step.hyper "tenth" = 0.1
   // CHECK: = 0.1{{$}}
-  %1 = step.hyper "tenth, in full" = 0.1000000000000000055511151231257827
+  %1 = step.hyper "tenth in full" = 0.1000000000000000055511151231257827
   // CHECK: = 0.30000000000000004{{$}}
   %2 = step.hyper "0.1 + 0.2" = 0.30000000000000004
   // CHECK: = 1.0{{$}}

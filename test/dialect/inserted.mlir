@@ -16,6 +16,11 @@ step.optimizer @inserted {
     %3 = step.round %p to bf16 : [n, m]
     // CHECK: step.round %row to f32 : [n, 1]{{$}}
     %4 = step.round %r to f32 : [n, 1]
+    // CHECK: step.broadcast %{{.*}} : f64 to [n, m]{{$}}
+    %5 = step.constant 2.0
+    %6 = step.broadcast %5 : f64 to [n, m]
+    // CHECK: step.broadcast %row : [n, 1] to [n, m]{{$}}
+    %7 = step.broadcast %r : [n, 1] to [n, m]
     step.return %p, %r : [n, m], [n, 1]
   }
 }

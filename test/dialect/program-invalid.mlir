@@ -118,10 +118,11 @@ step.optimizer @phases {
 
 #variant = #step.variant<"any", {}, f32>
 step.optimizer @slots {
+  %lr = step.hyper "lr" = 1.0
   step.program @any_0 variant #variant operands [] {
     step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
-      step.yield %lr : f64
+    ^bb0(%a: f64, %count: i64, %fresh: i1):
+      step.yield %a : f64
     }
     // expected-error @+1 {{'step.phase' op has 2 slots; the scalar phase has 1}}
     step.phase @update slots 2 operands [] {
@@ -420,3 +421,38 @@ step.optimizer @yield {
 %address = arith.constant 64 : i32
 // expected-error @+1 {{use of value '%address' expects different type than prior uses: 'i64' vs 'i32'}}
 step.prefetch %address write
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+step.optimizer @hypers {
+  step.program @any_0 variant #variant operands [] {
+    // expected-error @+1 {{'step.scalar_phase' op takes 1 hyper-parameters; the optimizer has 0}}
+    step.scalar_phase @scalars {
+    ^bb0(%lr: f64, %count: i64, %fresh: i1):
+      step.yield %lr : f64
+    }
+    step.phase @update slots 1 operands [] {
+    ^bb0(%a: f64):
+      step.yield
+    }
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+step.optimizer @memory {
+  step.program @any_0 variant #variant operands [] {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      // expected-error @+1 {{'step.prefetch' op is not allowed in a phase, only arith and math without side effects}}
+      step.prefetch %count
+      step.yield
+    }
+    step.phase @update slots 0 operands [] {
+    ^bb0:
+      step.yield
+    }
+  }
+}

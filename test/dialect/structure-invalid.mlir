@@ -612,3 +612,74 @@ step.optimizer @types {
     step.return %lr : f64
   }
 }
+
+// -----
+
+// expected-error @+1 {{'step.optimizer' op has the optimizer name 'a,b' with a character that is not allowed at 1}}
+step.optimizer @"a,b" {
+}
+
+// -----
+
+step.optimizer @threshold {
+  %a = step.hyper "a" = 1.0
+  // expected-error @+1 {{'step.option' op 'o' compares with a value that is not finite}}
+  %o = step.option "o" = %a gt 0x7FF0000000000000
+}
+
+// -----
+
+step.optimizer @reserved {
+  // expected-error @+1 {{'step.rule' op calls a state 'grad', which is the name of another role}}
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "grad"[*]) {
+    step.return %p, %m
+  }
+}
+
+// -----
+
+step.optimizer @storage {
+  // expected-error @+1 {{'step.rule' op has no variant, but a storage type for 'm'}}
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*] as bf16) {
+    step.return %p, %m
+  }
+}
+
+// -----
+
+step.optimizer @no_storage {
+  // expected-error @+1 {{'step.rule' op has no storage type for 'grad'}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*]) variant <"any", {}, f32> {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @undecided {
+  %o = step.option "o" = false
+  // expected-error @+1 {{'step.rule' op has a variant that does not say what option 'o' is}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {o = 1 : i64}, f32> {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @foreign {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'arith.constant' op is not allowed in a rule, only operations of the language}}
+    %x = arith.constant 1.0 : f64
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @broadcast {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1]) {
+    // expected-error @+1 {{'step.broadcast' op cannot make '!step.tensor<n, 1>' of '!step.tensor<n, m>'}}
+    %x = step.broadcast %p : [n, m] to [n, 1]
+    step.return %p, %x : [n, m], [n, 1]
+  }
+}

@@ -68,6 +68,22 @@ step.optimizer @everything {
     step.return %x, %m, %n, %o
   }
 
+  // Names that are no identifiers.
+  // CHECK: step.rule @"any tensor"(%param: param[*], %grad: grad[*],
+  // CHECK-SAME: state "second moment's"[*]) {
+  step.rule @"any tensor"(%x: param[*], %y: grad[*],
+                          %m: state "second moment's"[*]) {
+    step.return %x, %m
+  }
+}
+
+// CHECK-LABEL: step.optimizer @empty attributes {paper = "none"} {
+// CHECK-NEXT: }
+step.optimizer @empty attributes {paper = "none"} {}
+
+// CHECK-LABEL: step.optimizer @variants
+step.optimizer @variants {
+  %o = step.option "maximize" = false
   // A bound rule has storage types and says which variant it is.
   // CHECK: step.rule @bound(%param: param[*] as bf16, %grad: grad[*] as bf16,
   // CHECK-SAME: %m: state "m"[*] = 1.0 as f32, %count: count)
@@ -80,21 +96,9 @@ step.optimizer @everything {
   }
 
   // The long form of the variant may be written too.
-  // CHECK: step.rule @long(%param: param[*], %grad: grad[*]) variant <"any", {}, f64> {
-  step.rule @long(%x: param[*], %y: grad[*])
-      variant #step.variant<"any", {}, f64> {
+  // CHECK: step.rule @long(%param: param[*] as f64, %grad: grad[*] as f64) variant <"any", {maximize = true}, f64> {
+  step.rule @long(%x: param[*] as f64, %y: grad[*] as f64)
+      variant #step.variant<"any", {maximize = true}, f64> {
     step.return %x
   }
-
-  // Names that are no identifiers.
-  // CHECK: step.rule @"any tensor"(%param: param[*], %grad: grad[*],
-  // CHECK-SAME: state "\22quoted\22 \0A"[*]) {
-  step.rule @"any tensor"(%x: param[*], %y: grad[*],
-                          %m: state "\"quoted\" \n"[*]) {
-    step.return %x, %m
-  }
 }
-
-// CHECK-LABEL: step.optimizer @empty attributes {paper = "none"} {
-// CHECK-NEXT: }
-step.optimizer @empty attributes {paper = "none"} {}

@@ -137,7 +137,7 @@ def test_state_named_as_another_array(tmp_path):
     path = write_definition(
         tmp_path, "step.return %p, %s", '%p: param[*], %g: grad[*], %s: state "grad"[*]'
     )
-    assert "state 'grad' has the name of another array" in refusal(path)
+    assert "calls a state 'grad', which is the name of another role" in refusal(path)
 
 
 def test_definition_that_does_not_parse(tmp_path):

@@ -90,7 +90,7 @@ step.optimizer @ops {
 // -----
 
 step.optimizer @unbound {
-  // expected-error @+1 {{'step.rule' op must be bound before phases are formed}}
+  // expected-error @+1 {{'step.rule' op is not bound}}
   step.rule @any(%p: param[*], %g: grad[*]) {
     step.return %p
   }
@@ -99,8 +99,33 @@ step.optimizer @unbound {
 // -----
 
 step.optimizer @rows {
-  // expected-error @+1 {{'step.rule' op has state 'row' of other dims than the param: '!step.tensor<n, 1>'; such states cannot be compiled yet, only interpreted}}
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, m>'; rules for other dims than [*] cannot be compiled yet, only interpreted}}
   step.rule @rows_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %r: state "row"[n, 1] as f32) variant <"any", {}, f32> {
     step.return %p, %r : [n, m], [n, 1]
+  }
+}
+
+// -----
+
+step.optimizer @scalar_state {
+  // expected-error @+1 {{'step.rule' op has state 's' of other dims than the param: '!step.tensor<1>'; such states cannot be compiled yet, only interpreted}}
+  step.rule @rows_any_0(%p: param[*] as f32, %g: grad[*] as f32, %s: state "s"[1] as f32) variant <"any", {}, f32> {
+    step.return %p, %s : [*], [1]
+  }
+}
+
+// -----
+
+// A broadcast is nothing to one element.
+
+// CHECK-LABEL: step.optimizer @broadcast
+step.optimizer @broadcast {
+  // CHECK: %[[HALF:.*]] = arith.constant 5.000000e-01 : f32
+  // CHECK: arith.addf %{{.*}}, %[[HALF]]
+  step.rule @broadcast_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %half = step.constant 0.5
+    %b = step.broadcast %half : f64 to [*]
+    %p1 = step.add %p, %b : [*]
+    step.return %p1
   }
 }

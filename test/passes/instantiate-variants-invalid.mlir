@@ -7,7 +7,11 @@
 // RUN: not stepc-opt --step-instantiate-variants='variants=param' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=FORM
 // RUN: not stepc-opt --step-instantiate-variants='variants=option.flip=1' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not stepc-opt --step-instantiate-variants='variants=params=f32' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=KEY
+// RUN: not stepc-opt --step-instantiate-variants %t/open.mlir 2>&1 | FileCheck %s --check-prefix=OPEN
+// RUN: stepc-opt --step-instantiate-variants='variants=option.g=true' %t/open.mlir | grep -c 'step.rule' | FileCheck %s --check-prefix=NAMED
 
+// OPEN: 'step.optimizer' op has 7 derived options that a request leaves open, each with both values; at most 6 can be: a, b, c, d, e, f, g
+// NAMED: {{^}}64{{$}}
 // OPTION: opt.mlir:1:1: error: 'step.optimizer' op has no option 'fast'
 // STATE: opt.mlir:1:1: error: 'step.optimizer' op has no state 'v'
 // WIDE: opt.mlir:3:3: error: 'step.rule' op would store 'm' as 'f64', which is wider than the compute type 'f32'
@@ -22,5 +26,20 @@ step.optimizer @opt {
   %flip = step.option "flip" = false
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
     step.return %p, %m
+  }
+}
+
+//--- open.mlir
+step.optimizer @open {
+  %x = step.hyper "x" = 0.0
+  %a = step.option "a" = %x gt 1.0
+  %b = step.option "b" = %x gt 2.0
+  %c = step.option "c" = %x gt 3.0
+  %d = step.option "d" = %x gt 4.0
+  %e = step.option "e" = %x gt 5.0
+  %f = step.option "f" = %x gt 6.0
+  %g = step.option "g" = %x gt 7.0
+  step.rule @any(%p: param[*], %grad: grad[*]) {
+    step.return %p
   }
 }

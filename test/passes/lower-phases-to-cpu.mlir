@@ -1,5 +1,5 @@
-// RUN: stepc-opt --step-lower-phases-to-cpu --canonicalize --cse %s | FileCheck %s
-// RUN: stepc-opt --step-lower-phases-to-cpu=prefetch-lines=0 --canonicalize --cse %s \
+// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu --canonicalize --cse %s | FileCheck %s
+// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cpu=prefetch-lines=0 --canonicalize --cse %s \
 // RUN:   | FileCheck %s --check-prefix=NOPREFETCH
 
 // The optimizer is gone; two kernels are left, and what they call.
@@ -92,7 +92,7 @@ step.optimizer @opt {
 }
 step.optimizer @constant {
   step.program @program variant <"any", {}, f32> operands [#p] {
-    step.scalar_phase @scalars {
+    step.scalar_phase @constant_scalars {
     ^bb0(%t: i64, %fresh: i1):
       %one = arith.constant 1.0 : f64
       step.yield %one : f64

@@ -50,6 +50,25 @@ step.optimizer @renumbered {
 
 // -----
 
+// Where the chosen operand has a smaller shape it is broadcast, and the other
+// one is gone all the same.
+
+// CHECK-LABEL: step.optimizer @shapes
+step.optimizer @shapes {
+  %keep = step.option "keep" = false
+  // CHECK: step.rule @shapes_any_0(%[[P:.*]]: param[*] as f32, %[[G:.*]]: grad[*] as f32)
+  // CHECK: %[[Z:.*]] = step.broadcast %{{.*}} : f64 to [*]
+  // CHECK-NEXT: step.sub %[[P]], %[[Z]] : [*]
+  step.rule @any(%p: param[*], %g: grad[*], %b: state "b"[*] if %keep) {
+    %zero = step.constant 0.5
+    %u = step.select %keep, %b, %zero : i1, [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1, %b
+  }
+}
+
+// -----
+
 step.optimizer @needed {
   %keep = step.option "keep" = false
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*] if %keep) {

@@ -11,17 +11,8 @@ step.optimizer @fine {
 // -----
 
 step.optimizer @unbound {
-  // expected-error @+1 {{'step.rule' op is not bound after the bind stage}}
+  // expected-error @+1 {{'step.rule' op is not bound}}
   step.rule @any(%p: param[*], %g: grad[*]) {
-    step.return %p
-  }
-}
-
-// -----
-
-step.optimizer @no_storage {
-  // expected-error @+1 {{'step.rule' op has no storage type for 'grad'}}
-  step.rule @any(%p: param[*] as f32, %g: grad[*]) variant <"any", {}, f32> {
     step.return %p
   }
 }
@@ -39,7 +30,7 @@ step.optimizer @wide {
 
 step.optimizer @guarded {
   %keep = step.option "keep" = true
-  // expected-error @+1 {{'step.rule' op still guards state 'm' after the bind stage}}
+  // expected-error @+1 {{'step.rule' op still guards state 'm' when bound}}
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] if %keep as f32) variant <"any", {keep = true}, f32> {
     step.return %p, %m
   }
@@ -50,7 +41,7 @@ step.optimizer @guarded {
 step.optimizer @stored {
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
     %p1 = step.sub %p, %g : [*]
-    // expected-error @+1 {{'step.stored' op is left after the bind stage}}
+    // expected-error @+1 {{'step.stored' op is left in a bound rule}}
     %s = step.stored %p1 as [0] : [*]
     step.return %s
   }
@@ -61,7 +52,7 @@ step.optimizer @stored {
 step.optimizer @option {
   %flip = step.option "flip" = false
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {flip = false}, f32> {
-    // expected-error @+1 {{'step.select' op uses an option after the bind stage}}
+    // expected-error @+1 {{'step.select' op uses an option in a bound rule}}
     %d = step.select %flip, %p, %g : i1, [*], [*]
     step.return %d
   }

@@ -26,3 +26,42 @@ step.optimizer @bound {
     step.return %p
   }
 }
+
+// -----
+
+step.optimizer @wrong_role {
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
+    %x = step.add %m, %g : [*]
+    // expected-error @+1 {{'step.stored' op is marked for 'param', for which the rule returns another value}}
+    %s = step.stored %x as [0, 2] : [*]
+    step.return %p, %s
+  }
+}
+
+// -----
+
+step.optimizer @other_role {
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
+    %x = step.add %m, %g : [*]
+    %s = step.stored %x as [0] : [*]
+    // expected-error @+1 {{'step.return' op stores a value for 'm' that is not marked by 'step.stored'}}
+    step.return %s, %s
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @scheduled {
+  // expected-error @+1 {{'step.program' op is scheduled before the bind stage}}
+  step.program @program variant <"any", {}, f32> operands [#p] {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] {
+    ^bb0(%x: f32):
+      step.yield %x : f32
+    }
+  }
+}

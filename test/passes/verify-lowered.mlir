@@ -66,6 +66,15 @@ llvm.func @bf16(%x: f32) -> i16 {
 
 // -----
 
+llvm.func @bf16_in(%bits: i16) -> f32 {
+  %x = llvm.bitcast %bits : i16 to bf16
+  // expected-error @+1 {{'llvm.fpext' op computes in bf16}}
+  %y = llvm.fpext %x : bf16 to f32
+  llvm.return %y : f32
+}
+
+// -----
+
 // expected-error @+1 {{'llvm.mlir.global' op is not allowed after the lower stage}}
 llvm.mlir.global internal @state(0.0 : f32) : f32
 

@@ -33,8 +33,7 @@ static constexpr int64_t kChunkLines = 16;
 
 static_assert(offsetof(StepcCall, table) == 0 &&
                   offsetof(StepcCall, rowWords) == 8 &&
-                  offsetof(StepcCall, chunks) == 16 &&
-                  sizeof(StepcChunk) == 24,
+                  offsetof(StepcCall, chunks) == 16 && sizeof(StepcChunk) == 24,
               "the kernels read these structures as 64-bit words");
 
 namespace {
@@ -84,7 +83,8 @@ private:
   void emitStridedSegment(const Chunk &chunk, Value rank, Value position,
                           Value length, func::FuncOp run,
                           func::FuncOp stridedRun);
-  SmallVector<Value> emitOffsets(const Chunk &chunk, Value rank, Value position);
+  SmallVector<Value> emitOffsets(const Chunk &chunk, Value rank,
+                                 Value position);
   Value extentIndex(Value dim) {
     return add(constant(STEPC_ROW_OPERANDS + operands.size()), dim);
   }
@@ -118,8 +118,8 @@ KernelEmitter::Chunk KernelEmitter::readChunk(Value call, Value entry) {
 /// chunks of a tensor are asked for by the loop over the one before.
 void KernelEmitter::emitChunkPrefetch(Value call, Value entry, Value end) {
   Value ahead = add(entry, constant(kChunksAhead));
-  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                       ahead, end);
+  Value exists =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, ahead, end);
   auto branch = scf::IfOp::create(b, loc, exists, /*withElse=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -133,8 +133,9 @@ void KernelEmitter::emitChunkPrefetch(Value call, Value entry, Value end) {
       continue;
     Value size = constantWord(getElementBytes(operand));
     Value address = word(chunk.row, STEPC_ROW_OPERANDS + k);
-    Value bytes = arith::MinSIOp::create(b, loc, mul(chunk.length, size),
-                                         constantWord(kChunkLines * kLineBytes));
+    Value bytes =
+        arith::MinSIOp::create(b, loc, mul(chunk.length, size),
+                               constantWord(kChunkLines * kLineBytes));
     auto loop = scf::ForOp::create(b, loc, constant(0), toIndex(bytes),
                                    constant(kLineBytes));
     OpBuilder::InsertionGuard inner(b);
@@ -149,8 +150,8 @@ void KernelEmitter::emitChunkPrefetch(Value call, Value entry, Value end) {
 void KernelEmitter::emitEntry(StringRef name,
                               function_ref<void(const Chunk &)> emitChunk) {
   Type i64 = b.getI64Type();
-  auto function = func::FuncOp::create(
-      b, loc, name, b.getFunctionType({i64, i64, i64}, {}));
+  auto function = func::FuncOp::create(b, loc, name,
+                                       b.getFunctionType({i64, i64, i64}, {}));
   OpBuilder::InsertionGuard guard(b);
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
@@ -183,8 +184,7 @@ SmallVector<Value> KernelEmitter::emitOffsets(const Chunk &chunk, Value rank,
                                               Value position) {
   SmallVector<Value> state(operands.size(), constantWord(0));
   state.push_back(position);
-  auto loop =
-      scf::ForOp::create(b, loc, constant(0), rank, constant(1), state);
+  auto loop = scf::ForOp::create(b, loc, constant(0), rank, constant(1), state);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   // From the innermost dim outward.
@@ -215,11 +215,11 @@ void KernelEmitter::emitStridedSegment(const Chunk &chunk, Value rank,
   Value contiguous = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1);
   for (auto [k, operand] : llvm::enumerate(operands)) {
     Value size = constantWord(getElementBytes(operand));
-    head.push_back(add(word(chunk.row, STEPC_ROW_OPERANDS + k),
-                       mul(offsets[k], size)));
+    head.push_back(
+        add(word(chunk.row, STEPC_ROW_OPERANDS + k), mul(offsets[k], size)));
     Value stride = word(chunk.row, strideIndex(rank, k, last));
-    Value unit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                       stride, constantWord(1));
+    Value unit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride,
+                                       constantWord(1));
     contiguous = arith::AndIOp::create(b, loc, contiguous, unit);
     strides.push_back(mul(stride, size));
   }
@@ -244,8 +244,8 @@ void KernelEmitter::emitStridedChunk(const Chunk &chunk, func::FuncOp run,
   Value inner = word(chunk.row, extentIndex(last));
   Value stop = add(chunk.start, chunk.length);
   // while (position < stop): the rest of this innermost row, or of the chunk.
-  auto loop = scf::WhileOp::create(b, loc, TypeRange{i64},
-                                   ValueRange{chunk.start});
+  auto loop =
+      scf::WhileOp::create(b, loc, TypeRange{i64}, ValueRange{chunk.start});
   OpBuilder::InsertionGuard guard(b);
   Block *before = b.createBlock(&loop.getBefore(), {}, {i64}, {loc});
   Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
@@ -263,8 +263,7 @@ void KernelEmitter::emitStridedChunk(const Chunk &chunk, func::FuncOp run,
 
 void KernelEmitter::emit() {
   std::string name = phase.getSymName().str();
-  func::FuncOp run =
-      emitContiguousRun(b, phase, name + "_run", prefetchLines);
+  func::FuncOp run = emitContiguousRun(b, phase, name + "_run", prefetchLines);
   func::FuncOp stridedRun = emitStridedRun(b, phase, name + "_strided_run");
   emitEntry(name, [&](const Chunk &chunk) { emitContiguousChunk(chunk, run); });
   emitEntry(name + "_strided", [&](const Chunk &chunk) {
@@ -272,11 +271,28 @@ void KernelEmitter::emit() {
   });
 }
 
+/// The optimizers are erased at the end, so everything in them must have been
+/// scheduled, and its scalar phases made functions.
+static LogicalResult checkOptimizers(ModuleOp module) {
+  SymbolTable symbols(module);
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    if (isa<RuleOp>(op))
+      return op->emitOpError("is not scheduled");
+    auto scalars = dyn_cast<ScalarPhaseOp>(op);
+    if (scalars && !symbols.lookup<func::FuncOp>(scalars.getSymName()))
+      return op->emitOpError("has no function yet");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
   using LowerPhasesToCPUBase::LowerPhasesToCPUBase;
 
   void runOnOperation() override {
+    if (failed(checkOptimizers(getOperation())))
+      return signalPassFailure();
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
     getOperation().walk([&](PhaseOp phase) {

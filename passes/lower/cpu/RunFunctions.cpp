@@ -64,9 +64,8 @@ private:
 
 static Value makeView(OpBuilder &builder, Location loc, Value address,
                       Type element) {
-  return ViewOp::create(builder, loc,
-                        MemRefType::get({ShapedType::kDynamic}, element),
-                        address);
+  return ViewOp::create(
+      builder, loc, MemRefType::get({ShapedType::kDynamic}, element), address);
 }
 
 void BodyEmitter::emitScalars(Value scalarsAddress) {
@@ -93,9 +92,9 @@ Value BodyEmitter::load(OperandAttr operand, int64_t lanes, Value address,
   Value element;
   if (lanes) {
     storage = VectorType::get({lanes}, storage);
-    element = vector::LoadOp::create(builder, loc,
-                                     VectorType::get({lanes}, memory), view,
-                                     ValueRange{index});
+    element =
+        vector::LoadOp::create(builder, loc, VectorType::get({lanes}, memory),
+                               view, ValueRange{index});
   } else {
     element = memref::LoadOp::create(builder, loc, view, ValueRange{index});
   }
@@ -247,9 +246,9 @@ static func::FuncOp makeRunFunction(OpBuilder &builder, Location loc,
                                        builder.getFunctionType(types, {}));
   function.setPrivate();
   // Inlined into the kernels, which are the only names outside.
-  function->setAttr("llvm.linkage",
-                    LLVM::LinkageAttr::get(builder.getContext(),
-                                           LLVM::Linkage::Internal));
+  function->setAttr(
+      "llvm.linkage",
+      LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
   function.addEntryBlock();
   return function;
 }
@@ -260,8 +259,7 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
   Location loc = phase.getLoc();
   OpBuilder::InsertionGuard guard(builder);
   int64_t numOperands = phase.getOperands().size();
-  func::FuncOp function =
-      makeRunFunction(builder, loc, name, 1 + numOperands);
+  func::FuncOp function = makeRunFunction(builder, loc, name, 1 + numOperands);
   Block &entry = function.getBody().front();
   builder.setInsertionPointToStart(&entry);
   BodyEmitter body(builder, phase, entry.getArgument(0));
@@ -285,8 +283,7 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
     Value shortRun = arith::ConstantIndexOp::create(builder, loc, kShortRun);
     Value isLong = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sge, count, shortRun);
-    Value longEnd =
-        arith::SelectOp::create(builder, loc, isLong, groups, zero);
+    Value longEnd = arith::SelectOp::create(builder, loc, isLong, groups, zero);
     emitLoop(builder, loc, zero, longEnd, shape.group, [&](Value index) {
       emitPrefetch(builder, phase, addresses, index, shape.group,
                    prefetchLines);
@@ -296,9 +293,8 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
   }
   emitLoop(builder, loc, plainBegin, groups, shape.group, emitGroup);
   if (shape.group != shape.lanes)
-    emitLoop(builder, loc, groups, vectors, shape.lanes, [&](Value index) {
-      body.emit(shape.lanes, addresses, index);
-    });
+    emitLoop(builder, loc, groups, vectors, shape.lanes,
+             [&](Value index) { body.emit(shape.lanes, addresses, index); });
   emitLoop(builder, loc, vectors, count, 1,
            [&](Value index) { body.emit(0, addresses, index); });
   func::ReturnOp::create(builder, loc);
@@ -324,8 +320,7 @@ func::FuncOp mlir::step::emitStridedRun(OpBuilder &builder, PhaseOp phase,
     SmallVector<Value> elements;
     for (auto [address, stride] : llvm::zip(addresses, strides)) {
       Value offset = arith::MulIOp::create(builder, loc, position, stride);
-      elements.push_back(
-          arith::AddIOp::create(builder, loc, address, offset));
+      elements.push_back(arith::AddIOp::create(builder, loc, address, offset));
     }
     body.emit(0, elements, zero);
   });

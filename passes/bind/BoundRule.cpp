@@ -1,0 +1,47 @@
+//===- BoundRule.cpp - what holds of a rule after the bind stage --------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/bind/BoundRule.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// That every tensor of a bound rule has a storage type is the rule's
+/// verifier's.
+static LogicalResult verifyRoles(RuleOp rule) {
+  if (!rule.isBound())
+    return rule.emitOpError("is not bound");
+  Type compute = rule.getVariantAttr().getCompute();
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
+    if (!role.isTensor())
+      continue;
+    if (role.getStorage().getIntOrFloatBitWidth() >
+        compute.getIntOrFloatBitWidth())
+      return rule.emitOpError() << "stores '" << role.getDisplayName()
+                                << "' as " << role.getStorage()
+                                << ", wider than the compute type " << compute;
+    if (role.getGuarded())
+      return rule.emitOpError() << "still guards state '"
+                                << role.getDisplayName() << "' when bound";
+  }
+  return success();
+}
+
+static LogicalResult verifyBody(RuleOp rule) {
+  for (Operation &op : rule.getBody().front()) {
+    if (isa<StoredOp>(op))
+      return op.emitOpError("is left in a bound rule");
+    for (Value operand : op.getOperands())
+      if (operand.getDefiningOp<OptionOp>())
+        return op.emitOpError("uses an option in a bound rule");
+  }
+  return success();
+}
+
+LogicalResult mlir::step::verifyBoundRule(RuleOp rule) {
+  return failure(failed(verifyRoles(rule)) || failed(verifyBody(rule)));
+}
