@@ -12,6 +12,7 @@ import ctypes
 import functools
 import json
 import os
+import re
 from ctypes import (
     POINTER,
     Structure,
@@ -206,12 +207,18 @@ _EXCEPTIONS = {
 }
 
 
+# "tensor 'parameter 0 of group 0': parameter": a tensor that has no name of its own
+# is called by its place, which says what it is.
+_PLACE = re.compile(r"tensor '(parameter \d+ of group \d+)'(?:: parameter\b)?")
+
+
 def check(lib: ctypes.CDLL, status: int) -> None:
     """Raises the exception that belongs to a status other than STEPC_OK."""
     if status == 0:
         return
     name = lib.stepcStatusString(status).decode()
     message = (lib.stepcLastErrorMessage() or b"").decode(errors="replace") or name
+    message = _PLACE.sub(r"\1", message)
     raise _EXCEPTIONS.get(name, errors.StatusError)(message, name)
 
 
@@ -229,10 +236,14 @@ class Package:
         self.manifest = json.loads(ctypes.string_at(text.value, size.value))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Package:
-        """Loads the bytes of a package; raises PackageError."""
+    def from_bytes(cls, data: bytes, name: str = "<memory>") -> Package:
+        """Loads the bytes of a package; raises PackageError. ``name``: the file
+        they came from, for messages."""
         lib, handle = library(), c_void_p()
-        check(lib, lib.stepcPackageLoadBytes(data, len(data), byref(handle)))
+        try:
+            check(lib, lib.stepcPackageLoadBytes(data, len(data), byref(handle)))
+        except errors.StatusError as error:
+            raise type(error)(str(error).replace("<memory>", name), error.status) from None
         return cls(handle, lib)
 
     @property

@@ -29,13 +29,14 @@ class Interface:
     ``hypers``: name and default, in the order in which values are passed.
     ``options``: name and default of those that a user may set.
     ``derived``: name, hyper-parameter, predicate and value of those that follow
-    from a hyper-parameter.
+    from a hyper-parameter. ``states``: names of those of all rules.
     """
 
     name: str
     hypers: tuple[tuple[str, float], ...]
     options: tuple[tuple[str, bool], ...]
     derived: tuple[tuple[str, str, str, float], ...]
+    states: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, data: dict) -> Interface:
@@ -49,6 +50,7 @@ class Interface:
                 for o in given
                 if (d := o.get("derived"))
             ),
+            tuple({s["name"]: 0 for rule in data.get("rules", ()) for s in rule["states"]}),
         )
 
     @property
@@ -85,6 +87,11 @@ class Interface:
                 f"hyper-parameters: {', '.join(self.hyper_names) or 'none'}; "
                 f"options: {', '.join(self.option_names) or 'none'}"
             )
+
+
+def describe_options(options: dict[str, bool]) -> str:
+    """As messages write them."""
+    return ", ".join(f"{name}={str(on).lower()}" for name, on in sorted(options.items()))
 
 
 _packages: dict[str, _runtime.Package] = {}  # by key, for this process
@@ -145,6 +152,22 @@ class Definition:
             lambda data: Interface.from_json(json.loads(data)),
         )
 
+    def check_options(self, options: dict[str, bool], hypers: tuple[float, ...]) -> None:
+        """PackageError where this is a package without a variant of the options."""
+        if self.package_bytes is None:
+            return
+        manifest = self.package(()).manifest
+        wanted = Interface.from_json(manifest).resolve(options, hypers)
+        there = [variant["options"] for variant in manifest["variants"]]
+        if wanted in there:
+            return
+        found = sorted({describe_options(options) or "no options" for options in there})
+        raise errors.PackageError(
+            f"package '{self.path}' has no variant with {describe_options(wanted)}; "
+            f"it has: {'; '.join(found) or 'none'}",
+            "STEPC_UNKNOWN_NAME",
+        )
+
     def package(self, variants: tuple[str, ...]) -> _runtime.Package:
         """A package with the variants, each a SPEC of the compiler's ``--variant``.
 
@@ -154,7 +177,7 @@ class Definition:
         if self.package_bytes is not None:
             name = _cache.key("bytes", self.package_bytes.hex())
             if name not in _packages:
-                _packages[name] = _runtime.Package.from_bytes(self.package_bytes)
+                _packages[name] = _runtime.Package.from_bytes(self.package_bytes, self.path)
             return _packages[name]
         arguments = [f"--variant={spec}" for spec in sorted(variants)]
         name = _cache.key("package", self.text, _compiler.identity(), *arguments)

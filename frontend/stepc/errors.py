@@ -104,6 +104,10 @@ class NeedsBindError(StatusError):
     """What was asked for needs the tensors to be bound anew."""
 
 
+class HyperparameterError(StepcError, ValueError):
+    """A group's hyper-parameter is missing or not a number."""
+
+
 class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
 

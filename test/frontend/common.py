@@ -2,8 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pairs of optimizers, ours and torch's, on the same numbers."""
 
+from pathlib import Path
+
 import stepc.torch
 import torch
+
+FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
+ZOO = FRONTEND / "optimizers"
 
 SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 3, 4), (130,), (33, 129)]
 

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from stepc import _cache, _compiler, definition
 
-FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
-ZOO = FRONTEND / "optimizers"
-
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory):

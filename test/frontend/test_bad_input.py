@@ -8,8 +8,7 @@ import warnings
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, distance, make_params, set_grads, states, train
-from conftest import ZOO
+from common import ZOO, bits_equal, clone_params, distance, make_params, set_grads, states, train
 from stepc import errors
 
 
@@ -281,3 +280,21 @@ def test_compiler_missing_at_the_first_step(own_cache, monkeypatch):
     monkeypatch.undo()
     optimizer.step()
     assert len(optimizer.state) == 1
+
+
+@pytest.mark.parametrize("names", [None, ("head", "tail")])
+def test_names_are_not_doubled(names):
+    memory = torch.ones(10)
+    params = [torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])]
+    given = list(zip(names, params, strict=True)) if names else params
+    optimizer = stepc.torch.SGD(given, lr=1.0)
+    set_grads(params)
+    with pytest.raises(errors.TensorError) as caught:
+        optimizer.step()
+    text = str(caught.value)
+    if names:
+        assert "'head'" in text and "'tail'" in text and "parameter 'head'" not in text
+    else:
+        assert "parameter 0 of group 0" in text and "tensor" not in text
+    assert "parameter parameter" not in text and ": parameter:" not in text
+    print(text)

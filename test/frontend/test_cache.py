@@ -10,7 +10,7 @@ import time
 import warnings
 
 import pytest
-from conftest import FRONTEND, ZOO
+from common import FRONTEND, ZOO
 from stepc import _cache, _compiler, definition, errors
 from stepc.definition import Definition
 

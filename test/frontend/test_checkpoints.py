@@ -247,3 +247,21 @@ def test_torch_distributed_checkpoint_helpers():
     dcp.get_optimizer_state_dict(model, twin)
     counts = {float(state["step"]) for state in optimizer.state.values()}
     assert len(counts) == 1
+
+
+def test_one_parameters_state_is_saved_alone(tmp_path):
+    """Without the block that it shares; all of it shares its blocks in the file."""
+    params = make_params([(8,)] * 2000)
+    optimizer = stepc.torch.AdamW(params)
+    train((optimizer,), (params,), 1)
+    torch.save(optimizer.state[params[0]], tmp_path / "one")
+    torch.save(optimizer.state_dict(), tmp_path / "all")
+    assert (tmp_path / "one").stat().st_size < 5000
+    assert (tmp_path / "all").stat().st_size < 2000 * 1200
+    again = torch.load(tmp_path / "one", weights_only=False)
+    assert all(again[k].equal(v) for k, v in optimizer.state[params[0]].items())
+    mirror = clone_params(params)
+    other = torch.optim.AdamW(mirror)
+    other.load_state_dict(torch.load(tmp_path / "all"))
+    train((optimizer, other), (params, mirror), 2, first=1)
+    assert distance(params, mirror) < 50

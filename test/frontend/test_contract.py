@@ -11,8 +11,8 @@ import warnings
 import pytest
 import stepc.torch
 import torch
-from common import OURS, bits_equal, clone_params, distance, make_params, set_grads, train
-from conftest import ZOO
+from common import OURS, ZOO, bits_equal, clone_params, distance, make_params, set_grads, train
+from stepc import errors
 from stepc.torch._state import ParamState
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -482,3 +482,48 @@ def test_gradient_scaler():
     scaler.scale(torch.ones(()))
     scaler.step(optimizer)
     assert bits_equal(params, twin)
+
+
+def test_state_taken_before_the_first_step():
+    params, optimizer = make("adamw")
+    state = optimizer.state
+    assert not state
+    set_grads(params)
+    optimizer.step()
+    assert optimizer.state is state and len(state) == len(params)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "Optimizer"])
+@pytest.mark.parametrize("value", [None, "abc", torch.ones(2), 10**400])
+def test_bad_value_at_a_step(name, value):
+    """Named with its group; nothing is changed, and a good one goes on."""
+    params = make_params(SHAPES)
+    groups = [{"params": params[:1]}, {"params": params[1:]}]
+    args = (ZOO / "lion.mlir",) if name == "Optimizer" else ()
+    optimizer = getattr(stepc.torch, name)(groups, *args)
+    for first in (True, False):
+        set_grads(params)
+        before = clone_params(params)
+        optimizer.param_groups[1]["weight_decay"] = value
+        with pytest.raises(errors.HyperparameterError) as caught:
+            optimizer.step()
+        words = f"hyper-parameter 'weight_decay' of group 1 is {value!r}, expected a number"
+        assert words in str(caught.value) and isinstance(caught.value, ValueError)
+        assert bits_equal(params, before)
+        optimizer.param_groups[1]["weight_decay"] = 0.0
+        optimizer.step()
+        assert first or optimizer.state[params[1]]
+
+
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, None), 0.9, (0.9, 0.9, 0.9)])
+@pytest.mark.parametrize("name", ["AdamW", "Lion"])
+def test_bad_betas_at_a_step(name, betas):
+    params = make_params(SHAPES)
+    optimizer = getattr(stepc.torch, name)(params)
+    set_grads(params)
+    optimizer.param_groups[0]["betas"] = betas
+    with pytest.raises(errors.HyperparameterError, match="'betas' of group 0 is .*two of them"):
+        optimizer.step()
+    del optimizer.param_groups[0]["betas"]
+    with pytest.raises(errors.HyperparameterError, match="group 0 has no hyper-parameter 'betas'"):
+        optimizer.step()

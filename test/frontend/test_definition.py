@@ -7,7 +7,7 @@ import pickle
 import pytest
 import stepc.torch
 import torch
-from conftest import ZOO
+from common import ZOO
 from stepc import errors
 from stepc.definition import Definition, Interface
 
@@ -153,3 +153,61 @@ def test_runtime_library_that_is_missing(monkeypatch):
     with pytest.raises(errors.RuntimeLibraryError, match="'/nonexistent/lib.so'"):
         optimizer.step()
     assert not optimizer.state
+
+
+def test_damaged_package_is_named(package_file):
+    package_file.write_bytes(package_file.read_bytes()[:-100])
+    with pytest.raises(errors.PackageError) as caught:
+        stepc.torch.Optimizer(params(), package_file)
+    assert str(package_file) in str(caught.value) and "<memory>" not in str(caught.value)
+
+
+def test_package_without_the_option(package_file):
+    """Refused when the optimizer is made, not at its first step."""
+    words = "no variant with .*nesterov=true.*; it has: .*nesterov=false"
+    for kwargs in ({"nesterov": True, "momentum": 0.9}, {"maximize": True}):
+        with pytest.raises(errors.PackageError, match=words.replace("nesterov", list(kwargs)[0])):
+            stepc.torch.Optimizer(params(), package_file, lr=0.5, **kwargs)
+    optimizer = stepc.torch.Optimizer(params(), package_file, lr=0.5)
+    with pytest.raises(errors.PackageError, match="no variant with .*maximize=true"):
+        optimizer.add_param_group({"params": params(), "maximize": True})
+    assert len(optimizer.param_groups) == 1
+
+
+def test_values_in_groups():
+    """Checked as those of the constructor."""
+    p, q = params(), params()
+
+    def make(**kwargs):
+        return stepc.torch.Optimizer([{"params": p, **kwargs}], ZOO / "lion.mlir")
+
+    for kwargs, words in (
+        ({"learning_rate": 1.0}, "no hyper-parameter or option 'learning_rate'"),
+        ({"lr": "fast"}, "hyper-parameter 'lr' is 'fast', expected a number"),
+        ({"maximize": 1}, "option 'maximize' is 1, expected True or False"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            make(**kwargs)
+        optimizer = make(lr=1.0, initial_lr=2.0, name="body")
+        with pytest.raises(TypeError, match=words):
+            optimizer.add_param_group({"params": q, **kwargs})
+        assert len(optimizer.param_groups) == 1
+    with pytest.raises(ValueError, match="Invalid learning rate: -1"):
+        stepc.torch.Lion([{"params": p, "lr": -1.0}])
+
+
+def test_foreign_checkpoints():
+    p = params()
+    optimizer = stepc.torch.Optimizer(p, ZOO / "lion.mlir", lr=0.5)
+    foreign = torch.optim.SGD(params(), lr=0.1)
+    with pytest.raises(ValueError, match="group 0 of the loaded state has no 'beta1'"):
+        optimizer.load_state_dict(foreign.state_dict())
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    saved = optimizer.state_dict()
+    saved["state"] = {0: {"step": 1.0, "exp_avg": torch.ones(3), "shadow": torch.ones(3)}}
+    with pytest.warns(RuntimeWarning, match="has 'shadow', .*; its states are 'exp_avg'") as caught:
+        optimizer.load_state_dict(saved)
+    assert caught[0].filename == __file__
+    p[0].grad = torch.ones(3)
+    optimizer.step()
+    assert optimizer.state[p[0]]["step"] == 2

@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 
-from conftest import FRONTEND
+from common import FRONTEND
 
 WITHOUT_TORCH = """
 import importlib, pkgutil, sys
@@ -63,3 +63,25 @@ def test_import_starts_nothing(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "cache").exists()
+
+
+def test_torch_without_an_exchange_table():
+    code = "import torch; del torch.Tensor.__dlpack_c_exchange_api__; import stepc.torch"
+    env = {"PYTHONPATH": str(FRONTEND)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: stepc.torch needs torch >= 2.13; this is " in done.stderr
+
+
+def test_shared_ctypes_functions_are_left_alone():
+    code = (
+        "import ctypes, stepc.torch\n"
+        "f = ctypes.pythonapi.PyCapsule_GetPointer\n"
+        "assert f.restype is ctypes.c_int and f.argtypes is None\n"
+    )
+    env = {"PYTHONPATH": str(FRONTEND)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _runtime, errors
+from ..definition import describe_options
 from . import _states, _tensors, _walk
 from ._members import (
     Member,
@@ -114,7 +115,7 @@ class Binding:
                 or optimizer._read_settings(group) != bound.settings
             ):
                 return False
-            hypers = optimizer._read_hypers(group)
+            hypers = optimizer._hypers_of(number, group)
             if hypers != bound.hypers:
                 try:
                     self.plan.set_hypers(number, hypers)
@@ -313,9 +314,9 @@ def _owned_state(optimizer) -> StateMap:
 def _bound_groups(optimizer, manifest: dict) -> list[_Group]:
     interface = optimizer._check_interface(manifest)
     bound = []
-    for group in optimizer.param_groups:
+    for number, group in enumerate(optimizer.param_groups):
         options = optimizer._read_options(group)
-        hypers = optimizer._read_hypers(group)
+        hypers = optimizer._hypers_of(number, group)
         resolved = frozenset(interface.resolve(options, hypers).items())
         settings = optimizer._read_settings(group)
         bound.append(_Group(group, group["params"], settings, options, hypers, resolved))
@@ -333,7 +334,7 @@ def _variants_of(manifest: dict) -> dict[tuple, dict]:
 
 
 def _no_variant(member: Member, group: _Group, package) -> errors.TensorError:
-    options = ", ".join(f"{name}={str(on).lower()}" for name, on in sorted(group.resolved))
+    options = describe_options(dict(group.resolved))
     return errors.TensorError(
         f"the package of optimizer '{package.manifest['optimizer']}' has no variant for "
         f"{member.name}: {member.param.dtype} with a gradient of {member.grad.dtype}"

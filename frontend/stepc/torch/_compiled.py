@@ -20,6 +20,7 @@ from .. import errors
 from ..definition import Definition, Interface
 from ._binding import Binding
 from ._members import ObstacleError
+from ._state import StateMap
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
@@ -43,6 +44,11 @@ class CompiledStep:
     _binding: Binding | None = None
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        # From the start: what the user takes before the first step stays right.
+        self.state = StateMap(self.state)
+
     # --- What a class says about itself ---------------------------------------
 
     def _get_definition(self) -> Definition:
@@ -51,6 +57,19 @@ class CompiledStep:
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         """The hyper-parameters in the definition's order."""
         raise NotImplementedError
+
+    def _hypers_of(self, number: int, group: dict) -> tuple[float, ...]:
+        """The same of the group with this number; HyperparameterError."""
+        try:
+            return self._read_hypers(group)
+        except (TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
+            raise _hyper_error(self._hyper_keys(), number, group) or error from None
+
+    def _hyper_keys(self) -> tuple[str, ...]:
+        """The keys of a group that ``_read_hypers`` reads."""
+        betas = any(name.startswith("beta") for name in self._hyper_names)
+        plain = [name for name in self._hyper_names if not name.startswith("beta")]
+        return (*plain, "betas") if betas else tuple(plain)
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         """The definition's options, by name."""
@@ -145,7 +164,7 @@ class CompiledStep:
                 f"stepc: {type(self).__name__} runs torch's own step, not a compiled one, "
                 f"for all its parameters: {why}",
                 RuntimeWarning,
-                stacklevel=_level_of_caller(),
+                stacklevel=level_of_caller(),
             )
         step = self._eager_class.step
         while getattr(step, "hooked", False):
@@ -197,12 +216,16 @@ class CompiledStep:
             result = hook(self, state_dict)
             if result is not None:
                 state_dict = result
+        self._check_saved(state_dict)
         with self._without(_LOAD_HOOKS):
             super().load_state_dict({**state_dict, "state": {}})
         with torch.inference_mode(False), torch.no_grad():
             self.state = self._adopt(state_dict)
         for hook in post_hooks.values():
             hook(self)
+
+    def _check_saved(self, state_dict: dict) -> None:
+        """Refuses what cannot be loaded, before anything has changed."""
 
     @contextlib.contextmanager
     def _without(self, names: tuple[str, ...]):
@@ -232,6 +255,28 @@ class CompiledStep:
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "_static_grads": self._static_grads}
+
+
+def _hyper_error(keys: tuple[str, ...], number: int, group: dict):
+    """The exception that names the first key whose value cannot be read."""
+    for key in keys:
+        if key not in group:
+            return errors.HyperparameterError(f"group {number} has no hyper-parameter '{key}'")
+        value = group[key]
+        one = "a number or a tensor of one element"
+        expected = f"two of them, each {one}" if key == "betas" else one
+        try:
+            parts = list(value) if key == "betas" else [value]
+            is_good = len(parts) == (2 if key == "betas" else 1)
+            for part in parts:
+                float(part)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            is_good = False
+        if not is_good:
+            return errors.HyperparameterError(
+                f"hyper-parameter '{key}' of group {number} is {value!r}, expected {expected}"
+            )
+    return None
 
 
 @contextlib.contextmanager
@@ -277,7 +322,7 @@ def _differentiates(optimizer) -> bool:
     return any(group.get("differentiable") for group in optimizer.param_groups)
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """The ``stacklevel`` that names the code which called into Stepc and torch."""
     inner = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
     level, frame = 1, sys._getframe(1)

@@ -31,7 +31,8 @@ class Member:
 
     index: int
     group: int
-    name: str
+    name: str  # "parameter 'w'", in messages of our own
+    label: str  # "w", for those of the runtime, or the same where it has no name
     param: torch.Tensor
     grad: torch.Tensor
     states: list[torch.Tensor] = field(default_factory=list)
@@ -75,7 +76,9 @@ def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator
             words, eager = found
             raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
         seen.add(id(param))
-        yield Member(index, number, parameter_name(group, number, position), param, grad)
+        name = parameter_name(group, number, position)
+        label = group["param_names"][position] if group.get("param_names") else name
+        yield Member(index, number, name, label, param, grad)
 
 
 def variant_specs(optimizer, members: list[Member]) -> tuple[str, ...]:
@@ -142,7 +145,7 @@ def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
     array = (_runtime.Binding * len(members))()
     at = ctypes.addressof(pointers)
     for i, (member, binding) in enumerate(zip(members, array, strict=True)):
-        binding.name = member.name.encode()
+        binding.name = member.label.encode()
         binding.group = member.group
         binding.param = base + i * size
         binding.grad = base + (len(members) + i) * size

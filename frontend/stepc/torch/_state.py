@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import torch
+
 
 class Epoch:
     """A counter that all state dicts of one optimizer share."""
@@ -63,7 +65,14 @@ class ParamState(dict):
         return dict(self)
 
     def __reduce_ex__(self, protocol):
-        return dict, (dict(self),)
+        return dict, ({name: _alone(value) for name, value in self.items()},)
+
+
+def _alone(value):
+    """A tensor without the block that it is a part of, which would be saved too."""
+    if not isinstance(value, torch.Tensor) or value._base is None:
+        return value
+    return value.detach().clone()
 
 
 class StateMap(defaultdict):

@@ -14,7 +14,12 @@ STORAGE = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
 DTYPE = {name: dtype for dtype, name in STORAGE.items()}
 
 GRAD = torch._C.TensorBase.__dict__["grad"]  # the descriptor
-TABLE = torch.Tensor.__dlpack_c_exchange_api__  # the capsule
+TABLE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # the capsule
+if TABLE is None:
+    raise ImportError(
+        f"stepc.torch needs torch >= 2.13; this is {torch.__version__}, whose tensors "
+        "have no exchange table (__dlpack_c_exchange_api__)"
+    )
 
 
 class _Exchange(ctypes.Structure):
@@ -33,9 +38,9 @@ class _Exchange(ctypes.Structure):
 
 
 def _exchange_view():
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype = ctypes.c_void_p
-    pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    # A function object of our own: the one in pythonapi belongs to everybody.
+    of_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    pointer = of_capsule(("PyCapsule_GetPointer", ctypes.pythonapi))
     table = _Exchange.from_address(pointer(TABLE, b"dlpack_exchange_api"))
     if table.major != 1 or not table.view:
         raise ImportError("this torch has another tensor exchange table than DLPack 1")

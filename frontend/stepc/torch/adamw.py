@@ -20,6 +20,10 @@ class AdamW(CompiledStep, torch.optim.AdamW):
     torch's own step, as do parameters that cannot be compiled for (complex,
     float16, other devices), with one warning.
 
+    States of small parameters are parts of common blocks. ``state_dict`` hands out
+    the optimizer's own tensors, as torch's does; saved whole, a block is written
+    once. To save a few of them, clone them, or their blocks are written too.
+
     Args:
         static_grads: promises that each ``.grad``, once there, stays the same
             tensor in the same memory, as do the parameters; they are then not

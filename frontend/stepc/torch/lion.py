@@ -40,18 +40,17 @@ class Lion(CompiledStep, torch.optim.Optimizer):
         *,
         static_grads: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        for index, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
         defaults = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
+        _check_values(defaults)
         super().__init__(params, defaults)
         self._static_grads = bool(static_grads)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError for values out of
+        range, as the constructor does."""
+        if isinstance(param_group, dict):
+            _check_values({**self.defaults, **param_group})
+        super().add_param_group(param_group)
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         beta1, beta2 = group["betas"]
@@ -62,3 +61,18 @@ class Lion(CompiledStep, torch.optim.Optimizer):
 
     def _read_settings(self, group: dict) -> tuple:
         return (group["maximize"],)
+
+
+def _check_values(group: dict) -> None:
+    lr, betas, weight_decay = (group[name] for name in ("lr", "betas", "weight_decay"))
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+    if len(betas) != 2:
+        raise ValueError(f"Invalid betas: {betas}")
+    for index, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+    if not weight_decay >= 0.0:
+        raise ValueError(f"Invalid weight_decay value: {weight_decay}")

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import torch
 
 from ..definition import Definition
-from ._compiled import CompiledStep
+from ._compiled import CompiledStep, level_of_caller
+
+# Keys of a group that are no values of the definition: torch's, its schedulers',
+# and a name for the user.
+_KEYS_OF_TORCH = ("params", "param_names", "initial_lr", "name")
 
 
 class Optimizer(CompiledStep, torch.optim.Optimizer):
@@ -46,6 +51,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         defaults.update(hypers_and_options)
         for name, value in hypers_and_options.items():
             self._check_value(name, value)
+        self._definition.check_options(self._read_options(defaults), self._read_hypers(defaults))
         super().__init__(params, defaults)
         self._static_grads = bool(static_grads)
 
@@ -61,6 +67,41 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
                 f"hyper-parameter '{name}' is {value!r}, expected a number "
                 "or a tensor of one element"
             ) from None
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; its values are checked as those of
+        the constructor are."""
+        if isinstance(param_group, dict):
+            given = {k: v for k, v in param_group.items() if k not in _KEYS_OF_TORCH}
+            self._interface.check_names(given)
+            for name, value in given.items():
+                self._check_value(name, value)
+            group = {**self.defaults, **given}
+            self._definition.check_options(self._read_options(group), self._read_hypers(group))
+        super().add_param_group(param_group)
+
+    def _check_saved(self, state_dict: dict) -> None:
+        interface = self._interface
+        for number, group in enumerate(state_dict["param_groups"]):
+            for name in (*interface.hyper_names, *interface.option_names):
+                if name not in group:
+                    raise ValueError(
+                        f"group {number} of the loaded state has no '{name}', which optimizer "
+                        f"'{interface.name}' needs; it is of another optimizer"
+                    )
+        names = {name for s in state_dict["state"].values() if isinstance(s, dict) for name in s}
+        unknown = sorted(map(str, names - {"step", *interface.states}))
+        if unknown:
+            warnings.warn(
+                f"stepc: the loaded state has {', '.join(map(repr, unknown))}, which optimizer "
+                f"'{interface.name}' does not know; its states are "
+                f"{', '.join(map(repr, interface.states)) or 'none'}",
+                RuntimeWarning,
+                stacklevel=level_of_caller(),
+            )
+
+    def _hyper_keys(self) -> tuple[str, ...]:
+        return self._interface.hyper_names
 
     def _get_definition(self) -> Definition:
         return self._definition
