@@ -28,8 +28,17 @@ def Step_Dialect : Dialect {
 
     **Where values are rounded to storage.** The new value of a parameter or
     state is rounded to its storage type where it is defined, and every other
-    use of that value sees the rounded one. A returned argument of the rule is
-    rounded only into what is stored.
+    use of that value sees the rounded one. A value that is stored for several
+    roles is rounded to the narrowest of their types. A returned argument of the
+    rule is rounded only into what is stored. A state that does not exist where
+    an option is false rounds nothing.
+
+    **What binding accepts.** Parameters in f32 or bf16 are computed in f32, in
+    f64 otherwise. No tensor is stored wider than it is computed, and bf16 does
+    not go with f64.
+
+    **What can be compiled.** Rules whose tensors all have the dims `[*]`. Other
+    dims can be written and interpreted.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

@@ -200,9 +200,6 @@ Expected<PreparedCase> stepc::run::prepare(const Case &input,
   std::vector<std::string> known = {"param", "grad"};
   bool anyGiven = false;
   for (const InitialState &state : *states) {
-    if (is_contained(known, state.name))
-      return makeError("state '" + state.name +
-                       "' has the name of another array");
     known.push_back(state.name);
     auto given = arrays.find(input.prefix + state.name);
     bool isGiven = given != arrays.end();
