@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _FORMAT = "stepc-cache-1"
+_DAY = 86400.0  # seconds
+_KEEP_DAYS = 30
 _warned = False
 
 
@@ -70,7 +73,11 @@ def load_or_make(
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        data = path.read_bytes()
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _DAY:
+                os.utime(path)  # it is in use
+        return data
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -89,11 +96,22 @@ def _write(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _drop_old(directory())
     except OSError as error:
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         _warn(path, error)
+
+
+def _drop_old(folder: Path) -> None:
+    """Removes what was not read for long, whenever something is added: that
+    took a compilation, beside which a look at each entry is nothing."""
+    limit = time.time() - _KEEP_DAYS * _DAY
+    for path in folder.glob("[0-9a-f][0-9a-f]/*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < limit:
+                path.unlink()
 
 
 def _warn(path: Path, error: OSError) -> None:

@@ -208,3 +208,23 @@ def test_zoo_has_its_files():
     assert {path.stem for path in ZOO.glob("*.mlir")} >= {"adamw", "sgd", "lion"}
     with pytest.raises(errors.StepcError, match="no optimizer 'nadam'"):
         Definition.from_zoo("nadam")
+
+
+def test_entries_that_are_not_used_are_dropped(own_cache):
+    """When something is added; reading one is using it."""
+    lion().package(SPEC)
+    (old,) = entries(own_cache)
+    month = time.time() - 31 * 86400
+    unused = own_cache / "ab" / ("ab" * 32 + ".stepc")
+    foreign = own_cache / "notes" / "mine.txt"
+    for path in (unused, foreign):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    for path in (old, unused, foreign):
+        os.utime(path, (month, month))
+    definition._packages.clear()
+    lion().package(SPEC)  # used, nothing added
+    assert unused.exists() and old.stat().st_mtime > month + 86400
+    lion().package(("param=f64,grad=f64,option.maximize=false",))
+    assert not unused.exists() and old.exists() and foreign.exists()
+    assert len(entries(own_cache)) == 3

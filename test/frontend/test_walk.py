@@ -3,8 +3,10 @@
 """The three ways in which parameters and gradients are re-read: torch's functions
 by address, Python objects in the extension, and Python."""
 
+import functools
 import gc
 import sys
+import warnings
 import weakref
 
 import pytest
@@ -173,3 +175,51 @@ def test_inference_tensors(way):
     optimizer = stepc.torch.SGD([p], lr=1.0)
     optimizer.step()
     assert p.equal(torch.zeros(3))
+
+
+def test_missing_extension_is_said_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(_walk, "_candidates", lambda: (tmp_path / "none.so",))
+    monkeypatch.setattr(_walk, "load_extension", functools.cache(_walk.load_extension.__wrapped__))
+    params = make_params()
+    with pytest.warns(RuntimeWarning, match="do without the extension.*not built") as caught:
+        for _ in range(2):
+            train((stepc.torch.AdamW(params),), (params,), 1)
+    assert len([w for w in caught if "extension" in str(w.message)]) == 1
+    assert stepc.torch.info()["reading"] == "python"
+
+
+@pytest.mark.parametrize("what", ["_INTERFACE", "library"])
+def test_extension_that_does_not_fit(monkeypatch, what):
+    if what == "library":
+        other = type("Library", (), {"stepcVersion": lambda self: 7})()
+        monkeypatch.setattr(_walk._runtime, "library", lambda: other)
+    else:
+        monkeypatch.setattr(_walk, what, 99)
+    with pytest.warns(RuntimeWarning, match="cannot be used: it .*(interface|runtime)"):
+        assert _walk.load_extension.__wrapped__() is None
+
+
+def test_no_extension_wanted(monkeypatch):
+    monkeypatch.setenv("STEPC_EXTENSION", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _walk.load_extension.__wrapped__() is None
+
+
+def test_info(monkeypatch):
+    found = stepc.torch.info()
+    assert found["reading"] == "direct" and found["runtime_version"] == "0.1"
+    assert found["compiler"] and found["runtime"] and found["cache"]
+    monkeypatch.setenv("STEPC_COMPILER", "/nonexistent")
+    monkeypatch.setenv("STEPC_RUNTIME_LIBRARY", "/nonexistent")
+    found = stepc.torch.info()
+    assert found["compiler"] is found["runtime"] is found["reading"] is None
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"),
+    [("2.13.0", 1), ("2.13.1+cpu", 1), ("2.13.0+git1", 0), ("2.13.0.dev1", 0), ("2.13.0a0", 0)],
+)
+def test_direct_functions_are_for_releases(monkeypatch, version, accepted):
+    monkeypatch.setattr(torch, "__version__", version)
+    assert all(_walk.direct_functions.__wrapped__()) == bool(accepted)

@@ -25,9 +25,11 @@ int stepcDirectRead(const StepcDirect *direct, const void *slot,
   }
 }
 
-void stepcDirectBump(const StepcDirect *direct, const void *slot) {
+int stepcDirectBump(const StepcDirect *direct, const void *slot) {
   try {
     direct->bump(slot);
+    return 0;
   } catch (...) {
+    return -1;
   }
 }

@@ -48,8 +48,8 @@ typedef struct StepcDirect {
 int stepcDirectRead(const StepcDirect *direct, const void *slot,
                     const void *gradSlot, DLTensor *param, DLTensor *grad);
 
-/* Bumps the version counter, if the tensor has one. */
-void stepcDirectBump(const StepcDirect *direct, const void *slot);
+/* Bumps the version counter; -1 where the tensor has none. */
+int stepcDirectBump(const StepcDirect *direct, const void *slot);
 
 #ifdef __cplusplus
 }

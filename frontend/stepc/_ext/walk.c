@@ -17,164 +17,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
+#include "walk.h"
 
-#include <stdint.h>
-
-#include "direct.h"
-#include "stepc/stepc.h"
-#include "watch.h"
-
-typedef StepcStatus (*SetTensor)(StepcPlan *, int64_t, const DLTensor *);
-
-// How many parameters ahead each step of a chain of pointers is prefetched: the
-// Python object, the implementation, its storage and autograd data, the
-// gradient's implementation, the gradient's storage.
-enum {
-  OBJECT_AHEAD = 24,
-  IMPL_AHEAD = 16,
-  PARTS_AHEAD = 10,
-  GRAD_AHEAD = 5,
-  GRAD_STORAGE_AHEAD = 2
-};
-
-// Words of an implementation that point to its storage and its autograd data.
-// Hints for prefetching: what they point to is not read, wrong ones cost time.
-enum { STORAGE_WORD = 2, AUTOGRAD_WORD = 3 };
-
-typedef struct Entry {
-  PyObject *param;      // borrowed: the Walk's `params` tuple owns it
-  int64_t id;           // in the plan; -1 while the parameter is not bound
-  int32_t plain;        // 1: the descriptor of torch.Tensor gives its gradient
-  int32_t live;         // 1: had a gradient at the last refresh
-  const void *gradSlot; // found ahead of its turn
-} Entry;
-
-typedef struct Walk {
-  PyObject_HEAD PyObject *lists; // tuple of the groups' "params" lists
-  PyObject *params;              // tuple of all parameters, in order
-  PyObject *api;                 // the capsule of the exchange table
-  PyObject *grad;                // the descriptor
-  PyObject *held; // list: gradients that nobody else may hold, for one step
-  descrgetfunc getGrad;
-  DLPackDLTensorFromPyObjectNoSync view;
-  StepcPlan *plan;
-  SetTensor setParam, setGrad;
-  StepcDirect direct; // all zero: not to be used
-  StepcWatch watch;   // state tensors
-  int lookAhead; // all entries are read directly: no Python code runs between
-  Py_ssize_t size;
-  Py_ssize_t unbound; // how many have no id
-  Entry *entries; // and OBJECT_AHEAD copies of the last
-} Walk;
-
-//===--- One parameter
-//-----------------------------------------------------===//
-
-static const void *slotOf(const Walk *self, const Entry *entry) {
-  return (const char *)entry->param + self->direct.slotOffset;
-}
-
-static const void *const *implOf(const void *slot) {
-  return *(const void *const *const *)slot;
-}
-
-static PyObject *gradientOf(Walk *self, const Entry *entry) {
-  if (entry->plain)
-    return self->getGrad(self->grad, entry->param,
-                         (PyObject *)Py_TYPE(entry->param));
-  return PyObject_GetAttrString(entry->param, "grad");
-}
-
-// As stepcDirectRead, by Python objects and the exchange table.
-static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
-                         DLTensor *grad) {
-  PyObject *object = gradientOf(self, entry);
-  int result = 0;
-  if (!object)
-    result = -1;
-  else if (object != Py_None)
-    result =
-        self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
-  if (result > 0 && !entry->plain && PyList_Append(self->held, object))
-    result = -1;
-  if (result < 0)
-    PyErr_Clear();
-  Py_XDECREF(object);
-  return result;
-}
-
-// Tells the plan about one parameter. Returns 0; 1 when Python must look at
-// it: it is not bound and has a gradient, or cannot be described, or the plan
-// wants it bound anew.
-static int refreshOne(Walk *self, Entry *entry) {
-  DLTensor param, grad;
-  int found;
-  if (self->direct.view && entry->plain) {
-    const void *slot = slotOf(self, entry);
-    if (!self->lookAhead)
-      entry->gradSlot = self->direct.grad(implOf(slot));
-    found =
-        stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
-  } else {
-    found = readByObjects(self, entry, &param, &grad);
-  }
-  entry->live = found != 0;
-  if (found < 0)
-    return 1;
-  if (entry->id < 0)
-    return entry->live;
-  if (!entry->live)
-    return self->setGrad(self->plan, entry->id, NULL) != STEPC_OK;
-  return self->setParam(self->plan, entry->id, &param) != STEPC_OK ||
-         self->setGrad(self->plan, entry->id, &grad) != STEPC_OK;
-}
-
-static void prefetchImpl(const void *const *impl) {
-  const char *at = (const char *)impl;
-  __builtin_prefetch(at);
-  __builtin_prefetch(at + 64);
-  __builtin_prefetch(at + 128);
-}
-
-static void prefetchObjects(const Walk *self, const Entry *entry) {
-  __builtin_prefetch(entry[OBJECT_AHEAD].param);
-  prefetchImpl(implOf(slotOf(self, &entry[IMPL_AHEAD])));
-}
-
-static void prefetchParts(const void *const *impl) {
-  __builtin_prefetch(impl[STORAGE_WORD]);
-  __builtin_prefetch(impl[AUTOGRAD_WORD]);
-}
-
-static void findGrad(Walk *self, Entry *entry) {
-  entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
-  prefetchImpl(implOf(entry->gradSlot));
-}
-
-// One step of each stage of the chain, for the entries behind this one.
-static void prefetchAll(Walk *self, Entry *entry) {
-  prefetchObjects(self, entry);
-  prefetchParts(implOf(slotOf(self, &entry[PARTS_AHEAD])));
-  findGrad(self, &entry[GRAD_AHEAD]);
-  const void *const *grad = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
-  __builtin_prefetch(grad[STORAGE_WORD]);
-}
-
-// What prefetchAll would have done for the first entries.
-static void beginAhead(Walk *self) {
-  Entry *entries = self->entries;
-  for (int i = 0; i < OBJECT_AHEAD; ++i)
-    __builtin_prefetch(entries[i].param);
-  for (int i = 0; i < IMPL_AHEAD; ++i)
-    prefetchImpl(implOf(slotOf(self, &entries[i])));
-  for (int i = 0; i < PARTS_AHEAD; ++i)
-    prefetchParts(implOf(slotOf(self, &entries[i])));
-  for (int i = 0; i < GRAD_AHEAD; ++i)
-    findGrad(self, &entries[i]);
-}
+// Changes with what Python and this module expect of each other.
+enum { INTERFACE = 1 };
 
 //===--- Methods
 //-----------------------------------------------------------===//
@@ -216,24 +62,9 @@ static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
   }
   if (forget(self))
     return NULL;
-  PyObject *attention = NULL;
-  if (self->lookAhead)
-    beginAhead(self);
-  for (Py_ssize_t i = 0; i < self->size; ++i) {
-    if (self->lookAhead)
-      prefetchAll(self, &self->entries[i]);
-    if (!refreshOne(self, &self->entries[i]))
-      continue;
-    if (!attention && !(attention = PyList_New(0)))
-      return NULL;
-    PyObject *index = PyLong_FromSsize_t(i);
-    if (!index || PyList_Append(attention, index)) {
-      Py_XDECREF(index);
-      Py_DECREF(attention);
-      return NULL;
-    }
-    Py_DECREF(index);
-  }
+  PyObject *attention;
+  if (stepcWalkRefresh(self, &attention))
+    return NULL;
   if (attention)
     return attention;
   return Py_NewRef(Py_None);
@@ -251,12 +82,8 @@ static PyObject *walkBump(PyObject *object, PyObject *unused) {
   int able = self->direct.bump != NULL;
   if (forget(self))
     return NULL;
-  for (Py_ssize_t i = 0; able && i < self->size; ++i) {
-    const Entry *entry = &self->entries[i];
-    prefetchObjects(self, entry);
-    if (entry->live)
-      stepcDirectBump(&self->direct, slotOf(self, entry));
-  }
+  if (able && stepcWalkBump(self))
+    return NULL;
   return PyBool_FromLong(able);
 }
 
@@ -322,7 +149,7 @@ static PyObject *walkWaking(PyObject *object, PyObject *unused) {
   for (Py_ssize_t i = 0; list && self->unbound && i < self->size; ++i) {
     if (self->entries[i].id >= 0)
       continue;
-    PyObject *grad = gradientOf(self, &self->entries[i]);
+    PyObject *grad = stepcWalkGradient(self, &self->entries[i]);
     int awake = grad ? grad != Py_None : -1;
     Py_XDECREF(grad);
     PyObject *index = awake > 0 ? PyLong_FromSsize_t(i) : NULL;
@@ -499,7 +326,12 @@ static int moduleExec(PyObject *module) {
     return -1;
   int failed = PyModule_AddObjectRef(module, "Walk", type);
   Py_DECREF(type);
-  return failed;
+  // Of stepc.h; and of this module's own functions, see torch/_walk.py.
+  return failed ||
+         PyModule_AddIntConstant(module, "LIBRARY_VERSION",
+                                 STEPC_VERSION_MAJOR * 1000 +
+                                     STEPC_VERSION_MINOR) ||
+         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
 }
 
 static PyModuleDef_Slot moduleSlots[] = {{Py_mod_exec, moduleExec}, {0, NULL}};

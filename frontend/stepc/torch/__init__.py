@@ -3,9 +3,10 @@
 """Optimizers for PyTorch. ``stepc.torch.X`` is ``torch.optim.X`` where torch has
 one; ``Optimizer`` takes any definition."""
 
+from ._info import info
 from .adamw import AdamW
 from .lion import Lion
 from .optimizer import Optimizer
 from .sgd import SGD
 
-__all__ = ["SGD", "AdamW", "Lion", "Optimizer"]
+__all__ = ["SGD", "AdamW", "Lion", "Optimizer", "info"]

@@ -17,6 +17,8 @@ import functools
 import importlib.machinery
 import importlib.util
 import os
+import re
+import warnings
 from pathlib import Path
 
 import torch
@@ -26,7 +28,8 @@ from . import _tensors
 
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
-_DIRECT_RELEASES = ("2.13.",)
+_INTERFACE = 1  # of the extension
+_DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
 _NO_DIRECT = (0,) * 8
 
 
@@ -55,20 +58,52 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
 
 @functools.cache
 def load_extension():
-    """The extension's module, or None: beside the package, or in the build tree."""
+    """The extension's module, or None: beside the package, or in the build tree.
+    Where it is missing or does not fit, one warning."""
     if os.environ.get("STEPC_EXTENSION") == "0":
         return None
+    why = "it is not built"
+    for path in _candidates():
+        if not path.is_file():
+            continue
+        try:
+            return _load(path)
+        except (ImportError, AttributeError) as error:
+            why = f"'{path}' cannot be used: {error}"
+    warnings.warn(
+        f"stepc: steps do without the extension {_MODULE}, some microseconds slower for each "
+        f"parameter: {why} (STEPC_EXTENSION=0 does without and says nothing)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def _candidates() -> tuple[Path, ...]:
     package = Path(__file__).resolve().parents[1]
     library = _runtime.library_candidates()[0].parent
-    for folder in (package, library, package.parents[1] / "build" / "lib"):
-        path = folder / _FILE
-        if path.is_file():
-            loader = importlib.machinery.ExtensionFileLoader(_MODULE, str(path))
-            spec = importlib.util.spec_from_file_location(_MODULE, path, loader=loader)
-            module = importlib.util.module_from_spec(spec)
-            loader.exec_module(module)
-            return module
-    return None
+    folders = (package, library, package.parents[1] / "build" / "lib")
+    return tuple(folder / _FILE for folder in folders)
+
+
+def _load(path: Path):
+    loader = importlib.machinery.ExtensionFileLoader(_MODULE, str(path))
+    spec = importlib.util.spec_from_file_location(_MODULE, path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    if module.INTERFACE != _INTERFACE:
+        raise ImportError(f"it has interface {module.INTERFACE}, expected {_INTERFACE}")
+    version = _runtime.library().stepcVersion()
+    if version != module.LIBRARY_VERSION:
+        raise ImportError(f"it is for runtime {module.LIBRARY_VERSION}, the library is {version}")
+    return module
+
+
+def way() -> str:
+    """How parameters and gradients are re-read: "direct", "objects" or "python"."""
+    if load_extension() is None:
+        return "python"
+    return "direct" if direct_functions()[0] else "objects"
 
 
 @functools.cache
@@ -76,7 +111,7 @@ def direct_functions() -> tuple[int, ...]:
     """The members of StepcDirect; all zero where they must not be used."""
     if os.environ.get("STEPC_DIRECT") == "0":
         return _NO_DIRECT
-    if not torch.__version__.startswith(_DIRECT_RELEASES):
+    if not _DIRECT_RELEASES.fullmatch(str(torch.__version__)):
         return _NO_DIRECT
     folder = Path(torch.__file__).parent / "lib"
     try:

@@ -1,0 +1,162 @@
+//===- refresh.c - reads parameters, tells the plan
+//-------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "walk.h"
+
+// Words of an implementation that point to its storage and its autograd data.
+// Hints for prefetching: what they point to is not read, wrong ones cost time.
+enum { STORAGE_WORD = 2, AUTOGRAD_WORD = 3 };
+
+static const void *slotOf(const Walk *self, const Entry *entry) {
+  return (const char *)entry->param + self->direct.slotOffset;
+}
+
+static const void *const *implOf(const void *slot) {
+  return *(const void *const *const *)slot;
+}
+
+PyObject *stepcWalkGradient(Walk *self, const Entry *entry) {
+  if (entry->plain)
+    return self->getGrad(self->grad, entry->param,
+                         (PyObject *)Py_TYPE(entry->param));
+  return PyObject_GetAttrString(entry->param, "grad");
+}
+
+// As stepcDirectRead, by Python objects and the exchange table.
+static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
+                         DLTensor *grad) {
+  PyObject *object = stepcWalkGradient(self, entry);
+  int result = 0;
+  if (!object)
+    result = -1;
+  else if (object != Py_None)
+    result =
+        self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
+  if (result > 0 && !entry->plain && PyList_Append(self->held, object))
+    result = -1;
+  if (result < 0)
+    PyErr_Clear();
+  Py_XDECREF(object);
+  return result;
+}
+
+// Tells the plan about one parameter. Returns 0; 1 when Python must look at
+// it: it is not bound and has a gradient, or cannot be described, or the plan
+// wants it bound anew.
+static int refreshOne(Walk *self, Entry *entry) {
+  DLTensor param, grad;
+  int found;
+  if (self->direct.view && entry->plain) {
+    const void *slot = slotOf(self, entry);
+    if (!self->lookAhead)
+      entry->gradSlot = self->direct.grad(implOf(slot));
+    found =
+        stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
+  } else {
+    found = readByObjects(self, entry, &param, &grad);
+  }
+  entry->live = found != 0;
+  if (found < 0)
+    return 1;
+  if (entry->id < 0)
+    return entry->live;
+  if (!entry->live)
+    return self->setGrad(self->plan, entry->id, NULL) != STEPC_OK;
+  return self->setParam(self->plan, entry->id, &param) != STEPC_OK ||
+         self->setGrad(self->plan, entry->id, &grad) != STEPC_OK;
+}
+
+static void prefetchImpl(const void *const *impl) {
+  const char *at = (const char *)impl;
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + 64);
+  __builtin_prefetch(at + 128);
+}
+
+static void prefetchObjects(const Walk *self, const Entry *entry) {
+  __builtin_prefetch(entry[OBJECT_AHEAD].param);
+  prefetchImpl(implOf(slotOf(self, &entry[IMPL_AHEAD])));
+}
+
+static void prefetchParts(const void *const *impl) {
+  __builtin_prefetch(impl[STORAGE_WORD]);
+  __builtin_prefetch(impl[AUTOGRAD_WORD]);
+}
+
+static void findGrad(Walk *self, Entry *entry) {
+  entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
+  prefetchImpl(implOf(entry->gradSlot));
+}
+
+// One step of each stage of the chain, for the entries behind this one.
+static void prefetchAll(Walk *self, Entry *entry) {
+  prefetchObjects(self, entry);
+  prefetchParts(implOf(slotOf(self, &entry[PARTS_AHEAD])));
+  findGrad(self, &entry[GRAD_AHEAD]);
+  const void *const *grad = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
+  __builtin_prefetch(grad[STORAGE_WORD]);
+}
+
+// What prefetchAll would have done for the first entries.
+static void beginAhead(Walk *self) {
+  Entry *entries = self->entries;
+  for (int i = 0; i < OBJECT_AHEAD; ++i)
+    __builtin_prefetch(entries[i].param);
+  for (int i = 0; i < IMPL_AHEAD; ++i)
+    prefetchImpl(implOf(slotOf(self, &entries[i])));
+  for (int i = 0; i < PARTS_AHEAD; ++i)
+    prefetchParts(implOf(slotOf(self, &entries[i])));
+  for (int i = 0; i < GRAD_AHEAD; ++i)
+    findGrad(self, &entries[i]);
+}
+
+static int note(PyObject **list, Py_ssize_t at) {
+  if (!*list && !(*list = PyList_New(0)))
+    return -1;
+  PyObject *index = PyLong_FromSsize_t(at);
+  int failed = !index || PyList_Append(*list, index);
+  Py_XDECREF(index);
+  if (failed)
+    Py_CLEAR(*list);
+  return failed ? -1 : 0;
+}
+
+int stepcWalkRefresh(Walk *self, PyObject **attention) {
+  *attention = NULL;
+  if (self->lookAhead)
+    beginAhead(self);
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    if (self->lookAhead)
+      prefetchAll(self, &self->entries[i]);
+    if (refreshOne(self, &self->entries[i]) && note(attention, i))
+      return -1;
+  }
+  return 0;
+}
+
+// Only a tensor of inference mode has no version counter to bump.
+static int checkUnbumped(const Entry *entry) {
+  PyObject *answer = PyObject_CallMethod(entry->param, "is_inference", NULL);
+  int expected = answer ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  if (expected == 0)
+    PyErr_SetString(PyExc_RuntimeError,
+                    "the version counter of a parameter cannot be bumped");
+  return expected > 0 ? 0 : -1;
+}
+
+int stepcWalkBump(Walk *self) {
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    const Entry *entry = &self->entries[i];
+    prefetchObjects(self, entry);
+    if (entry->live && stepcDirectBump(&self->direct, slotOf(self, entry)) &&
+        checkUnbumped(entry))
+      return -1;
+  }
+  return 0;
+}

@@ -1,0 +1,43 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What an installation uses."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from .. import __version__, _cache, _compiler, _runtime, errors
+from . import _states, _walk
+
+
+def info() -> dict[str, str | None]:
+    """What steps are made with here, for bug reports; compiles nothing.
+
+    ``compiler`` and ``runtime`` are paths, None where there is none; ``reading``
+    is how parameters are looked at: "direct" (torch's functions by address),
+    "objects" (through Python objects), "python" (no extension; slow), or None
+    without the runtime library.
+    """
+    found: dict[str, str | None] = {
+        "stepc": __version__,
+        "torch": str(torch.__version__),
+        "compiler": None,
+        "runtime": None,
+        "runtime_version": None,
+        "reading": None,
+        "cache": str(_cache.directory()),
+        "huge_pages": str(_states.wants_huge_pages()),
+    }
+    with contextlib.suppress(errors.CompilerError):
+        found["compiler"] = str(_compiler.find_compiler())
+    try:
+        library = _runtime.library()
+    except errors.RuntimeLibraryError:
+        return found
+    version = library.stepcVersion()
+    found["runtime"] = library._name
+    found["runtime_version"] = f"{version // 1000}.{version % 1000}"
+    found["reading"] = _walk.way()
+    return found
