@@ -59,9 +59,10 @@ static bool readKey(StringRef key, const json::Value &value, Case &out) {
     field = text.value_or("").str();
     return text.has_value();
   };
-  auto readPositive = [&](int64_t &field) {
-    field = value.getAsInteger().value_or(0);
-    return field > 0;
+  auto readInteger = [&](int64_t &field) {
+    std::optional<int64_t> number = value.getAsInteger();
+    field = number.value_or(0);
+    return number.has_value();
   };
   if (key == "input")
     return readString(out.input);
@@ -70,9 +71,10 @@ static bool readKey(StringRef key, const json::Value &value, Case &out) {
   if (key == "rule")
     return readString(out.rule);
   if (key == "count")
-    return readPositive(out.count);
+    // Any: the oracle's powers are tested with exponents that no step has.
+    return readInteger(out.count);
   if (key == "steps")
-    return readPositive(out.steps);
+    return readInteger(out.steps) && out.steps > 0;
   if (key == "fresh") {
     out.fresh = value.getAsBoolean();
     return out.fresh.has_value();
