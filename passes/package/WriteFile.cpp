@@ -27,7 +27,7 @@ llvm::Error mlir::step::writeFile(llvm::StringRef path, llvm::StringRef bytes) {
     // An error that nobody clears ends the process.
     stream.clear_error();
     if (code && !isStandardOutput && llvm::sys::fs::is_regular_file(path))
-      llvm::sys::fs::remove(path);
+      (void)llvm::sys::fs::remove(path); // the first error is the one to tell
   }
   if (!code)
     return llvm::Error::success();
