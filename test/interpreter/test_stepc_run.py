@@ -201,7 +201,6 @@ def test_output_that_cannot_be_written(tmp_path, source):
         ('{"speed": 1}', "line 2: 'speed' is no key of a case"),
         ('{"count": "one"}', "line 2: 'count' is no key of a case or has a wrong value"),
         ('{"steps": 0}', "line 2: 'steps' is no key of a case or has a wrong value"),
-        ('{"count": -1}', "line 2: 'count' is no key of a case or has a wrong value"),
         ('{"hypers": {"lr": []}}', "line 2: 'hypers'"),
         ('{"options": {"maximize": 1}}', "line 2: 'options'"),
         ('{"mode": "fast"}', "line 2: 'mode'"),
