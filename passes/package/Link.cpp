@@ -24,7 +24,8 @@ class TemporaryDirectory {
 public:
   ~TemporaryDirectory() {
     if (!path.empty())
-      llvm::sys::fs::remove_directories(path);
+      llvm::consumeError(
+          llvm::errorCodeToError(llvm::sys::fs::remove_directories(path)));
   }
   std::error_code create() {
     return llvm::sys::fs::createUniqueDirectory("stepc", path);

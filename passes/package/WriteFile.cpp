@@ -26,8 +26,9 @@ llvm::Error mlir::step::writeFile(llvm::StringRef path, llvm::StringRef bytes) {
     code = stream.error();
     // An error that nobody clears ends the process.
     stream.clear_error();
+    // The first error is the one to tell.
     if (code && !isStandardOutput && llvm::sys::fs::is_regular_file(path))
-      (void)llvm::sys::fs::remove(path); // the first error is the one to tell
+      llvm::consumeError(llvm::errorCodeToError(llvm::sys::fs::remove(path)));
   }
   if (!code)
     return llvm::Error::success();
