@@ -1,4 +1,4 @@
-"""One training run.
+"""Training runs beside each other.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -7,7 +7,6 @@ import math
 import statistics
 import sys
 import time
-from dataclasses import dataclass
 
 import corpus
 import model
@@ -32,27 +31,9 @@ class ProgressBar:
             return
         self.tenth = tenth
         bar = ("#" * (30 * done // self.total)).ljust(30, ".")
-        line = f"  {self.title:<20} [{bar}] {done:>4}/{self.total}  {note}  {left:3.0f} s left"
+        line = f"  {self.title} [{bar}] {done:>4}/{self.total}  {note}  {left:3.0f} s left"
         end = "\n" if not self.live or done == self.total else ""
         print(("\r\033[K" if self.live else "") + line, end=end, flush=True)
-
-
-@dataclass
-class Outcome:
-    losses: list  # of each step
-    held_out_before: float
-    held_out: float
-    step_seconds: float  # median of the optimizer's steps
-    seconds: float
-
-
-@torch.no_grad()
-def held_out_loss(gpt, data, rows, batches=16):
-    generator = torch.Generator().manual_seed(SEED + 1)
-    total = 0.0
-    for _ in range(batches):
-        total += gpt(*corpus.batch(data, rows, model.LENGTH, generator)).item()
-    return total / batches
 
 
 def learning_rate(step, steps):
@@ -63,25 +44,58 @@ def learning_rate(step, steps):
     return LR * (0.1 + 0.45 * (1 + math.cos(math.pi * (step - warm) / (steps - warm))))
 
 
-def run(title, make_optimizer, data, held_out, steps, rows):
-    """Trains from the same start on the same batches, whatever the optimizer."""
-    begin = time.monotonic()
-    gpt = model.make(SEED)
-    optimizer = make_optimizer(gpt.parameters())
-    generator = torch.Generator().manual_seed(SEED)
-    before = held_out_loss(gpt, held_out, rows)
-    bar, losses, times = ProgressBar(title, steps), [], []
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, steps)
-        loss = gpt(*corpus.batch(data, rows, model.LENGTH, generator))
-        optimizer.zero_grad()
+class Run:
+    """One model with its optimizer. All runs begin at the same parameters."""
+
+    def __init__(self, make_optimizer, rows):
+        self.gpt = model.make(SEED)
+        self.optimizer = make_optimizer(self.gpt.parameters())
+        self.rows = rows
+        self.losses, self.step_seconds = [], []
+
+    def step(self, inputs, targets, lr):
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        loss = self.gpt(inputs, targets)
+        self.optimizer.zero_grad()
         loss.backward()
-        start = time.perf_counter()
-        optimizer.step()
-        times.append(time.perf_counter() - start)
-        losses.append(loss.item())
-        bar.show(step + 1, f"loss {losses[-1]:.3f}")
-    after = held_out_loss(gpt, held_out, rows)
-    seconds = time.monotonic() - begin
-    return Outcome(losses, before, after, statistics.median(times), seconds)
+        begin = time.perf_counter()
+        self.optimizer.step()
+        self.step_seconds.append(time.perf_counter() - begin)
+        self.losses.append(loss.item())
+
+    @torch.no_grad()
+    def held_out_loss(self, data, batches=16):
+        generator = torch.Generator().manual_seed(SEED + 1)
+        total = 0.0
+        for _ in range(batches):
+            total += self.gpt(*corpus.batch(data, self.rows, model.LENGTH, generator)).item()
+        return total / batches
+
+
+def train(makers, data, held_out, steps, rows):
+    """Trains one model for each maker of an optimizer, on the same batches.
+
+    The runs go step by step beside each other, in turns first: whatever else the
+    machine does falls on all of them. Returns what each was like, by title.
+    """
+    runs = {title: Run(make, rows) for title, make in makers.items()}
+    before = {title: run.held_out_loss(held_out) for title, run in runs.items()}
+    generator = torch.Generator().manual_seed(SEED)
+    bar, order = ProgressBar("training", steps), list(runs.values())
+    for step in range(steps):
+        pieces = corpus.batch(data, rows, model.LENGTH, generator)
+        for run in order:
+            run.step(*pieces, learning_rate(step, steps))
+        order.reverse()
+        bar.show(step + 1, "loss " + ", ".join(f"{run.losses[-1]:.3f}" for run in runs.values()))
+    return {
+        title: {
+            "held_out_before": before[title],
+            "held_out": run.held_out_loss(held_out),
+            "step_median": statistics.median(run.step_seconds),
+            "losses": run.losses,
+            "step_seconds": run.step_seconds,
+        }
+        for title, run in runs.items()
+    }
