@@ -7,6 +7,8 @@
 
 #include "watch.h"
 
+#include <unistd.h>
+
 // How many tensors ahead each pointer on the way to the memory is prefetched.
 enum { OBJECT_AHEAD = 24, IMPL_AHEAD = 16, STORAGE_AHEAD = 6 };
 
@@ -88,13 +90,36 @@ int stepcWatchAdd(StepcWatch *watch, PyObject *list) {
   return 0;
 }
 
+// The process that loaded the extension. In a forked one the threads of OpenMP
+// are gone, and waiting for them would not end.
+static pid_t homeProcess;
+
+__attribute__((constructor)) static void rememberProcess(void) {
+  homeProcess = getpid();
+}
+
+// Of many tensors the reading is shared with torch's threads, which are idle:
+// it waits for memory, and calls nothing.
+static int isAnyMoved(const StepcWatch *watch) {
+  int moved = 0;
+#pragma omp parallel for schedule(static)                                      \
+    reduction(| : moved) if (watch->size > 4096 && getpid() == homeProcess)
+  for (Py_ssize_t i = 0; i < watch->size; ++i) {
+    StepcWatched now = watch->entries[i];
+    prefetch(watch, i);
+    readDirect(watch, &now);
+    moved |= now.memory != watch->entries[i].memory ||
+             now.offset != watch->entries[i].offset;
+  }
+  return moved;
+}
+
 int stepcWatchMoved(const StepcWatch *watch) {
-  int direct = isDirect(watch);
+  if (isDirect(watch))
+    return isAnyMoved(watch);
   for (Py_ssize_t i = 0; i < watch->size; ++i) {
     const StepcWatched *entry = &watch->entries[i];
     StepcWatched now = *entry;
-    if (direct)
-      prefetch(watch, i);
     if (readOne(watch, &now)) {
       PyErr_Clear();
       return 1;
