@@ -106,7 +106,7 @@ class PlanInfo(Structure):
 # --- Finding and opening the library ------------------------------------------
 
 
-def library_candidates() -> list[Path]:
+def candidate_libraries() -> list[Path]:
     """Where the library is looked for: environment, package, build tree."""
     named = os.environ.get("STEPC_RUNTIME_LIBRARY")
     if named:
@@ -169,12 +169,12 @@ def _open(path: str) -> ctypes.CDLL:
     return library
 
 
-def library() -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
     """The runtime library, opened once.
 
     Raises RuntimeLibraryError where none is found or it has another version.
     """
-    candidates = library_candidates()
+    candidates = candidate_libraries()
     for path in candidates:
         if path.is_file():
             return _open(str(path))
@@ -239,7 +239,7 @@ class Package:
     def from_bytes(cls, data: bytes, name: str = "<memory>") -> Package:
         """Loads the bytes of a package; raises PackageError. ``name``: the file
         they came from, for messages."""
-        lib, handle = library(), c_void_p()
+        lib, handle = load_library(), c_void_p()
         try:
             check(lib, lib.stepcPackageLoadBytes(data, len(data), byref(handle)))
         except errors.StatusError as error:

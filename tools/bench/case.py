@@ -34,7 +34,7 @@ class Case:
         self.dtype, self.folder = dtype, folder
         self.elements = shapes.elements(self.shapes)
         self.threads = torch.get_num_threads()
-        self.library = native.load(self.threads)
+        self.native_library = native.load(self.threads)
         self.stream = self.stream_of(dtype)
         self.arena = self.stream.arena
         generator = torch.Generator().manual_seed(0)
@@ -49,7 +49,7 @@ class Case:
     def stream_of(self, dtype):
         """A stream of the case's elements on memory of its own, tuned."""
         stream = native.Stream(
-            self.library, native.Arena(self.library, dtype, self.elements), dtype
+            self.native_library, native.Arena(self.native_library, dtype, self.elements), dtype
         )
         stream.tune()
         return stream

@@ -90,8 +90,8 @@ class Kernel:
     """One plan: the tensors of a shape laid one after the other in an arena."""
 
     def __init__(self, package, arena, shapes, dtype, threads):
-        self.library = ctypes.CDLL(os.environ["STEPC_RUNTIME_LIBRARY"])
-        self.library.stepcLastErrorMessage.restype = c_char_p
+        self.native_library = ctypes.CDLL(os.environ["STEPC_RUNTIME_LIBRARY"])
+        self.native_library.stepcLastErrorMessage.restype = c_char_p
         self.package, self.plan = c_void_p(), c_void_p()
         self._call("stepcPackageLoad", os.fsencode(package), byref(self.package))
         config = PlanConfig(sizeof(PlanConfig), threads, 1)
@@ -99,12 +99,12 @@ class Kernel:
         group = c_int64()
         self._call("stepcPlanAddGroup", self.plan, None, c_int64(0), None, c_int64(0), byref(group))
         self._bind(arena, [math.prod(shape) for shape in shapes], dtype)
-        self.stepc_step = self.library.stepcStep
+        self.stepc_step = self.native_library.stepcStep
 
     def _call(self, name, *arguments):
-        status = getattr(self.library, name)(*arguments)
+        status = getattr(self.native_library, name)(*arguments)
         if status != 0:
-            raise RuntimeError(f"{name}: {self.library.stepcLastErrorMessage().decode()}")
+            raise RuntimeError(f"{name}: {self.native_library.stepcLastErrorMessage().decode()}")
 
     def _bind(self, arena, sizes, dtype):
         kinds = (dtype, dtype, "f32", "f32")
@@ -127,8 +127,8 @@ class Kernel:
 
     def step(self):
         if self.stepc_step(self.plan) != 0:
-            raise RuntimeError(self.library.stepcLastErrorMessage().decode())
+            raise RuntimeError(self.native_library.stepcLastErrorMessage().decode())
 
     def close(self):
-        self.library.stepcPlanDestroy(self.plan)
-        self.library.stepcPackageDestroy(self.package)
+        self.native_library.stepcPlanDestroy(self.plan)
+        self.native_library.stepcPackageDestroy(self.package)

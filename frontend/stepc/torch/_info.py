@@ -33,7 +33,7 @@ def info() -> dict[str, str | None]:
     with contextlib.suppress(errors.CompilerError):
         found["compiler"] = str(_compiler.find_compiler())
     try:
-        library = _runtime.library()
+        library = _runtime.load_library()
     except errors.RuntimeLibraryError:
         return found
     version = library.stepcVersion()

@@ -39,7 +39,7 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
     if extension is None:
         return PyWalk(lists, plan)
     params = tuple(param for group in lists for param in group)
-    library = _runtime.library()
+    library = _runtime.load_library()
     return extension.Walk(
         lists,
         params,
@@ -81,7 +81,7 @@ def load_extension():
 
 def _candidates() -> tuple[Path, ...]:
     package = Path(__file__).resolve().parents[1]
-    library = _runtime.library_candidates()[0].parent
+    library = _runtime.candidate_libraries()[0].parent
     folders = (package, library, package.parents[1] / "build" / "lib")
     return tuple(folder / _FILE for folder in folders)
 
@@ -93,7 +93,7 @@ def _load(path: Path):
     loader.exec_module(module)
     if module.INTERFACE != _INTERFACE:
         raise ImportError(f"it has interface {module.INTERFACE}, expected {_INTERFACE}")
-    version = _runtime.library().stepcVersion()
+    version = _runtime.load_library().stepcVersion()
     if version != module.LIBRARY_VERSION:
         raise ImportError(f"it is for runtime {module.LIBRARY_VERSION}, the library is {version}")
     return module
