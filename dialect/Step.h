@@ -65,6 +65,10 @@ void printFloat(AsmPrinter &printer, const APFloat &value);
 /// A name must not be empty; every message about one reads alike.
 LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
 
+/// How many f64 inputs a scalar phase of the optimizer's programs has:
+/// hyper-parameters, persistent scalars and results of rounds.
+int64_t countScalarInputs(OptimizerOp optimizer);
+
 /// The result of a comparison by `predicate`.
 bool evaluate(Predicate predicate, double lhs, double rhs);
 

@@ -40,7 +40,7 @@ static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
 
   IRMapping mapping;
   Block &body = phase.getBody().front();
-  int64_t numHypers = phase.getNumHypers();
+  int64_t numHypers = phase.getNumInputs();
   for (int64_t position = 0; position < numHypers; ++position)
     if (!body.getArgument(position).use_empty())
       mapping.map(body.getArgument(position),
