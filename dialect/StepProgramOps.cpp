@@ -15,7 +15,11 @@ using namespace mlir;
 using namespace mlir::step;
 
 int64_t mlir::step::countScalarInputs(OptimizerOp optimizer) {
-  return llvm::range_size(optimizer.getBody().getOps<HyperOp>());
+  int64_t inputs = 0;
+  for (Operation &op : optimizer.getBody().front())
+    if (isa<HyperOp, ScalarOp, ScalarsOp>(op))
+      inputs += op.getNumResults();
+  return inputs;
 }
 
 static YieldOp getYield(Region &body) {

@@ -9,6 +9,8 @@
 
 #include "passes/schedule/TraversalPlan.h"
 
+#include <vector>
+
 namespace mlir::step {
 
 /// Where in a program something small happens: before the traversal of that
@@ -73,7 +75,7 @@ private:
   RuleAnalysis &analysis;
   const TraversalPlan &traversals;
   DenseMap<Operation *, Position> positions;
-  SmallVector<SmallStep> steps;
+  std::vector<SmallStep> steps;
   llvm::MapVector<Value, bool> temps;
   llvm::SetVector<Value> slots;
 };

@@ -165,7 +165,7 @@ std::string ProgramBuilder::getPartialName(ReductionOpInterface reduction) {
 }
 
 OperandAttr ProgramBuilder::getTemp(Value value) const {
-  MLIRContext *context = rule.getContext();
+  MLIRContext *context = compute.getContext();
   Type type = value.getType();
   if (auto mask = dyn_cast<SymMaskType>(type))
     type = SymTensorType::get(context, mask.getDims());

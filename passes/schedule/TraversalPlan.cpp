@@ -64,7 +64,7 @@ void TraversalPlan::collect(Traversal &traversal, Value value,
   }
   if (traversal.computed.contains(value) || traversal.leaves.contains(value))
     return;
-  size_t index = &traversal - traversals.begin();
+  size_t index = &traversal - traversals.data();
   auto read = [&](unsigned argument) {
     traversal.reads.insert(argument);
     traversal.leaves[value] = argument;

@@ -11,6 +11,8 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <vector>
+
 namespace mlir::step {
 
 /// One traversal of the tensor.
@@ -62,7 +64,7 @@ private:
 
   RuleOp rule;
   RuleAnalysis &analysis;
-  SmallVector<Traversal> traversals;
+  std::vector<Traversal> traversals;
   /// For each stored argument of the param's dims the index of the traversal
   /// that writes it.
   llvm::MapVector<unsigned, size_t> writers;
