@@ -93,8 +93,8 @@ void Plan::fillScalars(bool activeOnly) {
     if (key.active || !activeOnly) {
       requireCountable(key.count);
       package->getCode(key.variant)
-          .scalars(groups[key.group].hypers.data(), key.count + 1, key.fresh,
-                   cohorts.getScalars(index));
+          .scalars(groups[key.group].hypers.data(), nullptr, key.count + 1,
+                   key.fresh, cohorts.getScalars(index));
     }
     ++index;
   }

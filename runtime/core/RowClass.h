@@ -80,7 +80,7 @@ public:
   /// them; returns the weight up to their end.
   int64_t weighList(int64_t before) noexcept;
   const int64_t *getMiddles() const { return middles.data(); }
-  StepcCall getCall() const { return {table.data(), rowWords, chunks.data()}; }
+  StepcCall getCall() const { return {table.data(), rowWords, chunks.data(), nullptr}; }
 
   size_t getBytes() const;
 

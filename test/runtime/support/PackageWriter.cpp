@@ -188,7 +188,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 static json makeHead(const std::string &optimizer) {
   return {
       {"format", 1},
-      {"kernel_abi", 1},
+      {"kernel_abi", 2},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},
