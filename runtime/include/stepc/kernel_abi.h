@@ -24,7 +24,7 @@
 //                 and for each operand `rank` strides, in elements
 //
 // Chunks count elements. Element i of a row is the i-th in row-major order of
-// the extents; in a contiguous kernel every operand keeps element i at base + i.
+// the extents; in a contiguous kernel every operand keeps it at base + i.
 //
 // The tiles space, of all others; docs/statistics.md defines tiles, the dims B,
 // N and M, and the workspace:
