@@ -38,8 +38,8 @@ int main() {
   // The same tensors with kernels that return at once.
   nlohmann::json idle = makeToyManifest();
   for (nlohmann::json &variant : idle["variants"])
-    variant["schedule"][0] = {{"kernel", "toy_idle"},
-                              {"strided_kernel", "toy_idle"}};
+    for (const char *kernel : {"kernel", "strided_kernel"})
+      variant["schedule"][0][kernel] = "toy_idle";
   PackagePtr idlePackage =
       loadPackage(makePackage(idle, readFile(STEPC_TEST_KERNELS)));
   for (bool withKernels : {true, false}) {

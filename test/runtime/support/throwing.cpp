@@ -13,7 +13,8 @@
 
 #include <stdexcept>
 
-extern "C" void throwing_scalars(const double *, int64_t, int64_t, double *) {}
+extern "C" void throwing_scalars(const double *, const double *, int64_t,
+                                 int64_t, double *) {}
 
 extern "C" void throwing(const StepcCall *call, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
