@@ -171,6 +171,17 @@ def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect"];
 }
 
+def ExpandPow : Pass<"step-expand-pow", "::mlir::ModuleOp"> {
+  let summary = "expand real powers to arithmetic";
+  let description = [{
+    `step.pow` becomes the operations of its meaning in the interpreter
+    (`dialect/reference/Pow.cpp`), in pairs of f64: sums, products, quotients,
+    operations on bits, and two loops for the series.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
 def ExpandBF16 : Pass<"step-expand-bf16", "::mlir::ModuleOp"> {
   let summary = "expand bf16 conversions to integer arithmetic";
   let description = [{

@@ -53,6 +53,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   cpu.prefetchLines = options.prefetchLines;
   pm.addPass(createLowerPhasesToCPU(cpu));
   pm.addPass(createExpandPowi());
+  pm.addPass(createExpandPow());
   pm.addPass(createExpandBF16());
   addCleanup(pm);
   pm.addPass(createSCFToControlFlowPass());
