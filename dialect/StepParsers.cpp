@@ -154,15 +154,41 @@ static void printShortTypes(OpAsmPrinter &printer, Operation *, Type a, Type b,
 }
 
 //===----------------------------------------------------------------------===//
-// OptionOp: `= false`, or `= %hyper ne 0.0`
+// Reductions: `over [n, m]`, or nothing
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseOver(OpAsmParser &parser, ArrayAttr &over) {
+  if (failed(parser.parseOptionalKeyword("over")))
+    return success();
+  SmallVector<StringAttr> dims;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                     [&] { return parseDim(parser, dims); }))
+    return failure();
+  over = parser.getBuilder().getArrayAttr(
+      SmallVector<Attribute>(dims.begin(), dims.end()));
+  return success();
+}
+static void printOver(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
+  if (!over)
+    return;
+  printer << "over [";
+  llvm::interleaveComma(over.getAsRange<StringAttr>(), printer,
+                        [&](StringAttr dim) { printer << dim.getValue(); });
+  printer << "]";
+}
+
+//===----------------------------------------------------------------------===//
+// OptionOp: `= false`, `= 128`, or `= %hyper ne 0.0`
 //===----------------------------------------------------------------------===//
 
 /// The comparison is a word: `!=` is no token of MLIR's lexer.
 static ParseResult
 parseOptionValue(OpAsmParser &parser, BoolAttr &defaultValue,
+                 IntegerAttr &defaultInteger,
                  std::optional<OpAsmParser::UnresolvedOperand> &hyper,
-                 PredicateAttr &predicate, FloatAttr &threshold) {
+                 PredicateAttr &predicate, FloatAttr &threshold, Type &type) {
   Builder &builder = parser.getBuilder();
+  type = builder.getI1Type();
   OpAsmParser::UnresolvedOperand operand;
   OptionalParseResult hasOperand = parser.parseOptionalOperand(operand);
   if (hasOperand.has_value()) {
@@ -172,18 +198,31 @@ parseOptionValue(OpAsmParser &parser, BoolAttr &defaultValue,
     return failure(parsePlainPredicate(parser, predicate) ||
                    parseFloat(parser, threshold));
   }
-  bool value = succeeded(parser.parseOptionalKeyword("true"));
-  if (!value && failed(parser.parseOptionalKeyword("false")))
+  // Before integers: true and false are integers to MLIR's parser.
+  for (bool value : {false, true})
+    if (succeeded(parser.parseOptionalKeyword(value ? "true" : "false"))) {
+      defaultValue = builder.getBoolAttr(value);
+      return success();
+    }
+  int64_t integer = 0;
+  OptionalParseResult hasInteger = parser.parseOptionalInteger(integer);
+  if (!hasInteger.has_value())
     return parser.emitError(parser.getCurrentLocation(),
-                            "expected true, false or a comparison of a "
-                            "hyper-parameter");
-  defaultValue = builder.getBoolAttr(value);
-  return success();
+                            "expected true, false, an integer or a comparison "
+                            "of a hyper-parameter");
+  defaultInteger = builder.getI64IntegerAttr(integer);
+  type = builder.getI64Type();
+  return *hasInteger;
 }
 
 static void printOptionValue(OpAsmPrinter &printer, Operation *,
-                             BoolAttr defaultValue, Value hyper,
-                             PredicateAttr predicate, FloatAttr threshold) {
+                             BoolAttr defaultValue, IntegerAttr defaultInteger,
+                             Value hyper, PredicateAttr predicate,
+                             FloatAttr threshold, Type) {
+  if (defaultInteger) {
+    printer << defaultInteger.getInt();
+    return;
+  }
   if (!predicate) {
     printer << (defaultValue.getValue() ? "true" : "false");
     return;
@@ -268,19 +307,86 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
   return success(bool(parsed.role));
 }
 
+namespace {
+/// The conditions of a rule while they are parsed.
+struct ParsedConditions {
+  SmallVector<Attribute> attrs;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  SmallVector<Type> types;
+};
+} // namespace
+
+/// Parses `%option`, or `not %option`.
+static ParseResult parseOptionCondition(OpAsmParser &parser,
+                                        ParsedConditions &parsed) {
+  bool negated = succeeded(parser.parseOptionalKeyword("not"));
+  SMLoc loc = parser.getCurrentLocation();
+  OpAsmParser::UnresolvedOperand operand;
+  OptionalParseResult hasOperand = parser.parseOptionalOperand(operand);
+  if (!hasOperand.has_value())
+    return parser.emitError(loc, "expected rank, extent or an option");
+  parsed.attrs.push_back(ConditionAttr::get(
+      parser.getContext(), ConditionKind::Option,
+      negated ? Predicate::NE : Predicate::EQ, 0, std::nullopt));
+  parsed.operands.push_back(operand);
+  parsed.types.push_back(parser.getBuilder().getI1Type());
+  return *hasOperand;
+}
+
+/// Parses one condition: `rank ge 2`, `extent -1 lt %option`, `%option`.
+static ParseResult parseCondition(OpAsmParser &parser,
+                                  ParsedConditions &parsed) {
+  ConditionKind kind = ConditionKind::Rank;
+  int64_t dim = 0, integer = 0;
+  if (succeeded(parser.parseOptionalKeyword("extent"))) {
+    kind = ConditionKind::Extent;
+    if (parser.parseInteger(dim))
+      return failure();
+  } else if (failed(parser.parseOptionalKeyword("rank"))) {
+    return parseOptionCondition(parser, parsed);
+  }
+  PredicateAttr predicate;
+  if (parsePlainPredicate(parser, predicate))
+    return failure();
+  std::optional<int64_t> value;
+  OptionalParseResult hasInteger = parser.parseOptionalInteger(integer);
+  if (hasInteger.has_value()) {
+    if (failed(*hasInteger))
+      return failure();
+    value = integer;
+  } else {
+    if (parser.parseOperand(parsed.operands.emplace_back()))
+      return failure();
+    parsed.types.push_back(parser.getBuilder().getI64Type());
+  }
+  parsed.attrs.push_back(ConditionAttr::get(parser.getContext(), kind,
+                                            predicate.getValue(), dim, value));
+  return success();
+}
+
+static ParseResult parseConditions(OpAsmParser &parser,
+                                   ParsedConditions &parsed) {
+  if (failed(parser.parseOptionalKeyword("where")))
+    return success();
+  return parser.parseCommaSeparatedList(
+      [&] { return parseCondition(parser, parsed); });
+}
+
 ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   StringAttr name;
   SmallVector<ParsedRole> parsed;
   SmallVector<OpAsmParser::UnresolvedOperand> guards;
+  ParsedConditions conditions;
   VariantAttr variant;
   SMLoc loc = parser.getCurrentLocation();
   auto emitError = [&] { return parser.emitError(loc); };
   if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
                              result.attributes) ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
-        return parseRole(parser, parsed.emplace_back(), guards);
-      }))
+      parser.parseCommaSeparatedList(
+          AsmParser::Delimiter::Paren,
+          [&] { return parseRole(parser, parsed.emplace_back(), guards); }) ||
+      parseConditions(parser, conditions))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("variant")) &&
       parser.parseCustomAttributeWithFallback(
@@ -288,7 +394,9 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
-      parser.resolveOperands(guards, builder.getI1Type(), result.operands))
+      parser.resolveOperands(guards, builder.getI1Type(), result.operands) ||
+      parser.resolveOperands(conditions.operands, conditions.types, loc,
+                             result.operands))
     return failure();
 
   SmallVector<Attribute> roles;
@@ -299,6 +407,13 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   }
   result.addAttribute(getRolesAttrName(result.name),
                       builder.getArrayAttr(roles));
+  if (!conditions.attrs.empty())
+    result.addAttribute(getConditionsAttrName(result.name),
+                        builder.getArrayAttr(conditions.attrs));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr(
+          {int32_t(guards.size()), int32_t(conditions.operands.size())}));
   Region *body = result.addRegion();
   if (parser.parseRegion(*body, arguments))
     return failure();
@@ -328,6 +443,25 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
     printer << " as " << role.getStorage();
 }
 
+/// Prints one condition as parseCondition reads it.
+static void printCondition(OpAsmPrinter &printer,
+                           const RuleCondition &condition) {
+  ConditionAttr attr = condition.attr;
+  if (attr.getKind() == ConditionKind::Option) {
+    printer << (attr.getPredicate() == Predicate::NE ? "not " : "")
+            << condition.operand;
+    return;
+  }
+  printer << stringifyConditionKind(attr.getKind());
+  if (attr.getKind() == ConditionKind::Extent)
+    printer << " " << attr.getDim();
+  printer << " " << stringifyPredicate(attr.getPredicate()) << " ";
+  if (attr.getValue())
+    printer << *attr.getValue();
+  else
+    printer << condition.operand;
+}
+
 void RuleOp::print(OpAsmPrinter &printer) {
   printer << " ";
   printer.printSymbolName(getSymName());
@@ -338,15 +472,60 @@ void RuleOp::print(OpAsmPrinter &printer) {
         printRole(printer, argument, getRole(index), getGuard(index));
       });
   printer << ")";
+  if (SmallVector<RuleCondition> conditions = getRuleConditions();
+      !conditions.empty()) {
+    printer << " where ";
+    llvm::interleaveComma(conditions, printer,
+                          [&](const RuleCondition &condition) {
+                            printCondition(printer, condition);
+                          });
+  }
   if (VariantAttr variant = getVariantAttr()) {
     printer << " variant ";
     printer.printStrippedAttrOrType(variant);
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
-      {getSymNameAttrName(), getRolesAttrName(), getVariantAttrName()});
+      {getSymNameAttrName(), getRolesAttrName(), getConditionsAttrName(),
+       getVariantAttrName(), getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// ScalarsOp: types are those that its body yields
+//===----------------------------------------------------------------------===//
+
+ParseResult ScalarsOp::parse(OpAsmParser &parser, OperationState &result) {
+  StringRef word;
+  if (parser.parseKeyword("over"))
+    return failure();
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<Scope> scope = symbolizeScope(word);
+  if (!scope)
+    return parser.emitError(loc, "'") << word << "' is neither model nor group";
+  result.addAttribute(getScopeAttrName(result.name),
+                      ScopeAttr::get(parser.getContext(), *scope));
+  Region *body = result.addRegion();
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.parseRegion(*body, {}))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
+  if (!body->front().empty())
+    if (auto yield = dyn_cast<YieldOp>(body->front().back()))
+      result.addTypes(yield.getValues().getTypes());
+  return success();
+}
+
+void ScalarsOp::print(OpAsmPrinter &printer) {
+  printer << " over " << stringifyScope(getScope());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getScopeAttrName()});
+  printer << " ";
+  printer.printRegion(getBody());
 }
 
 //===----------------------------------------------------------------------===//
