@@ -48,6 +48,8 @@ struct FormPhases : step::impl::FormPhasesBase<FormPhases> {
         return signalPassFailure();
     for (RuleOp rule : rules)
       rule.erase();
+    for (ScalarsOp op : rounds.getScalarsOps())
+      op.setRound(rounds.getRound(op));
   }
 };
 } // namespace

@@ -48,9 +48,8 @@ Value mlir::step::emitFolded(const Words &w, Combiner combiner, Value lanes) {
   Value value = lanes;
   for (int64_t half = STEPC_LANES / 2; half >= 1; half /= 2) {
     auto part = [&](int64_t offset) {
-      return vector::ExtractStridedSliceOp::create(
-          w.b, w.loc, value, ArrayRef<int64_t>{offset},
-          ArrayRef<int64_t>{half}, ArrayRef<int64_t>{1});
+      auto lanesOfPart = llvm::to_vector(llvm::seq(offset, offset + half));
+      return vector::ShuffleOp::create(w.b, w.loc, value, value, lanesOfPart);
     };
     value = emitCombined(w, combiner, part(0), part(half));
   }

@@ -170,13 +170,13 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
 /// The elements of a leaf after the last whole vector, each in its lane.
 SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
                                             ValueRange lanes) {
+  Value zero = w.constant(0);
   Value some = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
                                      begin, end);
   auto branch = scf::IfOp::create(w.b, w.loc, lanes.getTypes(), some,
                                   /*withElseRegion=*/!lanes.empty());
   OpBuilder::InsertionGuard guard(w.b);
   auto vector = VectorType::get({STEPC_LANES}, w.b.getF64Type());
-  Value zero = w.constant(0);
   w.b.setInsertionPointToStart(branch.thenBlock());
   SmallVector<Combiner> combiners;
   for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
