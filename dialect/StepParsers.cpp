@@ -192,12 +192,10 @@ static void printShortTypes(OpAsmPrinter &printer, Operation *, Type a, Type b,
 }
 
 //===----------------------------------------------------------------------===//
-// Reductions: `over [n, m]`, or nothing
+// Reductions: the dims of `over [n, m]`
 //===----------------------------------------------------------------------===//
 
-static ParseResult parseOver(OpAsmParser &parser, ArrayAttr &over) {
-  if (failed(parser.parseOptionalKeyword("over")))
-    return success();
+static ParseResult parseDimNames(OpAsmParser &parser, ArrayAttr &over) {
   SmallVector<StringAttr> dims;
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
                                      [&] { return parseDim(parser, dims); }))
@@ -206,10 +204,8 @@ static ParseResult parseOver(OpAsmParser &parser, ArrayAttr &over) {
       SmallVector<Attribute>(dims.begin(), dims.end()));
   return success();
 }
-static void printOver(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
-  if (!over)
-    return;
-  printer << "over [";
+static void printDimNames(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
+  printer << "[";
   llvm::interleaveComma(over.getAsRange<StringAttr>(), printer,
                         [&](StringAttr dim) { printer << dim.getValue(); });
   printer << "]";

@@ -34,7 +34,8 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
   let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
-    $operand custom<Over>($over) attr-dict `:` custom<ShortType>(type($operand))
+    $operand (`over` custom<DimNames>($over)^)? attr-dict `:`
+    custom<ShortType>(type($operand))
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

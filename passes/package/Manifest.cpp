@@ -51,11 +51,10 @@ static json::Object describe(OptionOp option) {
         {"hyper", option.getHyper().getDefiningOp<HyperOp>().getName()},
         {"predicate", stringifyPredicate(*option.getPredicate())},
         {"value", option.getThresholdAttr().getValueAsDouble()}};
-  } else if (auto flag = dyn_cast<BoolAttr>(option.getDefaultValueAttr())) {
-    object["default"] = flag.getValue();
+  } else if (option.isInteger()) {
+    object["default"] = option.getDefaultIntegerAttr().getInt();
   } else {
-    object["default"] =
-        cast<IntegerAttr>(option.getDefaultValueAttr()).getInt();
+    object["default"] = *option.getDefaultValue();
   }
   return object;
 }
