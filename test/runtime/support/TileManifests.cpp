@@ -113,7 +113,8 @@ static void addClipRounds(json &manifest) {
   manifest["results"] = 4;
   manifest["reports"] = {
       {{"name", "grad_norm"}, {"scope", "model"}, {"result", 1}},
-      {{"name", "step_d"}, {"scope", "group"}, {"result", 2}}};
+      {{"name", "step_d"}, {"scope", "group"}, {"result", 2}},
+      {{"name", "factor"}, {"scope", "model"}, {"result", 3}}};
 }
 
 json stepc_test::makeClipManifest() {
