@@ -8,8 +8,7 @@
 #include "support/Interpose.h"
 #include "support/TileModel.h"
 
-#include <cmath>
-#include <limits>
+#include <omp.h>
 
 using namespace stepc_test;
 
@@ -209,6 +208,28 @@ TEST(Statistics, stepsAllocateNothing) {
   }
   EXPECT_EQ(0, countAllocations() - before);
   EXPECT_TRUE(good);
+}
+
+/// More threads than when tensors were bound have no workspace: they do not
+/// come, until the next bind.
+TEST(Statistics, threadsThatComeLater) {
+  int before = omp_get_max_threads();
+  omp_set_num_threads(2);
+  TileModel model(getFactor(), makeSpecs(kFactorShapes));
+  Factor reference(model);
+  int64_t bytes = getInfo(model.plan.get()).workspaceBytes;
+  omp_set_num_threads(7);
+  ASSERT_OK(stepcStep(model.plan.get()));
+  reference.step();
+  reference.check();
+  Array param(Type::F32, {3, 4}), grad(Type::F32, {3, 4});
+  StepcBinding binding = makeBinding("w", param.dl(), grad.dl());
+  ASSERT_OK(stepcPlanBind(model.plan.get(), &binding, 1, nullptr));
+  EXPECT_GT(getInfo(model.plan.get()).workspaceBytes, bytes);
+  ASSERT_OK(stepcStep(model.plan.get()));
+  reference.step();
+  reference.check();
+  omp_set_num_threads(before);
 }
 
 /// One region a step, whatever the phases.
