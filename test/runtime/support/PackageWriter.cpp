@@ -153,15 +153,18 @@ std::string stepc_test::readFile(const std::string &path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-static json makeOperand(const char *role, const char *name, const char *storage,
-                        bool reads, bool writes) {
-  return {{"role", role},       {"name", name},   {"dims", {"*"}},
-          {"storage", storage}, {"reads", reads}, {"writes", writes}};
+json stepc_test::makeOperand(const char *role, const char *name,
+                             const char *storage, bool reads, bool writes,
+                             json dims) {
+  json operand = {{"role", role},       {"name", name},   {"dims", dims},
+                  {"storage", storage}, {"reads", reads}, {"writes", writes}};
+  if (operand["role"] == "state")
+    operand["init"] = 0.0;
+  return operand;
 }
 
-/// What a variant of the elements space has beside its operands.
-static void addKernel(json &variant, const std::string &kernel,
-                      const std::string &strided) {
+void stepc_test::addKernel(json &variant, const std::string &kernel,
+                           const std::string &strided) {
   json reads = json::array(), writes = json::array();
   for (size_t i = 0; i < variant["operands"].size(); ++i) {
     if (variant["operands"][i]["reads"])
@@ -207,7 +210,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
   return variant;
 }
 
-static json makeHead(const std::string &optimizer) {
+json stepc_test::makeHead(const std::string &optimizer) {
   return {
       {"format", 2},
       {"kernel_abi", 2},
