@@ -34,7 +34,8 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
   let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
-    $operand custom<Over>($over) attr-dict `:` custom<ShortType>(type($operand))
+    $operand (`over` custom<DimNames>($over)^)? attr-dict `:`
+    custom<ShortType>(type($operand))
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -136,7 +137,7 @@ def Step_StatisticOp : Step_Op<"statistic", [
   }];
   let arguments = (ins StrAttr:$name, Step_ReductionKindAttr:$kind, Step_ScopeAttr:$scope);
   let results = (outs F64:$result);
-  let assemblyFormat = "$name $kind `over` $scope attr-dict";
+  let assemblyFormat = "$name custom<PlainKind>($kind) `over` custom<PlainScope>($scope) attr-dict";
   let hasVerifier = 1;
 }
 
@@ -185,7 +186,9 @@ def Step_ScalarOp : Step_Op<"scalar", [
   }];
   let arguments = (ins StrAttr:$name, F64Attr:$init, Step_ScopeAttr:$scope);
   let results = (outs F64:$result);
-  let assemblyFormat = "$name `=` custom<PlainFloat>($init) `over` $scope attr-dict";
+  let assemblyFormat = [{
+    $name `=` custom<PlainFloat>($init) `over` custom<PlainScope>($scope) attr-dict
+  }];
   let hasVerifier = 1;
 }
 

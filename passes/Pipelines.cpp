@@ -24,7 +24,9 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 void mlir::step::buildDefinePipeline(OpPassManager &pm) {
+  pm.addPass(createInlineFragments());
   pm.addNestedPass<OptimizerOp>(createMarkStored());
+  pm.addNestedPass<OptimizerOp>(createDropDeadStates());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyDefined());
 }

@@ -33,7 +33,7 @@ DIRECTIVES = [
         r"custom<OptionValue>\([^`]*?\)\)",
         "(`true` | `false` | $default_integer | $hyper $predicate $threshold)",
     ),
-    (r"custom<Over>\(\$over\)", "(`over` `[` dims `]`)?"),
+    (r"custom<DimNames>\(\$over\)\^", "`[` dims `]`"),
 ]
 INTERNAL = re.compile(r"^(Traits|Interfaces|Effects|Interfaces:|Traits:).*\n\n?", re.M)
 

@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 PASSES = [
+    "step-inline-fragments",
     "step-mark-stored",
+    "step-drop-dead-states",
     "step-instantiate-variants",
     "step-resolve-options",
     "step-resolve-storage",
@@ -25,7 +27,7 @@ PASSES = [
 
 def orders():
     yield from ([name] for name in PASSES)
-    yield from (list(pair) for pair in itertools.permutations(PASSES[:7], 2))
+    yield from (list(pair) for pair in itertools.permutations(PASSES[:9], 2))
     for missing in PASSES:
         yield [name for name in PASSES if name != missing]
 
