@@ -13,12 +13,13 @@ where gradients and parameters lie, may change at any step.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from .. import _runtime, errors
-from ..interface import Options
+from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
@@ -54,7 +55,7 @@ class Binding:
         definition = optimizer._get_definition()
         interface = self.interface = definition.interface()
         self._reader = HyperReader(optimizer, interface)
-        self._groups = _bound_groups(optimizer, self._reader)
+        self._groups = _bound_groups(optimizer, interface, self._reader)
         groups = optimizer.param_groups
         members = list(trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
@@ -217,19 +218,19 @@ class Binding:
 
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
-        return self._may_skip and self.plan.skipped()
+        return self._may_skip and bool(self.plan.last_step().skipped)
 
     def scalars(self) -> dict[str, float | list[float]]:
         """What the plan keeps between steps; of each group where that is its scope."""
-        return {s.name: self._read_scoped(s, self.plan.get_scalar) for s in self.interface.scalars}
+        return {s.name: self._read_scoped(s, self.plan.scalar) for s in self.interface.scalars}
 
     def reports(self) -> dict[str, float | list[float]]:
         """What the last step reported; likewise."""
-        return {r.name: self._read_scoped(r, self.plan.get_report) for r in self.interface.reports}
+        return {r.name: self._read_scoped(r, self.plan.report) for r in self.interface.reports}
 
-    def _read_scoped(self, scalar, read) -> float | list[float]:
+    def _read_scoped(self, scalar: Scalar, read: Callable) -> float | list[float]:
         if scalar.scope == "model":
-            return read(scalar.name, 0)
+            return read(scalar.name)
         return [read(scalar.name, number) for number in range(len(self._groups))]
 
     def _set_scalars(self, given: dict[str, float | list[float]]) -> None:
@@ -239,14 +240,10 @@ class Binding:
             if value is None:
                 continue
             if scalar.scope == "model":
-                self.plan.set_scalar(scalar.name, 0, value)
+                self.plan.set_scalar(scalar.name, value)
                 continue
             for number, of_group in enumerate(value[: len(self._groups)]):
-                self.plan.set_scalar(scalar.name, number, of_group)
-
-    def set_scalar(self, name: str, value: float) -> None:
-        """Sets a scalar of the model from the next step on."""
-        self.plan.set_scalar(name, 0, value)
+                self.plan.set_scalar(scalar.name, of_group, number)
 
     def _exact_count(self, param: torch.Tensor) -> int | None:
         tensor = self._by_param.get(id(param))
@@ -311,10 +308,10 @@ def _owned_state(optimizer) -> StateMap:
     return state
 
 
-def _bound_groups(optimizer, reader: HyperReader) -> list[_Group]:
-    bound = []
+def _bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_Group]:
+    bound, shared = [], optimizer._feature_options(interface)
     for number, group in enumerate(optimizer.param_groups):
-        options = optimizer._read_options(group)
+        options = {**optimizer._read_options(group), **shared}
         hypers = reader.read(number, group)
         settings = optimizer._read_settings(group)
         bound.append(_Group(group, group["params"], settings, options, hypers))

@@ -122,6 +122,9 @@ class CompiledStep(Saving):
     def _feature_values(self) -> tuple[float, ...]:
         return _features.values(self._features)
 
+    def _feature_options(self, interface: Interface) -> Options:
+        return _features.options(interface, self._features)
+
     @property
     def clip(self) -> tuple[Feature, ...]:
         """What clips the gradients, in order. Their numbers may be changed:
@@ -140,7 +143,7 @@ class CompiledStep(Saving):
         if isinstance(feature, _features.LossScale):
             return float(feature.scale)
         name = self._scale_name()
-        current = self._current_scalars().get(name, feature.init_scale)
+        current = self._current_scalars().get(name, feature.first_scale)
         return float(current[0] if isinstance(current, list) else current)
 
     def _scale_name(self) -> str:
@@ -288,7 +291,7 @@ def _signature_of(cls: type) -> inspect.Signature:
         if "__init__" in base.__dict__ and base is not CompiledStep
     )
     own = list(inspect.signature(init).parameters.values())[1:]
-    tail = [p for p in own if p.kind is p.VAR_KEYWORD and p.name != "features"]
-    own = [p for p in own if p.kind is not p.VAR_KEYWORD]
-    known = {p.name for p in own}
-    return inspect.Signature([*own, *(k for k in _KEYWORDS if k.name not in known), *tail])
+    if getattr(init, "__module__", "").startswith("stepc.") and all(p.name != "features" for p in own):
+        return inspect.Signature(own)
+    own = [p for p in own if p.name != "features"]
+    return inspect.Signature([*own, *_KEYWORDS])

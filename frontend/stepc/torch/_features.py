@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..interface import Interface
+from ..interface import Interface, Options
 
 
 class Feature:
@@ -26,6 +26,7 @@ class Feature:
 
     _fragment = ""
     _hypers: dict[str, str] = {}  # of the fragment: the attribute it is
+    _options: dict[str, str] = {}  # likewise
     _scalars: dict[str, str] = {}  # kept between steps: the attribute it begins as
 
     def __repr__(self) -> str:
@@ -35,6 +36,17 @@ class Feature:
     def values(self) -> tuple[float, ...]:
         """Of its hyper-parameters, in the order of ``_hypers``."""
         return tuple([float(getattr(self, name)) for name in self._hypers.values()])
+
+    def settings(self) -> tuple[bool, ...]:
+        """Of its options, in the order of ``_options``."""
+        return tuple([bool(getattr(self, name)) for name in self._options.values()])
+
+    def _set_numbers(self, **numbers: float) -> None:
+        """Sets attributes; ValueError for one that is not a positive number."""
+        for name, value in numbers.items():
+            if isinstance(value, torch.Tensor) or not 0.0 < value < math.inf:
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+            setattr(self, name, value)
 
 
 # --- Clipping -----------------------------------------------------------------
@@ -51,8 +63,7 @@ class ClipByValue(Feature):
     _hypers = {"clip_value": "clip_value"}
 
     def __init__(self, clip_value: float):
-        _require_positive(clip_value=clip_value)
-        self.clip_value = clip_value
+        self._set_numbers(clip_value=clip_value)
 
 
 class ClipByNorm(Feature):
@@ -69,11 +80,10 @@ class ClipByNorm(Feature):
     _hypers = {"max_norm": "max_norm"}
 
     def __init__(self, max_norm: float, norm_type: float = 2.0):
-        _require_positive(max_norm=max_norm)
+        self._set_numbers(max_norm=max_norm)
         norm_type = float(norm_type)
         if norm_type not in (2.0, math.inf):
             raise ValueError(f"norm_type is {norm_type:g}, expected 2 or inf")
-        self.max_norm = max_norm
         self.norm_type = norm_type
         if norm_type == math.inf:
             self._fragment = "clip_by_inf_norm"
@@ -107,8 +117,7 @@ class LossScale(Feature):
     _hypers = {"scale": "scale"}
 
     def __init__(self, scale: float):
-        _require_positive(loss_scale=scale)
-        self.scale = scale
+        self._set_numbers(scale=scale)
 
 
 class DynamicLossScale(Feature):
@@ -138,15 +147,21 @@ class DynamicLossScale(Feature):
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
     ):
-        _require_positive(init_scale=init_scale, growth_interval=growth_interval)
+        self._set_numbers(
+            init_scale=init_scale,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            growth_interval=growth_interval,
+        )
         if not growth_factor > 1.0:
             raise ValueError("The growth factor must be > 1.0.")
         if not backoff_factor < 1.0:
             raise ValueError("The backoff factor must be < 1.0.")
-        self.init_scale = init_scale
-        self.growth_factor = growth_factor
-        self.backoff_factor = backoff_factor
-        self.growth_interval = growth_interval
+
+    @property
+    def first_scale(self) -> float:
+        """The scale of the first step."""
+        return float(getattr(self, self._scalars["scale"]))
 
 
 def loss_scales(loss_scale: float | Feature | None) -> tuple[Feature, ...]:
@@ -162,12 +177,6 @@ def loss_scales(loss_scale: float | Feature | None) -> tuple[Feature, ...]:
     return (LossScale(loss_scale),)
 
 
-def _require_positive(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, torch.Tensor) or not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value!r}, expected a positive number")
-
-
 # --- In the names of a definition ---------------------------------------------
 
 
@@ -176,7 +185,11 @@ def merged_name(interface: Interface, feature: Feature, name: str) -> str:
     fragment's name in front where the optimizer, or a fragment before it, has the
     same."""
     prefixed = f"{feature._fragment}.{name}"
-    known = {*interface.hyper_names, *(scalar.name for scalar in interface.scalars)}
+    known = {
+        *interface.hyper_names,
+        *interface.option_names,
+        *(scalar.name for scalar in interface.scalars),
+    }
     return prefixed if prefixed in known else name
 
 
@@ -188,6 +201,15 @@ def hyper_names(interface: Interface, features: tuple[Feature, ...]) -> tuple[st
 def values(features: tuple[Feature, ...]) -> tuple[float, ...]:
     """Their values now."""
     return tuple([value for feature in features for value in feature.values()])
+
+
+def options(interface: Interface, features: tuple[Feature, ...]) -> Options:
+    """The features' options, by name in the interface."""
+    return {
+        merged_name(interface, feature, name): value
+        for feature in features
+        for name, value in zip(feature._options, feature.settings(), strict=True)
+    }
 
 
 def initial_scalars(interface: Interface, features: tuple[Feature, ...]) -> dict[str, float]:
