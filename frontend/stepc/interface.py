@@ -126,7 +126,7 @@ class Rule:
         for name, extent in zip(names, shape, strict=True):
             if found.setdefault(name, (extent,)) != (extent,):
                 return None
-        return found
+        return found if found.get("1", (1,)) == (1,) else None
 
     def state_shape(self, dims: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a state of these dims beside a parameter of ``shape``."""

@@ -79,7 +79,8 @@ class CompiledStep(Saving):
         super().__init_subclass__(**kwargs)
         if isinstance(cls.__dict__.get("_hypers"), dict):
             cls._hyper_readers = _hypers.readers_of(cls._hypers)
-        cls.__signature__ = _signature_of(cls)
+        if issubclass(cls, torch.optim.Optimizer):
+            cls.__signature__ = _signature_of(cls)
 
     # --- What a class says about itself ---------------------------------------
 
@@ -142,13 +143,10 @@ class CompiledStep(Saving):
         (feature,) = self._scaling
         if isinstance(feature, _features.LossScale):
             return float(feature.scale)
-        name = self._scale_name()
-        current = self._current_scalars().get(name, feature.first_scale)
+        scalars = self._current_scalars()
+        name = _features.merged_name(scalars, feature, "scale")
+        current = scalars.get(name, feature.first_scale)
         return float(current[0] if isinstance(current, list) else current)
-
-    def _scale_name(self) -> str:
-        interface = self._get_definition().interface()
-        return _features.merged_name(interface, self._scaling[0], "scale")
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """``loss`` times the loss scale, to be differentiated in its place:
@@ -211,7 +209,11 @@ class CompiledStep(Saving):
         binding = self._binding
         if binding is None:
             return None
-        return StepReport(binding.was_skipped(), binding.reports())
+        reports = binding.reports()
+        for feature in self._scaling:
+            if isinstance(feature, _features.LossScale):
+                reports["loss_scale"] = float(feature.scale)
+        return StepReport(binding.was_skipped(), reports)
 
     @torch._disable_dynamo
     def _step_all(self) -> None:
@@ -291,7 +293,7 @@ def _signature_of(cls: type) -> inspect.Signature:
         if "__init__" in base.__dict__ and base is not CompiledStep
     )
     own = list(inspect.signature(init).parameters.values())[1:]
-    if getattr(init, "__module__", "").startswith("stepc.") and all(p.name != "features" for p in own):
+    if init.__module__.startswith("stepc.") and all(p.name != "features" for p in own):
         return inspect.Signature(own)
     own = [p for p in own if p.name != "features"]
     return inspect.Signature([*own, *_KEYWORDS])

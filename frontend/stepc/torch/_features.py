@@ -10,7 +10,7 @@ may be changed between steps, as the values of a parameter group may be.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import torch
 
@@ -114,7 +114,7 @@ class LossScale(Feature):
     """A loss scale that stays as it is: gradients are divided by ``scale``."""
 
     _fragment = "unscale"
-    _hypers = {"scale": "scale"}
+    _hypers = {"loss_scale": "scale"}
 
     def __init__(self, scale: float):
         self._set_numbers(scale=scale)
@@ -180,22 +180,18 @@ def loss_scales(loss_scale: float | Feature | None) -> tuple[Feature, ...]:
 # --- In the names of a definition ---------------------------------------------
 
 
-def merged_name(interface: Interface, feature: Feature, name: str) -> str:
-    """What a name of the fragment is called behind an optimizer: it has the
-    fragment's name in front where the optimizer, or a fragment before it, has the
-    same."""
+def merged_name(known: Container[str], feature: Feature, name: str) -> str:
+    """What a name of the fragment is called behind an optimizer, among ``known``: it
+    has the fragment's name in front where the optimizer, or a fragment before it,
+    has the same."""
     prefixed = f"{feature._fragment}.{name}"
-    known = {
-        *interface.hyper_names,
-        *interface.option_names,
-        *(scalar.name for scalar in interface.scalars),
-    }
     return prefixed if prefixed in known else name
 
 
 def hyper_names(interface: Interface, features: tuple[Feature, ...]) -> tuple[str, ...]:
     """The features' hyper-parameters in the interface, in the order of ``values``."""
-    return tuple(merged_name(interface, f, name) for f in features for name in f._hypers)
+    known = interface.hyper_names
+    return tuple(merged_name(known, f, name) for f in features for name in f._hypers)
 
 
 def values(features: tuple[Feature, ...]) -> tuple[float, ...]:
@@ -205,8 +201,9 @@ def values(features: tuple[Feature, ...]) -> tuple[float, ...]:
 
 def options(interface: Interface, features: tuple[Feature, ...]) -> Options:
     """The features' options, by name in the interface."""
+    known = interface.option_names
     return {
-        merged_name(interface, feature, name): value
+        merged_name(known, feature, name): value
         for feature in features
         for name, value in zip(feature._options, feature.settings(), strict=True)
     }
@@ -214,8 +211,9 @@ def options(interface: Interface, features: tuple[Feature, ...]) -> Options:
 
 def initial_scalars(interface: Interface, features: tuple[Feature, ...]) -> dict[str, float]:
     """What the features' scalars begin as, by name in the interface."""
+    known = {scalar.name for scalar in interface.scalars}
     return {
-        merged_name(interface, feature, name): float(getattr(feature, attribute))
+        merged_name(known, feature, name): float(getattr(feature, attribute))
         for feature in features
         for name, attribute in feature._scalars.items()
     }

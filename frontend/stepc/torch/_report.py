@@ -12,7 +12,7 @@ class StepReport(Mapping):
 
     ``skipped``: whether the step changed nothing, because a gradient was Inf or
     NaN. With clipping by norm: ``grad_norm``, before it and after unscaling, and
-    ``clip_factor``, what the gradients were multiplied by. With a loss scale:
+    ``clip_coef``, what the gradients were multiplied by. With a loss scale:
     ``loss_scale``, the one that gradients were divided by. And what the
     definition reports; a list of one for each group where it is of groups.
     """

@@ -65,23 +65,23 @@ def variant_specs(
     optimizer, interface: Interface, rules: Rules, members: list[Member]
 ) -> tuple[str, ...]:
     """The variants to ask for: those needed now, and those that parameters
-    without a gradient will need."""
+    without a gradient will need. The compiler makes each for all rules.
+
+    TensorError where no rule takes a member.
+    """
     wanted = set()
     for member in members:
-        rule = rules.rule_of(member)
-        wanted.add((member.group, rule.name, member.param.dtype, member.grad_dtype))
+        rules.rule_of(member)
+        wanted.add((member.group, member.param.dtype, member.grad_dtype))
     for number, group in enumerate(optimizer.param_groups):
         for param in group["params"]:
             if param.dtype in _tensors.STORAGE:
-                rule = rules.find(number, param.shape)
-                if rule is not None:
-                    wanted.add((number, rule.name, param.dtype, param.dtype))
+                wanted.add((number, param.dtype, param.dtype))
     settable = set(interface.option_names)
     specs = set()
-    for number, rule, param, grad in wanted:
+    for number, param, grad in wanted:
         options = _switches(rules.options_of(number))
-        parts = [f"rule={rule}"] if len(interface.rules) > 1 else []
-        parts += [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
+        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
         parts += [
             f"option.{name}={describe_option(on)}"
             for name, on in sorted(options.items())

@@ -101,7 +101,9 @@ class DynamicLossScaler(DynamicLossScale):
     After ``delayed_shift`` overflows the scale is divided by ``scale_factor``, down to
     ``min_scale``; ``scale_window`` steps after the last overflow it is multiplied by it.
     ``consecutive_hysteresis``: every step that was made begins the count of
-    overflows anew. At ``min_scale`` steps go on being skipped; DeepSpeed raises.
+    overflows anew. An overflow at ``min_scale`` is an error for DeepSpeed; here
+    ``last_step.at_min_scale`` is 1. ``late_growth``: the first growth after an overflow
+    one step later, as in DeepSpeed since 0.17.1.
 
     Raises ValueError for numbers that are not positive.
     """
@@ -113,7 +115,10 @@ class DynamicLossScaler(DynamicLossScale):
         "min_scale": "min_scale",
         "delayed_shift": "delayed_shift",
     }
-    _options = {"consecutive_hysteresis": "consecutive_hysteresis"}
+    _options = {
+        "consecutive_hysteresis": "consecutive_hysteresis",
+        "late_growth": "late_growth",
+    }
     _scalars = {"scale": "init_scale"}
 
     def __init__(
@@ -124,6 +129,8 @@ class DynamicLossScaler(DynamicLossScale):
         min_scale: float = 1.0,
         delayed_shift: int = 1,
         consecutive_hysteresis: bool = False,
+        *,
+        late_growth: bool = True,
     ):
         self._set_numbers(
             init_scale=init_scale,
@@ -133,3 +140,4 @@ class DynamicLossScaler(DynamicLossScale):
             delayed_shift=delayed_shift,
         )
         self.consecutive_hysteresis = bool(consecutive_hysteresis)
+        self.late_growth = bool(late_growth)
