@@ -32,7 +32,19 @@
 namespace mlir::step {
 class ReturnOp;
 class ScalarPhaseOp;
+
+/// A condition of a rule, and the option that belongs to it, if any.
+struct RuleCondition {
+  ConditionAttr attr;
+  Value operand;
+};
+
+/// Positions in `type` of the dims named in `over`; of all dims where `over` is
+/// null.
+SmallVector<unsigned> getReducedPositions(Type type, ArrayAttr over);
 } // namespace mlir::step
+
+#include "dialect/StepInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "dialect/Step.h.inc"
@@ -41,6 +53,12 @@ namespace mlir::step {
 
 /// The dims of a tensor or mask type; empty for any other type.
 ArrayRef<StringAttr> getDims(Type type);
+
+/// True for the dim `*`.
+bool isAnyRank(StringAttr dim);
+
+/// True for a dim such as `...b`: any number of leading dims.
+bool isBatch(StringAttr dim);
 
 /// True for tensors and masks.
 bool isShaped(Type type);
@@ -51,6 +69,10 @@ bool isShaped(Type type);
 /// is.
 LogicalResult broadcastDims(TypeRange types, SmallVectorImpl<StringAttr> &dims,
                             bool &shaped);
+
+/// Parses a dim: `*`, an integer, a name, or a name after three dots. Whether
+/// it is a valid one is for the type's verifier.
+ParseResult parseDim(AsmParser &parser, SmallVectorImpl<StringAttr> &dims);
 
 /// Prints `[n, m]`, `mask[n, m]`, or the type itself.
 void printShort(AsmPrinter &printer, Type type);
@@ -65,8 +87,16 @@ void printFloat(AsmPrinter &printer, const APFloat &value);
 /// A name must not be empty; every message about one reads alike.
 LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
 
+/// True for operations of the language that compute one value from others.
+bool isValueOp(Operation *op);
+
+/// Checks what an optimizer and a fragment declare, and what goes from rules to
+/// statistics and back.
+LogicalResult verifyDefinition(Operation *definition);
+
 /// The result of a comparison by `predicate`.
 bool evaluate(Predicate predicate, double lhs, double rhs);
+bool evaluate(Predicate predicate, int64_t lhs, int64_t rhs);
 
 } // namespace mlir::step
 

@@ -35,6 +35,53 @@ def Step_Predicate : I32EnumAttr<"Predicate", "a comparison", [
 }
 def Step_PredicateAttr : EnumAttr<Step_Dialect, Step_Predicate, "predicate">;
 
+def Step_ReductionKind : I32EnumAttr<"ReductionKind", "how many values become one", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">,
+    I32EnumAttrCase<"Amax", 2, "amax">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_ReductionKindAttr : EnumAttr<Step_Dialect, Step_ReductionKind, "reduction_kind">;
+
+def Step_Scope : I32EnumAttr<"Scope", "what a scalar or statistic is one of", [
+    I32EnumAttrCase<"Model", 0, "model">, I32EnumAttrCase<"Group", 1, "group">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_ScopeAttr : EnumAttr<Step_Dialect, Step_Scope, "scope">;
+
+def Step_ConditionKind : I32EnumAttr<"ConditionKind", "what a rule's condition is of", [
+    I32EnumAttrCase<"Rank", 0, "rank">, I32EnumAttrCase<"Extent", 1, "extent">,
+    I32EnumAttrCase<"Option", 2, "option">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+
+def Step_ConditionAttr : Step_Attr<"Condition", "condition"> {
+  let summary = "one condition of a rule";
+  let description = [{
+    Of the rank or of an extent: it is compared with `value`, or with an integer
+    option, an operand of the rule, where there is no value. `dim` is the
+    extent's index, negative from the end. Of an option, an operand of the rule:
+    it must hold (`eq`) or not hold (`ne`).
+
+    Constraints:
+    - a condition of an option has no value, and the predicate eq or ne
+  }];
+  let parameters = (ins
+    EnumParameter<Step_ConditionKind>:$kind,
+    EnumParameter<Step_Predicate>:$predicate,
+    DefaultValuedParameter<"int64_t", "0">:$dim,
+    OptionalParameter<"::std::optional<int64_t>">:$value);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// True where an operand of the rule belongs to the condition.
+    bool hasOperand() const { return !getValue(); }
+  }];
+}
+def Step_ConditionArrayAttr : TypedArrayAttrBase<Step_ConditionAttr, "conditions of a rule">;
+
 def Step_RoleAttr : Step_Attr<"Role", "role"> {
   let summary = "the role of one argument of a rule";
   let description = [{

@@ -17,6 +17,7 @@ using namespace mlir::step;
 
 #include "dialect/StepDialect.cpp.inc"
 #include "dialect/StepEnums.cpp.inc"
+#include "dialect/StepInterfaces.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialect/StepAttrs.cpp.inc"
@@ -48,7 +49,7 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
 }
 
 //===----------------------------------------------------------------------===//
-// RoleAttr, VariantAttr, OperandAttr
+// RoleAttr, VariantAttr, OperandAttr, ConditionAttr
 //===----------------------------------------------------------------------===//
 
 using EmitError = function_ref<InFlightDiagnostic()>;
@@ -98,6 +99,17 @@ LogicalResult OperandAttr::verify(EmitError emitError, RoleKind kind,
     return emitError() << "operand '" << name.getValue() << "' has shape "
                        << shape << ", which is not a '!step.tensor'";
   return verifyStorage(emitError, storage);
+}
+
+LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,
+                                    Predicate predicate, int64_t dim,
+                                    std::optional<int64_t> value) {
+  if (kind != ConditionKind::Option)
+    return success();
+  if (value || (predicate != Predicate::EQ && predicate != Predicate::NE))
+    return emitError() << "a condition of an option has no value and the "
+                          "predicate eq or ne";
+  return success();
 }
 
 StringRef RoleAttr::getDisplayName() const {

@@ -23,7 +23,8 @@
 using namespace mlir;
 using namespace mlir::step;
 
-bool mlir::step::evaluate(Predicate predicate, double lhs, double rhs) {
+template <typename NumberT>
+static bool compare(Predicate predicate, NumberT lhs, NumberT rhs) {
   switch (predicate) {
   case Predicate::LT:
     return lhs < rhs;
@@ -39,6 +40,13 @@ bool mlir::step::evaluate(Predicate predicate, double lhs, double rhs) {
     return lhs != rhs;
   }
   llvm_unreachable("not a predicate");
+}
+
+bool mlir::step::evaluate(Predicate predicate, double lhs, double rhs) {
+  return compare(predicate, lhs, rhs);
+}
+bool mlir::step::evaluate(Predicate predicate, int64_t lhs, int64_t rhs) {
+  return compare(predicate, lhs, rhs);
 }
 
 /// The constant value of a scalar operand.
@@ -193,6 +201,45 @@ OpFoldResult CompareOp::fold(FoldAdaptor adaptor) {
   if (!lhs || !rhs || !getType().isInteger(1))
     return {};
   return BoolAttr::get(getContext(), evaluate(getPredicate(), *lhs, *rhs));
+}
+
+/// `identity` is the operand that leaves the other one as it is; the opposite
+/// one decides the result alone, where that is an i1.
+static OpFoldResult foldLogical(Operation *op, ArrayRef<Attribute> constants,
+                                bool identity) {
+  for (unsigned index : {0, 1}) {
+    auto constant = dyn_cast_or_null<BoolAttr>(constants[index]);
+    if (constant && constant.getValue() == identity)
+      return replaceBy(op, op->getOperand(1 - index));
+    if (constant && op->getResult(0).getType().isInteger(1))
+      return constant;
+  }
+  return op->getOperand(0) == op->getOperand(1)
+             ? replaceBy(op, op->getOperand(0))
+             : OpFoldResult();
+}
+
+OpFoldResult AndOp::fold(FoldAdaptor adaptor) {
+  return foldLogical(*this, adaptor.getOperands(), true);
+}
+
+OpFoldResult OrOp::fold(FoldAdaptor adaptor) {
+  return foldLogical(*this, adaptor.getOperands(), false);
+}
+
+OpFoldResult NotOp::fold(FoldAdaptor adaptor) {
+  if (auto inner = getOperand().getDefiningOp<NotOp>())
+    return inner.getOperand();
+  if (auto constant = dyn_cast_or_null<BoolAttr>(adaptor.getOperand()))
+    return BoolAttr::get(getContext(), !constant.getValue());
+  return {};
+}
+
+OpFoldResult IsFiniteOp::fold(FoldAdaptor adaptor) {
+  std::optional<double> value = asConstant(adaptor.getOperand());
+  if (!value || !getType().isInteger(1))
+    return {};
+  return BoolAttr::get(getContext(), std::isfinite(*value));
 }
 
 OpFoldResult SelectOp::fold(FoldAdaptor adaptor) {

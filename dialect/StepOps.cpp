@@ -24,6 +24,14 @@ void OptionOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getResult(), getName());
 }
 
+void StatisticOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), getName());
+}
+
+void ScalarOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), getName());
+}
+
 void RuleOp::getAsmBlockArgumentNames(Region &region,
                                       OpAsmSetValueNameFn setName) {
   for (BlockArgument argument : region.getArguments())
@@ -73,13 +81,13 @@ STEP_INFER_VALUE(LerpOp)
 STEP_INFER_VALUE(SelectOp)
 #undef STEP_INFER_VALUE
 
-LogicalResult CompareOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> loc,
-                                          ValueRange operands, DictionaryAttr,
-                                          OpaqueProperties, RegionRange,
-                                          SmallVectorImpl<Type> &results) {
+/// The broadcast of `types` as conditions: a mask, or i1 if none is shaped.
+static LogicalResult inferCondition(MLIRContext *context,
+                                    std::optional<Location> loc,
+                                    TypeRange types,
+                                    SmallVectorImpl<Type> &results) {
   SmallVector<Type> values;
-  if (failed(inferValue(context, loc, operands.getTypes(), values)))
+  if (failed(inferValue(context, loc, types, values)))
     return failure();
   bool shaped = isShaped(values.front());
   results.push_back(
@@ -88,12 +96,28 @@ LogicalResult CompareOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+#define STEP_INFER_CONDITION(OP)                                               \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
+      DictionaryAttr, OpaqueProperties, RegionRange,                           \
+      SmallVectorImpl<Type> &results) {                                        \
+    return inferCondition(context, loc, operands.getTypes(), results);         \
+  }
+STEP_INFER_CONDITION(CompareOp)
+STEP_INFER_CONDITION(AndOp)
+STEP_INFER_CONDITION(OrOp)
+STEP_INFER_CONDITION(NotOp)
+STEP_INFER_CONDITION(IsFiniteOp)
+#undef STEP_INFER_CONDITION
+
 //===----------------------------------------------------------------------===//
 // RuleOp
 //===----------------------------------------------------------------------===//
 
 SmallVector<unsigned> RuleOp::getReturnedArguments() {
   SmallVector<unsigned> indices;
+  if (isOfFragment())
+    return {getArgumentOfKind(RoleKind::Grad).getArgNumber()};
   for (unsigned index = 0; index < getRoles().size(); ++index)
     if (getRole(index).isReturned())
       indices.push_back(index);
@@ -114,6 +138,32 @@ BlockArgument RuleOp::getArgumentOfKind(RoleKind kind) {
     if (getRole(argument.getArgNumber()).getKind() == kind)
       return argument;
   return {};
+}
+
+SmallVector<RuleCondition> RuleOp::getRuleConditions() {
+  SmallVector<RuleCondition> conditions;
+  if (!getConditionsAttr())
+    return conditions;
+  auto operands = getConditionOperands();
+  size_t position = 0;
+  for (auto attr : getConditionsAttr().getAsRange<ConditionAttr>())
+    conditions.push_back({attr, attr.hasOperand() && position < operands.size()
+                                    ? operands[position++]
+                                    : Value()});
+  return conditions;
+}
+
+void RuleOp::setRuleConditions(ArrayRef<RuleCondition> conditions) {
+  SmallVector<Attribute> attrs;
+  SmallVector<Value> operands;
+  for (const RuleCondition &condition : conditions) {
+    attrs.push_back(condition.attr);
+    if (condition.attr.hasOperand())
+      operands.push_back(condition.operand);
+  }
+  getConditionOperandsMutable().assign(operands);
+  setConditionsAttr(attrs.empty() ? ArrayAttr()
+                                  : ArrayAttr::get(getContext(), attrs));
 }
 
 ReturnOp RuleOp::getReturn() {

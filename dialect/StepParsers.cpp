@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialect/Step.h"
+#include "dialect/StepParsers.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SmallString.h"
@@ -40,7 +40,7 @@ void mlir::step::printFloat(AsmPrinter &printer, const APFloat &value) {
 }
 
 /// Parses a literal such as `1.0e-3`, `-0.0` or the bits `0x7FF0000000000000`.
-static ParseResult parseFloat(OpAsmParser &parser, FloatAttr &attr) {
+ParseResult mlir::step::parseFloat(OpAsmParser &parser, FloatAttr &attr) {
   Attribute parsed;
   SMLoc loc = parser.getCurrentLocation();
   Type f64 = parser.getBuilder().getF64Type();
@@ -85,7 +85,7 @@ static void printPlainScalar(OpAsmPrinter &printer, Operation *,
     printer << (cast<BoolAttr>(attr).getValue() ? "true" : "false");
 }
 
-static ParseResult parsePlainPredicate(OpAsmParser &parser,
+ParseResult mlir::step::parsePredicate(OpAsmParser &parser,
                                        PredicateAttr &attr) {
   StringRef word;
   SMLoc loc = parser.getCurrentLocation();
@@ -98,9 +98,47 @@ static ParseResult parsePlainPredicate(OpAsmParser &parser,
   attr = PredicateAttr::get(parser.getContext(), *predicate);
   return success();
 }
+static ParseResult parsePlainPredicate(OpAsmParser &parser,
+                                       PredicateAttr &attr) {
+  return parsePredicate(parser, attr);
+}
 static void printPlainPredicate(OpAsmPrinter &printer, Operation *,
                                 PredicateAttr attr) {
   printer << stringifyPredicate(attr.getValue());
+}
+
+static ParseResult parsePlainKind(OpAsmParser &parser,
+                                  ReductionKindAttr &attr) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<ReductionKind> kind = symbolizeReductionKind(word);
+  if (!kind)
+    return parser.emitError(loc, "'")
+           << word << "' is not one of sum, mean, amax";
+  attr = ReductionKindAttr::get(parser.getContext(), *kind);
+  return success();
+}
+static void printPlainKind(OpAsmPrinter &printer, Operation *,
+                           ReductionKindAttr attr) {
+  printer << stringifyReductionKind(attr.getValue());
+}
+
+static ParseResult parsePlainScope(OpAsmParser &parser, ScopeAttr &attr) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<Scope> scope = symbolizeScope(word);
+  if (!scope)
+    return parser.emitError(loc, "'") << word << "' is neither model nor group";
+  attr = ScopeAttr::get(parser.getContext(), *scope);
+  return success();
+}
+static void printPlainScope(OpAsmPrinter &printer, Operation *,
+                            ScopeAttr attr) {
+  printer << stringifyScope(attr.getValue());
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,15 +192,37 @@ static void printShortTypes(OpAsmPrinter &printer, Operation *, Type a, Type b,
 }
 
 //===----------------------------------------------------------------------===//
-// OptionOp: `= false`, or `= %hyper ne 0.0`
+// Reductions: the dims of `over [n, m]`
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseDimNames(OpAsmParser &parser, ArrayAttr &over) {
+  SmallVector<StringAttr> dims;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                     [&] { return parseDim(parser, dims); }))
+    return failure();
+  over = parser.getBuilder().getArrayAttr(
+      SmallVector<Attribute>(dims.begin(), dims.end()));
+  return success();
+}
+static void printDimNames(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
+  printer << "[";
+  llvm::interleaveComma(over.getAsRange<StringAttr>(), printer,
+                        [&](StringAttr dim) { printer << dim.getValue(); });
+  printer << "]";
+}
+
+//===----------------------------------------------------------------------===//
+// OptionOp: `= false`, `= 128`, or `= %hyper ne 0.0`
 //===----------------------------------------------------------------------===//
 
 /// The comparison is a word: `!=` is no token of MLIR's lexer.
 static ParseResult
 parseOptionValue(OpAsmParser &parser, BoolAttr &defaultValue,
+                 IntegerAttr &defaultInteger,
                  std::optional<OpAsmParser::UnresolvedOperand> &hyper,
-                 PredicateAttr &predicate, FloatAttr &threshold) {
+                 PredicateAttr &predicate, FloatAttr &threshold, Type &type) {
   Builder &builder = parser.getBuilder();
+  type = builder.getI1Type();
   OpAsmParser::UnresolvedOperand operand;
   OptionalParseResult hasOperand = parser.parseOptionalOperand(operand);
   if (hasOperand.has_value()) {
@@ -172,18 +232,31 @@ parseOptionValue(OpAsmParser &parser, BoolAttr &defaultValue,
     return failure(parsePlainPredicate(parser, predicate) ||
                    parseFloat(parser, threshold));
   }
-  bool value = succeeded(parser.parseOptionalKeyword("true"));
-  if (!value && failed(parser.parseOptionalKeyword("false")))
+  // Before integers: true and false are integers to MLIR's parser.
+  for (bool value : {false, true})
+    if (succeeded(parser.parseOptionalKeyword(value ? "true" : "false"))) {
+      defaultValue = builder.getBoolAttr(value);
+      return success();
+    }
+  int64_t integer = 0;
+  OptionalParseResult hasInteger = parser.parseOptionalInteger(integer);
+  if (!hasInteger.has_value())
     return parser.emitError(parser.getCurrentLocation(),
-                            "expected true, false or a comparison of a "
-                            "hyper-parameter");
-  defaultValue = builder.getBoolAttr(value);
-  return success();
+                            "expected true, false, an integer or a comparison "
+                            "of a hyper-parameter");
+  defaultInteger = builder.getI64IntegerAttr(integer);
+  type = builder.getI64Type();
+  return *hasInteger;
 }
 
 static void printOptionValue(OpAsmPrinter &printer, Operation *,
-                             BoolAttr defaultValue, Value hyper,
-                             PredicateAttr predicate, FloatAttr threshold) {
+                             BoolAttr defaultValue, IntegerAttr defaultInteger,
+                             Value hyper, PredicateAttr predicate,
+                             FloatAttr threshold, Type) {
+  if (defaultInteger) {
+    printer << defaultInteger.getInt();
+    return;
+  }
   if (!predicate) {
     printer << (defaultValue.getValue() ? "true" : "false");
     return;
@@ -193,160 +266,39 @@ static void printOptionValue(OpAsmPrinter &printer, Operation *,
 }
 
 //===----------------------------------------------------------------------===//
-// RuleOp
+// ScalarsOp: types are those that its body yields
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// One argument of a rule while it is parsed.
-struct ParsedRole {
-  OpAsmParser::Argument argument;
-  RoleAttr role;
-};
-} // namespace
-
-/// Parses what follows a state's type: `= init`, `if %guard`.
-static ParseResult
-parseStateTail(OpAsmParser &parser, FloatAttr &init,
-               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards,
-               bool &guarded) {
-  init = parser.getBuilder().getF64FloatAttr(0.0);
-  if (succeeded(parser.parseOptionalEqual()) && parseFloat(parser, init))
-    return failure();
-  guarded = succeeded(parser.parseOptionalKeyword("if"));
-  return guarded ? parser.parseOperand(guards.emplace_back()) : success();
-}
-
-/// Parses one argument of a rule and what is said of it, such as `%p:
-/// param[*]`,
-/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`.
-static ParseResult
-parseRole(OpAsmParser &parser, ParsedRole &parsed,
-          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
-  MLIRContext *context = parser.getContext();
+ParseResult ScalarsOp::parse(OpAsmParser &parser, OperationState &result) {
   StringRef word;
-  // Where locations are printed, the argument's follows its name.
-  if (parser.parseArgument(parsed.argument) ||
-      parser.parseOptionalLocationSpecifier(parsed.argument.sourceLoc) ||
-      parser.parseColon())
+  if (parser.parseKeyword("over"))
     return failure();
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&word))
     return failure();
-  std::optional<RoleKind> kind = symbolizeRoleKind(word);
-  if (!kind)
-    return parser.emitError(loc, "'")
-           << word << "' is not one of param, grad, state, count, fresh";
-
-  std::string name;
-  FloatAttr init;
-  bool guarded = false;
-  Type storage;
-  Builder &builder = parser.getBuilder();
-  if (*kind == RoleKind::State && parser.parseString(&name))
-    return failure();
-  if (*kind == RoleKind::Count) {
-    parsed.argument.type = builder.getI64Type();
-  } else if (*kind == RoleKind::Fresh) {
-    parsed.argument.type = builder.getI1Type();
-  } else {
-    SMLoc typeLoc = parser.getCurrentLocation();
-    if (parseShort(parser, parsed.argument.type))
-      return failure();
-    if (!isa<SymTensorType>(parsed.argument.type))
-      return parser.emitError(typeLoc,
-                              "expected the dims of a tensor, as [n, m]");
-    if (*kind == RoleKind::State &&
-        parseStateTail(parser, init, guards, guarded))
-      return failure();
-    if (succeeded(parser.parseOptionalKeyword("as")) &&
-        parser.parseType(storage))
-      return failure();
-  }
-  parsed.role = RoleAttr::getChecked(
-      [&] { return parser.emitError(loc); }, context, *kind,
-      builder.getStringAttr(name), init, guarded, storage);
-  return success(bool(parsed.role));
-}
-
-ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
-  Builder &builder = parser.getBuilder();
-  StringAttr name;
-  SmallVector<ParsedRole> parsed;
-  SmallVector<OpAsmParser::UnresolvedOperand> guards;
-  VariantAttr variant;
-  SMLoc loc = parser.getCurrentLocation();
-  auto emitError = [&] { return parser.emitError(loc); };
-  if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
-                             result.attributes) ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
-        return parseRole(parser, parsed.emplace_back(), guards);
-      }))
-    return failure();
-  if (succeeded(parser.parseOptionalKeyword("variant")) &&
-      parser.parseCustomAttributeWithFallback(
-          variant, Type(), getVariantAttrName(result.name), result.attributes))
-    return failure();
-  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
-      failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
-      parser.resolveOperands(guards, builder.getI1Type(), result.operands))
-    return failure();
-
-  SmallVector<Attribute> roles;
-  SmallVector<OpAsmParser::Argument> arguments;
-  for (ParsedRole &one : parsed) {
-    roles.push_back(one.role);
-    arguments.push_back(one.argument);
-  }
-  result.addAttribute(getRolesAttrName(result.name),
-                      builder.getArrayAttr(roles));
+  std::optional<Scope> scope = symbolizeScope(word);
+  if (!scope)
+    return parser.emitError(loc, "'") << word << "' is neither model nor group";
+  result.addAttribute(getScopeAttrName(result.name),
+                      ScopeAttr::get(parser.getContext(), *scope));
   Region *body = result.addRegion();
-  if (parser.parseRegion(*body, arguments))
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.parseRegion(*body, {}))
     return failure();
   if (body->empty())
     body->emplaceBlock();
+  if (!body->front().empty())
+    if (auto yield = dyn_cast<YieldOp>(body->front().back()))
+      result.addTypes(yield.getValues().getTypes());
   return success();
 }
 
-/// Prints one role as parseRole reads it. `guard` is null where there is none.
-static void printRole(OpAsmPrinter &printer, BlockArgument argument,
-                      RoleAttr role, Value guard) {
-  printer.printRegionArgument(argument, {}, /*omitType=*/true);
-  printer << ": " << stringifyRoleKind(role.getKind());
-  if (role.getKind() == RoleKind::State) {
-    printer << " ";
-    printer.printString(role.getName());
-  }
-  if (role.isTensor())
-    printShort(printer, argument.getType());
-  if (role.getInit() && !role.getInit().getValue().isPosZero()) {
-    printer << " = ";
-    printFloat(printer, role.getInit().getValue());
-  }
-  if (guard)
-    printer << " if " << guard;
-  if (role.getStorage())
-    printer << " as " << role.getStorage();
-}
-
-void RuleOp::print(OpAsmPrinter &printer) {
+void ScalarsOp::print(OpAsmPrinter &printer) {
+  printer << " over " << stringifyScope(getScope());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getScopeAttrName()});
   printer << " ";
-  printer.printSymbolName(getSymName());
-  printer << "(";
-  llvm::interleaveComma(
-      getBody().getArguments(), printer, [&](BlockArgument argument) {
-        unsigned index = argument.getArgNumber();
-        printRole(printer, argument, getRole(index), getGuard(index));
-      });
-  printer << ")";
-  if (VariantAttr variant = getVariantAttr()) {
-    printer << " variant ";
-    printer.printStrippedAttrOrType(variant);
-  }
-  printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(),
-      {getSymNameAttrName(), getRolesAttrName(), getVariantAttrName()});
-  printer << " ";
-  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+  printer.printRegion(getBody());
 }
 
 //===----------------------------------------------------------------------===//

@@ -19,13 +19,13 @@ static YieldOp getYield(Region &body) {
   return dyn_cast<YieldOp>(body.front().back());
 }
 
-/// Bodies of phases compute and do nothing else. Integer powers, a loop, are
-/// for scalar phases.
+/// Bodies of phases compute and do nothing else. Powers, which are
+/// loops, are for scalar phases.
 static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
   for (Operation &op : body.front().without_terminator()) {
     bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
                        op.getDialect()) ||
-                   (allowsPowers && isa<PowiOp>(op));
+                   (allowsPowers && isa<PowiOp, PowOp>(op));
     if (!allowed || !isMemoryEffectFree(&op))
       return op.emitOpError("is not allowed in a phase, only arith and math "
                             "without side effects");

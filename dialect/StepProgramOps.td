@@ -1,4 +1,4 @@
-//===- StepProgramOps.td - operations of a schedule -----------*- tablegen -*-===//
+//===- StepProgramOps.td - operations that passes make --------*- tablegen -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,7 +8,79 @@
 #ifndef STEP_PROGRAM_OPS
 #define STEP_PROGRAM_OPS
 
-include "StepOps.td"
+include "StepStatisticsOps.td"
+
+//===----------------------------------------------------------------------===//
+// Operations that passes insert
+//===----------------------------------------------------------------------===//
+
+def Step_InsertedGroup : OpDocGroup {
+  let summary = "Operations that passes insert into rules";
+  let description = "No definition needs to write them.";
+}
+let opDocGroup = Step_InsertedGroup in {
+
+def Step_StoredOp : Step_Op<"stored", [
+    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
+  let summary = "a value in the storage type of what it becomes";
+  let description = [{
+    Marks the place where the new value of a parameter or state is rounded to
+    its storage type, which only the binding knows. `roles` are indices of the
+    rule's arguments. Inserted by `step-mark-stored` in the define stage, so
+    that folds and CSE cannot merge a rounded value with an unrounded one;
+    binding turns it into `step.round` or nothing.
+
+    Constraints:
+    - roles are indices of the rule's param and states, at least one
+  }];
+  let arguments = (ins Step_TensorType:$operand, DenseI64ArrayAttr:$roles);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand `as` $roles attr-dict `:` custom<ShortType>(type($operand))
+  }];
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def Step_BroadcastOp : Step_Op<"broadcast", [Pure, HasParent<"RuleOp">]> {
+  let summary = "a value in a larger shape";
+  let description = [{
+    Inserted where an option decides a select whose chosen operand has a smaller
+    shape than the result.
+
+    Constraints:
+    - the operand broadcasts to the result
+  }];
+  let arguments = (ins Step_Value:$operand);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand attr-dict `:` custom<ShortType>(type($operand)) `to`
+    custom<ShortType>(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_RoundOp : Step_Op<"round", [
+    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
+  let summary = "rounds to a storage type, keeping the compute type";
+  let description = [{
+    To nearest, ties to even. Inserted by binding.
+
+    Constraints:
+    - the storage type is f32 or bf16
+  }];
+  let arguments = (ins Step_TensorType:$operand, TypeAttr:$storage);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand `to` $storage attr-dict `:` custom<ShortType>(type($operand))
+  }];
+  let hasVerifier = 1;
+}
+} // opDocGroup
+
+//===----------------------------------------------------------------------===//
+// Schedules
+//===----------------------------------------------------------------------===//
 
 def Step_ProgramGroup : OpDocGroup {
   let summary = "Schedules";
@@ -89,13 +161,6 @@ def Step_PhaseOp : Step_Op<"phase", [
     $sym_name `slots` $num_slots `operands` $operands attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
-}
-
-def Step_YieldOp : Step_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ScalarPhaseOp", "PhaseOp"]>]> {
-  let summary = "ends the body of a phase";
-  let arguments = (ins Variadic<AnyType>:$values);
-  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
 } // opDocGroup

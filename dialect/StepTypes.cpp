@@ -12,14 +12,26 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// Dims are `*` alone, or names and 1.
+static bool isIdentifier(StringRef name) {
+  return !name.empty() && (isalpha(name[0]) || name[0] == '_') &&
+         llvm::all_of(name, [](char c) { return isalnum(c) || c == '_'; });
+}
+
+bool mlir::step::isAnyRank(StringAttr dim) { return dim.getValue() == "*"; }
+
+bool mlir::step::isBatch(StringAttr dim) {
+  return dim.getValue().starts_with("...");
+}
+
+/// Dims are `*` alone, or names and 1, before which there may be one of any
+/// number of dims.
 static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
                                 ArrayRef<StringAttr> dims) {
   if (dims.empty())
     return emitError() << "a shape has at least one dim; '*' is any rank";
-  for (StringAttr dim : dims) {
+  for (auto [index, dim] : llvm::enumerate(dims)) {
     StringRef name = dim.getValue();
-    if (name == "*") {
+    if (isAnyRank(dim)) {
       if (dims.size() != 1)
         return emitError() << "dim '*' stands for a whole shape and cannot be "
                               "one of several: "
@@ -28,11 +40,11 @@ static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,
     }
     if (name == "1")
       continue;
-    bool valid =
-        !name.empty() && (isalpha(name[0]) || name[0] == '_') &&
-        llvm::all_of(name, [](char c) { return isalnum(c) || c == '_'; });
-    if (!valid)
-      return emitError() << "dim '" << name
+    if (name.consume_front("...") && index != 0)
+      return emitError() << "dim '" << dim.getValue()
+                         << "' stands for leading dims and can only be first";
+    if (!isIdentifier(name))
+      return emitError() << "dim '" << dim.getValue()
                          << "' is neither a name, nor 1, nor *";
   }
   return success();
@@ -49,10 +61,8 @@ LogicalResult SymMaskType::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyDims(emitError, dims);
 }
 
-/// Parses one dim: `*`, an integer, or a name. Whether it is a valid one is
-/// for the type's verifier.
-static ParseResult parseDim(AsmParser &parser,
-                            SmallVectorImpl<StringAttr> &dims) {
+ParseResult mlir::step::parseDim(AsmParser &parser,
+                                 SmallVectorImpl<StringAttr> &dims) {
   MLIRContext *context = parser.getContext();
   if (succeeded(parser.parseOptionalStar())) {
     dims.push_back(StringAttr::get(context, "*"));
@@ -66,11 +76,12 @@ static ParseResult parseDim(AsmParser &parser,
     dims.push_back(StringAttr::get(context, Twine(extent)));
     return success();
   }
+  StringRef dots = succeeded(parser.parseOptionalEllipsis()) ? "..." : "";
   StringRef name;
   if (failed(parser.parseOptionalKeyword(&name)))
     return parser.emitError(parser.getCurrentLocation(),
                             "expected a name, 1 or * as a dim");
-  dims.push_back(StringAttr::get(context, name));
+  dims.push_back(StringAttr::get(context, dots + name));
   return success();
 }
 
@@ -137,7 +148,11 @@ LogicalResult mlir::step::broadcastDims(TypeRange types,
     if (other.size() != dims.size())
       return failure();
     for (auto [dim, otherDim] : llvm::zip(dims, other)) {
-      if (dim == otherDim || otherDim.getValue() == "1")
+      if (dim == otherDim)
+        continue;
+      if (isBatch(dim) || isBatch(otherDim))
+        return failure();
+      if (otherDim.getValue() == "1")
         continue;
       if (dim.getValue() != "1")
         return failure();

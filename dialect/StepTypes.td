@@ -29,12 +29,14 @@ def Step_TensorType : Step_ShapedType<"SymTensor", "tensor"> {
   let description = [{
     `!step.tensor<n, m>` has two dims named `n` and `m`; equal names are equal
     extents. `1` is a dim of extent one, the only one that broadcasts. `<*>` is
-    a shape of any rank, the same for every `*` of a rule. Operations write the
-    type short, as `[n, m]`.
+    a shape of any rank, the same for every `*` of a rule. `...b`, which can
+    stand first only, is any number of leading dims, none included, and does not
+    broadcast. Operations write the type short, as `[n, m]`.
 
     ```mlir
     !step.tensor<*>
     !step.tensor<n, 1>
+    !step.tensor<...b, n, m>
     ```
   }];
 }

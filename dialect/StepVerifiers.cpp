@@ -35,28 +35,23 @@ LogicalResult mlir::step::verifyName(Operation *op, StringRef what,
 LogicalResult OptimizerOp::verifyRegions() {
   if (failed(verifyName(*this, "optimizer", getSymName())))
     return failure();
-  llvm::StringMap<Location> names;
-  auto declare = [&](Operation *op, StringRef name) -> LogicalResult {
-    auto [entry, inserted] = names.try_emplace(name, op->getLoc());
-    if (inserted)
-      return success();
-    InFlightDiagnostic diagnostic = op->emitOpError() << "declares '" << name
-                                                      << "' a second time";
-    diagnostic.attachNote(entry->second) << "first declared here";
-    return diagnostic;
-  };
-  for (Operation &op : getBody().front()) {
-    if (auto hyper = dyn_cast<HyperOp>(op)) {
-      if (failed(declare(&op, hyper.getName())))
-        return failure();
-    } else if (auto option = dyn_cast<OptionOp>(op)) {
-      if (failed(declare(&op, option.getName())))
-        return failure();
-    } else if (!isa<RuleOp, ConstantOp, ProgramOp>(op)) {
-      return op.emitOpError("is not allowed in the body of an optimizer, only "
-                            "hyper-parameters, options, constants and rules");
-    }
-  }
+  return verifyDefinition(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// FragmentOp
+//===----------------------------------------------------------------------===//
+
+RuleOp FragmentOp::getRule() { return *getBody().getOps<RuleOp>().begin(); }
+
+LogicalResult FragmentOp::verifyRegions() {
+  if (failed(verifyName(*this, "fragment", getSymName())) ||
+      failed(verifyDefinition(*this)))
+    return failure();
+  auto rules = getBody().getOps<RuleOp>();
+  unsigned count = std::distance(rules.begin(), rules.end());
+  if (count != 1)
+    return emitOpError() << "needs exactly one rule: " << count;
   return success();
 }
 
@@ -74,9 +69,13 @@ LogicalResult OptionOp::verify() {
     return failure();
   bool derived = getHyper() && getPredicateAttr() && getThresholdAttr();
   bool plain = !getHyper() && !getPredicateAttr() && !getThresholdAttr();
-  if (!(derived && !getDefaultValueAttr()) && !(plain && getDefaultValueAttr()))
+  int defaults = bool(getDefaultValueAttr()) + bool(getDefaultIntegerAttr());
+  if (!(derived && defaults == 0) && !(plain && defaults == 1))
     return emitOpError() << "'" << getName()
                          << "' needs either a default or a comparison";
+  if (getType().isInteger(1) == isInteger())
+    return emitOpError() << "'" << getName() << "' has type " << getType()
+                         << ", which is not its default's";
   if (derived && !getHyper().getDefiningOp<HyperOp>())
     return emitOpError() << "'" << getName()
                          << "' compares something that is not a "
@@ -107,9 +106,17 @@ static bool roleAgreesWithType(RoleAttr role, Type type) {
 /// Checks how many arguments have which kind.
 static LogicalResult verifyKinds(RuleOp rule) {
   unsigned counts[5] = {};
-  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
     ++counts[static_cast<unsigned>(role.getKind())];
-  for (RoleKind kind : {RoleKind::Param, RoleKind::Grad})
+    if (rule.isOfFragment() && role.isReturned())
+      return rule.emitOpError()
+             << "has '" << role.getDisplayName()
+             << "' in a fragment, which sees only a gradient";
+  }
+  SmallVector<RoleKind> needed = {RoleKind::Grad};
+  if (!rule.isOfFragment())
+    needed.insert(needed.begin(), RoleKind::Param);
+  for (RoleKind kind : needed)
     if (counts[static_cast<unsigned>(kind)] != 1)
       return rule.emitOpError()
              << "needs exactly one " << stringifyRoleKind(kind) << ": "
@@ -161,6 +168,38 @@ static LogicalResult verifyGuards(RuleOp rule) {
   return success();
 }
 
+/// A parameter's rule is chosen once, when it is bound, so a condition cannot
+/// depend on a hyper-parameter.
+static LogicalResult verifyConditions(RuleOp rule) {
+  auto attrs = rule.getConditionsAttr();
+  auto conditions = rule.getRuleConditions();
+  unsigned wanted =
+      llvm::count_if(conditions, [](const RuleCondition &condition) {
+        return condition.attr.hasOperand();
+      });
+  if (wanted != rule.getConditionOperands().size())
+    return rule.emitOpError()
+           << "has " << wanted << " conditions of options and "
+           << rule.getConditionOperands().size() << " operands for them";
+  if (attrs && rule.isOfFragment())
+    return rule.emitOpError("has conditions in a fragment");
+  for (auto [attr, operand] : conditions) {
+    if (!attr.hasOperand())
+      continue;
+    auto option = operand.getDefiningOp<OptionOp>();
+    bool isOption = attr.getKind() == ConditionKind::Option;
+    if (!option || option.isInteger() == isOption)
+      return rule.emitOpError()
+             << "has a condition on something that is not "
+             << (isOption ? "an option" : "an integer option");
+    if (option.isDerived())
+      return rule.emitOpError()
+             << "has a condition on option '" << option.getName()
+             << "', which can change from step to step";
+  }
+  return success();
+}
+
 /// Storage types come with the variant, for all tensors or for none, and the
 /// variant says what every option is.
 static LogicalResult verifyBinding(RuleOp rule) {
@@ -174,11 +213,24 @@ static LogicalResult verifyBinding(RuleOp rule) {
   if (!rule.isBound() || !optimizer)
     return success();
   for (auto option : optimizer.getBody().getOps<OptionOp>())
-    if (!isa_and_nonnull<BoolAttr>(
+    if (!option.isInteger() &&
+        !isa_and_nonnull<BoolAttr>(
             rule.getVariantAttr().getOptions().get(option.getName())))
       return rule.emitOpError()
              << "has a variant that does not say what option '"
              << option.getName() << "' is";
+  return success();
+}
+
+/// A fragment goes with rules of any dims, and is inlined before rules are
+/// bound.
+static LogicalResult verifyInFragment(RuleOp rule) {
+  ArrayRef<StringAttr> dims =
+      getDims(rule.getArgumentOfKind(RoleKind::Grad).getType());
+  if (!isAnyRank(dims.front()))
+    return rule.emitOpError("has a grad of other dims than [*] in a fragment");
+  if (rule.isBound())
+    return rule.emitOpError("is bound in a fragment");
   return success();
 }
 
@@ -198,31 +250,53 @@ LogicalResult RuleOp::verify() {
   }
   if (failed(verifyKinds(*this)))
     return failure();
-  Type param = getArgumentOfKind(RoleKind::Param).getType();
+  if (failed(verifyGuards(*this)) || failed(verifyConditions(*this)))
+    return failure();
   Type grad = getArgumentOfKind(RoleKind::Grad).getType();
+  if (isOfFragment())
+    return verifyInFragment(*this);
+  Type param = getArgumentOfKind(RoleKind::Param).getType();
   if (param != grad)
     return emitOpError() << "has param and grad of different dims: " << param
                          << " and " << grad;
-  if (failed(verifyStates(*this)) || failed(verifyGuards(*this)))
+  if (failed(verifyStates(*this)))
     return failure();
   return verifyBinding(*this);
 }
 
-/// True for operations of the language that compute one value from others.
-static bool isValueOp(Operation *op) {
+bool mlir::step::isValueOp(Operation *op) {
   return isa_and_nonnull<StepDialect>(op->getDialect()) &&
          op->getNumResults() == 1 && op->getNumRegions() == 0 &&
          !isa<ViewOp>(op);
+}
+
+/// Statistics go through step.scalars, and integer options are for conditions.
+static LogicalResult verifyOperandsInRule(Operation *op) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto statistic = operand.get().getDefiningOp<StatisticOp>();
+    if (statistic &&
+        !(isa<ContributeOp>(op) && operand.getOperandNumber() == 0))
+      return op->emitOpError() << "reads statistic '" << statistic.getName()
+                               << "' in a rule, where it is not complete";
+    auto option = operand.get().getDefiningOp<OptionOp>();
+    if (option && option.isInteger())
+      return op->emitOpError() << "reads option '" << option.getName()
+                               << "', an integer, which only conditions can";
+  }
+  return success();
 }
 
 LogicalResult RuleOp::verifyRegions() {
   Block &block = getBody().front();
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
-  for (Operation &op : block.without_terminator())
-    if (!isValueOp(&op))
+  for (Operation &op : block.without_terminator()) {
+    if (!isValueOp(&op) && !isa<ContributeOp>(op))
       return op.emitOpError("is not allowed in a rule, only operations of the "
                             "language");
+    if (failed(verifyOperandsInRule(&op)))
+      return failure();
+  }
   return success();
 }
 
@@ -231,7 +305,8 @@ LogicalResult ReturnOp::verify() {
   SmallVector<unsigned> indices = rule.getReturnedArguments();
   if (getValues().size() != indices.size())
     return emitOpError() << "returns " << getValues().size()
-                         << " values; the rule has a param and "
+                         << " values; the rule has a "
+                         << (rule.isOfFragment() ? "grad" : "param") << " and "
                          << indices.size() - 1 << " states";
   for (auto [value, index] : llvm::zip(getValues(), indices)) {
     Type expected = rule.getBody().getArgument(index).getType();

@@ -20,6 +20,46 @@ include "mlir/Pass/PassBase.td"
 // define
 //===----------------------------------------------------------------------===//
 
+def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
+  let summary = "put fragments in front of the optimizer's rules";
+  let description = [{
+    Before: an optimizer, and fragments beside it. After: the optimizer declares
+    what the fragments do, and each of its rules begins with their operations, in
+    their order, on the rule's dims; the rest of the rule uses the gradient that
+    they return. The fragments are gone.
+
+    A name that the optimizer or a fragment before has already gets the prefix
+    `fragment.`. Where a rule stores its gradient in a state, what is stored is
+    marked here: to the rule the gradient is an argument still, and its other
+    uses see it unrounded.
+
+    ```mlir
+    step.optimizer @sgd {
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %p1 = step.sub %p, %g : [*]
+        step.return %p1
+      }
+    }
+    step.fragment @scale {
+      %factor = step.hyper "factor" = 0.5
+      step.rule @any(%g: grad[*]) {
+        %g1 = step.mul %g, %factor : [*], f64
+        step.return %g1
+      }
+    }
+    // ==>
+    step.optimizer @sgd {
+      %factor = step.hyper "factor" = 0.5
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %g1 = step.mul %g, %factor : [*], f64
+        %p1 = step.sub %p, %g1 : [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+
 def MarkStored : Pass<"step-mark-stored", "::mlir::step::OptimizerOp"> {
   let summary = "mark where new values get their storage type";
   let description = [{
@@ -41,6 +81,16 @@ def MarkStored : Pass<"step-mark-stored", "::mlir::step::OptimizerOp"> {
     %m1s = step.stored %m1 as [2] : [*]
     step.return %p1s, %m1s
     ```
+  }];
+}
+
+def DropDeadStates : Pass<"step-drop-dead-states", "::mlir::step::OptimizerOp"> {
+  let summary = "remove states that influence nothing";
+  let description = [{
+    Before: marked rules. After: a state that neither a param, nor a
+    contribution, nor another state that is kept depends on, in this step or a
+    later one, is gone, with what only it needed; a remark says so. A state whose
+    storage type a used value is rounded to is kept.
   }];
 }
 
@@ -166,6 +216,17 @@ def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
   let summary = "expand integer powers to multiplications";
   let description = [{
     `step.powi` becomes the loop of its description, in f64.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def ExpandPow : Pass<"step-expand-pow", "::mlir::ModuleOp"> {
+  let summary = "expand real powers to arithmetic";
+  let description = [{
+    `step.pow` becomes the operations of its meaning in the interpreter
+    (`dialect/reference/Pow.cpp`), in pairs of f64: sums, products, quotients,
+    operations on bits, and two loops for the series.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect",
                            "::mlir::arith::ArithDialect"];

@@ -24,7 +24,9 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 void mlir::step::buildDefinePipeline(OpPassManager &pm) {
+  pm.addPass(createInlineFragments());
   pm.addNestedPass<OptimizerOp>(createMarkStored());
+  pm.addNestedPass<OptimizerOp>(createDropDeadStates());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyDefined());
 }
@@ -53,6 +55,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   cpu.prefetchLines = options.prefetchLines;
   pm.addPass(createLowerPhasesToCPU(cpu));
   pm.addPass(createExpandPowi());
+  pm.addPass(createExpandPow());
   pm.addPass(createExpandBF16());
   addCleanup(pm);
   pm.addPass(createSCFToControlFlowPass());

@@ -29,6 +29,9 @@ Meaning getMeaning(Operation *op);
 /// `base` to the power of `exponent`, as step.powi describes it.
 double powi(double base, int64_t exponent);
 
+/// `base` to the power of `exponent`, as step.pow describes it.
+double pow(double base, double exponent);
+
 } // namespace mlir::step::reference
 
 #endif // STEPC_DIALECT_REFERENCE_MEANING_H

@@ -31,8 +31,10 @@ public:
       : optimizer(optimizer), builder(optimizer.getContext()) {
     for (auto rule : optimizer.getBody().getOps<RuleOp>())
       definitions.push_back(rule);
+    // Integers choose rules when parameters are bound, and no variant.
     for (auto option : optimizer.getBody().getOps<OptionOp>())
-      options.push_back(option);
+      if (!option.isInteger())
+        options.push_back(option);
   }
 
   LogicalResult run(ArrayRef<VariantRequest> requests);
@@ -56,7 +58,8 @@ LogicalResult Instantiator::checkNames(const VariantRequest &request) {
   for (auto &[name, value] : request.options)
     if (llvm::none_of(
             options, [&](OptionOp option) { return option.getName() == name; }))
-      return optimizer.emitOpError() << "has no option '" << name << "'";
+      return optimizer.emitOpError()
+             << "has no option '" << name << "' that is true or false";
   for (auto &[name, storage] : request.states) {
     bool known = llvm::any_of(definitions, [&](RuleOp rule) {
       return llvm::any_of(
@@ -158,6 +161,18 @@ LogicalResult Instantiator::checkOpen(const VariantRequest &request) {
          << " can be: " << llvm::join(open, ", ");
 }
 
+/// Whether the rule's conditions on options hold.
+static bool existsUnder(RuleOp rule, DictionaryAttr values) {
+  return llvm::all_of(
+      rule.getRuleConditions(), [&](const RuleCondition &condition) {
+        if (condition.attr.getKind() != ConditionKind::Option)
+          return true;
+        auto option = condition.operand.getDefiningOp<OptionOp>();
+        bool value = cast<BoolAttr>(values.get(option.getName())).getValue();
+        return value == (condition.attr.getPredicate() == Predicate::EQ);
+      });
+}
+
 LogicalResult Instantiator::instantiate(RuleOp rule,
                                         const VariantRequest &request) {
   SmallVector<Attribute> roles;
@@ -166,6 +181,8 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     return failure();
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
+    if (!existsUnder(rule, values))
+      continue;
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
                                     values, compute);
     if (isKnown(variant, rolesAttr))
@@ -190,6 +207,9 @@ LogicalResult Instantiator::run(ArrayRef<VariantRequest> requests) {
       if (failed(instantiate(rule, request)))
         return failure();
   }
+  if (bound.empty() && !definitions.empty())
+    return optimizer.emitOpError(
+        "has no rule whose conditions on options hold in a requested variant");
   for (RuleOp rule : definitions)
     rule.erase();
   return success();

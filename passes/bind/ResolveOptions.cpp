@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/StoredStates.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -45,35 +46,13 @@ static Resolution findAbsentStates(RuleOp rule) {
   return resolution;
 }
 
-/// Returns nothing for absent states any more, and rounds nothing for them.
-static void dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent) {
-  ReturnOp ret = rule.getReturn();
-  SmallVector<unsigned> returned = rule.getReturnedArguments();
-  for (int64_t position = returned.size() - 1; position >= 0; --position)
-    if (llvm::is_contained(absent, returned[position]))
-      ret->eraseOperand(position);
-
-  rule.walk([&](StoredOp stored) {
-    SmallVector<int64_t> kept;
-    for (int64_t role : stored.getRoles())
-      if (!llvm::is_contained(absent, role))
-        kept.push_back(role - llvm::count_if(absent, [&](unsigned index) {
-                         return int64_t(index) < role;
-                       }));
-    if (!kept.empty()) {
-      stored.setRoles(kept);
-      return;
-    }
-    stored.getResult().replaceAllUsesWith(stored.getOperand());
-    stored.erase();
-  });
-}
-
 /// Replaces the options in the body by constants.
 static void substituteOptions(RuleOp rule) {
   OpBuilder builder = OpBuilder::atBlockBegin(&rule.getBody().front());
   auto optimizer = rule->getParentOfType<OptimizerOp>();
   for (auto option : optimizer.getBody().getOps<OptionOp>()) {
+    if (option.isInteger())
+      continue;
     auto constant =
         ConstantOp::create(builder, option.getLoc(), builder.getI1Type(),
                            builder.getBoolAttr(getOptionValue(rule, option)));
@@ -81,6 +60,15 @@ static void substituteOptions(RuleOp rule) {
       return rule->isProperAncestor(use.getOwner());
     });
   }
+}
+
+/// A variant is made only where the conditions on options hold.
+static void dropOptionConditions(RuleOp rule) {
+  SmallVector<RuleCondition> kept;
+  for (const RuleCondition &condition : rule.getRuleConditions())
+    if (condition.attr.getKind() != ConditionKind::Option)
+      kept.push_back(condition);
+  rule.setRuleConditions(kept);
 }
 
 /// Removes the absent states' arguments, which nothing may use any more.
@@ -96,12 +84,11 @@ static LogicalResult removeArguments(const Resolution &resolution) {
            << "', which does not exist where option '" << guard.getName()
            << "' is false";
   }
+  eraseStates(rule, absent);
+  // What is left exists in this variant.
   SmallVector<Attribute> roles;
-  for (unsigned index = 0; index < rule.getRoles().size(); ++index)
-    if (!llvm::is_contained(absent, index))
-      roles.push_back(rule.getRole(index).withoutGuard());
-  for (unsigned index : llvm::reverse(absent))
-    block.eraseArgument(index);
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    roles.push_back(role.withoutGuard());
   rule.getGuardsMutable().clear();
   rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
   return success();
@@ -136,6 +123,7 @@ struct ResolveOptions : step::impl::ResolveOptionsBase<ResolveOptions> {
         resolutions.push_back(findAbsentStates(rule));
     for (const Resolution &resolution : resolutions) {
       dropStoredValues(resolution.rule, resolution.absent);
+      dropOptionConditions(resolution.rule);
       substituteOptions(resolution.rule);
     }
     // Decides the selects, and removes what only dropped values needed.

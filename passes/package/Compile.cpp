@@ -54,10 +54,10 @@ static Location getPlace(ModuleOp module) {
   return FileLineColLoc::get(place.getFilename(), 1, 1);
 }
 
-/// A file holds one definition, and nothing else.
+/// A file holds one definition, and fragments that belong to it.
 static LogicalResult checkFile(ModuleOp module) {
   for (Operation &op : *module.getBody())
-    if (!isa<OptimizerOp>(op))
+    if (!isa<OptimizerOp, FragmentOp>(op))
       return op.emitOpError() << "is not allowed beside step.optimizer";
   auto optimizers = llvm::to_vector(module.getOps<OptimizerOp>());
   if (optimizers.empty())
@@ -84,13 +84,58 @@ static LogicalResult checkDefinition(OptimizerOp optimizer) {
   return success();
 }
 
+/// Appends the fragments of one more file to `module`.
+static LogicalResult parseFragments(const llvm::MemoryBuffer &buffer,
+                                    ModuleOp module) {
+  // A parser reads the first buffer of a manager only.
+  llvm::SourceMgr source;
+  source.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBuffer(buffer.getMemBufferRef()),
+      llvm::SMLoc());
+  OwningOpRef<ModuleOp> file =
+      parseSourceFile<ModuleOp>(source, module.getContext());
+  if (!file)
+    return failure();
+  if (file->getBody()->empty())
+    return emitError(getPlace(*file), "expected a step.fragment");
+  for (Operation &op : llvm::make_early_inc_range(*file->getBody())) {
+    auto fragment = dyn_cast<FragmentOp>(op);
+    if (!fragment)
+      return op.emitOpError() << "is not allowed in a file of fragments";
+    if (Operation *other =
+            SymbolTable::lookupSymbolIn(module, fragment.getSymNameAttr())) {
+      InFlightDiagnostic diagnostic =
+          fragment.emitOpError() << "has the name of something before it: '"
+                                 << fragment.getSymName() << "'";
+      diagnostic.attachNote(other->getLoc()) << "which is here";
+      return diagnostic;
+    }
+    op.moveBefore(module.getBody(), module.getBody()->end());
+  }
+  return success();
+}
+
 static OwningOpRef<ModuleOp> parse(llvm::SourceMgr &source,
                                    MLIRContext *context) {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(source, context);
   if (!module || failed(checkFile(*module)) ||
       failed(checkDefinition(findOptimizer(*module))))
     return {};
+  for (unsigned id = 2; id <= source.getNumBuffers(); ++id)
+    if (failed(parseFragments(*source.getMemoryBuffer(id), *module)))
+      return {};
   return module;
+}
+
+/// The text of all files, which is one definition again.
+static std::string joinSources(const llvm::SourceMgr &source) {
+  std::string text;
+  for (unsigned id = 1; id <= source.getNumBuffers(); ++id) {
+    if (id != 1 && !StringRef(text).ends_with("\n"))
+      text += "\n";
+    text += source.getMemoryBuffer(id)->getBuffer();
+  }
+  return text;
 }
 
 static std::string print(ModuleOp module) {
@@ -204,9 +249,9 @@ LogicalResult Compilation::package(StringRef source,
 }
 
 LogicalResult Compilation::run(StringRef source) {
-  llvm::json::Object interface = buildInterface(findOptimizer(module));
   if (failed(runStage(Stage::Define, "define", buildDefinePipeline)))
     return failure();
+  llvm::json::Object interface = buildInterface(findOptimizer(module));
   if (stopsAfter(Stage::Define))
     return success();
 
@@ -242,6 +287,11 @@ FailureOr<std::string> mlir::step::readInterface(llvm::SourceMgr &source,
   OwningOpRef<ModuleOp> module = parse(source, context);
   if (!module)
     return failure();
+  // Fragments add to it, and states that nothing uses are none of it.
+  PassManager pm(context);
+  buildDefinePipeline(pm);
+  if (failed(pm.run(*module)))
+    return failure();
   return toText(buildInterface(findOptimizer(*module)));
 }
 
@@ -257,8 +307,7 @@ FailureOr<CompileResult> mlir::step::compile(llvm::SourceMgr &source,
   std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - begin;
   result.times.push_back({"parse", elapsed.count()});
-  StringRef text = source.getMemoryBuffer(source.getMainFileID())->getBuffer();
-  if (failed(Compilation(*module, options, result).run(text)))
+  if (failed(Compilation(*module, options, result).run(joinSources(source))))
     return failure();
   return result;
 }

@@ -39,14 +39,17 @@ struct CompileResult {
 /// The dialects that definitions are parsed and compiled with.
 void registerDialects(DialectRegistry &registry);
 
+/// In both functions the first buffer of `source` is the definition, and others
+/// are files of fragments, in the order in which they are applied.
+
 /// The interface of the definition as JSON text. Diagnostics go to the
 /// context's handlers; those that are not about a place in the definition, as
 /// of files that cannot be written, have an unknown location.
 FailureOr<std::string> readInterface(llvm::SourceMgr &source,
                                      MLIRContext *context);
 
-/// Runs the stages up to `options.stopAfter` on the main buffer of `source`.
-/// Diagnostics are as those of readInterface.
+/// Runs the stages up to `options.stopAfter`. Diagnostics are as those of
+/// readInterface.
 FailureOr<CompileResult> compile(llvm::SourceMgr &source, MLIRContext *context,
                                  const CompileOptions &options);
 

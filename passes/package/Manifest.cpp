@@ -44,6 +44,10 @@ static std::string toString(Type type) {
 
 static json::Object describe(OptionOp option) {
   json::Object object{{"name", option.getName()}};
+  if (option.isInteger()) {
+    object["default"] = option.getDefaultIntegerAttr().getInt();
+    return object;
+  }
   if (!option.isDerived()) {
     object["default"] = *option.getDefaultValue();
     return object;

@@ -117,6 +117,10 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
         return arith::SelectOp::create(b, loc, in[0], in[1], in[2]);
       })
       .Case([&](PowiOp) { return PowiOp::create(b, loc, in[0], in[1]); })
+      .Case([&](PowOp) { return PowOp::create(b, loc, in[0], in[1]); })
+      .Case([&](ToF64Op) {
+        return arith::SIToFPOp::create(b, loc, b.getF64Type(), in[0]);
+      })
       .Case([&](BroadcastOp) { return in[0]; })
       .Case([&](RoundOp round) {
         return emitRound(b, loc, in[0], round.getStorage());

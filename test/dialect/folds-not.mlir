@@ -176,11 +176,15 @@ step.optimizer @unknown {
     // CHECK-NEXT: step.mul %grad, %lr
     // CHECK-NEXT: step.select %o
     // CHECK-NEXT: step.powi
+    // CHECK-NEXT: step.to_f64
+    // CHECK-NEXT: step.pow
     %0 = step.mul %g, %lr : [*], f64
     %1 = step.select %o, %0, %p : i1, [*], [*]
     %2 = step.powi %lr, %t
-    %3 = step.mul %1, %2 : [*], f64
-    step.return %3
+    %3 = step.to_f64 %t
+    %4 = step.pow %3, %2
+    %5 = step.mul %1, %4 : [*], f64
+    step.return %5
   }
 }
 
@@ -263,5 +267,82 @@ step.optimizer @marked {
     %3 = step.round %2 to bf16 : [*]
     %4 = step.round %3 to f32 : [*]
     step.return %4, %1
+  }
+}
+
+// -----
+
+// Conditions of elements are no i1 that could decide the result.
+// CHECK-LABEL: step.optimizer @logical
+step.optimizer @logical {
+  %no = step.constant false
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK: step.is_finite
+    // CHECK-NEXT: step.and
+    // CHECK-NEXT: step.select
+    %mask = step.is_finite %g : [*]
+    %0 = step.and %mask, %no : mask[*], i1
+    %1 = step.select %0, %g, %p : mask[*], [*], [*]
+    step.return %1
+  }
+}
+
+// -----
+
+// Sums are rounded, and there may be no elements.
+// CHECK-LABEL: step.optimizer @reductions
+step.optimizer @reductions {
+  %c = step.constant 0.1
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "row"[n, 1]) {
+    // CHECK: step.broadcast
+    // CHECK-NEXT: step.mean
+    // CHECK-NEXT: step.sum
+    // CHECK-NEXT: step.sum %{{.*}} over [n]
+    // CHECK-NEXT: step.amax
+    %0 = step.broadcast %c : f64 to [n, m]
+    %1 = step.mean %0 : [n, m]
+    %2 = step.sum %0 over [m] : [n, m]
+    %3 = step.sum %2 over [n] : [n, 1]
+    %4 = step.amax %0 : [n, m]
+    %5 = step.mul %g, %1 : [n, m], f64
+    %6 = step.mul %5, %4 : [n, m], f64
+    %7 = step.mul %6, %3 : [n, m], [1, 1]
+    step.return %7, %r : [n, m], [n, 1]
+  }
+}
+
+// -----
+
+// What changes something stays, though nothing reads a result.
+// CHECK-LABEL: step.optimizer @effects
+step.optimizer @effects {
+  %a = step.statistic "a" sum over model
+  %b = step.scalar "b" = 0.0 over model
+  // CHECK: step.scalars
+  // CHECK-NEXT: step.update
+  // CHECK: step.scalars
+  // CHECK-NEXT: step.report
+  // CHECK: step.scalars
+  // CHECK-NEXT: step.is_finite
+  // CHECK-NEXT: step.skip_if
+  %0 = step.scalars over model {
+    step.update %b, %a
+    step.yield %a : f64
+  }
+  step.scalars over model {
+    step.report "a", %a
+    step.yield
+  }
+  step.scalars over model {
+    %1 = step.is_finite %a : f64
+    step.skip_if %1
+    step.yield
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK: step.sum
+    // CHECK-NEXT: step.contribute
+    %s = step.sum %g : [*]
+    step.contribute %a, %s
+    step.return %p
   }
 }

@@ -273,3 +273,65 @@ step.optimizer @marked {
     step.return %1
   }
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Conditions
+//===----------------------------------------------------------------------===//
+
+// CHECK-LABEL: step.optimizer @logical
+step.optimizer @logical {
+  %yes = step.constant true
+  %no = step.constant false
+  %inf = step.constant 0x7FF0000000000000
+  %o = step.option "o" = true
+  step.rule @any(%p: param[*], %g: grad[*], %f: fresh) {
+    // CHECK: step.rule @any(
+    // CHECK-NEXT: %[[MASK:.*]] = step.is_finite %grad
+    // CHECK-NEXT: %[[A:.*]] = step.select %o, %grad, %param
+    // CHECK-NEXT: %[[B:.*]] = step.select %fresh, %[[A]], %param
+    // CHECK-NEXT: %[[C:.*]] = step.select %[[MASK]], %[[B]], %param
+    // CHECK-NEXT: step.neg %[[C]]
+    %mask = step.is_finite %g : [*]
+    %0 = step.and %yes, %o : i1
+    %1 = step.select %0, %g, %p : i1, [*], [*]
+    %2 = step.not %f : i1
+    %3 = step.not %2 : i1
+    %4 = step.or %3, %3 : i1
+    %5 = step.select %4, %1, %p : i1, [*], [*]
+    %6 = step.or %mask, %no : mask[*], i1
+    %7 = step.select %6, %5, %p : mask[*], [*], [*]
+    // False whatever the option is, and so on: these choose %7.
+    %8 = step.and %no, %o : i1
+    %9 = step.or %o, %yes : i1
+    %10 = step.is_finite %inf : f64
+    %11 = step.not %10 : i1
+    %12 = step.select %8, %p, %7 : i1, [*], [*]
+    %13 = step.select %9, %12, %p : i1, [*], [*]
+    %14 = step.select %11, %13, %p : i1, [*], [*]
+    %15 = step.neg %14 : [*]
+    step.return %15
+  }
+}
+
+// -----
+
+// What nothing reads and changes nothing is dropped.
+// CHECK-LABEL: step.optimizer @unused
+step.optimizer @unused {
+  %a = step.statistic "a" sum over model
+  %b = step.scalar "b" = 0.0 over model
+  // CHECK: step.scalar "b"
+  // CHECK-NEXT: step.rule
+  %0, %1 = step.scalars over model {
+    %x = step.sqrt %a : f64
+    %y = step.is_finite %x : f64
+    step.yield %x, %y : f64, i1
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK-NEXT: step.return
+    %s = step.sum %g : [*]
+    step.return %p
+  }
+}

@@ -388,7 +388,7 @@ step.optimizer @phase {
 
 step.optimizer @yield {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalar_phase, step.phase'}}
+    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.scalar_phase, step.phase'}}
     step.yield
   }
 }

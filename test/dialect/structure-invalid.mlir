@@ -24,7 +24,7 @@ step.optimizer @names {
 // -----
 
 step.optimizer @body {
-  // expected-error @+1 {{'arith.constant' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants and rules}}
+  // expected-error @+1 {{'arith.constant' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics and rules}}
   %0 = arith.constant 1.0 : f64
 }
 
@@ -32,7 +32,7 @@ step.optimizer @body {
 
 step.optimizer @body {
   %lr = step.hyper "lr" = 1.0
-  // expected-error @+1 {{'step.neg' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants and rules}}
+  // expected-error @+1 {{'step.neg' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics and rules}}
   %0 = step.neg %lr : f64
 }
 
@@ -83,7 +83,7 @@ step.optimizer @rules {
 // step.hyper
 //===----------------------------------------------------------------------===//
 
-// expected-error @+1 {{'step.hyper' op expects parent op 'step.optimizer'}}
+// expected-error @+1 {{'step.hyper' op expects parent op to be one of 'step.optimizer, step.fragment'}}
 %lr = step.hyper "lr" = 1.0
 
 // -----
@@ -143,7 +143,7 @@ step.optimizer @hyper {
 // step.option
 //===----------------------------------------------------------------------===//
 
-// expected-error @+1 {{'step.option' op expects parent op 'step.optimizer'}}
+// expected-error @+1 {{'step.option' op expects parent op to be one of 'step.optimizer, step.fragment'}}
 %a = step.option "a" = true
 
 // -----
@@ -156,8 +156,8 @@ step.optimizer @option {
 // -----
 
 step.optimizer @option {
-  // expected-error @+1 {{expected true, false or a comparison of a hyper-parameter}}
-  %a = step.option "a" = 1
+  // expected-error @+1 {{expected true, false, an integer or a comparison of a hyper-parameter}}
+  %a = step.option "a" = "1"
 }
 
 // -----
@@ -223,7 +223,7 @@ step.optimizer @option {
 // step.rule
 //===----------------------------------------------------------------------===//
 
-// expected-error @+1 {{'step.rule' op expects parent op 'step.optimizer'}}
+// expected-error @+1 {{'step.rule' op expects parent op to be one of 'step.optimizer, step.fragment'}}
 step.rule @any(%p: param[*], %g: grad[*]) {
   step.return %p
 }
@@ -402,7 +402,7 @@ step.optimizer @guards {
 step.optimizer @guards {
   %a = step.option "a" = true
   // expected-error @+1 {{'step.rule' op has 0 guarded states and 1 guards}}
-  "step.rule"(%a) <{sym_name = "any", roles = [
+  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 1, 0>, roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):
     step.return %p

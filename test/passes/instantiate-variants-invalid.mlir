@@ -1,5 +1,7 @@
 // RUN: split-file %s %t
 // RUN: not stepc-opt --step-instantiate-variants='variants=option.fast=true' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: not stepc-opt --step-instantiate-variants='variants=option.size=true' %t/conditions.mlir 2>&1 | FileCheck %s --check-prefix=INTEGER
+// RUN: not stepc-opt --step-instantiate-variants='variants=option.flip=false' %t/conditions.mlir 2>&1 | FileCheck %s --check-prefix=NORULE
 // RUN: not stepc-opt --step-instantiate-variants='variants=state.v=f32' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=STATE
 // RUN: not stepc-opt --step-instantiate-variants='variants=state=f64' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=WIDE
 // RUN: not stepc-opt --step-instantiate-variants='variants=param=f64;state=bf16' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=NARROW
@@ -12,7 +14,9 @@
 
 // OPEN: 'step.optimizer' op has 7 derived options that a request leaves open, each with both values; at most 6 can be: a, b, c, d, e, f, g
 // NAMED: {{^}}64{{$}}
-// OPTION: opt.mlir:1:1: error: 'step.optimizer' op has no option 'fast'
+// OPTION: opt.mlir:1:1: error: 'step.optimizer' op has no option 'fast' that is true or false
+// INTEGER: error: 'step.optimizer' op has no option 'size' that is true or false
+// NORULE: error: 'step.optimizer' op has no rule whose conditions on options hold in a requested variant
 // STATE: opt.mlir:1:1: error: 'step.optimizer' op has no state 'v'
 // WIDE: opt.mlir:3:3: error: 'step.rule' op would store 'm' as 'f64', which is wider than the compute type 'f32'
 // NARROW: opt.mlir:3:3: error: 'step.rule' op would store 'm' as bf16 while computing in f64, which is not supported
@@ -26,6 +30,15 @@ step.optimizer @opt {
   %flip = step.option "flip" = false
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
     step.return %p, %m
+  }
+}
+
+//--- conditions.mlir
+step.optimizer @conditions {
+  %flip = step.option "flip" = false
+  %size = step.option "size" = 128
+  step.rule @any(%p: param[*], %g: grad[*]) where %flip, extent 0 ge %size {
+    step.return %p
   }
 }
 

@@ -30,9 +30,10 @@ DIRECTIVES = [
     (r"custom<ShortTypes>\([^`]*?\)\)", "types"),
     (r"custom<Plain\w+>\((\$\w+)\)", r"\1"),
     (
-        r"custom<OptionValue>\([^)]*\)",
-        "(`true` | `false` | $hyper $predicate $threshold)",
+        r"custom<OptionValue>\([^`]*?\)\)",
+        "(`true` | `false` | $default_integer | $hyper $predicate $threshold)",
     ),
+    (r"custom<DimNames>\(\$over\)\^", "`[` dims `]`"),
 ]
 INTERNAL = re.compile(r"^(Traits|Interfaces|Effects|Interfaces:|Traits:).*\n\n?", re.M)
 
@@ -104,7 +105,7 @@ def types(text):
 def attributes(text):
     _, found = sections(text, 3)
     for heading, section in found:
-        if heading == "PredicateAttr":
+        if heading in ("PredicateAttr", "ReductionKindAttr", "ScopeAttr"):
             continue  # the operations that take one say what it is
         name = re.sub(r"Attr$", "", heading).lower()
         section = re.sub(r"^#### Parameters:.*", "", section, flags=re.M | re.S)
@@ -115,7 +116,8 @@ def attributes(text):
 def language():
     text = tablegen("dialect/StepProgramOps.td", "-gen-dialect-doc", "-dialect=step")
     source = "".join(
-        (ROOT / "dialect" / f).read_text() for f in ("StepOps.td", "StepProgramOps.td")
+        (ROOT / "dialect" / f"Step{part}Ops.td").read_text()
+        for part in ("", "Value", "Statistics", "Program")
     )
     _, top = sections(text, 2)
     parts = dict(top)

@@ -33,6 +33,11 @@ static cl::OptionCategory category("options of stepc");
 static cl::opt<std::string> input(cl::Positional, cl::Required,
                                   cl::desc("DEFINITION.mlir"),
                                   cl::cat(category));
+static cl::list<std::string>
+    fragments("fragment",
+              cl::desc("a file of fragments, which come before the optimizer; "
+                       "may be given again, in the order of their application"),
+              cl::value_desc("FRAGMENT.mlir"), cl::cat(category));
 static cl::opt<std::string>
     output("o",
            cl::desc("where to write: the package, or the IR with "
@@ -238,6 +243,7 @@ int main(int argc, char **argv) {
       "  stepc adamw.mlir -o adamw.stepc\n"
       "  stepc adamw.mlir --param=bf16 --grad=bf16 --state=f32 -o adamw.stepc\n"
       "  stepc sgd.mlir --option=nesterov=true --explain -o sgd.stepc\n"
+      "  stepc adamw.mlir --fragment=clip_by_norm.mlir -o adamw.stepc\n"
       "  stepc adamw.mlir --compile-to=schedule\n";
   if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return 2;
@@ -257,12 +263,16 @@ int main(int argc, char **argv) {
   if (llvm::Error error = readRequests(options.variants))
     return refuse(llvm::toString(std::move(error)), 2);
 
+  std::vector<std::string> paths = {input};
+  llvm::append_range(paths, fragments);
   std::string message;
-  auto buffer = openInputFile(input, &message);
-  if (!buffer)
-    return refuse(message);
   llvm::SourceMgr source;
-  source.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  for (const std::string &file : paths) {
+    auto buffer = openInputFile(file, &message);
+    if (!buffer)
+      return refuse(message);
+    source.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  }
   DialectRegistry registry;
   registerDialects(registry);
   // One definition is no work for several threads, and starting them takes

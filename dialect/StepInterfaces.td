@@ -1,0 +1,30 @@
+//===- StepInterfaces.td - what operations have in common -*- tablegen -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEP_INTERFACES
+#define STEP_INTERFACES
+
+include "mlir/IR/OpBase.td"
+
+def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = "step.sum, step.mean and step.amax.";
+  let methods = [
+    InterfaceMethod<"How many values become one.",
+                    "::mlir::step::ReductionKind", "getReductionKind">,
+    InterfaceMethod<"The tensor that is reduced.",
+                    "::mlir::Value", "getInput", (ins),
+                    "return $_op->getOperand(0);">,
+    InterfaceMethod<"True where the whole tensor is reduced, to an f64.",
+                    "bool", "isWhole">,
+    InterfaceMethod<"Positions of the reduced dims in the operand's type, "
+                    "ascending; all of them where the whole is reduced.",
+                    "::llvm::SmallVector<unsigned>", "getReducedPositions">,
+  ];
+}
+
+#endif // STEP_INTERFACES

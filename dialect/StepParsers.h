@@ -1,0 +1,23 @@
+//===- StepParsers.h - what parsers have in common -------------------- ===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_DIALECT_STEPPARSERS_H
+#define STEPC_DIALECT_STEPPARSERS_H
+
+#include "dialect/Step.h"
+
+namespace mlir::step {
+
+/// Parses a literal such as `1.0e-3`, `-0.0` or the bits `0x7FF0000000000000`.
+ParseResult parseFloat(OpAsmParser &parser, FloatAttr &attr);
+
+/// Parses the word of a predicate, such as `ge`.
+ParseResult parsePredicate(OpAsmParser &parser, PredicateAttr &attr);
+
+} // namespace mlir::step
+
+#endif // STEPC_DIALECT_STEPPARSERS_H

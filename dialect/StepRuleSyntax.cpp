@@ -1,0 +1,270 @@
+//===- StepRuleSyntax.cpp - how a rule is written --------------------- ===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/StepParsers.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// One argument of a rule while it is parsed.
+struct ParsedRole {
+  OpAsmParser::Argument argument;
+  RoleAttr role;
+};
+} // namespace
+
+/// Parses what follows a state's type: `= init`, `if %guard`.
+static ParseResult
+parseStateTail(OpAsmParser &parser, FloatAttr &init,
+               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards,
+               bool &guarded) {
+  init = parser.getBuilder().getF64FloatAttr(0.0);
+  if (succeeded(parser.parseOptionalEqual()) && parseFloat(parser, init))
+    return failure();
+  guarded = succeeded(parser.parseOptionalKeyword("if"));
+  return guarded ? parser.parseOperand(guards.emplace_back()) : success();
+}
+
+/// Parses one argument of a rule and what is said of it, such as `%p:
+/// param[*]`,
+/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`.
+static ParseResult
+parseRole(OpAsmParser &parser, ParsedRole &parsed,
+          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
+  MLIRContext *context = parser.getContext();
+  StringRef word;
+  // Where locations are printed, the argument's follows its name.
+  if (parser.parseArgument(parsed.argument) ||
+      parser.parseOptionalLocationSpecifier(parsed.argument.sourceLoc) ||
+      parser.parseColon())
+    return failure();
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<RoleKind> kind = symbolizeRoleKind(word);
+  if (!kind)
+    return parser.emitError(loc, "'")
+           << word << "' is not one of param, grad, state, count, fresh";
+
+  std::string name;
+  FloatAttr init;
+  bool guarded = false;
+  Type storage;
+  Builder &builder = parser.getBuilder();
+  if (*kind == RoleKind::State && parser.parseString(&name))
+    return failure();
+  if (*kind == RoleKind::Count) {
+    parsed.argument.type = builder.getI64Type();
+  } else if (*kind == RoleKind::Fresh) {
+    parsed.argument.type = builder.getI1Type();
+  } else {
+    SMLoc typeLoc = parser.getCurrentLocation();
+    if (parseShort(parser, parsed.argument.type))
+      return failure();
+    if (!isa<SymTensorType>(parsed.argument.type))
+      return parser.emitError(typeLoc,
+                              "expected the dims of a tensor, as [n, m]");
+    if (*kind == RoleKind::State &&
+        parseStateTail(parser, init, guards, guarded))
+      return failure();
+    if (succeeded(parser.parseOptionalKeyword("as")) &&
+        parser.parseType(storage))
+      return failure();
+  }
+  parsed.role = RoleAttr::getChecked(
+      [&] { return parser.emitError(loc); }, context, *kind,
+      builder.getStringAttr(name), init, guarded, storage);
+  return success(bool(parsed.role));
+}
+
+namespace {
+/// The conditions of a rule while they are parsed.
+struct ParsedConditions {
+  SmallVector<Attribute> attrs;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  SmallVector<Type> types;
+};
+} // namespace
+
+/// Parses `%option`, or `not %option`.
+static ParseResult parseOptionCondition(OpAsmParser &parser,
+                                        ParsedConditions &parsed) {
+  bool negated = succeeded(parser.parseOptionalKeyword("not"));
+  SMLoc loc = parser.getCurrentLocation();
+  OpAsmParser::UnresolvedOperand operand;
+  OptionalParseResult hasOperand = parser.parseOptionalOperand(operand);
+  if (!hasOperand.has_value())
+    return parser.emitError(loc, "expected rank, extent or an option");
+  parsed.attrs.push_back(ConditionAttr::get(
+      parser.getContext(), ConditionKind::Option,
+      negated ? Predicate::NE : Predicate::EQ, 0, std::nullopt));
+  parsed.operands.push_back(operand);
+  parsed.types.push_back(parser.getBuilder().getI1Type());
+  return *hasOperand;
+}
+
+/// Parses one condition: `rank ge 2`, `extent -1 lt %option`, `%option`.
+static ParseResult parseCondition(OpAsmParser &parser,
+                                  ParsedConditions &parsed) {
+  ConditionKind kind = ConditionKind::Rank;
+  int64_t dim = 0, integer = 0;
+  if (succeeded(parser.parseOptionalKeyword("extent"))) {
+    kind = ConditionKind::Extent;
+    if (parser.parseInteger(dim))
+      return failure();
+  } else if (failed(parser.parseOptionalKeyword("rank"))) {
+    return parseOptionCondition(parser, parsed);
+  }
+  PredicateAttr predicate;
+  if (parsePredicate(parser, predicate))
+    return failure();
+  std::optional<int64_t> value;
+  OptionalParseResult hasInteger = parser.parseOptionalInteger(integer);
+  if (hasInteger.has_value()) {
+    if (failed(*hasInteger))
+      return failure();
+    value = integer;
+  } else {
+    if (parser.parseOperand(parsed.operands.emplace_back()))
+      return failure();
+    parsed.types.push_back(parser.getBuilder().getI64Type());
+  }
+  parsed.attrs.push_back(ConditionAttr::get(parser.getContext(), kind,
+                                            predicate.getValue(), dim, value));
+  return success();
+}
+
+static ParseResult parseConditions(OpAsmParser &parser,
+                                   ParsedConditions &parsed) {
+  if (failed(parser.parseOptionalKeyword("where")))
+    return success();
+  return parser.parseCommaSeparatedList(
+      [&] { return parseCondition(parser, parsed); });
+}
+
+ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
+  Builder &builder = parser.getBuilder();
+  StringAttr name;
+  SmallVector<ParsedRole> parsed;
+  SmallVector<OpAsmParser::UnresolvedOperand> guards;
+  ParsedConditions conditions;
+  VariantAttr variant;
+  SMLoc loc = parser.getCurrentLocation();
+  auto emitError = [&] { return parser.emitError(loc); };
+  if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
+                             result.attributes) ||
+      parser.parseCommaSeparatedList(
+          AsmParser::Delimiter::Paren,
+          [&] { return parseRole(parser, parsed.emplace_back(), guards); }) ||
+      parseConditions(parser, conditions))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("variant")) &&
+      parser.parseCustomAttributeWithFallback(
+          variant, Type(), getVariantAttrName(result.name), result.attributes))
+    return failure();
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
+      parser.resolveOperands(guards, builder.getI1Type(), result.operands) ||
+      parser.resolveOperands(conditions.operands, conditions.types, loc,
+                             result.operands))
+    return failure();
+
+  SmallVector<Attribute> roles;
+  SmallVector<OpAsmParser::Argument> arguments;
+  for (ParsedRole &one : parsed) {
+    roles.push_back(one.role);
+    arguments.push_back(one.argument);
+  }
+  result.addAttribute(getRolesAttrName(result.name),
+                      builder.getArrayAttr(roles));
+  if (!conditions.attrs.empty())
+    result.addAttribute(getConditionsAttrName(result.name),
+                        builder.getArrayAttr(conditions.attrs));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr(
+          {int32_t(guards.size()), int32_t(conditions.operands.size())}));
+  Region *body = result.addRegion();
+  if (parser.parseRegion(*body, arguments))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
+  return success();
+}
+
+/// Prints one role as parseRole reads it. `guard` is null where there is none.
+static void printRole(OpAsmPrinter &printer, BlockArgument argument,
+                      RoleAttr role, Value guard) {
+  printer.printRegionArgument(argument, {}, /*omitType=*/true);
+  printer << ": " << stringifyRoleKind(role.getKind());
+  if (role.getKind() == RoleKind::State) {
+    printer << " ";
+    printer.printString(role.getName());
+  }
+  if (role.isTensor())
+    printShort(printer, argument.getType());
+  if (role.getInit() && !role.getInit().getValue().isPosZero()) {
+    printer << " = ";
+    printFloat(printer, role.getInit().getValue());
+  }
+  if (guard)
+    printer << " if " << guard;
+  if (role.getStorage())
+    printer << " as " << role.getStorage();
+}
+
+/// Prints one condition as parseCondition reads it.
+static void printCondition(OpAsmPrinter &printer,
+                           const RuleCondition &condition) {
+  ConditionAttr attr = condition.attr;
+  if (attr.getKind() == ConditionKind::Option) {
+    printer << (attr.getPredicate() == Predicate::NE ? "not " : "")
+            << condition.operand;
+    return;
+  }
+  printer << stringifyConditionKind(attr.getKind());
+  if (attr.getKind() == ConditionKind::Extent)
+    printer << " " << attr.getDim();
+  printer << " " << stringifyPredicate(attr.getPredicate()) << " ";
+  if (attr.getValue())
+    printer << *attr.getValue();
+  else
+    printer << condition.operand;
+}
+
+void RuleOp::print(OpAsmPrinter &printer) {
+  printer << " ";
+  printer.printSymbolName(getSymName());
+  printer << "(";
+  llvm::interleaveComma(
+      getBody().getArguments(), printer, [&](BlockArgument argument) {
+        unsigned index = argument.getArgNumber();
+        printRole(printer, argument, getRole(index), getGuard(index));
+      });
+  printer << ")";
+  if (SmallVector<RuleCondition> conditions = getRuleConditions();
+      !conditions.empty()) {
+    printer << " where ";
+    llvm::interleaveComma(conditions, printer,
+                          [&](const RuleCondition &condition) {
+                            printCondition(printer, condition);
+                          });
+  }
+  if (VariantAttr variant = getVariantAttr()) {
+    printer << " variant ";
+    printer.printStrippedAttrOrType(variant);
+  }
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(),
+      {getSymNameAttrName(), getRolesAttrName(), getConditionsAttrName(),
+       getVariantAttrName(), getOperandSegmentSizesAttrName()});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}

@@ -1,0 +1,305 @@
+//===- StepValueOps.td - operations on values -------------*- tablegen -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEP_VALUE_OPS
+#define STEP_VALUE_OPS
+
+include "StepOps.td"
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+def Step_ValueGroup : OpDocGroup {
+  let summary = "Values";
+  let description = [{
+    Tensors are worked on element by element. Operands broadcast: a scalar goes with
+    anything, and a dim of 1 with any other in its place; ranks must agree. The
+    result's type is inferred. Operations write the types of their operands, or
+    one type where all are the same.
+  }];
+}
+let opDocGroup = Step_ValueGroup in {
+
+def Step_ConstantOp : Step_Op<"constant", [
+    Pure, ConstantLike, AllTypesMatch<["value", "result"]>]> {
+  let summary = "a constant scalar";
+  let description = [{
+    An f64 or a boolean. A float is written with a point, or as its bits.
+
+    ```mlir
+    step.optimizer @example {
+      %half = step.constant 0.5
+      %yes = step.constant true
+    }
+    ```
+  }];
+  let arguments = (ins TypedAttrInterface:$value);
+  let results = (outs AnyTypeOf<[F64, I1]>:$result);
+  let assemblyFormat = "custom<PlainScalar>($value) attr-dict";
+  let builders = [OpBuilder<(ins "double":$value), [{
+    build($_builder, $_state, $_builder.getF64FloatAttr(value));
+  }]>];
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+/// Operations that work element by element and broadcast.
+class Step_ElementwiseOp<string mnemonic, list<Trait> traits = []>
+    : Step_Op<mnemonic, traits # [
+        Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let hasFolder = 1;
+}
+
+class Step_UnaryOp<string mnemonic, string what> : Step_ElementwiseOp<mnemonic> {
+  let summary = what;
+  let arguments = (ins Step_Value:$operand);
+  let results = (outs Step_Value:$result);
+  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+}
+
+class Step_BinaryOp<string mnemonic, string what, list<Trait> traits = []>
+    : Step_ElementwiseOp<mnemonic, traits> {
+  let summary = what;
+  let arguments = (ins Step_Value:$lhs, Step_Value:$rhs);
+  let results = (outs Step_Value:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs attr-dict `:` custom<ShortTypes>(type($lhs), type($rhs))
+  }];
+}
+
+def Step_NegOp : Step_UnaryOp<"neg", "the value with the other sign"> {
+  let description = "Flips the sign bit, of NaN too.";
+}
+def Step_AbsOp : Step_UnaryOp<"abs", "the magnitude"> {
+  let description = "Clears the sign bit, of NaN too.";
+}
+def Step_SqrtOp : Step_UnaryOp<"sqrt", "the square root, correctly rounded"> {
+  let description = "IEEE 754 squareRoot: NaN below zero, -0 of -0.";
+}
+def Step_SignOp : Step_UnaryOp<"sign", "-1, 1, or the operand where it is zero or NaN"> {
+  let description = [{
+    `sign(x)` is 1 for x > 0, -1 for x < 0, and x itself for +0, -0 and NaN.
+  }];
+}
+
+def Step_AddOp : Step_BinaryOp<"add", "the sum"> {
+  let description = [{
+    Operands broadcast: a scalar with anything, tensors where a dim is 1.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %twice = step.add %g, %g : [*]
+        %shifted = step.add %twice, %lr : [*], f64
+        step.return %shifted
+      }
+    }
+    ```
+  }];
+}
+def Step_SubOp : Step_BinaryOp<"sub", "the difference"> {
+  let description = "`lhs - rhs`, rounded once.";
+}
+def Step_MulOp : Step_BinaryOp<"mul", "the product"> {
+  let description = "`lhs * rhs`, rounded once.";
+}
+def Step_DivOp : Step_BinaryOp<"div", "the quotient"> {
+  let description = [{
+    `lhs / rhs`, rounded once; never a multiplication by a reciprocal.
+  }];
+}
+def Step_MaximumOp : Step_BinaryOp<"maximum", "the larger value"> {
+  let description = "IEEE 754-2019 maximum: NaN if either is NaN, and +0 > -0.";
+}
+def Step_MinimumOp : Step_BinaryOp<"minimum", "the smaller value"> {
+  let description = "IEEE 754-2019 minimum: NaN if either is NaN, and -0 < +0.";
+}
+
+def Step_LerpOp : Step_ElementwiseOp<"lerp"> {
+  let summary = "linear interpolation";
+  let description = [{
+    `start + weight * (end - start)`, each of the three operations rounded.
+  }];
+  let arguments = (ins Step_Value:$start, Step_Value:$end, Step_Value:$weight);
+  let results = (outs Step_Value:$result);
+  let assemblyFormat = [{
+    $start `,` $end `,` $weight attr-dict `:`
+    custom<ShortTypes>(type($start), type($end), type($weight))
+  }];
+}
+
+def Step_CompareOp : Step_ElementwiseOp<"compare"> {
+  let summary = "compares values";
+  let description = [{
+    Predicates `lt, le, gt, ge, eq` are false where an operand is NaN; `ne` is
+    true there. The result is an i1 for scalars and a mask otherwise.
+
+    ```mlir
+    step.optimizer @example {
+      %eps = step.hyper "eps" = 1.0e-8
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %small = step.compare lt, %g, %eps : [*], f64
+        %p1 = step.select %small, %p, %g : mask[*], [*], [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins Step_PredicateAttr:$predicate, Step_Value:$lhs,
+                       Step_Value:$rhs);
+  let results = (outs Step_Condition:$result);
+  let assemblyFormat = [{
+    custom<PlainPredicate>($predicate) `,` $lhs `,` $rhs attr-dict `:`
+    custom<ShortTypes>(type($lhs), type($rhs))
+  }];
+}
+
+def Step_SelectOp : Step_ElementwiseOp<"select"> {
+  let summary = "one of two values";
+  let description = [{
+    Where the condition holds the second operand, elsewhere the third. An option
+    as the condition is decided when the definition is bound, and the other
+    operand is not computed at all.
+
+    ```mlir
+    step.optimizer @example {
+      %maximize = step.option "maximize" = false
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %ascent = step.neg %g : [*]
+        %d = step.select %maximize, %ascent, %g : i1, [*], [*]
+        %p1 = step.sub %p, %d : [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins Step_Condition:$condition, Step_Value:$true_value,
+                       Step_Value:$false_value);
+  let results = (outs Step_Value:$result);
+  let assemblyFormat = [{
+    $condition `,` $true_value `,` $false_value attr-dict `:`
+    custom<ShortTypes>(type($condition), type($true_value), type($false_value))
+  }];
+}
+
+/// Operations on conditions, which broadcast as values do.
+class Step_LogicalOp<string mnemonic, string what>
+    : Step_ElementwiseOp<mnemonic> {
+  let summary = what;
+  let arguments = (ins Step_Condition:$lhs, Step_Condition:$rhs);
+  let results = (outs Step_Condition:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs attr-dict `:` custom<ShortTypes>(type($lhs), type($rhs))
+  }];
+}
+
+def Step_AndOp : Step_LogicalOp<"and", "whether both conditions hold"> {
+  let description = [{
+    An i1 goes with anything; the result is an i1 for two of them and a mask
+    otherwise.
+
+    ```mlir
+    step.optimizer @example {
+      %low = step.hyper "low" = -1.0
+      %high = step.hyper "high" = 1.0
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %above = step.compare ge, %g, %low : [*], f64
+        %below = step.compare le, %g, %high : [*], f64
+        %inside = step.and %above, %below : mask[*]
+        %p1 = step.select %inside, %g, %p : mask[*], [*], [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+def Step_OrOp : Step_LogicalOp<"or", "whether either condition holds"> {
+  let description = "An i1 goes with anything, as in `step.and`.";
+}
+def Step_NotOp : Step_ElementwiseOp<"not"> {
+  let summary = "whether the condition does not hold";
+  let description = "The other value of each element.";
+  let arguments = (ins Step_Condition:$operand);
+  let results = (outs Step_Condition:$result);
+  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+}
+def Step_IsFiniteOp : Step_ElementwiseOp<"is_finite"> {
+  let summary = "whether a value is neither infinite nor NaN";
+  let description = "An i1 for a scalar and a mask for a tensor.";
+  let arguments = (ins Step_Value:$operand);
+  let results = (outs Step_Condition:$result);
+  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+}
+
+def Step_PowiOp : Step_Op<"powi", [Pure]> {
+  let summary = "a scalar to an integer power";
+  let description = [{
+    By squaring, from the lowest bit of the exponent up, each product rounded:
+
+        result = 1; factor = base
+        for n = |exponent|; n != 0; n >>= 1:
+          if n is odd: result = result * factor
+          factor = factor * factor
+        if exponent < 0: result = 1 / result
+
+    so the value does not depend on a mathematical library.
+
+    ```mlir
+    step.optimizer @example {
+      %beta = step.hyper "beta" = 0.9
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %beta_t = step.powi %beta, %t
+        %p1 = step.mul %p, %beta_t : [*], f64
+        step.return %p1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins F64:$base, I64:$exponent);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$base `,` $exponent attr-dict";
+}
+
+def Step_PowOp : Step_Op<"pow", [Pure]> {
+  let summary = "a scalar to a real power";
+  let description = [{
+    Less than 0.51 units in the last place from the exact power, 0.76 where the
+    result is denormal; special operands as in IEEE 754's pow. What is computed
+    is fixed, with nothing but sums, products and quotients of doubles and
+    operations on their bits (`dialect/reference/Pow.cpp`), so the value does
+    not depend on a mathematical library.
+
+    ```mlir
+    step.optimizer @example {
+      %decay_rate = step.hyper "decay_rate" = -0.8
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %number = step.to_f64 %t
+        %w = step.pow %number, %decay_rate
+        %p1 = step.mul %p, %w : [*], f64
+        step.return %p1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins F64:$base, F64:$exponent);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$base `,` $exponent attr-dict";
+}
+
+def Step_ToF64Op : Step_Op<"to_f64", [Pure]> {
+  let summary = "a count as a number";
+  let description = "To nearest, ties to even; exact up to 2^53.";
+  let arguments = (ins I64:$operand);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$operand attr-dict";
+}
+
+} // opDocGroup
+
+#endif // STEP_VALUE_OPS

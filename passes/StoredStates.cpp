@@ -1,0 +1,49 @@
+//===- StoredStates.cpp - taking states out of a rule ---------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/StoredStates.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+void mlir::step::dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent) {
+  ReturnOp ret = rule.getReturn();
+  SmallVector<unsigned> returned = rule.getReturnedArguments();
+  for (int64_t position = returned.size() - 1; position >= 0; --position)
+    if (llvm::is_contained(absent, returned[position]))
+      ret->eraseOperand(position);
+
+  rule.walk([&](StoredOp stored) {
+    SmallVector<int64_t> kept;
+    for (int64_t role : stored.getRoles())
+      if (!llvm::is_contained(absent, role))
+        kept.push_back(role - llvm::count_if(absent, [&](unsigned index) {
+                         return int64_t(index) < role;
+                       }));
+    if (!kept.empty()) {
+      stored.setRoles(kept);
+      return;
+    }
+    stored.getResult().replaceAllUsesWith(stored.getOperand());
+    stored.erase();
+  });
+}
+
+void mlir::step::eraseStates(RuleOp rule, ArrayRef<unsigned> absent) {
+  SmallVector<Attribute> roles;
+  SmallVector<Value> guards;
+  for (unsigned index = 0; index < rule.getRoles().size(); ++index) {
+    if (llvm::is_contained(absent, index))
+      continue;
+    roles.push_back(rule.getRole(index));
+    if (Value guard = rule.getGuard(index))
+      guards.push_back(guard);
+  }
+  for (unsigned index : llvm::reverse(absent))
+    rule.getBody().eraseArgument(index);
+  rule.getGuardsMutable().assign(guards);
+  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
+}

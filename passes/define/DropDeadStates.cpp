@@ -1,0 +1,106 @@
+//===- DropDeadStates.cpp - step-drop-dead-states -------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/StoredStates.h"
+
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_DROPDEADSTATES
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// What the param and the contributions of a rule depend on, step after step.
+class Liveness {
+public:
+  explicit Liveness(RuleOp rule);
+
+  bool isLive(unsigned argument) const { return live.contains(argument); }
+
+private:
+  /// `argument` is needed in the next step, and so is what is returned for it.
+  void need(unsigned argument);
+
+  RuleOp rule;
+  SmallVector<Value> worklist;
+  DenseSet<Value> seen;
+  llvm::SmallSetVector<unsigned, 8> live;
+};
+} // namespace
+
+void Liveness::need(unsigned argument) {
+  if (!live.insert(argument))
+    return;
+  for (auto [value, index] :
+       llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments()))
+    if (index == argument)
+      worklist.push_back(value);
+}
+
+Liveness::Liveness(RuleOp rule) : rule(rule) {
+  need(rule.getArgumentOfKind(RoleKind::Param).getArgNumber());
+  for (auto contribute : rule.getBody().getOps<ContributeOp>())
+    worklist.push_back(contribute.getValue());
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      if (rule.getRole(argument.getArgNumber()).isReturned())
+        need(argument.getArgNumber());
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (op->getParentOp() != rule)
+      continue;
+    // Its storage type is what the value is rounded to.
+    if (auto stored = dyn_cast<StoredOp>(op))
+      for (int64_t role : stored.getRoles())
+        need(role);
+    llvm::append_range(worklist, op->getOperands());
+  }
+}
+
+/// Leaves out the operations whose results nothing needs any more.
+static void dropUnused(RuleOp rule) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(rule.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+static void dropDeadStates(RuleOp rule) {
+  Liveness liveness(rule);
+  SmallVector<unsigned> dead;
+  for (unsigned index : rule.getReturnedArguments()) {
+    if (liveness.isLive(index))
+      continue;
+    dead.push_back(index);
+    emitRemark(rule.getBody().getArgument(index).getLoc())
+        << "state '" << rule.getRole(index).getDisplayName()
+        << "' is never used, it is dropped";
+  }
+  if (dead.empty())
+    return;
+  dropStoredValues(rule, dead);
+  dropUnused(rule);
+  eraseStates(rule, dead);
+}
+
+namespace {
+struct DropDeadStates : step::impl::DropDeadStatesBase<DropDeadStates> {
+  void runOnOperation() override {
+    for (auto rule : getOperation().getBody().getOps<RuleOp>())
+      if (!rule.isBound())
+        dropDeadStates(rule);
+  }
+};
+} // namespace
