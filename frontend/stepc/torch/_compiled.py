@@ -156,6 +156,32 @@ class CompiledStep(Saving):
 
     # --- Scalars that are kept between steps ----------------------------------
 
+    @property
+    def scalars(self) -> dict[str, float | list[float]]:
+        """What the definition and its fragments keep between steps, by name: a number,
+        or a list of one for each group where it is of groups. Empty before the first
+        step unless something was set or loaded."""
+        return self._current_scalars()
+
+    def set_scalar(self, name: str, value: float | list[float]) -> None:
+        """Sets one of them from the next step on: ``set_scalar("d", 1e-5)``.
+
+        A number stands for all groups. NameNotFoundError for a name that is no
+        scalar of the definition.
+        """
+        interface = self._get_definition().interface()
+        found = next((scalar for scalar in interface.scalars if scalar.name == name), None)
+        if found is None:
+            names = ", ".join(f"'{scalar.name}'" for scalar in interface.scalars)
+            raise errors.NameNotFoundError(
+                f"optimizer '{interface.name}' has no scalar '{name}'; it has {names or 'none'}",
+                "STEPC_UNKNOWN_NAME",
+            )
+        if found.scope == "group" and not isinstance(value, list):
+            value = [value] * len(self.param_groups)
+        value = [float(v) for v in value] if isinstance(value, list) else float(value)
+        self._set_scalars({**self._current_scalars(), name: value})
+
     def _current_scalars(self) -> dict[str, float | list[float]]:
         if self._binding is not None:
             return self._binding.scalars()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ._compiled import CompiledStep
@@ -98,3 +100,16 @@ class Adafactor(CompiledStep, torch.optim.Optimizer):
             "warmup_init": warmup_init,
         }
         super().__init__(params, defaults, **features)
+
+    def _get_lr(self, param_group: dict, param_state: dict) -> float:
+        """For ``transformers.AdafactorSchedule``, which asks it of a group's first
+        parameter, to report: the rate of its last step, by its scale now."""
+        count = float(param_state["step"])
+        rate = param_group["lr"]
+        if param_group["relative_step"]:
+            least = 1e-6 * count if param_group["warmup_init"] else 1e-2
+            rate = min(least, 1.0 / math.sqrt(count))
+        if not param_group["scale_parameter"]:
+            return rate
+        param = param_group["params"][0].detach().float()
+        return rate * max(param_group["eps"][1], float(param.square().mean().sqrt()))
