@@ -194,6 +194,18 @@ def LowerScalarPhases : Pass<"step-lower-scalar-phases", "::mlir::ModuleOp"> {
                            "::mlir::memref::MemRefDialect"];
 }
 
+def LowerRounds : Pass<"step-lower-rounds", "::mlir::ModuleOp"> {
+  let summary = "make functions of rounds";
+  let description = [{
+    Before: scheduled optimizers with `step.scalars`. After: beside them one
+    function for each, with the signature of StepcRoundFunction.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
 def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
   let summary = "make CPU kernels of phases";
   let description = [{

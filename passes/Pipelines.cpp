@@ -51,6 +51,7 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm) {
 void mlir::step::buildLowerPipeline(OpPassManager &pm,
                                     const LowerOptions &options) {
   pm.addPass(createLowerScalarPhases());
+  pm.addPass(createLowerRounds());
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
   pm.addPass(createLowerPhasesToCPU(cpu));

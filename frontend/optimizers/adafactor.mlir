@@ -18,12 +18,12 @@
 // factored and the others are a batch. RMS is over the whole tensor.
 //
 // States are named as transformers names them; its beta1=None is 0 here. All of it
-// is transformers' mathematics. It divides R by its mean before the square root,
-// which in f32 underflows, and gives NaN in a row of zero gradients, once another
-// row's mean square is above 1e15; here the roots come first, and no such row is
-// lost. torch.optim's is torch_adafactor.mlir: it decays by lr * theta and bounds V
-// in place of adding eps1. ColossalAI's Adafactor drops lr, and its RMS(theta) is
-// always 0: alpha is 1e-3 * rho there whatever the parameter.
+// is transformers' mathematics. It divides R by its mean before the square root: in
+// f32 that is 0 where a row's gradients are zero and the mean square of all is above
+// 1e15, and the tensor becomes NaN. Here the roots come first. torch.optim's is
+// torch_adafactor.mlir: it decays by lr * theta, and bounds V in place of adding
+// eps1. ColossalAI's drops lr, and its RMS(theta) is always 0, so that alpha is
+// 1e-3 * rho whatever the parameter.
 
 step.optimizer @adafactor {
   %lr = step.hyper "lr" = 1.0e-3

@@ -16,8 +16,8 @@
 //
 // States are named as in lomo_optim, which departs: of more than two dims it keeps
 // vectors of the first two extents, whose shapes do not fit, and fails; here the
-// last two are factored and the others are a batch, as in Adafactor. In f32 it loses
-// rows of zero gradients as adafactor.mlir says of transformers.
+// last two are factored and the others are a batch, as in Adafactor. The square roots
+// come before the quotients here, as adafactor.mlir explains.
 
 step.optimizer @adalomo {
   %lr = step.hyper "lr" = 1.0e-3

@@ -17,8 +17,7 @@
 // more than two, the last two are factored and the others are a batch.
 //
 // States are named as in the authors' came_pytorch, whose mathematics this is. As in
-// adafactor.mlir the square roots come before the quotients, where came_pytorch
-// loses a row of zero gradients in f32. ColossalAI's distributed CAME keeps the
+// adafactor.mlir the square roots come before the quotients. ColossalAI's distributed CAME keeps the
 // residual's rows in those of the squared gradients from the second step on, and
 // multiplies the momentum of vectors by lr: neither is the paper's.
 

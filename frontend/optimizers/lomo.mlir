@@ -7,8 +7,10 @@
 //   theta <- theta - lr * g
 //
 // Clipping and the loss scale are fragments: unscale.mlir, clip_by_value.mlir,
-// clip_by_norm.mlir, in that order, are what the authors' lomo_optim does before
-// these two lines. Its mathematics is this, in f32 whatever the parameter's type.
+// clip_by_norm.mlir, in that order. The authors' lomo_optim has these two lines, in
+// f32 whatever the parameter's type; but it takes the norm in a backward pass of its
+// own, of gradients that are not yet clipped by value, so that with both it clips
+// more than was asked for.
 
 step.optimizer @lomo {
   %lr = step.hyper "lr" = 1.0e-3

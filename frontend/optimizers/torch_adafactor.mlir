@@ -20,7 +20,8 @@
 // place of 1e-2, and the weight decay is lr's, not alpha's. torch's eps1=None is the
 // machine epsilon of the parameter's type; the default here is that of f32. With it
 // gradients whose RMS is below 1e-7 move the parameter less and less; with
-// transformers' eps1 they do not.
+// transformers' eps1 they do not. A NaN in a gradient is in the whole tensor then; in
+// torch not, of a vector, since Python's max(1.0, nan) is 1.
 
 step.optimizer @torch_adafactor {
   %lr = step.hyper "lr" = 1.0e-2
