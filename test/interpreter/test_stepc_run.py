@@ -151,7 +151,7 @@ def test_every_truncation_and_many_changed_bytes_of_an_archive_are_refused(tmp_p
         ([LION, "--interpret", "--compare"], "--interpret and --compare exclude each other"),
         ([LION, "--mode=f64", "-o", "x.npz"], "--mode=f64 needs --interpret"),
         ([LION, "--interpret", "-o", "x", "--hyper=lr"], "--hyper lr: expected NAME=NUMBER"),
-        ([LION, "--interpret", "-o", "x", "--option=a=1"], "expected NAME=true or NAME=false"),
+        ([LION, "--interpret", "-o", "x", "--option=a=x"], "expected NAME=true, NAME=false or NAME=INTEGER"),
         ([LION, "--interpret", "-o", "x", "--param=f16"], "'f16' is no storage type of param"),
         ([LION, "--interpret", "-o", "x", "--grad=a:f32"], "only states have names"),
         ([LION, "--interpret", "-o", "x", "--no-such-flag"], "no-such-flag"),
@@ -202,7 +202,7 @@ def test_output_that_cannot_be_written(tmp_path, source):
         ('{"count": "one"}', "line 2: 'count' is no key of a case or has a wrong value"),
         ('{"steps": 0}', "line 2: 'steps' is no key of a case or has a wrong value"),
         ('{"hypers": {"lr": []}}', "line 2: 'hypers'"),
-        ('{"options": {"maximize": 1}}', "line 2: 'options'"),
+        ('{"options": {"maximize": 1.5}}', "line 2: 'options'"),
         ('{"mode": "fast"}', "line 2: 'mode'"),
         ('{"fresh": 1}', "line 2: 'fresh'"),
         ('{"param": "f16"}', "line 2: 'param'"),
@@ -245,5 +245,5 @@ def test_help_names_every_option():
     assert run.returncode == 0
     for word in ["--interpret", "--compare", "--tensors", "--hyper", "--option", "--rule",
                  "--count", "--fresh", "--steps", "--param", "--grad", "--state", "--batch",
-                 "--mode", "uint16", "Exit status"]:  # fmt: skip
+                 "--mode", "--fragment", "--together", "uint16", "Exit status"]:  # fmt: skip
         assert word in run.stdout
