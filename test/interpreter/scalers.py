@@ -22,7 +22,8 @@ class TorchScaler:
             return
         self.tracker += 1
         if self.tracker == self.interval:
-            grown = np.float32(self.scale * np.float32(self.growth))
+            with np.errstate(over="ignore"):
+                grown = np.float32(self.scale * np.float32(self.growth))
             if np.isfinite(grown):
                 self.scale = grown
             self.tracker = 0

@@ -18,7 +18,7 @@ POWERS = {"growth_factor": 2.0, "backoff_factor": 0.5}
 
 
 def cases():
-    for interval, rate in [(7, 0.08), (25, 0.03)]:
+    for interval, rate in [(7, 0.08), (25, 0.013)]:
         yield "torch_scaler", {**POWERS, "growth_interval": interval}, {}, rate
     for consecutive, late, shift in itertools.product([False, True], [False, True], [1, 2, 3]):
         hypers = {"scale_factor": 2.0, "scale_window": 9, "min_scale": 0.25}
@@ -75,6 +75,16 @@ def test_the_scale_that_unscales_is_that_of_the_backward_pass():
     )
     assert list(run.report("loss_scale")) == [65536.0, 65536.0, 131072.0]
     np.testing.assert_array_equal(run.groups[0].tensors[0].param, [-3.0])
+
+
+def test_a_scale_below_f32():
+    """Where torch's becomes 0, and stays there."""
+    bad = np.ones(170, bool)
+    hypers = {**POWERS, "growth_interval": 2}
+    run, machine = run_overflows("torch_scaler", hypers, {}, bad), SCALERS["torch_scaler"](**hypers)
+    for _ in bad:
+        machine.update(True)
+    assert (run.scalar("scale")[-1], machine.scale) == (2.0**-154, 0.0)
 
 
 def test_the_python_machine_is_torchs():
