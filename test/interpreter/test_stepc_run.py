@@ -151,7 +151,10 @@ def test_every_truncation_and_many_changed_bytes_of_an_archive_are_refused(tmp_p
         ([LION, "--interpret", "--compare"], "--interpret and --compare exclude each other"),
         ([LION, "--mode=f64", "-o", "x.npz"], "--mode=f64 needs --interpret"),
         ([LION, "--interpret", "-o", "x", "--hyper=lr"], "--hyper lr: expected NAME=NUMBER"),
-        ([LION, "--interpret", "-o", "x", "--option=a=x"], "expected NAME=true, NAME=false or NAME=INTEGER"),
+        (
+            [LION, "--interpret", "-o", "x", "--option=a=x"],
+            "expected NAME=true, NAME=false or NAME=INTEGER",
+        ),
         ([LION, "--interpret", "-o", "x", "--param=f16"], "'f16' is no storage type of param"),
         ([LION, "--interpret", "-o", "x", "--grad=a:f32"], "only states have names"),
         ([LION, "--interpret", "-o", "x", "--no-such-flag"], "no-such-flag"),
