@@ -256,6 +256,9 @@ EXPORT void factor_finish0(const StepcCall *call, int64_t index) {
     float mean = (float)(sum / (double)m);
     float *state = getDense(&row, 2) + y;
     *state = 0.5f * *state + 0.5f * mean;
+    // Kernels read it from the workspace; later lines lie behind it.
+    if (leaves > 0)
+      getBuffer(&row, 0)[y] = *state;
   }
   for (int64_t k = 0; k < b; ++k)
     for (int64_t x = 0; x < m; ++x) {
@@ -274,7 +277,7 @@ INLINE void factor_phase1_body(const StepcCall *call, int64_t begin,
     for (int64_t y = tile.row; y < tile.endRow; ++y)
       for (int64_t x = tile.column; x < tile.endColumn; ++x) {
         int64_t at = (tile.batch * n + y) * m + x;
-        float second = getDense(&row, 2)[tile.batch * n + y] *
+        float second = (float)getBuffer(&row, 0)[tile.batch * n + y] *
                        getDense(&row, 3)[tile.batch * m + x];
         float denominator = __builtin_sqrtf(second + 0.001f);
         float update = *getElement(&row, 1, at, strided) / denominator;
@@ -292,7 +295,7 @@ BOTH(factor_phase1)
 //   segment 0: norm2 = sum g g, largest = max |g|, total = sum d |g|
 //   round 0: norm = sqrt norm2, coefficient = min(1, max_norm / norm); skips
 //     where largest is not finite, halving scale, else scale = scale + 1;
-//     steps = steps + 1; d1 = d + 0.5 total, which becomes d
+//     steps = steps + 1; d1 = d + 0.5 total + 0.125, the new d
 //   segment 1: u = coefficient d1 g, moved = sum u u
 //   round 1: factor = 1 / (1 + moved)
 //   segment 2: the tensor's rate is lr factor; p = p - rate u
@@ -374,7 +377,7 @@ EXPORT int64_t clip_round0_group(const double *hypers, const int64_t *options,
                                  const double *scalars, double *results,
                                  double *updated) {
   (void)hypers, (void)options;
-  results[2] = scalars[1] + 0.5 * statistics[2];
+  results[2] = scalars[1] + 0.5 * statistics[2] + 0.125;
   updated[1] = results[2];
   return 0;
 }
