@@ -94,8 +94,7 @@ static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
              << "works on '" << operand.getName().getValue()
              << "', which the program does not have in that storage and shape";
   }
-  for (auto accumulator :
-       phase.getAccumulators().getAsRange<AccumulatorAttr>())
+  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
     if (program.findBuffer(accumulator.getPartial()) < 0)
       return phase.emitOpError()
              << "accumulates in '" << accumulator.getPartial().getValue()
@@ -109,10 +108,9 @@ static LogicalResult verifyPhase(ProgramOp program, PhaseOp phase) {
            << "has " << phase.getNumSlots() << " slots; the scalar phase has "
            << program.getNumSlots();
   if (phase.getTensorSlots() != program.getTensorSlots())
-    return phase.emitOpError()
-           << "has " << phase.getTensorSlots()
-           << " slots of the tensor; the program has "
-           << program.getTensorSlots();
+    return phase.emitOpError() << "has " << phase.getTensorSlots()
+                               << " slots of the tensor; the program has "
+                               << program.getTensorSlots();
   if ((phase.getSpace() != Space::Elements) != program.isTiled())
     return phase.emitOpError("traverses elements in a program of other spaces");
   return verifyOperands(program, phase);
@@ -127,8 +125,8 @@ static LogicalResult verifyCombine(ProgramOp program, CombineOp combine) {
   if (combine.getSlot() && (int64_t(*combine.getSlot()) < 0 ||
                             *combine.getSlot() >= program.getTensorSlots()))
     return combine.emitOpError()
-           << "writes slot " << *combine.getSlot() << " of the tensor, which has "
-           << program.getTensorSlots();
+           << "writes slot " << *combine.getSlot()
+           << " of the tensor, which has " << program.getTensorSlots();
   return success();
 }
 

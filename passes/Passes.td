@@ -89,8 +89,9 @@ def DropDeadStates : Pass<"step-drop-dead-states", "::mlir::step::OptimizerOp"> 
   let description = [{
     Before: marked rules. After: a state that neither a param, nor a
     contribution, nor another state that is kept depends on, in this step or a
-    later one, is gone, with what only it needed; a remark says so. A state whose
-    storage type a used value is rounded to is kept.
+    later one, is gone, with what only it needed; a remark says so, and the rule's
+    attribute `dropped_states`, for requests that name it. A state whose storage
+    type a used value is rounded to is kept.
   }];
 }
 

@@ -1,4 +1,5 @@
-//===- Spaces.h - which dims of the parameter a tensor has -------*- C++ -*-===//
+//===- Spaces.h - which dims of the parameter a tensor has -------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

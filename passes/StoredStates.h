@@ -16,6 +16,10 @@ namespace mlir::step {
 /// become when the arguments are erased.
 void dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent);
 
+/// The attribute of a rule that names the states that it declared and that
+/// nothing depends on. A request may name these still.
+constexpr StringLiteral kDroppedStates = "dropped_states";
+
 /// Erases the arguments `absent`, which nothing uses, with their guards.
 void eraseStates(RuleOp rule, ArrayRef<unsigned> absent);
 

@@ -1,4 +1,4 @@
-//===- Environment.cpp - what a rule's values stand for -------------------===//
+//===- Environment.cpp - what a definition's values stand for ----------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,8 +9,6 @@
 
 #include "llvm/ADT/StringExtras.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
@@ -20,201 +18,170 @@ Error mlir::step::reference::makeError(const Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message.str());
 }
 
+Error mlir::step::reference::makeUnknownError(StringRef name, StringRef what,
+                                              StringRef owner,
+                                              ArrayRef<StringRef> known) {
+  return makeError("'" + name + "' is no " + what + " of '" + owner +
+                   "', which has " +
+                   (known.empty() ? "none" : llvm::join(known, ", ")));
+}
+
 Datum mlir::step::reference::getConstant(ConstantOp op) {
   if (auto number = dyn_cast<FloatAttr>(op.getValue()))
     return number.getValueAsDouble();
   return cast<BoolAttr>(op.getValue()).getValue();
 }
 
-/// "'rate' is no hyper-parameter of 'adamw', which has lr, beta1".
-static Error makeUnknownError(StringRef name, StringRef what, StringRef owner,
-                              ArrayRef<StringRef> known) {
-  return makeError("'" + name + "' is no " + what + " of '" + owner +
-                   "', which has " +
-                   (known.empty() ? "none" : llvm::join(known, ", ")));
-}
-
-Error Environment::bind(OptimizerOp optimizer, const Request &request) {
-  if (Error error = findRule(optimizer, request.rule))
-    return error;
-  for (auto constant : optimizer.getBody().getOps<ConstantOp>())
-    values[constant.getResult()] = getConstant(constant);
-  if (Error error = bindHypers(optimizer, request))
-    return error;
-  if (Error error = bindOptions(optimizer, request))
-    return error;
-  if (Error error = bindDims(request.param.tensor))
-    return error;
-  return bindArguments(request);
-}
-
-Error Environment::findRule(OptimizerOp optimizer, StringRef name) {
-  SmallVector<StringRef> known;
-  for (auto candidate : optimizer.getBody().getOps<RuleOp>()) {
-    known.push_back(candidate.getSymName());
-    if (candidate.getSymName() == name)
-      rule = candidate;
+const Datum *Frame::find(Value value) const {
+  for (const Frame *frame = this; frame; frame = frame->outer) {
+    auto found = frame->values.find(value);
+    if (found != frame->values.end())
+      return &found->second;
   }
-  if (!rule)
-    return makeUnknownError(name, "rule", optimizer.getSymName(), known);
-  if (rule.isBound())
-    return makeError("rule '" + name +
-                     "' is bound; the interpreter runs definitions");
-  return Error::success();
+  return nullptr;
 }
 
-Error Environment::bindHypers(OptimizerOp optimizer, const Request &request) {
-  SmallVector<StringRef> known;
-  for (auto hyper : optimizer.getBody().getOps<HyperOp>()) {
-    known.push_back(hyper.getName());
-    auto given = request.hypers.find(hyper.getName().str());
-    values[hyper.getResult()] = given == request.hypers.end()
-                                    ? hyper.getDefaultValue().convertToDouble()
-                                    : given->second;
-  }
-  for (const auto &[name, value] : request.hypers)
-    if (!llvm::is_contained(known, name))
-      return makeUnknownError(name, "hyper-parameter", optimizer.getSymName(),
-                              known);
-  return Error::success();
-}
+//===----------------------------------------------------------------------===//
+// Source
+//===----------------------------------------------------------------------===//
 
-Error Environment::bindOptions(OptimizerOp optimizer, const Request &request) {
-  SmallVector<StringRef> known;
-  for (auto option : optimizer.getBody().getOps<OptionOp>()) {
-    StringRef name = option.getName();
-    auto given = request.options.find(name.str());
-    bool isGiven = given != request.options.end();
-    if (!option.isDerived()) {
-      known.push_back(name);
-      values[option.getResult()] =
-          isGiven ? given->second : *option.getDefaultValue();
-      continue;
+Source::Source(OptimizerOp optimizer) : optimizer(optimizer) {
+  bodies.push_back(&optimizer.getBody().front());
+  chooseNames(*bodies.back(), "");
+  if (Block *block = optimizer->getBlock())
+    for (auto fragment : block->getOps<FragmentOp>()) {
+      fragments.push_back(fragment);
+      bodies.push_back(&fragment.getBody().front());
+      chooseNames(*bodies.back(), fragment.getSymName());
     }
-    if (isGiven)
-      return makeError("option '" + name + "' follows from hyper-parameter '" +
-                       option.getHyper().getDefiningOp<HyperOp>().getName() +
-                       "' and cannot be set");
-    values[option.getResult()] = evaluate(
-        *option.getPredicate(), std::get<double>(values.at(option.getHyper())),
-        option.getThreshold()->convertToDouble());
-  }
-  for (const auto &[name, value] : request.options)
-    if (!llvm::is_contained(known, name))
-      return makeUnknownError(name, "option", optimizer.getSymName(), known);
-  return Error::success();
 }
 
-Error Environment::bindArguments(const Request &request) {
-  for (BlockArgument argument : rule.getBody().getArguments()) {
-    unsigned index = argument.getArgNumber();
-    RoleAttr role = rule.getRole(index);
-    if (role.getKind() == RoleKind::Count)
-      values[argument] = request.count;
-    if (role.getKind() == RoleKind::Fresh)
-      values[argument] = request.fresh;
-    Value guard = rule.getGuard(index);
-    if (!guard || std::get<bool>(values.at(guard)))
-      continue;
-    auto option = guard.getDefiningOp<OptionOp>();
-    values[argument] =
-        Absent{role.getName().str(), option ? option.getName().str() : "false"};
-  }
-  return Error::success();
+void Source::chooseNames(Block &body, StringRef prefix) {
+  auto isTaken = [&](Operation *op, StringRef name) {
+    return llvm::any_of(names, [&](const auto &other) {
+      return other.second == name &&
+             isa<ReportOp>(op) == isa<ReportOp>(other.first);
+    });
+  };
+  body.walk([&](Operation *op) {
+    if (!isa<HyperOp, OptionOp, ScalarOp, StatisticOp, ReportOp>(op))
+      return;
+    std::string name = op->getAttrOfType<StringAttr>("name").str();
+    if (isTaken(op, name))
+      name = (prefix + "." + name).str();
+    names[op] = std::move(name);
+  });
 }
 
-Error Environment::bindDims(const Tensor &param) {
-  paramShape = param.shape;
-  ArrayRef<StringAttr> dims =
-      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
-  bool anyRank = dims.size() == 1 && dims[0].getValue() == "*";
-  if (!anyRank && dims.size() != paramShape.size())
-    return makeError("'param' has shape " + toString(paramShape) +
-                     ", the rule wants " + Twine(dims.size()) + " dims");
-  for (size_t index = 0; !anyRank && index < dims.size(); ++index) {
-    StringRef name = dims[index].getValue();
-    int64_t wanted = name == "1" ? 1 : paramShape[index];
-    auto [entry, inserted] = extents.try_emplace(name.str(), wanted);
-    if (entry->second != paramShape[index])
-      return makeError("'param' has shape " + toString(paramShape) +
-                       ", where dim '" + name + "' is " + Twine(entry->second) +
-                       " and " + Twine(paramShape[index]));
-  }
-  return Error::success();
-}
+//===----------------------------------------------------------------------===//
+// Groups and the model
+//===----------------------------------------------------------------------===//
 
-Shape Environment::getShape(Type type) const {
-  Shape shape;
-  for (StringAttr dim : getDims(type)) {
-    if (dim.getValue() == "*")
-      return paramShape;
-    shape.push_back(dim.getValue() == "1" ? 1 : extents.at(dim.str()));
-  }
-  return shape;
-}
-
-bool Environment::isAbsent(unsigned index) {
-  auto datum = values.find(rule.getBody().getArgument(index));
-  return datum != values.end() && std::holds_alternative<Absent>(datum->second);
-}
-
-Error Environment::checkShape(unsigned index, const Tensor &tensor) const {
-  RuleOp op = rule;
-  StringRef name = op.getRole(index).getDisplayName();
-  Shape wanted = getShape(op.getBody().getArgument(index).getType());
-  if (tensor.shape != wanted)
-    return makeError("'" + name + "' has shape " + toString(tensor.shape) +
-                     ", expected " + toString(wanted));
-  if (getNumElements(tensor.shape) !=
-      static_cast<int64_t>(tensor.elements.size()))
-    return makeError("'" + name + "' has shape " + toString(tensor.shape) +
-                     " and " + Twine(tensor.elements.size()) + " elements");
-  return Error::success();
-}
-
-Error Environment::bindTensor(unsigned index, const StoredTensor &stored,
-                              Format compute) {
-  if (Error error = checkShape(index, stored.tensor))
-    return error;
-  for (auto [position, element] : llvm::enumerate(stored.tensor.elements))
-    if (!std::isnan(element) && roundTo(stored.storage, element) != element)
-      return makeError("'" + rule.getRole(index).getDisplayName() +
-                       "' is stored as " + getName(stored.storage) +
-                       ", which does not have its element " + Twine(position));
-  storages[index] = stored.storage;
-  values[rule.getBody().getArgument(index)] = roundTo(compute, stored.tensor);
-  return Error::success();
-}
-
-Error Environment::bindTensors(const Request &request) {
+static Error bindHypers(const Source &source,
+                        const std::map<std::string, double> &given,
+                        Frame &frame) {
   SmallVector<StringRef> known;
-  for (BlockArgument argument : rule.getBody().getArguments()) {
-    unsigned index = argument.getArgNumber();
-    RoleAttr role = rule.getRole(index);
-    if (!role.isTensor())
-      continue;
-    const StoredTensor *stored =
-        role.getKind() == RoleKind::Grad ? &request.grad : &request.param;
-    if (role.getKind() == RoleKind::State) {
-      StringRef name = role.getName();
-      auto given = request.states.find(name.str());
-      bool isGiven = given != request.states.end();
-      if (isAbsent(index) && isGiven)
-        return makeError("state '" + name +
-                         "' is given and exists only with option '" +
-                         std::get<Absent>(values.at(argument)).option + "'");
-      if (isAbsent(index))
-        continue;
-      known.push_back(name);
-      if (!isGiven)
-        return makeError("state '" + name + "' is not given");
-      stored = &given->second;
-    }
-    if (Error error = bindTensor(index, *stored, request.compute))
-      return error;
+  for (HyperOp hyper : source.getOps<HyperOp>()) {
+    StringRef name = source.getName(hyper);
+    known.push_back(name);
+    auto found = given.find(name.str());
+    frame.values[hyper.getResult()] =
+        found == given.end() ? hyper.getDefaultValue().convertToDouble()
+                             : found->second;
   }
-  for (const auto &[name, state] : request.states)
+  StringRef owner = source.getName();
+  for (const auto &[name, value] : given)
     if (!llvm::is_contained(known, name))
-      return makeUnknownError(name, "state", rule.getSymName(), known);
+      return makeUnknownError(name, "hyper-parameter", owner, known);
   return Error::success();
+}
+
+/// What the option is if nothing is said of it.
+static Datum getDefault(OptionOp option, const Frame &frame) {
+  if (option.isInteger())
+    return option.getDefaultIntegerAttr().getInt();
+  if (!option.isDerived())
+    return *option.getDefaultValue();
+  return evaluate(*option.getPredicate(),
+                  std::get<double>(frame.get(option.getHyper())),
+                  option.getThreshold()->convertToDouble());
+}
+
+/// What is said of the option, if it can be.
+static llvm::Expected<Datum> readOption(const Source &source, OptionOp option,
+                                        const OptionValue &value) {
+  StringRef name = source.getName(option);
+  if (option.isDerived())
+    return makeError("option '" + name + "' follows from hyper-parameter '" +
+                     source.getName(option.getHyper().getDefiningOp()) +
+                     "' and cannot be set");
+  if (option.isInteger() != std::holds_alternative<int64_t>(value))
+    return makeError("option '" + name + "' is " +
+                     (option.isInteger() ? "an integer" : "true or false") +
+                     ", and something else is given");
+  if (option.isInteger())
+    return Datum(std::get<int64_t>(value));
+  return Datum(std::get<bool>(value));
+}
+
+static Error bindOptions(const Source &source,
+                         const std::map<std::string, OptionValue> &given,
+                         Frame &frame) {
+  SmallVector<StringRef> known;
+  for (OptionOp option : source.getOps<OptionOp>()) {
+    StringRef name = source.getName(option);
+    auto found = given.find(name.str());
+    if (!option.isDerived())
+      known.push_back(name);
+    llvm::Expected<Datum> value =
+        found == given.end() ? getDefault(option, frame)
+                             : readOption(source, option, found->second);
+    if (!value)
+      return value.takeError();
+    frame.values[option.getResult()] = std::move(*value);
+  }
+  StringRef owner = source.getName();
+  for (const auto &[name, value] : given)
+    if (!llvm::is_contained(known, name))
+      return makeUnknownError(name, "option", owner, known);
+  return Error::success();
+}
+
+static Error bindScalars(const Source &source, Scope scope,
+                         const std::map<std::string, double> &given,
+                         Frame &frame) {
+  SmallVector<StringRef> known;
+  for (ScalarOp scalar : source.getOps<ScalarOp>()) {
+    if (scalar.getScope() != scope)
+      continue;
+    StringRef name = source.getName(scalar);
+    known.push_back(name);
+    auto found = given.find(name.str());
+    frame.values[scalar.getResult()] = found == given.end()
+                                           ? scalar.getInit().convertToDouble()
+                                           : found->second;
+  }
+  std::string what = ("scalar over " + stringifyScope(scope)).str();
+  for (const auto &[name, value] : given)
+    if (!llvm::is_contained(known, name))
+      return makeUnknownError(name, what, source.getName(), known);
+  return Error::success();
+}
+
+Error mlir::step::reference::bindGroup(const Source &source,
+                                       const GroupRequest &request,
+                                       Frame &frame) {
+  if (Error error = bindHypers(source, request.hypers, frame))
+    return error;
+  if (Error error = bindOptions(source, request.options, frame))
+    return error;
+  return bindScalars(source, Scope::Group, request.scalars, frame);
+}
+
+Error mlir::step::reference::bindModel(
+    const Source &source, const std::map<std::string, double> &scalars,
+    Frame &frame) {
+  for (ConstantOp constant : source.getOps<ConstantOp>())
+    frame.values[constant.getResult()] = getConstant(constant);
+  return bindScalars(source, Scope::Model, scalars, frame);
 }

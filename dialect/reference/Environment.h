@@ -1,5 +1,4 @@
-//===- Environment.h - what a rule's values stand for ------------*- C++
-//-*-===//
+//===- Environment.h - what a definition's values stand for ------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,8 +9,6 @@
 #define STEPC_DIALECT_REFERENCE_ENVIRONMENT_H
 
 #include "dialect/reference/Interpreter.h"
-
-#include "llvm/ADT/DenseSet.h"
 
 #include <variant>
 
@@ -30,48 +27,65 @@ using Datum = std::variant<Absent, bool, int64_t, double, Mask, Tensor>;
 /// An error with this message.
 llvm::Error makeError(const Twine &message);
 
+/// "'rate' is no hyper-parameter of 'adamw', which has lr, beta1".
+llvm::Error makeUnknownError(StringRef name, StringRef what, StringRef owner,
+                             ArrayRef<StringRef> known);
+
 /// What a constant stands for.
 Datum getConstant(ConstantOp op);
 
-/// The values of hyper-parameters, options, arguments and operations, and the
-/// extents of dims.
-class Environment {
-public:
-  /// Finds the rule, gives hyper-parameters, options, count and fresh their
-  /// values, says which states are absent, and binds the dims of the param.
-  llvm::Error bind(OptimizerOp optimizer, const Request &request);
-
-  /// Gives the tensor arguments their values, in the compute format. Must come
-  /// after bind.
-  llvm::Error bindTensors(const Request &request);
-
-  /// The extents of a shaped type; empty for a scalar.
-  Shape getShape(Type type) const;
-
-  /// True where argument `index` is a state that does not exist.
-  bool isAbsent(unsigned index);
-
-  /// The storage format of a tensor argument that exists.
-  Format getStorage(unsigned index) const { return storages.at(index); }
-
-  RuleOp rule;
+/// The values of a tensor, of its group, or of the model; each sees those of
+/// the next.
+struct Frame {
+  const Frame *outer = nullptr;
   DenseMap<Value, Datum> values;
 
-private:
-  llvm::Error findRule(OptimizerOp optimizer, StringRef name);
-  llvm::Error bindHypers(OptimizerOp optimizer, const Request &request);
-  llvm::Error bindOptions(OptimizerOp optimizer, const Request &request);
-  llvm::Error bindArguments(const Request &request);
-  llvm::Error bindDims(const Tensor &param);
-  llvm::Error bindTensor(unsigned index, const StoredTensor &stored,
-                         Format compute);
-  llvm::Error checkShape(unsigned index, const Tensor &tensor) const;
-
-  /// Extents by the name of a dim; those of `*` are the param's.
-  std::map<std::string, int64_t> extents;
-  Shape paramShape;
-  std::map<unsigned, Format> storages;
+  /// Null where the value is not known, or not yet.
+  const Datum *find(Value value) const;
+  const Datum &get(Value value) const { return *find(value); }
 };
+
+/// The optimizer, and the fragments that stand beside it, in their order.
+class Source {
+public:
+  explicit Source(OptimizerOp optimizer);
+
+  /// The operations of a kind that the optimizer and then the fragments hold.
+  template <typename OpT>
+  SmallVector<OpT> getOps() const {
+    SmallVector<OpT> ops;
+    for (Block *body : bodies)
+      llvm::append_range(ops, body->getOps<OpT>());
+    return ops;
+  }
+
+  /// The optimizer's name.
+  StringRef getName() const { return OptimizerOp(optimizer).getSymName(); }
+
+  /// The name that the operation's is known by: that of a fragment's gets the
+  /// fragment's as a prefix where it is taken.
+  StringRef getName(Operation *op) const { return names.at(op); }
+
+  OptimizerOp optimizer;
+  SmallVector<FragmentOp> fragments;
+
+private:
+  /// Chooses the names of what `body` declares. `prefix` is the fragment's
+  /// name.
+  void chooseNames(Block &body, StringRef prefix);
+
+  SmallVector<Block *> bodies;
+  std::map<Operation *, std::string> names;
+};
+
+/// Gives hyper-parameters, options and kept scalars of a group their values.
+llvm::Error bindGroup(const Source &source, const GroupRequest &request,
+                      Frame &frame);
+
+/// Gives constants and the model's kept scalars their values.
+llvm::Error bindModel(const Source &source,
+                      const std::map<std::string, double> &scalars,
+                      Frame &frame);
 
 } // namespace mlir::step::reference
 

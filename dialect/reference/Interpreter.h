@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs a rule of an optimizer as it is written, operation by operation on whole
-// tensors. It knows nothing of passes, and is what compiled code is compared
-// with: in exact mode every result has the same bits.
+// Runs an optimizer and its fragments as they are written, operation by
+// operation on whole tensors. It knows nothing of passes, and is what compiled
+// code is compared with: in exact mode every result has the same bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +21,9 @@
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <string>
+#include <variant>
+#include <vector>
 
 namespace mlir::step::reference {
 
@@ -38,14 +41,18 @@ struct StoredTensor {
   Format storage = Format::F32;
 };
 
+/// What an option is set to.
+using OptionValue = std::variant<bool, int64_t>;
+
 /// One step of one tensor.
 struct Request {
   Mode mode = Mode::Exact;
   Format compute = Format::F32;
-  std::string rule = "any";
+  /// Empty: the first that the param's shape fits and whose conditions hold.
+  std::string rule;
   /// By name; hyper-parameters and options not named have their defaults.
   std::map<std::string, double> hypers;
-  std::map<std::string, bool> options;
+  std::map<std::string, OptionValue> options;
   /// The number of this step: 1 in the tensor's first.
   int64_t count = 1;
   /// True in the step that creates the states.
@@ -55,10 +62,55 @@ struct Request {
   std::map<std::string, StoredTensor> states;
 };
 
+/// Tensors that share their hyper-parameters. What is not named has its
+/// default, kept scalars their initial value.
+struct GroupRequest {
+  std::map<std::string, double> hypers;
+  std::map<std::string, OptionValue> options;
+  std::map<std::string, double> scalars;
+};
+
+/// A tensor's part in a step of several; as in Request.
+struct TensorRequest {
+  size_t group = 0;
+  /// False: the tensor is bound and takes no part in this step.
+  bool participates = true;
+  Format compute = Format::F32;
+  std::string rule;
+  int64_t count = 1;
+  bool fresh = false;
+  StoredTensor param, grad;
+  std::map<std::string, StoredTensor> states;
+};
+
+/// One step of several tensors, in the order in which they were bound.
+struct ModelRequest {
+  Mode mode = Mode::Exact;
+  /// The model's kept scalars.
+  std::map<std::string, double> scalars;
+  std::vector<GroupRequest> groups;
+  std::vector<TensorRequest> tensors;
+};
+
 /// What a step makes of its tensors.
 struct Outcome {
   Tensor param;
   std::map<std::string, Tensor> states;
+};
+
+/// What a step of several tensors leaves.
+struct ModelOutcome {
+  /// True where the step changed nothing but scalars updated `always`.
+  bool skipped = false;
+  /// As many as there are tensors: what they are now.
+  std::vector<Outcome> tensors;
+  /// Kept scalars by name, of the model and of each group, for the next step.
+  std::map<std::string, double> scalars;
+  std::vector<std::map<std::string, double>> groupScalars;
+  /// What was reported, of the model and of each group. NaN where a round did
+  /// not run because one before it skipped the step.
+  std::map<std::string, double> reports;
+  std::vector<std::map<std::string, double>> groupReports;
 };
 
 /// A state as it is before a tensor's first step.
@@ -67,19 +119,27 @@ struct InitialState {
   Tensor tensor;
 };
 
-/// Runs one step. Errors name what is wrong with the request: an unknown or
-/// derived name, a tensor whose shape does not fit the rule's dims, a missing
-/// or superfluous state, an element that its storage format does not have, a
-/// new value that needs a state which does not exist; or say that the
-/// definition is not a source, or that the host's floating-point mode is not
-/// the default one.
+/// Runs one step of one tensor, alone in its model. Errors name what is wrong
+/// with the request: an unknown or derived name, a tensor whose shape does not
+/// fit the rule's dims, a missing or superfluous state, an element that its
+/// storage format does not have, a new value that needs a state which does not
+/// exist; or say that the definition is not a source, or that the host's
+/// floating-point mode is not the default one.
 llvm::Expected<Outcome> interpret(OptimizerOp optimizer,
                                   const Request &request);
+
+/// Runs one step of several tensors, with the fragments that stand beside the
+/// optimizer in front of their gradients. Errors are those of `interpret`.
+llvm::Expected<ModelOutcome> interpretStep(OptimizerOp optimizer,
+                                           const ModelRequest &request);
 
 /// The states that exist under the request's options, in the rule's order,
 /// with the shapes that follow from the param. `request.states` is not read.
 llvm::Expected<SmallVector<InitialState>>
 makeInitialStates(OptimizerOp optimizer, const Request &request);
+llvm::Expected<SmallVector<InitialState>>
+makeInitialStates(OptimizerOp optimizer, const GroupRequest &group,
+                  const TensorRequest &request);
 
 } // namespace mlir::step::reference
 

@@ -44,12 +44,16 @@ static double evalDiv(ArrayRef<double> x, Format compute) {
   return roundTo(compute, x[0] / x[1]);
 }
 
-static double evalMaximum(ArrayRef<double> x, Format) {
-  if (std::isnan(x[0]) || std::isnan(x[1]))
+double mlir::step::reference::maximum(double x, double y) {
+  if (std::isnan(x) || std::isnan(y))
     return std::numeric_limits<double>::quiet_NaN();
-  if (x[0] == x[1]) // +0 and -0 are equal; +0 is the larger.
-    return std::signbit(x[0]) ? x[1] : x[0];
-  return x[0] > x[1] ? x[0] : x[1];
+  if (x == y) // +0 and -0 are equal; +0 is the larger.
+    return std::signbit(x) ? y : x;
+  return x > y ? x : y;
+}
+
+static double evalMaximum(ArrayRef<double> x, Format) {
+  return maximum(x[0], x[1]);
 }
 
 static double evalMinimum(ArrayRef<double> x, Format) {

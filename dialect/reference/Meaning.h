@@ -26,6 +26,9 @@ using Meaning = double (*)(ArrayRef<double> operands, Format compute);
 /// and the square root (Figueroa, "When is double rounding innocuous?", 1995).
 Meaning getMeaning(Operation *op);
 
+/// The larger value as step.maximum describes it.
+double maximum(double x, double y);
+
 /// `base` to the power of `exponent`, as step.powi describes it.
 double powi(double base, int64_t exponent);
 

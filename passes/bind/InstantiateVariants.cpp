@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/StoredStates.h"
 #include "passes/bind/VariantRequest.h"
 
 #include "mlir/IR/Builders.h"
@@ -54,6 +55,18 @@ private:
 };
 } // namespace
 
+/// Whether the definition says that the rule has the state.
+static bool declares(RuleOp rule, StringRef name) {
+  auto dropped = rule->getAttrOfType<ArrayAttr>(kDroppedStates);
+  if (dropped &&
+      llvm::is_contained(dropped, StringAttr::get(rule.getContext(), name)))
+    return true;
+  return llvm::any_of(
+      rule.getRoles().getAsRange<RoleAttr>(), [&](RoleAttr role) {
+        return role.getKind() == RoleKind::State && role.getName() == name;
+      });
+}
+
 LogicalResult Instantiator::checkNames(const VariantRequest &request) {
   for (auto &[name, value] : request.options)
     if (llvm::none_of(
@@ -61,12 +74,8 @@ LogicalResult Instantiator::checkNames(const VariantRequest &request) {
       return optimizer.emitOpError()
              << "has no option '" << name << "' that is true or false";
   for (auto &[name, storage] : request.states) {
-    bool known = llvm::any_of(definitions, [&](RuleOp rule) {
-      return llvm::any_of(
-          rule.getRoles().getAsRange<RoleAttr>(), [&](RoleAttr role) {
-            return role.getKind() == RoleKind::State && role.getName() == name;
-          });
-    });
+    bool known = llvm::any_of(
+        definitions, [&](RuleOp rule) { return declares(rule, name); });
     if (!known)
       return optimizer.emitOpError() << "has no state '" << name << "'";
   }
@@ -193,6 +202,7 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
                       Twine(bound.size()))
                          .str());
     clone.setVariantAttr(variant);
+    clone->removeAttr(kDroppedStates);
     clone.setRolesAttr(rolesAttr);
     bound.push_back(clone);
   }

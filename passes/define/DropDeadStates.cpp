@@ -80,10 +80,12 @@ static void dropUnused(RuleOp rule) {
 static void dropDeadStates(RuleOp rule) {
   Liveness liveness(rule);
   SmallVector<unsigned> dead;
+  SmallVector<Attribute> names;
   for (unsigned index : rule.getReturnedArguments()) {
     if (liveness.isLive(index))
       continue;
     dead.push_back(index);
+    names.push_back(rule.getRole(index).getName());
     emitRemark(rule.getBody().getArgument(index).getLoc())
         << "state '" << rule.getRole(index).getDisplayName()
         << "' is never used, it is dropped";
@@ -93,6 +95,7 @@ static void dropDeadStates(RuleOp rule) {
   dropStoredValues(rule, dead);
   dropUnused(rule);
   eraseStates(rule, dead);
+  rule->setAttr(kDroppedStates, ArrayAttr::get(rule.getContext(), names));
 }
 
 namespace {

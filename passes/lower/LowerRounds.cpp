@@ -23,8 +23,7 @@ namespace {
 /// Makes the StepcRoundFunction of one step.scalars.
 class RoundEmitter {
 public:
-  RoundEmitter(OpBuilder &builder, OptimizerOp optimizer,
-               const RoundCall &call)
+  RoundEmitter(OpBuilder &builder, OptimizerOp optimizer, const RoundCall &call)
       : w(builder, ScalarsOp(call.op).getLoc()), optimizer(optimizer),
         call(call) {}
 
@@ -77,8 +76,7 @@ void RoundEmitter::mapInputs(ValueRange arguments) {
     }
   }
   int64_t nextResult = 0;
-  Value zero =
-      arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
   for (auto other : optimizer.getBody().getOps<ScalarsOp>())
     for (Value result : other.getResults()) {
       Value value = w.load(results, nextResult++);
@@ -98,8 +96,7 @@ void RoundEmitter::emitOp(Operation &op) {
             w.constant(call.firstReport + nextReport++));
   } else if (auto skipIf = dyn_cast<SkipIfOp>(op)) {
     Value condition = getScalar(skipIf.getCondition());
-    skip = skip ? arith::OrIOp::create(w.b, w.loc, skip, condition)
-                : condition;
+    skip = skip ? arith::OrIOp::create(w.b, w.loc, skip, condition) : condition;
   } else {
     mapping.map(op.getResult(0),
                 emitScalarCode(w.b, &op, mapping, w.b.getF64Type()));
@@ -121,8 +118,8 @@ void RoundEmitter::emit() {
   for (auto [k, value] : llvm::enumerate(op.getYield().getValues()))
     w.store(asResult(getScalar(value)), results,
             w.constant(call.firstResult + k));
-  Value returned = skip ? arith::ExtUIOp::create(w.b, w.loc, i64, skip)
-                        : w.constantWord(0);
+  Value returned =
+      skip ? arith::ExtUIOp::create(w.b, w.loc, i64, skip) : w.constantWord(0);
   func::ReturnOp::create(w.b, w.loc, returned);
 }
 

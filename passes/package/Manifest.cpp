@@ -78,8 +78,7 @@ static json::Object describe(const RuleCondition &condition) {
   if (attr.getValue())
     object["value"] = *attr.getValue();
   else
-    object["option"] =
-        condition.operand.getDefiningOp<OptionOp>().getName();
+    object["option"] = condition.operand.getDefiningOp<OptionOp>().getName();
   return object;
 }
 
@@ -177,8 +176,7 @@ static json::Object describe(OperandAttr operand) {
 template <typename OpT>
 static json::Array listUsed(OptimizerOp optimizer, ScalarsOp call) {
   json::Array used;
-  for (auto [index, op] :
-       llvm::enumerate(optimizer.getBody().getOps<OpT>())) {
+  for (auto [index, op] : llvm::enumerate(optimizer.getBody().getOps<OpT>())) {
     bool isUsed = llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
       return call->isProperAncestor(user);
     });
@@ -200,14 +198,13 @@ static json::Object describe(OptimizerOp optimizer, const RoundCall &call) {
     updates.push_back(json::Object{
         {"scalar", getScalarIndex(optimizer, update.getScalarOp())},
         {"always", update.getAlways()}});
-  return json::Object{
-      {"function", call.function},
-      {"scope", stringifyScope(op.getScope())},
-      {"hypers", listUsed<HyperOp>(optimizer, op)},
-      {"options", listUsed<OptionOp>(optimizer, op)},
-      {"results", std::move(results)},
-      {"may_skip", !op.getBody().getOps<SkipIfOp>().empty()},
-      {"updates", std::move(updates)}};
+  return json::Object{{"function", call.function},
+                      {"scope", stringifyScope(op.getScope())},
+                      {"hypers", listUsed<HyperOp>(optimizer, op)},
+                      {"options", listUsed<OptionOp>(optimizer, op)},
+                      {"results", std::move(results)},
+                      {"may_skip", !op.getBody().getOps<SkipIfOp>().empty()},
+                      {"updates", std::move(updates)}};
 }
 
 static json::Array describeRounds(OptimizerOp optimizer) {
@@ -260,8 +257,8 @@ static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
   object["strided_kernel"] = entry.name + "_strided";
   json::Array reads, writes;
   PhaseOp phase = entry.kernel;
-  for (auto [index, own] : llvm::enumerate(
-           program.getOperands().getAsRange<OperandAttr>()))
+  for (auto [index, own] :
+       llvm::enumerate(program.getOperands().getAsRange<OperandAttr>()))
     for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
       if (operand.getKind() != own.getKind() ||
           operand.getName() != own.getName())
@@ -296,19 +293,18 @@ static json::Object describe(ProgramOp program, bool subsets) {
     operands.push_back(describe(operand));
   for (const ScheduleEntry &entry : getSchedule(program))
     schedule.push_back(describe(program, entry));
-  return json::Object{
-      {"name", program.getSymName()},
-      {"rule", program.getVariant().getRule().getValue()},
-      {"options", std::move(options)},
-      {"compute", toString(program.getVariant().getCompute())},
-      {"operands", std::move(operands)},
-      {"scalars", describeScalars(program)},
-      {"tensor_slots", program.getTensorSlots()},
-      {"space", program.isTiled() ? "tiles" : "elements"},
-      {"workspace", describeWorkspace(program)},
-      {"schedule", std::move(schedule)},
-      {"contributions", describeContributions(program)},
-      {"subsets", subsets}};
+  return json::Object{{"name", program.getSymName()},
+                      {"rule", program.getVariant().getRule().getValue()},
+                      {"options", std::move(options)},
+                      {"compute", toString(program.getVariant().getCompute())},
+                      {"operands", std::move(operands)},
+                      {"scalars", describeScalars(program)},
+                      {"tensor_slots", program.getTensorSlots()},
+                      {"space", program.isTiled() ? "tiles" : "elements"},
+                      {"workspace", describeWorkspace(program)},
+                      {"schedule", std::move(schedule)},
+                      {"contributions", describeContributions(program)},
+                      {"subsets", subsets}};
 }
 
 json::Object mlir::step::buildManifest(json::Object interface,

@@ -1,4 +1,5 @@
-//===- FinishPlan.h - what runs once for a tensor ----------------*- C++ -*-===//
+//===- FinishPlan.h - what runs once for a tensor ----------------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -40,8 +41,8 @@ struct SmallStep {
   SmallVector<Value> copies;
 };
 
-/// Orders all that is not Full and not of a cohort: vectors of rows, columns and
-/// items, and scalars of the tensor.
+/// Orders all that is not Full and not of a cohort: vectors of rows, columns
+/// and items, and scalars of the tensor.
 ///
 /// Values that another step or a traversal needs are kept: vectors in temps,
 /// scalars in slots. They are few beside the tensor's elements.

@@ -71,11 +71,11 @@ OperandAttr ProgramBuilder::getOperand(unsigned argument, bool reads,
                                        bool writes) const {
   RuleOp op = rule;
   RoleAttr role = op.getRole(argument);
-  return OperandAttr::get(role.getContext(), role.getKind(),
-                          StringAttr::get(role.getContext(),
-                                          role.getDisplayName()),
-                          op.getBody().getArgument(argument).getType(),
-                          role.getStorage(), role.getInit(), reads, writes);
+  return OperandAttr::get(
+      role.getContext(), role.getKind(),
+      StringAttr::get(role.getContext(), role.getDisplayName()),
+      op.getBody().getArgument(argument).getType(), role.getStorage(),
+      role.getInit(), reads, writes);
 }
 
 void ProgramBuilder::collectOperands() {
@@ -148,8 +148,7 @@ void ProgramBuilder::collectBuffers() {
     add("temp" + Twine(number), getVectorSize(analysis.getDomain(value)),
         compute, live);
   }
-  for (auto reduction :
-       rule.getBody().front().getOps<ReductionOpInterface>()) {
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
     unsigned number = partialNumbers.size();
     partialNumbers[reduction] = number;
     Domain input = analysis.getDomain(reduction.getInput());
@@ -169,8 +168,8 @@ OperandAttr ProgramBuilder::getTemp(Value value) const {
   Type type = value.getType();
   if (auto mask = dyn_cast<SymMaskType>(type))
     type = SymTensorType::get(context, mask.getDims());
-  auto name = StringAttr::get(context,
-                              "temp" + Twine(tempNumbers.lookup(value)));
+  auto name =
+      StringAttr::get(context, "temp" + Twine(tempNumbers.lookup(value)));
   return OperandAttr::get(context, RoleKind::Temp, name, type, compute,
                           FloatAttr(), /*reads=*/true, /*writes=*/false);
 }
@@ -258,8 +257,8 @@ void ProgramBuilder::buildScalarPhase(int64_t segment) {
   }
   if (segment > 0 && own.empty())
     return;
-  std::string suffix = segment ? "_scalars" + std::to_string(segment)
-                               : std::string("_scalars");
+  std::string suffix =
+      segment ? "_scalars" + std::to_string(segment) : std::string("_scalars");
   auto phase = ScalarPhaseOp::create(builder, rule.getLoc(), makeName(suffix),
                                      segment, firstSlot);
   OpBuilder::InsertionGuard guard(builder);
@@ -286,9 +285,8 @@ void ProgramBuilder::buildScalarPhase(int64_t segment) {
                   emitScalarCode(builder, &op, mapping, builder.getF64Type()));
   SmallVector<Value> values;
   for (Value slot : own)
-    values.push_back(toSlot(
-        builder, mapOrMaterialize(builder, slot, mapping,
-                                  builder.getF64Type())));
+    values.push_back(toSlot(builder, mapOrMaterialize(builder, slot, mapping,
+                                                      builder.getF64Type())));
   YieldOp::create(builder, rule.getLoc(), values);
 }
 
@@ -362,10 +360,10 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
         columns ? Direction::Column : Direction::Row,
         builder.getStringAttr(getPartialName(reduction))));
   }
-  auto phase = PhaseOp::create(
-      builder, rule.getLoc(), name, slots.size(),
-      builder.getArrayAttr(body.operands), space, segment,
-      int64_t(finish.getSlots().size()), builder.getArrayAttr(accumulators));
+  auto phase = PhaseOp::create(builder, rule.getLoc(), name, slots.size(),
+                               builder.getArrayAttr(body.operands), space,
+                               segment, int64_t(finish.getSlots().size()),
+                               builder.getArrayAttr(accumulators));
   OpBuilder::InsertionGuard guard(builder);
   Block *block = builder.createBlock(&phase.getBody());
   IRMapping mapping;
@@ -521,12 +519,12 @@ void ProgramBuilder::buildCombine(ReductionOpInterface reduction, Space space,
   else
     temp = getTemp(result).getName();
   ReductionKind kind = reduction.getReductionKind();
-  CombineOp::create(
-      builder, reduction.getLoc(),
-      builder.getStringAttr(getPartialName(reduction)),
-      kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum, space,
-      getLevel(analysis.getDomain(result)), kind == ReductionKind::Mean, temp,
-      slot, segment);
+  CombineOp::create(builder, reduction.getLoc(),
+                    builder.getStringAttr(getPartialName(reduction)),
+                    kind == ReductionKind::Amax ? Combiner::Amax
+                                                : Combiner::Sum,
+                    space, getLevel(analysis.getDomain(result)),
+                    kind == ReductionKind::Mean, temp, slot, segment);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,5 @@
-//===- ProgramBuilder.h - the program of a planned rule ----------*- C++ -*-===//
+//===- ProgramBuilder.h - the program of a planned rule ----------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,5 @@
-//===- RoundCalls.h - the rounds of a step as the runtime sees them -*- C++ -*-===//
+//===- RoundCalls.h - the rounds of a step as the runtime sees them -*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,8 +15,8 @@
 
 namespace mlir::step {
 
-/// One `step.scalars` of a scheduled optimizer. Results are numbered in the order
-/// of the operations, and reports behind all results.
+/// One `step.scalars` of a scheduled optimizer. Results are numbered in the
+/// order of the operations, and reports behind all results.
 struct RoundCall {
   ScalarsOp op;
   int64_t round = 0;

@@ -13,9 +13,9 @@
 
 namespace mlir::step {
 
-/// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of a
-/// step needs no result of a round; round r runs when segment r is done; segment
-/// r + 1 may use its results.
+/// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of
+/// a step needs no result of a round; round r runs when segment r is done;
+/// segment r + 1 may use its results.
 ///
 /// The verifier has made sure that no statistic depends on itself, so the
 /// recursion ends.
@@ -29,8 +29,8 @@ public:
   int64_t getRound(ScalarsOp op);
   /// The segment after which all contributions to the statistic are there.
   int64_t getSegment(StatisticOp statistic);
-  /// The first segment in which it is known whether the step is skipped; 0 where
-  /// no step ever is.
+  /// The first segment in which it is known whether the step is skipped; 0
+  /// where no step ever is.
   int64_t getFirstSureSegment();
   /// How many segments a step has.
   int64_t getNumSegments();

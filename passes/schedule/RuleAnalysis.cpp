@@ -23,15 +23,17 @@ LogicalResult RuleAnalysis::checkDims() {
   for (BlockArgument argument : rule.getBody().getArguments()) {
     if (!isShaped(argument.getType()))
       continue;
-    for (auto [dim, own] :
-         llvm::zip_equal(getDims(param), getDims(argument.getType())))
-      if (own != dim && own.getValue() != "1")
-        return rule.emitOpError()
-               << "has state '"
-               << rule.getRole(argument.getArgNumber()).getDisplayName()
-               << "' of dims in another order than the param: "
-               << argument.getType()
-               << "; such states cannot be compiled, only interpreted";
+    ArrayRef<StringAttr> dims = getDims(argument.getType());
+    bool fits = dims.size() == getDims(param).size();
+    for (auto [dim, own] : llvm::zip(getDims(param), dims))
+      fits &= own == dim || own.getValue() == "1";
+    if (!fits)
+      return rule.emitOpError()
+             << "has state '"
+             << rule.getRole(argument.getArgNumber()).getDisplayName()
+             << "' of dims in another order than the param: "
+             << argument.getType()
+             << "; such states cannot be compiled, only interpreted";
   }
   return success();
 }
@@ -92,8 +94,8 @@ void RuleAnalysis::findLatestSegments() {
   ReturnOp ret = rule.getReturn();
   for (auto [index, value] :
        llvm::zip(rule.getReturnedArguments(), ret.getValues()))
-    limit(value, std::max(rounds.getFirstSureSegment(),
-                          rounds.getSegment(value)));
+    limit(value,
+          std::max(rounds.getFirstSureSegment(), rounds.getSegment(value)));
   for (Operation &op :
        llvm::reverse(rule.getBody().front().without_terminator())) {
     if (auto contribute = dyn_cast<ContributeOp>(op)) {
@@ -141,8 +143,8 @@ LogicalResult RuleAnalysis::run() {
 }
 
 Value RuleAnalysis::getStoredValue(unsigned argument) {
-  for (auto [value, index] : llvm::zip(rule.getReturn().getValues(),
-                                       rule.getReturnedArguments()))
+  for (auto [value, index] :
+       llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments()))
     if (index == argument && value != rule.getBody().getArgument(argument))
       return value;
   return {};

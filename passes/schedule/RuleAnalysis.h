@@ -1,4 +1,5 @@
-//===- RuleAnalysis.h - where and when each value of a rule is ---*- C++ -*-===//
+//===- RuleAnalysis.h - where and when each value of a rule is ---*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -47,8 +48,9 @@ struct Time {
 
 /// Domains and times of all values of one bound rule.
 ///
-/// Times are as late as segments allow, so that nothing is kept from one segment
-/// to the next that need not be, and within a segment as early as can be.
+/// Times are as late as segments allow, so that nothing is kept from one
+/// segment to the next that need not be, and within a segment as early as can
+/// be.
 class RuleAnalysis {
 public:
   RuleAnalysis(RuleOp rule, Rounds &rounds) : rule(rule), rounds(rounds) {}

@@ -27,8 +27,7 @@ void TraversalPlan::findTraversals() {
   SmallVector<std::pair<Time, ReductionOpInterface>> reductions;
   SmallVector<std::pair<Time, unsigned>> stores;
   SmallVector<Time> due;
-  for (auto reduction :
-       rule.getBody().front().getOps<ReductionOpInterface>()) {
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
     if (analysis.getDomain(reduction.getInput()) != Domain::Full)
       continue;
     reductions.push_back({getTraversalTime(analysis, reduction), reduction});

@@ -1,4 +1,5 @@
-//===- TraversalPlan.h - which traversal does what ---------------*- C++ -*-===//
+//===- TraversalPlan.h - which traversal does what ---------------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -38,10 +39,11 @@ struct Traversal {
 
 /// Distributes a rule's Full values over the least number of traversals.
 ///
-/// Values are never kept in memory of their own: what several traversals need is
-/// computed again from what they read, or read back where it is the new value of
-/// a state. When a new value is written is chosen so that the traversals move the
-/// least bytes; a later write keeps the old value for later traversals.
+/// Values are never kept in memory of their own: what several traversals need
+/// is computed again from what they read, or read back where it is the new
+/// value of a state. When a new value is written is chosen so that the
+/// traversals move the least bytes; a later write keeps the old value for later
+/// traversals.
 class TraversalPlan {
 public:
   TraversalPlan(RuleOp rule, RuleAnalysis &analysis)

@@ -200,3 +200,31 @@ TEST_F(Requests, AreRefusedWhereDenormalsAreFlushed) {
   }
   EXPECT_EQ(refusal(), "");
 }
+
+TEST_F(Requests, OfAModelNameGroupsThatThereAre) {
+  ModelRequest model;
+  model.tensors.push_back({});
+  llvm::Expected<ModelOutcome> outcome = interpretStep(optimizer, model);
+  ASSERT_FALSE(bool(outcome));
+  EXPECT_EQ(llvm::toString(outcome.takeError()),
+            "tensor 0 is of group 0, there are 0");
+}
+
+TEST_F(Requests, OfAModelLeaveOutTensors) {
+  ModelRequest model;
+  model.groups.push_back({});
+  TensorRequest tensor;
+  tensor.param = request.param;
+  tensor.grad = request.grad;
+  tensor.states = request.states;
+  model.tensors = {tensor, tensor};
+  model.tensors[1].participates = false;
+  llvm::Expected<ModelOutcome> outcome = interpretStep(optimizer, model);
+  ASSERT_TRUE(bool(outcome));
+  ASSERT_EQ(outcome->tensors.size(), 2u);
+  EXPECT_EQ(outcome->tensors[0].param.elements,
+            (std::vector<double>{2.0, 4.0}));
+  EXPECT_EQ(outcome->tensors[1].param.elements,
+            (std::vector<double>{1.0, 2.0}));
+  EXPECT_FALSE(outcome->skipped);
+}

@@ -65,7 +65,7 @@ class Batch:
             results = [{} for _ in self.lines]
             with np.load(target) as loaded:
                 for key in loaded.files:
-                    prefix, name = key.split("/")
+                    prefix, name = key.split("/", 1)
                     results[int(prefix)][name] = loaded[key]
         return results
 

@@ -299,25 +299,25 @@ PAPERS = {
 
 # Every hyper-parameter away from what would hide it.
 HYPERS = {
-    "adafactor": {"lr": 0.013, "eps1": 1e-9, "eps2": 2e-3, "clip_threshold": 0.8,
+    "adafactor": {"lr": 0.013, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
                   "decay_rate": -0.73, "beta1": 0.0, "weight_decay": 0.031},
-    "torch_adafactor": {"lr": 0.017, "beta2_decay": -0.73, "eps1": 1e-3, "eps2": 2e-3, "d": 1.1,
+    "torch_adafactor": {"lr": 0.017, "beta2_decay": -0.73, "eps1": 0.9, "eps2": 0.9, "d": 1.1,
                         "weight_decay": 0.031},
-    "came": {"lr": 0.0023, "beta1": 0.87, "beta2": 0.979, "beta3": 0.991, "eps1": 1e-9,
-             "eps2": 1e-7, "clip_threshold": 0.8, "weight_decay": 0.031},
+    "came": {"lr": 0.0023, "beta1": 0.87, "beta2": 0.979, "beta3": 0.991, "eps1": 0.02,
+             "eps2": 0.01, "clip_threshold": 0.8, "weight_decay": 0.031},
     "lamb": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3, "weight_decay": 0.037,
-             "phi_min": 3.0, "phi_max": 7.0},
+             "phi_min": 3.0, "phi_max": 4.0},
     "fused_lamb": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                    "weight_decay": 0.037, "max_grad_norm": 1.7},
     "deepspeed_lamb": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
-                       "weight_decay": 0.037, "min_coeff": 0.4, "max_coeff": 1.3},
+                       "weight_decay": 0.037, "min_coeff": 0.9, "max_coeff": 1.3},
     "lars": {"lr": 0.51, "momentum": 0.87, "weight_decay": 0.037, "trust_coefficient": 0.53,
              "eps": 0.01},
     "lomo": {"lr": 0.0123, "weight_decay": 0.037},
-    "adalomo": {"lr": 0.0123, "eps1": 1e-9, "eps2": 2e-3, "clip_threshold": 0.8,
+    "adalomo": {"lr": 0.0123, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
                 "decay_rate": -0.73, "weight_decay": 0.037},
     "dadapt_sgd": {"lr": 0.9, "momentum": 0.37, "weight_decay": 0.037, "growth_rate": 1.9},
-    "dadapt_adam": {"lr": 0.9, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3, "weight_decay": 0.037,
+    "dadapt_adam": {"lr": 0.9, "beta1": 0.83, "beta2": 0.971, "eps": 0.3, "weight_decay": 0.037,
                     "growth_rate": 1.9},
 }  # fmt: skip
 OPTIONS = {

@@ -11,8 +11,6 @@ import numpy as np
 class TorchScaler:
     """torch.amp.GradScaler, its scale in f32."""
 
-    names = {"scale": "scale", "growth_tracker": "tracker"}
-
     def __init__(self, growth_factor, backoff_factor, growth_interval, scale=65536.0):
         self.growth, self.backoff, self.interval = growth_factor, backoff_factor, growth_interval
         self.scale, self.tracker = np.float32(scale), 0
@@ -24,7 +22,8 @@ class TorchScaler:
             return
         self.tracker += 1
         if self.tracker == self.interval:
-            grown = np.float32(self.scale * np.float32(self.growth))
+            with np.errstate(over="ignore"):
+                grown = np.float32(self.scale * np.float32(self.growth))
             if np.isfinite(grown):
                 self.scale = grown
             self.tracker = 0

@@ -141,7 +141,7 @@ def test_state_named_as_another_array(tmp_path):
 
 
 def test_definition_that_does_not_parse(tmp_path):
-    path = write_definition(tmp_path, "%r = step.sum %p\n step.return %r")
+    path = write_definition(tmp_path, "%r = step.total %p\n step.return %r")
     message = refusal(path)
     assert f"{path}:4:6: error:" in message
     assert "is no valid definition" in message

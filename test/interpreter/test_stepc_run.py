@@ -151,7 +151,10 @@ def test_every_truncation_and_many_changed_bytes_of_an_archive_are_refused(tmp_p
         ([LION, "--interpret", "--compare"], "--interpret and --compare exclude each other"),
         ([LION, "--mode=f64", "-o", "x.npz"], "--mode=f64 needs --interpret"),
         ([LION, "--interpret", "-o", "x", "--hyper=lr"], "--hyper lr: expected NAME=NUMBER"),
-        ([LION, "--interpret", "-o", "x", "--option=a=1"], "expected NAME=true or NAME=false"),
+        (
+            [LION, "--interpret", "-o", "x", "--option=a=x"],
+            "expected NAME=true, NAME=false or NAME=INTEGER",
+        ),
         ([LION, "--interpret", "-o", "x", "--param=f16"], "'f16' is no storage type of param"),
         ([LION, "--interpret", "-o", "x", "--grad=a:f32"], "only states have names"),
         ([LION, "--interpret", "-o", "x", "--no-such-flag"], "no-such-flag"),
@@ -202,7 +205,7 @@ def test_output_that_cannot_be_written(tmp_path, source):
         ('{"count": "one"}', "line 2: 'count' is no key of a case or has a wrong value"),
         ('{"steps": 0}', "line 2: 'steps' is no key of a case or has a wrong value"),
         ('{"hypers": {"lr": []}}', "line 2: 'hypers'"),
-        ('{"options": {"maximize": 1}}', "line 2: 'options'"),
+        ('{"options": {"maximize": 1.5}}', "line 2: 'options'"),
         ('{"mode": "fast"}', "line 2: 'mode'"),
         ('{"fresh": 1}', "line 2: 'fresh'"),
         ('{"param": "f16"}', "line 2: 'param'"),
@@ -245,5 +248,37 @@ def test_help_names_every_option():
     assert run.returncode == 0
     for word in ["--interpret", "--compare", "--tensors", "--hyper", "--option", "--rule",
                  "--count", "--fresh", "--steps", "--param", "--grad", "--state", "--batch",
-                 "--mode", "uint16", "Exit status"]:  # fmt: skip
+                 "--mode", "--fragment", "--together", "uint16", "Exit status"]:  # fmt: skip
         assert word in run.stdout
+
+
+def test_together_prefixes_are_tensors_of_one_model(tmp_path):
+    path = write_definition(
+        tmp_path,
+        "%s1 = step.sum %g : [*]\n step.contribute %s, %s1\n"
+        "%p1 = step.mul %g, %r : [*], f64\n step.return %p1",
+        globals_='%s = step.statistic "s" sum over model\n'
+        '%r = step.scalars over model {\n step.report "s", %s\n step.yield %s : f64\n}',
+    )
+    arrays = tmp_path / "in.npz"
+    np.savez(arrays, **{"a/param": X, "a/grad": X, "b/param": X, "b/grad": X})
+    out = tmp_path / "out.npz"
+    for arguments, expected in (([], 21), (["--together"], 42)):
+        run = stepc_run(path, f"--tensors={arrays}", "--interpret", "-o", out, *arguments)
+        assert run.returncode == 0, run.stderr
+        assert_same(loaded(out)["b/param"], X * np.float32(expected))
+    assert_same(loaded(out)["report:s"], [42.0])
+
+
+def test_fragments_from_the_command_line(tmp_path, source):
+    fragment = tmp_path / "negate.mlir"
+    fragment.write_text(
+        "step.fragment @negate {\n step.rule @any(%g: grad[*]) {\n"
+        "  %n = step.neg %g : [*]\n  step.return %n\n }\n}\n"
+    )
+    assert run_on(source, f"--fragment={fragment}").returncode == 0
+    expected = interpret(LION, {"param": X, "grad": -X})["param"]
+    assert_same(loaded(tmp_path / "out.npz")["param"], expected)
+    # What is compiled is the same.
+    run = stepc_run(LION, f"--tensors={source}", "--compare", f"--fragment={fragment}")
+    assert run.returncode == 0, run.stdout + run.stderr

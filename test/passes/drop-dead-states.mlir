@@ -1,4 +1,11 @@
+// RUN: stepc-opt %s -step-mark-stored -step-drop-dead-states \
+// RUN:   -step-instantiate-variants='variants=state.unread=bf16' 2>/dev/null \
+// RUN:   | FileCheck %s --check-prefix=REQUEST
 // RUN: stepc-opt %s -step-mark-stored -step-drop-dead-states -verify-diagnostics | FileCheck %s
+
+// A request may name a state that was there.
+// REQUEST: step.rule @dead_any_0
+// REQUEST-NOT: dropped_states
 
 // CHECK-LABEL: step.optimizer @dead
 step.optimizer @dead {
@@ -8,7 +15,8 @@ step.optimizer @dead {
   // feed each other. "kept" reaches the param a step later, through "next".
   // CHECK: step.rule @any(%param: param[*], %grad: grad[*],
   // CHECK-SAME: %kept: state "kept"[*] if %o, %next: state "next"[*],
-  // CHECK-SAME: %sum: state "sum"[*], %count: count) {
+  // CHECK-SAME: %sum: state "sum"[*], %count: count)
+  // CHECK-SAME: attributes {dropped_states = ["unread", "self", "one", "other"]} {
   step.rule @any(%p: param[*], %g: grad[*],
                  // expected-remark @+1 {{state 'unread' is never used, it is dropped}}
                  %unread: state "unread"[*],

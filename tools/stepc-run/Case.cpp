@@ -51,55 +51,158 @@ static bool readNumber(const json::Value &value, double &out) {
   return text && !text->getAsDouble(out);
 }
 
-/// Reads one key of a line; false if it is unknown or its value is no such
+static bool readNumbers(const json::Value &value,
+                        std::map<std::string, double> &out) {
+  const json::Object *object = value.getAsObject();
+  return object && all_of(*object, [&](const json::Object::value_type &item) {
+           return readNumber(item.second, out[item.first.str()]);
+         });
+}
+
+static bool readString(const json::Value &value, std::string &out) {
+  std::optional<StringRef> text = value.getAsString();
+  out = text.value_or("").str();
+  return text.has_value();
+}
+
+static bool readInteger(const json::Value &value, int64_t &out) {
+  std::optional<int64_t> number = value.getAsInteger();
+  out = number.value_or(0);
+  return number.has_value();
+}
+
+/// true, false or an integer.
+static bool readOption(const json::Value &value, OptionValue &out) {
+  if (std::optional<bool> flag = value.getAsBoolean()) {
+    out = *flag;
+    return true;
+  }
+  std::optional<int64_t> number = value.getAsInteger();
+  out = number.value_or(0);
+  return number.has_value();
+}
+
+/// One boolean for all steps, or one for each.
+static bool readFlags(const json::Value &value, std::vector<bool> &out) {
+  if (std::optional<bool> flag = value.getAsBoolean()) {
+    out = {*flag};
+    return true;
+  }
+  const json::Array *array = value.getAsArray();
+  if (!array || array->empty())
+    return false;
+  out.clear();
+  return all_of(*array, [&](const json::Value &item) {
+    out.push_back(item.getAsBoolean().value_or(false));
+    return item.getAsBoolean().has_value();
+  });
+}
+
+/// Reads one key of a tensor; false if it is unknown or its value is no such
 /// thing.
-static bool readKey(StringRef key, const json::Value &value, Case &out) {
-  auto readString = [&](std::string &field) {
-    std::optional<StringRef> text = value.getAsString();
-    field = text.value_or("").str();
-    return text.has_value();
-  };
-  auto readInteger = [&](int64_t &field) {
-    std::optional<int64_t> number = value.getAsInteger();
-    field = number.value_or(0);
-    return number.has_value();
-  };
-  if (key == "input")
-    return readString(out.input);
-  if (key == "prefix")
-    return readString(out.prefix);
+static bool readTensorKey(StringRef key, const json::Value &value,
+                          TensorCase &out) {
   if (key == "rule")
-    return readString(out.rule);
+    return readString(value, out.rule);
+  if (key == "group")
+    return readInteger(value, out.group) && out.group >= 0;
   if (key == "count")
     // Any: the oracle's powers are tested with exponents that no step has.
-    return readInteger(out.count);
-  if (key == "steps")
-    return readInteger(out.steps) && out.steps > 0;
+    return readInteger(value, out.count);
   if (key == "fresh") {
     out.fresh = value.getAsBoolean();
     return out.fresh.has_value();
   }
+  if (key == "participates")
+    return readFlags(value, out.participates);
+  if (key == "param" || key == "grad" || key == "state") {
+    std::optional<StringRef> text = value.getAsString();
+    return text && !errorToBool(parseStorages(key, *text, out.storages));
+  }
+  return false;
+}
+
+static bool readGroupKey(StringRef key, const json::Value &value,
+                         GroupRequest &out) {
+  if (key == "hypers")
+    return readNumbers(value, out.hypers);
+  const json::Object *object = value.getAsObject();
+  if (key == "options" && object)
+    return all_of(*object, [&](const json::Object::value_type &item) {
+      return readOption(item.second, out.options[item.first.str()]);
+    });
+  return false;
+}
+
+/// The same of a line. Tensors and groups, which begin as it says, come later.
+static bool readKey(StringRef key, const json::Value &value, Case &out) {
+  if (key == "input")
+    return readString(value, out.input);
+  if (key == "prefix")
+    return readString(value, out.prefix);
+  if (key == "steps")
+    return readInteger(value, out.steps) && out.steps > 0;
+  if (key == "scalars")
+    return readNumbers(value, out.scalars);
   if (key == "mode") {
     std::optional<StringRef> text = value.getAsString();
     out.mode = text == "f64" ? Mode::F64 : Mode::Exact;
     return text == "f64" || text == "exact";
   }
-  if (key == "param" || key == "grad" || key == "state") {
-    std::optional<StringRef> text = value.getAsString();
-    return text && !errorToBool(parseStorages(key, *text, out.storages));
+  if (key == "fragments") {
+    out.fragments.clear();
+    const json::Array *array = value.getAsArray();
+    return array && all_of(*array, [&](const json::Value &item) {
+             return readString(item, out.fragments.emplace_back());
+           });
   }
-  const json::Object *object = value.getAsObject();
-  if (key == "hypers" && object)
-    return all_of(*object, [&](const json::Object::value_type &item) {
-      return readNumber(item.second, out.hypers[item.first.str()]);
-    });
-  if (key == "options" && object)
-    return all_of(*object, [&](const json::Object::value_type &item) {
-      std::optional<bool> flag = item.second.getAsBoolean();
-      out.options[item.first.str()] = flag.value_or(false);
-      return flag.has_value();
-    });
-  return false;
+  if (key == "tensors" || key == "groups")
+    return value.getAsArray();
+  return readTensorKey(key, value, out.tensor) ||
+         readGroupKey(key, value, out.group);
+}
+
+static Error refuseKey(StringRef key, const Twine &owner) {
+  return makeError("'" + key + "' is no key of " + owner +
+                   " or has a wrong value");
+}
+
+/// Reads the objects of an array; each begins as `first`.
+template <typename ItemT, typename ReadT>
+static Error readItems(const json::Object &line, StringRef name,
+                       const ItemT &first, std::vector<ItemT> &out,
+                       ReadT readItemKey) {
+  const json::Array *array = line.getArray(name);
+  for (size_t index = 0; array && index < array->size(); ++index) {
+    const json::Object *object = (*array)[index].getAsObject();
+    if (!object)
+      return refuseKey(name, "a case");
+    ItemT &item = out.emplace_back(first);
+    for (const auto &[key, value] : *object)
+      if (!readItemKey(StringRef(key), value, item))
+        return refuseKey(key, "one of the " + name);
+  }
+  return Error::success();
+}
+
+static Error readCase(const json::Object &line, Case &out) {
+  for (const auto &[key, item] : line)
+    if (!readKey(StringRef(key), item, out))
+      return refuseKey(key, "a case");
+  auto readTensor = [](StringRef key, const json::Value &value,
+                       TensorCase &tensor) {
+    return key == "prefix" ? readString(value, tensor.prefix)
+                           : readTensorKey(key, value, tensor);
+  };
+  auto readGroup = [](StringRef key, const json::Value &value,
+                      GroupRequest &group) {
+    return key == "scalars" ? readNumbers(value, group.scalars)
+                            : readGroupKey(key, value, group);
+  };
+  if (Error error =
+          readItems(line, "tensors", out.tensor, out.tensors, readTensor))
+    return error;
+  return readItems(line, "groups", out.group, out.groups, readGroup);
 }
 
 Expected<std::vector<Case>> stepc::run::readBatch(StringRef text,
@@ -117,103 +220,9 @@ Expected<std::vector<Case>> stepc::run::readBatch(StringRef text,
     const json::Object *object = value->getAsObject();
     if (!object)
       return makeError("line " + Twine(number) + ": expected an object");
-    Case &current = cases.emplace_back(defaults);
-    for (const auto &[key, item] : *object)
-      if (!readKey(StringRef(key), item, current))
-        return makeError("line " + Twine(number) + ": '" + StringRef(key) +
-                         "' is no key of a case or has a wrong value");
+    if (Error error = readCase(*object, cases.emplace_back(defaults)))
+      return makeError("line " + Twine(number) + ": " +
+                       toString(std::move(error)));
   }
   return cases;
-}
-
-//===----------------------------------------------------------------------===//
-// Arrays of a case
-//===----------------------------------------------------------------------===//
-
-/// The storage format that the case asks for; `otherwise` if it does not.
-static Format findStorage(const Case &input, StringRef role, StringRef state,
-                          Format otherwise) {
-  auto found = input.storages.find((role + "." + state).str());
-  if (found == input.storages.end())
-    found = input.storages.find(role.str());
-  return found == input.storages.end() ? otherwise : found->second;
-}
-
-static stepc::run::Array convert(const stepc::run::Array &array,
-                                 Format storage) {
-  if (array.storage == storage)
-    return array;
-  return toArray(toTensor(array).tensor, storage);
-}
-
-static Expected<stepc::run::Array>
-pickArray(const Case &input, const ArrayMap &arrays, const std::string &role) {
-  auto found = arrays.find(input.prefix + role);
-  if (found == arrays.end())
-    return makeError("array '" + input.prefix + role + "' is not given");
-  return convert(found->second,
-                 findStorage(input, role, "", found->second.storage));
-}
-
-/// Every array with the case's prefix must be one of those in `known`; names
-/// with a further `/` are those of other cases.
-static Error checkNames(const Case &input, const ArrayMap &arrays,
-                        ArrayRef<std::string> known) {
-  auto begin = arrays.lower_bound(input.prefix);
-  for (auto it = begin; it != arrays.end(); ++it) {
-    StringRef name = it->first;
-    if (!name.consume_front(input.prefix))
-      break;
-    if (!name.contains('/') && !is_contained(known, name))
-      return makeError("array '" + it->first + "' is none of " +
-                       join(known, ", "));
-  }
-  return Error::success();
-}
-
-Expected<PreparedCase> stepc::run::prepare(const Case &input,
-                                           const ArrayMap &arrays,
-                                           OptimizerOp optimizer) {
-  auto param = pickArray(input, arrays, "param");
-  if (!param)
-    return param.takeError();
-  auto grad = pickArray(input, arrays, "grad");
-  if (!grad)
-    return grad.takeError();
-  Format compute = param->storage == Format::F64 ? Format::F64 : Format::F32;
-  PreparedCase prepared{{input.mode,
-                         compute,
-                         input.rule,
-                         input.hypers,
-                         input.options,
-                         input.count,
-                         false,
-                         toTensor(*param),
-                         toTensor(*grad),
-                         {}},
-                        input.steps,
-                        std::move(*param),
-                        std::move(*grad),
-                        {}};
-
-  auto states = makeInitialStates(optimizer, prepared.request);
-  if (!states)
-    return states.takeError();
-  std::vector<std::string> known = {"param", "grad"};
-  bool anyGiven = false;
-  for (const InitialState &state : *states) {
-    known.push_back(state.name);
-    auto given = arrays.find(input.prefix + state.name);
-    bool isGiven = given != arrays.end();
-    anyGiven |= isGiven;
-    Format storage = findStorage(input, "state", state.name,
-                                 isGiven ? given->second.storage : compute);
-    prepared.states.emplace_back(state.name,
-                                 isGiven ? convert(given->second, storage)
-                                         : toArray(state.tensor, storage));
-  }
-  prepared.request.fresh = input.fresh.value_or(!anyGiven);
-  if (Error error = checkNames(input, arrays, known))
-    return error;
-  return prepared;
 }

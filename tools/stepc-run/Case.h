@@ -13,23 +13,44 @@
 
 namespace stepc::run {
 
-/// Steps of one tensor: what the command line or a line of a batch says.
-struct Case {
-  /// The definition or package.
-  std::string input;
-  /// What the names of this case's arrays begin with.
+using mlir::step::reference::GroupRequest;
+
+/// A tensor of a case.
+struct TensorCase {
+  /// What the names of its arrays begin with, after the case's.
   std::string prefix;
-  mlir::step::reference::Mode mode = mlir::step::reference::Mode::Exact;
-  std::string rule = "any";
-  std::map<std::string, double> hypers;
-  std::map<std::string, bool> options;
+  int64_t group = 0;
+  /// Empty: the first that fits.
+  std::string rule;
   int64_t count = 1;
   /// None: true where no state is given.
   std::optional<bool> fresh;
-  int64_t steps = 1;
+  /// Whether it takes part in a step; the last is for all that follow. Empty:
+  /// it always does.
+  std::vector<bool> participates;
   /// Storage formats by role; none: that of the array that is given. "state"
   /// is the default of the states, "state.NAME" that of one.
   std::map<std::string, Format> storages;
+};
+
+/// Steps of the tensors of a model: what the command line or a line of a batch
+/// says.
+struct Case {
+  /// The definition or package, and fragments for it.
+  std::string input;
+  std::vector<std::string> fragments;
+  /// What the names of this case's arrays begin with.
+  std::string prefix;
+  mlir::step::reference::Mode mode = mlir::step::reference::Mode::Exact;
+  int64_t steps = 1;
+  /// The model's kept scalars; those not named have their initial values.
+  std::map<std::string, double> scalars;
+  /// What tensors and groups are where they do not say it themselves.
+  TensorCase tensor;
+  GroupRequest group;
+  /// Empty: one, as `tensor` and `group` describe it.
+  std::vector<TensorCase> tensors;
+  std::vector<GroupRequest> groups;
 };
 
 /// Sets `role` (param, grad or state) of `storages` to what a list such as
@@ -42,14 +63,29 @@ llvm::Error parseStorages(llvm::StringRef role, llvm::StringRef text,
 llvm::Expected<std::vector<Case>> readBatch(llvm::StringRef text,
                                             const Case &defaults);
 
-/// A case together with its arrays.
-struct PreparedCase {
+/// A tensor together with its arrays.
+struct PreparedTensor {
+  std::string prefix;
   /// Without tensors: those are below, as they are in memory.
-  mlir::step::reference::Request request;
-  int64_t steps;
+  mlir::step::reference::TensorRequest request;
   Array param, grad;
+  /// Gradients of steps that have one of their own, by the step's index.
+  std::map<int64_t, Array> grads;
   /// Those that exist, in the rule's order.
   std::vector<std::pair<std::string, Array>> states;
+  std::vector<bool> participates;
+
+  const Array &getGrad(int64_t step) const;
+  bool takesPart(int64_t step) const;
+};
+
+/// A case together with its arrays.
+struct PreparedCase {
+  mlir::step::reference::Mode mode;
+  int64_t steps;
+  std::map<std::string, double> scalars;
+  std::vector<GroupRequest> groups;
+  std::vector<PreparedTensor> tensors;
 };
 
 /// Picks the case's arrays, rounds them to their storage formats, and makes the

@@ -12,6 +12,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -26,14 +27,30 @@ Error stepc::run::makeRuntimeError(const Twine &doing) {
   return makeError(doing + ": " + stepcLastErrorMessage());
 }
 
-Error Definition::parse(StringRef text, mlir::MLIRContext &context) {
+/// Parses one file, of which messages show the lines.
+static mlir::OwningOpRef<mlir::ModuleOp>
+parseText(StringRef text, const std::string &path, mlir::MLIRContext &context) {
   SourceMgr sources;
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(text, path),
                              SMLoc());
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
+  return mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
+}
+
+Error Definition::parse(StringRef text, mlir::MLIRContext &context) {
+  module = parseText(text, path, context);
   if (!module)
     return makeError("'" + path + "' is no valid definition");
+  for (const std::string &fragment : fragments) {
+    auto buffer = readFile(fragment);
+    if (!buffer)
+      return buffer.takeError();
+    auto file = parseText((*buffer)->getBuffer(), fragment, context);
+    if (!file || file->getOps<FragmentOp>().empty())
+      return makeError("'" + fragment + "' holds no valid fragment");
+    for (FragmentOp op : make_early_inc_range(file->getOps<FragmentOp>()))
+      op->moveBefore(module->getBody(), module->getBody()->end());
+  }
   auto optimizers = module->getOps<OptimizerOp>();
   unsigned count = std::distance(optimizers.begin(), optimizers.end());
   if (count != 1)
@@ -44,19 +61,25 @@ Error Definition::parse(StringRef text, mlir::MLIRContext &context) {
 }
 
 Expected<std::unique_ptr<Definition>>
-Definition::load(StringRef path, mlir::MLIRContext &context) {
+Definition::load(StringRef path, ArrayRef<std::string> fragments,
+                 mlir::MLIRContext &context) {
   auto buffer = readFile(path);
   if (!buffer)
     return buffer.takeError();
   StringRef bytes = (*buffer)->getBuffer();
   auto definition = std::make_unique<Definition>();
   definition->path = path.str();
+  definition->fragments = fragments;
   if (!path.ends_with(".stepc")) {
     if (Error error = definition->parse(bytes, context))
       return error;
     return definition;
   }
 
+  if (!fragments.empty())
+    return makeError("'" + path +
+                     "' is a package, whose fragments are chosen "
+                     "when it is compiled");
   // The runtime checks the package's hash, so it comes first.
   StepcPackage *package;
   if (stepcPackageLoadBytes(bytes.data(), bytes.size(), &package) != STEPC_OK)
@@ -71,7 +94,7 @@ Definition::load(StringRef path, mlir::MLIRContext &context) {
   return definition;
 }
 
-Expected<PackageHandle> Definition::compile(StringRef variant) {
+Expected<PackageHandle> Definition::compile(ArrayRef<std::string> variants) {
   // The compiler is a process of its own: it brings code generators that
   // interpreting does not need.
   static int anchor;
@@ -85,12 +108,18 @@ Expected<PackageHandle> Definition::compile(StringRef variant) {
     return makeError("cannot create a temporary file: " + code.message());
   FileRemover remover(output);
 
-  std::string option = ("--variant=" + variant).str(), message;
-  int status =
-      sys::ExecuteAndWait(*compiler, {"stepc", path, "-o", output, option},
-                          std::nullopt, {}, 0, 0, &message);
+  std::vector<std::string> fragmentOptions;
+  for (const std::string &fragment : fragments)
+    fragmentOptions.push_back("--fragment=" + fragment);
+  SmallVector<StringRef> arguments = {"stepc", path, "-o", output};
+  append_range(arguments, fragmentOptions);
+  append_range(arguments, variants);
+  std::string message;
+  int status = sys::ExecuteAndWait(*compiler, arguments, std::nullopt, {}, 0, 0,
+                                   &message);
   if (status != 0)
-    return makeError("'stepc' refused '" + path + "' with " + option +
+    return makeError("'stepc' refused '" + path + "' with " +
+                     join(variants, " ") +
                      (message.empty() ? "" : ": " + message));
   StepcPackage *package;
   if (stepcPackageLoad(output.c_str(), &package) != STEPC_OK)
@@ -98,30 +127,39 @@ Expected<PackageHandle> Definition::compile(StringRef variant) {
   return PackageHandle(package);
 }
 
-/// The variant in the syntax of `stepc --variant`.
-static std::string describeVariant(const PreparedCase &prepared) {
+/// The tensor's variant in the syntax of `stepc --variant`.
+static std::string describeVariant(const PreparedTensor &tensor,
+                                   const GroupRequest &group) {
   std::string variant =
-      ("param=" + mlir::step::reference::getName(prepared.param.storage) +
-       ",grad=" + mlir::step::reference::getName(prepared.grad.storage))
+      ("param=" + mlir::step::reference::getName(tensor.param.storage) +
+       ",grad=" + mlir::step::reference::getName(tensor.grad.storage))
           .str();
-  for (const auto &[name, state] : prepared.states)
+  for (const auto &[name, state] : tensor.states)
     variant +=
         (",state." + name + "=" + mlir::step::reference::getName(state.storage))
             .str();
-  for (const auto &[name, value] : prepared.request.options)
-    variant += ",option." + name + (value ? "=true" : "=false");
+  // Integers are part of no variant.
+  for (const auto &[name, value] : group.options)
+    if (const bool *flag = std::get_if<bool>(&value))
+      variant += ",option." + name + (*flag ? "=true" : "=false");
   return variant;
 }
 
 Expected<StepcPackage *> Definition::getPackage(const PreparedCase &prepared) {
-  std::string variant =
-      packages.count("") ? std::string() : describeVariant(prepared);
-  auto found = packages.find(variant);
+  std::vector<std::string> variants;
+  for (const PreparedTensor &tensor : prepared.tensors)
+    variants.push_back(
+        "--variant=" +
+        describeVariant(tensor, prepared.groups[tensor.request.group]));
+  sort(variants);
+  variants.erase(std::unique(variants.begin(), variants.end()), variants.end());
+  std::string key = packages.count("") ? std::string() : join(variants, " ");
+  auto found = packages.find(key);
   if (found == packages.end()) {
-    Expected<PackageHandle> package = compile(variant);
+    Expected<PackageHandle> package = compile(variants);
     if (!package)
       return package.takeError();
-    found = packages.try_emplace(variant, std::move(*package)).first;
+    found = packages.try_emplace(key, std::move(*package)).first;
   }
   return found->second.get();
 }

@@ -32,26 +32,29 @@ llvm::Error makeRuntimeError(const llvm::Twine &doing);
 /// One input file: a definition, or a package with its source.
 class Definition {
 public:
-  /// Reads a .mlir or .stepc file. What is wrong with a definition goes to
-  /// stderr with file, line and column; the error returned then is short.
+  /// Reads a .mlir or .stepc file, and files of fragments for a .mlir. What is
+  /// wrong with a definition goes to stderr with file, line and column; the
+  /// error returned then is short.
   static llvm::Expected<std::unique_ptr<Definition>>
-  load(llvm::StringRef path, mlir::MLIRContext &context);
+  load(llvm::StringRef path, llvm::ArrayRef<std::string> fragments,
+       mlir::MLIRContext &context);
 
   mlir::step::OptimizerOp getOptimizer() const { return optimizer; }
 
-  /// The package that holds the variant that `prepared` needs: the file itself
+  /// The package that holds the variants that `prepared` needs: the file itself
   /// if it is one; else what `stepc`, found beside this program, makes of it,
-  /// once for each variant.
+  /// once for the same variants.
   llvm::Expected<StepcPackage *> getPackage(const PreparedCase &prepared);
 
 private:
   llvm::Error parse(llvm::StringRef text, mlir::MLIRContext &context);
-  llvm::Expected<PackageHandle> compile(llvm::StringRef variant);
+  llvm::Expected<PackageHandle> compile(llvm::ArrayRef<std::string> variants);
 
   std::string path;
+  std::vector<std::string> fragments;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::step::OptimizerOp optimizer;
-  /// By variant; a package file has one entry, "".
+  /// By variants; a package file has one entry, "".
   std::map<std::string, PackageHandle> packages;
 };
 

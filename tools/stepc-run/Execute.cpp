@@ -15,6 +15,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
+#include <set>
 
 using namespace llvm;
 using namespace stepc::run;
@@ -25,30 +26,108 @@ using namespace mlir::step::reference;
 // The interpreter
 //===----------------------------------------------------------------------===//
 
-Expected<ArrayMap> stepc::run::interpretCase(OptimizerOp optimizer,
-                                             const PreparedCase &prepared) {
-  Request request = prepared.request;
-  for (const auto &[name, state] : prepared.states)
-    request.states[name] = toTensor(state);
-  for (int64_t step = 0; step < prepared.steps; ++step) {
-    Expected<Outcome> outcome = interpret(optimizer, request);
-    if (!outcome)
-      return outcome.takeError();
-    request.param.tensor = std::move(outcome->param);
-    for (auto &[name, state] : request.states)
-      state.tensor = std::move(outcome->states[name]);
-    ++request.count;
-    request.fresh = false;
+/// The first step.
+static ModelRequest makeRequest(const PreparedCase &prepared) {
+  ModelRequest request{prepared.mode, prepared.scalars, prepared.groups, {}};
+  for (const PreparedTensor &tensor : prepared.tensors) {
+    request.tensors.push_back(tensor.request);
+    for (const auto &[name, state] : tensor.states)
+      request.tensors.back().states[name] = toTensor(state);
   }
+  return request;
+}
 
+/// What a step left is what the next one begins with.
+static void advance(ModelRequest &request, ModelOutcome outcome) {
+  for (auto [tensor, result] : zip(request.tensors, outcome.tensors)) {
+    tensor.param.tensor = std::move(result.param);
+    for (auto &[name, state] : tensor.states)
+      state.tensor = std::move(result.states[name]);
+    if (outcome.skipped || !tensor.participates)
+      continue;
+    ++tensor.count;
+    tensor.fresh = false;
+  }
+  request.scalars = std::move(outcome.scalars);
+  for (auto [group, scalars] : zip(request.groups, outcome.groupScalars))
+    group.scalars = std::move(scalars);
+}
+
+/// Numbers by the name of an array, row after row.
+using Rows = std::map<std::string, Tensor>;
+
+/// Adds a row of one number, or of one for each group.
+static void addRow(Rows &rows, const std::string &name,
+                   ArrayRef<double> numbers, bool perGroup) {
+  Tensor &tensor = rows[name];
+  if (tensor.shape.empty())
+    tensor.shape =
+        perGroup ? Shape{0, static_cast<int64_t>(numbers.size())} : Shape{0};
+  ++tensor.shape.front();
+  append_range(tensor.elements, numbers);
+}
+
+/// Adds what a step says: "PREFIX:NAME" of the model, and of all groups.
+static void addRows(Rows &rows, const std::string &prefix,
+                    const std::map<std::string, double> &ofModel,
+                    ArrayRef<std::map<std::string, double>> ofGroups) {
+  for (const auto &[name, number] : ofModel)
+    addRow(rows, prefix + name, number, false);
+  if (ofGroups.empty())
+    return;
+  for (const auto &[name, first] : ofGroups.front()) {
+    std::vector<double> numbers;
+    for (const auto &group : ofGroups)
+      numbers.push_back(group.at(name));
+    addRow(rows, prefix + name, numbers, true);
+  }
+}
+
+static void addTensors(const PreparedCase &prepared,
+                       const ModelRequest &request, ArrayMap &results) {
   bool exact = request.mode == Mode::Exact;
   auto storageOf = [&](const StoredTensor &stored) {
     return exact ? stored.storage : Format::F64;
   };
+  for (auto [input, tensor] : zip(prepared.tensors, request.tensors)) {
+    results[input.prefix + "param"] =
+        toArray(tensor.param.tensor, storageOf(tensor.param));
+    for (const auto &[name, state] : tensor.states)
+      results[input.prefix + name] = toArray(state.tensor, storageOf(state));
+  }
+}
+
+/// Whether the optimizer, or a fragment beside it, can skip steps.
+static bool maySkip(OptimizerOp optimizer) {
+  bool found = false;
+  for (mlir::Operation &op : *optimizer->getBlock())
+    op.walk([&](SkipIfOp) { found = true; });
+  return found;
+}
+
+Expected<ArrayMap> stepc::run::interpretCase(OptimizerOp optimizer,
+                                             const PreparedCase &prepared) {
+  ModelRequest request = makeRequest(prepared);
+  bool mayBeSkipped = maySkip(optimizer);
+  Rows rows;
+  for (int64_t step = 0; step < prepared.steps; ++step) {
+    for (auto [input, tensor] : zip(prepared.tensors, request.tensors)) {
+      tensor.grad = toTensor(input.getGrad(step));
+      tensor.participates = input.takesPart(step);
+    }
+    Expected<ModelOutcome> outcome = interpretStep(optimizer, request);
+    if (!outcome)
+      return outcome.takeError();
+    addRows(rows, "report:", outcome->reports, outcome->groupReports);
+    addRows(rows, "scalar:", outcome->scalars, outcome->groupScalars);
+    if (mayBeSkipped)
+      addRow(rows, "step:skipped", outcome->skipped, false);
+    advance(request, std::move(*outcome));
+  }
   ArrayMap results;
-  results["param"] = toArray(request.param.tensor, storageOf(request.param));
-  for (const auto &[name, state] : request.states)
-    results[name] = toArray(state.tensor, storageOf(state));
+  addTensors(prepared, request, results);
+  for (const auto &[name, numbers] : rows)
+    results[name] = toArray(numbers, Format::F64);
   return results;
 }
 
@@ -78,19 +157,21 @@ static DLTensor toDLTensor(stepc::run::Array &array) {
   return tensor;
 }
 
-/// The hyper-parameters in the manifest's order, those not named with their
-/// defaults.
-static Expected<std::vector<double>>
-orderHypers(StepcPackage *package, const std::map<std::string, double> &given) {
+static Expected<json::Value> readManifest(StepcPackage *package) {
   const char *text;
   size_t size;
   if (stepcPackageManifest(package, &text, &size) != STEPC_OK)
     return makeRuntimeError("cannot read the manifest");
-  Expected<json::Value> manifest = json::parse(StringRef(text, size));
-  if (!manifest)
-    return manifest.takeError();
+  return json::parse(StringRef(text, size));
+}
+
+/// The hyper-parameters in the manifest's order, those not named with their
+/// defaults.
+static std::vector<double>
+orderHypers(const json::Object &manifest,
+            const std::map<std::string, double> &given) {
   std::vector<double> hypers;
-  for (const json::Value &item : *manifest->getAsObject()->getArray("hypers")) {
+  for (const json::Value &item : *manifest.getArray("hypers")) {
     const json::Object &hyper = *item.getAsObject();
     auto found = given.find(hyper.getString("name")->str());
     hypers.push_back(found != given.end() ? found->second
@@ -99,26 +180,37 @@ orderHypers(StepcPackage *package, const std::map<std::string, double> &given) {
   return hypers;
 }
 
-static Expected<int64_t> addGroup(StepcPlan *plan, StepcPackage *package,
-                                  const Request &request) {
-  Expected<std::vector<double>> hypers = orderHypers(package, request.hypers);
-  if (!hypers)
-    return hypers.takeError();
-  std::vector<StepcOption> options;
-  for (const auto &[name, value] : request.options)
-    options.push_back({name.c_str(), value});
-  int64_t group;
-  if (stepcPlanAddGroup(plan, options.data(), options.size(), hypers->data(),
-                        hypers->size(), &group) != STEPC_OK)
-    return makeRuntimeError("cannot set options and hyper-parameters");
-  return group;
+/// The compiler leaves out states that nothing depends on.
+static void dropUnknownStates(const json::Object &manifest,
+                              PreparedTensor &tensor) {
+  std::set<std::string> known;
+  for (const json::Value &rule : *manifest.getArray("rules"))
+    for (const json::Value &state : *rule.getAsObject()->getArray("states"))
+      known.insert(state.getAsObject()->getString("name")->str());
+  erase_if(tensor.states,
+           [&](const auto &state) { return !known.count(state.first); });
 }
 
-/// Binds the case's arrays to the plan; the runtime writes into them.
-static Error bindCase(StepcPlan *plan, int64_t group, PreparedCase &prepared) {
-  DLTensor param = toDLTensor(prepared.param), grad = toDLTensor(prepared.grad);
+static Error addGroup(StepcPlan *plan, const json::Object &manifest,
+                      const GroupRequest &group) {
+  std::vector<double> hypers = orderHypers(manifest, group.hypers);
+  std::vector<StepcOption> options;
+  for (const auto &[name, value] : group.options)
+    options.push_back(
+        {name.c_str(),
+         std::visit([](auto v) { return static_cast<int64_t>(v); }, value)});
+  int64_t id;
+  if (stepcPlanAddGroup(plan, options.data(), options.size(), hypers.data(),
+                        hypers.size(), &id) != STEPC_OK)
+    return makeRuntimeError("cannot set options and hyper-parameters");
+  return Error::success();
+}
+
+/// Binds the tensor's arrays to the plan; the runtime writes into them.
+static Expected<int64_t> bindTensor(StepcPlan *plan, PreparedTensor &tensor) {
+  DLTensor param = toDLTensor(tensor.param), grad = toDLTensor(tensor.grad);
   std::vector<DLTensor> states;
-  for (auto &[name, state] : prepared.states)
+  for (auto &[name, state] : tensor.states)
     states.push_back(toDLTensor(state));
   std::vector<const DLTensor *> pointers;
   for (const DLTensor &state : states)
@@ -126,38 +218,69 @@ static Error bindCase(StepcPlan *plan, int64_t group, PreparedCase &prepared) {
 
   StepcBinding binding{};
   binding.structSize = sizeof(binding);
-  binding.group = group;
+  binding.group = static_cast<int64_t>(tensor.request.group);
   binding.param = &param;
   binding.grad = &grad;
   binding.states = pointers.data();
   binding.numStates = pointers.size();
-  binding.count = prepared.request.count - 1;
-  binding.fresh = prepared.request.fresh;
-  if (stepcPlanBind(plan, &binding, 1, nullptr) != STEPC_OK)
+  binding.count = tensor.request.count - 1;
+  binding.fresh = tensor.request.fresh;
+  int64_t id;
+  if (stepcPlanBind(plan, &binding, 1, &id) != STEPC_OK)
     return makeRuntimeError("cannot bind the tensors");
+  return id;
+}
+
+/// Sets the gradient that the tensor has in a step; none where it takes no
+/// part.
+static Error setGradient(StepcPlan *plan, int64_t id, PreparedTensor &tensor,
+                         int64_t step) {
+  if (tensor.participates.empty() && tensor.grads.empty())
+    return Error::success();
+  auto own = tensor.grads.find(step);
+  DLTensor grad =
+      toDLTensor(own == tensor.grads.end() ? tensor.grad : own->second);
+  if (stepcPlanSetGrad(plan, id, tensor.takesPart(step) ? &grad : nullptr) !=
+      STEPC_OK)
+    return makeRuntimeError("cannot set a gradient");
   return Error::success();
 }
 
 Expected<ArrayMap> stepc::run::launchCase(StepcPackage *package,
                                           const PreparedCase &original) {
   PreparedCase prepared = original;
+  Expected<json::Value> manifest = readManifest(package);
+  if (!manifest)
+    return manifest.takeError();
   StepcPlan *created;
   if (stepcPlanCreate(package, nullptr, &created) != STEPC_OK)
     return makeRuntimeError("cannot create a plan");
   PlanHandle plan(created);
-  Expected<int64_t> group = addGroup(plan.get(), package, prepared.request);
-  if (!group)
-    return group.takeError();
-  if (Error error = bindCase(plan.get(), *group, prepared))
-    return error;
-  for (int64_t step = 0; step < prepared.steps; ++step)
+  for (const GroupRequest &group : prepared.groups)
+    if (Error error = addGroup(plan.get(), *manifest->getAsObject(), group))
+      return error;
+  std::vector<int64_t> ids;
+  for (PreparedTensor &tensor : prepared.tensors) {
+    dropUnknownStates(*manifest->getAsObject(), tensor);
+    Expected<int64_t> id = bindTensor(plan.get(), tensor);
+    if (!id)
+      return id.takeError();
+    ids.push_back(*id);
+  }
+  for (int64_t step = 0; step < prepared.steps; ++step) {
+    for (auto [id, tensor] : zip(ids, prepared.tensors))
+      if (Error error = setGradient(plan.get(), id, tensor, step))
+        return error;
     if (stepcStep(plan.get()) != STEPC_OK)
       return makeRuntimeError("cannot step");
+  }
 
   ArrayMap results;
-  results["param"] = std::move(prepared.param);
-  for (auto &[name, state] : prepared.states)
-    results[name] = std::move(state);
+  for (PreparedTensor &tensor : prepared.tensors) {
+    results[tensor.prefix + "param"] = std::move(tensor.param);
+    for (auto &[name, state] : tensor.states)
+      results[tensor.prefix + name] = std::move(state);
+  }
   return results;
 }
 
@@ -175,7 +298,17 @@ bool stepc::run::compareResults(StringRef prefix, const ArrayMap &interpreted,
   bool equal = true;
   for (const auto &[name, array] : interpreted) {
     Tensor expected = toTensor(array).tensor;
-    Tensor actual = toTensor(compiled.at(name)).tensor;
+    auto found = compiled.find(name);
+    if (found == compiled.end()) {
+      // A state that nothing depends on is none of the package's. What has a
+      // colon in its name is no state.
+      if (!StringRef(name).contains(':'))
+        continue;
+      equal = false;
+      out << prefix << name << ": not known of the compiled step\n";
+      continue;
+    }
+    Tensor actual = toTensor(found->second).tensor;
     size_t count = 0, first = 0;
     for (size_t index = expected.elements.size(); index-- > 0;) {
       if (areEqual(expected.elements[index], actual.elements[index]))

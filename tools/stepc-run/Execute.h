@@ -15,12 +15,16 @@
 
 namespace stepc::run {
 
-/// Runs the case's steps in the interpreter. The result has an array "param"
-/// and one of each state's name.
+/// Runs the case's steps in the interpreter. The result has of each tensor an
+/// array "param" and one of each state's name, with the tensor's prefix; and
+/// float64 arrays with a number for each step, or a row of one for each group:
+/// "report:NAME", "scalar:NAME" (after the step), and "step:skipped" where the
+/// definition can skip steps.
 llvm::Expected<ArrayMap> interpretCase(mlir::step::OptimizerOp optimizer,
                                        const PreparedCase &prepared);
 
-/// Runs the case's steps by the runtime: the same arrays.
+/// Runs the case's steps by the runtime: the same arrays, but for states that
+/// the compiler left out because nothing depends on them.
 llvm::Expected<ArrayMap> launchCase(StepcPackage *package,
                                     const PreparedCase &prepared);
 

@@ -35,12 +35,26 @@ uint16 holds the bits of one. The output has "param" and the states.
   stepc-run adamw.mlir --tensors=param=p.npy --tensors=grad=g.npy --compare
   stepc-run adamw.stepc --tensors=in.npz --count 7 --steps 3 -o out.npz
 
+With --together the tensors are those of one model and step together. Then, and
+for any definition that says something of the whole step, the output also has
+"report:NAME" and "scalar:NAME", a number for each step or a row with one for each
+group, and "step:skipped". An array "grad:K" is the gradient of step K, from 0.
+
 With --batch, each line of a file is a case, a JSON object; the keys "input",
-"prefix", "rule", "hypers", "options", "count", "fresh", "steps", "mode",
-"param", "grad" and "state" stand for the options of the command line, which give
-the defaults:
+"fragments", "prefix", "rule", "hypers", "options", "count", "fresh", "steps",
+"mode", "param", "grad" and "state" stand for the options of the command line, which
+give the defaults:
 
   {"prefix": "0/", "hypers": {"lr": 0.01}, "options": {"amsgrad": true}}
+
+A line can describe a model: "groups" is a list of objects with "hypers", "options"
+and "scalars", "tensors" one of objects with "prefix" and "group", "rule", "count",
+"fresh", "participates" (a boolean, or one for each step), "param", "grad" and
+"state". What is said outside of these holds for each. "scalars" outside are the
+model's.
+
+  {"groups": [{"hypers": {"lr": 0.1}}, {}],
+   "tensors": [{"prefix": "a/"}, {"prefix": "b/", "group": 1}]}
 
 Exit status: 0; 1 where an input is refused or a comparison finds a difference;
 2 for bad usage.
@@ -50,6 +64,11 @@ static cl::OptionCategory category("Options of stepc-run");
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("INPUT"),
                                   cl::cat(category));
+static cl::list<std::string>
+    fragments("fragment",
+              cl::desc("a file of fragments that come before the optimizer "
+                       "(repeatable)"),
+              cl::value_desc("FILE.mlir"), cl::cat(category));
 static cl::list<std::string> tensors("tensors",
                                      cl::desc("arrays to work on (repeatable)"),
                                      cl::value_desc("FILE.npz|NAME=FILE.npy"),
@@ -74,11 +93,15 @@ static cl::list<std::string> hypers("hyper",
                                     cl::cat(category));
 static cl::list<std::string> options("option",
                                      cl::desc("an option (repeatable)"),
-                                     cl::value_desc("NAME=true|false"),
+                                     cl::value_desc("NAME=true|false|INTEGER"),
                                      cl::cat(category));
-static cl::opt<std::string> rule("rule", cl::desc("the rule (default: any)"),
-                                 cl::init("any"), cl::value_desc("NAME"),
-                                 cl::cat(category));
+static cl::opt<std::string>
+    rule("rule",
+         cl::desc("the rule (default: the first that the parameter fits)"),
+         cl::value_desc("NAME"), cl::cat(category));
+static cl::opt<bool> together("together",
+                              cl::desc("the tensors are of one model"),
+                              cl::cat(category));
 static cl::opt<int64_t>
     firstCount("count", cl::desc("number of the first step (default: 1)"),
                cl::init(1), cl::cat(category));
@@ -116,28 +139,36 @@ static cl::opt<std::string>
 static Case readCommandLine() {
   Case result;
   result.input = input;
+  result.fragments.assign(fragments.begin(), fragments.end());
   result.mode = mode;
-  result.rule = rule;
-  result.count = firstCount;
   result.steps = steps;
+  result.tensor.rule = rule;
+  result.tensor.count = firstCount;
   if (fresh != cl::BOU_UNSET)
-    result.fresh = fresh == cl::BOU_TRUE;
+    result.tensor.fresh = fresh == cl::BOU_TRUE;
   for (StringRef item : hypers) {
     auto [name, text] = item.split('=');
-    if (text.getAsDouble(result.hypers[name.str()]))
+    if (text.getAsDouble(result.group.hypers[name.str()]))
       refuseUsage("--hyper " + item + ": expected NAME=NUMBER");
   }
   for (StringRef item : options) {
     auto [name, text] = item.split('=');
-    if (text != "true" && text != "false")
-      refuseUsage("--option " + item + ": expected NAME=true or NAME=false");
-    result.options[name.str()] = text == "true";
+    mlir::step::reference::OptionValue &value =
+        result.group.options[name.str()];
+    int64_t integer;
+    if (text == "true" || text == "false")
+      value = text == "true";
+    else if (!text.getAsInteger(10, integer))
+      value = integer;
+    else
+      refuseUsage("--option " + item +
+                  ": expected NAME=true, NAME=false or NAME=INTEGER");
   }
   for (auto [role, text] :
        {std::pair("param", &paramStorage), std::pair("grad", &gradStorage),
         std::pair("state", &stateStorage)})
     if (!text->empty())
-      if (Error error = parseStorages(role, *text, result.storages))
+      if (Error error = parseStorages(role, *text, result.tensor.storages))
         refuseUsage(toString(std::move(error)));
   return result;
 }
@@ -157,6 +188,16 @@ static std::vector<Case> findCases(const Case &defaults,
   return cases;
 }
 
+/// One case of the tensors of several.
+static Case joinCases(const Case &defaults, ArrayRef<Case> cases) {
+  Case joined = defaults;
+  for (const Case &one : cases) {
+    joined.tensors.push_back(one.tensor);
+    joined.tensors.back().prefix = one.prefix;
+  }
+  return joined;
+}
+
 static Expected<std::vector<Case>> findAllCases(const ArrayMap &arrays) {
   Case defaults = readCommandLine();
   if (!batch.empty()) {
@@ -167,6 +208,8 @@ static Expected<std::vector<Case>> findAllCases(const ArrayMap &arrays) {
     return readBatch((*buffer)->getBuffer(), defaults);
   }
   std::vector<Case> cases = findCases(defaults, arrays);
+  if (together && !cases.empty())
+    cases = {joinCases(defaults, cases)};
   if (cases.empty())
     return makeError("array 'param' is not given");
   return cases;
@@ -216,12 +259,15 @@ static Expected<bool> run() {
   registry.insert<mlir::step::StepDialect>();
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false);
-  std::map<std::string, std::unique_ptr<Definition>> definitions;
+  std::map<std::pair<std::string, std::vector<std::string>>,
+           std::unique_ptr<Definition>>
+      definitions;
   bool equal = true;
   for (const Case &current : *cases) {
-    std::unique_ptr<Definition> &definition = definitions[current.input];
+    std::unique_ptr<Definition> &definition =
+        definitions[{current.input, current.fragments}];
     if (!definition) {
-      auto loaded = Definition::load(current.input, context);
+      auto loaded = Definition::load(current.input, current.fragments, context);
       if (!loaded)
         return loaded.takeError();
       definition = std::move(*loaded);

@@ -1,4 +1,5 @@
-//===- BodyEmitter.h - the body of a phase, for elements or vectors -*- C++ -*-===//
+//===- BodyEmitter.h - the body of a phase, for elements or vectors -*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -40,8 +41,8 @@ public:
 
   ArrayRef<OperandAttr> getOperands() const { return operands; }
 
-  /// Loads the slots at the addresses. `tensorSlots` may be null where the phase
-  /// has none.
+  /// Loads the slots at the addresses. `tensorSlots` may be null where the
+  /// phase has none.
   void fixSlots(Value scalars, Value tensorSlots);
   /// `elements`: for each operand its element, or null where it changes in the
   /// inner loop or is not read.

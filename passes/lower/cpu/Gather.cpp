@@ -11,8 +11,8 @@ using namespace mlir::step;
 
 Value mlir::step::emitStackBuffer(const Words &w, int64_t bytes) {
   auto type = MemRefType::get({bytes / 8}, w.b.getI64Type());
-  Value memory = memref::AllocaOp::create(w.b, w.loc, type,
-                                          w.b.getI64IntegerAttr(64));
+  Value memory =
+      memref::AllocaOp::create(w.b, w.loc, type, w.b.getI64IntegerAttr(64));
   Value address =
       memref::ExtractAlignedPointerAsIndexOp::create(w.b, w.loc, memory);
   return w.toWord(address);
@@ -28,8 +28,7 @@ static Value emitOffset(const Words &w, const StridedMemory &memory,
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(loop.getBody());
   // From the innermost dim outward.
-  Value dim =
-      w.sub(rank, w.add(loop.getInductionVar(), w.constant(1)));
+  Value dim = w.sub(rank, w.add(loop.getInductionVar(), w.constant(1)));
   Value extent = w.load(extents, dim);
   Value rest = loop.getRegionIterArg(1);
   Value part = w.mul(w.rem(rest, extent), w.load(strides, dim));
@@ -42,8 +41,7 @@ static Value emitOffset(const Words &w, const StridedMemory &memory,
 /// Calls `emitCopy(strided view's index, dense index)` for each element, run by
 /// run of the innermost dim.
 static void emitRuns(const Words &w, const StridedMemory &memory, Value first,
-                     Value count,
-                     function_ref<void(Value, Value)> emitCopy) {
+                     Value count, function_ref<void(Value, Value)> emitCopy) {
   Type i64 = w.b.getI64Type();
   Value last = w.toIndex(w.sub(memory.rank, w.constantWord(1)));
   Value inner = w.load(w.words(memory.extents), last);

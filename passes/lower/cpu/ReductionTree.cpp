@@ -40,8 +40,7 @@ Value mlir::step::emitWidened(const Words &w, Value value) {
   Type wide = w.b.getF64Type();
   if (auto vector = dyn_cast<VectorType>(type))
     wide = vector.clone(wide);
-  return type == wide ? value
-                      : arith::ExtFOp::create(w.b, w.loc, wide, value);
+  return type == wide ? value : arith::ExtFOp::create(w.b, w.loc, wide, value);
 }
 
 Value mlir::step::emitFolded(const Words &w, Combiner combiner, Value lanes) {
@@ -74,8 +73,7 @@ static void emitCombineRows(const Words &w, Combiner combiner, Value to,
   };
   Value vectors = w.floorTo(width, STEPC_LANES);
   w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
-    Value sum =
-        emitCombined(w, combiner, load(toView, i), load(fromView, i));
+    Value sum = emitCombined(w, combiner, load(toView, i), load(fromView, i));
     vector::StoreOp::create(w.b, w.loc, sum, toView, ValueRange{i});
   });
   w.loop(vectors, width, 1, [&](Value i) {
@@ -89,8 +87,8 @@ void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
   Type index = w.b.getIndexType();
   Value one = w.constant(1);
   // while (span < count): entries `span` apart are combined.
-  auto levels = scf::WhileOp::create(w.b, w.loc, TypeRange{index},
-                                     ValueRange{one});
+  auto levels =
+      scf::WhileOp::create(w.b, w.loc, TypeRange{index}, ValueRange{one});
   OpBuilder::InsertionGuard guard(w.b);
   Block *before = w.b.createBlock(&levels.getBefore(), {}, {index}, {w.loc});
   Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
@@ -100,8 +98,8 @@ void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
   Value span = after->getArgument(0);
   Value twice = w.add(span, span);
   // The last entry with a partner is below count - span.
-  auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0),
-                                 w.sub(count, span), twice);
+  auto loop =
+      scf::ForOp::create(w.b, w.loc, w.constant(0), w.sub(count, span), twice);
   {
     OpBuilder::InsertionGuard inner(w.b);
     w.b.setInsertionPointToStart(loop.getBody());

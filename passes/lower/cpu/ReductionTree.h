@@ -1,4 +1,5 @@
-//===- ReductionTree.h - the fixed order of additions ------------*- C++ -*-===//
+//===- ReductionTree.h - the fixed order of additions ------------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The tree of docs/statistics.md. A leaf of a row is summed in lanes (a vector
-// of 16 f64 that phases carry along a row) and folded; leaves, and then rows, are
-// combined here.
+// of 16 f64 that phases carry along a row) and folded; leaves, and then rows,
+// are combined here.
 //
 //===----------------------------------------------------------------------===//
 #ifndef STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H

@@ -13,16 +13,15 @@ using namespace mlir::step;
 static void emitBody(BodyEmitter &body, const Words &w, int64_t lanes,
                      ValueRange addresses, Value index) {
   ArrayRef<OperandAttr> operands = body.getOperands();
-  body.emit(lanes,
-            {[&](unsigned k) {
-               return emitLoad(w, operands[k].getStorage(), lanes,
-                               addresses[k], index);
-             },
-             [&](unsigned k, Value value) {
-               emitStore(w, operands[k].getStorage(), lanes, value,
-                         addresses[k], index);
-             },
-             [](unsigned, Value) {}});
+  body.emit(lanes, {[&](unsigned k) {
+                      return emitLoad(w, operands[k].getStorage(), lanes,
+                                      addresses[k], index);
+                    },
+                    [&](unsigned k, Value value) {
+                      emitStore(w, operands[k].getStorage(), lanes, value,
+                                addresses[k], index);
+                    },
+                    [](unsigned, Value) {}});
 }
 
 //===----------------------------------------------------------------------===//

@@ -71,8 +71,7 @@ Extents FinishEmitter::getExtents(Space space) const {
 /// What becomes of the sum of `count` (a word) values: for a temp, in its type.
 Value FinishEmitter::emitResult(CombineOp combine, Value sum, Value count) {
   if (combine.getMean()) {
-    Value number =
-        arith::UIToFPOp::create(b, w.loc, b.getF64Type(), count);
+    Value number = arith::UIToFPOp::create(b, w.loc, b.getF64Type(), count);
     sum = arith::DivFOp::create(b, w.loc, sum, number);
   }
   Type compute = program.getVariant().getCompute();
@@ -85,8 +84,8 @@ Value FinishEmitter::emitResult(CombineOp combine, Value sum, Value count) {
 void FinishEmitter::storeResult(CombineOp combine, Value sum, Value count,
                                 Value index) {
   Value result = emitResult(combine, sum, count);
-  Value address = combine.getTemp() ? row.getBuffer(*combine.getTemp())
-                                    : row.tensorSlots;
+  Value address =
+      combine.getTemp() ? row.getBuffer(*combine.getTemp()) : row.tensorSlots;
   if (combine.getSlot())
     index = w.constantWord(*combine.getSlot());
   w.store(result, w.view(address, result.getType()), w.toIndex(index));
@@ -97,8 +96,7 @@ void FinishEmitter::combineColumns(CombineOp combine) {
   Value zero = w.constant(0);
   w.loop(zero, w.toIndex(row.B), 1, [&](Value item) {
     Value number = w.toWord(item);
-    Value first = getWord(
-        partial, w.mul(w.mul(number, row.rowBlocks), row.M));
+    Value first = getWord(partial, w.mul(w.mul(number, row.rowBlocks), row.M));
     emitPairwise(w, combine.getCombiner(), first, w.toIndex(row.rowBlocks),
                  row.M, w.toIndex(row.M));
     Value sums = w.view(first, b.getF64Type());
@@ -198,9 +196,8 @@ void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
     }
     for (auto accumulator :
          phase.getAccumulators().getAsRange<AccumulatorAttr>())
-      arguments.accumulators.push_back(
-          getWord(row.getBuffer(accumulator.getPartial()),
-                  w.mul(number, in.leaves)));
+      arguments.accumulators.push_back(getWord(
+          row.getBuffer(accumulator.getPartial()), w.mul(number, in.leaves)));
     arguments.pitch = in.columns;
     arguments.leaves = in.leaves;
     arguments.rows = w.constant(1);
@@ -236,12 +233,12 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
     if (auto phase = dyn_cast<PhaseOp>(entry))
-      runs[phase] = emitTileRun(builder, phase,
-                                (phase.getSymName() + "_run").str(),
-                                /*prefetchLines=*/0);
+      runs[phase] =
+          emitTileRun(builder, phase, (phase.getSymName() + "_run").str(),
+                      /*prefetchLines=*/0);
   Type i64 = builder.getI64Type();
-  auto function = func::FuncOp::create(
-      builder, loc, name, builder.getFunctionType({i64, i64}, {}));
+  auto function = func::FuncOp::create(builder, loc, name,
+                                       builder.getFunctionType({i64, i64}, {}));
   OpBuilder::InsertionGuard guard(builder);
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);

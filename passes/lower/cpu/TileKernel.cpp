@@ -19,8 +19,8 @@ using namespace mlir::step;
 namespace {
 /// Where a tile lies. All values are words.
 struct Tile {
-  Value item;             // b
-  Value firstRow, rows;   // of the item
+  Value item;           // b
+  Value firstRow, rows; // of the item
   Value firstColumn, columns;
 };
 
@@ -56,7 +56,8 @@ private:
   SmallVector<AccumulatorAttr> accumulators;
   int64_t prefetchLines;
   func::FuncOp run;
-  /// In strided kernels: for each operand of all dims 1024 elements on the stack.
+  /// In strided kernels: for each operand of all dims 1024 elements on the
+  /// stack.
   SmallVector<Value> copies;
 };
 } // namespace
@@ -68,10 +69,11 @@ Tile TileKernelEmitter::locate(const TileRow &row, Value number) const {
   tile.item = w.div(rest, row.rowBlocks);
   tile.firstRow =
       w.mul(w.rem(rest, row.rowBlocks), w.constantWord(STEPC_ROW_LEAF));
-  tile.rows = w.min(w.sub(row.N, tile.firstRow), w.constantWord(STEPC_ROW_LEAF));
+  tile.rows =
+      w.min(w.sub(row.N, tile.firstRow), w.constantWord(STEPC_ROW_LEAF));
   tile.firstColumn = w.mul(columnBlock, w.constantWord(STEPC_TILE_COLUMNS));
-  tile.columns = w.min(w.sub(row.M, tile.firstColumn),
-                       w.constantWord(STEPC_TILE_COLUMNS));
+  tile.columns =
+      w.min(w.sub(row.M, tile.firstColumn), w.constantWord(STEPC_TILE_COLUMNS));
   return tile;
 }
 
@@ -194,8 +196,8 @@ void TileKernelEmitter::emitStridedTile(const TileRow &row, const Tile &tile) {
       Tile leaf = tile;
       leaf.firstRow = w.add(tile.firstRow, w.toWord(r));
       leaf.firstColumn = w.add(tile.firstColumn, column);
-      leaf.columns = w.min(w.sub(tile.columns, column),
-                           w.constantWord(STEPC_LEAF));
+      leaf.columns =
+          w.min(w.sub(tile.columns, column), w.constantWord(STEPC_LEAF));
       emitStridedLeaf(row, leaf);
     });
   });
@@ -211,18 +213,17 @@ void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
   w.b.setInsertionPointToStart(entry);
   copies.clear();
   for (OperandAttr operand : operands)
-    copies.push_back(getAccess(phase, operand) == Access::Tile
-                         ? emitStackBuffer(w, STEPC_LEAF *
-                                                  getElementBytes(operand))
-                         : Value());
+    copies.push_back(
+        getAccess(phase, operand) == Access::Tile
+            ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
+            : Value());
   Value call = entry->getArgument(0);
   w.loop(w.toIndex(entry->getArgument(1)), w.toIndex(entry->getArgument(2)), 1,
          [&](Value index) {
            Value chunks = w.words(w.load(w.words(call), 2));
            Value first = w.mul(index, w.constant(3));
            TileRow row(w, program, call, w.load(chunks, first));
-           Value start =
-               w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
+           Value start = w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
            Value length =
                w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
            w.loop(start, w.add(start, length), 1, [&](Value number) {

@@ -62,8 +62,8 @@ Value TileRow::getRank() const { return w.load(row, STEPC_ROW_RANK); }
 
 Value TileRow::getExtents() const {
   ProgramOp op = program;
-  int64_t words = STEPC_TILE_OPERANDS + op.getOperands().size() +
-                  op.getWorkspace().size();
+  int64_t words =
+      STEPC_TILE_OPERANDS + op.getOperands().size() + op.getWorkspace().size();
   return w.add(rowAddress, w.constantWord(8 * words));
 }
 

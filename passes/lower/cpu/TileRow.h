@@ -1,4 +1,5 @@
-//===- TileRow.h - a row of the table in the tiles space ---------*- C++ -*-===//
+//===- TileRow.h - a row of the table in the tiles space ---------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,8 +12,8 @@
 
 namespace mlir::step {
 
-/// What a row of the table says of a tensor (runtime/include/stepc/kernel_abi.h).
-/// All values are words.
+/// What a row of the table says of a tensor
+/// (runtime/include/stepc/kernel_abi.h). All values are words.
 class TileRow {
 public:
   /// Emits the reading of row number `index`, a word, of `call`, an address.

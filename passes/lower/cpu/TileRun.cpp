@@ -146,8 +146,7 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
   SmallVector<Value> neutral;
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (isAlongRow(k))
-      neutral.push_back(
-          emitNeutral(w, accumulator.getCombiner(), STEPC_LANES));
+      neutral.push_back(emitNeutral(w, accumulator.getCombiner(), STEPC_LANES));
   auto loop = scf::ForOp::create(w.b, w.loc, begin, end,
                                  w.constant(STEPC_LANES), neutral);
   OpBuilder::InsertionGuard guard(w.b);
@@ -171,8 +170,8 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
 SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
                                             ValueRange lanes) {
   Value zero = w.constant(0);
-  Value some = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
-                                     begin, end);
+  Value some =
+      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt, begin, end);
   auto branch = scf::IfOp::create(w.b, w.loc, lanes.getTypes(), some,
                                   /*withElseRegion=*/!lanes.empty());
   OpBuilder::InsertionGuard guard(w.b);
@@ -199,8 +198,8 @@ SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
     return {};
   SmallVector<Value> sums;
   for (auto [combiner, own, rest] : llvm::zip(combiners, lanes, rests)) {
-    Value more = vector::LoadOp::create(w.b, w.loc, vector, rest,
-                                        ValueRange{zero});
+    Value more =
+        vector::LoadOp::create(w.b, w.loc, vector, rest, ValueRange{zero});
     sums.push_back(emitCombined(w, combiner, own, more));
   }
   scf::YieldOp::create(w.b, w.loc, sums);
@@ -214,7 +213,8 @@ void TileRunEmitter::emitLeaf(Value begin, Value end) {
   Value vectorEnd = w.add(begin, w.floorTo(length, STEPC_LANES));
   SmallVector<Value> lanes = emitVectors(begin, vectorEnd);
   lanes = emitRest(vectorEnd, end, lanes);
-  Value leaf = arith::DivUIOp::create(w.b, w.loc, begin, w.constant(STEPC_LEAF));
+  Value leaf =
+      arith::DivUIOp::create(w.b, w.loc, begin, w.constant(STEPC_LEAF));
   unsigned lane = 0;
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (isAlongRow(k))
@@ -269,7 +269,8 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   auto arguments = entry.getArguments();
   in.scalars = arguments[0];
   in.tensorSlots = arguments[1];
-  in.operands.assign(arguments.begin() + 2, arguments.begin() + 2 + numOperands);
+  in.operands.assign(arguments.begin() + 2,
+                     arguments.begin() + 2 + numOperands);
   in.accumulators.assign(arguments.begin() + 2 + numOperands,
                          arguments.begin() + 2 + numOperands + numPartials);
   in.pitch = arguments[arguments.size() - 4];
@@ -282,10 +283,10 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
     if (isAlongRow(k))
       rests.push_back(memref::AllocaOp::create(w.b, w.loc, lanes));
   // Little work asks for nothing: what lies behind it belongs to others.
-  Value isLong = arith::CmpIOp::create(
-      w.b, w.loc, arith::CmpIPredicate::sge,
-      arith::MulIOp::create(w.b, w.loc, in.rows, in.cols),
-      w.constant(kShortRun));
+  Value isLong =
+      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::sge,
+                            arith::MulIOp::create(w.b, w.loc, in.rows, in.cols),
+                            w.constant(kShortRun));
   ahead = arith::SelectOp::create(w.b, w.loc, isLong,
                                   w.constantWord(prefetchLines * kLineBytes),
                                   w.constantWord(0));

@@ -1,4 +1,5 @@
-//===- TileRun.h - functions over rows of elements ---------------*- C++ -*-===//
+//===- TileRun.h - functions over rows of elements ---------------*- C++
+//-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,8 +26,8 @@ Access getAccess(PhaseOp phase, OperandAttr operand);
 
 /// The arguments of a run function, in this order.
 struct TileRunArguments {
-  Value scalars;     // address of the cohort's scalars
-  Value tensorSlots; // address of the tensor's
+  Value scalars;                   // address of the cohort's scalars
+  Value tensorSlots;               // address of the tensor's
   SmallVector<Value> operands;     // address of the first row's first element
   SmallVector<Value> accumulators; // address of the first partial result
   Value pitch;      // elements from row to row, of operands of all dims

@@ -1,0 +1,236 @@
+//===- ModelStep.cpp - one step of several tensors ---------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/reference/ModelStep.h"
+
+#include "dialect/reference/Evaluator.h"
+#include "dialect/reference/Rounds.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::step;
+using namespace mlir::step::reference;
+using llvm::Error;
+using llvm::Expected;
+
+Error ModelStep::bind() {
+  if (Error error = bindModel(source, request.scalars, model))
+    return error;
+  for (const GroupRequest &group : request.groups) {
+    groups.emplace_back().outer = &model;
+    if (Error error = bindGroup(source, group, groups.back()))
+      return error;
+  }
+  for (auto [index, tensor] : llvm::enumerate(request.tensors)) {
+    if (tensor.group >= groups.size())
+      return makeError("tensor " + Twine(index) + " is of group " +
+                       Twine(tensor.group) + ", there are " +
+                       Twine(groups.size()));
+    tensors.emplace_back(source, tensor, groups[tensor.group]);
+    if (Error error = tensors.back().bind())
+      return error;
+    if (Error error = tensors.back().bindTensors())
+      return error;
+  }
+  for (ScalarsOp scalars : source.getOps<ScalarsOp>())
+    if (Error error = checkEqual(scalars))
+      return error;
+  return Error::success();
+}
+
+/// Whether a hyper-parameter or an option is the same in two groups.
+static bool areSame(const Datum &one, const Datum &other) {
+  if (const auto *number = std::get_if<double>(&one))
+    return llvm::bit_cast<uint64_t>(*number) ==
+           llvm::bit_cast<uint64_t>(std::get<double>(other));
+  return std::get<bool>(one) == std::get<bool>(other);
+}
+
+/// What is read over the model is the same in all groups.
+Error ModelStep::checkEqual(ScalarsOp scalars) {
+  if (scalars.getScope() != Scope::Model)
+    return Error::success();
+  if (groups.empty())
+    return makeError("there is no group, whose hyper-parameters are needed");
+  for (Operation &op : scalars.getBody().front())
+    for (Value operand : op.getOperands()) {
+      Operation *declared = operand.getDefiningOp();
+      if (!isa_and_nonnull<HyperOp, OptionOp>(declared))
+        continue;
+      for (const Frame &group : groups)
+        if (!areSame(group.get(operand), groups.front().get(operand)))
+          return makeError("'" + source.getName(declared) +
+                           "' is read over the model, and groups differ in it");
+    }
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Rounds
+//===----------------------------------------------------------------------===//
+
+Error ModelStep::computeStatistic(StatisticOp statistic, size_t group) {
+  Frame &frame = getFrame(group);
+  if (frame.values.count(statistic.getResult()))
+    return Error::success();
+  bool isSum = statistic.getKind() == ReductionKind::Sum;
+  double identity = isSum ? 0.0 : -std::numeric_limits<double>::infinity();
+  std::vector<double> contributions;
+  for (auto [index, tensor] : llvm::enumerate(request.tensors)) {
+    if (group != kModel && tensor.group != group)
+      continue;
+    contributions.push_back(identity);
+    if (!tensor.participates)
+      continue;
+    auto contribution = tensors[index].contribute(statistic);
+    if (!contribution)
+      return contribution.takeError();
+    contributions.back() = contribution->value_or(identity);
+  }
+  frame.values[statistic.getResult()] =
+      combine(statistic.getKind(), Order::Sequence, contributions);
+  return Error::success();
+}
+
+/// What an operation without results does. Of a step that is skipped, too.
+Error ModelStep::applyEffect(Operation *op, size_t group, const Frame &local) {
+  if (auto update = dyn_cast<UpdateOp>(op)) {
+    updates.push_back(
+        {update, group, std::get<double>(local.get(update.getValue()))});
+  } else if (auto report = dyn_cast<ReportOp>(op)) {
+    auto &reports =
+        group == kModel ? outcome.reports : outcome.groupReports[group];
+    reports[source.getName(report).str()] =
+        std::get<double>(local.get(report.getValue()));
+  } else if (auto skip = dyn_cast<SkipIfOp>(op)) {
+    outcome.skipped |= std::get<bool>(local.get(skip.getCondition()));
+  } else {
+    return makeError("'" + op->getName().getStringRef() +
+                     "' is no operation of a source definition");
+  }
+  return Error::success();
+}
+
+Error ModelStep::runScalars(ScalarsOp scalars, size_t group) {
+  // What is of the model is in the first group's frame as in any.
+  Frame local;
+  local.outer = group == kModel ? &groups.front() : &groups[group];
+  Shapes shapes;
+  Block &body = scalars.getBody().front();
+  for (Operation &op : body) {
+    for (Value operand : op.getOperands())
+      if (auto statistic = operand.getDefiningOp<StatisticOp>())
+        if (Error error = computeStatistic(
+                statistic,
+                statistic.getScope() == Scope::Model ? kModel : group))
+          return error;
+    if (isa<YieldOp>(op))
+      break;
+    if (op.getNumResults() == 0) {
+      if (Error error = applyEffect(&op, group, local))
+        return error;
+      continue;
+    }
+    Expected<Datum> datum = Evaluator(local, shapes, Format::F64).evaluate(&op);
+    if (!datum)
+      return datum.takeError();
+    local.values[op.getResult(0)] = std::move(*datum);
+  }
+  for (auto [result, value] :
+       llvm::zip(scalars.getResults(), scalars.getYield().getValues()))
+    getFrame(group).values[result] = local.get(value);
+  return Error::success();
+}
+
+Error ModelStep::runRound(ArrayRef<ScalarsOp> round) {
+  for (ScalarsOp scalars : round) {
+    if (scalars.getScope() == Scope::Model) {
+      if (Error error = runScalars(scalars, kModel))
+        return error;
+      continue;
+    }
+    for (size_t group = 0; group < groups.size(); ++group)
+      if (Error error = runScalars(scalars, group))
+        return error;
+  }
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// The outcome
+//===----------------------------------------------------------------------===//
+
+void ModelStep::prepareOutcome() {
+  outcome.groupReports.resize(groups.size());
+  outcome.groupScalars.resize(groups.size());
+  for (ScalarsOp scalars : source.getOps<ScalarsOp>())
+    for (auto report : scalars.getBody().getOps<ReportOp>()) {
+      std::string name = source.getName(report).str();
+      double nan = std::numeric_limits<double>::quiet_NaN();
+      if (scalars.getScope() == Scope::Model)
+        outcome.reports[name] = nan;
+      else
+        for (auto &reports : outcome.groupReports)
+          reports[name] = nan;
+    }
+}
+
+void ModelStep::updateScalars() {
+  for (ScalarOp scalar : source.getOps<ScalarOp>()) {
+    std::string name = source.getName(scalar).str();
+    if (scalar.getScope() == Scope::Model)
+      outcome.scalars[name] = std::get<double>(model.get(scalar.getResult()));
+    else
+      for (auto [scalars, group] : llvm::zip(outcome.groupScalars, groups))
+        scalars[name] = std::get<double>(group.get(scalar.getResult()));
+  }
+  for (Update &update : updates) {
+    if (outcome.skipped && !update.op.getAlways())
+      continue;
+    auto &scalars = update.group == kModel ? outcome.scalars
+                                           : outcome.groupScalars[update.group];
+    scalars[source.getName(update.op.getScalarOp()).str()] = update.value;
+  }
+}
+
+Error ModelStep::finishTensors() {
+  for (auto [given, tensor] : llvm::zip(request.tensors, tensors)) {
+    if (given.participates && !outcome.skipped) {
+      Expected<Outcome> finished = tensor.finish();
+      if (!finished)
+        return finished.takeError();
+      outcome.tensors.push_back(std::move(*finished));
+      continue;
+    }
+    Outcome &unchanged = outcome.tensors.emplace_back();
+    unchanged.param = given.param.tensor;
+    for (const auto &[name, state] : given.states)
+      unchanged.states[name] = state.tensor;
+  }
+  return Error::success();
+}
+
+Expected<ModelOutcome> ModelStep::run() {
+  if (Error error = bind())
+    return error;
+  prepareOutcome();
+  Rounds rounds(source);
+  for (ArrayRef<ScalarsOp> round : rounds.getRounds()) {
+    if (Error error = runRound(round))
+      return error;
+    if (outcome.skipped)
+      break;
+  }
+  updateScalars();
+  if (Error error = finishTensors())
+    return error;
+  return std::move(outcome);
+}

@@ -1,0 +1,77 @@
+//===- Rounds.cpp - when scalars of several tensors are made -----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/reference/Rounds.h"
+
+using namespace mlir;
+using namespace mlir::step;
+using namespace mlir::step::reference;
+
+unsigned Rounds::getSegment(Operation *op) const {
+  unsigned segment = 0;
+  for (Value operand : op->getOperands())
+    segment = std::max(segment, segments.lookup(operand));
+  return segment;
+}
+
+unsigned Rounds::getRound(ScalarsOp scalars) const {
+  unsigned round = 0;
+  scalars.walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands()) {
+      unsigned segment = segments.lookup(operand);
+      // Others run before it in the same round.
+      bool isResult = isa_and_nonnull<ScalarsOp>(operand.getDefiningOp());
+      round = std::max(round, isResult ? segment - 1 : segment);
+    }
+  });
+  return round;
+}
+
+void Rounds::raise(Value value, unsigned segment) {
+  unsigned &known = segments[value];
+  changed |= segment > known;
+  known = std::max(known, segment);
+}
+
+void Rounds::visitRule(RuleOp rule, unsigned gradient) {
+  raise(rule.getArgumentOfKind(RoleKind::Grad), gradient);
+  for (Operation &op : rule.getBody().front()) {
+    if (auto contribute = dyn_cast<ContributeOp>(op))
+      raise(contribute.getStatistic(), segments.lookup(contribute.getValue()));
+    for (Value result : op.getResults())
+      raise(result, getSegment(&op));
+  }
+}
+
+bool Rounds::visit(const Source &source) {
+  changed = false;
+  for (ScalarsOp scalars : source.getOps<ScalarsOp>()) {
+    for (Value result : scalars.getResults())
+      raise(result, getRound(scalars) + 1);
+  }
+  unsigned gradient = 0;
+  for (FragmentOp fragment : source.fragments) {
+    visitRule(fragment.getRule(), gradient);
+    gradient =
+        segments.lookup(fragment.getRule().getReturn().getValues().front());
+  }
+  OptimizerOp optimizer = source.optimizer;
+  for (auto rule : optimizer.getBody().getOps<RuleOp>())
+    visitRule(rule, gradient);
+  return changed;
+}
+
+Rounds::Rounds(const Source &source) {
+  // Nothing depends on itself, so this ends.
+  while (visit(source))
+    ;
+  for (ScalarsOp scalars : source.getOps<ScalarsOp>()) {
+    unsigned round = getRound(scalars);
+    rounds.resize(std::max<size_t>(rounds.size(), round + 1));
+    rounds[round].push_back(scalars);
+  }
+}

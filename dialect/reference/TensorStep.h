@@ -1,0 +1,72 @@
+//===- TensorStep.h - one tensor in a step -----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_DIALECT_REFERENCE_TENSORSTEP_H
+#define STEPC_DIALECT_REFERENCE_TENSORSTEP_H
+
+#include "dialect/reference/Environment.h"
+#include "dialect/reference/Shapes.h"
+
+namespace mlir::step::reference {
+
+/// The rule for a parameter of this shape: the one named, or the first that the
+/// shape fits and whose conditions hold. `group` has the options.
+llvm::Expected<RuleOp> chooseRule(const Source &source, StringRef name,
+                                  ArrayRef<int64_t> shape, const Frame &group);
+
+/// One tensor and its rule. What a value stands for is computed when it is
+/// asked for; a value that depends on a round can be after that round.
+class TensorStep {
+public:
+  TensorStep(const Source &source, const TensorRequest &request,
+             const Frame &group)
+      : source(source), request(request) {
+    frame.outer = &group;
+  }
+
+  /// Chooses the rule, binds its dims, and says which states are absent.
+  llvm::Error bind();
+
+  /// Gives the tensor arguments their values, in the compute format. Must come
+  /// after bind.
+  llvm::Error bindTensors();
+
+  /// What the tensor contributes; none where its rule does not.
+  llvm::Expected<std::optional<double>> contribute(StatisticOp statistic);
+
+  /// The new values, in their storage formats.
+  llvm::Expected<Outcome> finish();
+
+  /// The states that exist, as they are before the first step.
+  SmallVector<InitialState> makeInitialStates();
+
+private:
+  void bindArguments();
+  llvm::Error bindTensor(unsigned index, const StoredTensor &stored);
+  llvm::Error checkShape(unsigned index, const Tensor &tensor);
+  bool isAbsent(unsigned index);
+  void findStoredValues();
+  llvm::Error evaluate(Value value);
+  llvm::Error evaluateGradient(BlockArgument argument);
+  llvm::Error evaluateResult(OpResult result);
+  llvm::Expected<Tensor> collect(unsigned index, Value value);
+
+  const Source &source;
+  const TensorRequest &request;
+  RuleOp rule;
+  Shapes shapes;
+  Frame frame;
+  /// Of the tensor arguments that exist.
+  std::map<unsigned, Format> storages;
+  /// The storage format of each value that the return stores in something that
+  /// exists; the narrowest where it stores the value twice.
+  DenseMap<Value, Format> stored;
+};
+
+} // namespace mlir::step::reference
+
+#endif // STEPC_DIALECT_REFERENCE_TENSORSTEP_H
