@@ -87,6 +87,10 @@ void printFloat(AsmPrinter &printer, const APFloat &value);
 /// A name must not be empty; every message about one reads alike.
 LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
 
+/// How many f64 inputs a scalar phase of the optimizer's programs has:
+/// hyper-parameters, persistent scalars and results of rounds.
+int64_t countScalarInputs(OptimizerOp optimizer);
+
 /// True for operations of the language that compute one value from others.
 bool isValueOp(Operation *op);
 

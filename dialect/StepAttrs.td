@@ -21,7 +21,8 @@ def Step_RoleKind : I32EnumAttr<"RoleKind", "what an argument of a rule is", [
     I32EnumAttrCase<"Grad", 1, "grad">,
     I32EnumAttrCase<"State", 2, "state">,
     I32EnumAttrCase<"Count", 3, "count">,
-    I32EnumAttrCase<"Fresh", 4, "fresh">]> {
+    I32EnumAttrCase<"Fresh", 4, "fresh">,
+    I32EnumAttrCase<"Temp", 5, "temp">]> {
   let cppNamespace = "::mlir::step";
   let genSpecializedAttr = 0;
 }
@@ -139,8 +140,10 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
 def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
   let summary = "one tensor in memory that a phase works on";
   let description = [{
+    `temp` is a vector of the tensor in the workspace, between two phases.
+
     Constraints:
-    - the kind is param, grad or state
+    - the kind is param, grad, state or temp
     - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16
   }];
   let parameters = (ins
@@ -154,6 +157,71 @@ def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
+def Step_Space : I32EnumAttr<"Space", "what a phase traverses", [
+    I32EnumAttrCase<"Elements", 0, "elements">,
+    I32EnumAttrCase<"Tiles", 1, "tiles">,
+    I32EnumAttrCase<"Rows", 2, "rows">,
+    I32EnumAttrCase<"Columns", 3, "columns">,
+    I32EnumAttrCase<"Items", 4, "items">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_SpaceAttr : EnumAttr<Step_Dialect, Step_Space, "space">;
+
+def Step_Combiner : I32EnumAttr<"Combiner", "how two partial results are combined", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Amax", 1, "amax">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_CombinerAttr : EnumAttr<Step_Dialect, Step_Combiner, "combiner">;
+
+def Step_Direction : I32EnumAttr<"Direction", "what is added up in a traversal", [
+    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Column", 1, "column">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_DirectionAttr : EnumAttr<Step_Dialect, Step_Direction, "direction">;
+
+def Step_Level : I32EnumAttr<"Level", "how far partial sums are combined", [
+    I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Columns", 1, "columns">,
+    I32EnumAttrCase<"Items", 2, "items">, I32EnumAttrCase<"Tensor", 3, "tensor">]> {
+  let cppNamespace = "::mlir::step";
+  let genSpecializedAttr = 0;
+}
+def Step_LevelAttr : EnumAttr<Step_Dialect, Step_Level, "level">;
+
+def Step_AccumulatorAttr : Step_Attr<"Accumulator", "accumulator"> {
+  let summary = "a partial reduction that a phase leaves";
+  let description = [{
+    For each leaf of a row, or of a column, one f64 in the buffer of the
+    workspace with that name.
+  }];
+  let parameters = (ins
+    EnumParameter<Step_Combiner>:$combiner,
+    EnumParameter<Step_Direction>:$direction,
+    "::mlir::StringAttr":$partial);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+def Step_AccumulatorArrayAttr
+    : TypedArrayAttrBase<Step_AccumulatorAttr, "accumulators of a phase">;
+
+def Step_BufferAttr : Step_Attr<"Buffer", "buffer"> {
+  let summary = "memory of one tensor between phases";
+  let description = [{
+    As many elements as the product of `size` says: B, N and M, the extents of the
+    leading dims together and of the last two; NL = ceil(N/64); ML, N1 and B1 =
+    ceil(M/1024), ceil(N/1024), ceil(B/1024). `live` buffers are kept from one
+    segment to a later one.
+  }];
+  let parameters = (ins
+    "::mlir::StringAttr":$name,
+    ArrayRefParameter<"::mlir::StringAttr", "factors">:$size,
+    "::mlir::Type":$element,
+    "bool":$live);
+  let assemblyFormat = "`<` $name `,` `[` $size `]` `,` $element `,` $live `>`";
+}
+def Step_BufferArrayAttr : TypedArrayAttrBase<Step_BufferAttr, "buffers of a program">;
+
 def Step_OperandArrayAttr : TypedArrayAttrBase<Step_OperandAttr, "operands of a phase">;
 def Step_RoleArrayAttr : TypedArrayAttrBase<Step_RoleAttr, "roles of a rule">;
 

@@ -64,6 +64,8 @@ static LogicalResult verifyStorage(EmitError emitError, Type storage) {
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
                                Type storage) {
+  if (kind == RoleKind::Temp)
+    return emitError() << "'temp' is no role of a rule";
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
     return emitError() << "state '" << name.getValue()
                        << "' needs an f64 initial value";

@@ -9,9 +9,18 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::step;
+
+int64_t mlir::step::countScalarInputs(OptimizerOp optimizer) {
+  int64_t inputs = 0;
+  for (Operation &op : optimizer.getBody().front())
+    if (isa<HyperOp, ScalarOp, ScalarsOp>(op))
+      inputs += op.getNumResults();
+  return inputs;
+}
 
 static YieldOp getYield(Region &body) {
   if (body.front().empty())
@@ -19,13 +28,18 @@ static YieldOp getYield(Region &body) {
   return dyn_cast<YieldOp>(body.front().back());
 }
 
-/// Bodies of phases compute and do nothing else. Integer powers, a loop, are
-/// for scalar phases.
+/// What the accumulators of a phase add up, before it is widened to f64.
+static Type getComputeType(PhaseOp phase) {
+  return cast<ProgramOp>(phase->getParentOp()).getVariant().getCompute();
+}
+
+/// Bodies of phases compute and do nothing else. Powers, which are
+/// loops, are for scalar phases.
 static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
   for (Operation &op : body.front().without_terminator()) {
     bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
                        op.getDialect()) ||
-                   (allowsPowers && isa<PowiOp>(op));
+                   (allowsPowers && isa<PowiOp, PowOp>(op));
     if (!allowed || !isMemoryEffectFree(&op))
       return op.emitOpError("is not allowed in a phase, only arith and math "
                             "without side effects");
@@ -41,6 +55,27 @@ ScalarPhaseOp ProgramOp::getScalarPhase() {
   return cast<ScalarPhaseOp>(getBody().front().front());
 }
 
+int64_t ProgramOp::getNumSlots() {
+  int64_t slots = 0;
+  for (auto phase : getBody().getOps<ScalarPhaseOp>())
+    slots += phase.getNumSlots();
+  return slots;
+}
+
+bool ProgramOp::isTiled() {
+  return llvm::any_of(getBody().getOps<PhaseOp>(), [](PhaseOp phase) {
+    return phase.getSpace() != Space::Elements;
+  });
+}
+
+int64_t ProgramOp::findBuffer(StringRef name) {
+  for (auto [index, buffer] :
+       llvm::enumerate(getWorkspace().getAsRange<BufferAttr>()))
+    if (buffer.getName().getValue() == name)
+      return index;
+  return -1;
+}
+
 /// Each operand of the phase is one of the program's, in the same storage.
 static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
   for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
@@ -52,11 +87,82 @@ static LogicalResult verifyOperands(ProgramOp program, PhaseOp phase) {
                               other.getStorage() == operand.getStorage() &&
                               other.getShape() == operand.getShape();
                      });
+    if (operand.getKind() == RoleKind::Temp)
+      known = program.findBuffer(operand.getName()) >= 0;
     if (!known)
       return phase.emitOpError()
              << "works on '" << operand.getName().getValue()
              << "', which the program does not have in that storage and shape";
   }
+  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
+    if (program.findBuffer(accumulator.getPartial()) < 0)
+      return phase.emitOpError()
+             << "accumulates in '" << accumulator.getPartial().getValue()
+             << "', which is not in the program's workspace";
+  return success();
+}
+
+static LogicalResult verifyPhase(ProgramOp program, PhaseOp phase) {
+  if (int64_t(phase.getNumSlots()) != program.getNumSlots())
+    return phase.emitOpError()
+           << "has " << phase.getNumSlots() << " slots; the scalar phase has "
+           << program.getNumSlots();
+  if (phase.getTensorSlots() != program.getTensorSlots())
+    return phase.emitOpError() << "has " << phase.getTensorSlots()
+                               << " slots of the tensor; the program has "
+                               << program.getTensorSlots();
+  if ((phase.getSpace() != Space::Elements) != program.isTiled())
+    return phase.emitOpError("traverses elements in a program of other spaces");
+  return verifyOperands(program, phase);
+}
+
+static LogicalResult verifyCombine(ProgramOp program, CombineOp combine) {
+  for (StringRef name : {combine.getPartial(), combine.getTemp().value_or("")})
+    if (!name.empty() && program.findBuffer(name) < 0)
+      return combine.emitOpError()
+             << "works on '" << name
+             << "', which is not in the program's workspace";
+  if (combine.getSlot() && (int64_t(*combine.getSlot()) < 0 ||
+                            *combine.getSlot() >= program.getTensorSlots()))
+    return combine.emitOpError()
+           << "writes slot " << *combine.getSlot()
+           << " of the tensor, which has " << program.getTensorSlots();
+  return success();
+}
+
+static LogicalResult verifyTensorScalars(ProgramOp program,
+                                         TensorScalarsOp scalars) {
+  if (int64_t(scalars.getNumSlots()) != program.getNumSlots() ||
+      scalars.getTensorSlots() != program.getTensorSlots())
+    return scalars.emitOpError()
+           << "takes " << scalars.getNumSlots() << " and "
+           << scalars.getTensorSlots() << " slots; the program has "
+           << program.getNumSlots() << " and " << program.getTensorSlots();
+  return success();
+}
+
+/// The segment of an entry of a program; none if it may not stand there.
+static std::optional<int64_t> getSegment(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
+      .Case<ScalarPhaseOp, PhaseOp, CombineOp, TensorScalarsOp>(
+          [](auto entry) { return int64_t(entry.getSegment()); })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+static LogicalResult verifyEntry(ProgramOp program, Operation &op) {
+  if (auto phase = dyn_cast<PhaseOp>(op))
+    return verifyPhase(program, phase);
+  if (auto combine = dyn_cast<CombineOp>(op))
+    return verifyCombine(program, combine);
+  if (auto scalars = dyn_cast<TensorScalarsOp>(op))
+    return verifyTensorScalars(program, scalars);
+  auto phase = cast<ScalarPhaseOp>(op);
+  int64_t inputs = countScalarInputs(program->getParentOfType<OptimizerOp>());
+  if (phase.getNumInputs() != inputs)
+    return phase.emitOpError() << "takes " << phase.getNumInputs()
+                               << " hyper-parameters, scalars and results; the "
+                                  "optimizer has "
+                               << inputs;
   return success();
 }
 
@@ -66,25 +172,18 @@ LogicalResult ProgramOp::verifyRegions() {
   Block &block = getBody().front();
   if (block.empty() || !isa<ScalarPhaseOp>(block.front()))
     return emitOpError("does not begin with a scalar phase");
-  if (llvm::hasSingleElement(block))
+  if (getBody().getOps<PhaseOp>().empty())
     return emitOpError("has no phase");
-  ScalarPhaseOp scalars = getScalarPhase();
-  auto hypers =
-      cast<OptimizerOp>((*this)->getParentOp()).getBody().getOps<HyperOp>();
-  int64_t numHypers = std::distance(hypers.begin(), hypers.end());
-  if (scalars.getNumHypers() != numHypers)
-    return scalars.emitOpError()
-           << "takes " << scalars.getNumHypers()
-           << " hyper-parameters; the optimizer has " << numHypers;
-  int64_t slots = scalars.getNumSlots();
-  for (Operation &op : llvm::drop_begin(block)) {
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (!phase)
+  int64_t current = 0;
+  for (Operation &op : block) {
+    std::optional<int64_t> segment = getSegment(&op);
+    if (!segment)
       return op.emitOpError("is not allowed in a program, only phases");
-    if (int64_t(phase.getNumSlots()) != slots)
-      return phase.emitOpError() << "has " << phase.getNumSlots()
-                                 << " slots; the scalar phase has " << slots;
-    if (failed(verifyOperands(*this, phase)))
+    if (*segment < current)
+      return op.emitOpError() << "is of segment " << *segment
+                              << " and stands after one of segment " << current;
+    current = *segment;
+    if (failed(verifyEntry(*this, op)))
       return failure();
   }
   return success();
@@ -97,7 +196,7 @@ LogicalResult ProgramOp::verifyRegions() {
 int64_t ScalarPhaseOp::getNumSlots() {
   return getYield(getBody()).getValues().size();
 }
-int64_t ScalarPhaseOp::getNumHypers() {
+int64_t ScalarPhaseOp::getNumInputs() {
   return getBody().getNumArguments() - 2;
 }
 
@@ -107,6 +206,8 @@ void ScalarPhaseOp::getAsmBlockArgumentNames(Region &region,
   if (auto optimizer = (*this)->getParentOfType<OptimizerOp>())
     for (auto hyper : optimizer.getBody().getOps<HyperOp>())
       names.push_back(hyper.getName());
+  while (names.size() + 2 < region.getNumArguments())
+    names.push_back("input");
   names.append({"count", "fresh"});
   for (auto [argument, name] : llvm::zip(region.getArguments(), names))
     setName(argument, name);
@@ -136,7 +237,9 @@ LogicalResult ScalarPhaseOp::verifyRegions() {
 void PhaseOp::getAsmBlockArgumentNames(Region &region,
                                        OpAsmSetValueNameFn setName) {
   SmallVector<StringRef> names(
-      std::min<uint64_t>(getNumSlots(), region.getNumArguments()), "slot");
+      std::min<uint64_t>(getNumSlots() + getTensorSlots(),
+                         region.getNumArguments()),
+      "slot");
   for (auto operand : getOperands().getAsRange<OperandAttr>())
     if (operand.getReads())
       names.push_back(operand.getName());
@@ -150,7 +253,7 @@ LogicalResult PhaseOp::verifyRegions() {
   YieldOp yield = getYield(getBody());
   if (!yield)
     return emitOpError("does not end in 'step.yield'");
-  int64_t numSlots = getNumSlots();
+  int64_t numSlots = getNumSlots() + getTensorSlots();
   if (numSlots < 0 || numSlots > getBody().getNumArguments())
     return emitOpError() << "has " << numSlots << " slots and "
                          << getBody().getNumArguments() << " arguments";
@@ -162,6 +265,8 @@ LogicalResult PhaseOp::verifyRegions() {
     if (operand.getWrites())
       results.push_back(operand.getStorage());
   }
+  Type compute = getComputeType(*this);
+  results.append(getAccumulators().size(), compute);
   if (TypeRange(arguments) != getBody().getArgumentTypes())
     return emitOpError() << "takes " << getBody().getArgumentTypes()
                          << "; slots and operands give " << arguments;
@@ -169,6 +274,41 @@ LogicalResult PhaseOp::verifyRegions() {
     return emitOpError() << "yields " << yield.getValues().getTypes()
                          << "; operands give " << results;
   return verifyPureBody(getBody(), /*allowsPowers=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// CombineOp and TensorScalarsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult CombineOp::verify() {
+  if (bool(getTemp()) == bool(getSlot()))
+    return emitOpError("names both or neither of a temp and a slot");
+  if (bool(getSlot()) != (getLevel() == Level::Tensor))
+    return emitOpError() << "combines to " << stringifyLevel(getLevel())
+                         << (getSlot() ? " in a slot" : " in a temp");
+  return success();
+}
+
+LogicalResult TensorScalarsOp::verifyRegions() {
+  if (failed(verifyName(*this, "tensor_scalars", getSymName())))
+    return failure();
+  YieldOp yield = getYield(getBody());
+  if (!yield)
+    return emitOpError("does not end in 'step.yield'");
+  auto isF64 = [](Type type) { return type.isF64(); };
+  if (getBody().getNumArguments() != getNumSlots() + getTensorSlots() ||
+      !llvm::all_of(getBody().getArgumentTypes(), isF64))
+    return emitOpError() << "takes other arguments than " << getNumSlots()
+                         << " and " << getTensorSlots() << " slots";
+  if (yield.getValues().size() != getWrites().size() ||
+      !llvm::all_of(yield.getValues().getTypes(), isF64))
+    return emitOpError() << "does not yield an f64 for each of "
+                         << getWrites().size() << " slots";
+  for (int64_t slot : getWrites())
+    if (slot < 0 || slot >= int64_t(getTensorSlots()))
+      return emitOpError() << "writes slot " << slot << " of "
+                           << getTensorSlots();
+  return verifyPureBody(getBody(), /*allowsPowers=*/true);
 }
 
 //===----------------------------------------------------------------------===//

@@ -96,16 +96,28 @@ def Step_ProgramOp : Step_Op<"program", [
     SingleBlock, NoTerminator, NoRegionArguments]> {
   let summary = "the schedule of one variant";
   let description = [{
-    A scalar phase, and then the phases in the order in which they run. The
-    bodies are scalar code in `arith`.
+    What runs for a tensor, in this order: a scalar phase, then phases. Bodies are
+    scalar code in `arith`.
+
+    A program in the space of elements has one phase. One in the space of tiles
+    traverses the tensor in phases of the space `tiles`; what stands between those
+    (`step.combine`, phases of other spaces, `step.tensor_scalars`) runs once for a
+    tensor. Segments are numbered; scalar phases of later segments stand where
+    their segment begins (docs/statistics.md).
 
     Constraints:
-    - the body is one scalar phase followed by at least one phase
-    - each phase has an argument for each slot of the scalar phase
+    - the body begins with a scalar phase, and there is a phase
+    - phases agree with the slots of the scalar phases and of the tensor
     - operands of every phase are those of the program, with the same storage
+    - partial results and temps are in the program's workspace
+    - segments are in order
+    - phases of elements and of other spaces are not mixed
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Step_VariantAttr:$variant,
-                       Step_OperandArrayAttr:$operands);
+                       Step_OperandArrayAttr:$operands,
+                       DefaultValuedAttr<Step_BufferArrayAttr, "{}">:$workspace,
+                       DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `variant` $variant `operands` $operands
@@ -113,7 +125,14 @@ def Step_ProgramOp : Step_Op<"program", [
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
+    /// The scalar phase of segment 0.
     ScalarPhaseOp getScalarPhase();
+    /// Slots of the scalar row: those of all scalar phases.
+    int64_t getNumSlots();
+    /// Whether its phases are of other spaces than elements.
+    bool isTiled();
+    /// The position of the buffer of that name in the workspace; -1 if none.
+    int64_t findBuffer(StringRef name);
   }];
 }
 
@@ -123,20 +142,24 @@ def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
   let summary = "computes the scalar row of a tensor";
   let description = [{
     Runs once for each distinct row, never per element. The block's arguments
-    are the hyper-parameters of the optimizer (f64), then the count (i64) and
-    fresh (i1); it yields one f64 for each slot of the row.
+    are the hyper-parameters of the optimizer (f64), its persistent scalars and
+    the results of its `step.scalars` (f64), then the count (i64) and fresh (i1);
+    it yields one f64 for each slot from `first_slot` on.
 
     Constraints:
     - the arguments are f64 values followed by an i64 and an i1
     - it yields f64 values
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name);
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       DefaultValuedAttr<I64Attr, "0">:$segment,
+                       DefaultValuedAttr<I64Attr, "0">:$first_slot);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     int64_t getNumSlots();
-    int64_t getNumHypers();
+    /// f64 arguments: hyper-parameters, persistent scalars, results.
+    int64_t getNumInputs();
   }];
 }
 
@@ -145,20 +168,72 @@ def Step_PhaseOp : Step_Op<"phase", [
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "one traversal of a tensor's elements";
   let description = [{
-    The body is run for every element. Its arguments are the slots of the scalar
-    row (f64), then for each operand that is read its element, in the operand's
-    storage type; it yields for each operand that is written the new element, in
-    storage type. One kernel is made of each phase.
+    The body is run for every element of the space. Its arguments are the slots
+    of the scalar row and those of the tensor (f64), then for each operand that
+    is read its element, in the operand's storage type; it yields for each
+    operand that is written the new element, in storage type, and then a value
+    for each accumulator. One kernel is made of each phase of elements or tiles.
 
     Constraints:
-    - arguments and yielded values agree with slots and operands
+    - arguments and yielded values agree with slots, operands and accumulators
     - the body holds only arith and math operations, without side effects
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$num_slots,
-                       Step_OperandArrayAttr:$operands);
+                       Step_OperandArrayAttr:$operands,
+                       DefaultValuedAttr<Step_SpaceAttr, "Space::Elements">:$space,
+                       DefaultValuedAttr<I64Attr, "0">:$segment,
+                       DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
+                       DefaultValuedAttr<Step_AccumulatorArrayAttr, "{}">:$accumulators);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `slots` $num_slots `operands` $operands attr-dict-with-keyword $body
+  }];
+  let hasRegionVerifier = 1;
+}
+
+def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
+  let summary = "combines partial reductions";
+  let description = [{
+    Of the partial results that a phase of the space left in a buffer: to one
+    for each row, column or item (one entry of the leading dims), rounded into a
+    temp; or to one for the tensor, in one of its slots. `mean` divides by
+    the number of elements. The order of additions is the tree's
+    (docs/statistics.md). The buffer's contents are used up.
+
+    Constraints:
+    - the buffer is in the program's workspace
+    - a temp of the program or a slot of the tensor is named
+    - columns are combined to columns, rows to the others
+  }];
+  let arguments = (ins StrAttr:$partial, Step_CombinerAttr:$combiner,
+                       Step_SpaceAttr:$space, Step_LevelAttr:$level,
+                       UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
+                       OptionalAttr<I64Attr>:$slot,
+                       DefaultValuedAttr<I64Attr, "0">:$segment);
+  let assemblyFormat = [{
+    $partial $combiner `of` $space `to` $level (`mean` $mean^)?
+    (`in` $temp^)? (`slot` $slot^)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_TensorScalarsOp : Step_Op<"tensor_scalars", [
+    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
+  let summary = "computes scalars of one tensor";
+  let description = [{
+    The block's arguments are the slots of the scalar row and those of the
+    tensor (f64); it yields an f64 for each slot of the tensor in `writes`.
+
+    Constraints:
+    - arguments and yielded values are f64 and agree with the slots
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$num_slots,
+                       I64Attr:$tensor_slots, DenseI64ArrayAttr:$writes,
+                       DefaultValuedAttr<I64Attr, "0">:$segment);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `slots` $num_slots `,` $tensor_slots `writes` $writes
+    attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }

@@ -209,7 +209,7 @@ def Step_ScalarsOp : Step_Op<"scalars", [
     - over the model nothing is read that is of a group
     - no integer option is read
   }];
-  let arguments = (ins Step_ScopeAttr:$scope);
+  let arguments = (ins Step_ScopeAttr:$scope, OptionalAttr<I64Attr>:$round);
   let results = (outs Variadic<AnyTypeOf<[F64, I1]>>:$values);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

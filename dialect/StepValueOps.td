@@ -266,6 +266,40 @@ def Step_PowiOp : Step_Op<"powi", [Pure]> {
   let assemblyFormat = "$base `,` $exponent attr-dict";
 }
 
+def Step_PowOp : Step_Op<"pow", [Pure]> {
+  let summary = "a scalar to a real power";
+  let description = [{
+    Less than 0.51 units in the last place from the exact power, 0.76 where the
+    result is denormal; special operands as in IEEE 754's pow. What is computed
+    is fixed, with nothing but sums, products and quotients of doubles and
+    operations on their bits (`dialect/reference/Pow.cpp`), so the value does
+    not depend on a mathematical library.
+
+    ```mlir
+    step.optimizer @example {
+      %decay_rate = step.hyper "decay_rate" = -0.8
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %number = step.to_f64 %t
+        %w = step.pow %number, %decay_rate
+        %p1 = step.mul %p, %w : [*], f64
+        step.return %p1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins F64:$base, F64:$exponent);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$base `,` $exponent attr-dict";
+}
+
+def Step_ToF64Op : Step_Op<"to_f64", [Pure]> {
+  let summary = "a count as a number";
+  let description = "To nearest, ties to even; exact up to 2^53.";
+  let arguments = (ins I64:$operand);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$operand attr-dict";
+}
+
 } // opDocGroup
 
 #endif // STEP_VALUE_OPS

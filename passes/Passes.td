@@ -195,6 +195,18 @@ def LowerScalarPhases : Pass<"step-lower-scalar-phases", "::mlir::ModuleOp"> {
                            "::mlir::memref::MemRefDialect"];
 }
 
+def LowerRounds : Pass<"step-lower-rounds", "::mlir::ModuleOp"> {
+  let summary = "make functions of rounds";
+  let description = [{
+    Before: scheduled optimizers with `step.scalars`. After: beside them one
+    function for each, with the signature of StepcRoundFunction.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
 def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
   let summary = "make CPU kernels of phases";
   let description = [{
@@ -217,6 +229,17 @@ def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
   let summary = "expand integer powers to multiplications";
   let description = [{
     `step.powi` becomes the loop of its description, in f64.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def ExpandPow : Pass<"step-expand-pow", "::mlir::ModuleOp"> {
+  let summary = "expand real powers to arithmetic";
+  let description = [{
+    `step.pow` becomes the operations of its meaning in the interpreter
+    (`dialect/reference/Pow.cpp`), in pairs of f64: sums, products, quotients,
+    operations on bits, and two loops for the series.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect",
                            "::mlir::arith::ArithDialect"];

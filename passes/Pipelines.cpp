@@ -51,10 +51,12 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm) {
 void mlir::step::buildLowerPipeline(OpPassManager &pm,
                                     const LowerOptions &options) {
   pm.addPass(createLowerScalarPhases());
+  pm.addPass(createLowerRounds());
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
   pm.addPass(createLowerPhasesToCPU(cpu));
   pm.addPass(createExpandPowi());
+  pm.addPass(createExpandPow());
   pm.addPass(createExpandBF16());
   addCleanup(pm);
   pm.addPass(createSCFToControlFlowPass());

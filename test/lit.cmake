@@ -8,7 +8,9 @@ add_test(NAME lit COMMAND ${LLVM_EXTERNAL_LIT} -v ${CMAKE_CURRENT_BINARY_DIR})
 add_test(NAME every-message-is-tested
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/every_message_is_tested.py)
 
-file(GLOB STEPC_ZOO CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/frontend/optimizers/*.mlir)
+file(GLOB STEPC_ZOO CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/frontend/optimizers/*.mlir
+  ${PROJECT_SOURCE_DIR}/frontend/optimizers/fragments/*.mlir)
 add_test(NAME mutations
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/mutations.py
           $<TARGET_FILE:stepc-opt> ${STEPC_ZOO})

@@ -45,6 +45,12 @@ Expected<Datum> Evaluator::evaluate(Operation *op) const {
   if (auto power = dyn_cast<PowiOp>(op))
     return Datum(powi(getScalar(power.getBase()),
                       std::get<int64_t>(get(power.getExponent()))));
+  if (auto power = dyn_cast<PowOp>(op))
+    return Datum(reference::pow(getScalar(power.getBase()),
+                                getScalar(power.getExponent())));
+  if (auto count = dyn_cast<ToF64Op>(op))
+    return Datum(
+        static_cast<double>(std::get<int64_t>(get(count.getOperand()))));
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
   if (auto compare = dyn_cast<CompareOp>(op))

@@ -32,6 +32,9 @@ double maximum(double x, double y);
 /// `base` to the power of `exponent`, as step.powi describes it.
 double powi(double base, int64_t exponent);
 
+/// `base` to the power of `exponent`, as step.pow describes it.
+double pow(double base, double exponent);
+
 } // namespace mlir::step::reference
 
 #endif // STEPC_DIALECT_REFERENCE_MEANING_H

@@ -83,16 +83,19 @@ def timeout() -> float:
 # --- Running it ---------------------------------------------------------------
 
 
-def compile_package(text: str, name: str, arguments: list[str]) -> bytes:
+Fragments = tuple[tuple[str, str], ...]
+
+
+def compile_package(text: str, name: str, arguments: list[str], fragments: Fragments = ()) -> bytes:
     """Compiles a definition; returns the bytes of the package.
 
     ``text``: the definition; ``name``: the file it came from, for messages;
-    ``arguments``: the request, as on the compiler's command line. Raises
-    DefinitionError, CompilerNotFoundError, CompilerTimeoutError or
-    CompilerCrashedError.
+    ``arguments``: the request, as on the compiler's command line; ``fragments``:
+    name and text of each fragment, in order. Raises DefinitionError,
+    CompilerNotFoundError, CompilerTimeoutError or CompilerCrashedError.
     """
     with tempfile.TemporaryDirectory(prefix="stepc-") as folder:
-        _run(text, name, ["-o", "out.stepc", *arguments], folder)
+        _run(text, name, ["-o", "out.stepc", *arguments], folder, fragments)
         package = Path(folder, "out.stepc")
         if not package.is_file():
             raise errors.CompilerCrashedError(
@@ -101,15 +104,31 @@ def compile_package(text: str, name: str, arguments: list[str]) -> bytes:
         return package.read_bytes()
 
 
-def interface(text: str, name: str) -> str:
-    """The definition's interface, as the compiler's JSON text."""
+def interface(text: str, name: str, fragments: Fragments = ()) -> str:
+    """The interface of a definition behind fragments, as the compiler's JSON text."""
     with tempfile.TemporaryDirectory(prefix="stepc-") as folder:
-        return _run(text, name, ["--interface"], folder)
+        return _run(text, name, ["--interface"], folder, fragments)
 
 
-def _run(text: str, name: str, arguments: list[str], folder: str) -> str:
-    compiler = find_compiler().resolve()
+def _write_sources(
+    text: str, name: str, fragments: Fragments, folder: str
+) -> tuple[list[str], dict[str, str]]:
+    """Writes the snapshots; returns the arguments that name the fragments, and
+    what the user calls each snapshot."""
     Path(folder, _SNAPSHOT).write_text(text, encoding="utf-8")
+    arguments, names = [], {_SNAPSHOT: name}
+    for number, (path, source) in enumerate(fragments):
+        snapshot = f"fragment{number}.mlir"
+        Path(folder, snapshot).write_text(source, encoding="utf-8")
+        arguments.append(f"--fragment={snapshot}")
+        names[snapshot] = path
+    return arguments, names
+
+
+def _run(text: str, name: str, arguments: list[str], folder: str, fragments: Fragments = ()) -> str:
+    compiler = find_compiler().resolve()
+    sources, names = _write_sources(text, name, fragments, folder)
+    arguments = [*arguments, *sources]
     command = [str(compiler), _SNAPSHOT, *arguments]
     seconds = timeout()
     try:
@@ -137,7 +156,7 @@ def _run(text: str, name: str, arguments: list[str], folder: str) -> str:
         except BaseException:
             _kill(process)
             raise
-    _check(process.returncode, err.decode(errors="replace"), name, compiler)
+    _check(process.returncode, err.decode(errors="replace"), names, compiler)
     return out.decode(errors="replace")
 
 
@@ -148,12 +167,13 @@ def _kill(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _check(code: int, said: str, name: str, compiler: Path) -> None:
+def _check(code: int, said: str, names: dict[str, str], compiler: Path) -> None:
     """Turns an exit status into the exception that belongs to it."""
     if code == 0:
         return
-    diagnostics = parse_diagnostics(said, name)
-    said = _with_name(said, name).strip()
+    name = names[_SNAPSHOT]
+    said = _with_names(said, names).strip()
+    diagnostics = parse_diagnostics(said)
     if code < 0:
         try:
             by = signal.Signals(-code).name
@@ -171,14 +191,16 @@ def _check(code: int, said: str, name: str, compiler: Path) -> None:
     )
 
 
-def _with_name(said: str, name: str) -> str:
-    return re.sub(rf"^{re.escape(_SNAPSHOT)}(?=:)", lambda _: name, said, flags=re.MULTILINE)
+def _with_names(said: str, names: dict[str, str]) -> str:
+    """The same with the names that the user gave, where a line names a file."""
+    places = "|".join(map(re.escape, names))
+    return re.sub(rf"^({places})(?=:)", lambda m: names[m[0]], said, flags=re.MULTILINE)
 
 
-def parse_diagnostics(said: str, name: str) -> tuple[errors.Diagnostic, ...]:
+def parse_diagnostics(said: str) -> tuple[errors.Diagnostic, ...]:
     """The messages with a place in what the compiler said."""
     found = []
-    for line in _with_name(said, name).splitlines():
+    for line in said.splitlines():
         match = _DIAGNOSTIC.match(line)
         if match:
             found.append(

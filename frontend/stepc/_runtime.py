@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import re
+from collections.abc import Sequence
 from ctypes import (
     POINTER,
     Structure,
@@ -103,6 +104,15 @@ class PlanInfo(Structure):
     ]
 
 
+class LastStep(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("skipped", c_int32),
+        ("skippedRound", c_int32),
+        ("numTensors", c_int64),
+    ]
+
+
 # --- Finding and opening the library ------------------------------------------
 
 
@@ -138,7 +148,14 @@ _SIGNATURES = {
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcStep": [c_void_p],
+    "stepcStepBegin": [c_void_p],
+    "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
+    "stepcStepEnd": [c_void_p],
     "stepcPlanGetCount": [c_void_p, c_int64, POINTER(c_int64)],
+    "stepcPlanGetScalar": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
+    "stepcPlanSetScalar": [c_void_p, c_int64, c_char_p, c_double],
+    "stepcPlanGetReport": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
+    "stepcPlanGetLastStep": [c_void_p, POINTER(LastStep)],
     "stepcPlanGetInfo": [c_void_p, POINTER(PlanInfo)],
 }
 
@@ -150,7 +167,9 @@ def _open(path: str) -> ctypes.CDLL:
         library.stepcVersion.restype = c_uint32
         version = library.stepcVersion()
         for name, arguments in _SIGNATURES.items():
-            function = getattr(library, name)
+            function = getattr(library, name, None)
+            if function is None:
+                continue
             function.argtypes = arguments
             function.restype = c_int32
         for name in ("stepcPackageDestroy", "stepcPlanDestroy"):
@@ -323,6 +342,46 @@ class Plan:
         status = self._step(self._handle)
         if status:
             check(self._lib, status)
+
+    def step_begin(self) -> None:
+        """Begins a step whose tensors come in parts."""
+        check(self._lib, self._lib.stepcStepBegin(self._handle))
+
+    def step_tensors(self, tensors: Sequence[int]) -> None:
+        """Steps tensors that have a gradient, each at most once until the end.
+
+        StatusError where the definition needs all gradients at once.
+        """
+        ids = (c_int64 * max(len(tensors), 1))(*tensors)
+        check(self._lib, self._lib.stepcStepTensors(self._handle, ids, len(tensors)))
+
+    def step_end(self) -> None:
+        check(self._lib, self._lib.stepcStepEnd(self._handle))
+
+    def scalar(self, name: str, group: int = 0) -> float:
+        """What the definition keeps between steps, as the coming step reads it."""
+        out = c_double()
+        status = self._lib.stepcPlanGetScalar(self._handle, group, name.encode(), byref(out))
+        check(self._lib, status)
+        return out.value
+
+    def set_scalar(self, name: str, value: float, group: int = 0) -> None:
+        """One of the model is set in all groups."""
+        status = self._lib.stepcPlanSetScalar(self._handle, group, name.encode(), value)
+        check(self._lib, status)
+
+    def report(self, name: str, group: int = 0) -> float:
+        """Of the last step that came to it; NaN before there was one."""
+        out = c_double()
+        status = self._lib.stepcPlanGetReport(self._handle, group, name.encode(), byref(out))
+        check(self._lib, status)
+        return out.value
+
+    def last_step(self) -> LastStep:
+        """What the last step did."""
+        out = LastStep(ctypes.sizeof(LastStep))
+        check(self._lib, self._lib.stepcPlanGetLastStep(self._handle, byref(out)))
+        return out
 
     def count(self, tensor: int) -> int:
         """Steps that the tensor has taken."""

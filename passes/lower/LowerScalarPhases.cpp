@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/lower/cpu/Words.h"
+#include "passes/schedule/RoundCalls.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,44 +22,51 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-/// Makes `void name(hypers, count, fresh, row)`, StepcScalarFunction. Pointers
-/// are i64: on every target they travel as integers of that size do.
+/// Makes `void name(hypers, results, count, fresh, row)`, StepcScalarFunction.
+/// Pointers are i64: on every target they travel as integers of that size do.
 static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
-  Location loc = phase.getLoc();
-  Type i64 = builder.getI64Type();
-  auto function =
-      func::FuncOp::create(builder, loc, phase.getSymName(),
-                           builder.getFunctionType({i64, i64, i64, i64}, {}));
+  Words w(builder, phase.getLoc());
+  Type i64 = builder.getI64Type(), f64 = builder.getF64Type();
+  auto function = func::FuncOp::create(
+      builder, w.loc, phase.getSymName(),
+      builder.getFunctionType(SmallVector<Type>(5, i64), {}));
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
-  auto memory = MemRefType::get({ShapedType::kDynamic}, builder.getF64Type());
-  Value hypers = ViewOp::create(builder, loc, memory, entry->getArgument(0));
-  Value row = ViewOp::create(builder, loc, memory, entry->getArgument(3));
-  auto index = [&](int64_t value) {
-    return arith::ConstantIndexOp::create(builder, loc, value);
-  };
+  Value hypers = w.view(entry->getArgument(0), f64);
+  Value results = w.view(entry->getArgument(1), f64);
+  Value row = w.view(entry->getArgument(4), f64);
 
+  // Inputs are hyper-parameters, results and kept scalars; in memory reports
+  // stand between the latter two.
+  auto optimizer = phase->getParentOfType<OptimizerOp>();
+  int64_t numHypers = llvm::range_size(optimizer.getBody().getOps<HyperOp>());
+  int64_t numResults = countResults(optimizer);
+  int64_t numReports = countReports(optimizer);
   IRMapping mapping;
   Block &body = phase.getBody().front();
-  int64_t numHypers = phase.getNumHypers();
-  for (int64_t position = 0; position < numHypers; ++position)
-    if (!body.getArgument(position).use_empty())
-      mapping.map(body.getArgument(position),
-                  memref::LoadOp::create(builder, loc, hypers,
-                                         ValueRange{index(position)}));
-  mapping.map(body.getArgument(numHypers), entry->getArgument(1));
-  Value zero = arith::ConstantIntOp::create(builder, loc, i64, 0);
-  mapping.map(body.getArgument(numHypers + 1),
-              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
-                                    entry->getArgument(2), zero));
+  int64_t numInputs = phase.getNumInputs();
+  for (int64_t input = 0; input < numInputs; ++input) {
+    if (body.getArgument(input).use_empty())
+      continue;
+    int64_t place = input - numHypers;
+    if (place >= numResults)
+      place += numReports;
+    mapping.map(body.getArgument(input), input < numHypers
+                                             ? w.load(hypers, input)
+                                             : w.load(results, place));
+  }
+  mapping.map(body.getArgument(numInputs), entry->getArgument(2));
+  mapping.map(body.getArgument(numInputs + 1),
+              arith::CmpIOp::create(builder, w.loc, arith::CmpIPredicate::ne,
+                                    entry->getArgument(3), w.constantWord(0)));
   for (Operation &op : body.without_terminator())
     builder.clone(op, mapping);
   for (auto [slot, value] :
        llvm::enumerate(body.getTerminator()->getOperands()))
-    memref::StoreOp::create(builder, loc, mapping.lookup(value), row,
-                            ValueRange{index(slot)});
-  func::ReturnOp::create(builder, loc);
+    w.store(mapping.lookup(value), row,
+            w.constant(int64_t(phase.getFirstSlot()) + slot));
+  func::ReturnOp::create(builder, w.loc);
 }
 
 namespace {

@@ -41,7 +41,8 @@ static bool isAllowed(Operation *op) {
       // Vectors, memory.
       LLVM::InsertElementOp, LLVM::ExtractElementOp, LLVM::ShuffleVectorOp,
       LLVM::InsertValueOp, LLVM::ExtractValueOp, LLVM::LoadOp, LLVM::StoreOp,
-      LLVM::GEPOp, LLVM::IntToPtrOp, LLVM::PtrToIntOp, LLVM::Prefetch>(op);
+      LLVM::AllocaOp, LLVM::GEPOp, LLVM::IntToPtrOp, LLVM::PtrToIntOp,
+      LLVM::Prefetch>(op);
 }
 
 static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {

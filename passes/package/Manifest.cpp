@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Manifest.h"
+#include "passes/schedule/RoundCalls.h"
+#include "passes/schedule/Schedule.h"
 #include "stepc/kernel_abi.h"
 
 #include "llvm/Config/llvm-config.h"
@@ -44,18 +46,39 @@ static std::string toString(Type type) {
 
 static json::Object describe(OptionOp option) {
   json::Object object{{"name", option.getName()}};
-  if (option.isInteger()) {
+  if (option.isDerived()) {
+    object["derived"] = json::Object{
+        {"hyper", option.getHyper().getDefiningOp<HyperOp>().getName()},
+        {"predicate", stringifyPredicate(*option.getPredicate())},
+        {"value", option.getThresholdAttr().getValueAsDouble()}};
+  } else if (option.isInteger()) {
     object["default"] = option.getDefaultIntegerAttr().getInt();
-    return object;
-  }
-  if (!option.isDerived()) {
+  } else {
     object["default"] = *option.getDefaultValue();
-    return object;
   }
-  object["derived"] = json::Object{
-      {"hyper", option.getHyper().getDefiningOp<HyperOp>().getName()},
-      {"predicate", stringifyPredicate(*option.getPredicate())},
-      {"value", option.getThresholdAttr().getValueAsDouble()}};
+  return object;
+}
+
+/// One condition of a rule, as data that is evaluated when a tensor is bound.
+static json::Object describe(const RuleCondition &condition) {
+  ConditionAttr attr = condition.attr;
+  if (attr.getKind() == ConditionKind::Option) {
+    auto option = condition.operand.getDefiningOp<OptionOp>();
+    return json::Object{
+        {"option", option.getName()},
+        {"predicate", attr.getPredicate() == Predicate::EQ ? "ne" : "eq"},
+        {"value", 0}};
+  }
+  json::Object object;
+  if (attr.getKind() == ConditionKind::Rank)
+    object["rank"] = true;
+  else
+    object["extent"] = attr.getDim();
+  object["predicate"] = stringifyPredicate(attr.getPredicate());
+  if (attr.getValue())
+    object["value"] = *attr.getValue();
+  else
+    object["option"] = condition.operand.getDefiningOp<OptionOp>().getName();
   return object;
 }
 
@@ -73,12 +96,42 @@ static json::Object describe(RuleOp rule) {
         {"guard", guard ? json::Value(guard.getDefiningOp<OptionOp>().getName())
                         : json::Value(nullptr)}});
   }
+  json::Array guard;
+  for (const RuleCondition &condition : rule.getRuleConditions())
+    guard.push_back(describe(condition));
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
   return json::Object{{"name", rule.getSymName()},
+                      {"dims", toJson(getDims(param))},
+                      {"guard", std::move(guard)},
                       {"states", std::move(states)}};
 }
 
+static json::Object describe(ScalarOp scalar) {
+  return json::Object{{"name", scalar.getName()},
+                      {"default", scalar.getInit().convertToDouble()},
+                      {"scope", stringifyScope(scalar.getScope())}};
+}
+
+static json::Object describe(StatisticOp statistic) {
+  return json::Object{{"name", statistic.getName()},
+                      {"kind", stringifyReductionKind(statistic.getKind())},
+                      {"scope", stringifyScope(statistic.getScope())}};
+}
+
+static json::Array describeReports(OptimizerOp optimizer) {
+  json::Array reports;
+  int64_t result = countResults(optimizer);
+  for (auto scalars : optimizer.getBody().getOps<ScalarsOp>())
+    for (auto report : scalars.getBody().getOps<ReportOp>())
+      reports.push_back(
+          json::Object{{"name", report.getName()},
+                       {"scope", stringifyScope(scalars.getScope())},
+                       {"result", result++}});
+  return reports;
+}
+
 json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
-  json::Array hypers, options, rules;
+  json::Array hypers, options, rules, scalars, statistics;
   for (Operation &op : optimizer.getBody().front()) {
     if (auto hyper = dyn_cast<HyperOp>(op))
       hypers.push_back(
@@ -88,10 +141,17 @@ json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
       options.push_back(describe(option));
     else if (auto rule = dyn_cast<RuleOp>(op))
       rules.push_back(describe(rule));
+    else if (auto scalar = dyn_cast<ScalarOp>(op))
+      scalars.push_back(describe(scalar));
+    else if (auto statistic = dyn_cast<StatisticOp>(op))
+      statistics.push_back(describe(statistic));
   }
   return json::Object{{"optimizer", optimizer.getSymName()},
                       {"hypers", std::move(hypers)},
                       {"options", std::move(options)},
+                      {"scalars", std::move(scalars)},
+                      {"statistics", std::move(statistics)},
+                      {"reports", describeReports(optimizer)},
                       {"rules", std::move(rules)}};
 }
 
@@ -107,7 +167,123 @@ static json::Object describe(OperandAttr operand) {
   return object;
 }
 
-static json::Object describe(ProgramOp program) {
+//===----------------------------------------------------------------------===//
+// Rounds
+//===----------------------------------------------------------------------===//
+
+/// Places, among operations of that type, of those whose results the region of
+/// `call` uses.
+template <typename OpT>
+static json::Array listUsed(OptimizerOp optimizer, ScalarsOp call) {
+  json::Array used;
+  for (auto [index, op] : llvm::enumerate(optimizer.getBody().getOps<OpT>())) {
+    bool isUsed = llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
+      return call->isProperAncestor(user);
+    });
+    if (isUsed)
+      used.push_back(int64_t(index));
+  }
+  return used;
+}
+
+static json::Object describe(OptimizerOp optimizer, const RoundCall &call) {
+  ScalarsOp op = call.op;
+  json::Array results, updates;
+  for (int64_t k = 0; k < int64_t(op->getNumResults()); ++k)
+    results.push_back(call.firstResult + k);
+  int64_t numReports = llvm::range_size(op.getBody().getOps<ReportOp>());
+  for (int64_t k = 0; k < numReports; ++k)
+    results.push_back(call.firstReport + k);
+  for (auto update : op.getBody().getOps<UpdateOp>())
+    updates.push_back(json::Object{
+        {"scalar", getScalarIndex(optimizer, update.getScalarOp())},
+        {"always", update.getAlways()}});
+  return json::Object{{"function", call.function},
+                      {"scope", stringifyScope(op.getScope())},
+                      {"hypers", listUsed<HyperOp>(optimizer, op)},
+                      {"options", listUsed<OptionOp>(optimizer, op)},
+                      {"results", std::move(results)},
+                      {"may_skip", !op.getBody().getOps<SkipIfOp>().empty()},
+                      {"updates", std::move(updates)}};
+}
+
+static json::Array describeRounds(OptimizerOp optimizer) {
+  std::vector<RoundCall> calls = getRoundCalls(optimizer);
+  json::Array rounds;
+  for (size_t next = 0; next < calls.size();) {
+    json::Array own;
+    // A round that nothing waits for may be missing between two others.
+    for (int64_t round = rounds.size();
+         next < calls.size() && calls[next].round == round; ++next)
+      own.push_back(describe(optimizer, calls[next]));
+    rounds.push_back(json::Object{{"calls", std::move(own)}});
+  }
+  return rounds;
+}
+
+//===----------------------------------------------------------------------===//
+// Variants
+//===----------------------------------------------------------------------===//
+
+static json::Object describeScalars(ProgramOp program) {
+  json::Array functions;
+  for (auto phase : program.getBody().getOps<ScalarPhaseOp>()) {
+    while (int64_t(functions.size()) < int64_t(phase.getSegment()))
+      functions.push_back(nullptr);
+    functions.push_back(phase.getSymName());
+  }
+  return json::Object{{"functions", std::move(functions)},
+                      {"slots", program.getNumSlots()}};
+}
+
+static json::Array describeWorkspace(ProgramOp program) {
+  json::Array workspace;
+  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
+    workspace.push_back(json::Object{
+        {"name", buffer.getName().getValue()},
+        {"size", toJson(buffer.getSize())},
+        {"bytes", int64_t(buffer.getElement().getIntOrFloatBitWidth() / 8)},
+        {"live", buffer.getLive()}});
+  return workspace;
+}
+
+static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
+  json::Object object{{"segment", entry.segment}};
+  if (!entry.kernel) {
+    object["finish"] = entry.name;
+    return object;
+  }
+  object["kernel"] = entry.name;
+  object["strided_kernel"] = entry.name + "_strided";
+  json::Array reads, writes;
+  PhaseOp phase = entry.kernel;
+  for (auto [index, own] :
+       llvm::enumerate(program.getOperands().getAsRange<OperandAttr>()))
+    for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
+      if (operand.getKind() != own.getKind() ||
+          operand.getName() != own.getName())
+        continue;
+      if (operand.getReads())
+        reads.push_back(int64_t(index));
+      if (operand.getWrites())
+        writes.push_back(int64_t(index));
+    }
+  object["reads"] = std::move(reads);
+  object["writes"] = std::move(writes);
+  return object;
+}
+
+static json::Array describeContributions(ProgramOp program) {
+  json::Array contributions;
+  ArrayRef<int64_t> triples = program.getContributions();
+  for (size_t k = 0; k + 2 < triples.size(); k += 3)
+    contributions.push_back(json::Object{{"statistic", triples[k]},
+                                         {"slot", triples[k + 1]},
+                                         {"segment", triples[k + 2]}});
+  return contributions;
+}
+
+static json::Object describe(ProgramOp program, bool subsets) {
   json::Object options;
   for (NamedAttribute option : program.getVariant().getOptions())
     options[option.getName().getValue()] =
@@ -115,34 +291,37 @@ static json::Object describe(ProgramOp program) {
   json::Array operands, schedule;
   for (auto operand : program.getOperands().getAsRange<OperandAttr>())
     operands.push_back(describe(operand));
-  for (auto phase : program.getBody().getOps<PhaseOp>())
-    schedule.push_back(json::Object{
-        {"kernel", phase.getSymName()},
-        {"strided_kernel", (phase.getSymName() + "_strided").str()}});
-  ScalarPhaseOp scalars = program.getScalarPhase();
-  return json::Object{
-      {"name", program.getSymName()},
-      {"rule", program.getVariant().getRule().getValue()},
-      {"options", std::move(options)},
-      {"compute", toString(program.getVariant().getCompute())},
-      {"operands", std::move(operands)},
-      {"scalars", json::Object{{"function", scalars.getSymName()},
-                               {"slots", scalars.getNumSlots()}}},
-      {"schedule", std::move(schedule)},
-      // No rule sees another tensor, so tensors may be stepped in any parts.
-      {"subsets", true}};
+  for (const ScheduleEntry &entry : getSchedule(program))
+    schedule.push_back(describe(program, entry));
+  return json::Object{{"name", program.getSymName()},
+                      {"rule", program.getVariant().getRule().getValue()},
+                      {"options", std::move(options)},
+                      {"compute", toString(program.getVariant().getCompute())},
+                      {"operands", std::move(operands)},
+                      {"scalars", describeScalars(program)},
+                      {"tensor_slots", program.getTensorSlots()},
+                      {"space", program.isTiled() ? "tiles" : "elements"},
+                      {"workspace", describeWorkspace(program)},
+                      {"schedule", std::move(schedule)},
+                      {"contributions", describeContributions(program)},
+                      {"subsets", subsets}};
 }
 
 json::Object mlir::step::buildManifest(json::Object interface,
                                        OptimizerOp scheduled,
                                        const Target &target) {
   json::Object manifest = std::move(interface);
-  manifest["format"] = 1;
+  manifest["format"] = 2;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
   json::Array variants, features;
+  json::Array rounds = describeRounds(scheduled);
+  // Where tensors depend on each other, all are stepped at once.
+  bool subsets = rounds.empty();
   for (auto program : scheduled.getBody().getOps<ProgramOp>())
-    variants.push_back(describe(program));
+    variants.push_back(describe(program, subsets));
+  manifest["rounds"] = std::move(rounds);
+  manifest["results"] = countResults(scheduled) + countReports(scheduled);
   for (StringRef feature : target.cpuFeatures)
     features.push_back(feature);
   manifest["variants"] = std::move(variants);

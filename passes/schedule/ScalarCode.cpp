@@ -78,6 +78,23 @@ static Value emitLerp(OpBuilder &builder, Location loc, Value start, Value end,
 }
 
 /// To the storage type and back.
+static Value emitNot(OpBuilder &builder, Location loc, Value x) {
+  Value yes =
+      arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
+  return arith::XOrIOp::create(builder, loc, x, yes);
+}
+
+/// NaN is not below infinity either.
+static Value emitIsFinite(OpBuilder &builder, Location loc, Value x) {
+  auto type = cast<FloatType>(x.getType());
+  Value infinity = arith::ConstantOp::create(
+      builder, loc,
+      builder.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics())));
+  Value magnitude = math::AbsFOp::create(builder, loc, x);
+  return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLT,
+                               magnitude, infinity);
+}
+
 static Value emitRound(OpBuilder &builder, Location loc, Value value,
                        Type storage) {
   Value narrow = arith::TruncFOp::create(builder, loc, storage, value);
@@ -116,7 +133,15 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
       .Case([&](SelectOp) {
         return arith::SelectOp::create(b, loc, in[0], in[1], in[2]);
       })
+      .Case([&](AndOp) { return arith::AndIOp::create(b, loc, in[0], in[1]); })
+      .Case([&](OrOp) { return arith::OrIOp::create(b, loc, in[0], in[1]); })
+      .Case([&](NotOp) { return emitNot(b, loc, in[0]); })
+      .Case([&](IsFiniteOp) { return emitIsFinite(b, loc, in[0]); })
       .Case([&](PowiOp) { return PowiOp::create(b, loc, in[0], in[1]); })
+      .Case([&](PowOp) { return PowOp::create(b, loc, in[0], in[1]); })
+      .Case([&](ToF64Op) {
+        return arith::SIToFPOp::create(b, loc, b.getF64Type(), in[0]);
+      })
       .Case([&](BroadcastOp) { return in[0]; })
       .Case([&](RoundOp round) {
         return emitRound(b, loc, in[0], round.getStorage());

@@ -51,7 +51,8 @@ namespace {
 struct VerifyScheduled : step::impl::VerifyScheduledBase<VerifyScheduled> {
   void runOnOperation() override {
     for (Operation &op : getOperation().getBody().front()) {
-      if (isa<HyperOp, OptionOp, ConstantOp>(op))
+      if (isa<HyperOp, OptionOp, ConstantOp, ScalarOp, StatisticOp, ScalarsOp>(
+              op))
         continue;
       auto program = dyn_cast<ProgramOp>(op);
       if (!program) {

@@ -8,7 +8,9 @@
 #include "core/Plan.h"
 #include "core/Status.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 
 using namespace stepc;
 
@@ -233,6 +235,47 @@ StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
   return withPlan(plan, [&] { plan->plan.getState(id, name, *out); });
 }
 
+StepcStatus stepcPlanGetScalar(const StepcPlan *plan, int64_t group,
+                               const char *name, double *outValue) {
+  if (!outValue)
+    return reportNull("outValue");
+  return withPlan(plan, [&] { *outValue = plan->plan.getScalar(group, name); });
+}
+
+StepcStatus stepcPlanSetScalar(StepcPlan *plan, int64_t group, const char *name,
+                               double value) {
+  return withPlan(plan, [&] { plan->plan.setScalar(group, name, value); });
+}
+
+StepcStatus stepcPlanGetReport(const StepcPlan *plan, int64_t group,
+                               const char *name, double *outValue) {
+  if (!outValue)
+    return reportNull("outValue");
+  return withPlan(plan, [&] { *outValue = plan->plan.getReport(group, name); });
+}
+
+/// Copies what the caller's structure has room for; the first version had
+/// `leastSize`.
+template <typename Structure>
+static void copyOut(const Structure &value, size_t leastSize, const char *name,
+                    Structure *out) {
+  size_t size = out->structSize;
+  if (size < leastSize)
+    fail(STEPC_INVALID_ARGUMENT, "%s has struct size %zu, the least is %zu",
+         name, size, leastSize);
+  std::memcpy(out, &value, std::min(size, sizeof(Structure)));
+  out->structSize = size;
+}
+
+StepcStatus stepcPlanGetLastStep(const StepcPlan *plan, StepcLastStep *out) {
+  if (!out)
+    return reportNull("out");
+  return withPlan(plan, [&] {
+    copyOut(plan->plan.getLastStep(), sizeof(StepcLastStep), "StepcLastStep",
+            out);
+  });
+}
+
 StepcStatus stepcPlanGetInfo(const StepcPlan *plan, StepcPlanInfo *out) {
   if (!plan)
     return reportNull("plan");
@@ -243,12 +286,7 @@ StepcStatus stepcPlanGetInfo(const StepcPlan *plan, StepcPlanInfo *out) {
   if (!entry)
     return reportBusy();
   return guarded([&] {
-    if (out->structSize < sizeof(StepcPlanInfo))
-      fail(STEPC_INVALID_ARGUMENT,
-           "StepcPlanInfo has struct size %zu, the least is %zu",
-           out->structSize, sizeof(StepcPlanInfo));
-    size_t size = out->structSize;
-    *out = plan->plan.getInfo();
-    out->structSize = size;
+    copyOut(plan->plan.getInfo(), offsetof(StepcPlanInfo, workspaceBytes),
+            "StepcPlanInfo", out);
   });
 }

@@ -10,6 +10,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace stepc;
 
@@ -49,14 +50,27 @@ size_t findOption(const Manifest &manifest, const char *name) {
 void requireVariant(const Package &package, const Group &group) {
   const Manifest &manifest = package.getManifest();
   for (const Variant &variant : manifest.variants)
-    if (variant.options == group.options)
+    if (manifest.selectSame(variant.options, group.options))
       return;
   std::string values;
   for (size_t i = 0; i < group.options.size(); ++i)
-    values += (i ? ", " : "") + manifest.options[i].name + " = " +
-              std::to_string(group.options[i]);
+    if (!manifest.options[i].integer)
+      values += (values.empty() ? "" : ", ") + manifest.options[i].name +
+                " = " + std::to_string(group.options[i]);
   fail(STEPC_INVALID_ARGUMENT, "package '%s' holds no variant with %s",
        package.getName().c_str(), values.c_str());
+}
+
+void addRoundMemory(const Manifest &manifest, Group &group) {
+  group.numResults = manifest.numResults;
+  group.results.assign(manifest.numResults,
+                       std::numeric_limits<double>::quiet_NaN());
+  for (const Scalar &scalar : manifest.scalars)
+    group.results.push_back(scalar.defaultValue);
+  group.updated.resize(manifest.scalars.size());
+  group.statistics.resize(manifest.statistics.size());
+  for (const Statistic &statistic : manifest.statistics)
+    group.folds.emplace_back(statistic.maximum);
 }
 
 } // namespace
@@ -86,13 +100,15 @@ Group stepc::makeGroup(const Package &package, const StepcOption *options,
     if (named[index])
       fail(STEPC_INVALID_ARGUMENT, "option '%s' is given twice",
            options[i].name);
-    if (options[i].value != 0 && options[i].value != 1)
+    if (!manifest.options[index].integer && options[i].value != 0 &&
+        options[i].value != 1)
       fail(STEPC_INVALID_ARGUMENT, "option '%s' is %lld, neither 0 nor 1",
            options[i].name, static_cast<long long>(options[i].value));
     named[index] = true;
     group.options[index] = options[i].value;
   }
   requireVariant(package, group);
+  addRoundMemory(manifest, group);
   return group;
 }
 

@@ -9,6 +9,7 @@
 #define STEPC_CORE_GROUPS_H
 
 #include "core/Package.h"
+#include "core/TreeFold.h"
 
 #include "stepc/stepc.h"
 
@@ -16,11 +17,26 @@
 
 namespace stepc {
 
-/// Hyper-parameters and options that some tensors share.
+/// Hyper-parameters and options that some tensors share, and what rounds work
+/// on. What is of the model is the same in each group.
 struct Group {
   /// One value for each of the manifest's options, derived ones included.
   std::vector<int64_t> options;
   std::vector<double> hypers;
+  /// The results of rounds, NaN as long as there are none, and behind them the
+  /// scalars.
+  std::vector<double> results;
+  size_t numResults = 0;
+  std::vector<double> statistics;
+  /// The scalars as the step under way leaves them.
+  std::vector<double> updated;
+  /// One for each statistic: the sum over tensors, while it is made.
+  std::vector<TreeFold> folds;
+  /// Whether a tensor of the group takes part in the step.
+  bool active = false;
+
+  double *getScalars() { return results.data() + numResults; }
+  const double *getScalars() const { return results.data() + numResults; }
 };
 
 /// Makes a group from the arguments of stepcPlanAddGroup. Refuses options that

@@ -80,28 +80,61 @@ std::string stepc::describe(DLDataType type) {
   return name;
 }
 
-int64_t Option::derive(const std::vector<double> &hypers) const {
-  double x = hypers[hyper];
+bool stepc::compare(double left, Predicate predicate, double right) {
   switch (predicate) {
   case Predicate::EQ:
-    return x == value;
+    return left == right;
   case Predicate::NE:
-    return x != value;
+    return left != right;
   case Predicate::LT:
-    return x < value;
+    return left < right;
   case Predicate::LE:
-    return x <= value;
+    return left <= right;
   case Predicate::GT:
-    return x > value;
+    return left > right;
   case Predicate::GE:
-    return x >= value;
+    return left >= right;
   }
-  return 0;
+  return false;
 }
 
-int64_t Variant::getBytesPerElement() const {
+const char *stepc::getName(Predicate predicate) {
+  static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+  return names[size_t(predicate)];
+}
+
+std::string stepc::describe(const Dims &dims) {
+  std::string text = "[";
+  for (const std::string &dim : dims)
+    text += (text.size() > 1 ? ", " : "") + dim;
+  return text + "]";
+}
+
+int64_t Option::derive(const std::vector<double> &hypers) const {
+  return compare(hypers[hyper], predicate, value);
+}
+
+int64_t Variant::getBytesPerElement(const ScheduleEntry &entry) const {
+  int64_t bytes = 0;
+  for (const std::vector<size_t> *list : {&entry.reads, &entry.writes})
+    for (size_t k : *list)
+      if (operands[k].reach == Reach::Full)
+        bytes += getByteSize(operands[k].storage);
+  return bytes;
+}
+
+int64_t Variant::getFootprint() const {
   int64_t bytes = 0;
   for (const Operand &operand : operands)
-    bytes += getByteSize(operand.storage) * (operand.reads + operand.writes);
+    if (operand.reach == Reach::Full)
+      bytes += getByteSize(operand.storage);
   return bytes;
+}
+
+bool Manifest::selectSame(const std::vector<int64_t> &left,
+                          const std::vector<int64_t> &right) const {
+  for (size_t i = 0; i < options.size(); ++i)
+    if (!options[i].integer && left[i] != right[i])
+      return false;
+  return true;
 }

@@ -43,11 +43,16 @@ struct Hyper {
 
 enum class Predicate : uint8_t { EQ, NE, LT, LE, GT, GE };
 
+bool compare(double left, Predicate predicate, double right);
+const char *getName(Predicate predicate);
+
 /// A value known when a tensor is bound. A derived one compares a
-/// hyper-parameter with a constant.
+/// hyper-parameter with a constant. One of integers is for guards only:
+/// variants are the same for all of its values.
 struct Option {
   std::string name;
   int64_t defaultValue = 0;
+  bool integer = false;
   bool derived = false;
   size_t hyper = 0;
   Predicate predicate = Predicate::NE;
@@ -57,7 +62,87 @@ struct Option {
   int64_t derive(const std::vector<double> &hypers) const;
 };
 
+/// What there is once: for the whole model, or for each group.
+enum class Scope : uint8_t { Model, Group };
+
+/// A value that is kept from step to step.
+struct Scalar {
+  std::string name;
+  double defaultValue = 0.0;
+  Scope scope = Scope::Model;
+};
+
+/// Contributions of tensors, combined.
+struct Statistic {
+  std::string name;
+  bool maximum = false;
+  Scope scope = Scope::Model;
+  /// The segment after which all contributions are there; -1: there are none.
+  int64_t segment = -1;
+};
+
+/// A result of a round that can be read after the step.
+struct Report {
+  std::string name;
+  Scope scope = Scope::Model;
+  size_t result = 0;
+};
+
+/// One function of a round.
+struct RoundCall {
+  struct Update {
+    size_t scalar = 0;
+    bool always = false;
+  };
+
+  std::string function;
+  Scope scope = Scope::Model;
+  /// What a call for the model reads of groups, and so is equal in all.
+  std::vector<size_t> hypers;
+  std::vector<size_t> options;
+  std::vector<size_t> results;
+  bool maySkip = false;
+  std::vector<Update> updates;
+};
+
+struct Round {
+  std::vector<RoundCall> calls;
+};
+
+/// Dims as a definition writes them: `*` alone, or names, where the first may
+/// be `...b` and `1` is a number.
+using Dims = std::vector<std::string>;
+
+/// "[...b, n, 1]"
+std::string describe(const Dims &dims);
+
+/// One condition of a rule's guard.
+struct GuardTerm {
+  enum class Subject : uint8_t { Rank, Extent, Option };
+
+  Subject subject = Subject::Rank;
+  /// Which extent; below 0: from the end.
+  int64_t extent = 0;
+  size_t option = 0;
+  Predicate predicate = Predicate::NE;
+  /// What the subject is compared with: an option, or a value.
+  bool againstOption = false;
+  size_t otherOption = 0;
+  int64_t value = 0;
+};
+
+struct Rule {
+  std::string name;
+  Dims dims;
+  /// All of them hold for the parameters that the rule takes.
+  std::vector<GuardTerm> guard;
+};
+
 enum class Role : uint8_t { Param, Grad, State };
+
+/// How the dims of an operand follow from the parameter's: the same; the same
+/// but for some extents that are 1; or a single element, of rank 0 or 1.
+enum class Reach : uint8_t { Full, Reduced, Single };
 
 struct Operand {
   Role role = Role::Param;
@@ -66,13 +151,48 @@ struct Operand {
   double initialValue = 0.0;
   bool reads = false;
   bool writes = false;
+  Dims dims;
+  Reach reach = Reach::Full;
 };
+
+/// What a size of the workspace is made of (docs/statistics.md).
+enum class Factor : uint8_t { B, N, M, NL, ML, N1, B1 };
+
+struct WorkspaceBuffer {
+  std::string name;
+  std::vector<Factor> size;
+  int64_t bytes = 0;
+  /// Kept from one segment to a later one.
+  bool live = false;
+};
+
+/// One traversal of a tensor, or what is run once between two of them.
+struct ScheduleEntry {
+  bool finish = false;
+  std::string function;
+  std::string stridedFunction;
+  int64_t segment = 0;
+  /// Of a kernel: indices of operands.
+  std::vector<size_t> reads;
+  std::vector<size_t> writes;
+  /// Left out for tensors in which this slot is not 0; -1: never.
+  int64_t unlessSlot = -1;
+};
+
+struct Contribution {
+  size_t statistic = 0;
+  size_t slot = 0;
+  int64_t segment = 0;
+};
+
+enum class Space : uint8_t { Elements, Tiles };
 
 /// A rule with a value of each option and a storage type of each role.
 struct Variant {
   std::string name;
-  std::string rule;
-  /// One value for each of Manifest::options.
+  /// Index of the rule.
+  size_t rule = 0;
+  /// One value for each of Manifest::options; of integers they mean nothing.
   std::vector<int64_t> options;
   /// In the order of the addresses in a row of the kernel's table.
   std::vector<Operand> operands;
@@ -80,15 +200,22 @@ struct Variant {
   size_t grad = 0;
   /// The operands that are states, in order.
   std::vector<size_t> states;
-  std::string scalarFunction;
+  /// One for each segment; empty where there is nothing to fill.
+  std::vector<std::string> scalarFunctions;
   size_t scalarSlots = 0;
-  std::string kernel;
-  std::string stridedKernel;
+  size_t tensorSlots = 0;
+  Space space = Space::Elements;
+  std::vector<WorkspaceBuffer> workspace;
+  /// In ascending order of segments.
+  std::vector<ScheduleEntry> schedule;
+  std::vector<Contribution> contributions;
   /// Whether some tensors may be stepped before others have their gradients.
   bool subsets = false;
 
-  /// Bytes that a step moves for one element.
-  int64_t getBytesPerElement() const;
+  /// Bytes that the entry moves for one element of the parameter.
+  int64_t getBytesPerElement(const ScheduleEntry &entry) const;
+  /// Bytes of all operands for one element of the parameter.
+  int64_t getFootprint() const;
 };
 
 /// Machine code for one kind of processor.
@@ -102,10 +229,22 @@ struct Manifest {
   std::string optimizer;
   std::vector<Hyper> hypers;
   std::vector<Option> options;
+  std::vector<Scalar> scalars;
+  std::vector<Statistic> statistics;
+  std::vector<Report> reports;
+  std::vector<Round> rounds;
+  /// How many results rounds have.
+  size_t numResults = 0;
   /// In the order in which a parameter tries them.
-  std::vector<std::string> rules;
+  std::vector<Rule> rules;
   std::vector<Variant> variants;
   std::vector<CodeEntry> code;
+
+  /// Round r runs after segment r; one more segment follows the last.
+  int64_t getNumSegments() const { return int64_t(rounds.size()) + 1; }
+  /// Whether the values select the same variants; integers do not select.
+  bool selectSame(const std::vector<int64_t> &left,
+                  const std::vector<int64_t> &right) const;
 };
 
 /// Reads and checks the JSON text of the package `file`. Throws

@@ -30,15 +30,39 @@ Package::Package(std::string packageName, std::string_view bytes)
   codeName = "member '" + entry.file + "' of package '" + name + "'";
   code.open(zip.getMember(entry.file), codeName.c_str());
   for (const Variant &variant : manifest.variants) {
-    auto get = [&](const std::string &symbol) {
-      return code.getSymbol(symbol.c_str());
-    };
-    entries.push_back(
-        {reinterpret_cast<StepcScalarFunction>(get(variant.scalarFunction)),
-         reinterpret_cast<StepcKernel>(get(variant.kernel)),
-         reinterpret_cast<StepcKernel>(get(variant.stridedKernel))});
+    variants.push_back(resolve(variant));
     maxScalarSlots = std::max(maxScalarSlots, variant.scalarSlots);
   }
+  for (const Round &round : manifest.rounds) {
+    rounds.emplace_back();
+    for (const RoundCall &call : round.calls)
+      rounds.back().push_back(reinterpret_cast<StepcRoundFunction>(
+          code.getSymbol(call.function.c_str())));
+  }
+}
+
+VariantCode Package::resolve(const Variant &variant) const {
+  VariantCode resolved;
+  for (const std::string &function : variant.scalarFunctions)
+    resolved.scalars.push_back(function.empty()
+                                   ? nullptr
+                                   : reinterpret_cast<StepcScalarFunction>(
+                                         code.getSymbol(function.c_str())));
+  for (const ScheduleEntry &entry : variant.schedule) {
+    void *function = code.getSymbol(entry.function.c_str());
+    if (entry.finish) {
+      auto finish = reinterpret_cast<StepcFinish>(function);
+      for (std::vector<EntryCode> &entries : resolved.entries)
+        entries.push_back({nullptr, finish, -1});
+      continue;
+    }
+    void *strided = code.getSymbol(entry.stridedFunction.c_str());
+    resolved.entries[0].push_back(
+        {reinterpret_cast<StepcKernel>(function), nullptr, entry.unlessSlot});
+    resolved.entries[1].push_back(
+        {reinterpret_cast<StepcKernel>(strided), nullptr, entry.unlessSlot});
+  }
+  return resolved;
 }
 
 /// The entry that asks for most of what this processor has. Decided before any

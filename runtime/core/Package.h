@@ -10,6 +10,7 @@
 
 #include "core/Manifest.h"
 #include "cpu/CodeLoader.h"
+#include "cpu/Work.h"
 
 #include "stepc/kernel_abi.h"
 
@@ -21,9 +22,10 @@ namespace stepc {
 
 /// The entry points of one variant.
 struct VariantCode {
-  StepcScalarFunction scalars = nullptr;
-  StepcKernel kernel = nullptr;
-  StepcKernel stridedKernel = nullptr;
+  /// One for each segment; null where there is nothing to fill.
+  std::vector<StepcScalarFunction> scalars;
+  /// The schedule for contiguous rows, and for strided ones.
+  std::vector<EntryCode> entries[2];
 };
 
 /// Immutable once made; shared by its handle and the plans made from it.
@@ -35,20 +37,26 @@ public:
   const std::string &getName() const { return name; }
   const Manifest &getManifest() const { return manifest; }
   const std::string &getManifestText() const { return manifestText; }
-  const VariantCode &getCode(size_t variant) const { return entries[variant]; }
+  const VariantCode &getCode(size_t variant) const { return variants[variant]; }
+  /// The function of a call of a round.
+  StepcRoundFunction getRoundFunction(size_t round, size_t call) const {
+    return rounds[round][call];
+  }
 
   /// The largest number of scalar slots of any variant.
   size_t getMaxScalarSlots() const { return maxScalarSlots; }
 
 private:
   const CodeEntry &chooseCode() const;
+  VariantCode resolve(const Variant &variant) const;
 
   std::string name;
   std::string manifestText;
   Manifest manifest;
   std::string codeName;
   LoadedCode code;
-  std::vector<VariantCode> entries;
+  std::vector<VariantCode> variants;
+  std::vector<std::vector<StepcRoundFunction>> rounds;
   size_t maxScalarSlots = 0;
 };
 

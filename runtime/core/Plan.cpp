@@ -17,22 +17,65 @@ static constexpr int64_t kDefaultChunkElements = 16384;
 
 Plan::Plan(std::shared_ptr<const Package> loaded, const StepcPlanConfig &config)
     : package(std::move(loaded)), config(config), engine(config.numThreads),
-      cohorts(package->getMaxScalarSlots()) {
-  const std::vector<Variant> &variants = package->getManifest().variants;
+      cohorts(package->getMaxScalarSlots()), rounds(*package, groups) {
+  const Manifest &manifest = package->getManifest();
   int64_t chunk =
       config.chunkElements ? config.chunkElements : kDefaultChunkElements;
-  for (const Variant &variant : variants)
-    for (int kind = 0; kind < 2; ++kind)
-      classes.emplace_back(int64_t(variant.operands.size()),
-                           variant.getBytesPerElement(), chunk);
-  work.reserve(classes.size());
+  for (const Variant &variant : manifest.variants)
+    addClasses(variant, chunk);
+  segments.reserve(manifest.getNumSegments());
+  parts.reserve(manifest.getNumSegments() * classes.size());
+  lastStep.skippedRound = -1;
+}
+
+void Plan::addClasses(const Variant &variant, int64_t chunkElements) {
+  const Manifest &manifest = package->getManifest();
+  bool anyWhole = false;
+  size_t entry = 0;
+  for (int64_t s = 0; s < manifest.getNumSegments(); ++s) {
+    ClassSegment segment;
+    segment.beginEntry = int64_t(entry);
+    for (; entry < variant.schedule.size() &&
+           variant.schedule[entry].segment == s;
+         ++entry) {
+      segment.whole |= variant.schedule[entry].finish;
+      segment.elementBytes +=
+          variant.getBytesPerElement(variant.schedule[entry]);
+    }
+    segment.endEntry = int64_t(entry);
+    segment.whole |= segment.endEntry - segment.beginEntry > 1;
+    anyWhole |= segment.whole;
+    classSegments.push_back(segment);
+  }
+  for (int kind = 0; kind < 2; ++kind)
+    classes.emplace_back(variant, chunkElements, anyWhole);
+
+  size_t first = contributionSlots.size();
+  contributionSlots.resize(first + manifest.statistics.size(), -1);
+  for (const Contribution &contribution : variant.contributions)
+    contributionSlots[first + contribution.statistic] =
+        int64_t(contribution.slot);
+}
+
+View stepc::makeView(const BoundTensor &tensor, const Variant &variant,
+                     size_t operand, uintptr_t address) {
+  static const int64_t single[] = {1};
+  const Operand &description = variant.operands[operand];
+  int64_t itemSize = getByteSize(description.storage);
+  if (description.reach == Reach::Single)
+    return {address, int64_t(description.dims.size()), single, single,
+            itemSize};
+  const int64_t *extents =
+      description.reach == Reach::Full
+          ? tensor.getExtents()
+          : tensor.getReducedExtents(variant.operands.size(), operand);
+  return {address, tensor.rank, extents, tensor.getStrides(operand), itemSize};
 }
 
 View Plan::getView(const BoundTensor &tensor, size_t operand) const {
-  const Operand &description = getVariant(tensor).operands[operand];
-  return {uintptr_t(getRow(tensor)[STEPC_ROW_OPERANDS + operand]), tensor.rank,
-          tensor.getExtents(), tensor.getStrides(operand),
-          getByteSize(description.storage)};
+  const Variant &variant = getVariant(tensor);
+  return makeView(tensor, variant, operand,
+                  uintptr_t(getRow(tensor)[getOperandWord(tensor, operand)]));
 }
 
 OperandName Plan::getOperandName(int64_t id, size_t operand) const {
@@ -59,13 +102,17 @@ void Plan::requireNoStep(const char *call) const {
 
 int64_t Plan::addGroup(const StepcOption *options, int64_t numOptions,
                        const double *hypers, int64_t numHypers) {
-  groups.push_back(makeGroup(*package, options, numOptions, hypers, numHypers));
+  Group group = makeGroup(*package, options, numOptions, hypers, numHypers);
+  rounds.adopt(group);
+  groups.push_back(std::move(group));
+  groupsUnchecked = true;
   return int64_t(groups.size()) - 1;
 }
 
 void Plan::setHypers(int64_t group, const double *hypers, int64_t numHypers) {
   requireGroup(group);
   stepc::setHypers(*package, group, groups[group], hypers, numHypers);
+  groupsUnchecked = true;
 }
 
 int64_t Plan::getCount(int64_t id) const {
@@ -105,15 +152,31 @@ void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
     View view = getView(tensor, k);
     out.data = reinterpret_cast<void *>(view.address);
     out.device = {kDLCPU, 0};
-    out.ndim = tensor.rank;
+    out.ndim = int32_t(view.rank);
     out.dtype = getDLDataType(state.storage);
-    out.shape = tensor.getExtents();
-    out.strides = tensor.getStrides(k);
+    out.shape = const_cast<int64_t *>(view.extents);
+    out.strides = const_cast<int64_t *>(view.strides);
     out.byte_offset = 0;
     return;
   }
   fail(STEPC_UNKNOWN_NAME, "tensor %s has no state '%s', it has: %s",
        names[id].c_str(), name, known.empty() ? "none" : known.c_str());
+}
+
+double Plan::getScalar(int64_t group, const char *name) const {
+  requireGroup(group);
+  return rounds.getScalar(group, name);
+}
+
+void Plan::setScalar(int64_t group, const char *name, double value) {
+  requireGroup(group);
+  requireNoStep("stepcPlanSetScalar");
+  rounds.setScalar(group, name, value);
+}
+
+double Plan::getReport(int64_t group, const char *name) const {
+  requireGroup(group);
+  return rounds.getReport(group, name);
 }
 
 StepcPlanInfo Plan::getInfo() const {
@@ -123,6 +186,10 @@ StepcPlanInfo Plan::getInfo() const {
   info.numGroups = int64_t(groups.size());
   info.steps = numSteps;
   info.parallelRegions = engine.getNumRegions();
+  info.rounds = numRounds;
+  info.skippedSteps = numSkipped;
+  if (workspaceBlock)
+    info.workspaceBytes = int64_t(workspaceBlock->getSize());
 
   size_t bytes = cohorts.getBytes() + overlapChecker.getBytes();
   for (const RowClass &rows : classes) {
@@ -131,6 +198,9 @@ StepcPlanInfo Plan::getInfo() const {
   }
   for (const StateBlock &block : stateBlocks)
     bytes += block.getSize();
+  for (const StateBlock &block : tileBlocks)
+    bytes += block.getSize();
+  bytes += size_t(info.workspaceBytes);
   for (const BoundTensor &tensor : tensors)
     bytes += (getVariant(tensor).operands.size() + 1) * tensor.rank *
              sizeof(int64_t);

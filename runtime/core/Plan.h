@@ -11,6 +11,10 @@
 //   - a row of its class's table: what kernels read. Addresses live only here;
 //   - its cohort: the scalars, shared with the tensors of equal count.
 //
+// A row is one of a class: a variant's contiguous rows, or its strided ones. In
+// the tiles space a tensor also has slots and live buffers, in memory of the
+// plan, which its row names.
+//
 // Steps work on lists that are made anew only when something changed that they
 // depend on:
 //
@@ -27,6 +31,7 @@
 #include "core/Groups.h"
 #include "core/Overlap.h"
 #include "core/Package.h"
+#include "core/Rounds.h"
 #include "core/RowClass.h"
 #include "cpu/Engine.h"
 #include "cpu/StateArena.h"
@@ -43,13 +48,22 @@ namespace stepc {
 /// integer.
 inline constexpr int64_t kMaxCount = INT64_MAX - 1;
 
+/// Buffers that are not live, for whom and of what size.
+struct WorkspaceNeed {
+  /// Of rows that one worker takes: the largest, and all together.
+  int64_t largest = 0;
+  int64_t total = 0;
+  /// The largest of a row that all workers share.
+  int64_t shared = 0;
+};
+
 struct BoundTensor {
   int32_t variant = 0;
   int32_t group = 0;
   int32_t rank = 0;
   int32_t rowClass = 0;
   int64_t row = 0;
-  int64_t elements = 0;
+  RowSize size;
   /// The word of the row that holds the gradient's address.
   int32_t gradWord = 0;
   DLDataType gradType = {0, 0, 0};
@@ -61,16 +75,24 @@ struct BoundTensor {
   bool listed = false;
   /// Whether the step under way has stepped it.
   bool stepped = false;
-  /// The extents, then the strides of each operand as the caller gave them.
+  /// The extents, then the strides of each operand as the caller gave them;
+  /// then, where some operand is reduced, the extents of each.
   std::unique_ptr<int64_t[]> dims;
 
   int64_t *getExtents() const { return dims.get(); }
   int64_t *getStrides(size_t operand) const {
     return dims.get() + int64_t(operand + 1) * rank;
   }
+  int64_t *getReducedExtents(size_t operands, size_t operand) const {
+    return dims.get() + int64_t(operands + operand + 1) * rank;
+  }
 };
 
-class Plan {
+/// What the operand of a bound tensor looks like, at `address`.
+View makeView(const BoundTensor &tensor, const Variant &variant, size_t operand,
+              uintptr_t address);
+
+class Plan : private RoundRunner {
 public:
   Plan(std::shared_ptr<const Package> package, const StepcPlanConfig &config);
 
@@ -88,6 +110,10 @@ public:
   int64_t getCount(int64_t id) const;
   void setCount(int64_t id, int64_t count);
   void getState(int64_t id, const char *name, DLTensor &out) const;
+  double getScalar(int64_t group, const char *name) const;
+  void setScalar(int64_t group, const char *name, double value);
+  double getReport(int64_t group, const char *name) const;
+  StepcLastStep getLastStep() const { return lastStep; }
   StepcPlanInfo getInfo() const;
 
   /// setGrad for the common case: the gradient looks as it did, or is gone.
@@ -108,6 +134,9 @@ private:
   const int64_t *getRow(const BoundTensor &tensor) const {
     return classes[tensor.rowClass].getRow(tensor.row);
   }
+  size_t getOperandWord(const BoundTensor &tensor, size_t operand) const {
+    return size_t(classes[tensor.rowClass].getOperandsWord()) + operand;
+  }
   View getView(const BoundTensor &tensor, size_t operand) const;
   OperandName getOperandName(int64_t id, size_t operand) const;
   void requireId(int64_t id) const;
@@ -127,11 +156,14 @@ private:
   void formCohorts() noexcept;
   void listActive() noexcept;
   void listWork() noexcept;
+  void listPart(int64_t segment, size_t rowClass, int64_t &line) noexcept;
   void prepareStep();
-  void fillScalars(bool activeOnly);
+  void fillScalars(int64_t segment, bool activeOnly);
   void requireSteppable(int64_t id) const;
   void runListed();
-  void finishStep() noexcept;
+  bool runRound(int64_t round) override;
+  void addContributions(int64_t round);
+  void countStep() noexcept;
 
   std::shared_ptr<const Package> package;
   StepcPlanConfig config;
@@ -148,8 +180,22 @@ private:
   bool hasMirrors = false;
   std::vector<StateBlock> stateBlocks;
 
+  /// What a class does in one segment: entries of the variant's schedule.
+  struct ClassSegment {
+    int64_t beginEntry = 0;
+    int64_t endEntry = 0;
+    bool whole = false;
+    /// Bytes that its kernels move for one element.
+    int64_t elementBytes = 0;
+  };
+  void addClasses(const Variant &variant, int64_t chunkElements);
+
   /// Two for each variant: contiguous rows, strided rows.
   std::vector<RowClass> classes;
+  /// For each variant one for each segment.
+  std::vector<ClassSegment> classSegments;
+  /// For each variant, for each statistic: the slot to contribute, or -1.
+  std::vector<int64_t> contributionSlots;
   Cohorts cohorts;
   bool cohortsValid = true;
 
@@ -157,8 +203,22 @@ private:
   /// How many tensors have `hasGrad` other than `listed`.
   int64_t numToggled = 0;
   std::vector<int64_t> listedIds;
-  std::vector<KernelWork> work;
+  std::vector<WorkPart> parts;
+  std::vector<WorkSegment> segments;
   int64_t workWeight = 0;
+
+  /// What rows need beside the caller's memory; taken by bind.
+  std::vector<StateBlock> tileBlocks;
+  WorkspaceNeed workspaceNeed;
+  std::unique_ptr<StateBlock> workspaceBlock;
+  WorkspaceMemory workspace;
+
+  Rounds rounds;
+  /// Whether groups have changed since they were compared.
+  bool groupsUnchecked = false;
+  StepcLastStep lastStep = {};
+  int64_t numRounds = 0;
+  int64_t numSkipped = 0;
 
   bool inStep = false;
   std::vector<int64_t> steppedIds;

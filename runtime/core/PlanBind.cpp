@@ -5,63 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "core/Plan.h"
-#include "core/Reserve.h"
+#include "core/Binder.h"
 #include "core/Status.h"
 #include "core/VariantChoice.h"
 #include "cpu/HugePages.h"
 
 #include <algorithm>
-#include <cmath>
 
 using namespace stepc;
-
-namespace stepc {
-
-/// One call of Plan::bind. Everything that can be refused, or run out of
-/// memory, happens before commit(), which only moves what is there already.
-class Binder {
-public:
-  Binder(Plan &plan, const StepcBinding *bindings, int64_t size)
-      : plan(plan), bindings(bindings), size(size) {}
-
-  void run(int64_t *outIds);
-
-private:
-  struct NewTensor {
-    BoundTensor bound;
-    std::string name;
-    std::vector<uintptr_t> addresses;
-    RowLayout layout;
-    bool ownsStates = false;
-  };
-
-  const StepcBinding &getBinding(int64_t i) const;
-  void describe(int64_t i);
-  void requireFields(const StepcBinding &binding,
-                     const std::string &name) const;
-  void setDims(const StepcBinding &binding, NewTensor &tensor) const;
-  void requireNoSelfOverlap(const NewTensor &tensor);
-  void allocateStates();
-  void checkOverlap();
-  void reserve();
-  void commit() noexcept;
-  void advise() const noexcept;
-
-  const Variant &getVariant(const NewTensor &tensor) const {
-    return plan.getVariant(tensor.bound);
-  }
-  OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
-  OperandName getOperandName(int64_t id, size_t operand) const;
-
-  Plan &plan;
-  const StepcBinding *bindings;
-  int64_t size;
-  std::vector<NewTensor> created;
-  std::unique_ptr<StateBlock> newStates;
-};
-
-} // namespace stepc
 
 void Binder::run(int64_t *outIds) {
   int64_t firstId = int64_t(plan.tensors.size());
@@ -71,6 +22,8 @@ void Binder::run(int64_t *outIds) {
   for (int64_t i = 0; i < size; ++i)
     describe(i);
   allocateStates();
+  allocateTiles();
+  allocateWorkspace();
   checkOverlap();
   reserve();
   commit();
@@ -132,15 +85,13 @@ void Binder::describe(int64_t i) {
 
   BoundTensor &bound = tensor.bound;
   bound.group = int32_t(binding.group);
+  requireElements(*binding.param, {tensor.name, Role::Param, {}});
   bound.variant =
       int32_t(chooseVariant(plan.package->getManifest(),
                             plan.groups[binding.group], binding, tensor.name));
-  bound.elements =
-      requireElements(*binding.param, {tensor.name, Role::Param, {}});
   bound.rank = binding.param->ndim;
   const Variant &variant = getVariant(tensor);
   Storage gradStorage = variant.operands[variant.grad].storage;
-  bound.gradWord = STEPC_ROW_OPERANDS + int32_t(variant.grad);
   bound.gradType = getDLDataType(gradStorage);
   bound.gradItemSize = int32_t(getByteSize(gradStorage));
   bound.hasGrad = binding.grad != nullptr;
@@ -148,55 +99,119 @@ void Binder::describe(int64_t i) {
 
   setDims(binding, tensor);
   requireNoSelfOverlap(tensor);
-  tensor.layout.compute(bound.getExtents(), bound.rank, bound.getStrides(0),
-                        int64_t(variant.operands.size()),
-                        int64_t(variant.param));
+  bool tiles = variant.space == Space::Tiles;
+  if (tiles)
+    tensor.layout.computeTiles(bound.getExtents(), bound.rank,
+                               bound.getStrides(0), variant);
+  else
+    tensor.layout.compute(bound.getExtents(), bound.rank, bound.getStrides(0),
+                          int64_t(variant.operands.size()),
+                          int64_t(variant.param));
   bound.rowClass = 2 * bound.variant + (tensor.layout.getRank() != 0);
+  const RowClass &rows = plan.classes[bound.rowClass];
+  bound.gradWord = int32_t(rows.getOperandsWord() + int64_t(variant.grad));
+  const Rule &rule = plan.package->getManifest().rules[variant.rule];
+  tensor.tiles = getTileDims(tiles ? rule.dims : Dims{"*"}, bound.getExtents(),
+                             bound.rank);
+  bound.size = rows.getSize(tensor.tiles);
 }
 
 /// Copies extents, strides and addresses. A missing gradient is taken to lie as
-/// the parameter does; states to be allocated are as dense as can be.
+/// the parameter does.
 void Binder::setDims(const StepcBinding &binding, NewTensor &tensor) const {
   BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
   size_t operands = variant.operands.size();
-  bound.dims.reset(new int64_t[size_t(bound.rank) * (operands + 1) + 1]);
+  size_t words = operands + 1;
+  for (const Operand &operand : variant.operands)
+    if (operand.reach == Reach::Reduced)
+      words = 2 * operands + 1;
+  bound.dims.reset(new int64_t[size_t(bound.rank) * words + 1]());
   int64_t *extents = bound.getExtents();
   std::copy_n(binding.param->shape, bound.rank, extents);
   tensor.addresses.assign(operands, 0);
 
-  auto import = [&](size_t k, const DLTensor &given) {
-    const Operand &operand = variant.operands[k];
-    OperandName name{tensor.name, operand.role, operand.name};
-    requireShape(given, extents, bound.rank, name);
-    tensor.addresses[k] = requireMemory(given, extents, operand.storage, name,
-                                        bound.getStrides(k));
-  };
-  import(variant.param, *binding.param);
-  const int64_t *paramStrides = bound.getStrides(variant.param);
+  setOperand(variant.param, *binding.param, tensor);
   if (binding.grad)
-    import(variant.grad, *binding.grad);
+    setOperand(variant.grad, *binding.grad, tensor);
   else
-    std::copy_n(paramStrides, bound.rank, bound.getStrides(variant.grad));
+    std::copy_n(bound.getStrides(variant.param), bound.rank,
+                bound.getStrides(variant.grad));
   bound.gradRowMajor =
       isRowMajor(extents, bound.rank, bound.getStrides(variant.grad));
   for (size_t k = 0; k < variant.states.size(); ++k) {
     size_t operand = variant.states[k];
+    if (variant.operands[operand].reach == Reach::Reduced) {
+      // From the last dim on, for leading ones are never reduced.
+      const Dims &dims = variant.operands[operand].dims;
+      int64_t *own = bound.getReducedExtents(operands, operand);
+      std::copy_n(extents, bound.rank, own);
+      for (size_t d = 1; d <= dims.size() && d <= size_t(bound.rank); ++d)
+        if (dims[dims.size() - d] == "1")
+          own[bound.rank - int64_t(d)] = 1;
+    }
     if (binding.states)
-      import(operand, *binding.states[k]);
+      setOperand(operand, *binding.states[k], tensor);
     else
-      setDenseLike(extents, bound.rank, paramStrides,
-                   bound.getStrides(operand));
+      setOwnState(operand, tensor);
+  }
+}
+
+/// Takes an operand from the caller.
+void Binder::setOperand(size_t operand, const DLTensor &given,
+                        NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  const Operand &description = variant.operands[operand];
+  OperandName name{tensor.name, description.role, description.name};
+  View view = makeView(bound, variant, operand, 0);
+  if (description.reach == Reach::Full) {
+    requireShape(given, view.extents, view.rank, name);
+    tensor.addresses[operand] =
+        requireMemory(given, view.extents, description.storage, name,
+                      bound.getStrides(operand));
+    return;
+  }
+  requireStateShape(given, view.extents, view.rank,
+                    describeShape(bound.getExtents(), bound.rank), name);
+  std::vector<int64_t> strides(size_t(view.rank) + 1);
+  tensor.addresses[operand] = requireMemory(
+      given, view.extents, description.storage, name, strides.data());
+  if (!isRowMajor(view.extents, view.rank, strides.data()))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s has strides %s, a state with fewer dims than its parameter must "
+         "be row-major without gaps",
+         name.str().c_str(), describeShape(strides.data(), view.rank).c_str());
+  if (description.reach == Reach::Reduced)
+    setRowMajor(view.extents, view.rank, bound.getStrides(operand));
+}
+
+/// States to be allocated are dense, in the parameter's order where kernels
+/// take any order.
+void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  View view = makeView(bound, variant, operand, 0);
+  switch (variant.operands[operand].reach) {
+  case Reach::Full:
+    setDenseLike(view.extents, view.rank, bound.getStrides(variant.param),
+                 bound.getStrides(operand));
+    return;
+  case Reach::Reduced:
+    setRowMajor(view.extents, view.rank, bound.getStrides(operand));
+    return;
+  case Reach::Single:
+    return;
   }
 }
 
 OwnedView Binder::getView(const NewTensor &tensor, int64_t id,
                           size_t operand) const {
-  const Operand &description = getVariant(tensor).operands[operand];
-  const BoundTensor &bound = tensor.bound;
-  View view{tensor.addresses[operand], bound.rank, bound.getExtents(),
-            bound.getStrides(operand), getByteSize(description.storage)};
-  return {view, description.role != Role::Grad, id, int64_t(operand)};
+  const Variant &variant = getVariant(tensor);
+  View view =
+      makeView(tensor.bound, variant, operand, tensor.addresses[operand]);
+  return {view, variant.operands[operand].role != Role::Grad, id,
+          int64_t(operand)};
 }
 
 void Binder::requireNoSelfOverlap(const NewTensor &tensor) {
@@ -214,36 +229,6 @@ void Binder::requireNoSelfOverlap(const NewTensor &tensor) {
          describeShape(owned.view.extents, owned.view.rank).c_str(),
          describeShape(owned.view.strides, owned.view.rank).c_str());
   }
-}
-
-/// All states of one call in one block, the states of a tensor side by side.
-void Binder::allocateStates() {
-  size_t bytes = 0;
-  auto forEachState = [&](auto visit) {
-    for (NewTensor &tensor : created)
-      if (tensor.ownsStates)
-        for (size_t k : getVariant(tensor).states)
-          visit(tensor, k, getVariant(tensor).operands[k]);
-  };
-  auto getSize = [](const NewTensor &tensor, const Operand &state) {
-    size_t size = size_t(tensor.bound.elements) * getByteSize(state.storage);
-    return (size + 63) & ~size_t(63);
-  };
-  forEachState([&](NewTensor &tensor, size_t, const Operand &state) {
-    if (__builtin_add_overflow(bytes, getSize(tensor, state), &bytes))
-      throw std::bad_alloc();
-  });
-  if (bytes == 0)
-    return;
-  newStates = std::make_unique<StateBlock>(bytes);
-  char *next = newStates->getData();
-  forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
-    tensor.addresses[k] = reinterpret_cast<uintptr_t>(next);
-    if (state.initialValue != 0.0 || std::signbit(state.initialValue))
-      fillElements(next, tensor.bound.elements, state.storage,
-                   state.initialValue);
-    next += getSize(tensor, state);
-  });
 }
 
 OperandName Binder::getOperandName(int64_t id, size_t operand) const {
@@ -282,70 +267,6 @@ void Binder::checkOverlap() {
     fail(STEPC_OVERLAP, "%s and %s share memory",
          getOperandName(first->tensor, first->operand).str().c_str(),
          getOperandName(second->tensor, second->operand).str().c_str());
-}
-
-/// Takes all memory that commit() and the steps after it need. Should it run
-/// out midway, the lists have become longer and nothing else.
-void Binder::reserve() {
-  plan.listsValid = false;
-  plan.cohortsValid = false;
-  struct Demand {
-    int64_t rows = 0;
-    int64_t rank = 0;
-    int64_t chunks = 0;
-  };
-  std::vector<Demand> demands(plan.classes.size());
-  for (const NewTensor &tensor : created) {
-    Demand &demand = demands[tensor.bound.rowClass];
-    ++demand.rows;
-    demand.rank = std::max(demand.rank, tensor.layout.getRank());
-    demand.chunks +=
-        plan.classes[tensor.bound.rowClass].countChunks(tensor.bound.elements);
-  }
-  for (size_t c = 0; c < demands.size(); ++c)
-    if (demands[c].rows)
-      plan.classes[c].reserve(demands[c].rows, demands[c].rank,
-                              demands[c].chunks);
-
-  size_t total = plan.tensors.size() + created.size();
-  plan.cohorts.reserve(total);
-  reserveAtLeast(plan.tensors, total);
-  reserveAtLeast(plan.names, total);
-  reserveAtLeast(plan.counts, total);
-  reserveAtLeast(plan.fresh, total);
-  reserveAtLeast(plan.cohortOf, total);
-  reserveAtLeast(plan.mirrors, total);
-  reserveAtLeast(plan.listedIds, total);
-  reserveAtLeast(plan.steppedIds, total);
-  reserveAtLeast(plan.stateBlocks, plan.stateBlocks.size() + 1);
-}
-
-void Binder::commit() noexcept {
-  // Gradients bound before have not been compared with the new tensors.
-  plan.overlapUnchecked |= !plan.tensors.empty();
-  for (int64_t i = 0; i < size; ++i) {
-    const StepcBinding &binding = getBinding(i);
-    NewTensor &tensor = created[i];
-    BoundTensor &bound = tensor.bound;
-    int64_t id = int64_t(plan.tensors.size());
-    RowClass &rows = plan.classes[bound.rowClass];
-    bound.row = rows.addRow(id, bound.elements);
-    rows.setLayout(bound.row, tensor.layout);
-    std::copy(tensor.addresses.begin(), tensor.addresses.end(),
-              rows.getRow(bound.row) + STEPC_ROW_OPERANDS);
-    plan.numViews += tensor.addresses.size();
-    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.rank);
-    plan.numToggled += bound.hasGrad;
-    plan.hasMirrors |= binding.countMirror != nullptr;
-    plan.tensors.push_back(std::move(bound));
-    plan.names.push_back(std::move(tensor.name));
-    plan.counts.push_back(binding.count);
-    plan.fresh.push_back(uint8_t(binding.fresh));
-    plan.cohortOf.push_back(-1);
-    plan.mirrors.push_back(binding.countMirror);
-  }
-  if (newStates)
-    plan.stateBlocks.push_back(std::move(*newStates));
 }
 
 /// Huge pages for what the caller allocated and steps use again and again;

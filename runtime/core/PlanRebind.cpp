@@ -24,17 +24,18 @@ void Plan::setGradActive(BoundTensor &tensor, bool active) noexcept {
 /// of a small tensor.
 bool Plan::touchesOwnRow(const BoundTensor &tensor,
                          uintptr_t grad) const noexcept {
-  if (tensor.elements == 0)
+  if (tensor.size.elements == 0)
     return false;
   const Variant &variant = getVariant(tensor);
   const int64_t *row = getRow(tensor);
+  size_t first = getOperandWord(tensor, 0);
   bool contiguous = row[STEPC_ROW_RANK] == 0;
   auto getRange = [&](size_t k, uintptr_t address) {
-    if (contiguous)
+    const Operand &operand = variant.operands[k];
+    if (contiguous && operand.reach == Reach::Full)
       return std::pair(address,
-                       address +
-                           uintptr_t(tensor.elements *
-                                     getByteSize(variant.operands[k].storage)));
+                       address + uintptr_t(tensor.size.elements *
+                                           getByteSize(operand.storage)));
     View view = getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     return std::pair(address + span.low, address + span.high);
@@ -43,7 +44,7 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   for (size_t k = 0; k < variant.operands.size(); ++k) {
     if (k == variant.grad)
       continue;
-    auto [low, high] = getRange(k, uintptr_t(row[STEPC_ROW_OPERANDS + k]));
+    auto [low, high] = getRange(k, uintptr_t(row[first + k]));
     if (begin < high && low < end)
       return true;
   }
@@ -68,7 +69,7 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
     if (grad->shape[i] != extents[i])
       return false;
   const int64_t *strides =
-      tensor.getStrides(size_t(tensor.gradWord - STEPC_ROW_OPERANDS));
+      tensor.getStrides(size_t(tensor.gradWord) - getOperandWord(tensor, 0));
   if (grad->strides
           ? !haveSameStrides(extents, tensor.rank, grad->strides, strides)
           : !tensor.gradRowMajor)
@@ -106,7 +107,7 @@ void Plan::setParam(int64_t id, const DLTensor *param) {
 void Plan::requireOwnRow(int64_t id, const View &grad) {
   const BoundTensor &tensor = tensors[id];
   const Variant &variant = getVariant(tensor);
-  if (tensor.elements == 0)
+  if (tensor.size.elements == 0)
     return;
   for (size_t k = 0; k < variant.operands.size(); ++k)
     if (k != variant.grad && overlapChecker.overlap(grad, getView(tensor, k)))
@@ -152,17 +153,20 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
          name.str().c_str(), describeShape(dims.data(), tensor.rank).c_str(),
          describeShape(strides, tensor.rank).c_str());
   if (!sameStrides) {
-    layout.compute(dims.data(), tensor.rank, dims.data() + rank,
-                   int64_t(operands), int64_t(variant.param));
+    if (variant.space == Space::Tiles)
+      layout.computeTiles(dims.data(), tensor.rank, dims.data() + rank,
+                          variant);
+    else
+      layout.compute(dims.data(), tensor.rank, dims.data() + rank,
+                     int64_t(operands), int64_t(variant.param));
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
     listsValid = false;
-    classes[toClass].reserve(1, layout.getRank(),
-                             classes[toClass].countChunks(tensor.elements));
+    classes[toClass].reserve(1, layout.getRank(), tensor.size.countChunks());
     // Here ends what can fail.
     std::copy_n(strides, rank, boundStrides);
     moveRow(id, toClass, layout);
   }
-  getRow(tensor)[STEPC_ROW_OPERANDS + operand] = int64_t(view.address);
+  getRow(tensor)[getOperandWord(tensor, operand)] = int64_t(view.address);
   if (isGrad)
     tensor.gradRowMajor =
         isRowMajor(tensor.getExtents(), tensor.rank, boundStrides);
@@ -175,10 +179,9 @@ void Plan::moveRow(int64_t id, int32_t toClass,
   if (toClass != tensor.rowClass) {
     RowClass &from = classes[tensor.rowClass];
     RowClass &to = classes[toClass];
-    int64_t row = to.addRow(id, tensor.elements);
-    size_t words = STEPC_ROW_OPERANDS + getVariant(tensor).operands.size();
-    std::copy_n(from.getRow(tensor.row), words, to.getRow(row));
-    from.removeRow(tensor.row, tensor.elements);
+    int64_t row = to.addRow(tensor.size);
+    std::copy_n(from.getRow(tensor.row), from.getFixedWords(), to.getRow(row));
+    from.removeRow(tensor.row, tensor.size);
     tensor.rowClass = toClass;
     tensor.row = row;
   }
@@ -191,7 +194,7 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
                     bool writtenOnly) {
   const BoundTensor &tensor = tensors[id];
   const Variant &variant = getVariant(tensor);
-  if (tensor.elements == 0)
+  if (tensor.size.elements == 0)
     return;
   for (size_t k = 0; k < variant.operands.size(); ++k) {
     bool isGrad = k == variant.grad;

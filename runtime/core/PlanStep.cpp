@@ -49,59 +49,93 @@ void Plan::listActive() noexcept {
     if (!tensor.listed)
       continue;
     listedIds.push_back(int64_t(id));
-    classes[tensor.rowClass].listRow(tensor.row, tensor.elements);
+    classes[tensor.rowClass].listRow(tensor.row, tensor.size);
   }
   numToggled = 0;
   listWork();
   listsValid = true;
 }
 
-/// Gathers the chunks that the classes list into the engine's work.
+/// Gathers what the classes list into the engine's work.
 void Plan::listWork() noexcept {
-  work.clear();
+  parts.clear();
+  segments.clear();
   workWeight = 0;
-  for (size_t c = 0; c < classes.size(); ++c) {
-    RowClass &rows = classes[c];
-    if (!rows.hasList())
-      continue;
-    const VariantCode &code = package->getCode(c / 2);
-    workWeight = rows.weighList(workWeight);
-    work.push_back({c % 2 ? code.stridedKernel : code.kernel, rows.getCall(),
-                    rows.getListSize(), rows.getMiddles()});
+  for (RowClass &rows : classes)
+    rows.finishList();
+  for (int64_t s = 0; s < package->getManifest().getNumSegments(); ++s) {
+    WorkSegment segment = {int64_t(parts.size()), 0, 0};
+    for (size_t c = 0; c < classes.size(); ++c)
+      if (classes[c].hasList())
+        listPart(s, c, segment.weight);
+    segment.endPart = int64_t(parts.size());
+    segments.push_back(segment);
   }
+}
+
+/// Adds what a class does in a segment; `line` is the weight of the segment's
+/// line so far.
+void Plan::listPart(int64_t segment, size_t rowClass, int64_t &line) noexcept {
+  size_t variant = rowClass / 2;
+  const ClassSegment &own =
+      classSegments[variant * package->getManifest().getNumSegments() +
+                    segment];
+  if (own.beginEntry == own.endEntry)
+    return;
+  const RowClass &rows = classes[rowClass];
+  WorkPart part = {};
+  part.entries =
+      package->getCode(variant).entries[rowClass % 2].data() + own.beginEntry;
+  part.numEntries = own.endEntry - own.beginEntry;
+  part.whole = own.whole;
+  part.before = line;
+  part.elementWeight = own.elementBytes;
+  rows.describe(part);
+  line = part.getWeightBefore(part.getNumItems());
+  workWeight += rows.getListedElements() * own.elementBytes +
+                part.numChunks * part.itemWeight;
+  parts.push_back(part);
 }
 
 void Plan::prepareStep() {
   checkOverlap();
+  if (groupsUnchecked) {
+    rounds.requireEqualGroups();
+    groupsUnchecked = false;
+  }
   if (cohortsValid && listsValid && numToggled == 0)
     return;
   formCohorts();
   listActive();
+  for (Group &group : groups)
+    group.active = false;
+  for (int64_t id : listedIds)
+    groups[tensors[id].group].active = true;
 }
 
-static void requireCountable(int64_t count) {
-  if (count > kMaxCount)
-    fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
-         static_cast<long long>(count));
-}
-
-void Plan::fillScalars(bool activeOnly) {
+/// Fills what a segment needs of the cohorts' rows.
+void Plan::fillScalars(int64_t segment, bool activeOnly) {
   FloatMode mode;
   int32_t index = 0;
   for (const Cohort &cohort : cohorts.getList()) {
     const CohortKey &key = cohort.key;
     if (key.active || !activeOnly) {
-      requireCountable(key.count);
-      package->getCode(key.variant)
-          .scalars(groups[key.group].hypers.data(), key.count + 1, key.fresh,
-                   cohorts.getScalars(index));
+      if (key.count > kMaxCount)
+        fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
+             static_cast<long long>(key.count));
+      const Group &group = groups[key.group];
+      if (auto function = package->getCode(key.variant).scalars[segment])
+        function(group.hypers.data(), group.results.data(), key.count + 1,
+                 key.fresh, cohorts.getScalars(index));
     }
     ++index;
   }
 }
 
 void Plan::runListed() {
-  if (engine.run(work.data(), int64_t(work.size()), workWeight))
+  StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
+                   workWeight, workspace};
+  if (engine.run(work, *this))
     return;
   poisoned = true;
   fail(STEPC_INTERNAL_ERROR,
@@ -110,16 +144,59 @@ void Plan::runListed() {
        package->getName().c_str());
 }
 
+/// What the engine calls between two segments.
+bool Plan::runRound(int64_t round) {
+  ++numRounds;
+  addContributions(round);
+  if (!rounds.run(round)) {
+    lastStep.skipped = 1;
+    lastStep.skippedRound = int32_t(round);
+    return false;
+  }
+  fillScalars(round + 1, /*activeOnly=*/true);
+  return true;
+}
+
+/// In the order of ids: the sums depend on it.
+void Plan::addContributions(int64_t round) {
+  size_t numStatistics = package->getManifest().statistics.size();
+  for (size_t s = 0; s < numStatistics; ++s) {
+    if (!rounds.isCombined(s, round))
+      continue;
+    for (const BoundTensor &tensor : tensors) {
+      int64_t slot = contributionSlots[tensor.variant * numStatistics + s];
+      const double *slots = nullptr;
+      if (slot >= 0 && tensor.listed)
+        slots =
+            reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]) +
+            slot;
+      rounds.add(s, tensor.group, slots);
+    }
+  }
+}
+
 void Plan::step() {
   requireNoStep("stepcStep");
   prepareStep();
-  fillScalars(/*activeOnly=*/true);
-  runListed();
-  finishStep();
+  fillScalars(0, /*activeOnly=*/true);
+  lastStep = {};
+  lastStep.skippedRound = -1;
+  lastStep.numTensors = int64_t(listedIds.size());
+  // Where nothing takes part nothing happens, rounds included.
+  if (!listedIds.empty()) {
+    rounds.begin();
+    runListed();
+    rounds.end(lastStep.skipped != 0);
+  }
+  if (lastStep.skipped)
+    ++numSkipped;
+  else
+    countStep();
+  ++numSteps;
 }
 
 /// Counts a step of all listed tensors, which are whole cohorts.
-void Plan::finishStep() noexcept {
+void Plan::countStep() noexcept {
   bool someFresh = false;
   for (Cohort &cohort : cohorts.getList()) {
     if (!cohort.key.active)
@@ -141,7 +218,6 @@ void Plan::finishStep() noexcept {
     for (int64_t id : listedIds)
       if (mirrors[id])
         *mirrors[id] = float(counts[id]);
-  ++numSteps;
 }
 
 void Plan::stepBegin() {
@@ -150,7 +226,7 @@ void Plan::stepBegin() {
   if (!cohortsValid)
     formCohorts();
   // For tensors without a gradient too: they may get one before the end.
-  fillScalars(/*activeOnly=*/false);
+  fillScalars(0, /*activeOnly=*/false);
   inStep = true;
 }
 
@@ -177,7 +253,7 @@ void Plan::stepTensors(const int64_t *ids, int64_t size) {
     rows.clearList();
   for (int64_t i = 0; i < size; ++i) {
     const BoundTensor &tensor = tensors[ids[i]];
-    classes[tensor.rowClass].listRow(tensor.row, tensor.elements);
+    classes[tensor.rowClass].listRow(tensor.row, tensor.size);
     ++cohorts[cohortOf[ids[i]]].stepped;
     steppedIds.push_back(ids[i]);
   }
@@ -189,7 +265,7 @@ void Plan::stepTensors(const int64_t *ids, int64_t size) {
 void Plan::requireSteppable(int64_t id) const {
   requireId(id);
   const BoundTensor &tensor = tensors[id];
-  if (!getVariant(tensor).subsets)
+  if (!getVariant(tensor).subsets || rounds.any())
     fail(STEPC_WRONG_STATE,
          "optimizer '%s' steps all tensors at once, use stepcStep",
          package->getManifest().optimizer.c_str());
@@ -210,6 +286,7 @@ void Plan::stepEnd() {
     if (mirrors[id])
       *mirrors[id] = float(counts[id]);
   }
+  int64_t numStepped = int64_t(steppedIds.size());
   steppedIds.clear();
   for (Cohort &cohort : cohorts.getList()) {
     // A cohort of which only a part was stepped falls apart.
@@ -221,6 +298,9 @@ void Plan::stepEnd() {
     }
     cohort.stepped = 0;
   }
+  lastStep = {};
+  lastStep.skippedRound = -1;
+  lastStep.numTensors = numStepped;
   inStep = false;
   ++numSteps;
 }

@@ -1,4 +1,4 @@
-//===- RowClass.cpp - the table rows and chunks of one kernel -------------===//
+//===- RowClass.cpp - the table rows and chunks of one kernel -----------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,113 +10,102 @@
 #include "core/Reserve.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 using namespace stepc;
 
-/// What a chunk costs beside its bytes, in bytes: the call of the row's loop.
-static constexpr int64_t kChunkWeight = 512;
+/// What a chunk or row costs beside its bytes, in bytes: the call of its loop.
+static constexpr int64_t kItemWeight = 512;
 
-void RowLayout::compute(const int64_t *extents, int64_t numDims,
-                        const int64_t *strides, int64_t operands,
-                        int64_t param) {
-  rank = 0;
-  words.clear();
-  order.clear();
-  for (int64_t i = 0; i < numDims; ++i) {
-    if (extents[i] == 0)
-      return;
-    if (extents[i] > 1)
-      order.push_back(i);
+/// A row whose operands and workspace have more bytes is shared by all workers;
+/// one that has fewer stays in the second-level cache of one core, 1 to 2 MiB
+/// today, from one traversal to the next, and needs nobody else.
+static constexpr int64_t kLargeBytes = 1 << 20;
+/// A row of fewer chunks is not worth sharing.
+static constexpr int64_t kLargeChunks = 4;
+
+/// Small rows are taken together until they have as many bytes: calls cost
+/// little then, and the line is still cut fine enough.
+static constexpr int64_t kBatchBytes = 256 * 1024;
+
+RowClass::RowClass(const Variant &variant, int64_t chunkElements, bool whole)
+    : variant(variant), chunkElements(chunkElements), whole(whole),
+      tiles(variant.space == Space::Tiles),
+      operandsWord(tiles ? STEPC_TILE_OPERANDS : STEPC_ROW_OPERANDS),
+      fixedWords(operandsWord + int64_t(variant.operands.size()) +
+                 int64_t(variant.workspace.size())),
+      rowWords(fixedWords) {}
+
+RowSize RowClass::getSize(const TileDims &dims) const {
+  RowSize size;
+  size.elements = dims.b * dims.n * dims.m;
+  if (!tiles) {
+    size.units = size.elements;
+    size.unitsPerChunk = chunkElements;
+    return size;
   }
-  if (order.empty())
-    return;
-
-  // By insertion: stable, without memory, and dims are few and often in order.
-  const int64_t *paramStrides = strides + param * numDims;
-  auto isOutside = [&](int64_t a, int64_t b) {
-    return std::llabs(paramStrides[a]) > std::llabs(paramStrides[b]);
-  };
-  for (size_t i = 1; i < order.size(); ++i)
-    for (size_t k = i; k > 0 && isOutside(order[k], order[k - 1]); --k)
-      std::swap(order[k], order[k - 1]);
-
-  // A dim joins the one inside it when each operand steps over exactly that.
-  // From here on order[] names, for each remaining dim, its innermost part.
-  auto joins = [&](int64_t outer, int64_t inner, int64_t innerExtent) {
-    for (int64_t k = 0; k < operands; ++k)
-      if (strides[k * numDims + outer] !=
-          strides[k * numDims + inner] * innerExtent)
-        return false;
-    return true;
-  };
-  size_t first = order.size() - 1;
-  words.assign(order.size(), 0);
-  words[first] = extents[order[first]];
-  for (size_t i = order.size() - 1; i-- > 0;) {
-    if (joins(order[i], order[first], words[first])) {
-      words[first] *= extents[order[i]];
-      continue;
-    }
-    --first;
-    order[first] = order[i];
-    words[first] = extents[order[i]];
-  }
-  words.erase(words.begin(), words.begin() + first);
-  order.erase(order.begin(), order.begin() + first);
-
-  rank = int64_t(order.size());
-  bool unit = rank == 1;
-  for (int64_t k = 0; k < operands; ++k)
-    for (int64_t dim : order) {
-      words.push_back(strides[k * numDims + dim]);
-      unit &= words.back() == 1;
-    }
-  if (unit) {
-    rank = 0;
-    words.clear();
-  }
+  size.units = dims.countTiles();
+  int64_t tile = std::min<int64_t>(dims.n, STEPC_ROW_LEAF) *
+                 std::min<int64_t>(dims.m, STEPC_TILE_COLUMNS);
+  size.unitsPerChunk =
+      std::max<int64_t>(1, chunkElements / std::max<int64_t>(tile, 1));
+  size.workspace = getWorkspaceBytes(variant, dims, /*live=*/false);
+  return size;
 }
 
-void RowClass::reserve(int64_t numRows, int64_t rank, int64_t moreChunks) {
+int64_t RowClass::getFootprint(const RowSize &size) const {
+  return size.elements * variant.getFootprint() + size.workspace;
+}
+
+bool RowClass::isLarge(const RowSize &size) const {
+  return whole && getFootprint(size) > kLargeBytes &&
+         size.countChunks() >= kLargeChunks;
+}
+
+int64_t RowClass::getBatchWorkspace(int64_t largest, int64_t total) {
+  return std::max(largest, std::min(total, kBatchBytes));
+}
+
+void RowClass::reserve(int64_t moreRows, int64_t rank, int64_t moreChunks) {
   if (rank > 0)
-    widen(STEPC_ROW_OPERANDS + operands + rank * (1 + operands));
-  size_t rows = owners.size() + numRows;
-  reserveAtLeast(table, rows * rowWords);
-  reserveAtLeast(owners, rows);
-  reserveAtLeast(gaps, rows);
-  reserveAtLeast(chunks, numChunks + moreChunks);
-  reserveAtLeast(middles, numChunks + moreChunks);
+    widen(fixedWords + rank * (1 + int64_t(variant.operands.size())));
+  size_t total = size_t(numRows + moreRows);
+  size_t totalChunks = size_t(numChunks + moreChunks);
+  reserveAtLeast(table, total * rowWords);
+  reserveAtLeast(gaps, total);
+  reserveAtLeast(chunks, totalChunks);
+  reserveAtLeast(elementsBefore, totalChunks + 1);
+  reserveAtLeast(rows, total + 1);
+  if (!whole)
+    return;
+  reserveAtLeast(batches, total + 1);
+  reserveAtLeast(large, total);
 }
 
 /// Gives all rows more words. The words of a row keep their places.
 void RowClass::widen(int64_t newWords) {
   if (newWords <= rowWords)
     return;
-  std::vector<int64_t> wider(owners.size() * newWords);
-  for (size_t row = 0; row < owners.size(); ++row)
+  std::vector<int64_t> wider(numRows * newWords);
+  for (int64_t row = 0; row < numRows; ++row)
     std::copy_n(table.data() + row * rowWords, rowWords,
                 wider.data() + row * newWords);
   table = std::move(wider);
   rowWords = newWords;
 }
 
-int64_t RowClass::addRow(int64_t tensor, int64_t elements) noexcept {
-  numChunks += countChunks(elements);
+int64_t RowClass::addRow(const RowSize &size) noexcept {
+  numChunks += size.countChunks();
   if (!gaps.empty()) {
     int64_t row = gaps.back();
     gaps.pop_back();
-    owners[row] = tensor;
     return row;
   }
-  owners.push_back(tensor);
-  table.resize(owners.size() * rowWords);
-  return int64_t(owners.size()) - 1;
+  table.resize(size_t(++numRows) * rowWords);
+  return numRows - 1;
 }
 
-void RowClass::removeRow(int64_t row, int64_t elements) noexcept {
-  numChunks -= countChunks(elements);
-  owners[row] = -1;
+void RowClass::removeRow(int64_t row, const RowSize &size) noexcept {
+  numChunks -= size.countChunks();
   gaps.push_back(row);
 }
 
@@ -124,27 +113,105 @@ void RowClass::setLayout(int64_t row, const RowLayout &layout) noexcept {
   int64_t *words = getRow(row);
   words[STEPC_ROW_RANK] = layout.getRank();
   std::copy(layout.getWords().begin(), layout.getWords().end(),
-            words + STEPC_ROW_OPERANDS + operands);
+            words + fixedWords);
 }
 
-void RowClass::listRow(int64_t row, int64_t elements) noexcept {
-  for (int64_t start = 0; start < elements; start += chunkElements)
-    chunks.push_back({row, start, std::min(chunkElements, elements - start)});
+void RowClass::clearList() noexcept {
+  chunks.clear();
+  elementsBefore.clear();
+  rows.clear();
+  batches.clear();
+  large.clear();
+  listedElements = batchedElements = batchedRows = 0;
+  batchOpen = false;
 }
 
-int64_t RowClass::weighList(int64_t before) noexcept {
-  middles.clear();
-  for (const StepcChunk &chunk : chunks) {
-    int64_t weight = chunk.length * bytesPerElement + kChunkWeight;
-    middles.push_back(before + weight / 2);
-    before += weight;
+void RowClass::listRow(int64_t row, const RowSize &size) noexcept {
+  // The finishes of an empty tensor run: its statistics are 0.
+  if (size.units == 0 && !tiles)
+    return;
+  rows.push_back({row, int64_t(chunks.size())});
+  int64_t perUnit = size.units ? size.elements / size.units : 0;
+  for (int64_t start = 0; start < size.units; start += size.unitsPerChunk) {
+    elementsBefore.push_back(listedElements + start * perUnit);
+    chunks.push_back(
+        {row, start, std::min(size.unitsPerChunk, size.units - start)});
   }
-  return before;
+  listedElements += size.elements;
+  if (whole)
+    listWhole(row, size);
+}
+
+/// Puts the row that was listed last into a batch, or among the large ones.
+void RowClass::listWhole(int64_t row, const RowSize &size) noexcept {
+  int64_t index = int64_t(rows.size()) - 1;
+  if (isLarge(size)) {
+    batchOpen = false;
+    large.push_back(index);
+    placeWorkspace(row, 0);
+    return;
+  }
+  int64_t bytes = getFootprint(size) + kItemWeight;
+  if (batchOpen && batchBytes + bytes > kBatchBytes)
+    batchOpen = false;
+  if (!batchOpen) {
+    batches.push_back({index, index, batchedElements, batchedRows});
+    batchOpen = true;
+    batchBytes = batchWorkspace = 0;
+  }
+  placeWorkspace(row, batchWorkspace);
+  batchBytes += bytes;
+  batchWorkspace += size.workspace;
+  batchedElements += size.elements;
+  ++batchedRows;
+  batches.back().endRow = index + 1;
+}
+
+/// Buffers that are not live lie side by side from `offset` on.
+void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
+  if (!tiles)
+    return;
+  int64_t *words = getRow(row);
+  TileDims dims{words[STEPC_TILE_B], words[STEPC_TILE_N], words[STEPC_TILE_M]};
+  int64_t *next = words + operandsWord + variant.operands.size();
+  for (const WorkspaceBuffer &buffer : variant.workspace) {
+    int64_t &word = *next++;
+    if (buffer.live)
+      continue;
+    word = offset;
+    offset += getBufferBytes(buffer, dims);
+  }
+}
+
+void RowClass::finishList() noexcept {
+  batchOpen = false;
+  if (rows.empty())
+    return;
+  elementsBefore.push_back(listedElements);
+  if (whole)
+    batches.push_back({int64_t(rows.size()), int64_t(rows.size()),
+                       batchedElements, batchedRows});
+  rows.push_back({-1, int64_t(chunks.size())});
+}
+
+void RowClass::describe(WorkPart &part) const noexcept {
+  part.call = {table.data(), rowWords, chunks.data(), nullptr};
+  part.rows = rows.data();
+  part.numRows = int64_t(rows.size()) - 1;
+  part.batches = batches.data();
+  part.numBatches = std::max<int64_t>(0, int64_t(batches.size()) - 1);
+  part.large = large.data();
+  part.numLarge = part.whole ? int64_t(large.size()) : 0;
+  part.elementsBefore = elementsBefore.data();
+  part.numChunks = int64_t(chunks.size());
+  part.itemWeight = kItemWeight;
 }
 
 size_t RowClass::getBytes() const {
-  return (table.capacity() + owners.capacity() + gaps.capacity() +
-          middles.capacity()) *
+  return (table.capacity() + gaps.capacity() + elementsBefore.capacity() +
+          large.capacity()) *
              sizeof(int64_t) +
-         chunks.capacity() * sizeof(StepcChunk);
+         chunks.capacity() * sizeof(StepcChunk) +
+         rows.capacity() * sizeof(ListedRow) +
+         batches.capacity() * sizeof(Batch);
 }

@@ -1,4 +1,4 @@
-//===- RowClass.h - the table rows and chunks of one kernel ---------------===//
+//===- RowClass.h - the table rows and chunks of one kernel -------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,96 +8,113 @@
 #ifndef STEPC_CORE_ROWCLASS_H
 #define STEPC_CORE_ROWCLASS_H
 
-#include "core/TensorView.h"
-
-#include "stepc/kernel_abi.h"
+#include "core/RowLayout.h"
+#include "core/Tiles.h"
+#include "cpu/Work.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace stepc {
 
-/// The dims of a row, for all operands at once: extents of 1 dropped, the
-/// parameter's memory order kept (outermost first), and dims joined that every
-/// operand keeps without a gap. Rank 0 means contiguous: element i of each
-/// operand lies at its address + i, in an order that is the same for all.
-class RowLayout {
-public:
-  /// `strides` has `rank` strides for each of the `operands`.
-  void compute(const int64_t *extents, int64_t rank, const int64_t *strides,
-               int64_t operands, int64_t param);
+/// How much work a row is.
+struct RowSize {
+  int64_t elements = 0;
+  /// Elements or tiles, as chunks count.
+  int64_t units = 0;
+  int64_t unitsPerChunk = 1;
+  /// Of the buffers that are not live.
+  int64_t workspace = 0;
 
-  int64_t getRank() const { return rank; }
-  /// The extents, then the strides of each operand, as in a row of the table.
-  const std::vector<int64_t> &getWords() const { return words; }
-
-private:
-  int64_t rank = 0;
-  std::vector<int64_t> words;
-  std::vector<int64_t> order;
+  int64_t countChunks() const {
+    return (units + unitsPerChunk - 1) / unitsPerChunk;
+  }
 };
 
-/// The rows that one kernel serves: a variant's contiguous ones, or its strided
-/// ones. Rows keep their place as long as they live; a removed row leaves a
-/// gap for the next.
+/// The rows that one schedule serves: a variant's contiguous ones, or its
+/// strided ones. Rows keep their place as long as they live; a removed row
+/// leaves a gap for the next.
 ///
-/// Invariant: `chunks` and `middles` have the capacity for the chunks of all
-/// rows, so listing them allocates nothing.
+/// Invariant: the lists have the capacity for all rows and their chunks, so
+/// listing them allocates nothing.
 class RowClass {
 public:
-  RowClass(int64_t operands, int64_t bytesPerElement, int64_t chunkElements)
-      : operands(operands), bytesPerElement(bytesPerElement),
-        chunkElements(chunkElements), rowWords(2 + operands) {}
+  /// `whole`: whether some segment takes rows through a schedule one by one.
+  /// Chunks have about `chunkElements` elements.
+  RowClass(const Variant &variant, int64_t chunkElements, bool whole);
+
+  RowSize getSize(const TileDims &dims) const;
+
+  /// Whether all workers share the row: it does not stay in a cache from one
+  /// traversal to the next.
+  bool isLarge(const RowSize &size) const;
 
   /// Takes the memory for more rows of rank `rank` at most, which have
   /// `moreChunks` chunks in all. The table may move.
   void reserve(int64_t numRows, int64_t rank, int64_t moreChunks);
 
-  int64_t countChunks(int64_t elements) const {
-    return (elements + chunkElements - 1) / chunkElements;
-  }
-
   /// Adds a row, for which memory was reserved. The words are to be set by the
   /// caller.
-  int64_t addRow(int64_t tensor, int64_t elements) noexcept;
-  void removeRow(int64_t row, int64_t elements) noexcept;
+  int64_t addRow(const RowSize &size) noexcept;
+  void removeRow(int64_t row, const RowSize &size) noexcept;
   void setLayout(int64_t row, const RowLayout &layout) noexcept;
 
   int64_t *getRow(int64_t row) { return table.data() + row * rowWords; }
   const int64_t *getRow(int64_t row) const {
     return table.data() + row * rowWords;
   }
-  int64_t getNumRows() const { return int64_t(owners.size()); }
-  /// The tensor of a row, -1 for a gap.
-  int64_t getOwner(int64_t row) const { return owners[row]; }
+  /// The words of the operands; the workspace's follow.
+  int64_t getOperandsWord() const { return operandsWord; }
+  /// The words before the layout's.
+  int64_t getFixedWords() const { return fixedWords; }
   int64_t getNumChunks() const { return numChunks; }
 
-  void clearList() noexcept { chunks.clear(); }
-  void listRow(int64_t row, int64_t elements) noexcept;
-  bool hasList() const { return !chunks.empty(); }
-  int64_t getListSize() const { return int64_t(chunks.size()); }
-  /// Weighs the listed chunks, `before` being the weight of all work before
-  /// them; returns the weight up to their end.
-  int64_t weighList(int64_t before) noexcept;
-  const int64_t *getMiddles() const { return middles.data(); }
-  StepcCall getCall() const { return {table.data(), rowWords, chunks.data()}; }
+  void clearList() noexcept;
+  void listRow(int64_t row, const RowSize &size) noexcept;
+  /// Ends the list, and a batch that is open.
+  void finishList() noexcept;
+  bool hasList() const { return !rows.empty(); }
+  /// Sets what a part says of the list, and its weights but for elementWeight.
+  void describe(WorkPart &part) const noexcept;
+  int64_t getListedElements() const { return listedElements; }
 
   size_t getBytes() const;
 
-private:
-  void widen(int64_t words);
+  /// What a worker needs at most for one batch, if there are rows of this size
+  /// that take `total` bytes in all.
+  static int64_t getBatchWorkspace(int64_t largest, int64_t total);
 
-  int64_t operands;
-  int64_t bytesPerElement;
+private:
+  int64_t getFootprint(const RowSize &size) const;
+  void widen(int64_t words);
+  void listWhole(int64_t row, const RowSize &size) noexcept;
+  void placeWorkspace(int64_t row, int64_t offset) noexcept;
+
+  const Variant &variant;
   int64_t chunkElements;
+  bool whole;
+  bool tiles;
+  int64_t operandsWord;
+  int64_t fixedWords;
   int64_t rowWords;
+  int64_t numRows = 0;
   int64_t numChunks = 0;
   std::vector<int64_t> table;
-  std::vector<int64_t> owners;
   std::vector<int64_t> gaps;
-  /// What the next run works on.
+
+  // What the next run works on; rows, elementsBefore and batches end with one
+  // more element once the list is finished.
   std::vector<StepcChunk> chunks;
-  std::vector<int64_t> middles;
+  std::vector<int64_t> elementsBefore;
+  std::vector<ListedRow> rows;
+  std::vector<Batch> batches;
+  std::vector<int64_t> large;
+  int64_t listedElements = 0;
+  int64_t batchedElements = 0;
+  int64_t batchedRows = 0;
+  bool batchOpen = false;
+  int64_t batchBytes = 0;
+  int64_t batchWorkspace = 0;
 };
 
 } // namespace stepc

@@ -106,17 +106,33 @@ int64_t stepc::requireElements(const DLTensor &tensor,
   return empty ? 0 : elements;
 }
 
-void stepc::requireShape(const DLTensor &tensor, const int64_t *extents,
-                         int64_t rank, const OperandName &name) {
+static bool hasShape(const DLTensor &tensor, const int64_t *extents,
+                     int64_t rank, const OperandName &name) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
     fail(STEPC_INVALID_ARGUMENT, "%s has rank %d and %s shape",
          name.str().c_str(), int(tensor.ndim), tensor.shape ? "a" : "no");
-  if (tensor.ndim == rank &&
-      std::equal(tensor.shape, tensor.shape + rank, extents))
+  return tensor.ndim == rank &&
+         std::equal(tensor.shape, tensor.shape + rank, extents);
+}
+
+void stepc::requireShape(const DLTensor &tensor, const int64_t *extents,
+                         int64_t rank, const OperandName &name) {
+  if (hasShape(tensor, extents, rank, name))
     return;
   fail(STEPC_SHAPE_MISMATCH, "%s has shape %s, the bound parameter has %s",
        name.str().c_str(), describeShape(tensor.shape, tensor.ndim).c_str(),
        describeShape(extents, rank).c_str());
+}
+
+void stepc::requireStateShape(const DLTensor &tensor, const int64_t *extents,
+                              int64_t rank, const std::string &paramShape,
+                              const OperandName &name) {
+  if (hasShape(tensor, extents, rank, name))
+    return;
+  fail(STEPC_SHAPE_MISMATCH,
+       "%s has shape %s, it must have %s, since the bound parameter has %s",
+       name.str().c_str(), describeShape(tensor.shape, tensor.ndim).c_str(),
+       describeShape(extents, rank).c_str(), paramShape.c_str());
 }
 
 /// Whether the offsets of all elements from the first fit, and the addresses

@@ -66,6 +66,12 @@ int64_t requireElements(const DLTensor &tensor, const OperandName &name);
 void requireShape(const DLTensor &tensor, const int64_t *extents, int64_t rank,
                   const OperandName &name);
 
+/// Refuses a state that has not these extents, which follow from the
+/// parameter's.
+void requireStateShape(const DLTensor &tensor, const int64_t *extents,
+                       int64_t rank, const std::string &paramShape,
+                       const OperandName &name);
+
 /// Sets `strides` to the tensor's (row-major when it names none) and returns
 /// the address of its first element. Refuses memory that does not exist or is
 /// not aligned to its elements. `extents` are the tensor's.

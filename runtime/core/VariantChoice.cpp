@@ -7,6 +7,7 @@
 
 #include "core/VariantChoice.h"
 
+#include "core/RuleChoice.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
 
@@ -35,12 +36,12 @@ Types getTypes(const StepcBinding &binding, const std::string &name) {
   return types;
 }
 
-/// Whether a parameter of the group can take the variant, types aside: of the
-/// rules the first one is taken.
-bool isCandidate(const Manifest &manifest, const Group &group,
+/// Whether a parameter of the group that the rule takes can take the variant,
+/// types aside.
+bool isCandidate(const Manifest &manifest, const Group &group, size_t rule,
                  const Variant &variant) {
-  return variant.options == group.options &&
-         variant.rule == manifest.rules.front();
+  return variant.rule == rule &&
+         manifest.selectSame(variant.options, group.options);
 }
 
 std::string describeTypes(Storage param, Storage grad) {
@@ -48,13 +49,14 @@ std::string describeTypes(Storage param, Storage grad) {
 }
 
 [[noreturn]] void failNoVariant(const Manifest &manifest, const Group &group,
-                                const Types &types, const std::string &name) {
+                                size_t rule, const Types &types,
+                                const std::string &name) {
   std::string wanted = describeTypes(types.param, types.grad);
   for (Storage state : types.states)
     wanted += std::string(", state ") + getName(state);
   std::string held;
   for (const Variant &variant : manifest.variants) {
-    if (!isCandidate(manifest, group, variant))
+    if (!isCandidate(manifest, group, rule, variant))
       continue;
     const std::vector<Operand> &operands = variant.operands;
     std::string text = describeTypes(operands[variant.param].storage,
@@ -79,12 +81,13 @@ size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
                             const StepcBinding &binding,
                             const std::string &name) {
   Types types = getTypes(binding, name);
+  size_t rule = chooseRule(manifest, group, *binding.param, name);
   for (size_t i = 0; i < manifest.variants.size(); ++i) {
     const Variant &variant = manifest.variants[i];
     const std::vector<Operand> &operands = variant.operands;
     if (operands[variant.param].storage != types.param ||
         operands[variant.grad].storage != types.grad ||
-        !isCandidate(manifest, group, variant))
+        !isCandidate(manifest, group, rule, variant))
       continue;
     bool sameStates = types.states.size() == variant.states.size();
     for (size_t k = 0; sameStates && k < types.states.size(); ++k)
@@ -92,5 +95,5 @@ size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
     if (sameStates || !binding.states)
       return i;
   }
-  failNoVariant(manifest, group, types, name);
+  failNoVariant(manifest, group, rule, types, name);
 }

@@ -14,9 +14,10 @@
 
 namespace stepc {
 
-/// The first variant of the first rule with the group's options and the storage
-/// types of the tensors; states that the runtime allocates fit any. Refuses
-/// tensors for which there is none. `name` is the tensor's in messages.
+/// The first variant of the rule that takes the parameter, with the group's
+/// options and the storage types of the tensors; states that the runtime
+/// allocates fit any. Refuses tensors for which there is none. `name` is the
+/// tensor's in messages.
 size_t chooseVariant(const Manifest &manifest, const Group &group,
                      const StepcBinding &binding, const std::string &name);
 

@@ -8,6 +8,8 @@
 #include "cpu/Engine.h"
 
 #include "cpu/FloatMode.h"
+#include "cpu/Team.h"
+#include "cpu/Worker.h"
 
 #include <algorithm>
 #include <omp.h>
@@ -27,34 +29,14 @@ constexpr int64_t kSerialWeight = 256 * 1024;
 /// whoever started them: the library's plans, or torch.
 const pid_t loadingProcess = getpid();
 
-/// The number of chunks whose middle lies before `limit`.
-int64_t countBefore(const KernelWork &work, int64_t limit) {
-  return std::lower_bound(work.middles, work.middles + work.numChunks, limit) -
-         work.middles;
-}
-
-/// The weight where the share of worker `index` of `count` begins.
-int64_t getShareBegin(int64_t weight, int index, int count) {
-  return int64_t(static_cast<__int128>(weight) * index / count);
-}
-
-/// Runs the share of one worker; false when a kernel threw.
-bool runShare(const KernelWork *work, int64_t size, int64_t weight, int index,
+/// Runs the share of one worker.
+void runShare(const StepWork &work, RoundRunner &rounds, Team &team, int index,
               int count) noexcept {
   FloatMode mode;
-  int64_t begin = getShareBegin(weight, index, count);
-  int64_t end = getShareBegin(weight, index + 1, count);
   try {
-    for (int64_t i = 0; i < size; ++i) {
-      int64_t first = index == 0 ? 0 : countBefore(work[i], begin);
-      int64_t last =
-          index + 1 == count ? work[i].numChunks : countBefore(work[i], end);
-      if (first < last)
-        work[i].kernel(&work[i].call, first, last);
-    }
-    return true;
+    Worker(work, rounds, team, index, count).run();
   } catch (...) {
-    return false;
+    team.fail();
   }
 }
 
@@ -77,21 +59,24 @@ void Engine::startThreads() noexcept {
   started.fetch_add(1, std::memory_order_relaxed);
 }
 
-bool Engine::run(const KernelWork *work, int64_t size,
-                 int64_t weight) noexcept {
-  int team = weight < kSerialWeight ? 1 : getTeamSize();
+bool Engine::run(const StepWork &work, RoundRunner &rounds) noexcept {
+  int size = work.weight < kSerialWeight ? 1 : getTeamSize();
+  if (work.workspace.numWorkers > 0)
+    size = int(std::min<int64_t>(size, work.workspace.numWorkers));
+  Team team;
   // Not even a region of one: libgomp may allocate for it.
-  if (team == 1)
-    return runShare(work, size, weight, 0, 1);
+  if (size == 1) {
+    runShare(work, rounds, team, 0, 1);
+    return !team.hasFailed();
+  }
 
   ++numRegions;
-  std::atomic<bool> good{true};
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(size)
   {
     // The team may be smaller than asked for, as inside another region.
-    if (!runShare(work, size, weight, omp_get_thread_num(),
-                  omp_get_num_threads()))
-      good.store(false, std::memory_order_relaxed);
+    int count = omp_get_num_threads();
+    team.setSize(count);
+    runShare(work, rounds, team, omp_get_thread_num(), count);
   }
-  return good.load(std::memory_order_relaxed);
+  return !team.hasFailed();
 }

@@ -176,11 +176,15 @@ step.optimizer @unknown {
     // CHECK-NEXT: step.mul %grad, %lr
     // CHECK-NEXT: step.select %o
     // CHECK-NEXT: step.powi
+    // CHECK-NEXT: step.to_f64
+    // CHECK-NEXT: step.pow
     %0 = step.mul %g, %lr : [*], f64
     %1 = step.select %o, %0, %p : i1, [*], [*]
     %2 = step.powi %lr, %t
-    %3 = step.mul %1, %2 : [*], f64
-    step.return %3
+    %3 = step.to_f64 %t
+    %4 = step.pow %3, %2
+    %5 = step.mul %1, %4 : [*], f64
+    step.return %5
   }
 }
 

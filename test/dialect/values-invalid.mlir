@@ -277,6 +277,29 @@ step.optimizer @powi {
 
 // -----
 
+step.optimizer @pow {
+  %lr = step.hyper "lr" = 1.0
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.pow' op operand #1 must be 64-bit float, but got '!step.tensor<*>'}}
+    %0 = "step.pow"(%lr, %p) : (f64, !step.tensor<*>) -> f64
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @to_f64 {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %0 = step.constant 0.9
+    // expected-note @-1 {{prior use here}}
+    // expected-error @+1 {{use of value '%0' expects different type than prior uses: 'i64' vs 'f64'}}
+    %1 = step.to_f64 %0
+    step.return %p
+  }
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Operations that passes insert
 //===----------------------------------------------------------------------===//

@@ -34,6 +34,12 @@ step.optimizer @scalars {
     // CHECK: step.powi %lr, %count{{$}}
     // GENERIC: "step.powi"({{.*}}) : (f64, i64) -> f64
     %5 = step.powi %lr, %t
+    // CHECK: %[[NUMBER:.*]] = step.to_f64 %count{{$}}
+    // GENERIC: "step.to_f64"({{.*}}) : (i64) -> f64
+    %6 = step.to_f64 %t
+    // CHECK: step.pow %[[NUMBER]], %lr{{$}}
+    // GENERIC: "step.pow"({{.*}}) : (f64, f64) -> f64
+    %7 = step.pow %6, %lr
     step.return %p
   }
 }

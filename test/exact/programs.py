@@ -111,7 +111,11 @@ class Program:
             self.emit(f"step.{name} {names} : f64", self.scalars)
 
     def power(self):
-        self.emit(f"step.powi {self.pick(self.scalars)}, %t", self.scalars)
+        if self.coin():
+            self.emit(f"step.powi {self.pick(self.scalars)}, %t", self.scalars)
+            return
+        self.emit("step.to_f64 %t", self.scalars)
+        self.emit(f"step.pow {self.pick(self.scalars)}, {self.pick(self.scalars)}", self.scalars)
 
     def recent(self, names):
         """Mostly one of the last, so that long chains are stored."""

@@ -40,9 +40,9 @@ def compiler_runs(monkeypatch):
     runs = []
     real = _compiler._run
 
-    def counting(text, name, arguments, folder):
+    def counting(text, name, arguments, folder, fragments=()):
         runs.append(arguments)
-        return real(text, name, arguments, folder)
+        return real(text, name, arguments, folder, fragments)
 
     monkeypatch.setattr(_compiler, "_run", counting)
     return runs

@@ -62,6 +62,21 @@ def test_what_the_key_depends_on(own_cache, compiler_runs, monkeypatch):
     assert len(compiler_runs) == 4
 
 
+def test_fragments_are_in_the_key(own_cache, compiler_runs):
+    """By their text and their order, for interfaces too."""
+    one, two = ("unscale",), ("unscale", "clip_by_value")
+    for fragments in (one, two, two[::-1]):
+        definition = lion().with_fragments(fragments)
+        definition.package(SPEC)
+        definition.interface()
+    assert len(compiler_runs) == len(entries(own_cache)) == 6
+    lion().with_fragments(one).with_fragments(two[1:]).package(SPEC)
+    assert len(compiler_runs) == 6
+    changed = definition.fragments[0][1] + "\n// a remark\n"
+    Definition("lion.mlir", lion().text, fragments=(("x.mlir", changed),)).package(SPEC)
+    assert len(compiler_runs) == 7
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "text"])
 def test_corrupt_entry_is_replaced(own_cache, compiler_runs, monkeypatch, damage):
     lion().package(SPEC)

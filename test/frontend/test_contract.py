@@ -39,10 +39,13 @@ def make(kind, shapes=SHAPES, **kwargs):
 def test_same_constructor_as_torch(kind):
     ours = list(inspect.signature(getattr(stepc.torch, kind)).parameters.values())
     theirs = list(inspect.signature(getattr(torch.optim, kind)).parameters.values())
-    assert [(p.name, p.kind, p.default) for p in ours[:-1]] == [
+    assert [(p.name, p.kind, p.default) for p in ours[:-3]] == [
         (p.name, p.kind, p.default) for p in theirs
     ]
-    assert (ours[-1].name, ours[-1].default) == ("static_grads", False)
+    keywords = [(p.name, p.kind, p.default) for p in ours[-3:]]
+    only = inspect.Parameter.KEYWORD_ONLY
+    expected = [("static_grads", only, False), ("clip", only, None), ("loss_scale", only, None)]
+    assert keywords == expected
     assert issubclass(getattr(stepc.torch, kind), getattr(torch.optim, kind))
 
 

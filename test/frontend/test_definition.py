@@ -71,6 +71,26 @@ def test_definition_that_does_not_parse(tmp_path, text, line, column):
     assert abs(first.column - column) <= 1
 
 
+def test_fragment_that_does_not_parse(tmp_path):
+    """Named as the user's, not as the snapshot that the compiler saw."""
+    lion = Definition.from_zoo("lion")
+    path = str(tmp_path / "mine.mlir")
+    broken = "step.fragment @mine {\n  step.rule @any(%g: grad[*]) {\n    step.return %h\n  }\n}\n"
+    definition = Definition(lion.path, lion.text, fragments=((path, broken),))
+    with pytest.raises(errors.DefinitionError, match=r"mine\.mlir:3:\d+: error: ") as caught:
+        definition.interface()
+    assert caught.value.diagnostics[0].file == path
+
+
+def test_interface_behind_fragments():
+    """The names of all, as they are where they are free."""
+    definition = Definition.from_zoo("lion").with_fragments(("unscale", "clip_by_value"))
+    names = definition.interface().hyper_names
+    assert sorted(names) == sorted(
+        ("lr", "beta1", "beta2", "weight_decay", "loss_scale", "clip_value")
+    )
+
+
 def test_file_that_is_neither(tmp_path):
     path = tmp_path / "noise.mlir"
     path.write_bytes(b"\xff\xfe\x00\x81")

@@ -10,8 +10,9 @@
 
 // What compiled kernels and older callers rely on.
 static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
-static_assert(sizeof(StepcCall) == 24, "layout of the kernel ABI");
+static_assert(sizeof(StepcCall) == 32, "layout of the kernel ABI");
 static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
 static_assert(sizeof(StepcBinding) == 88, "layout of the C ABI");
-static_assert(sizeof(StepcPlanInfo) == 56, "layout of the C ABI");
-static_assert(STEPC_KERNEL_ABI_VERSION == 1, "raise with any change");
+static_assert(sizeof(StepcPlanInfo) == 80, "layout of the C ABI");
+static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
+static_assert(STEPC_KERNEL_ABI_VERSION == 2, "raise with any change");

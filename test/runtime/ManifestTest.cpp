@@ -20,9 +20,9 @@ void refuse(StepcStatus status, const std::string &message, const json &value,
                  stepcPackageLoadBytes(bytes.data(), bytes.size(), &package));
 }
 
-/// Changes the good manifest at a JSON pointer; null removes.
-void refuseAt(const char *pointer, const json &value, const char *message) {
-  json manifest = makeToyManifest();
+/// Changes a good manifest at a JSON pointer; null removes.
+void refuseAt(const char *pointer, const json &value, const char *message,
+              json manifest = makeToyManifest()) {
   json::json_pointer at(pointer);
   json &parent = manifest.at(at.parent_pointer());
   if (value.is_null() && parent.is_array())
@@ -39,34 +39,18 @@ void refuseAt(const char *pointer, const json &value, const char *message) {
 
 TEST(Manifest, versions) {
   json manifest = makeToyManifest();
-  manifest["format"] = 2;
+  manifest["format"] = 1;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 2, this runtime reads format 1",
+         "package '<memory>' has format 1, this runtime reads format 2",
          manifest);
   // Whatever else there may be in a later format.
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 7, this runtime reads format 1",
+         "package '<memory>' has format 7, this runtime reads format 2",
          {{"format", 7}, {"variants", "elsewhere"}});
-  manifest["format"] = 1;
+  manifest["format"] = 2;
   manifest["kernel_abi"] = 9;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 1",
-         manifest);
-}
-
-TEST(Manifest, whatThisRuntimeDoesNotKnowYet) {
-  json manifest = makeToyManifest();
-  manifest["variants"][0]["operands"][2]["dims"] = {"n", "1"};
-  refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has 'variants[0].operands[2].dims' other than "
-         "[\"*\"], which this runtime does not know",
-         manifest);
-  manifest = makeToyManifest();
-  json &schedule = manifest["variants"][0]["schedule"];
-  schedule.push_back(schedule[0]);
-  refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has a schedule of 2 entries "
-         "('variants[0].schedule'), this runtime runs schedules of 1",
+         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 2",
          manifest);
 }
 
@@ -134,6 +118,8 @@ TEST(Manifest, variants) {
   refuseAt("/variants/0/rule", "matrix", "'variants[0].rule' is not a rule");
   refuseAt("/variants/0/options/maximize", nullptr,
            "'variants[0].options.maximize' is missing");
+  refuseAt("/variants/0/options/maximize", 1,
+           "'variants[0].options.maximize' is not true or false");
   refuseAt("/variants/0/options/other", true,
            "'variants[0].options' names an option that does not exist");
   refuseAt("/variants/0/scalars", nullptr, "'variants[0].scalars' is missing");
@@ -167,6 +153,157 @@ TEST(Manifest, operands) {
   refuseAt("/variants/0/operands/1", nullptr,
            "'variants[0].operands' does not have one parameter and one "
            "gradient");
+}
+
+void refuseClip(const char *pointer, const json &value, const char *message) {
+  refuseAt(pointer, value, message, makeClipManifest());
+}
+
+TEST(Manifest, rules) {
+  refuseAt("/rules/0/dims", nullptr, "'rules[0].dims' is missing");
+  refuseAt("/rules/0/dims", {"a", "b", "c"},
+           "'rules[0].dims' has more than two dims besides leading ones");
+  refuseAt("/rules/0/dims", {"*", "m"},
+           "'rules[0].dims' has '*' beside other dims");
+  refuseAt("/rules/0/dims", {"m", "...b"},
+           "'rules[0].dims' has leading dims that do not stand first");
+  refuseAt("/rules/0/dims", {1},
+           "'rules[0].dims' has an element that is not a string, or empty");
+  refuseAt("/rules/0/guard", nullptr, "'rules[0].guard' is missing");
+  refuseAt("/rules/0/guard", {{{"rank", false}}},
+           "'rules[0].guard[0].rank' is not true");
+  refuseAt("/rules/0/guard", {{{"extent", "m"}}},
+           "'rules[0].guard[0].extent' is not an integer");
+  refuseAt("/rules/0/guard", {{{"option", "factored"}}},
+           "'rules[0].guard[0].option' is not an option");
+  refuseAt("/rules/0/guard", {{{"extent", 0}, {"predicate", "ge"}}},
+           "'rules[0].guard[0].value' is missing");
+  refuseAt("/rules/0/guard",
+           {{{"rank", true},
+             {"predicate", "ge"},
+             {"value", 1},
+             {"option", "maximize"}}},
+           "'rules[0].guard[0]' compares with an option and a value");
+  json twice = makeToyManifest()["rules"];
+  twice.push_back(twice[0]);
+  refuseAt("/rules", twice, "'rules' has a name twice");
+}
+
+TEST(Manifest, rounds) {
+  for (const char *key :
+       {"scalars", "statistics", "rounds", "reports", "results"})
+    refuseClip((std::string("/") + key).c_str(), nullptr,
+               ("'" + std::string(key) + "' is missing").c_str());
+  refuseClip("/scalars/1/scope", "tensor",
+             "'scalars[1].scope' is neither model nor group");
+  refuseClip("/scalars/1/name", "scale", "'scalars' has a name twice");
+  refuseClip("/statistics/0/kind", "mean",
+             "'statistics[0].kind' is neither sum nor amax");
+  refuseClip("/statistics/1/name", "norm2", "'statistics' has a name twice");
+  refuseClip("/results", 3, "'rounds[1].calls[0].results[0]' is not a result");
+  refuseClip("/results", 5, "'results' counts a result that no call writes");
+  refuseClip("/results", -1, "'results' is not an integer from 0 to 65536");
+  refuseClip("/rounds/0/calls/0/hypers/0", 2,
+             "'rounds[0].calls[0].hypers[0]' is not a hyper-parameter");
+  refuseClip("/rounds/0/calls/0/options", {0},
+             "'rounds[0].calls[0].options[0]' is not an option");
+  refuseClip("/rounds/0/calls/0/results/1", 0,
+             "'rounds[0].calls[0].results[1]' comes twice");
+  refuseClip("/rounds/0/calls/1/results/0", 0,
+             "'rounds[0].calls[1].results' names a result of another call");
+  refuseClip("/rounds/0/calls/1/may_skip", nullptr,
+             "'rounds[0].calls[1].may_skip' is missing");
+  refuseClip("/rounds/0/calls/1/updates/0/scalar", 0,
+             "'rounds[0].calls[1].updates[0].scalar' has another scope than "
+             "the call");
+  refuseClip("/rounds/0/calls/0/updates/1/scalar", 0,
+             "'rounds[0].calls[0].updates[1].scalar' is updated twice");
+  refuseClip("/reports/0/result", 4, "'reports[0].result' is not a result");
+  refuseClip("/reports/0/scope", "group",
+             "'reports[0].scope' is another one than its result's");
+  refuseClip("/reports/1/name", "grad_norm", "'reports' has a name twice");
+}
+
+TEST(Manifest, schedules) {
+  refuseClip("/variants/0/schedule", json::array(),
+             "'variants[0].schedule' is empty");
+  refuseClip("/variants/0/schedule/1/segment", 3,
+             "'variants[0].schedule[1].segment' is not a segment");
+  refuseClip("/variants/0/schedule/1/segment", 2,
+             "'variants[0].schedule[2].segment' is below the one before it");
+  refuseClip("/variants/0/schedule/0/reads/0", 2,
+             "'variants[0].schedule[0].reads[0]' is not an operand");
+  refuseClip("/variants/0/schedule/5/writes/0", 1,
+             "'variants[0].schedule[5].writes' names the gradient");
+  refuseClip("/variants/0/schedule/0/unless_slot", 5,
+             "'variants[0].schedule[0].unless_slot' is not a slot");
+  refuseClip("/variants/0/schedule/0/writes", {0},
+             "'variants[0].schedule[0].writes' names operands before a round "
+             "that may skip the step");
+  refuseClip("/variants/0/subsets", true,
+             "'variants[0].subsets' is true for several segments");
+  refuseClip("/variants/0/scalars/functions", {"a", nullptr, "b", "c"},
+             "'variants[0].scalars.functions' has more elements than segments");
+  refuseClip("/variants/0/scalars/functions", {0},
+             "'variants[0].scalars.functions' has an element that is neither a "
+             "string nor null");
+  refuseClip("/variants/0/contributions/0/slot", 5,
+             "'variants[0].contributions[0].slot' is not a slot");
+  refuseClip("/variants/0/contributions/0/statistic", 4,
+             "'variants[0].contributions[0].statistic' is not a statistic");
+  refuseClip("/variants/0/contributions/1/statistic", 0,
+             "'variants[0].contributions[1].statistic' is contributed to "
+             "twice");
+  refuseClip("/variants/0/contributions/3/segment", 2,
+             "'variants[0].contributions[3].segment' has no round after it");
+}
+
+TEST(Manifest, spaces) {
+  refuseClip("/variants/0/space", "rows",
+             "'variants[0].space' is neither elements nor tiles");
+  refuseClip("/variants/0/space", "elements",
+             "'variants[0].schedule' is not one kernel on elements");
+  refuseClip("/variants/1/tensor_slots", 1,
+             "'variants[1].space' has no slots and no workspace");
+  refuseClip("/variants/0/workspace/0/size/0", "L",
+             "'variants[0].workspace[0].size' has a factor that is not known");
+  refuseClip("/variants/0/workspace/0/bytes", 65,
+             "'variants[0].workspace[0].bytes' is not an integer from 0 to 64");
+  refuseClip("/variants/0/workspace/1/name", "norm2",
+             "'variants[0].workspace' has a name twice");
+  refuseClip("/variants/0/operands/1/dims", {"n"},
+             "'variants[0].operands[1].dims' is not the rule's");
+  auto refuseFactor = [](const json &dims) {
+    refuseAt("/variants/0/operands/2/dims", dims,
+             "'variants[0].operands[2].dims' does not follow from the rule's",
+             makeFactorManifest());
+  };
+  refuseFactor({"...b", "m", "1"});
+  refuseFactor({"n", "1"});
+  refuseFactor({"1", "m"});
+  refuseAt("/variants/0/space", "elements",
+           "'variants[0].space' has no operands of fewer dims", [] {
+             json manifest = makeFactorManifest();
+             json &variant = manifest["variants"][0];
+             variant["schedule"] = {variant["schedule"][2]};
+             variant["workspace"] = json::array();
+             return manifest;
+           }());
+}
+
+/// Functions of all kinds are looked for when a package is loaded.
+TEST(Manifest, symbols) {
+  for (const char *pointer :
+       {"/variants/0/scalars/functions/1", "/variants/0/schedule/0/kernel",
+        "/variants/0/schedule/0/strided_kernel",
+        "/variants/0/schedule/1/finish", "/rounds/0/calls/1/function"}) {
+    json manifest = makeClipManifest();
+    manifest[json::json_pointer(pointer)] = "absent";
+    refuse(STEPC_CORRUPT_PACKAGE,
+           "member 'code/x86-64-v3.so' of package '<memory>' has no symbol "
+           "'absent'",
+           manifest);
+  }
 }
 
 } // namespace

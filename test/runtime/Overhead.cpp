@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Prints, for 10 000 tensors of 64 elements: SetGrad of all, a step with
-// kernels, and a step whose kernels do nothing.
+// kernels, and a step whose kernels do nothing; of one kernel, of two with a
+// finish between them, and of three segments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,17 +34,34 @@ static double measure(const std::function<void()> &body) {
   return times[times.size() / 2];
 }
 
+static nlohmann::json makeIdle(nlohmann::json manifest) {
+  for (nlohmann::json &variant : manifest["variants"])
+    for (nlohmann::json &entry : variant["schedule"])
+      for (const char *key : {"kernel", "strided_kernel", "finish"})
+        if (entry.contains(key))
+          entry[key] =
+              key == std::string("finish") ? "toy_idle_finish" : "toy_idle";
+  return manifest;
+}
+
 int main() {
   constexpr int64_t kTensors = 10000, kElements = 64;
   // The same tensors with kernels that return at once.
-  nlohmann::json idle = makeToyManifest();
-  for (nlohmann::json &variant : idle["variants"])
-    variant["schedule"][0] = {{"kernel", "toy_idle"},
-                              {"strided_kernel", "toy_idle"}};
-  PackagePtr idlePackage =
-      loadPackage(makePackage(idle, readFile(STEPC_TEST_KERNELS)));
-  for (bool withKernels : {true, false}) {
-    PlanPtr plan = makePlan(withKernels ? getToy() : idlePackage.get());
+  nlohmann::json toy = makeToyManifest(), lamb = makeLambManifest(),
+                 clip = makeClipManifest();
+  struct Case {
+    const char *name;
+    nlohmann::json manifest;
+  } cases[] = {{"one kernel", toy},
+               {"one kernel, idle", makeIdle(toy)},
+               {"two kernels, a finish", lamb},
+               {"two kernels, a finish, idle", makeIdle(lamb)},
+               {"three segments", clip},
+               {"three segments, idle", makeIdle(clip)}};
+  for (const Case &each : cases) {
+    PackagePtr package =
+        loadPackage(makePackage(each.manifest, readFile(STEPC_TEST_KERNELS)));
+    PlanPtr plan = makePlan(package.get());
     stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr);
     std::vector<float> mirrors(kTensors), params(kTensors * kElements),
         grads(2 * kTensors * kElements);
@@ -79,7 +97,7 @@ int main() {
     });
     std::printf("%s: bind %.1f ms, set gradients %.1f us (%.1f ns each), "
                 "step %.1f us, step after a gradient went or came %.1f us\n",
-                withKernels ? "kernels" : "idle", bindTime.count(),
-                setGrad / 1e3, setGrad / kTensors, step / 1e3, toggled / 1e3);
+                each.name, bindTime.count(), setGrad / 1e3, setGrad / kTensors,
+                step / 1e3, toggled / 1e3);
   }
 }

@@ -7,7 +7,7 @@
 
 #include "core/Json.h"
 #include "core/Overlap.h"
-#include "core/RowClass.h"
+#include "core/RowLayout.h"
 #include "core/Sha256.h"
 
 #include "gtest/gtest.h"

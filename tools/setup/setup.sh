@@ -11,6 +11,7 @@ set -euo pipefail
 . "$root/tools/setup/system.sh"
 
 requirements="$root/tools/setup/requirements.txt"
+originals="$root/tools/setup/originals.txt"
 
 # A Python of at least 3.11 with venv and the headers of its C interface.
 find_python() {
@@ -31,10 +32,13 @@ PROBE
 }
 
 # What the environment was made from: our requirements, at this place.
-environment_stamp() { (cat "$requirements" && echo "$venv") | sha256sum | cut -c 1-64; }
+environment_stamp() {
+  (cat "$requirements" "$originals" && echo "$venv") | sha256sum | cut -c 1-64
+}
 
 install_requirements() {
   "$python" -m pip install --disable-pip-version-check -r "$requirements"
+  "$python" -m pip install --disable-pip-version-check --no-deps -r "$originals"
 }
 
 require_environment() {

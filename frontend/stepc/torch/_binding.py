@@ -12,24 +12,19 @@ where gradients and parameters lie, may change at any step.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from .. import _runtime, errors
-from ..definition import describe_options
+from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
-from ._members import (
-    Member,
-    is_counter,
-    is_usable,
-    members_at,
-    members_of,
-    runtime_bindings,
-    variant_specs,
-)
+from ._hypers import HyperReader
+from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
+from ._preparation import Preparation
+from ._rules import Rules, variant_specs
 from ._state import StateMap
 
 
@@ -40,47 +35,58 @@ class _Group:
     group: dict
     params: list
     settings: tuple
-    options: dict[str, bool]
+    options: Options
     hypers: tuple[float, ...]
-    resolved: frozenset  # of all options, derived ones too
 
 
 class Binding:
     """One plan, the tensors it reads and writes, and what they looked like.
 
-    ``optimizer`` offers ``_read_settings``, ``_read_options`` and
-    ``_read_hypers`` of a group, ``_get_definition()`` and ``_keeps_step``. A
-    ``previous`` binding knows counts beyond what a float32 holds.
+    ``optimizer`` is a :class:`~stepc.torch._compiled.CompiledStep`. A ``previous``
+    binding knows counts beyond what a float32 holds. ``ahead``: all parameters
+    that may get a gradient are bound now, not only those that have one.
     """
 
-    def __init__(self, optimizer, previous: Binding | None = None):
+    def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
         self._state = _owned_state(optimizer)
         self._epoch = self._state.epoch
-        self._previous = previous
         definition = optimizer._get_definition()
-        members = list(members_of(optimizer.param_groups))
-        self._specs = variant_specs(optimizer, members)
-        self._package = definition.package(self._specs)
-        self._groups = _bound_groups(optimizer, self._package.manifest)
-        self._variants = _variants_of(self._package.manifest)
-        self.plan = _runtime.Plan(self._package, huge_pages=_states.wants_huge_pages())
+        interface = self.interface = definition.interface()
+        self._reader = HyperReader(optimizer, interface)
+        self._groups = _bound_groups(optimizer, interface, self._reader)
+        groups = optimizer.param_groups
+        members = list(trainable_members(groups) if ahead else members_of(groups))
+        resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
+        rules = Rules(interface, resolved)
+        package = definition.package(variant_specs(optimizer, interface, rules, members))
+        self._preparation = Preparation(
+            self._state,
+            interface,
+            package.manifest,
+            resolved,
+            optimizer._dropped_dims,
+            sum(len(group["params"]) for group in groups),
+            previous._exact_count if previous else None,
+        )
+        self._counters = self._preparation.counters
+        self._owners = self._preparation.owners
+        self._may_skip = _may_skip(package.manifest)
+        self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers)
+        self._set_scalars(optimizer._initial_scalars(interface))
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
-        self._owners: list[torch.Tensor] = []
-        self._owned: set[int] = set()  # id() of each owner
-        self._spare: list = []  # a counter for each parameter, by its index
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
-        self._counters: list[list] = []  # [vector, its version after our step]
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
         self._turn = 0
         self._attach(members)
-        self._previous = None
+        # It would keep the old plan, and what that knows, for nothing.
+        self._preparation.forget_counts()
 
     def __repr__(self):
         return f"<Binding of {len(self._ids)} tensors>"
@@ -89,7 +95,7 @@ class Binding:
 
     def run(self, optimizer) -> bool:
         """One step; False, with nothing done, when another Binding is needed."""
-        if self._walk.moved() or not (self._is_current(optimizer) and self._refresh()):
+        if not (self._is_current(optimizer) and self._refresh()):
             return False
         self.plan.step()
         if self._pending:
@@ -100,7 +106,8 @@ class Binding:
     def _is_current(self, optimizer) -> bool:
         groups = optimizer.param_groups
         if (
-            optimizer.state is not self._state
+            self._walk.moved()
+            or optimizer.state is not self._state
             or self._state.epoch != self._epoch
             or len(groups) != len(self._groups)
         ):
@@ -115,7 +122,7 @@ class Binding:
                 or optimizer._read_settings(group) != bound.settings
             ):
                 return False
-            hypers = optimizer._hypers_of(number, group)
+            hypers = self._reader.read(number, group)
             if hypers != bound.hypers:
                 try:
                     self.plan.set_hypers(number, hypers)
@@ -137,7 +144,7 @@ class Binding:
             return False
         groups = [bound.group for bound in self._groups]
         members = list(members_at(groups, attention, self._by_param))
-        if any(self._variant(member) is None for member in members):
+        if not all(map(self._preparation.has_variant, members)):
             return False
         self._attach(members)
         return True
@@ -146,6 +153,9 @@ class Binding:
         """Moves the version counters of all that was written."""
         if not self._walk.bump():
             torch._C._increment_version(self._walk.live())
+        self._bump_states()
+
+    def _bump_states(self) -> None:
         if self._owners:
             torch._C._increment_version(self._owners)
         for counter in self._counters:
@@ -164,26 +174,88 @@ class Binding:
                 "(zero_grad of this optimizer keeps it)"
             )
 
-    # --- Binding --------------------------------------------------------------
+    # --- A step in parts ------------------------------------------------------
 
-    def _variant(self, member: Member) -> dict | None:
-        return self._variants.get(
-            (
-                self._groups[member.group].resolved,
-                _tensors.STORAGE[member.param.dtype],
-                _tensors.STORAGE[member.grad.dtype],
-            )
-        )
+    def begin(self, optimizer) -> dict[int, int] | None:
+        """Begins a step whose gradients come one by one.
+
+        Returns the plan's id of each parameter, by ``id()``; None, with nothing
+        done, when another Binding is needed. StatusError where the definition
+        needs all gradients at once.
+        """
+        if not self._is_current(optimizer):
+            return None
+        members = list(trainable_members(optimizer.param_groups))
+        if any(member.index not in self._ids for member in members):
+            return None
+        for member in members:
+            described = _tensors.describe([member.param])
+            self.plan.set_param(self._ids[member.index], described[0])
+        self.plan.step_begin()
+        return self._by_param
+
+    def step_one(self, param: torch.Tensor, tensor: int) -> None:
+        """Steps one parameter, which has a gradient, between begin and end."""
+        self.plan.set_grad(tensor, _tensors.describe([param.grad])[0])
+        self.plan.step_tensors((tensor,))
+        torch._C._increment_version([param])
+
+    def end(self, stepped: set[int]) -> None:
+        """Ends it. ``stepped``: ids of the tensors that took part; their gradients
+        may be gone."""
+        self.plan.step_end()
+        for tensor in stepped:
+            self.plan.set_grad(tensor, None)
+        if self._pending:
+            taken = [m for m in self._pending if self._ids[m.index] in stepped]
+            kept = [m for m in self._pending if self._ids[m.index] not in stepped]
+            self._pending = taken
+            self._commit()
+            self._pending = kept
+        self._bump_states()
+
+    # --- What is inside -------------------------------------------------------
+
+    def was_skipped(self) -> bool:
+        """Whether the last step changed nothing, as an overflow asked for."""
+        return self._may_skip and bool(self.plan.last_step().skipped)
+
+    def scalars(self) -> dict[str, float | list[float]]:
+        """What the plan keeps between steps; of each group where that is its scope."""
+        return {s.name: self._read_scoped(s, self.plan.scalar) for s in self.interface.scalars}
+
+    def reports(self) -> dict[str, float | list[float]]:
+        """What the last step reported; likewise."""
+        return {r.name: self._read_scoped(r, self.plan.report) for r in self.interface.reports}
+
+    def _read_scoped(self, scalar: Scalar, read: Callable) -> float | list[float]:
+        if scalar.scope == "model":
+            return read(scalar.name)
+        return [read(scalar.name, number) for number in range(len(self._groups))]
+
+    def _set_scalars(self, given: dict[str, float | list[float]]) -> None:
+        """Sets those that are given; others keep the definition's defaults."""
+        for scalar in self.interface.scalars:
+            value = given.get(scalar.name)
+            if value is None:
+                continue
+            if scalar.scope == "model":
+                self.plan.set_scalar(scalar.name, value)
+                continue
+            for number, of_group in enumerate(value[: len(self._groups)]):
+                self.plan.set_scalar(scalar.name, of_group, number)
+
+    def _exact_count(self, param: torch.Tensor) -> int | None:
+        tensor = self._by_param.get(id(param))
+        return None if tensor is None else self.plan.count(tensor)
+
+    # --- Binding --------------------------------------------------------------
 
     def _attach(self, members: list[Member]) -> None:
         """Binds parameters; their states are made known after the step."""
         if not members:
             return
-        # States are of no less use for a step that happens in inference mode.
-        with torch.inference_mode(False), torch.no_grad():
-            self._prepare_states(members)
-            if self._keeps_step:
-                self._prepare_counters(members)
+        self._preparation.prepare(members, counts=self._keeps_step)
         array, keep = runtime_bindings(members)
         ids = self.plan.bind(array)
         del keep
@@ -191,103 +263,28 @@ class Binding:
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
             self._walk.set_id(member.index, tensor, True)
-            if self._static:
+            if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
                 self._held.append(held)
         self._pending.extend(members)
         self._hold_memory(members)
-        for tensor in itertools.chain.from_iterable(m.states for m in members):
-            self._own(_states.owner(tensor))
-
-    def _own(self, owner: torch.Tensor) -> bool:
-        """Notes a tensor whose version moves with each step; False if known."""
-        if id(owner) in self._owned:
-            return False
-        self._owned.add(id(owner))
-        self._owners.append(owner)
-        return True
+        for tensor in itertools.chain.from_iterable(m.shown for m in members):
+            self._preparation.own(tensor)
 
     def _hold_memory(self, members: list[Member]) -> None:
         """Keeps what the plan writes from being freed while it may be written, and
         has it watched: ``.data = ...`` on a state gives it other memory."""
-        tensors = list(itertools.chain.from_iterable(m.states for m in members))
+        tensors = list(itertools.chain.from_iterable(m.shown for m in members))
         tensors += [member.step for member in members if member.step is not None]
         for tensor in tensors:
             storage = tensor.untyped_storage()
             self._storages[storage._cdata] = storage
         self._walk.watch(tensors)
 
-    def _prepare_states(self, members: list[Member]) -> None:
-        """Finds or makes each member's state tensors, in the variant's order."""
-        requests, places = [], []
-        for member in members:
-            variant = self._variant(member)
-            if variant is None:
-                raise _no_variant(member, self._groups[member.group], self._package)
-            state = self._state.get(member.param) or {}
-            operands = [o for o in variant["operands"] if o["role"] == "state"]
-            member.fresh = bool(operands) or not state
-            member.states = [None] * len(operands)
-            for slot, operand in enumerate(operands):
-                given = state.get(operand["name"])
-                dtype = _tensors.DTYPE[operand["storage"]]
-                if given is not None:
-                    member.fresh = False
-                    if is_usable(given, member, operand["name"], dtype):
-                        member.states[slot] = given
-                        continue
-                request = _states.Request(
-                    member.param, operand["name"], dtype, float(operand.get("init", 0.0)), given
-                )
-                requests.append(request)
-                places.append((member, slot))
-        for request, place, tensor in zip(
-            requests, places, _states.allocate(requests), strict=True
-        ):
-            member, slot = place
-            member.states[slot] = tensor
-            member.items[request.name] = tensor
-
-    def _prepare_counters(self, members: list[Member]) -> None:
-        """Counts, and where the plan mirrors them: in one vector with room for
-        every parameter, unless the state has counters that can serve."""
-        for member in members:
-            step = (self._state.get(member.param) or {}).get("step")
-            member.count = self._count(member.param, step)
-            if is_counter(step):
-                if self._own(step._base):
-                    self._counters.append([step._base, step._base._version])
-            else:
-                step = self._spare_counter(member.index)
-                if member.count:
-                    step.fill_(member.count)
-                member.items = {"step": step, **member.items}
-            member.mirror, member.step = step.data_ptr(), step
-        for counter in self._counters:
-            counter[1] = counter[0]._version
-
-    def _spare_counter(self, index: int) -> torch.Tensor:
-        if not self._spare:
-            vector, self._spare = _states.counters(sum(len(b.params) for b in self._groups))
-            self._own(vector)
-            self._counters.append([vector, vector._version])
-        step, self._spare[index] = self._spare[index], None
-        return step
-
-    def _count(self, param: torch.Tensor, step) -> int:
-        """Steps taken: as the state says, exact where the old plan knows more."""
-        if step is None:
-            return 0
-        value = float(step)
-        previous = self._previous
-        if previous is not None and id(param) in previous._by_param:
-            exact = previous.plan.count(previous._by_param[id(param)])
-            if ctypes.c_float(exact).value == value:
-                return exact
-        return int(value)
-
     def _commit(self) -> None:
         """Puts new states where the user sees them, as the step has been made."""
+        if self.was_skipped():
+            return
         for member in self._pending:
             if not member.items:
                 continue
@@ -311,33 +308,16 @@ def _owned_state(optimizer) -> StateMap:
     return state
 
 
-def _bound_groups(optimizer, manifest: dict) -> list[_Group]:
-    interface = optimizer._check_interface(manifest)
-    bound = []
+def _bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_Group]:
+    bound, shared = [], optimizer._feature_options(interface)
     for number, group in enumerate(optimizer.param_groups):
-        options = optimizer._read_options(group)
-        hypers = optimizer._hypers_of(number, group)
-        resolved = frozenset(interface.resolve(options, hypers).items())
+        options = {**optimizer._read_options(group), **shared}
+        hypers = reader.read(number, group)
         settings = optimizer._read_settings(group)
-        bound.append(_Group(group, group["params"], settings, options, hypers, resolved))
+        bound.append(_Group(group, group["params"], settings, options, hypers))
     return bound
 
 
-def _variants_of(manifest: dict) -> dict[tuple, dict]:
-    """The package's variants by options and storage of parameter and gradient."""
-    found = {}
-    for variant in manifest["variants"]:
-        storage = {o["role"]: o["storage"] for o in variant["operands"] if o["role"] != "state"}
-        options = frozenset(variant["options"].items())
-        found.setdefault((options, storage["param"], storage["grad"]), variant)
-    return found
-
-
-def _no_variant(member: Member, group: _Group, package) -> errors.TensorError:
-    options = describe_options(dict(group.resolved))
-    return errors.TensorError(
-        f"the package of optimizer '{package.manifest['optimizer']}' has no variant for "
-        f"{member.name}: {member.param.dtype} with a gradient of {member.grad.dtype}"
-        + (f", {options}" if options else ""),
-        "STEPC_DTYPE_MISMATCH",
-    )
+def _may_skip(manifest: dict) -> bool:
+    calls = itertools.chain.from_iterable(r["calls"] for r in manifest.get("rounds", ()))
+    return any(call.get("may_skip") for call in calls)

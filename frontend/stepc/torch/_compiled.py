@@ -6,103 +6,206 @@ compiled."""
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
+import inspect
 import threading
-import warnings
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from itertools import chain
 
 import torch
 
 from .. import errors
-from ..definition import Definition, Interface
+from ..definition import Definition
+from ..interface import Interface, Options
+from . import _features, _hypers
 from ._binding import Binding
+from ._eager import step_eagerly, why_eager
+from ._features import Feature
 from ._members import ObstacleError
+from ._report import StepReport
+from ._saving import Saving
 from ._state import StateMap
 
-_LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
-_SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
+# What every class takes, by keyword only; see CompiledStep.
+_KEYWORDS = [
+    inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
+    inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
+]
 
 
-class CompiledStep:
+class CompiledStep(Saving):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
-    A class gives ``_zoo_name`` (or overrides ``_get_definition``), reads its
-    groups in ``_read_hypers``, ``_read_options`` and ``_read_settings``, and says
-    in ``_eager_class`` which class of torch has the same step.
+    A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
+    tables ``_hypers`` and ``_options`` where its groups have the values of the
+    definition, and in ``_eager_class`` which class of torch has the same step.
+
+    All classes take, by keyword:
+
+    static_grads: promises that each ``.grad``, once there, stays the same tensor
+        in the same memory, as do the parameters; they are then not looked at
+        again in each step. ``zero_grad`` then zeroes in place.
+    clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
+        to the gradients of all groups.
+    loss_scale: a number that gradients are divided by before all else, or
+        ``DynamicLossScale()``; see ``scale``.
     """
 
     _zoo_name: str | None = None
-    _hyper_names: tuple[str, ...] = ()
+    _hypers: dict[str, _hypers.Source] = {}
+    _hyper_readers: tuple[Callable[[dict], float], ...] = ()  # made from it
+    _options: dict[str, str | Callable[[dict], bool | int]] = {}
     _eager_class: type | None = None
     _keeps_step = True  # whether state has the key "step"
-    _static_grads = False
+    _dropped_dims: dict[str, int] = {}  # a state's kept dim that `state` does not show
+    _transient_states: frozenset[str] = frozenset()  # that the original class only notes down
 
     # Class attributes, so that copies and unpickled objects start without.
+    _static_grads = False
+    _clip: tuple[Feature, ...] = ()
+    _scaling: tuple[Feature, ...] = ()  # none or one
+    _scalars: dict = {}  # what the last binding kept between steps
     _binding: Binding | None = None
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, static_grads=False, clip=None, loss_scale=None, **kwargs):
+        self._set_features(clip, loss_scale)
+        self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
+        self._step_supports_amp_scaling = False  # GradScaler unscales by itself
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if isinstance(cls.__dict__.get("_hypers"), dict):
+            cls._hyper_readers = _hypers.readers_of(cls._hypers)
+        if issubclass(cls, torch.optim.Optimizer):
+            cls.__signature__ = _signature_of(cls)
 
     # --- What a class says about itself ---------------------------------------
 
     def _get_definition(self) -> Definition:
-        return Definition.from_zoo(self._zoo_name)
+        return Definition.from_zoo(self._zoo_name).with_fragments(self._fragments)
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
-        """The hyper-parameters in the definition's order."""
-        raise NotImplementedError
+        """The hyper-parameters in the order of ``_hypers``."""
+        return tuple([read(group) for read in self._hyper_readers])
 
-    def _hypers_of(self, number: int, group: dict) -> tuple[float, ...]:
-        """The same of the group with this number; HyperparameterError."""
-        try:
-            return self._read_hypers(group)
-        except (TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
-            raise _hyper_error(self._hyper_keys(), number, group) or error from None
-
-    def _hyper_keys(self) -> tuple[str, ...]:
-        """The keys of a group that ``_read_hypers`` reads."""
-        betas = any(name.startswith("beta") for name in self._hyper_names)
-        plain = [name for name in self._hyper_names if not name.startswith("beta")]
-        return (*plain, "betas") if betas else tuple(plain)
-
-    def _read_options(self, group: dict) -> dict[str, bool]:
+    def _read_options(self, group: dict) -> Options:
         """The definition's options, by name."""
-        raise NotImplementedError
+        return {
+            name: source(group) if callable(source) else bool(group[source])
+            for name, source in self._options.items()
+        }
 
     def _read_settings(self, group: dict) -> tuple:
         """All in the group that compiled code depends on, but for the floats."""
         return tuple(self._read_options(group).values())
 
-    def _why_eager(self) -> str | None:
-        """Why torch's own step must run, if the groups' flags say so."""
-        if self._eager_class is None:
-            return None
-        for number, group in enumerate(self.param_groups):
-            for flag in ("differentiable", "capturable"):
-                if group.get(flag):
-                    return f"{flag} is set in group {number}"
-            if group.get("fused") is False:
-                return f"fused is False in group {number}"
-        for name in ("grad_scale", "found_inf"):
-            if getattr(self, name, None) is not None:
-                return f"{name} is set"
-        return None
+    # --- Clipping and loss scaling --------------------------------------------
 
-    def _check_interface(self, manifest: dict) -> Interface:
-        """The package's interface; the class must know its hyper-parameters."""
-        interface = Interface.from_json(manifest)
-        if self._hyper_names and interface.hyper_names != self._hyper_names:
-            raise errors.StepcError(
-                f"optimizer '{interface.name}' has hyper-parameters "
-                f"{', '.join(interface.hyper_names)}; expected {', '.join(self._hyper_names)}"
+    def _set_features(self, clip, loss_scale) -> None:
+        self._clip = _features.clips(clip)
+        self._scaling = _features.loss_scales(loss_scale)
+
+    @property
+    def _features(self) -> tuple[Feature, ...]:
+        """In the order of application."""
+        return self._scaling + self._clip
+
+    @property
+    def _fragments(self) -> tuple[str, ...]:
+        return tuple(feature._fragment for feature in self._features)
+
+    def _feature_names(self, interface: Interface) -> tuple[str, ...]:
+        return _features.hyper_names(interface, self._features)
+
+    def _feature_values(self) -> tuple[float, ...]:
+        return _features.values(self._features)
+
+    def _feature_options(self, interface: Interface) -> Options:
+        return _features.options(interface, self._features)
+
+    @property
+    def clip(self) -> tuple[Feature, ...]:
+        """What clips the gradients, in order. Their numbers may be changed:
+        ``opt.clip[0].max_norm = 0.5`` holds from the next step on."""
+        return self._clip
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor that the loss of the next step is to have; 1 without a scale.
+
+        Of a dynamic scale this reads what the last step left.
+        """
+        if not self._scaling:
+            return 1.0
+        (feature,) = self._scaling
+        if isinstance(feature, _features.LossScale):
+            return float(feature.scale)
+        scalars = self._current_scalars()
+        name = _features.merged_name(scalars, feature, "scale")
+        current = scalars.get(name, feature.first_scale)
+        return float(current[0] if isinstance(current, list) else current)
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """``loss`` times the loss scale, to be differentiated in its place:
+        ``opt.scale(loss).backward()``. ``.grad`` is then scaled, too; the step
+        divides by the scale."""
+        return loss * self.loss_scale
+
+    # --- Scalars that are kept between steps ----------------------------------
+
+    @property
+    def scalars(self) -> dict[str, float | list[float]]:
+        """What the definition and its fragments keep between steps, by name: a number,
+        or a list of one for each group where it is of groups. Empty before the first
+        step unless something was set or loaded."""
+        return self._current_scalars()
+
+    def set_scalar(self, name: str, value: float | list[float]) -> None:
+        """Sets one of them from the next step on: ``set_scalar("d", 1e-5)``.
+
+        A number stands for all groups. NameNotFoundError for a name that is no
+        scalar of the definition.
+        """
+        interface = self._get_definition().interface()
+        found = next((scalar for scalar in interface.scalars if scalar.name == name), None)
+        if found is None:
+            names = ", ".join(f"'{scalar.name}'" for scalar in interface.scalars)
+            raise errors.NameNotFoundError(
+                f"optimizer '{interface.name}' has no scalar '{name}'; it has {names or 'none'}",
+                "STEPC_UNKNOWN_NAME",
             )
-        return interface
+        if found.scope == "group" and not isinstance(value, list):
+            value = [value] * len(self.param_groups)
+        value = [float(v) for v in value] if isinstance(value, list) else float(value)
+        self._set_scalars({**self._current_scalars(), name: value})
+
+    def _current_scalars(self) -> dict[str, float | list[float]]:
+        if self._binding is not None:
+            return self._binding.scalars()
+        return self._scalars
+
+    def _keep_scalars(self, binding: Binding | None) -> None:
+        """Notes what a binding knows that is about to go."""
+        with contextlib.suppress(errors.StatusError):
+            if binding is not None:
+                self._scalars = binding.scalars()
+
+    def _set_scalars(self, scalars: dict) -> None:
+        """From the next step on, which binds anew."""
+        self._binding, self._scalars = None, scalars
+
+    def _initial_scalars(self, interface: Interface) -> dict:
+        """What a plan is to begin with, other than the definition's defaults."""
+        given = {**_features.initial_scalars(interface, self._features), **self._scalars}
+        scopes = {scalar.name: scalar.scope for scalar in interface.scalars}
+        return {
+            name: value[0] if isinstance(value, list) and scopes[name] == "model" else value
+            for name, value in given.items()
+            if name in scopes
+        }
 
     # --- The step -------------------------------------------------------------
 
@@ -124,20 +227,33 @@ class CompiledStep:
         self._step_all()
         return loss
 
+    @property
+    def last_step(self) -> StepReport | None:
+        """What happened in the last compiled step, read when it is asked for; None
+        before the first, and after what made the optimizer forget it: loading,
+        copying, a step of torch's own."""
+        binding = self._binding
+        if binding is None:
+            return None
+        reports = binding.reports()
+        for feature in self._scaling:
+            if isinstance(feature, _features.LossScale):
+                reports["loss_scale"] = float(feature.scale)
+        return StepReport(binding.was_skipped(), reports)
+
     @torch._disable_dynamo
     def _step_all(self) -> None:
+        with self._locked():
+            self._step_locked()
+
+    def _locked(self) -> _Lock:
         # Made here and not in __init__, so that copies have their own.
         lock = self.__dict__.get("_lock") or self.__dict__.setdefault("_lock", threading.Lock())
-        if not lock.acquire(blocking=False):
-            raise errors.BusyError("another thread is stepping this optimizer", "STEPC_BUSY")
-        try:
-            self._step_locked()
-        finally:
-            lock.release()
+        return _Lock(lock)
 
     def _step_locked(self) -> None:
         binding, self._binding = self._binding, None
-        why = self._why_eager()
+        why = why_eager(self)
         if why is None:
             try:
                 if binding is None or not binding.run(self):
@@ -148,29 +264,17 @@ class CompiledStep:
                 if not obstacle.eager or self._eager_class is None:
                     raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
                 why = str(obstacle)
-        self._step_eagerly(why)
+            finally:
+                if self._binding is None:
+                    self._keep_scalars(binding)
+        step_eagerly(self, why)
 
     def _bind_and_step(self, previous: Binding | None) -> Binding:
+        self._keep_scalars(previous)
         binding = Binding(self, previous)
         if not binding.run(self):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
         return binding
-
-    def _step_eagerly(self, why: str) -> None:
-        """torch's own step, without its hooks: ours ran them."""
-        if why not in self._warned:
-            self._warned |= {why}
-            warnings.warn(
-                f"stepc: {type(self).__name__} runs torch's own step, not a compiled one, "
-                f"for all its parameters: {why}",
-                RuntimeWarning,
-                stacklevel=level_of_caller(),
-            )
-        step = self._eager_class.step
-        while getattr(step, "hooked", False):
-            step = step.__wrapped__
-        with _as_torch_wants(self):
-            step(self)
 
     # --- Gradients ------------------------------------------------------------
 
@@ -182,168 +286,40 @@ class CompiledStep:
         """
         super().zero_grad(set_to_none and not self._static_grads)
 
-    # --- Saving and loading ---------------------------------------------------
-
-    @torch._disable_dynamo
-    def state_dict(self) -> dict:
-        """The state of the optimizer, as torch's ``state_dict``: plain dicts."""
-        pre_hooks, post_hooks = (getattr(self, name) for name in _SAVE_HOOKS)
-        for hook in pre_hooks.values():
-            hook(self)
-        with self._without(_SAVE_HOOKS):
-            packed = super().state_dict()
-        packed["state"] = {
-            key: dict(value) if isinstance(value, dict) else value
-            for key, value in packed["state"].items()
-        }
-        for hook in post_hooks.values():
-            result = hook(self, packed)
-            if result is not None:
-                packed = result
-        return packed
-
-    @torch._disable_dynamo
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Loads the optimizer state, also one of torch's optimizer of this name.
-
-        States keep the dtype that the definition declares for them (torch casts
-        them to the parameter's, which costs a bfloat16 parameter the low half of
-        its moments). Tensors are copied.
-        """
-        state_dict = state_dict.copy()
-        pre_hooks, post_hooks = (getattr(self, name) for name in _LOAD_HOOKS)
-        for hook in pre_hooks.values():
-            result = hook(self, state_dict)
-            if result is not None:
-                state_dict = result
-        self._check_saved(state_dict)
-        with self._without(_LOAD_HOOKS):
-            super().load_state_dict({**state_dict, "state": {}})
-        with torch.inference_mode(False), torch.no_grad():
-            self.state = self._adopt(state_dict)
-        for hook in post_hooks.values():
-            hook(self)
-
-    def _check_saved(self, state_dict: dict) -> None:
-        """Refuses what cannot be loaded, before anything has changed."""
-
-    @contextlib.contextmanager
-    def _without(self, names: tuple[str, ...]):
-        saved = {name: getattr(self, name) for name in names}
-        for name in names:
-            setattr(self, name, OrderedDict())
-        try:
-            yield
-        finally:
-            for name, hooks in saved.items():
-                setattr(self, name, hooks)
-
-    def _adopt(self, state_dict: dict) -> defaultdict:
-        """The saved states, copied, keyed by this optimizer's parameters."""
-        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        own = chain.from_iterable(group["params"] for group in self.param_groups)
-        params = dict(zip(saved, own, strict=True))
-        state = defaultdict(dict)
-        for key, value in state_dict["state"].items():
-            if key in params and isinstance(value, dict):
-                param = params[key]
-                value = {name: _adopted(param, name, item) for name, item in value.items()}
-                state[param] = value
-            else:
-                state[params.get(key, key)] = value
-        return state
-
     def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "_static_grads": self._static_grads}
+        return {
+            **super().__getstate__(),
+            "_static_grads": self._static_grads,
+            "_clip": self._clip,
+            "_scaling": self._scaling,
+            "_scalars": self._current_scalars(),
+        }
 
 
-def _hyper_error(keys: tuple[str, ...], number: int, group: dict):
-    """The exception that names the first key whose value cannot be read."""
-    for key in keys:
-        if key not in group:
-            return errors.HyperparameterError(f"group {number} has no hyper-parameter '{key}'")
-        value = group[key]
-        one = "a number or a tensor of one element"
-        expected = f"two of them, each {one}" if key == "betas" else one
-        try:
-            parts = list(value) if key == "betas" else [value]
-            is_good = len(parts) == (2 if key == "betas" else 1)
-            for part in parts:
-                float(part)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            is_good = False
-        if not is_good:
-            return errors.HyperparameterError(
-                f"hyper-parameter '{key}' of group {number} is {value!r}, expected {expected}"
-            )
-    return None
+class _Lock:
+    """A lock that is not waited for."""
+
+    def __init__(self, lock: threading.Lock):
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise errors.BusyError("another thread is stepping this optimizer", "STEPC_BUSY")
+
+    def __exit__(self, *exception) -> None:
+        self._lock.release()
 
 
-@contextlib.contextmanager
-def _as_torch_wants(optimizer):
-    """For a step of torch's, whose states have their parameter's dtype.
-
-    A bfloat16 parameter with float32 states is stepped as float32 and rounded
-    after, as compiled code does: its states keep all their bits. States that are
-    wider than others than bfloat16 came from a checkpoint and are cast.
-    """
-    widened = []
-    try:
-        for param, state in optimizer.state.items():
-            if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
-                continue
-            wide = {
-                name: value
-                for name, value in state.items()
-                if name != "step"
-                and isinstance(value, torch.Tensor)
-                and value.is_floating_point()
-                and value.dtype != param.dtype
-            }
-            if not wide:
-                continue
-            if param.dtype is torch.bfloat16 and param.is_leaf and not _differentiates(optimizer):
-                data, grad = param.data, param.grad
-                widened.append((param, data, grad))
-                param.data = data.float()
-                param.grad = None if grad is None else grad.float()
-                wide = {k: v for k, v in state.items() if k in wide and v.dtype != param.dtype}
-            for name, value in wide.items():
-                state[name] = value.to(param.dtype)
-        yield
-    finally:
-        for param, data, grad in widened:
-            param.grad = None
-            param.data = data.copy_(param.data)
-            param.grad = grad
-
-
-def _differentiates(optimizer) -> bool:
-    return any(group.get("differentiable") for group in optimizer.param_groups)
-
-
-def level_of_caller() -> int:
-    """The ``stacklevel`` that names the code which called into Stepc and torch."""
-    inner = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(inner):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _adopted(param: torch.Tensor, name: str, value):
-    """A saved value for this parameter, copied. The declared dtype of a state is
-    f64 beside an f64 parameter and f32 beside others; the binding casts what
-    deviates."""
-    if isinstance(value, dict):
-        return {key: _adopted(param, key, item) for key, item in value.items()}
-    if name == "step" and not isinstance(value, torch.Tensor):
-        return torch.tensor(float(value), dtype=torch.float32)
-    if not isinstance(value, torch.Tensor):
-        return value
-    if name == "step":
-        return value.to(dtype=torch.float32, device="cpu", copy=True)
-    if not value.is_floating_point() or not param.is_floating_point():
-        return value.to(device=param.device, copy=True)
-    wide = torch.promote_types(param.dtype, torch.float32)
-    return value.to(dtype=wide, device=param.device, copy=True)
+def _signature_of(cls: type) -> inspect.Signature:
+    """That of the constructor which a class has or inherits from torch, with what
+    all classes take in place of ``**features``."""
+    init = next(
+        base.__dict__["__init__"]
+        for base in cls.__mro__
+        if "__init__" in base.__dict__ and base is not CompiledStep
+    )
+    own = list(inspect.signature(init).parameters.values())[1:]
+    if init.__module__.startswith("stepc.") and all(p.name != "features" for p in own):
+        return inspect.Signature(own)
+    own = [p for p in own if p.name != "features"]
+    return inspect.Signature([*own, *_KEYWORDS])

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .. import _runtime, errors
-from . import _states, _tensors
+from .. import _runtime
+from . import _tensors
 
 
 class ObstacleError(Exception):
@@ -27,20 +27,26 @@ class ObstacleError(Exception):
 
 @dataclass
 class Member:
-    """A parameter that has a gradient, on its way into the plan."""
+    """A parameter on its way into the plan, with its gradient or before it."""
 
     index: int
     group: int
     name: str  # "parameter 'w'", in messages of our own
     label: str  # "w", for those of the runtime, or the same where it has no name
     param: torch.Tensor
-    grad: torch.Tensor
-    states: list[torch.Tensor] = field(default_factory=list)
+    grad: torch.Tensor | None
+    states: list[torch.Tensor] = field(default_factory=list)  # as the plan has them
+    shown: list[torch.Tensor] = field(default_factory=list)  # as the user has them
     items: dict = field(default_factory=dict)  # what its state gets
     count: int = 0
     fresh: bool = False
     mirror: int = 0
     step: torch.Tensor | None = None  # where the plan mirrors its count
+
+    @property
+    def grad_dtype(self) -> torch.dtype:
+        """Of its gradient; autograd gives a parameter one of its own dtype."""
+        return (self.param if self.grad is None else self.grad).dtype
 
 
 def parameter_name(group: dict, number: int, position: int) -> str:
@@ -59,6 +65,16 @@ def members_of(groups: list[dict]) -> Iterator[Member]:
 def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator[Member]:
     """The same of the parameters at ``indices``, in rising order. ``known``: what
     contains the ``id()`` of parameters that have gone already."""
+    return _members(groups, indices, known, lambda param: param.grad is not None)
+
+
+def trainable_members(groups: list[dict], known=()) -> Iterator[Member]:
+    """All that may get a gradient, whether or not they have one now."""
+    every = range(sum(len(group["params"]) for group in groups))
+    return _members(groups, every, known, lambda param: param.requires_grad)
+
+
+def _members(groups, indices, known, wanted) -> Iterator[Member]:
     seen = set()
     ends = list(itertools.accumulate(len(group["params"]) for group in groups))
     for index in indices:
@@ -66,9 +82,9 @@ def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator
         group = groups[number]
         position = index - ends[number] + len(group["params"])
         param = group["params"][position]
-        grad = param.grad
-        if grad is None:
+        if not wanted(param):
             continue
+        grad = param.grad
         found = _tensors.obstacle(param, grad)
         if id(param) in seen or id(param) in known:
             found = ("is in its group twice", True)
@@ -79,43 +95,6 @@ def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator
         name = parameter_name(group, number, position)
         label = group["param_names"][position] if group.get("param_names") else name
         yield Member(index, number, name, label, param, grad)
-
-
-def variant_specs(optimizer, members: list[Member]) -> tuple[str, ...]:
-    """The variants to ask for: those needed now, and those that parameters
-    without a gradient will need."""
-    wanted = set()
-    for member in members:
-        wanted.add((member.group, member.param.dtype, member.grad.dtype))
-    for number, group in enumerate(optimizer.param_groups):
-        for param in group["params"]:
-            if param.dtype in _tensors.STORAGE:
-                wanted.add((number, param.dtype, param.dtype))
-    specs = set()
-    for number, param, grad in wanted:
-        options = optimizer._read_options(optimizer.param_groups[number])
-        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
-        parts += [f"option.{name}={str(on).lower()}" for name, on in sorted(options.items())]
-        specs.add(",".join(parts))
-    return tuple(sorted(specs))
-
-
-def is_usable(given, member: Member, name: str, dtype: torch.dtype) -> bool:
-    """Whether a state can be bound as it is; else it is copied."""
-    if not isinstance(given, torch.Tensor):
-        raise errors.TensorError(
-            f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
-            "STEPC_INVALID_ARGUMENT",
-        )
-    if given.shape != member.param.shape:
-        raise errors.TensorError(
-            f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
-            f"expected {tuple(member.param.shape)}",
-            "STEPC_SHAPE_MISMATCH",
-        )
-    if given.dtype != dtype or given.device.type != "cpu" or given.is_inference():
-        return False
-    return given._base is not None or not _states.is_small(member.param)
 
 
 def is_counter(step) -> bool:
@@ -132,13 +111,13 @@ def is_counter(step) -> bool:
 
 def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
     """The array for the runtime, and what must live until it has been read."""
-    tensors = [member.param for member in members]
-    tensors += [member.grad for member in members]
+    params = [member.param for member in members]
+    grads = [member.param if member.grad is None else member.grad for member in members]
     states = list(itertools.chain.from_iterable(member.states for member in members))
-    described = _tensors.describe(tensors + states)
+    described = _tensors.describe(params + grads + states)
     size = ctypes.sizeof(_runtime.DLTensor)
     base = ctypes.addressof(described)
-    first = base + len(tensors) * size
+    first = base + 2 * len(members) * size
     pointers = (ctypes.c_void_p * max(len(states), 1))(
         *range(first, first + len(states) * size, size)
     )
@@ -149,6 +128,9 @@ def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
         binding.group = member.group
         binding.param = base + i * size
         binding.grad = base + (len(members) + i) * size
+        if member.grad is None:
+            binding.grad = None
+            binding.gradDtype = described[i].dtype
         binding.states = at
         binding.numStates = len(member.states)
         binding.count = member.count

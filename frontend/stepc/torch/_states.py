@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 import os
 from collections import defaultdict
 from dataclasses import dataclass
@@ -18,13 +21,42 @@ _ALIGNMENT = 64  # bytes, of each tensor in a block
 
 @dataclass(frozen=True)
 class Request:
-    """A state that a parameter needs: like it in shape and memory order."""
+    """A state that a parameter needs, with the value of ``source`` or ``init``.
+
+    ``shape`` None: like the parameter in shape and memory order; else dense.
+    """
 
     param: torch.Tensor
     name: str
     dtype: torch.dtype
     init: float
-    source: torch.Tensor | None = None  # its value, where it has one
+    source: torch.Tensor | None = None
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def is_small(self) -> bool:
+        if self.shape is None:
+            return is_small(self.param)
+        return math.prod(self.shape) <= SMALL
+
+    def layout(self) -> tuple[torch.Size | tuple, tuple]:
+        """Shape and strides."""
+        if self.shape is None:
+            return self.param.shape, self.param.stride()
+        inner = (max(extent, 1) for extent in self.shape[:0:-1])
+        strides = itertools.accumulate(inner, operator.mul, initial=1)
+        return self.shape, tuple(strides)[::-1] if self.shape else ()
+
+    def make(self) -> torch.Tensor:
+        """A tensor of its own, not filled."""
+        if self.shape is not None:
+            return torch.empty(self.shape, dtype=self.dtype)
+        return torch.empty_like(
+            self.param,
+            dtype=self.dtype,
+            requires_grad=False,
+            memory_format=torch.preserve_format,
+        )
 
 
 def allocate(requests: list[Request]) -> list[torch.Tensor]:
@@ -32,23 +64,28 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     tensors: list[torch.Tensor | None] = [None] * len(requests)
     blocks = defaultdict(list)
     for i, request in enumerate(requests):
-        if is_small(request.param):
+        if request.is_small:
             blocks[request.name, request.dtype].append(i)
         else:
-            tensors[i] = torch.empty_like(
-                request.param,
-                dtype=request.dtype,
-                requires_grad=False,
-                memory_format=torch.preserve_format,
-            )
+            tensors[i] = request.make()
     for (_, dtype), members in blocks.items():
         _carve(requests, members, dtype, tensors)
     for request, tensor in zip(requests, tensors, strict=True):
         if request.source is not None:
             tensor.copy_(request.source)
-        elif not is_small(request.param):
+        elif not request.is_small:
             tensor.fill_(request.init)
     return tensors
+
+
+def as_shown(tensor: torch.Tensor, dropped: int | None) -> torch.Tensor:
+    """A state as the user has it: without the kept dim that its class drops."""
+    return tensor if dropped is None else tensor.squeeze(dropped)
+
+
+def as_bound(tensor: torch.Tensor, dropped: int | None) -> torch.Tensor:
+    """The same memory as the plan has it."""
+    return tensor if dropped is None else tensor.unsqueeze(dropped)
 
 
 def wants_huge_pages() -> bool:
@@ -64,14 +101,14 @@ def is_small(param: torch.Tensor) -> bool:
 def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> None:
     """Fills the places ``members`` of ``tensors`` with parts of one block."""
     unit = _ALIGNMENT // dtype.itemsize
-    sizes = [-(-requests[i].param.numel() // unit) * unit for i in members]
+    layouts = [requests[i].layout() for i in members]
+    sizes = [-(-math.prod(shape) // unit) * unit for shape, _ in layouts]
     inits = {requests[i].init for i in members}
     block = torch.empty(sum(sizes), dtype=dtype)
     block.fill_(inits.pop() if len(inits) == 1 else 0.0)
     offset = 0
-    for i, size in zip(members, sizes, strict=True):
-        param = requests[i].param
-        tensors[i] = block.as_strided(param.shape, param.stride(), offset)
+    for i, size, (shape, strides) in zip(members, sizes, layouts, strict=True):
+        tensors[i] = block.as_strided(shape, strides, offset)
         if inits:  # they differ
             tensors[i].fill_(requests[i].init)
         offset += size

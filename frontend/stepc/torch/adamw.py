@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ._compiled import CompiledStep
+from ._hypers import BETAS
 
 
 class AdamW(CompiledStep, torch.optim.AdamW):
@@ -24,60 +24,11 @@ class AdamW(CompiledStep, torch.optim.AdamW):
     the optimizer's own tensors, as torch's does; saved whole, a block is written
     once. To save a few of them, clone them, or their blocks are written too.
 
-    Args:
-        static_grads: promises that each ``.grad``, once there, stays the same
-            tensor in the same memory, as do the parameters; they are then not
-            looked at again in each step. ``zero_grad`` then zeroes in place.
+    ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
+    see :class:`stepc.torch.Optimizer`.
     """
 
     _zoo_name = "adamw"
-    _hyper_names = ("lr", "beta1", "beta2", "eps", "weight_decay")
+    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay"}
+    _options = {"amsgrad": "amsgrad", "maximize": "maximize"}
     _eager_class = torch.optim.AdamW
-
-    def __init__(
-        self,
-        params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        static_grads: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            maximize=maximize,
-            foreach=foreach,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-        )
-        self._static_grads = bool(static_grads)
-        self._step_supports_amp_scaling = False  # GradScaler unscales by itself
-
-    def _read_hypers(self, group: dict) -> tuple[float, ...]:
-        beta1, beta2 = group["betas"]
-        return (
-            float(group["lr"]),
-            float(beta1),
-            float(beta2),
-            float(group["eps"]),
-            float(group["weight_decay"]),
-        )
-
-    def _read_options(self, group: dict) -> dict[str, bool]:
-        return {"amsgrad": bool(group["amsgrad"]), "maximize": bool(group["maximize"])}
-
-    def _read_settings(self, group: dict) -> tuple:
-        return (group["amsgrad"], group["maximize"])

@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 
 import torch
 
+from .. import errors
 from ..definition import Definition
-from ._compiled import CompiledStep, level_of_caller
+from ..interface import Interface, Options
+from ._compiled import CompiledStep
+from ._eager import level_of_caller
+from ._features import hyper_names
+from ._saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
 # and a name for the user.
-_KEYS_OF_TORCH = ("params", "param_names", "initial_lr", "name")
+_KEYS_OF_TORCH = ("params", "param_names", "initial_lr", "name", SCALARS)
 
 
 class Optimizer(CompiledStep, torch.optim.Optimizer):
@@ -23,13 +29,24 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
     Each hyper-parameter and option of the definition is a key of the param
     groups, by its own name; hyper-parameters may change at any step. ``state``
     has ``step`` and the states of the definition, in the definition's names:
-    float32, or float64 beside float64 parameters, in the shape of the parameter.
+    float32, or float64 beside float64 parameters, in the shape of the parameter,
+    or with dims of 1 where the definition has them.
 
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
         definition: path of a ``.mlir`` definition or of a ``.stepc`` package.
-        static_grads: as for :class:`stepc.torch.AdamW`.
+        static_grads: promises that each ``.grad``, once there, stays the same
+            tensor in the same memory, as do the parameters; they are then not
+            looked at again in each step. ``zero_grad`` then zeroes in place.
+        clip: :class:`~stepc.torch.ClipByValue`, :class:`~stepc.torch.ClipByNorm`,
+            or a list of them, applied in its order to the gradients of all groups.
+        loss_scale: what the loss was multiplied by, a number, or
+            :class:`~stepc.torch.DynamicLossScale`; gradients are divided by it
+            before all else.
         hypers_and_options: values by name; others have the definition's default.
+
+    A package does the clipping and unscaling that it was compiled with
+    (``stepc --fragment``), and is refused where it was compiled without.
 
     Raises, at construction, TypeError for a name that the definition does not
     have and for a value of another kind, DefinitionError (file, line and column)
@@ -42,23 +59,55 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         definition: str | os.PathLike,
         *,
         static_grads: bool = False,
+        clip=None,
+        loss_scale=None,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
-        self._interface = self._definition.interface()
+        self._set_features(clip, loss_scale)
+        self._interface = self._without_features(self._definition.interface())
         self._interface.check_names(hypers_and_options)
         defaults = {**dict(self._interface.hypers), **dict(self._interface.options)}
         defaults.update(hypers_and_options)
         for name, value in hypers_and_options.items():
             self._check_value(name, value)
-        self._definition.check_options(self._read_options(defaults), self._read_hypers(defaults))
-        super().__init__(params, defaults)
-        self._static_grads = bool(static_grads)
+        self._check_variant(defaults)
+        super().__init__(
+            params, defaults, static_grads=static_grads, clip=clip, loss_scale=loss_scale
+        )
+
+    def _without_features(self, interface: Interface) -> Interface:
+        """The definition's own part; PackageError where a package lacks the rest."""
+        if self._definition.package_bytes is None:
+            return interface
+        names = self._feature_names(interface)
+        for feature in self._features:
+            missing = set(hyper_names(interface, (feature,))) - set(interface.hyper_names)
+            if missing:
+                raise errors.PackageError(
+                    f"package '{self._definition.path}' was compiled without the fragment "
+                    f"'{feature._fragment}', which {feature!r} needs",
+                    "STEPC_UNKNOWN_NAME",
+                )
+        own = tuple((name, value) for name, value in interface.hypers if name not in names)
+        return dataclasses.replace(interface, hypers=own)
+
+    def _check_variant(self, group: dict) -> None:
+        """PackageError where a package has no variant for a group's options."""
+        values = {name: float(group[name]) for name in self._interface.hyper_names}
+        if self._definition.package_bytes is not None:
+            whole = self._definition.interface()
+            names = self._feature_names(whole)
+            values.update(zip(names, self._feature_values(), strict=True))
+            hypers = tuple(values[name] for name in whole.hyper_names)
+            self._definition.check_options(self._read_options(group), hypers)
 
     def _check_value(self, name: str, value) -> None:
         if name in self._interface.option_names:
-            if not isinstance(value, bool):
-                raise TypeError(f"option '{name}' is {value!r}, expected True or False")
+            is_switch = isinstance(dict(self._interface.options)[name], bool)
+            if isinstance(value, bool) != is_switch or not isinstance(value, int):
+                expected = "True or False" if is_switch else "an integer"
+                raise TypeError(f"option '{name}' is {value!r}, expected {expected}")
             return
         try:
             float(value)
@@ -76,8 +125,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             self._interface.check_names(given)
             for name, value in given.items():
                 self._check_value(name, value)
-            group = {**self.defaults, **given}
-            self._definition.check_options(self._read_options(group), self._read_hypers(group))
+            self._check_variant({**self.defaults, **given})
         super().add_param_group(param_group)
 
     def _check_saved(self, state_dict: dict) -> None:
@@ -100,17 +148,18 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
                 stacklevel=level_of_caller(),
             )
 
-    def _hyper_keys(self) -> tuple[str, ...]:
-        return self._interface.hyper_names
+    @property
+    def _hypers(self) -> dict[str, str]:
+        return {name: name for name in self._interface.hyper_names}
 
     def _get_definition(self) -> Definition:
-        return self._definition
+        return self._definition.with_fragments(self._fragments)
 
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         return tuple([float(group[name]) for name, _ in self._interface.hypers])
 
-    def _read_options(self, group: dict) -> dict[str, bool]:
-        return {name: bool(group[name]) for name, _ in self._interface.options}
+    def _read_options(self, group: dict) -> Options:
+        return {name: type(default)(group[name]) for name, default in self._interface.options}
 
     def __getstate__(self) -> dict:
         return {

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ._compiled import CompiledStep
 
@@ -20,55 +19,17 @@ class SGD(CompiledStep, torch.optim.SGD):
     torch's own step, as do parameters that cannot be compiled for (complex,
     float16, other devices), with one warning.
 
-    Args:
-        static_grads: as for :class:`stepc.torch.AdamW`.
+    ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
+    see :class:`stepc.torch.Optimizer`.
     """
 
     _zoo_name = "sgd"
-    _hyper_names = ("lr", "momentum", "dampening", "weight_decay")
+    _hypers = {
+        "lr": "lr",
+        "momentum": "momentum",
+        "dampening": "dampening",
+        "weight_decay": "weight_decay",
+    }
+    _options = {"nesterov": "nesterov", "maximize": "maximize"}
     _eager_class = torch.optim.SGD
     _keeps_step = False
-
-    def __init__(
-        self,
-        params,
-        lr: float | Tensor = 1e-3,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: float | Tensor = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        static_grads: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            momentum,
-            dampening,
-            weight_decay,
-            nesterov,
-            maximize=maximize,
-            foreach=foreach,
-            differentiable=differentiable,
-            fused=fused,
-        )
-        self._static_grads = bool(static_grads)
-        self._step_supports_amp_scaling = False  # GradScaler unscales by itself
-
-    def _read_hypers(self, group: dict) -> tuple[float, ...]:
-        return (
-            float(group["lr"]),
-            float(group["momentum"]),
-            float(group["dampening"]),
-            float(group["weight_decay"]),
-        )
-
-    def _read_options(self, group: dict) -> dict[str, bool]:
-        return {"nesterov": bool(group["nesterov"]), "maximize": bool(group["maximize"])}
-
-    def _read_settings(self, group: dict) -> tuple:
-        return (group["nesterov"], group["maximize"])

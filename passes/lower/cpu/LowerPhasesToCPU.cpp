@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/lower/cpu/RunFunctions.h"
+#include "passes/lower/cpu/TileKernel.h"
+#include "passes/schedule/Schedule.h"
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -290,13 +292,24 @@ namespace {
 struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
   using LowerPhasesToCPUBase::LowerPhasesToCPUBase;
 
+  void emitEntry(OpBuilder &builder, ProgramOp program,
+                 const ScheduleEntry &entry) {
+    if (!entry.kernel)
+      emitFinish(builder, program, entry.name, entry.finish);
+    else if (program.isTiled())
+      emitTileKernels(builder, entry.kernel, prefetchLines);
+    else
+      KernelEmitter(builder, entry.kernel, prefetchLines).emit();
+  }
+
   void runOnOperation() override {
     if (failed(checkOptimizers(getOperation())))
       return signalPassFailure();
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
-    getOperation().walk([&](PhaseOp phase) {
-      KernelEmitter(builder, phase, prefetchLines).emit();
+    getOperation().walk([&](ProgramOp program) {
+      for (const ScheduleEntry &entry : getSchedule(program))
+        emitEntry(builder, program, entry);
     });
     for (auto optimizer :
          llvm::make_early_inc_range(getOperation().getOps<OptimizerOp>()))

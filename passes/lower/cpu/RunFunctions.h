@@ -7,21 +7,13 @@
 #ifndef STEPC_PASSES_LOWER_CPU_RUNFUNCTIONS_H
 #define STEPC_PASSES_LOWER_CPU_RUNFUNCTIONS_H
 
-#include "dialect/Step.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/lower/cpu/BodyEmitter.h"
 
 namespace mlir::step {
-
-/// The size of a cache line, the unit of prefetching, in bytes.
-inline constexpr int64_t kLineBytes = 64;
 
 /// Runs of fewer elements are not prefetched from inside: what they would ask
 /// for belongs to other tensors. Kernels prefetch them a few chunks ahead.
 inline constexpr int64_t kShortRun = 2048;
-
-/// Size in bytes of one element of the operand in memory.
-int64_t getElementBytes(OperandAttr operand);
 
 /// Makes `void name(scalars, addresses..., count)`: the phase on `count`
 /// consecutive elements from each operand's address, in vectors of 512 bits of

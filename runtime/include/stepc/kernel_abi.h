@@ -11,9 +11,10 @@
 // layout raises STEPC_KERNEL_ABI_VERSION, which the manifest carries.
 //
 // A kernel serves any number of tensors of any size: tensors are rows of a
-// table, and the work is a list of chunks of rows.
+// table, and the work is a list of chunks of rows. A row is a sequence of
+// 64-bit words, `rowWords` of them.
 //
-// A row is a sequence of 64-bit words, `rowWords` of them:
+// The elements space, of definitions without reductions and dims:
 //
 //   word 0        address of the tensor's scalar row (array of double)
 //   word 1        rank of the row: 0 in contiguous kernels
@@ -22,8 +23,28 @@
 //                 `rank` extents (outermost first),
 //                 and for each operand `rank` strides, in elements
 //
-// Element i of a row is the i-th in row-major order of the extents; in a
-// contiguous kernel every operand keeps element i at base + i.
+// Chunks count elements. Element i of a row is the i-th in row-major order of
+// the extents; in a contiguous kernel every operand keeps it at base + i.
+//
+// The tiles space, of all others; docs/statistics.md defines tiles, the dims B,
+// N and M, and the workspace:
+//
+//   words 0, 1    as above
+//   word 2        address of the tensor's slots (array of double)
+//   words 3 to 5  B, N, M
+//   words 6..     base address of each operand, in the manifest's order, then a
+//                 word for each buffer of the workspace: its address where the
+//                 buffer is live, else its offset in bytes from
+//                 StepcCall::workspace
+//   then, in strided kernels only:
+//                 `rank` extents (outermost first, all dims of the tensor),
+//                 and for each operand `rank` strides, in elements; those of
+//                 operands of fewer dims are not read: they are dense
+//
+// Chunks count tiles. In a contiguous kernel an operand of the parameter's dims
+// keeps element (b, n, m) at base + (b * N + n) * M + m; one of [...b, n, 1] at
+// base + b * N + n, of [...b, 1, m] at base + b * M + m, of [...b, 1, 1] at
+// base + b. The order is the logical one, whatever the strides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,14 +53,30 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 1
+#define STEPC_KERNEL_ABI_VERSION 2
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
 #define STEPC_ROW_RANK 1
 #define STEPC_ROW_OPERANDS 2
 
-/* Elements [start, start + length) of table row `row`. */
+/* The same in the tiles space, where words 0 and 1 are as above. */
+#define STEPC_TILE_SLOTS 2
+#define STEPC_TILE_B 3
+#define STEPC_TILE_N 4
+#define STEPC_TILE_M 5
+#define STEPC_TILE_OPERANDS 6
+
+/* The tree of a reduction: elements of a leaf in lane order, its lanes, and
+ * elements of a leaf in sequence order. */
+#define STEPC_LEAF 1024
+#define STEPC_LANES 16
+#define STEPC_ROW_LEAF 64
+
+/* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */
+#define STEPC_TILE_COLUMNS 4096
+
+/* Elements or tiles [start, start + length) of table row `row`. */
 typedef struct StepcChunk {
   int64_t row;
   int64_t start;
@@ -51,6 +88,9 @@ typedef struct StepcCall {
   const int64_t *table;
   int64_t rowWords;
   const StepcChunk *chunks;
+  /* Where the buffers of the workspace lie that are not live; aligned to 64
+   * bytes. Their contents are undefined when a segment of the row begins. */
+  char *workspace;
 } StepcCall;
 
 /* Runs the chunks [begin, end) of call->chunks. No threads, no allocation, no
@@ -58,12 +98,32 @@ typedef struct StepcCall {
  * [begin, end) are looked at ahead of their turn to prefetch their data. */
 typedef void (*StepcKernel)(const StepcCall *call, int64_t begin, int64_t end);
 
-/* Fills one scalar row: `slots` doubles, the values of the rule's scalar
- * expressions that kernels read.
- *   hypers  the group's hyper-parameters, in the manifest's order
- *   count   the step count of the tensors of this row, 1 in their first step
- *   fresh   1 in the step that creates the tensors' state, else 0 */
-typedef void (*StepcScalarFunction)(const double *hypers, int64_t count,
-                                    int64_t fresh, double *row);
+/* Runs once for the tensor of table row `row`, after all chunks of the kernel
+ * before it in the schedule: combines partial sums, computes vectors and
+ * scalars of the tensor. call->chunks is not read. */
+typedef void (*StepcFinish)(const StepcCall *call, int64_t row);
+
+/* Fills what a segment needs of one scalar row: values of the rule's scalar
+ * expressions that kernels read. The row keeps what earlier segments filled.
+ *   hypers   the group's hyper-parameters, in the manifest's order
+ *   results  the group's results of rounds, in the order of the manifest's
+ *            indices, and behind them its scalars, as they are before the step
+ *   count    the step count of the tensors of this row, 1 in their first step
+ *   fresh    1 in the step that creates the tensors' state, else 0 */
+typedef void (*StepcScalarFunction)(const double *hypers, const double *results,
+                                    int64_t count, int64_t fresh, double *row);
+
+/* One call of a round, for the model or for one group; a call for the model
+ * gets the arrays of the first group. Returns 1 to skip the step, else 0.
+ *   hypers, options, statistics, scalars
+ *            in the order of the manifest's lists
+ *   results  the function sets those that its entry in the manifest names
+ *   updated  as long as scalars and equal to them until a call of the step
+ *            changes it; the function sets those that it updates */
+typedef int64_t (*StepcRoundFunction)(const double *hypers,
+                                      const int64_t *options,
+                                      const double *statistics,
+                                      const double *scalars, double *results,
+                                      double *updated);
 
 #endif /* STEPC_KERNEL_ABI_H */

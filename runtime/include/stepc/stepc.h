@@ -115,8 +115,9 @@ STEPC_API StepcStatus stepcPlanCreate(StepcPackage *package,
                                       StepcPlan **out);
 STEPC_API void stepcPlanDestroy(StepcPlan *plan);
 
-/* A value of an option by name; options not named keep their default.
- * Derived options follow from the hyper-parameters and cannot be named. */
+/* A value of an option by name; options not named keep their default. An
+ * option whose default is an integer takes any, others take 0 and 1. Derived
+ * options follow from the hyper-parameters and cannot be named. */
 typedef struct StepcOption {
   const char *name;
   int64_t value;
@@ -158,7 +159,9 @@ typedef struct StepcBinding {
   float *countMirror; /* NULL, or where each step writes the new count */
 } StepcBinding;
 
-/* Binds tensors and takes all memory that their steps need. Checks shapes,
+/* Binds tensors and takes all memory that their steps need. A parameter is
+ * updated by the first rule of the definition that its shape fits and whose
+ * guard holds; states of fewer dims than it are row-major. Checks shapes,
  * dtypes, devices, alignment and that no written memory is shared, among the
  * new tensors and with those bound before. Ids are consecutive in call order,
  * outIds may be NULL. */
@@ -183,7 +186,11 @@ STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
 /*===--- Steps
  * -------------------------------------------------------------===*/
 
-/* One step of all tensors that have a gradient. */
+/* One step of all tensors that have a gradient. Where none has, nothing
+ * happens. Hyper-parameters and options that the definition reads once for the
+ * whole model must be equal in all groups, else STEPC_INVALID_ARGUMENT. A
+ * definition may skip a step: then the call succeeds and has changed nothing
+ * but scalars that are always updated; stepcPlanGetLastStep tells. */
 STEPC_API StepcStatus stepcStep(StepcPlan *plan);
 
 /* The same in parts: hyper-parameters are fixed by begin; each tensor may be
@@ -208,16 +215,42 @@ STEPC_API StepcStatus stepcPlanSetCount(StepcPlan *plan, int64_t id,
 STEPC_API StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
                                         const char *name, DLTensor *out);
 
-/* Counters since the plan was made, for tests and tools. */
+/* A scalar that the definition keeps from step to step, by its name. One of the
+ * model is the same in each group, and set in all of them. */
+STEPC_API StepcStatus stepcPlanGetScalar(const StepcPlan *plan, int64_t group,
+                                         const char *name, double *outValue);
+STEPC_API StepcStatus stepcPlanSetScalar(StepcPlan *plan, int64_t group,
+                                         const char *name, double value);
+
+/* What the definition reports under a name: the value of the last step that
+ * came to it, NaN before there was one. */
+STEPC_API StepcStatus stepcPlanGetReport(const StepcPlan *plan, int64_t group,
+                                         const char *name, double *outValue);
+
+/* What the last step did; all 0 and no round before there was one. */
+typedef struct StepcLastStep {
+  size_t structSize;    /* sizeof(StepcLastStep), set by the caller */
+  int32_t skipped;      /* 1: the definition skipped it */
+  int32_t skippedRound; /* the round that said so, else -1 */
+  int64_t numTensors;   /* that took part */
+} StepcLastStep;
+STEPC_API StepcStatus stepcPlanGetLastStep(const StepcPlan *plan,
+                                           StepcLastStep *out);
+
+/* Counters since the plan was made, for tests and tools. A caller of an earlier
+ * version gets the fields that it knows. */
 typedef struct StepcPlanInfo {
   size_t structSize; /* sizeof(StepcPlanInfo), set by the caller */
   int64_t numTensors;
   int64_t numGroups;
   int64_t numChunks;
-  int64_t steps;
+  int64_t steps;           /* that succeeded */
   int64_t parallelRegions; /* one a step or part of one; none when the work is
                               too little to wake threads for */
   int64_t bytesAllocated;  /* by the plan, states included */
+  int64_t workspaceBytes;  /* of these, what tensors use one after the other */
+  int64_t rounds;          /* between segments of steps */
+  int64_t skippedSteps;    /* of `steps` */
 } StepcPlanInfo;
 STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,
                                        StepcPlanInfo *out);

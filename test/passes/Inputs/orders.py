@@ -19,6 +19,7 @@ PASSES = [
     "step-lower-scalar-phases",
     "step-lower-phases-to-cpu",
     "step-expand-powi",
+    "step-expand-pow",
     "step-expand-bf16",
     "step-convert-to-llvm",
 ]

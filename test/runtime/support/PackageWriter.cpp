@@ -153,10 +153,34 @@ std::string stepc_test::readFile(const std::string &path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-static json makeOperand(const char *role, const char *name, const char *storage,
-                        bool reads, bool writes) {
-  return {{"role", role},       {"name", name},   {"dims", {"*"}},
-          {"storage", storage}, {"reads", reads}, {"writes", writes}};
+json stepc_test::makeOperand(const char *role, const char *name,
+                             const char *storage, bool reads, bool writes,
+                             json dims) {
+  json operand = {{"role", role},       {"name", name},   {"dims", dims},
+                  {"storage", storage}, {"reads", reads}, {"writes", writes}};
+  if (operand["role"] == "state")
+    operand["init"] = 0.0;
+  return operand;
+}
+
+void stepc_test::addKernel(json &variant, const std::string &kernel,
+                           const std::string &strided) {
+  json reads = json::array(), writes = json::array();
+  for (size_t i = 0; i < variant["operands"].size(); ++i) {
+    if (variant["operands"][i]["reads"])
+      reads.push_back(i);
+    if (variant["operands"][i]["writes"])
+      writes.push_back(i);
+  }
+  variant["schedule"] = {{{"kernel", kernel},
+                          {"strided_kernel", strided},
+                          {"segment", 0},
+                          {"reads", reads},
+                          {"writes", writes}}};
+  variant["space"] = "elements";
+  variant["tensor_slots"] = 0;
+  variant["workspace"] = json::array();
+  variant["contributions"] = json::array();
 }
 
 static json makeToyVariant(const std::string &type, bool maximize,
@@ -174,26 +198,36 @@ static json makeToyVariant(const std::string &type, bool maximize,
     buffer["init"] = 0.0;
     operands.push_back(buffer);
   }
-  return {
+  json variant = {
       {"name", name},
       {"rule", "any"},
       {"options", {{"maximize", maximize}, {"has_momentum", momentum}}},
       {"compute", state},
       {"operands", operands},
-      {"scalars", {{"function", "toy_scalars"}, {"slots", 3}}},
-      {"schedule", {{{"kernel", name}, {"strided_kernel", name + "_strided"}}}},
+      {"scalars", {{"functions", {"toy_scalars"}}, {"slots", 3}}},
       {"subsets", true}};
+  addKernel(variant, name, name + "_strided");
+  return variant;
 }
 
-static json makeHead(const std::string &optimizer) {
+json stepc_test::makeHead(const std::string &optimizer) {
   return {
-      {"format", 1},
-      {"kernel_abi", 1},
+      {"format", 2},
+      {"kernel_abi", 2},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},
       {"options", json::array()},
-      {"rules", {{{"name", "any"}, {"states", json::array()}}}},
+      {"rules",
+       {{{"name", "any"},
+         {"dims", {"*"}},
+         {"guard", json::array()},
+         {"states", json::array()}}}},
+      {"scalars", json::array()},
+      {"statistics", json::array()},
+      {"reports", json::array()},
+      {"rounds", json::array()},
+      {"results", 0},
       {"variants", json::array()},
       {"code",
        {{{"target", "x86-64-v3"},
@@ -222,17 +256,18 @@ json stepc_test::makeToyManifest() {
 
 json stepc_test::makePlainManifest(const std::string &name) {
   json manifest = makeHead(name);
-  manifest["variants"] = {
-      {{"name", name},
-       {"rule", "any"},
-       {"options", json::object()},
-       {"compute", "f32"},
-       {"operands",
-        {makeOperand("param", "param", "f32", true, true),
-         makeOperand("grad", "grad", "f32", true, false)}},
-       {"scalars", {{"function", name + "_scalars"}, {"slots", 0}}},
-       {"schedule", {{{"kernel", name}, {"strided_kernel", name}}}},
-       {"subsets", false}}};
+  json variant = {
+      {"name", name},
+      {"rule", "any"},
+      {"options", json::object()},
+      {"compute", "f32"},
+      {"operands",
+       {makeOperand("param", "param", "f32", true, true),
+        makeOperand("grad", "grad", "f32", true, false)}},
+      {"scalars", {{"functions", {name + "_scalars"}}, {"slots", 0}}},
+      {"subsets", false}};
+  addKernel(variant, name, name);
+  manifest["variants"].push_back(variant);
   return manifest;
 }
 

@@ -36,6 +36,20 @@ nlohmann::json makeToyManifest();
 /// A manifest with one f32 variant without states or scalars.
 nlohmann::json makePlainManifest(const std::string &name);
 
+/// Parts of manifests: what stands before the variants, and an operand.
+nlohmann::json makeHead(const std::string &optimizer);
+nlohmann::json makeOperand(const char *role, const char *name,
+                           const char *storage, bool reads, bool writes,
+                           nlohmann::json dims = {"*"});
+/// Sets what a variant of the elements space has beside its operands.
+void addKernel(nlohmann::json &variant, const std::string &kernel,
+               const std::string &strided);
+
+/// The optimizers of support/statistics.c.
+nlohmann::json makeLambManifest();
+nlohmann::json makeFactorManifest();
+nlohmann::json makeClipManifest();
+
 /// A signed package of a manifest and a shared object.
 std::string makePackage(const nlohmann::json &manifest,
                         const std::string &sharedObject);

@@ -17,9 +17,9 @@ __attribute__((constructor)) static void flush(void) {
   _mm_setcsr(_mm_getcsr() | 0x8040);
 }
 
-void fastmath_scalars(const double *hypers, int64_t count, int64_t fresh,
-                      double *row) {
-  (void)hypers, (void)count, (void)fresh, (void)row;
+void fastmath_scalars(const double *hypers, const double *results,
+                      int64_t count, int64_t fresh, double *row) {
+  (void)hypers, (void)results, (void)count, (void)fresh, (void)row;
 }
 
 void fastmath(const StepcCall *call, int64_t begin, int64_t end) {

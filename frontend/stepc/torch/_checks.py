@@ -1,0 +1,46 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks of arguments, in the words that torch and others use."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def check_lr(lr: float | Tensor) -> None:
+    """ValueError for a learning rate below 0, or of several elements."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_betas(betas: tuple) -> None:
+    """ValueError unless there are two, each in [0, 1)."""
+    if len(betas) != 2:
+        raise ValueError(f"Invalid betas: {betas}")
+    for index, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+
+
+def check_not_negative(value: float, words: str) -> None:
+    """ValueError, ``Invalid <words>: <value>``, for a number below 0."""
+    if not value >= 0.0:
+        raise ValueError(f"Invalid {words}: {value}")
+
+
+class CheckedGroups:
+    """Mix-in: groups that are added are checked as the constructor's defaults are,
+    by ``_check_values``, which gets the values that a group will have."""
+
+    @staticmethod
+    def _check_values(group: dict) -> None:
+        """Raises for values out of range."""
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises for values out of range, as the
+        constructor does."""
+        if isinstance(param_group, dict):
+            self._check_values({**self.defaults, **param_group})
+        super().add_param_group(param_group)

@@ -1,0 +1,108 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""torch's own step, for what cannot be compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+
+import torch
+
+from .. import errors
+
+
+def why_eager(optimizer) -> str | None:
+    """Why torch's own step must run, if the groups' flags say so."""
+    if optimizer._eager_class is None:
+        return None
+    for number, group in enumerate(optimizer.param_groups):
+        for flag in ("differentiable", "capturable"):
+            if group.get(flag):
+                return f"{flag} is set in group {number}"
+        if group.get("fused") is False:
+            return f"fused is False in group {number}"
+    for name in ("grad_scale", "found_inf"):
+        if getattr(optimizer, name, None) is not None:
+            return f"{name} is set"
+    return None
+
+
+def step_eagerly(optimizer, why: str) -> None:
+    """torch's own step, without its hooks: ours ran them.
+
+    Warns once for each reason. StepcError where the step would have to clip or
+    unscale gradients, which torch's does not.
+    """
+    if optimizer._features:
+        raise errors.StepcError(
+            f"{type(optimizer).__name__} must run torch's own step ({why}), which does not do "
+            f"what was asked for: {', '.join(map(repr, optimizer._features))}"
+        )
+    if why not in optimizer._warned:
+        optimizer._warned |= {why}
+        warnings.warn(
+            f"stepc: {type(optimizer).__name__} runs torch's own step, not a compiled one, "
+            f"for all its parameters: {why}",
+            RuntimeWarning,
+            stacklevel=level_of_caller(),
+        )
+    step = optimizer._eager_class.step
+    while getattr(step, "hooked", False):
+        step = step.__wrapped__
+    with _as_torch_wants(optimizer):
+        step(optimizer)
+
+
+@contextlib.contextmanager
+def _as_torch_wants(optimizer):
+    """For a step of torch's, whose states have their parameter's dtype.
+
+    A bfloat16 parameter with float32 states is stepped as float32 and rounded
+    after, as compiled code does: its states keep all their bits. States that are
+    wider than others than bfloat16 came from a checkpoint and are cast.
+    """
+    widened = []
+    try:
+        for param, state in optimizer.state.items():
+            if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
+                continue
+            wide = {
+                name: value
+                for name, value in state.items()
+                if name != "step"
+                and isinstance(value, torch.Tensor)
+                and value.is_floating_point()
+                and value.dtype != param.dtype
+            }
+            if not wide:
+                continue
+            if param.dtype is torch.bfloat16 and param.is_leaf and not _differentiates(optimizer):
+                data, grad = param.data, param.grad
+                widened.append((param, data, grad))
+                param.data = data.float()
+                param.grad = None if grad is None else grad.float()
+                wide = {k: v for k, v in state.items() if k in wide and v.dtype != param.dtype}
+            for name, value in wide.items():
+                state[name] = value.to(param.dtype)
+        yield
+    finally:
+        for param, data, grad in widened:
+            param.grad = None
+            param.data = data.copy_(param.data)
+            param.grad = grad
+
+
+def _differentiates(optimizer) -> bool:
+    return any(group.get("differentiable") for group in optimizer.param_groups)
+
+
+def level_of_caller() -> int:
+    """The ``stacklevel`` that names the code which called into Stepc and torch."""
+    inner = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(inner):
+        level, frame = level + 1, frame.f_back
+    return level

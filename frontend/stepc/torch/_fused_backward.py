@@ -1,0 +1,89 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Steps inside the backward pass: each parameter as soon as it has its gradient,
+which is freed at once. Of all gradients only one or two exist at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+
+from .. import errors
+from ._binding import Binding
+from ._compiled import CompiledStep
+
+
+class FusedBackward(CompiledStep):
+    """Mix-in for optimizers whose definition needs no gradient but a tensor's own."""
+
+    def _step_in_backward(self, loss: torch.Tensor) -> None:
+        """``loss.backward()``, in which every parameter of this optimizer that gets a
+        gradient is stepped and loses it.
+
+        Gradients that were there before are of no use to it and are an error. Where
+        the backward pass fails, the parameters that came before stay stepped.
+        """
+        params = self._all_params()
+        for param in params:
+            if param.grad is not None:
+                raise errors.StepcError(
+                    "a parameter has a gradient before the fused backward pass, which would "
+                    "step it with the sum (zero_grad() drops it)"
+                )
+        with self._locked():
+            ids = self._begin()
+            stepped: set[int] = set()
+
+            def step(param: torch.Tensor) -> None:
+                tensor = ids[id(param)]
+                self._binding.step_one(param, tensor)
+                stepped.add(tensor)
+                param.grad = None
+
+            try:
+                with _hooked(params, step):
+                    loss.backward()
+            finally:
+                self._binding.end(stepped)
+
+    def _begin(self) -> dict[int, int]:
+        """Begins a step; the plan's id of each parameter, by ``id()``."""
+        binding, self._binding = self._binding, None
+        ids = None if binding is None else binding.begin(self)
+        if ids is None:
+            self._keep_scalars(binding)
+            binding = Binding(self, binding, ahead=True)
+            ids = binding.begin(self)
+        if ids is None:
+            raise errors.StepcError("the optimizer changed while its step was being prepared")
+        self._binding = binding
+        return ids
+
+    def _norm_in_backward(self, loss: torch.Tensor, scale: float) -> torch.Tensor:
+        """The 2-norm of all gradients over ``scale``, as one vector; frees them and
+        keeps the graph for the pass that steps."""
+        norms: list[torch.Tensor] = []
+
+        def measure(param: torch.Tensor) -> None:
+            norms.append(torch.linalg.vector_norm(param.grad.float() / scale))
+            param.grad = None
+
+        with _hooked(self._all_params(), measure):
+            loss.backward(retain_graph=True)
+        return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+
+    def _all_params(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+
+@contextlib.contextmanager
+def _hooked(params: list[torch.Tensor], hook: Callable[[torch.Tensor], None]) -> Iterator[None]:
+    """Has ``hook`` called for each parameter once its gradient is whole."""
+    handles = [param.register_post_accumulate_grad_hook(hook) for param in params]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

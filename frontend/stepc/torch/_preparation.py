@@ -1,0 +1,191 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""States and counters of parameters that are about to be bound: those that the
+optimizer's ``state`` has, where the plan can write them, and new ones."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import torch
+
+from .. import errors
+from ..interface import Interface, Options
+from . import _states, _tensors
+from ._members import Member, is_counter
+from ._rules import Rules, Variants
+from ._state import StateMap
+
+Known = Callable[[torch.Tensor], int | None]
+
+
+class Preparation:
+    """Finds or makes what members need, and keeps the version counters that move.
+
+    ``dropped``: the kept dim of a state, by its name, that the user does not see.
+    ``exact_count``: what another plan knows of a parameter's count, or None.
+    """
+
+    def __init__(
+        self,
+        state: StateMap,
+        interface: Interface,
+        manifest: dict,
+        options: list[Options],
+        dropped: dict[str, int],
+        num_params: int,
+        exact_count: Known | None = None,
+    ):
+        self._state = state
+        self._options = options
+        self._rules = Rules(interface, options)
+        self._variants = Variants(manifest)
+        self._dropped = dropped
+        self._num_params = num_params
+        self._exact_count = exact_count
+        self.owners: list[torch.Tensor] = []
+        self._owned: set[int] = set()  # id() of each owner
+        self._spare: list = []  # a counter for each parameter, by its index
+        self.counters: list[list] = []  # [vector, its version after our step]
+
+    def has_variant(self, member: Member) -> bool:
+        """Whether the package can step the parameter."""
+        options = self._options[member.group]
+        rule = self._rules.find(member.group, member.param.shape)
+        return rule is not None and self._variants.find(member, rule, options) is not None
+
+    def prepare(self, members: list[Member], *, counts: bool) -> None:
+        """Gives each member its states, and where ``counts`` a counter."""
+        # States are of no less use for a step that happens in inference mode.
+        with torch.inference_mode(False), torch.no_grad():
+            self._prepare_states(members)
+            if counts:
+                self._prepare_counters(members)
+
+    def forget_counts(self) -> None:
+        """Asks ``exact_count`` no more."""
+        self._exact_count = None
+
+    def own(self, tensor: torch.Tensor) -> bool:
+        """Notes a tensor whose version moves with each step; False if known."""
+        owner = _states.owner(tensor)
+        if id(owner) in self._owned:
+            return False
+        self._owned.add(id(owner))
+        self.owners.append(owner)
+        return True
+
+    # --- States ---------------------------------------------------------------
+
+    def _prepare_states(self, members: list[Member]) -> None:
+        """Finds or makes each member's state tensors, in the variant's order."""
+        requests, places = [], []
+        for member in members:
+            for slot, request in self._missing_states(member):
+                requests.append(request)
+                places.append((member, slot))
+        made = _states.allocate(requests)
+        for request, (member, slot), tensor in zip(requests, places, made, strict=True):
+            shown = _states.as_shown(tensor, self._dropped.get(request.name))
+            member.states[slot], member.shown[slot] = tensor, shown
+            member.items[request.name] = shown
+
+    def _missing_states(self, member: Member) -> list[tuple[int, _states.Request]]:
+        """Gives the member the states that it has; returns those to be made."""
+        rule = self._rules.rule_of(member)
+        options = self._options[member.group]
+        variant = self._variants.find(member, rule, options)
+        if variant is None:
+            raise self._variants.missing(member, rule, options)
+        state = self._state.get(member.param) or {}
+        operands = [o for o in variant["operands"] if o["role"] == "state"]
+        member.fresh = bool(operands) or not state
+        member.states = [None] * len(operands)
+        member.shown = [None] * len(operands)
+        missing = []
+        for slot, operand in enumerate(operands):
+            name, dtype = operand["name"], _tensors.DTYPE[operand["storage"]]
+            dims = tuple(operand.get("dims", rule.dims))
+            shape = None
+            if dims != rule.dims:
+                shape = rule.state_shape(dims, tuple(member.param.shape))
+            given = state.get(name)
+            if given is not None:
+                member.fresh = False
+                shown, given = given, self._as_bound(given, member, name, shape)
+                if _is_usable(shown, member, dtype, shape):
+                    member.states[slot], member.shown[slot] = given, shown
+                    continue
+            init = float(operand.get("init", 0.0))
+            request = _states.Request(member.param, name, dtype, init, given, shape)
+            missing.append((slot, request))
+        return missing
+
+    def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
+        """A state that the user has, in the plan's shape; TensorError."""
+        if not isinstance(given, torch.Tensor):
+            raise errors.TensorError(
+                f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
+                "STEPC_INVALID_ARGUMENT",
+            )
+        expected = tuple(member.param.shape if shape is None else shape)
+        dropped = self._dropped.get(name)
+        if dropped is not None:
+            expected = (*expected[:dropped], *expected[len(expected) + dropped + 1 :])
+        if tuple(given.shape) != expected:
+            raise errors.TensorError(
+                f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
+                f"expected {expected}",
+                "STEPC_SHAPE_MISMATCH",
+            )
+        return _states.as_bound(given, dropped)
+
+    # --- Counters -------------------------------------------------------------
+
+    def _prepare_counters(self, members: list[Member]) -> None:
+        """Counts, and where the plan mirrors them: in one vector with room for
+        every parameter, unless the state has counters that can serve."""
+        for member in members:
+            step = (self._state.get(member.param) or {}).get("step")
+            member.count = self._count(member.param, step)
+            if is_counter(step):
+                if self.own(step):
+                    self.counters.append([step._base, step._base._version])
+            else:
+                step = self._spare_counter(member.index)
+                if member.count:
+                    step.fill_(member.count)
+                member.items = {"step": step, **member.items}
+            member.mirror, member.step = step.data_ptr(), step
+        for counter in self.counters:
+            counter[1] = counter[0]._version
+
+    def _spare_counter(self, index: int) -> torch.Tensor:
+        if not self._spare:
+            vector, self._spare = _states.counters(self._num_params)
+            self.own(vector)
+            self.counters.append([vector, vector._version])
+        step, self._spare[index] = self._spare[index], None
+        return step
+
+    def _count(self, param: torch.Tensor, step) -> int:
+        """Steps taken: as the state says, exact where another plan knows more."""
+        if step is None:
+            return 0
+        value = float(step)
+        exact = self._exact_count(param) if self._exact_count else None
+        if exact is not None and ctypes.c_float(exact).value == value:
+            return exact
+        return int(value)
+
+
+def _is_usable(
+    given: torch.Tensor, member: Member, dtype: torch.dtype, shape: tuple | None
+) -> bool:
+    """Whether a state can be bound as it is; else it is copied."""
+    if given.dtype != dtype or given.device.type != "cpu" or given.is_inference():
+        return False
+    if shape is None:
+        return given._base is not None or not _states.is_small(member.param)
+    return given.is_contiguous() and (given._base is not None or given.numel() > _states.SMALL)

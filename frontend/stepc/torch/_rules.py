@@ -1,0 +1,124 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which rule, and which variant of a package, updates a parameter."""
+
+from __future__ import annotations
+
+import torch
+
+from .. import errors
+from ..interface import Interface, Options, Rule, describe_option, describe_options
+from . import _tensors
+from ._members import Member
+
+
+class Rules:
+    """The rule of each shape in each group, remembered.
+
+    ``options``: the value of every option, derived ones too, of each group.
+    """
+
+    def __init__(self, interface: Interface, options: list[Options]):
+        self._interface = interface
+        self._options = options
+        self._only = interface.rules[0] if _is_plain(interface) else None
+        self._found: dict[tuple, Rule | None] = {}
+
+    def find(self, group: int, shape: torch.Size) -> Rule | None:
+        """The rule for a parameter of this shape in this group, or None."""
+        if self._only is not None:
+            return self._only
+        key = (group, shape)
+        if key not in self._found:
+            self._found[key] = self._interface.rule_of(tuple(shape), self._options[group])
+        return self._found[key]
+
+    def options_of(self, group: int) -> Options:
+        """The value of every option in the group."""
+        return self._options[group]
+
+    def rule_of(self, member: Member) -> Rule:
+        """The rule of a parameter; TensorError where none takes it."""
+        rule = self.find(member.group, member.param.shape)
+        if rule is None:
+            names = ", ".join(f"'{rule.name}'" for rule in self._interface.rules)
+            options = describe_options(self._options[member.group])
+            raise errors.TensorError(
+                f"no rule of optimizer '{self._interface.name}' takes {member.name} of shape "
+                f"{tuple(member.param.shape)}; rules: {names}"
+                + (f"; {options}" if options else ""),
+                "STEPC_SHAPE_MISMATCH",
+            )
+        return rule
+
+
+def _is_plain(interface: Interface) -> bool:
+    return len(interface.rules) == 1 and interface.rules[0].takes_all
+
+
+def _switches(options: Options) -> Options:
+    """Those that a variant depends on: integers choose rules only."""
+    return {name: on for name, on in options.items() if isinstance(on, bool)}
+
+
+def variant_specs(
+    optimizer, interface: Interface, rules: Rules, members: list[Member]
+) -> tuple[str, ...]:
+    """The variants to ask for: those needed now, and those that parameters
+    without a gradient will need. The compiler makes each for all rules.
+
+    TensorError where no rule takes a member.
+    """
+    wanted = set()
+    for member in members:
+        rules.rule_of(member)
+        wanted.add((member.group, member.param.dtype, member.grad_dtype))
+    for number, group in enumerate(optimizer.param_groups):
+        for param in group["params"]:
+            if param.dtype in _tensors.STORAGE:
+                wanted.add((number, param.dtype, param.dtype))
+    settable = set(interface.option_names)
+    specs = set()
+    for number, param, grad in wanted:
+        options = _switches(rules.options_of(number))
+        parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
+        parts += [
+            f"option.{name}={describe_option(on)}"
+            for name, on in sorted(options.items())
+            if name in settable
+        ]
+        specs.add(",".join(parts))
+    return tuple(sorted(specs))
+
+
+class Variants:
+    """The variants of a package, by rule, options and storage."""
+
+    def __init__(self, manifest: dict):
+        self._optimizer = manifest["optimizer"]
+        self._found: dict[tuple, dict] = {}
+        for variant in manifest["variants"]:
+            operands = variant["operands"]
+            storage = {o["role"]: o["storage"] for o in operands if o["role"] != "state"}
+            options = frozenset(variant["options"].items())
+            # A rule that does not read the gradient may not list it.
+            key = (variant["rule"], options, storage["param"], storage.get("grad"))
+            self._found.setdefault(key, variant)
+
+    def find(self, member: Member, rule: Rule, options: Options) -> dict | None:
+        """The variant for a parameter, or None. ``options``: of its group."""
+        storage = _tensors.STORAGE
+        switches = frozenset(_switches(options).items())
+        param, grad = storage[member.param.dtype], storage[member.grad_dtype]
+        return self._found.get((rule.name, switches, param, grad))
+
+    def missing(self, member: Member, rule: Rule, options: Options) -> errors.TensorError:
+        """What to raise where ``find`` gives None."""
+        words = describe_options(_switches(options))
+        of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
+        return errors.TensorError(
+            f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "
+            f"{member.param.dtype} with a gradient of {member.grad_dtype}{of_rule}"
+            + (f", {words}" if words else ""),
+            "STEPC_DTYPE_MISMATCH",
+        )

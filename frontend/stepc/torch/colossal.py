@@ -1,0 +1,157 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers of ColossalAI, with a compiled step, and its loss scaler.
+
+Its Adafactor ignores ``lr`` and never measures the parameters' root mean square:
+``stepc.torch.hf.Adafactor`` is what it was made from.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from . import apex, came
+from ._compiled import CompiledStep
+from ._features import DynamicLossScale
+from ._hypers import BETAS
+
+__all__ = ["CAME", "DynamicGradScaler", "FusedLAMB", "Lamb"]
+
+CAME = came.CAME
+FusedLAMB = apex.FusedLAMB
+
+
+class Lamb(CompiledStep, torch.optim.Optimizer):
+    """LAMB as in ``colossalai.nn.optimizer.Lamb``; definition ``deepspeed_lamb.mlir``,
+    without a clamp.
+
+    You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
+    minutes", ICLR 2020. ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32,
+    or float64 beside float64 parameters.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        weight_decay: in the update, times the parameter.
+        adam: a trust ratio of 1.
+        bias_correction: times ``sqrt(1 - beta2^t) / (1 - beta1^t)`` for the whole step.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError, in the words of ColossalAI, for values out of range.
+    """
+
+    _zoo_name = "deepspeed_lamb"
+    _hypers = {
+        "lr": "lr",
+        **BETAS,
+        "eps": "eps",
+        "weight_decay": "weight_decay",
+        # With ``adam`` the ratio is clamped to 1; else nothing reads them.
+        "min_coeff": lambda group: 1.0,
+        "max_coeff": lambda group: 1.0,
+    }
+    _transient_states = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        adam: bool = False,
+        bias_correction: bool = False,
+        **features,
+    ) -> None:
+        if not lr >= 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps >= 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for index in (0, 1):
+            if not 0.0 <= betas[index] < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "bias_correction": bias_correction,
+        }
+        super().__init__(params, defaults, **features)
+        self.adam = adam
+
+    def _read_options(self, group: dict) -> dict[str, bool]:
+        return {
+            "bias_correction": bool(group.get("bias_correction", False)),
+            "eps_inside_sqrt": False,
+            "clamp_ratio": bool(self.adam),
+        }
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "adam": self.adam}
+
+
+class DynamicGradScaler(DynamicLossScale):
+    """The loss scale of ``colossalai.amp.naive_amp.grad_scaler.DynamicGradScaler``, for
+    the argument ``loss_scale`` of an optimizer.
+
+    From the ``hysteresis``-th overflow on the scale is multiplied by ``backoff_factor``,
+    down to ``min_scale``; after ``growth_interval`` steps in a row that were made, by
+    ``growth_factor``, up to ``max_scale``, and overflows are counted anew. Gradients are
+    divided by the scale that the loss had (ColossalAI changes it before).
+
+    Raises ValueError for numbers out of range.
+    """
+
+    _fragment = "colossal_scaler"
+    _hypers = {
+        "growth_factor": "growth_factor",
+        "backoff_factor": "backoff_factor",
+        "growth_interval": "growth_interval",
+        "min_scale": "_least",
+        "max_scale": "_most",
+        "hysteresis": "hysteresis",
+    }
+    _scalars = {"scale": "initial_scale"}
+
+    def __init__(
+        self,
+        initial_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 1000,
+        min_scale: float | None = None,
+        max_scale: float | None = None,
+        hysteresis: int = 2,
+    ):
+        self._set_numbers(
+            initial_scale=initial_scale,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            growth_interval=growth_interval,
+            hysteresis=hysteresis,
+        )
+        if not growth_factor > 1:
+            raise ValueError(f"growth_factor is {growth_factor}, expected more than 1")
+        if not backoff_factor < 1:
+            raise ValueError(f"backoff_factor is {backoff_factor}, expected less than 1")
+        self.min_scale = min_scale
+        self.max_scale = max_scale
+        if not self._least <= initial_scale <= self._most:
+            raise ValueError(
+                f"initial_scale is {initial_scale}, expected one from min_scale {min_scale} "
+                f"to max_scale {max_scale}"
+            )
+
+    @property
+    def _least(self) -> float:
+        return self.min_scale or 0.0
+
+    @property
+    def _most(self) -> float:
+        return self.max_scale or math.inf

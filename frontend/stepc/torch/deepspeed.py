@@ -1,0 +1,143 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers of DeepSpeed, with a compiled step, and its loss scaler."""
+
+from __future__ import annotations
+
+import torch
+
+from ._compiled import CompiledStep
+from ._features import ClipByNorm, DynamicLossScale, clips
+from ._hypers import BETAS
+
+__all__ = ["DynamicLossScaler", "FusedLamb"]
+
+
+class FusedLamb(CompiledStep, torch.optim.Optimizer):
+    """LAMB as in ``deepspeed.ops.lamb.FusedLamb``; definition ``deepspeed_lamb.mlir``.
+
+    You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
+    minutes", ICLR 2020. ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32,
+    or float64 beside float64 parameters.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        bias_correction: times ``sqrt(1 - beta2^t) / (1 - beta1^t)`` for the whole step.
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        eps_inside_sqrt: or to it, before the root.
+        weight_decay: in the update, times the parameter.
+        max_grad_norm: above 0: clips by the norm of all gradients first, as
+            ``clip=ClipByNorm(max_grad_norm)``; read here only, as ``opt.clip`` has it.
+        max_coeff: largest trust ratio.
+        min_coeff: smallest trust ratio.
+        amsgrad: must be False.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises RuntimeError, as DeepSpeed does, for ``amsgrad``. ``step`` takes a closure
+    only, not DeepSpeed's lists of gradients, and ``get_lamb_coeffs`` is not there.
+    """
+
+    _zoo_name = "deepspeed_lamb"
+    _hypers = {
+        "lr": "lr",
+        **BETAS,
+        "eps": "eps",
+        "weight_decay": "weight_decay",
+        "min_coeff": "min_coeff",
+        "max_coeff": "max_coeff",
+    }
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        eps_inside_sqrt: bool = False,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        max_coeff: float = 10.0,
+        min_coeff: float = 0.01,
+        amsgrad: bool = False,
+        **features,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
+        if max_grad_norm > 0:
+            clip = clips(features.pop("clip", None))
+            features["clip"] = [*clip, ClipByNorm(max_grad_norm)]
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "max_grad_norm": max_grad_norm,
+            "max_coeff": max_coeff,
+            "min_coeff": min_coeff,
+        }
+        super().__init__(params, defaults, **features)
+        self.eps_mode = 0 if eps_inside_sqrt else 1
+
+    def _read_options(self, group: dict) -> dict[str, bool]:
+        return {
+            "bias_correction": bool(group["bias_correction"]),
+            "eps_inside_sqrt": self.eps_mode == 0,
+            "clamp_ratio": True,
+        }
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "eps_mode": self.eps_mode}
+
+
+class DynamicLossScaler(DynamicLossScale):
+    """The loss scale of ``deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler``, for the
+    argument ``loss_scale`` of an optimizer.
+
+    After ``delayed_shift`` overflows the scale is divided by ``scale_factor``, down to
+    ``min_scale``; ``scale_window`` steps after the last overflow it is multiplied by it.
+    ``consecutive_hysteresis``: every step that was made begins the count of
+    overflows anew. An overflow at ``min_scale`` is an error for DeepSpeed; here
+    ``last_step.at_min_scale`` is 1. ``late_growth``: the first growth after an overflow
+    one step later, as in DeepSpeed since 0.17.1.
+
+    Raises ValueError for numbers that are not positive.
+    """
+
+    _fragment = "deepspeed_scaler"
+    _hypers = {
+        "scale_factor": "scale_factor",
+        "scale_window": "scale_window",
+        "min_scale": "min_scale",
+        "delayed_shift": "delayed_shift",
+    }
+    _options = {
+        "consecutive_hysteresis": "consecutive_hysteresis",
+        "late_growth": "late_growth",
+    }
+    _scalars = {"scale": "init_scale"}
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**32,
+        scale_factor: float = 2.0,
+        scale_window: int = 1000,
+        min_scale: float = 1.0,
+        delayed_shift: int = 1,
+        consecutive_hysteresis: bool = False,
+        *,
+        late_growth: bool = True,
+    ):
+        self._set_numbers(
+            init_scale=init_scale,
+            scale_factor=scale_factor,
+            scale_window=scale_window,
+            min_scale=min_scale,
+            delayed_shift=delayed_shift,
+        )
+        self.consecutive_hysteresis = bool(consecutive_hysteresis)
+        self.late_growth = bool(late_growth)

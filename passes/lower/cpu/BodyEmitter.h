@@ -1,0 +1,73 @@
+//===- BodyEmitter.h - the body of a phase, for elements or vectors -*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_BODYEMITTER_H
+#define STEPC_PASSES_LOWER_CPU_BODYEMITTER_H
+
+#include "passes/lower/cpu/Words.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::step {
+
+/// The size of a cache line, the unit of prefetching, in bytes.
+inline constexpr int64_t kLineBytes = 64;
+
+/// Size in bytes of one element of the operand in memory.
+int64_t getElementBytes(OperandAttr operand);
+
+/// Loads the element, or the vector of `lanes` elements, number `index` from
+/// `address`: in the storage type.
+Value emitLoad(const Words &w, Type storage, int64_t lanes, Value address,
+               Value index);
+
+/// Stores such a value. One element for a vector stands for all of them.
+void emitStore(const Words &w, Type storage, int64_t lanes, Value value,
+               Value address, Value index);
+
+/// Emits the body of one phase for one element or one vector of elements.
+///
+/// State: `fixed` maps every value of the body that depends on slots and
+/// operands given to `fix` alone; those are emitted once, outside of inner
+/// loops. What remains is cloned for each element type, a vector of `lanes`
+/// elements or, for 0 lanes, a scalar.
+class BodyEmitter {
+public:
+  BodyEmitter(OpBuilder &builder, PhaseOp phase);
+
+  ArrayRef<OperandAttr> getOperands() const { return operands; }
+
+  /// Loads the slots at the addresses. `tensorSlots` may be null where the
+  /// phase has none.
+  void fixSlots(Value scalars, Value tensorSlots);
+  /// `elements`: for each operand its element, or null where it changes in the
+  /// inner loop or is not read.
+  void fixOperands(ArrayRef<Value> elements);
+
+  struct Callbacks {
+    /// The element of an operand, in storage type.
+    function_ref<Value(unsigned)> load;
+    /// The new element of an operand.
+    function_ref<void(unsigned, Value)> store;
+    /// What an accumulator adds.
+    function_ref<void(unsigned, Value)> accumulate;
+  };
+  void emit(int64_t lanes, const Callbacks &callbacks);
+
+private:
+  void emitFixed();
+  Operation *cloneFor(int64_t lanes, Operation &op, IRMapping &mapping);
+
+  OpBuilder &builder;
+  PhaseOp phase;
+  SmallVector<OperandAttr> operands;
+  IRMapping fixed;
+};
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_BODYEMITTER_H

@@ -1,0 +1,91 @@
+//===- Gather.cpp - strided elements to and from the stack ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cpu/Gather.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+Value mlir::step::emitStackBuffer(const Words &w, int64_t bytes) {
+  auto type = MemRefType::get({bytes / 8}, w.b.getI64Type());
+  Value memory =
+      memref::AllocaOp::create(w.b, w.loc, type, w.b.getI64IntegerAttr(64));
+  Value address =
+      memref::ExtractAlignedPointerAsIndexOp::create(w.b, w.loc, memory);
+  return w.toWord(address);
+}
+
+/// The offset in elements of the element at `position`, a word.
+static Value emitOffset(const Words &w, const StridedMemory &memory,
+                        Value position) {
+  Value rank = w.toIndex(memory.rank);
+  Value extents = w.words(memory.extents), strides = w.words(memory.strides);
+  auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1),
+                                 ValueRange{w.constantWord(0), position});
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(loop.getBody());
+  // From the innermost dim outward.
+  Value dim = w.sub(rank, w.add(loop.getInductionVar(), w.constant(1)));
+  Value extent = w.load(extents, dim);
+  Value rest = loop.getRegionIterArg(1);
+  Value part = w.mul(w.rem(rest, extent), w.load(strides, dim));
+  scf::YieldOp::create(
+      w.b, w.loc,
+      ValueRange{w.add(loop.getRegionIterArg(0), part), w.div(rest, extent)});
+  return loop.getResult(0);
+}
+
+/// Calls `emitCopy(strided view's index, dense index)` for each element, run by
+/// run of the innermost dim.
+static void emitRuns(const Words &w, const StridedMemory &memory, Value first,
+                     Value count, function_ref<void(Value, Value)> emitCopy) {
+  Type i64 = w.b.getI64Type();
+  Value last = w.toIndex(w.sub(memory.rank, w.constantWord(1)));
+  Value inner = w.load(w.words(memory.extents), last);
+  Value stride = w.load(w.words(memory.strides), last);
+  // while (done < count): the rest of this innermost row, or of all.
+  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{i64},
+                                   ValueRange{w.constantWord(0)});
+  OpBuilder::InsertionGuard guard(w.b);
+  Block *before = w.b.createBlock(&loop.getBefore(), {}, {i64}, {w.loc});
+  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
+                                     before->getArgument(0), count);
+  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
+  Block *after = w.b.createBlock(&loop.getAfter(), {}, {i64}, {w.loc});
+  Value done = after->getArgument(0);
+  Value position = w.add(first, done);
+  Value left = w.sub(inner, w.rem(position, inner));
+  Value length = w.min(left, w.sub(count, done));
+  Value offset = emitOffset(w, memory, position);
+  w.loop(w.constant(0), w.toIndex(length), 1, [&](Value i) {
+    Value word = w.toWord(i);
+    emitCopy(w.toIndex(w.add(offset, w.mul(word, stride))),
+             w.toIndex(w.add(done, word)));
+  });
+  scf::YieldOp::create(w.b, w.loc, ValueRange{w.add(done, length)});
+}
+
+static Type getBits(const Words &w, const StridedMemory &memory) {
+  return w.b.getIntegerType(memory.elementBytes * 8);
+}
+
+void mlir::step::emitGather(const Words &w, const StridedMemory &memory,
+                            Value first, Value count, Value to) {
+  Value strided = w.view(memory.address, getBits(w, memory));
+  Value dense = w.view(to, getBits(w, memory));
+  emitRuns(w, memory, first, count, [&](Value from, Value index) {
+    w.store(w.load(strided, from), dense, index);
+  });
+}
+
+void mlir::step::emitScatter(const Words &w, const StridedMemory &memory,
+                             Value first, Value count, Value from) {
+  Value strided = w.view(memory.address, getBits(w, memory));
+  Value dense = w.view(from, getBits(w, memory));
+  emitRuns(w, memory, first, count, [&](Value to, Value index) {
+    w.store(w.load(dense, index), strided, to);
+  });
+}

@@ -1,0 +1,139 @@
+//===- ReductionTree.cpp - the fixed order of additions -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cpu/ReductionTree.h"
+
+#include "stepc/kernel_abi.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::step;
+
+Value mlir::step::emitNeutral(const Words &w, Combiner combiner,
+                              int64_t lanes) {
+  double neutral = combiner == Combiner::Sum
+                       ? 0.0
+                       : -std::numeric_limits<double>::infinity();
+  FloatAttr value = w.b.getF64FloatAttr(neutral);
+  if (!lanes)
+    return arith::ConstantOp::create(w.b, w.loc, value);
+  auto type = VectorType::get({lanes}, w.b.getF64Type());
+  return arith::ConstantOp::create(w.b, w.loc,
+                                   DenseElementsAttr::get(type, value));
+}
+
+Value mlir::step::emitCombined(const Words &w, Combiner combiner, Value x,
+                               Value y) {
+  if (combiner == Combiner::Sum)
+    return arith::AddFOp::create(w.b, w.loc, x, y);
+  return arith::MaximumFOp::create(w.b, w.loc, x, y);
+}
+
+Value mlir::step::emitWidened(const Words &w, Value value) {
+  Type type = value.getType();
+  Type wide = w.b.getF64Type();
+  if (auto vector = dyn_cast<VectorType>(type))
+    wide = vector.clone(wide);
+  return type == wide ? value : arith::ExtFOp::create(w.b, w.loc, wide, value);
+}
+
+Value mlir::step::emitFolded(const Words &w, Combiner combiner, Value lanes) {
+  Value value = lanes;
+  for (int64_t half = STEPC_LANES / 2; half >= 1; half /= 2) {
+    auto part = [&](int64_t offset) {
+      auto lanesOfPart = llvm::to_vector(llvm::seq(offset, offset + half));
+      return vector::ShuffleOp::create(w.b, w.loc, value, value, lanesOfPart);
+    };
+    value = emitCombined(w, combiner, part(0), part(half));
+  }
+  return vector::ExtractOp::create(w.b, w.loc, value, ArrayRef<int64_t>{0});
+}
+
+/// The address of the entry number `index`.
+static Value entryAddress(const Words &w, Value address, Value index,
+                          Value stride) {
+  return w.add(address,
+               w.mul(w.mul(w.toWord(index), stride), w.constantWord(8)));
+}
+
+/// to[i] = to[i] combined with from[i] for i below `width`.
+static void emitCombineRows(const Words &w, Combiner combiner, Value to,
+                            Value from, Value width) {
+  Type f64 = w.b.getF64Type();
+  auto vector = VectorType::get({STEPC_LANES}, f64);
+  Value toView = w.view(to, f64), fromView = w.view(from, f64);
+  auto load = [&](Value view, Value index) -> Value {
+    return vector::LoadOp::create(w.b, w.loc, vector, view, ValueRange{index});
+  };
+  Value vectors = w.floorTo(width, STEPC_LANES);
+  w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
+    Value sum = emitCombined(w, combiner, load(toView, i), load(fromView, i));
+    vector::StoreOp::create(w.b, w.loc, sum, toView, ValueRange{i});
+  });
+  w.loop(vectors, width, 1, [&](Value i) {
+    w.store(emitCombined(w, combiner, w.load(toView, i), w.load(fromView, i)),
+            toView, i);
+  });
+}
+
+void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
+                              Value count, Value stride, Value width) {
+  Type index = w.b.getIndexType();
+  Value one = w.constant(1);
+  // while (span < count): entries `span` apart are combined.
+  auto levels =
+      scf::WhileOp::create(w.b, w.loc, TypeRange{index}, ValueRange{one});
+  OpBuilder::InsertionGuard guard(w.b);
+  Block *before = w.b.createBlock(&levels.getBefore(), {}, {index}, {w.loc});
+  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
+                                     before->getArgument(0), count);
+  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
+  Block *after = w.b.createBlock(&levels.getAfter(), {}, {index}, {w.loc});
+  Value span = after->getArgument(0);
+  Value twice = w.add(span, span);
+  // The last entry with a partner is below count - span.
+  auto loop =
+      scf::ForOp::create(w.b, w.loc, w.constant(0), w.sub(count, span), twice);
+  {
+    OpBuilder::InsertionGuard inner(w.b);
+    w.b.setInsertionPointToStart(loop.getBody());
+    Value i = loop.getInductionVar();
+    Value to = entryAddress(w, address, i, stride);
+    Value from = entryAddress(w, address, w.add(i, span), stride);
+    emitCombineRows(w, combiner, to, from, width ? width : one);
+  }
+  scf::YieldOp::create(w.b, w.loc, ValueRange{twice});
+}
+
+void mlir::step::emitSequence(const Words &w, Combiner combiner, Value address,
+                              Value count, Value stride) {
+  Type f64 = w.b.getF64Type();
+  Value leafSize = w.constant(STEPC_ROW_LEAF), zero = w.constant(0);
+  Value leaves = w.toIndex(w.ceilDiv(w.toWord(count), STEPC_ROW_LEAF));
+  auto memory = [&](Value index) {
+    return w.view(entryAddress(w, address, index, stride), f64);
+  };
+  // Leaf i goes where entry i was, which leaf i / 64 has used before.
+  w.loop(zero, leaves, 1, [&](Value leaf) {
+    Value begin = w.mul(leaf, leafSize);
+    Value end = w.min(w.add(begin, leafSize), count);
+    Value neutral = emitNeutral(w, combiner, 0);
+    auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1),
+                                   ValueRange{neutral});
+    {
+      OpBuilder::InsertionGuard guard(w.b);
+      w.b.setInsertionPointToStart(loop.getBody());
+      Value entry = w.load(memory(loop.getInductionVar()), zero);
+      Value sum = emitCombined(w, combiner, loop.getRegionIterArg(0), entry);
+      scf::YieldOp::create(w.b, w.loc, ValueRange{sum});
+    }
+    w.store(loop.getResult(0), memory(leaf), zero);
+  });
+  emitPairwise(w, combiner, address, leaves, stride, Value());
+}

@@ -1,0 +1,250 @@
+//===- TileKernel.cpp - kernels of the tiles space ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cpu/TileKernel.h"
+
+#include "passes/lower/cpu/Gather.h"
+#include "passes/lower/cpu/ReductionTree.h"
+#include "passes/lower/cpu/RunFunctions.h"
+#include "passes/lower/cpu/TileRow.h"
+#include "passes/lower/cpu/TileRun.h"
+#include "stepc/kernel_abi.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// Where a tile lies. All values are words.
+struct Tile {
+  Value item;           // b
+  Value firstRow, rows; // of the item
+  Value firstColumn, columns;
+};
+
+/// Emits the two kernels of one phase.
+class TileKernelEmitter {
+public:
+  TileKernelEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
+      : w(builder, phase.getLoc()), phase(phase),
+        program(cast<ProgramOp>(phase->getParentOp())),
+        operands(phase.getOperands().getAsRange<OperandAttr>()),
+        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
+        prefetchLines(prefetchLines) {}
+
+  void emit();
+
+private:
+  using EmitTile = function_ref<void(const TileRow &, const Tile &)>;
+  void emitEntry(StringRef name, EmitTile emitTile);
+  Tile locate(const TileRow &row, Value number) const;
+  Value getOperandAddress(const TileRow &row, const Tile &tile,
+                          OperandAttr operand) const;
+  Value getPartialAddress(const TileRow &row, const Tile &tile,
+                          AccumulatorAttr accumulator) const;
+  void clearColumns(const TileRow &row, const Tile &tile) const;
+  void emitContiguousTile(const TileRow &row, const Tile &tile);
+  void emitStridedTile(const TileRow &row, const Tile &tile);
+  void emitStridedLeaf(const TileRow &row, const Tile &leaf);
+
+  Words w;
+  PhaseOp phase;
+  ProgramOp program;
+  SmallVector<OperandAttr> operands;
+  SmallVector<AccumulatorAttr> accumulators;
+  int64_t prefetchLines;
+  func::FuncOp run;
+  /// In strided kernels: for each operand of all dims 1024 elements on the
+  /// stack.
+  SmallVector<Value> copies;
+};
+} // namespace
+
+Tile TileKernelEmitter::locate(const TileRow &row, Value number) const {
+  Value columnBlock = w.rem(number, row.tileColumns);
+  Value rest = w.div(number, row.tileColumns);
+  Tile tile;
+  tile.item = w.div(rest, row.rowBlocks);
+  tile.firstRow =
+      w.mul(w.rem(rest, row.rowBlocks), w.constantWord(STEPC_ROW_LEAF));
+  tile.rows =
+      w.min(w.sub(row.N, tile.firstRow), w.constantWord(STEPC_ROW_LEAF));
+  tile.firstColumn = w.mul(columnBlock, w.constantWord(STEPC_TILE_COLUMNS));
+  tile.columns =
+      w.min(w.sub(row.M, tile.firstColumn), w.constantWord(STEPC_TILE_COLUMNS));
+  return tile;
+}
+
+/// The address of the first element that the tile has of the operand.
+Value TileKernelEmitter::getOperandAddress(const TileRow &row, const Tile &tile,
+                                           OperandAttr operand) const {
+  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  Value element;
+  switch (getAccess(phase, operand)) {
+  case Access::Tile:
+    element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+    break;
+  case Access::Row:
+    element = firstRow;
+    break;
+  case Access::Column:
+    element = w.add(w.mul(tile.item, row.M), tile.firstColumn);
+    break;
+  case Access::Item:
+    element = tile.item;
+    break;
+  }
+  Value size = w.constantWord(getElementBytes(operand));
+  return w.add(row.getAddress(operand), w.mul(element, size));
+}
+
+Value TileKernelEmitter::getPartialAddress(const TileRow &row, const Tile &tile,
+                                           AccumulatorAttr accumulator) const {
+  Value index;
+  if (accumulator.getDirection() == Direction::Row) {
+    Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+    Value leaf = w.div(tile.firstColumn, w.constantWord(STEPC_LEAF));
+    index = w.add(w.mul(firstRow, row.leaves), leaf);
+  } else {
+    Value block = w.div(tile.firstRow, w.constantWord(STEPC_ROW_LEAF));
+    block = w.add(w.mul(tile.item, row.rowBlocks), block);
+    index = w.add(w.mul(block, row.M), tile.firstColumn);
+  }
+  return w.add(row.getBuffer(accumulator.getPartial()),
+               w.mul(index, w.constantWord(8)));
+}
+
+/// What is accumulated along columns starts from the neutral value.
+void TileKernelEmitter::clearColumns(const TileRow &row,
+                                     const Tile &tile) const {
+  for (AccumulatorAttr accumulator : accumulators) {
+    if (accumulator.getDirection() != Direction::Column)
+      continue;
+    Value address = getPartialAddress(row, tile, accumulator);
+    Value columns = w.toIndex(tile.columns);
+    Value vectors = w.floorTo(columns, STEPC_LANES);
+    Type f64 = w.b.getF64Type();
+    w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
+      emitStore(w, f64, STEPC_LANES,
+                emitNeutral(w, accumulator.getCombiner(), STEPC_LANES), address,
+                i);
+    });
+    w.loop(vectors, columns, 1, [&](Value i) {
+      emitStore(w, f64, 0, emitNeutral(w, accumulator.getCombiner(), 0),
+                address, i);
+    });
+  }
+}
+
+void TileKernelEmitter::emitContiguousTile(const TileRow &row,
+                                           const Tile &tile) {
+  clearColumns(row, tile);
+  TileRunArguments in;
+  in.scalars = row.scalars;
+  in.tensorSlots = row.tensorSlots;
+  for (OperandAttr operand : operands)
+    in.operands.push_back(getOperandAddress(row, tile, operand));
+  for (AccumulatorAttr accumulator : accumulators)
+    in.accumulators.push_back(getPartialAddress(row, tile, accumulator));
+  in.pitch = row.M;
+  in.leaves = row.leaves;
+  in.rows = w.toIndex(tile.rows);
+  in.cols = w.toIndex(tile.columns);
+  func::CallOp::create(w.b, w.loc, run, in.getValues());
+}
+
+/// A part of one row, at most a leaf: copied, run and copied back.
+void TileKernelEmitter::emitStridedLeaf(const TileRow &row, const Tile &leaf) {
+  Value first = w.add(w.mul(leaf.item, row.N), leaf.firstRow);
+  first = w.add(w.mul(first, row.M), leaf.firstColumn);
+  auto getMemory = [&](OperandAttr operand) {
+    return StridedMemory{row.getAddress(operand), row.getRank(),
+                         row.getExtents(), row.getStrides(operand),
+                         getElementBytes(operand)};
+  };
+  TileRunArguments in;
+  in.scalars = row.scalars;
+  in.tensorSlots = row.tensorSlots;
+  for (auto [operand, copy] : llvm::zip(operands, copies)) {
+    if (!copy) {
+      in.operands.push_back(getOperandAddress(row, leaf, operand));
+      continue;
+    }
+    in.operands.push_back(copy);
+    if (operand.getReads())
+      emitGather(w, getMemory(operand), first, leaf.columns, copy);
+  }
+  for (AccumulatorAttr accumulator : accumulators)
+    in.accumulators.push_back(getPartialAddress(row, leaf, accumulator));
+  in.pitch = row.M;
+  in.leaves = row.leaves;
+  in.rows = w.constant(1);
+  in.cols = w.toIndex(leaf.columns);
+  func::CallOp::create(w.b, w.loc, run, in.getValues());
+  for (auto [operand, copy] : llvm::zip(operands, copies))
+    if (copy && operand.getWrites())
+      emitScatter(w, getMemory(operand), first, leaf.columns, copy);
+}
+
+void TileKernelEmitter::emitStridedTile(const TileRow &row, const Tile &tile) {
+  clearColumns(row, tile);
+  w.loop(w.constant(0), w.toIndex(tile.rows), 1, [&](Value r) {
+    w.loop(w.constant(0), w.toIndex(tile.columns), STEPC_LEAF, [&](Value c) {
+      Value column = w.toWord(c);
+      Tile leaf = tile;
+      leaf.firstRow = w.add(tile.firstRow, w.toWord(r));
+      leaf.firstColumn = w.add(tile.firstColumn, column);
+      leaf.columns =
+          w.min(w.sub(tile.columns, column), w.constantWord(STEPC_LEAF));
+      emitStridedLeaf(row, leaf);
+    });
+  });
+}
+
+/// `void name(call, begin, end)`: StepcKernel.
+void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
+  Type i64 = w.b.getI64Type();
+  auto function = func::FuncOp::create(
+      w.b, w.loc, name, w.b.getFunctionType({i64, i64, i64}, {}));
+  OpBuilder::InsertionGuard guard(w.b);
+  Block *entry = function.addEntryBlock();
+  w.b.setInsertionPointToStart(entry);
+  copies.clear();
+  for (OperandAttr operand : operands)
+    copies.push_back(
+        getAccess(phase, operand) == Access::Tile
+            ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
+            : Value());
+  Value call = entry->getArgument(0);
+  w.loop(w.toIndex(entry->getArgument(1)), w.toIndex(entry->getArgument(2)), 1,
+         [&](Value index) {
+           Value chunks = w.words(w.load(w.words(call), 2));
+           Value first = w.mul(index, w.constant(3));
+           TileRow row(w, program, call, w.load(chunks, first));
+           Value start = w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
+           Value length =
+               w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
+           w.loop(start, w.add(start, length), 1, [&](Value number) {
+             emitTile(row, locate(row, w.toWord(number)));
+           });
+         });
+  func::ReturnOp::create(w.b, w.loc);
+}
+
+void TileKernelEmitter::emit() {
+  std::string name = phase.getSymName().str();
+  run = emitTileRun(w.b, phase, name + "_run", prefetchLines);
+  emitEntry(name, [&](const TileRow &row, const Tile &tile) {
+    emitContiguousTile(row, tile);
+  });
+  emitEntry(name + "_strided", [&](const TileRow &row, const Tile &tile) {
+    emitStridedTile(row, tile);
+  });
+}
+
+void mlir::step::emitTileKernels(OpBuilder &builder, PhaseOp phase,
+                                 int64_t prefetchLines) {
+  TileKernelEmitter(builder, phase, prefetchLines).emit();
+}

@@ -1,0 +1,28 @@
+//===- TileKernel.h - kernels of the tiles space ------------------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_TILEKERNEL_H
+#define STEPC_PASSES_LOWER_CPU_TILEKERNEL_H
+
+#include "passes/lower/cpu/Words.h"
+
+namespace mlir::step {
+
+/// Makes the kernel (StepcKernel) of a phase of tiles for contiguous rows,
+/// named as the phase, and the one for strided rows, with the suffix
+/// `_strided`. A strided kernel copies 1024 elements at a time to the stack,
+/// runs the same code on them, and copies back what is written.
+void emitTileKernels(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines);
+
+/// Makes the StepcFinish function `name` of the entries between two traversals:
+/// step.combine, phases of vectors and step.tensor_scalars.
+void emitFinish(OpBuilder &builder, ProgramOp program, StringRef name,
+                ArrayRef<Operation *> entries);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_TILEKERNEL_H

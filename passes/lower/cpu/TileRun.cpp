@@ -1,0 +1,301 @@
+//===- TileRun.cpp - functions over rows of elements ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cpu/TileRun.h"
+
+#include "passes/Spaces.h"
+#include "passes/lower/cpu/ReductionTree.h"
+#include "passes/lower/cpu/RunFunctions.h"
+#include "stepc/kernel_abi.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+static Type getParamShape(PhaseOp phase) {
+  auto program = cast<ProgramOp>(phase->getParentOp());
+  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
+    if (operand.getKind() == RoleKind::Param)
+      return operand.getShape();
+  llvm_unreachable("every rule has a param");
+}
+
+Access mlir::step::getAccess(PhaseOp phase, OperandAttr operand) {
+  Space space = getSpaceOf(getParamShape(phase), operand.getShape());
+  if (phase.getSpace() != Space::Tiles)
+    return space == phase.getSpace() ? Access::Tile : Access::Item;
+  switch (space) {
+  case Space::Rows:
+    return Access::Row;
+  case Space::Columns:
+    return Access::Column;
+  case Space::Items:
+    return Access::Item;
+  default:
+    return Access::Tile;
+  }
+}
+
+SmallVector<Value> TileRunArguments::getValues() const {
+  SmallVector<Value> values{scalars, tensorSlots};
+  values.append(operands.begin(), operands.end());
+  values.append(accumulators.begin(), accumulators.end());
+  values.append({pitch, leaves, rows, cols});
+  return values;
+}
+
+namespace {
+/// Emits one run function. `row` holds the addresses of the row at hand.
+class TileRunEmitter {
+public:
+  TileRunEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
+      : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
+        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
+        prefetchLines(prefetchLines) {
+    for (OperandAttr operand : body.getOperands())
+      accesses.push_back(getAccess(phase, operand));
+  }
+
+  func::FuncOp emit(StringRef name);
+
+private:
+  bool isAlongRow(unsigned k) const {
+    return accumulators[k].getDirection() == Direction::Row;
+  }
+  bool hasRowAccumulators() const {
+    return llvm::any_of(accumulators, [](AccumulatorAttr a) {
+      return a.getDirection() == Direction::Row;
+    });
+  }
+  void emitRow(Value index);
+  void emitLeaf(Value begin, Value end);
+  SmallVector<Value> emitVectors(Value begin, Value end);
+  SmallVector<Value> emitRest(Value begin, Value end, ValueRange lanes);
+  void emitBody(int64_t lanes, Value column,
+                function_ref<void(unsigned, Value)> accumulateRow);
+  void emitPrefetch(Value column);
+  void addToColumn(unsigned k, int64_t lanes, Value value, Value column);
+
+  Words w;
+  PhaseOp phase;
+  /// With the slots fixed, and the same with the row's operands too.
+  BodyEmitter body, *current = nullptr;
+  SmallVector<AccumulatorAttr> accumulators;
+  int64_t prefetchLines;
+  SmallVector<Access> accesses;
+  TileRunArguments in;
+  /// Bytes by which lines are asked for ahead of the loop.
+  Value ahead;
+  /// For each accumulator along rows 16 f64 on the stack.
+  SmallVector<Value> rests;
+  SmallVector<Value> operandRows, partialRows;
+};
+} // namespace
+
+/// Adds to the partial results of the columns from `column` on.
+void TileRunEmitter::addToColumn(unsigned k, int64_t lanes, Value value,
+                                 Value column) {
+  Type f64 = w.b.getF64Type();
+  Combiner combiner = accumulators[k].getCombiner();
+  Value old = emitLoad(w, f64, lanes, partialRows[k], column);
+  Value sum = emitCombined(w, combiner, old, value);
+  emitStore(w, f64, lanes, sum, partialRows[k], column);
+}
+
+void TileRunEmitter::emitBody(
+    int64_t lanes, Value column,
+    function_ref<void(unsigned, Value)> accumulateRow) {
+  ArrayRef<OperandAttr> operands = body.getOperands();
+  auto load = [&](unsigned k) {
+    return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k], column);
+  };
+  auto store = [&](unsigned k, Value value) {
+    emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
+              column);
+  };
+  auto accumulate = [&](unsigned k, Value value) {
+    if (lanes && !isa<VectorType>(value.getType()))
+      value = vector::BroadcastOp::create(
+          w.b, w.loc, VectorType::get({lanes}, value.getType()), value);
+    value = emitWidened(w, value);
+    if (isAlongRow(k))
+      accumulateRow(k, value);
+    else
+      addToColumn(k, lanes, value, column);
+  };
+  current->emit(lanes, {load, store, accumulate});
+}
+
+void TileRunEmitter::emitPrefetch(Value column) {
+  for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
+    if (accesses[k] != Access::Tile)
+      continue;
+    Value offset =
+        w.mul(w.toWord(column), w.constantWord(getElementBytes(operand)));
+    Value target = w.add(w.add(operandRows[k], offset), ahead);
+    PrefetchOp::create(w.b, w.loc, target, operand.getWrites());
+  }
+}
+
+/// The whole vectors of a leaf; returns the lanes of accumulators along rows.
+SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
+  SmallVector<Value> neutral;
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (isAlongRow(k))
+      neutral.push_back(emitNeutral(w, accumulator.getCombiner(), STEPC_LANES));
+  auto loop = scf::ForOp::create(w.b, w.loc, begin, end,
+                                 w.constant(STEPC_LANES), neutral);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(loop.getBody());
+  if (prefetchLines)
+    emitPrefetch(loop.getInductionVar());
+  SmallVector<Value> next(loop.getRegionIterArgs());
+  unsigned lane = 0;
+  emitBody(STEPC_LANES, loop.getInductionVar(), [&](unsigned k, Value value) {
+    next[lane] =
+        emitCombined(w, accumulators[k].getCombiner(), next[lane], value);
+    ++lane;
+  });
+  if (neutral.empty())
+    return {};
+  scf::YieldOp::create(w.b, w.loc, next);
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// The elements of a leaf after the last whole vector, each in its lane.
+SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
+                                            ValueRange lanes) {
+  Value zero = w.constant(0);
+  Value some =
+      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt, begin, end);
+  auto branch = scf::IfOp::create(w.b, w.loc, lanes.getTypes(), some,
+                                  /*withElseRegion=*/!lanes.empty());
+  OpBuilder::InsertionGuard guard(w.b);
+  auto vector = VectorType::get({STEPC_LANES}, w.b.getF64Type());
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  SmallVector<Combiner> combiners;
+  for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
+    if (!isAlongRow(k))
+      continue;
+    Value neutral = emitNeutral(w, accumulator.getCombiner(), STEPC_LANES);
+    vector::StoreOp::create(w.b, w.loc, neutral, rests[combiners.size()],
+                            ValueRange{zero});
+    combiners.push_back(accumulator.getCombiner());
+  }
+  w.loop(begin, end, 1, [&](Value column) {
+    Value lane = w.sub(column, begin);
+    unsigned next = 0;
+    emitBody(0, column, [&](unsigned, Value value) {
+      // A lane has one more element at most.
+      w.store(value, rests[next++], lane);
+    });
+  });
+  if (lanes.empty())
+    return {};
+  SmallVector<Value> sums;
+  for (auto [combiner, own, rest] : llvm::zip(combiners, lanes, rests)) {
+    Value more =
+        vector::LoadOp::create(w.b, w.loc, vector, rest, ValueRange{zero});
+    sums.push_back(emitCombined(w, combiner, own, more));
+  }
+  scf::YieldOp::create(w.b, w.loc, sums);
+  w.b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(w.b, w.loc, lanes);
+  return SmallVector<Value>(branch.getResults());
+}
+
+void TileRunEmitter::emitLeaf(Value begin, Value end) {
+  Value length = w.sub(end, begin);
+  Value vectorEnd = w.add(begin, w.floorTo(length, STEPC_LANES));
+  SmallVector<Value> lanes = emitVectors(begin, vectorEnd);
+  lanes = emitRest(vectorEnd, end, lanes);
+  Value leaf =
+      arith::DivUIOp::create(w.b, w.loc, begin, w.constant(STEPC_LEAF));
+  unsigned lane = 0;
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (isAlongRow(k))
+      w.store(emitFolded(w, accumulator.getCombiner(), lanes[lane++]),
+              w.view(partialRows[k], w.b.getF64Type()), leaf);
+}
+
+void TileRunEmitter::emitRow(Value index) {
+  Value row = w.toWord(index);
+  operandRows.clear();
+  partialRows.clear();
+  SmallVector<Value> elements;
+  Value zero = w.constant(0);
+  for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
+    Value size = w.constantWord(getElementBytes(operand));
+    Value address = in.operands[k];
+    if (accesses[k] == Access::Tile)
+      address = w.add(address, w.mul(w.mul(row, in.pitch), size));
+    if (accesses[k] == Access::Row)
+      address = w.add(address, w.mul(row, size));
+    operandRows.push_back(address);
+    bool fixed = accesses[k] == Access::Row || accesses[k] == Access::Item;
+    elements.push_back(fixed && operand.getReads()
+                           ? emitLoad(w, operand.getStorage(), 0, address, zero)
+                           : Value());
+  }
+  for (unsigned k = 0; k < accumulators.size(); ++k) {
+    Value offset = w.mul(w.mul(row, in.leaves), w.constantWord(8));
+    partialRows.push_back(isAlongRow(k) ? w.add(in.accumulators[k], offset)
+                                        : in.accumulators[k]);
+  }
+  BodyEmitter rowBody = body;
+  rowBody.fixOperands(elements);
+  current = &rowBody;
+  if (hasRowAccumulators())
+    w.loop(zero, in.cols, STEPC_LEAF, [&](Value begin) {
+      emitLeaf(begin, w.min(w.add(begin, w.constant(STEPC_LEAF)), in.cols));
+    });
+  else
+    emitLeaf(zero, in.cols);
+  current = nullptr;
+}
+
+func::FuncOp TileRunEmitter::emit(StringRef name) {
+  int64_t numOperands = body.getOperands().size();
+  int64_t numPartials = accumulators.size();
+  func::FuncOp function = makeInternalFunction(
+      w.b, w.loc, name, 2 + numOperands + numPartials + 2, 2);
+  OpBuilder::InsertionGuard guard(w.b);
+  Block &entry = function.getBody().front();
+  w.b.setInsertionPointToStart(&entry);
+  auto arguments = entry.getArguments();
+  in.scalars = arguments[0];
+  in.tensorSlots = arguments[1];
+  in.operands.assign(arguments.begin() + 2,
+                     arguments.begin() + 2 + numOperands);
+  in.accumulators.assign(arguments.begin() + 2 + numOperands,
+                         arguments.begin() + 2 + numOperands + numPartials);
+  in.pitch = arguments[arguments.size() - 4];
+  in.leaves = arguments[arguments.size() - 3];
+  in.rows = arguments[arguments.size() - 2];
+  in.cols = arguments[arguments.size() - 1];
+  body.fixSlots(in.scalars, in.tensorSlots);
+  auto lanes = MemRefType::get({STEPC_LANES}, w.b.getF64Type());
+  for (unsigned k = 0; k < accumulators.size(); ++k)
+    if (isAlongRow(k))
+      rests.push_back(memref::AllocaOp::create(w.b, w.loc, lanes));
+  // Little work asks for nothing: what lies behind it belongs to others.
+  Value isLong =
+      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::sge,
+                            arith::MulIOp::create(w.b, w.loc, in.rows, in.cols),
+                            w.constant(kShortRun));
+  ahead = arith::SelectOp::create(w.b, w.loc, isLong,
+                                  w.constantWord(prefetchLines * kLineBytes),
+                                  w.constantWord(0));
+  w.loop(w.constant(0), in.rows, 1, [&](Value index) { emitRow(index); });
+  func::ReturnOp::create(w.b, w.loc);
+  return function;
+}
+
+func::FuncOp mlir::step::emitTileRun(OpBuilder &builder, PhaseOp phase,
+                                     StringRef name, int64_t prefetchLines) {
+  return TileRunEmitter(builder, phase, prefetchLines).emit(name);
+}

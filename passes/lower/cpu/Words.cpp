@@ -1,0 +1,28 @@
+//===- Words.cpp - kernels read the table as 64-bit words -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cpu/Words.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+func::FuncOp mlir::step::makeInternalFunction(OpBuilder &builder, Location loc,
+                                              StringRef name, int64_t words,
+                                              int64_t indices) {
+  SmallVector<Type> types(words, builder.getI64Type());
+  types.append(indices, builder.getIndexType());
+  auto function = func::FuncOp::create(builder, loc, name,
+                                       builder.getFunctionType(types, {}));
+  function.setPrivate();
+  // Inlined into the kernels, which are the only names outside.
+  function->setAttr(
+      "llvm.linkage",
+      LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
+  function.addEntryBlock();
+  return function;
+}

@@ -1,0 +1,101 @@
+//===- Words.h - kernels read the table as 64-bit words ----------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_WORDS_H
+#define STEPC_PASSES_LOWER_CPU_WORDS_H
+
+#include "dialect/Step.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Builders.h"
+
+namespace mlir::step {
+
+/// Emits arithmetic on words and addresses (i64), and loops over indices.
+class Words {
+public:
+  Words(OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
+
+  Value constant(int64_t value) const {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  }
+  Value constantWord(int64_t value) const {
+    return arith::ConstantIntOp::create(b, loc, b.getI64Type(), value);
+  }
+  /// The memory at an address, as elements of the type.
+  Value view(Value address, Type element) const {
+    return ViewOp::create(
+        b, loc, MemRefType::get({ShapedType::kDynamic}, element), address);
+  }
+  Value words(Value address) const { return view(address, b.getI64Type()); }
+  Value load(Value view, Value index) const {
+    return memref::LoadOp::create(b, loc, view, ValueRange{index});
+  }
+  Value load(Value view, int64_t index) const {
+    return load(view, constant(index));
+  }
+  void store(Value value, Value view, Value index) const {
+    memref::StoreOp::create(b, loc, value, view, ValueRange{index});
+  }
+  Value toIndex(Value word) const {
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), word);
+  }
+  Value toWord(Value index) const {
+    return arith::IndexCastOp::create(b, loc, b.getI64Type(), index);
+  }
+  Value add(Value x, Value y) const {
+    return arith::AddIOp::create(b, loc, x, y);
+  }
+  Value sub(Value x, Value y) const {
+    return arith::SubIOp::create(b, loc, x, y);
+  }
+  Value mul(Value x, Value y) const {
+    return arith::MulIOp::create(b, loc, x, y);
+  }
+  Value div(Value x, Value y) const {
+    return arith::DivUIOp::create(b, loc, x, y);
+  }
+  Value rem(Value x, Value y) const {
+    return arith::RemUIOp::create(b, loc, x, y);
+  }
+  Value min(Value x, Value y) const {
+    return arith::MinSIOp::create(b, loc, x, y);
+  }
+  /// Of words: x / y rounded up, y a constant.
+  Value ceilDiv(Value x, int64_t y) const {
+    return div(add(x, constantWord(y - 1)), constantWord(y));
+  }
+  /// Of indices: `count` rounded down to a multiple of `unit`, a power of two.
+  Value floorTo(Value count, int64_t unit) const {
+    return arith::AndIOp::create(b, loc, count, constant(-unit));
+  }
+
+  /// `for (i = begin; i < end; i += step)`; `emitBody` fills it.
+  void loop(Value begin, Value end, int64_t step,
+            function_ref<void(Value)> emitBody) const {
+    auto loop = scf::ForOp::create(b, loc, begin, end, constant(step));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    emitBody(loop.getInductionVar());
+  }
+
+  OpBuilder &b;
+  Location loc;
+};
+
+/// A function of the module that is inlined where it is called, of `words` i64
+/// arguments and then `indices` of type index. Its entry block is empty.
+func::FuncOp makeInternalFunction(OpBuilder &builder, Location loc,
+                                  StringRef name, int64_t words,
+                                  int64_t indices);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_WORDS_H

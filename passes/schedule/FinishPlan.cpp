@@ -1,0 +1,144 @@
+//===- FinishPlan.cpp - what runs once for a tensor -----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/FinishPlan.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+static bool isOfFinish(Domain domain) {
+  return isSmall(domain) || domain == Domain::Tensor;
+}
+
+/// A reduction runs where its input is.
+Domain FinishPlan::getStepDomain(Operation *op) const {
+  if (auto reduction = dyn_cast<ReductionOpInterface>(op))
+    return analysis.getDomain(reduction.getInput());
+  return analysis.getDomain(op->getResult(0));
+}
+
+/// The first position at which a step of the domain `user` can use the value.
+Position FinishPlan::getAvailable(Value value, Domain user) const {
+  Operation *op = value.getDefiningOp();
+  auto found = positions.find(op);
+  // Arguments, and what traversals leave: there when the time comes.
+  if (!op || found == positions.end())
+    return {analysis.getTime(value), 0};
+  Position position = found->second;
+  bool sameStep = getStepDomain(op) == user && !isa<ReductionOpInterface>(op);
+  if (!sameStep)
+    ++position.index;
+  return position;
+}
+
+SmallStep &FinishPlan::getStep(Position position, Domain domain) {
+  auto found = llvm::find_if(steps, [&](const SmallStep &step) {
+    return step.position == position && step.domain == domain;
+  });
+  if (found != steps.end())
+    return *found;
+  return steps.emplace_back(SmallStep{position, domain, {}, {}, {}});
+}
+
+void FinishPlan::placeOps() {
+  for (Operation &op : rule.getBody().front().without_terminator()) {
+    if (op.getNumResults() == 0 || !isOfFinish(getStepDomain(&op)))
+      continue;
+    Domain domain = getStepDomain(&op);
+    Position position{analysis.getTime(op.getResult(0)), 0};
+    for (Value operand : op.getOperands())
+      if (isOfFinish(analysis.getDomain(operand)))
+        position = std::max(position, getAvailable(operand, domain));
+    positions[&op] = position;
+    getStep(position, domain).ops.push_back(&op);
+  }
+}
+
+/// A state is written when its new value is there and nobody needs the old one
+/// any more.
+Position FinishPlan::findStorePosition(unsigned argument) {
+  BlockArgument old = rule.getBody().getArgument(argument);
+  Domain domain = analysis.getDomain(old);
+  Position position{analysis.getStoreTime(argument), 0};
+  position = std::max(position,
+                      getAvailable(analysis.getStoredValue(argument), domain));
+  for (Operation *user : old.getUsers()) {
+    auto found = positions.find(user);
+    if (found == positions.end())
+      continue;
+    Position use = found->second;
+    if (getStepDomain(user) != domain)
+      ++use.index;
+    position = std::max(position, use);
+  }
+  for (const Traversal &traversal : traversals.getTraversals())
+    if (traversal.inputs.contains(old))
+      position = std::max(
+          position,
+          Position{{traversal.time.segment, traversal.time.level + 1}, 0});
+  return position;
+}
+
+void FinishPlan::placeStores() {
+  for (unsigned argument : rule.getReturnedArguments()) {
+    Domain domain = analysis.getDomain(rule.getBody().getArgument(argument));
+    if (isSmall(domain) && analysis.getStoredValue(argument))
+      getStep(findStorePosition(argument), domain).stores.push_back(argument);
+  }
+}
+
+/// A contribution is a slot of the tensor, also where the value is another.
+void FinishPlan::placeContributions() {
+  for (auto contribute : rule.getBody().front().getOps<ContributeOp>()) {
+    Value value = contribute.getValue();
+    if (analysis.getDomain(value) != Domain::Tensor)
+      getStep({analysis.getTime(value), 0}, Domain::Tensor)
+          .copies.push_back(value);
+    slots.insert(value);
+  }
+}
+
+void FinishPlan::keep(Value value, int64_t usedIn) {
+  Domain domain = analysis.getDomain(value);
+  if (domain == Domain::Tensor)
+    slots.insert(value);
+  if (!isSmall(domain) || isa<BlockArgument>(value))
+    return;
+  bool live = usedIn > analysis.getTime(value).segment;
+  temps.insert({value, false}).first->second |= live;
+}
+
+void FinishPlan::findKept() {
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
+    keep(reduction->getResult(0),
+         analysis.getTime(reduction->getResult(0)).segment);
+  for (const Traversal &traversal : traversals.getTraversals())
+    for (Value input : traversal.inputs)
+      keep(input, traversal.time.segment);
+  for (const SmallStep &step : steps) {
+    auto use = [&](Value value) {
+      Operation *op = value.getDefiningOp();
+      bool local = op && llvm::is_contained(step.ops, op) &&
+                   !isa<ReductionOpInterface>(op);
+      if (!local)
+        keep(value, step.position.time.segment);
+    };
+    for (Operation *op : step.ops)
+      llvm::for_each(op->getOperands(), use);
+    for (unsigned argument : step.stores)
+      use(analysis.getStoredValue(argument));
+  }
+}
+
+void FinishPlan::run() {
+  placeOps();
+  placeStores();
+  placeContributions();
+  llvm::stable_sort(steps, [](const SmallStep &a, const SmallStep &b) {
+    return a.position < b.position;
+  });
+  findKept();
+}

@@ -1,0 +1,80 @@
+//===- ProgramBuilder.h - the program of a planned rule ----------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_PROGRAMBUILDER_H
+#define STEPC_PASSES_SCHEDULE_PROGRAMBUILDER_H
+
+#include "passes/schedule/FinishPlan.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::step {
+
+/// Builds the `step.program` of one bound rule from its plans. State:
+/// - `slots`: the scalars of the cohort that tensors meet, ordered by segment;
+///   the position is the slot of the scalar row. Constants are no slots.
+/// - `tensorSlots`: the same of the tensor, after FinishPlan.
+/// - `operands`: the tensors in memory, in the order of the rule's arguments.
+/// - `temps`: an operand for each kept vector.
+class ProgramBuilder {
+public:
+  ProgramBuilder(RuleOp rule, Rounds &rounds, RuleAnalysis &analysis,
+                 TraversalPlan &traversals, FinishPlan &finish);
+
+  void build();
+
+private:
+  /// What a phase works on, as it is collected.
+  struct Body;
+
+  void collectSlots();
+  void collectOperands();
+  void collectBuffers();
+  bool isElementwise() const;
+  SmallVector<int64_t> getContributions();
+
+  void buildScalarPhase(int64_t segment);
+  void buildTraversal(size_t index);
+  void buildElements();
+  void buildStep(const SmallStep &step);
+  void buildTensorScalars(const SmallStep &step);
+  void buildPhase(StringRef name, Space space, int64_t segment, Body &body);
+  void buildCombine(ReductionOpInterface reduction, Space space,
+                    int64_t segment);
+  void beginSegment(int64_t segment);
+
+  OperandAttr getTemp(Value value) const;
+  OperandAttr getOperand(unsigned argument, bool reads, bool writes) const;
+  Value addArgument(Block *block, Value value, Type storage);
+  void addSlotArguments(Block *block, IRMapping &mapping, Type element);
+  Value emitStored(Value value, Type storage);
+  std::string getPartialName(ReductionOpInterface reduction);
+  std::string makeName(const Twine &suffix) {
+    return (program.getSymName() + suffix).str();
+  }
+
+  RuleOp rule;
+  Rounds &rounds;
+  RuleAnalysis &analysis;
+  TraversalPlan &traversals;
+  FinishPlan &finish;
+  OpBuilder builder;
+  Type compute;
+  ProgramOp program;
+  SmallVector<Value> slots;
+  SmallVector<Attribute> operands, buffers;
+  DenseMap<Value, unsigned> tempNumbers;
+  DenseMap<Operation *, unsigned> partialNumbers;
+  /// Segments whose scalar phase stands.
+  int64_t begun = -1;
+  int64_t numSmallPhases = 0;
+};
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_PROGRAMBUILDER_H

@@ -1,0 +1,90 @@
+//===- Rounds.cpp - which segment of a step a scalar belongs to -----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/Rounds.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+Rounds::Rounds(OptimizerOp optimizer)
+    : optimizer(optimizer),
+      scalarsOps(optimizer.getBody().getOps<ScalarsOp>()) {}
+
+int64_t Rounds::getSegment(Value value) {
+  if (auto found = segments.find(value); found != segments.end())
+    return found->second;
+  int64_t segment = 0;
+  Operation *op = value.getDefiningOp();
+  if (auto scalars = dyn_cast_or_null<ScalarsOp>(op))
+    segment = getRound(scalars) + 1;
+  else if (op)
+    for (Value operand : op->getOperands())
+      segment = std::max(segment, getSegment(operand));
+  segments[value] = segment;
+  return segment;
+}
+
+int64_t Rounds::getSegment(StatisticOp statistic) {
+  auto found = statistics.find(statistic);
+  if (found != statistics.end())
+    return found->second;
+  int64_t segment = 0;
+  optimizer.walk([&](ContributeOp op) {
+    if (op.getStatisticOp() == statistic)
+      segment = std::max(segment, getSegment(op.getValue()));
+  });
+  statistics[statistic] = segment;
+  return segment;
+}
+
+int64_t Rounds::getRound(ScalarsOp op) {
+  auto found = rounds.find(op);
+  if (found != rounds.end())
+    return found->second;
+  int64_t round = computeRound(op);
+  rounds[op] = round;
+  return round;
+}
+
+int64_t Rounds::computeRound(ScalarsOp op) {
+  int64_t round = 0;
+  op.getBody().walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (auto statistic = dyn_cast_or_null<StatisticOp>(source))
+        round = std::max(round, getSegment(statistic));
+      else if (auto other = dyn_cast_or_null<ScalarsOp>(source))
+        round = std::max(round, getRound(other));
+    }
+  });
+  return round;
+}
+
+int64_t Rounds::getFirstSureSegment() {
+  int64_t segment = 0;
+  for (ScalarsOp op : scalarsOps)
+    if (!op.getBody().getOps<SkipIfOp>().empty())
+      segment = std::max(segment, getRound(op) + 1);
+  return segment;
+}
+
+int64_t Rounds::getNumSegments() {
+  int64_t segments = 1;
+  for (ScalarsOp op : scalarsOps)
+    segments = std::max(segments, getRound(op) + 2);
+  return segments;
+}
+
+SmallVector<Value> mlir::step::getScalarInputs(OptimizerOp optimizer) {
+  SmallVector<Value> inputs;
+  for (auto hyper : optimizer.getBody().getOps<HyperOp>())
+    inputs.push_back(hyper.getResult());
+  for (auto scalars : optimizer.getBody().getOps<ScalarsOp>())
+    inputs.append(scalars.getResults().begin(), scalars.getResults().end());
+  for (auto scalar : optimizer.getBody().getOps<ScalarOp>())
+    inputs.push_back(scalar.getResult());
+  return inputs;
+}

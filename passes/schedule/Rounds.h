@@ -1,0 +1,56 @@
+//===- Rounds.h - which segment of a step a scalar belongs to ---*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_ROUNDS_H
+#define STEPC_PASSES_SCHEDULE_ROUNDS_H
+
+#include "dialect/Step.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace mlir::step {
+
+/// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of
+/// a step needs no result of a round; round r runs when segment r is done;
+/// segment r + 1 may use its results.
+///
+/// The verifier has made sure that no statistic depends on itself, so the
+/// recursion ends.
+class Rounds {
+public:
+  explicit Rounds(OptimizerOp optimizer);
+
+  /// The first segment in which the value can be computed.
+  int64_t getSegment(Value value);
+  /// The round in which the operation runs.
+  int64_t getRound(ScalarsOp op);
+  /// The segment after which all contributions to the statistic are there.
+  int64_t getSegment(StatisticOp statistic);
+  /// The first segment in which it is known whether the step is skipped; 0
+  /// where no step ever is.
+  int64_t getFirstSureSegment();
+  /// How many segments a step has.
+  int64_t getNumSegments();
+
+  ArrayRef<ScalarsOp> getScalarsOps() const { return scalarsOps; }
+
+private:
+  int64_t computeRound(ScalarsOp op);
+
+  OptimizerOp optimizer;
+  SmallVector<ScalarsOp> scalarsOps;
+  DenseMap<Value, int64_t> segments;
+  DenseMap<Operation *, int64_t> rounds, statistics;
+};
+
+/// Where hyper-parameters, persistent scalars and the results of rounds have
+/// their places among a scalar phase's f64 arguments: in this order
+/// hyper-parameters, results, persistent scalars.
+SmallVector<Value> getScalarInputs(OptimizerOp optimizer);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_ROUNDS_H

@@ -1,0 +1,156 @@
+//===- RuleAnalysis.cpp - where and when each value of a rule is ----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/RuleAnalysis.h"
+
+#include "passes/Spaces.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// The dims that a kernel knows are those of a batch of matrices, at most.
+LogicalResult RuleAnalysis::checkDims() {
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  size_t named = getNamedPositions(param).size();
+  if (named > 2 || named == 0)
+    return rule.emitOpError()
+           << "has a param of " << param << " with " << named
+           << " named dims; rules of one or two beside the leading ones can be "
+              "compiled, others only interpreted";
+  for (BlockArgument argument : rule.getBody().getArguments()) {
+    if (!isShaped(argument.getType()))
+      continue;
+    ArrayRef<StringAttr> dims = getDims(argument.getType());
+    bool fits = dims.size() == getDims(param).size();
+    for (auto [dim, own] : llvm::zip(getDims(param), dims))
+      fits &= own == dim || own.getValue() == "1";
+    if (!fits)
+      return rule.emitOpError()
+             << "has state '"
+             << rule.getRole(argument.getArgNumber()).getDisplayName()
+             << "' of dims in another order than the param: "
+             << argument.getType()
+             << "; such states cannot be compiled, only interpreted";
+  }
+  return success();
+}
+
+Domain RuleAnalysis::classifyDims(Type type) const {
+  RuleOp op = rule;
+  Type param = op.getArgumentOfKind(RoleKind::Param).getType();
+  switch (getSpaceOf(param, type)) {
+  case Space::Rows:
+    return Domain::Rows;
+  case Space::Columns:
+    return Domain::Columns;
+  case Space::Items:
+    return Domain::Items;
+  default:
+    return Domain::Full;
+  }
+}
+
+Domain RuleAnalysis::getDomain(Value value) const {
+  auto found = domains.find(value);
+  if (found != domains.end())
+    return found->second;
+  // What stands outside of the rule.
+  return value.getDefiningOp<ConstantOp>() ? Domain::Constant : Domain::Cohort;
+}
+
+Domain RuleAnalysis::classify(Operation *op) const {
+  if (isShaped(op->getResult(0).getType()))
+    return classifyDims(op->getResult(0).getType());
+  if (isa<ConstantOp>(op))
+    return Domain::Constant;
+  if (isa<ReductionOpInterface>(op))
+    return Domain::Tensor;
+  for (Value operand : op->getOperands())
+    if (getDomain(operand) == Domain::Tensor)
+      return Domain::Tensor;
+  return Domain::Cohort;
+}
+
+void RuleAnalysis::findDomains() {
+  for (BlockArgument argument : rule.getBody().getArguments())
+    domains[argument] = isShaped(argument.getType())
+                            ? classifyDims(argument.getType())
+                            : Domain::Cohort;
+  for (Operation &op : rule.getBody().front().without_terminator())
+    if (op.getNumResults() == 1)
+      domains[op.getResult(0)] = classify(&op);
+}
+
+/// The last segment that a value may be computed in is the first that uses it.
+void RuleAnalysis::findLatestSegments() {
+  auto limit = [&](Value value, int64_t segment) {
+    auto [entry, inserted] = latestSegments.try_emplace(value, segment);
+    if (!inserted)
+      entry->second = std::min(entry->second, segment);
+  };
+  ReturnOp ret = rule.getReturn();
+  for (auto [index, value] :
+       llvm::zip(rule.getReturnedArguments(), ret.getValues()))
+    limit(value,
+          std::max(rounds.getFirstSureSegment(), rounds.getSegment(value)));
+  for (Operation &op :
+       llvm::reverse(rule.getBody().front().without_terminator())) {
+    if (auto contribute = dyn_cast<ContributeOp>(op)) {
+      limit(contribute.getValue(),
+            rounds.getSegment(contribute.getStatisticOp()));
+      continue;
+    }
+    auto own = latestSegments.find(op.getResult(0));
+    if (own == latestSegments.end())
+      continue;
+    int64_t segment = own->second;
+    for (Value operand : op.getOperands())
+      limit(operand, segment);
+  }
+}
+
+void RuleAnalysis::findTimes() {
+  for (Operation &op : rule.getBody().front().without_terminator()) {
+    if (op.getNumResults() == 0)
+      continue;
+    Value result = op.getResult(0);
+    Time time{rounds.getSegment(result), 0};
+    auto latest = latestSegments.find(result);
+    if (latest != latestSegments.end())
+      time.segment = std::max(time.segment, latest->second);
+    for (Value operand : op.getOperands())
+      time = std::max(time, getTime(operand));
+    // A reduction is whole when its traversal has ended.
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (reduction && getDomain(reduction.getInput()) == Domain::Full)
+      ++time.level;
+    times[result] = getDomain(result) == Domain::Cohort
+                        ? Time{rounds.getSegment(result), 0}
+                        : time;
+  }
+}
+
+LogicalResult RuleAnalysis::run() {
+  if (failed(checkDims()))
+    return failure();
+  findDomains();
+  findLatestSegments();
+  findTimes();
+  return success();
+}
+
+Value RuleAnalysis::getStoredValue(unsigned argument) {
+  for (auto [value, index] :
+       llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments()))
+    if (index == argument && value != rule.getBody().getArgument(argument))
+      return value;
+  return {};
+}
+
+Time RuleAnalysis::getStoreTime(unsigned argument) {
+  return std::max(getTime(getStoredValue(argument)),
+                  Time{rounds.getFirstSureSegment(), 0});
+}

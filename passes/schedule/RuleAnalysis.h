@@ -1,0 +1,87 @@
+//===- RuleAnalysis.h - where and when each value of a rule is ---*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_RULEANALYSIS_H
+#define STEPC_PASSES_SCHEDULE_RULEANALYSIS_H
+
+#include "passes/schedule/Rounds.h"
+
+#include <tuple>
+
+namespace mlir::step {
+
+/// What a value of a rule is a value of.
+enum class Domain {
+  Constant,
+  Cohort,  // a scalar that is the same for tensors of one group and count
+  Tensor,  // a scalar of one tensor: it depends on a reduction of the whole
+  Full,    // a tensor of the parameter's dims
+  Rows,    // a tensor with the last dim reduced
+  Columns, // a tensor with the last dim but one reduced
+  Items,   // a tensor with all dims but the leading ones reduced
+};
+
+inline bool isSmall(Domain domain) {
+  return domain == Domain::Rows || domain == Domain::Columns ||
+         domain == Domain::Items;
+}
+
+/// A point of a tensor's program. What a time says of a value: of a Full one
+/// the earliest traversal in which it can be computed; of others that they are
+/// known before that traversal.
+struct Time {
+  int64_t segment = 0;
+  int64_t level = 0;
+
+  bool operator<(const Time &other) const {
+    return std::tie(segment, level) < std::tie(other.segment, other.level);
+  }
+  bool operator==(const Time &other) const {
+    return segment == other.segment && level == other.level;
+  }
+  bool operator<=(const Time &other) const { return !(other < *this); }
+};
+
+/// Domains and times of all values of one bound rule.
+///
+/// Times are as late as segments allow, so that nothing is kept from one
+/// segment to the next that need not be, and within a segment as early as can
+/// be.
+class RuleAnalysis {
+public:
+  RuleAnalysis(RuleOp rule, Rounds &rounds) : rule(rule), rounds(rounds) {}
+
+  /// Fails with a diagnostic where the rule has dims that cannot be compiled.
+  LogicalResult run();
+
+  Domain getDomain(Value value) const;
+  Time getTime(Value value) const { return times.lookup(value); }
+  /// The value that the rule returns for the argument; null where it returns
+  /// none or the argument itself.
+  Value getStoredValue(unsigned argument);
+  /// The earliest time at which the argument's new value may be written: when
+  /// it is known that the step is not skipped.
+  Time getStoreTime(unsigned argument);
+
+private:
+  LogicalResult checkDims();
+  Domain classifyDims(Type type) const;
+  Domain classify(Operation *op) const;
+  void findDomains();
+  void findLatestSegments();
+  void findTimes();
+
+  RuleOp rule;
+  Rounds &rounds;
+  DenseMap<Value, Domain> domains;
+  DenseMap<Value, int64_t> latestSegments;
+  DenseMap<Value, Time> times;
+};
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_RULEANALYSIS_H

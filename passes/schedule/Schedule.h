@@ -1,0 +1,35 @@
+//===- Schedule.h - the entries of a program's schedule ----------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_SCHEDULE_H
+#define STEPC_PASSES_SCHEDULE_SCHEDULE_H
+
+#include "dialect/Step.h"
+
+#include <vector>
+
+namespace mlir::step {
+
+/// One entry of the schedule (docs/statistics.md), as the manifest lists it and
+/// as kernels are made for it.
+struct ScheduleEntry {
+  int64_t segment = 0;
+  /// The function's name: of a kernel the phase's.
+  std::string name;
+  /// A kernel's phase; null in a finish.
+  PhaseOp kernel;
+  /// What a finish does, in order.
+  SmallVector<Operation *> finish;
+};
+
+/// The schedule of a program. What stands between two phases of tiles in one
+/// segment is one finish.
+std::vector<ScheduleEntry> getSchedule(ProgramOp program);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_SCHEDULE_H

@@ -1,0 +1,166 @@
+//===- TraversalPlan.cpp - which traversal does what ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/TraversalPlan.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// The time of the traversal that the reduction of a Full value needs.
+static Time getTraversalTime(RuleAnalysis &analysis,
+                             ReductionOpInterface reduction) {
+  Time time = analysis.getTime(reduction->getResult(0));
+  return {time.segment, time.level - 1};
+}
+
+size_t TraversalPlan::getIndex(Time time) const {
+  return llvm::find_if(traversals,
+                       [&](const Traversal &t) { return t.time == time; }) -
+         traversals.begin();
+}
+
+/// One traversal for each time at which a reduction or a store is due.
+void TraversalPlan::findTraversals() {
+  SmallVector<std::pair<Time, ReductionOpInterface>> reductions;
+  SmallVector<std::pair<Time, unsigned>> stores;
+  SmallVector<Time> due;
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
+    if (analysis.getDomain(reduction.getInput()) != Domain::Full)
+      continue;
+    reductions.push_back({getTraversalTime(analysis, reduction), reduction});
+    due.push_back(reductions.back().first);
+  }
+  for (unsigned argument : rule.getReturnedArguments()) {
+    bool isFull = analysis.getDomain(rule.getBody().getArgument(argument)) ==
+                  Domain::Full;
+    if (!isFull || !analysis.getStoredValue(argument))
+      continue;
+    stores.push_back({analysis.getStoreTime(argument), argument});
+    due.push_back(stores.back().first);
+  }
+  llvm::sort(due);
+  due.erase(llvm::unique(due), due.end());
+  for (Time time : due)
+    traversals.emplace_back().time = time;
+  for (auto &[time, reduction] : reductions)
+    traversals[getIndex(time)].reductions.push_back(reduction);
+  for (auto &[time, argument] : stores)
+    writers[argument] = getIndex(time);
+}
+
+/// Adds what the traversal needs for `value`. Where that is an argument's old
+/// value and an earlier traversal has overwritten it, `conflict` becomes the
+/// argument.
+void TraversalPlan::collect(Traversal &traversal, Value value,
+                            int64_t &conflict) {
+  if (analysis.getDomain(value) != Domain::Full) {
+    if (analysis.getDomain(value) != Domain::Constant)
+      traversal.inputs.insert(value);
+    return;
+  }
+  if (traversal.computed.contains(value) || traversal.leaves.contains(value))
+    return;
+  size_t index = &traversal - traversals.data();
+  auto read = [&](unsigned argument) {
+    traversal.reads.insert(argument);
+    traversal.leaves[value] = argument;
+  };
+  for (auto [argument, writer] : writers)
+    if (writer < index && analysis.getStoredValue(argument) == value &&
+        !isa<BlockArgument>(value))
+      return read(argument);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto writer = writers.find(argument.getArgNumber());
+    if (writer != writers.end() && writer->second < index)
+      conflict = argument.getArgNumber();
+    return read(argument.getArgNumber());
+  }
+  for (Value operand : value.getDefiningOp()->getOperands())
+    collect(traversal, operand, conflict);
+  traversal.computed.insert(value);
+}
+
+/// Fills the traversals for the present `writers`. An old value that is still
+/// needed after its writer defers the write; returns false then.
+bool TraversalPlan::distribute() {
+  for (auto [index, traversal] : llvm::enumerate(traversals)) {
+    traversal.stores.clear();
+    traversal.computed.clear();
+    traversal.reads.clear();
+    traversal.leaves.clear();
+    traversal.inputs.clear();
+    for (auto [argument, writer] : writers)
+      if (writer == index)
+        traversal.stores.push_back(argument);
+    int64_t conflict = -1;
+    for (ReductionOpInterface reduction : traversal.reductions)
+      collect(traversal, reduction.getInput(), conflict);
+    for (unsigned argument : traversal.stores)
+      collect(traversal, analysis.getStoredValue(argument), conflict);
+    if (conflict >= 0) {
+      writers[conflict] = index;
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t TraversalPlan::getBytes(const Traversal &traversal) const {
+  RuleOp op = rule;
+  int64_t bytes = 0;
+  auto add = [&](unsigned argument) {
+    bytes += op.getRole(argument).getStorage().getIntOrFloatBitWidth() / 8;
+  };
+  llvm::for_each(traversal.reads, add);
+  llvm::for_each(traversal.stores, add);
+  return bytes;
+}
+
+int64_t TraversalPlan::getTotalBytes() const {
+  int64_t bytes = 0;
+  for (const Traversal &traversal : traversals)
+    bytes += getBytes(traversal);
+  return bytes;
+}
+
+/// Moves the argument's write to the traversal where the total is least; true
+/// where that is another one than now.
+bool TraversalPlan::improveWriter(unsigned argument) {
+  auto best = writers, original = writers;
+  int64_t least = getTotalBytes();
+  for (size_t later = original[argument] + 1; later < traversals.size();
+       ++later) {
+    writers = original;
+    writers[argument] = later;
+    settle();
+    if (getTotalBytes() < least) {
+      least = getTotalBytes();
+      best = writers;
+    }
+  }
+  writers = best;
+  settle();
+  return writers[argument] != original[argument];
+}
+
+void TraversalPlan::settle() {
+  while (!distribute()) {
+  }
+}
+
+void TraversalPlan::run() {
+  findTraversals();
+  settle();
+  SmallVector<unsigned> arguments;
+  for (auto [argument, writer] : writers)
+    arguments.push_back(argument);
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (unsigned argument : arguments)
+      changed |= improveWriter(argument);
+  }
+}

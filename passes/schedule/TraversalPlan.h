@@ -1,0 +1,77 @@
+//===- TraversalPlan.h - which traversal does what ---------------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_TRAVERSALPLAN_H
+#define STEPC_PASSES_SCHEDULE_TRAVERSALPLAN_H
+
+#include "passes/schedule/RuleAnalysis.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <vector>
+
+namespace mlir::step {
+
+/// One traversal of the tensor.
+struct Traversal {
+  Time time;
+  /// Reductions whose partial results it leaves.
+  SmallVector<ReductionOpInterface> reductions;
+  /// Arguments (param, states of its dims) whose new values it writes.
+  SmallVector<unsigned> stores;
+
+  // What follows from these:
+
+  /// Full values that it computes.
+  llvm::SetVector<Value> computed;
+  /// Arguments whose memory it reads.
+  llvm::SetVector<unsigned> reads;
+  /// The values that it reads so: an argument, or, where an earlier traversal
+  /// has written it, the argument's new value.
+  llvm::MapVector<Value, unsigned> leaves;
+  /// Values of other domains that it uses, but constants.
+  llvm::SetVector<Value> inputs;
+};
+
+/// Distributes a rule's Full values over the least number of traversals.
+///
+/// Values are never kept in memory of their own: what several traversals need
+/// is computed again from what they read, or read back where it is the new
+/// value of a state. When a new value is written is chosen so that the
+/// traversals move the least bytes; a later write keeps the old value for later
+/// traversals.
+class TraversalPlan {
+public:
+  TraversalPlan(RuleOp rule, RuleAnalysis &analysis)
+      : rule(rule), analysis(analysis) {}
+
+  void run();
+
+  ArrayRef<Traversal> getTraversals() const { return traversals; }
+  /// Bytes that traversal `index` reads and writes for an element.
+  int64_t getBytes(const Traversal &traversal) const;
+
+private:
+  void findTraversals();
+  size_t getIndex(Time time) const;
+  bool distribute();
+  void collect(Traversal &traversal, Value value, int64_t &conflict);
+  int64_t getTotalBytes() const;
+  void settle();
+  bool improveWriter(unsigned argument);
+
+  RuleOp rule;
+  RuleAnalysis &analysis;
+  std::vector<Traversal> traversals;
+  /// For each stored argument of the param's dims the index of the traversal
+  /// that writes it.
+  llvm::MapVector<unsigned, size_t> writers;
+};
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_TRAVERSALPLAN_H

@@ -1,0 +1,208 @@
+//===- BindMemory.cpp - the memory that binding takes -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Binder.h"
+#include "core/Reserve.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace stepc;
+
+/// All states of one call in one block, the states of a tensor side by side.
+void Binder::allocateStates() {
+  size_t bytes = 0;
+  auto forEachState = [&](auto visit) {
+    for (NewTensor &tensor : created)
+      if (tensor.ownsStates)
+        for (size_t k : getVariant(tensor).states)
+          visit(tensor, k, getVariant(tensor).operands[k]);
+  };
+  auto countElements = [&](const NewTensor &tensor, size_t k) {
+    View view = makeView(tensor.bound, getVariant(tensor), k, 0);
+    int64_t elements = 1;
+    for (int64_t i = 0; i < view.rank; ++i)
+      elements *= view.extents[i];
+    return elements;
+  };
+  auto getSize = [&](const NewTensor &tensor, size_t k, const Operand &state) {
+    size_t size =
+        size_t(countElements(tensor, k)) * size_t(getByteSize(state.storage));
+    return (size + 63) & ~size_t(63);
+  };
+  forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
+    if (__builtin_add_overflow(bytes, getSize(tensor, k, state), &bytes))
+      throw std::bad_alloc();
+  });
+  if (bytes == 0)
+    return;
+  newStates = std::make_unique<StateBlock>(bytes);
+  char *next = newStates->getData();
+  forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
+    tensor.addresses[k] = reinterpret_cast<uintptr_t>(next);
+    if (state.initialValue != 0.0 || std::signbit(state.initialValue))
+      fillElements(next, countElements(tensor, k), state.storage,
+                   state.initialValue);
+    next += getSize(tensor, k, state);
+  });
+}
+
+/// The slots and live buffers of a tensor.
+int64_t Binder::getOwnBytes(const NewTensor &tensor) const {
+  const Variant &variant = getVariant(tensor);
+  if (variant.space != Space::Tiles)
+    return 0;
+  int64_t slots = (int64_t(variant.tensorSlots * sizeof(double)) + 63) & ~63;
+  int64_t live = getWorkspaceBytes(variant, tensor.tiles, /*live=*/true);
+  if (__builtin_add_overflow(slots, live, &live))
+    throw std::bad_alloc();
+  return live;
+}
+
+/// All slots and live buffers of one call in one block.
+void Binder::allocateTiles() {
+  int64_t bytes = 0;
+  for (const NewTensor &tensor : created)
+    if (__builtin_add_overflow(bytes, getOwnBytes(tensor), &bytes))
+      throw std::bad_alloc();
+  if (bytes == 0)
+    return;
+  newTiles = std::make_unique<StateBlock>(size_t(bytes));
+  char *next = newTiles->getData();
+  for (NewTensor &tensor : created) {
+    tensor.ownMemory = next;
+    next += getOwnBytes(tensor);
+  }
+}
+
+/// What workers and shared rows need for one row after the other: as much as
+/// the largest. Taken anew where it has grown, or the team has.
+void Binder::allocateWorkspace() {
+  need = plan.workspaceNeed;
+  for (const NewTensor &tensor : created) {
+    const RowSize &rows = tensor.bound.size;
+    if (plan.classes[tensor.bound.rowClass].isLarge(rows)) {
+      need.shared = std::max(need.shared, rows.workspace);
+    } else {
+      need.largest = std::max(need.largest, rows.workspace);
+      if (__builtin_add_overflow(need.total, rows.workspace, &need.total))
+        throw std::bad_alloc();
+    }
+  }
+  workspace = plan.workspace;
+  int64_t own = RowClass::getBatchWorkspace(need.largest, need.total);
+  int64_t team =
+      std::max<int64_t>(plan.engine.getTeamSize(), plan.workspace.numWorkers);
+  int64_t sharedBytes = plan.workspace.shared[1] - plan.workspace.shared[0];
+  if ((own == 0 && need.shared == 0) ||
+      (team == workspace.numWorkers && own <= int64_t(workspace.workerStride) &&
+       need.shared <= sharedBytes))
+    return;
+  int64_t bytes;
+  if (__builtin_mul_overflow(own, team, &bytes) ||
+      need.shared > INT64_MAX / 4 ||
+      __builtin_add_overflow(bytes, 2 * need.shared, &bytes))
+    throw std::bad_alloc();
+  newWorkspace = std::make_unique<StateBlock>(size_t(bytes));
+  workspace.workers = newWorkspace->getData();
+  workspace.workerStride = size_t(own);
+  workspace.numWorkers = team;
+  workspace.shared[0] = workspace.workers + own * team;
+  workspace.shared[1] = workspace.shared[0] + need.shared;
+}
+
+/// Takes all memory that commit() and the steps after it need. Should it run
+/// out midway, the lists have become longer and nothing else.
+void Binder::reserve() {
+  plan.listsValid = false;
+  plan.cohortsValid = false;
+  struct Demand {
+    int64_t rows = 0;
+    int64_t rank = 0;
+    int64_t chunks = 0;
+  };
+  std::vector<Demand> demands(plan.classes.size());
+  for (const NewTensor &tensor : created) {
+    Demand &demand = demands[tensor.bound.rowClass];
+    ++demand.rows;
+    demand.rank = std::max(demand.rank, tensor.layout.getRank());
+    demand.chunks += tensor.bound.size.countChunks();
+  }
+  for (size_t c = 0; c < demands.size(); ++c)
+    if (demands[c].rows)
+      plan.classes[c].reserve(demands[c].rows, demands[c].rank,
+                              demands[c].chunks);
+
+  size_t total = plan.tensors.size() + created.size();
+  plan.cohorts.reserve(total);
+  reserveAtLeast(plan.tensors, total);
+  reserveAtLeast(plan.names, total);
+  reserveAtLeast(plan.counts, total);
+  reserveAtLeast(plan.fresh, total);
+  reserveAtLeast(plan.cohortOf, total);
+  reserveAtLeast(plan.mirrors, total);
+  reserveAtLeast(plan.listedIds, total);
+  reserveAtLeast(plan.steppedIds, total);
+  reserveAtLeast(plan.stateBlocks, plan.stateBlocks.size() + 1);
+  reserveAtLeast(plan.tileBlocks, plan.tileBlocks.size() + 1);
+}
+
+void Binder::commit() noexcept {
+  // Gradients bound before have not been compared with the new tensors.
+  plan.overlapUnchecked |= !plan.tensors.empty();
+  for (int64_t i = 0; i < size; ++i) {
+    const StepcBinding &binding = getBinding(i);
+    NewTensor &tensor = created[i];
+    BoundTensor &bound = tensor.bound;
+    bound.row = plan.classes[bound.rowClass].addRow(bound.size);
+    setRow(tensor);
+    plan.numViews += tensor.addresses.size();
+    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.rank);
+    plan.numToggled += bound.hasGrad;
+    plan.hasMirrors |= binding.countMirror != nullptr;
+    plan.tensors.push_back(std::move(bound));
+    plan.names.push_back(std::move(tensor.name));
+    plan.counts.push_back(binding.count);
+    plan.fresh.push_back(uint8_t(binding.fresh));
+    plan.cohortOf.push_back(-1);
+    plan.mirrors.push_back(binding.countMirror);
+  }
+  if (newStates)
+    plan.stateBlocks.push_back(std::move(*newStates));
+  if (newTiles)
+    plan.tileBlocks.push_back(std::move(*newTiles));
+  if (newWorkspace)
+    plan.workspaceBlock = std::move(newWorkspace);
+  plan.workspace = workspace;
+  plan.workspaceNeed = need;
+}
+
+/// Sets the row of a new tensor but for its scalars, and the offsets that
+/// listing sets.
+void Binder::setRow(NewTensor &tensor) noexcept {
+  const BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  RowClass &rows = plan.classes[bound.rowClass];
+  rows.setLayout(bound.row, tensor.layout);
+  int64_t *words = rows.getRow(bound.row);
+  int64_t *next = std::copy(tensor.addresses.begin(), tensor.addresses.end(),
+                            words + rows.getOperandsWord());
+  if (variant.space != Space::Tiles)
+    return;
+  auto address = reinterpret_cast<uintptr_t>(tensor.ownMemory);
+  words[STEPC_TILE_SLOTS] = int64_t(address);
+  words[STEPC_TILE_B] = tensor.tiles.b;
+  words[STEPC_TILE_N] = tensor.tiles.n;
+  words[STEPC_TILE_M] = tensor.tiles.m;
+  address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
+  for (const WorkspaceBuffer &buffer : variant.workspace) {
+    *next++ = buffer.live ? int64_t(address) : 0;
+    if (buffer.live)
+      address += uintptr_t(getBufferBytes(buffer, tensor.tiles));
+  }
+}

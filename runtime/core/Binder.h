@@ -1,0 +1,74 @@
+//===- Binder.h - one call of stepcPlanBind -----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_BINDER_H
+#define STEPC_CORE_BINDER_H
+
+#include "core/Plan.h"
+
+namespace stepc {
+
+/// One call of Plan::bind. Everything that can be refused, or run out of
+/// memory, happens before commit(), which only moves what is there already.
+class Binder {
+public:
+  Binder(Plan &plan, const StepcBinding *bindings, int64_t size)
+      : plan(plan), bindings(bindings), size(size) {}
+
+  void run(int64_t *outIds);
+
+private:
+  struct NewTensor {
+    BoundTensor bound;
+    std::string name;
+    std::vector<uintptr_t> addresses;
+    RowLayout layout;
+    TileDims tiles;
+    /// Of slots and live buffers.
+    char *ownMemory = nullptr;
+    bool ownsStates = false;
+  };
+
+  const StepcBinding &getBinding(int64_t i) const;
+  void describe(int64_t i);
+  void requireFields(const StepcBinding &binding,
+                     const std::string &name) const;
+  void setDims(const StepcBinding &binding, NewTensor &tensor) const;
+  void setOperand(size_t operand, const DLTensor &given,
+                  NewTensor &tensor) const;
+  void setOwnState(size_t operand, NewTensor &tensor) const;
+  void requireNoSelfOverlap(const NewTensor &tensor);
+  void allocateStates();
+  void allocateTiles();
+  void allocateWorkspace();
+  int64_t getOwnBytes(const NewTensor &tensor) const;
+  void checkOverlap();
+  void reserve();
+  void commit() noexcept;
+  void setRow(NewTensor &tensor) noexcept;
+  void advise() const noexcept;
+
+  const Variant &getVariant(const NewTensor &tensor) const {
+    return plan.getVariant(tensor.bound);
+  }
+  OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
+  OperandName getOperandName(int64_t id, size_t operand) const;
+
+  Plan &plan;
+  const StepcBinding *bindings;
+  int64_t size;
+  std::vector<NewTensor> created;
+  std::unique_ptr<StateBlock> newStates;
+  std::unique_ptr<StateBlock> newTiles;
+  std::unique_ptr<StateBlock> newWorkspace;
+  WorkspaceMemory workspace;
+  WorkspaceNeed need;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CORE_BINDER_H

@@ -1,0 +1,31 @@
+//===- ManifestReader.h - the parts that read a manifest ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each reads one part of the JSON text into the manifest, in this order: a part
+// is checked against those before it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_MANIFESTREADER_H
+#define STEPC_CORE_MANIFESTREADER_H
+
+#include "core/FieldReader.h"
+
+namespace stepc {
+
+/// Scalars, statistics, rounds and reports.
+void readRounds(const FieldReader &fields, const Json &root,
+                Manifest &manifest);
+
+void readRules(const FieldReader &fields, const Json &root, Manifest &manifest);
+
+void readVariants(const FieldReader &fields, const Json &root,
+                  Manifest &manifest);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_MANIFESTREADER_H

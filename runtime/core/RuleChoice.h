@@ -1,0 +1,24 @@
+//===- RuleChoice.h - which rule updates a tensor -----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_RULECHOICE_H
+#define STEPC_CORE_RULECHOICE_H
+
+#include "core/Groups.h"
+
+#include <string>
+
+namespace stepc {
+
+/// The first rule whose dims the shape fits and whose guard holds. Refuses
+/// tensors for which there is none. `name` is the tensor's in messages.
+size_t chooseRule(const Manifest &manifest, const Group &group,
+                  const DLTensor &param, const std::string &name);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_RULECHOICE_H

@@ -1,0 +1,70 @@
+//===- RuleReader.cpp - the rules of a manifest -------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/ManifestReader.h"
+
+using namespace stepc;
+
+static size_t readOptionName(const FieldReader &fields, const Json &value,
+                             const std::string &where,
+                             const Manifest &manifest) {
+  size_t option =
+      findName(manifest.options, fields.getString(value, "option", where));
+  if (option == manifest.options.size())
+    fields.bad(at(where, "option"), "is not an option");
+  return option;
+}
+
+/// {"rank": true, ...}, {"extent": -1, ...} or {"option": name}; the first two
+/// compare with a value or an option, the third with 0 if it says nothing.
+static GuardTerm readTerm(const FieldReader &fields, const Json &value,
+                          const std::string &where, const Manifest &manifest) {
+  GuardTerm term;
+  if (value.find("rank")) {
+    if (!fields.getBool(value, "rank", where))
+      fields.bad(at(where, "rank"), "is not true");
+  } else if (value.find("extent")) {
+    term.subject = GuardTerm::Subject::Extent;
+    term.extent = fields.getInteger(value, "extent", where);
+  } else {
+    term.subject = GuardTerm::Subject::Option;
+    term.option = readOptionName(fields, value, where, manifest);
+    if (!value.find("predicate"))
+      return term;
+  }
+  term.predicate = fields.getPredicate(value, where);
+  if (term.subject != GuardTerm::Subject::Option && value.find("option")) {
+    term.againstOption = true;
+    term.otherOption = readOptionName(fields, value, where, manifest);
+    if (value.find("value"))
+      fields.bad(where, "compares with an option and a value");
+  } else {
+    term.value = fields.getInteger(value, "value", where);
+  }
+  return term;
+}
+
+void stepc::readRules(const FieldReader &fields, const Json &root,
+                      Manifest &manifest) {
+  const Json &list = fields.getArray(root, "rules", "");
+  for (size_t i = 0; i < list.elements.size(); ++i) {
+    std::string where = at("rules", i);
+    const Json &element = list.elements[i];
+    Rule rule;
+    rule.name = fields.getString(element, "name", where);
+    rule.dims = fields.getDims(element, where);
+    const Json &guard = fields.getArray(element, "guard", where);
+    for (size_t k = 0; k < guard.elements.size(); ++k)
+      rule.guard.push_back(readTerm(fields, guard.elements[k],
+                                    at(at(where, "guard"), k), manifest));
+    manifest.rules.push_back(std::move(rule));
+  }
+  if (list.elements.empty())
+    fields.bad("rules", "is empty");
+  if (hasTwins(manifest.rules))
+    fields.bad("rules", "has a name twice");
+}

@@ -1,0 +1,331 @@
+//===- VariantReader.cpp - the variants of a manifest -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/ManifestReader.h"
+
+#include <algorithm>
+
+using namespace stepc;
+
+namespace {
+
+constexpr size_t kMaxSlots = 65536;
+
+/// Reads one variant.
+class VariantReader {
+public:
+  VariantReader(const FieldReader &fields, const Manifest &manifest)
+      : fields(fields), manifest(manifest) {}
+
+  Variant read(const Json &value, const std::string &where);
+
+private:
+  void readOptions(const Json &options, const std::string &where);
+  Operand readOperand(const Json &value, const std::string &where) const;
+  void readStorage(const Json &value, const std::string &where,
+                   Operand &operand) const;
+  void setReach(const std::string &where, Operand &operand) const;
+  void readOperands(const Json &value, const std::string &where);
+  void readScalars(const Json &value, const std::string &where);
+  void readWorkspace(const Json &value, const std::string &where);
+  ScheduleEntry readEntry(const Json &value, const std::string &where) const;
+  void readSchedule(const Json &value, const std::string &where);
+  void readContributions(const Json &value, const std::string &where);
+  void requireNothingBeforeSkips(const std::string &where) const;
+  void requireElements(const std::string &where) const;
+  int64_t getSegment(const Json &value, const std::string &where) const;
+
+  const FieldReader &fields;
+  const Manifest &manifest;
+  Variant variant;
+};
+
+} // namespace
+
+Variant VariantReader::read(const Json &value, const std::string &where) {
+  variant.name = fields.getString(value, "name", where);
+  variant.rule =
+      findName(manifest.rules, fields.getString(value, "rule", where));
+  if (variant.rule == manifest.rules.size())
+    fields.bad(at(where, "rule"), "is not a rule");
+  readOptions(fields.getObject(value, "options", where), at(where, "options"));
+  readOperands(fields.getArray(value, "operands", where),
+               at(where, "operands"));
+  readScalars(fields.getObject(value, "scalars", where), at(where, "scalars"));
+  variant.tensorSlots =
+      fields.getIndex(value, "tensor_slots", kMaxSlots + 1,
+                      "is not an integer from 0 to 65536", where);
+  std::string space = fields.getString(value, "space", where);
+  if (space != "elements" && space != "tiles")
+    fields.bad(at(where, "space"), "is neither elements nor tiles");
+  variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
+  readWorkspace(fields.getArray(value, "workspace", where),
+                at(where, "workspace"));
+  readSchedule(fields.getArray(value, "schedule", where),
+               at(where, "schedule"));
+  readContributions(fields.getArray(value, "contributions", where),
+                    at(where, "contributions"));
+  variant.subsets = fields.getBool(value, "subsets", where);
+  if (variant.subsets && !variant.schedule.empty() &&
+      variant.schedule.front().segment != variant.schedule.back().segment)
+    fields.bad(at(where, "subsets"), "is true for several segments");
+  if (variant.space == Space::Elements)
+    requireElements(where);
+  requireNothingBeforeSkips(at(where, "schedule"));
+  return std::move(variant);
+}
+
+/// A value of each option but those that are integers.
+void VariantReader::readOptions(const Json &options, const std::string &where) {
+  size_t named = 0;
+  for (const Option &option : manifest.options) {
+    const Json *found = options.find(option.name);
+    named += found != nullptr;
+    if (option.integer) {
+      variant.options.push_back(option.defaultValue);
+      continue;
+    }
+    if (!found)
+      fields.bad(at(where, option.name.c_str()), "is missing");
+    if (!found->is(Json::Kind::Boolean))
+      fields.bad(at(where, option.name.c_str()), "is not true or false");
+    variant.options.push_back(found->boolean);
+  }
+  if (options.elements.size() != named)
+    fields.bad(where, "names an option that does not exist");
+}
+
+Operand VariantReader::readOperand(const Json &value,
+                                   const std::string &where) const {
+  Operand operand;
+  operand.name = fields.getString(value, "name", where);
+  operand.reads = fields.getBool(value, "reads", where);
+  operand.writes = fields.getBool(value, "writes", where);
+  operand.dims = fields.getDims(value, where);
+
+  std::string role = fields.getString(value, "role", where);
+  if (role == "param")
+    operand.role = Role::Param;
+  else if (role == "grad")
+    operand.role = Role::Grad;
+  else if (role == "state")
+    operand.role = Role::State;
+  else
+    fields.bad(at(where, "role"), "is not a role");
+  setReach(at(where, "dims"), operand);
+  if (operand.role == Role::State)
+    operand.initialValue = fields.getNumber(value, "init", where);
+  if (operand.role == Role::Grad && operand.writes)
+    fields.bad(at(where, "writes"), "is true for a gradient");
+  readStorage(value, where, operand);
+  return operand;
+}
+
+void VariantReader::readStorage(const Json &value, const std::string &where,
+                                Operand &operand) const {
+  std::string storage = fields.getString(value, "storage", where);
+  for (Storage s : {Storage::F32, Storage::F64, Storage::BF16})
+    if (storage == getName(s)) {
+      operand.storage = s;
+      return;
+    }
+  fields.bad(at(where, "storage"), "is not a storage type");
+}
+
+/// Parameter and gradient have the rule's dims, states may have 1 for some.
+void VariantReader::setReach(const std::string &where, Operand &operand) const {
+  const Dims &whole = manifest.rules[variant.rule].dims;
+  if (operand.dims == whole)
+    return;
+  if (operand.role != Role::State)
+    fields.bad(where, "is not the rule's");
+  if (operand.dims.empty() || operand.dims == Dims{"1"}) {
+    operand.reach = Reach::Single;
+    return;
+  }
+  operand.reach = Reach::Reduced;
+  bool known = operand.dims.size() == whole.size();
+  for (size_t i = 0; known && i < whole.size(); ++i)
+    known = operand.dims[i] == whole[i] ||
+            (operand.dims[i] == "1" && whole[i].rfind("...", 0) != 0);
+  if (!known)
+    fields.bad(where, "does not follow from the rule's");
+}
+
+void VariantReader::readOperands(const Json &value, const std::string &where) {
+  int params = 0, grads = 0;
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    variant.operands.push_back(readOperand(value.elements[i], at(where, i)));
+    switch (variant.operands.back().role) {
+    case Role::Param:
+      variant.param = i;
+      ++params;
+      break;
+    case Role::Grad:
+      variant.grad = i;
+      ++grads;
+      break;
+    case Role::State:
+      variant.states.push_back(i);
+      break;
+    }
+  }
+  if (params != 1 || grads != 1)
+    fields.bad(where, "does not have one parameter and one gradient");
+  if (hasTwins(variant.operands))
+    fields.bad(where, "has a name twice");
+}
+
+void VariantReader::readScalars(const Json &value, const std::string &where) {
+  variant.scalarSlots =
+      fields.getIndex(value, "slots", kMaxSlots + 1,
+                      "is not an integer from 0 to 65536", where);
+  const Json &list = fields.getArray(value, "functions", where);
+  for (const Json &function : list.elements) {
+    bool none = function.is(Json::Kind::Null);
+    if (!none && (!function.is(Json::Kind::String) || function.string.empty()))
+      fields.bad(at(where, "functions"),
+                 "has an element that is neither a string nor null");
+    variant.scalarFunctions.push_back(none ? "" : function.string);
+  }
+  if (int64_t(list.elements.size()) > manifest.getNumSegments())
+    fields.bad(at(where, "functions"), "has more elements than segments");
+  variant.scalarFunctions.resize(size_t(manifest.getNumSegments()));
+}
+
+void VariantReader::readWorkspace(const Json &value, const std::string &where) {
+  static const std::pair<const char *, Factor> factors[] = {
+      {"B", Factor::B},   {"N", Factor::N},   {"M", Factor::M},
+      {"NL", Factor::NL}, {"ML", Factor::ML}, {"N1", Factor::N1},
+      {"B1", Factor::B1}};
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    std::string place = at(where, i);
+    const Json &element = value.elements[i];
+    WorkspaceBuffer buffer;
+    buffer.name = fields.getString(element, "name", place);
+    for (const Json &factor :
+         fields.getArray(element, "size", place).elements) {
+      auto known = std::find_if(
+          std::begin(factors), std::end(factors),
+          [&](auto &entry) { return factor.string == entry.first; });
+      if (known == std::end(factors))
+        fields.bad(at(place, "size"), "has a factor that is not known");
+      buffer.size.push_back(known->second);
+    }
+    buffer.bytes = int64_t(fields.getIndex(
+        element, "bytes", 65, "is not an integer from 0 to 64", place));
+    buffer.live = fields.getBool(element, "live", place);
+    variant.workspace.push_back(std::move(buffer));
+  }
+  if (hasTwins(variant.workspace))
+    fields.bad(where, "has a name twice");
+}
+
+int64_t VariantReader::getSegment(const Json &value,
+                                  const std::string &where) const {
+  return int64_t(fields.getIndex(value, "segment",
+                                 size_t(manifest.getNumSegments()),
+                                 "is not a segment", where));
+}
+
+ScheduleEntry VariantReader::readEntry(const Json &value,
+                                       const std::string &where) const {
+  ScheduleEntry entry;
+  entry.segment = getSegment(value, where);
+  entry.finish = value.find("finish") != nullptr;
+  if (entry.finish) {
+    entry.function = fields.getString(value, "finish", where);
+    return entry;
+  }
+  entry.function = fields.getString(value, "kernel", where);
+  entry.stridedFunction = fields.getString(value, "strided_kernel", where);
+  const char *what = "is not an operand";
+  entry.reads =
+      fields.getIndices(value, "reads", variant.operands.size(), what, where);
+  entry.writes =
+      fields.getIndices(value, "writes", variant.operands.size(), what, where);
+  for (size_t operand : entry.writes)
+    if (operand == variant.grad)
+      fields.bad(at(where, "writes"), "names the gradient");
+  if (value.find("unless_slot"))
+    entry.unlessSlot = int64_t(fields.getIndex(
+        value, "unless_slot", variant.tensorSlots, "is not a slot", where));
+  return entry;
+}
+
+void VariantReader::readSchedule(const Json &value, const std::string &where) {
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    variant.schedule.push_back(readEntry(value.elements[i], at(where, i)));
+    if (i && variant.schedule[i - 1].segment > variant.schedule[i].segment)
+      fields.bad(at(at(where, i), "segment"), "is below the one before it");
+  }
+  if (value.elements.empty())
+    fields.bad(where, "is empty");
+}
+
+void VariantReader::readContributions(const Json &value,
+                                      const std::string &where) {
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    std::string place = at(where, i);
+    Contribution contribution;
+    contribution.statistic = fields.getIndex(value.elements[i], "statistic",
+                                             manifest.statistics.size(),
+                                             "is not a statistic", place);
+    contribution.slot = fields.getIndex(
+        value.elements[i], "slot", variant.tensorSlots, "is not a slot", place);
+    contribution.segment = getSegment(value.elements[i], place);
+    if (contribution.segment >= int64_t(manifest.rounds.size()))
+      fields.bad(at(place, "segment"), "has no round after it");
+    for (const Contribution &other : variant.contributions)
+      if (other.statistic == contribution.statistic)
+        fields.bad(at(place, "statistic"), "is contributed to twice");
+    variant.contributions.push_back(contribution);
+  }
+}
+
+/// The elements space knows one kernel, and nothing but elements.
+void VariantReader::requireElements(const std::string &where) const {
+  const ScheduleEntry &entry = variant.schedule.front();
+  if (variant.schedule.size() != 1 || entry.finish)
+    fields.bad(at(where, "schedule"), "is not one kernel on elements");
+  if (variant.tensorSlots || !variant.workspace.empty())
+    fields.bad(at(where, "space"), "has no slots and no workspace");
+  for (const Operand &operand : variant.operands)
+    if (operand.reach != Reach::Full)
+      fields.bad(at(where, "space"), "has no operands of fewer dims");
+}
+
+/// What a round may skip must not have happened before it.
+void VariantReader::requireNothingBeforeSkips(const std::string &where) const {
+  int64_t lastSkip = -1;
+  for (size_t r = 0; r < manifest.rounds.size(); ++r)
+    for (const RoundCall &call : manifest.rounds[r].calls)
+      if (call.maySkip)
+        lastSkip = int64_t(r);
+  for (size_t i = 0; i < variant.schedule.size(); ++i)
+    if (!variant.schedule[i].writes.empty() &&
+        variant.schedule[i].segment <= lastSkip)
+      fields.bad(at(at(where, i), "writes"),
+                 "names operands before a round that may skip the step");
+}
+
+void stepc::readVariants(const FieldReader &fields, const Json &root,
+                         Manifest &manifest) {
+  const Json &list = fields.getArray(root, "variants", "");
+  if (list.elements.empty())
+    fields.bad("variants", "is empty");
+  for (size_t i = 0; i < list.elements.size(); ++i)
+    manifest.variants.push_back(VariantReader(fields, manifest)
+                                    .read(list.elements[i], at("variants", i)));
+  if (hasTwins(manifest.variants))
+    fields.bad("variants", "has a name twice");
+  for (const Variant &variant : manifest.variants)
+    for (const Contribution &contribution : variant.contributions) {
+      Statistic &statistic = manifest.statistics[contribution.statistic];
+      statistic.segment = std::max(statistic.segment, contribution.segment);
+    }
+}

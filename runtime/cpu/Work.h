@@ -1,0 +1,121 @@
+//===- Work.h - what a step asks the engine to do -----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A step is a sequence of segments with a round between two of them. In each
+// segment every class of rows has a part: its schedule there, and the rows.
+//
+// A part is *free* where its schedule is one kernel: its chunks go to any
+// worker. Else it is *whole*: rows are taken through the schedule one by one,
+// those that fit a cache in batches by one worker, large ones by all together.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CPU_WORK_H
+#define STEPC_CPU_WORK_H
+
+#include "stepc/kernel_abi.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace stepc {
+
+/// An entry of a schedule: a kernel, or else a finish.
+struct EntryCode {
+  StepcKernel kernel = nullptr;
+  StepcFinish finish = nullptr;
+  /// The kernel is left out for rows in which this slot is not 0; -1: never.
+  int64_t unlessSlot = -1;
+};
+
+/// A row of a list. Its chunks end where those of the next one begin.
+struct ListedRow {
+  int64_t row;
+  int64_t firstChunk;
+};
+
+/// Rows [beginRow, endRow) of a list.
+struct Batch {
+  int64_t beginRow;
+  int64_t endRow;
+  /// Of all batches before it.
+  int64_t elementsBefore;
+  int64_t rowsBefore;
+};
+
+/// What a segment does with the listed rows of one class.
+struct WorkPart {
+  const EntryCode *entries;
+  int64_t numEntries;
+  bool whole;
+  StepcCall call;
+  /// One more than there are: the last says where they end.
+  const ListedRow *rows;
+  int64_t numRows;
+  /// Of a whole part, one more than there are; and indices of large rows.
+  const Batch *batches;
+  int64_t numBatches;
+  const int64_t *large;
+  int64_t numLarge;
+  /// For each chunk the elements before it, and at last all of them.
+  const int64_t *elementsBefore;
+  int64_t numChunks;
+  /// The weight of what comes before on the segment's line, and of what there
+  /// is on it: for an element, and for a chunk or row.
+  int64_t before;
+  int64_t elementWeight;
+  int64_t itemWeight;
+
+  /// The chunks, or the batches.
+  int64_t getNumItems() const { return whole ? numBatches : numChunks; }
+  /// The weight of the line before an item.
+  int64_t getWeightBefore(int64_t item) const {
+    if (!whole)
+      return before + elementsBefore[item] * elementWeight + item * itemWeight;
+    return before + batches[item].elementsBefore * elementWeight +
+           batches[item].rowsBefore * itemWeight;
+  }
+};
+
+/// Parts [beginPart, endPart), and what weighs what is on the line.
+struct WorkSegment {
+  int64_t beginPart;
+  int64_t endPart;
+  int64_t weight;
+};
+
+/// Memory in which rows leave what they need within a segment.
+struct WorkspaceMemory {
+  /// For each worker, `workerStride` bytes apart; and two for rows that all
+  /// workers share, one after the other.
+  char *workers = nullptr;
+  size_t workerStride = 0;
+  char *shared[2] = {nullptr, nullptr};
+  /// How many workers have some; 0: none needs it.
+  int64_t numWorkers = 0;
+};
+
+struct StepWork {
+  const WorkPart *parts;
+  const WorkSegment *segments;
+  int64_t numSegments;
+  /// Of everything, in bytes moved.
+  int64_t weight;
+  WorkspaceMemory workspace;
+};
+
+/// What happens between segments, on one thread while the others wait.
+class RoundRunner {
+public:
+  virtual ~RoundRunner() = default;
+  /// Runs round `round`; false: the step is to end here.
+  virtual bool runRound(int64_t round) = 0;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CPU_WORK_H

@@ -1,0 +1,182 @@
+//===- Worker.cpp - what one worker does in a step ----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cpu/Worker.h"
+
+#include <algorithm>
+
+using namespace stepc;
+
+namespace {
+
+const int64_t *getWords(const StepcCall &call, int64_t row) {
+  return call.table + row * call.rowWords;
+}
+
+/// Whether the kernel is left out for the row.
+bool isLeftOut(const EntryCode &entry, const StepcCall &call, int64_t row) {
+  if (entry.unlessSlot < 0)
+    return false;
+  auto *slots =
+      reinterpret_cast<const double *>(getWords(call, row)[STEPC_TILE_SLOTS]);
+  return slots[entry.unlessSlot] != 0.0;
+}
+
+/// The kernel over the chunks of listed rows, which lie side by side.
+void runRows(const EntryCode &entry, const StepcCall &call,
+             const ListedRow *begin, const ListedRow *end) {
+  while (begin != end) {
+    const ListedRow *stop = end;
+    if (entry.unlessSlot >= 0) {
+      while (begin != end && isLeftOut(entry, call, begin->row))
+        ++begin;
+      stop = begin;
+      while (stop != end && !isLeftOut(entry, call, stop->row))
+        ++stop;
+    }
+    if (begin->firstChunk < stop->firstChunk && begin != stop)
+      entry.kernel(&call, begin->firstChunk, stop->firstChunk);
+    begin = stop;
+  }
+}
+
+/// The first item whose middle lies at `limit` or behind it.
+int64_t findItem(const WorkPart &part, int64_t limit) {
+  int64_t low = 0, high = part.getNumItems();
+  while (low < high) {
+    int64_t item = low + (high - low) / 2;
+    int64_t before = part.getWeightBefore(item);
+    int64_t middle = before + (part.getWeightBefore(item + 1) - before) / 2;
+    if (middle < limit)
+      low = item + 1;
+    else
+      high = item;
+  }
+  return low;
+}
+
+/// Where the share of worker `index` of `count` begins.
+int64_t getShareBegin(int64_t size, int index, int count) {
+  return int64_t(static_cast<__int128>(size) * index / count);
+}
+
+} // namespace
+
+Worker::Worker(const StepWork &work, RoundRunner &rounds, Team &team, int index,
+               int count)
+    : work(work), rounds(rounds), team(team), index(index), count(count),
+      workspace(work.workspace.workers +
+                size_t(index) * work.workspace.workerStride) {}
+
+void Worker::run() {
+  for (int64_t s = 0; s < work.numSegments; ++s) {
+    const WorkSegment &segment = work.segments[s];
+    for (int64_t i = segment.beginPart; i < segment.endPart; ++i) {
+      const WorkPart &part = work.parts[i];
+      for (int64_t k = 0; k < part.numLarge; ++k)
+        if (!runLarge(part, part.rows + part.large[k]))
+          return;
+    }
+    runLine(segment);
+    if (s + 1 == work.numSegments)
+      return;
+    if (!team.meet([&] {
+          if (!rounds.runRound(s))
+            team.stop();
+        }) ||
+        team.hasStopped())
+      return;
+  }
+}
+
+/// All workers on one row, each on its own share of the chunks. They meet
+/// wherever an entry needs all that came before; what uses the same shared
+/// memory has a meeting of the row in between.
+bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
+  StepcCall call = part.call;
+  call.workspace = work.workspace.shared[nextShared];
+  nextShared = 1 - nextShared;
+  bool backwards = false, afterKernel = false;
+  for (int64_t e = 0; e < part.numEntries; ++e) {
+    const EntryCode &entry = part.entries[e];
+    if (entry.finish) {
+      if (!team.meet([&] { entry.finish(&call, row->row); }))
+        return false;
+      afterKernel = false;
+      continue;
+    }
+    if (afterKernel && !team.meet([] {}))
+      return false;
+    runOwnChunks(entry, call, row, backwards);
+    // What was touched last is still in the cache.
+    backwards = !backwards;
+    afterKernel = true;
+  }
+  return true;
+}
+
+void Worker::runOwnChunks(const EntryCode &entry, const StepcCall &call,
+                          const ListedRow *row, bool backwards) {
+  if (isLeftOut(entry, call, row->row))
+    return;
+  int64_t size = row[1].firstChunk - row->firstChunk;
+  int64_t begin = row->firstChunk + getShareBegin(size, index, count);
+  int64_t end = row->firstChunk + getShareBegin(size, index + 1, count);
+  if (!backwards) {
+    if (begin < end)
+      entry.kernel(&call, begin, end);
+    return;
+  }
+  while (end-- > begin)
+    entry.kernel(&call, end, end + 1);
+}
+
+void Worker::runLine(const WorkSegment &segment) {
+  int64_t begin = getShareBegin(segment.weight, index, count);
+  int64_t end = getShareBegin(segment.weight, index + 1, count);
+  for (int64_t i = segment.beginPart; i < segment.endPart; ++i) {
+    const WorkPart &part = work.parts[i];
+    int64_t first = index == 0 ? 0 : findItem(part, begin);
+    int64_t last =
+        index + 1 == count ? part.getNumItems() : findItem(part, end);
+    if (!part.whole)
+      runFree(part, first, last);
+    else
+      for (int64_t k = first; k < last; ++k)
+        runBatch(part, part.batches[k]);
+  }
+}
+
+void Worker::runFree(const WorkPart &part, int64_t begin, int64_t end) {
+  if (begin >= end)
+    return;
+  StepcCall call = part.call;
+  call.workspace = workspace;
+  const EntryCode &entry = part.entries[0];
+  if (entry.unlessSlot < 0) {
+    entry.kernel(&call, begin, end);
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i)
+    if (!isLeftOut(entry, call, call.chunks[i].row))
+      entry.kernel(&call, i, i + 1);
+}
+
+void Worker::runBatch(const WorkPart &part, const Batch &batch) {
+  StepcCall call = part.call;
+  call.workspace = workspace;
+  const ListedRow *begin = part.rows + batch.beginRow;
+  const ListedRow *end = part.rows + batch.endRow;
+  for (int64_t e = 0; e < part.numEntries; ++e) {
+    const EntryCode &entry = part.entries[e];
+    if (entry.kernel)
+      runRows(entry, call, begin, end);
+    else
+      for (const ListedRow *row = begin; row != end; ++row)
+        entry.finish(&call, row->row);
+  }
+}

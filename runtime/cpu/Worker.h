@@ -1,0 +1,45 @@
+//===- Worker.h - what one worker does in a step ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CPU_WORKER_H
+#define STEPC_CPU_WORKER_H
+
+#include "cpu/Team.h"
+#include "cpu/Work.h"
+
+namespace stepc {
+
+class Worker {
+public:
+  Worker(const StepWork &work, RoundRunner &rounds, Team &team, int index,
+         int count);
+
+  /// Runs this worker's share of all segments. Throws what a kernel throws;
+  /// ends early when another worker failed.
+  void run();
+
+private:
+  bool runLarge(const WorkPart &part, const ListedRow *row);
+  void runOwnChunks(const EntryCode &entry, const StepcCall &call,
+                    const ListedRow *row, bool backwards);
+  void runLine(const WorkSegment &segment);
+  void runFree(const WorkPart &part, int64_t begin, int64_t end);
+  void runBatch(const WorkPart &part, const Batch &batch);
+
+  const StepWork &work;
+  RoundRunner &rounds;
+  Team &team;
+  int index;
+  int count;
+  char *workspace;
+  /// Which of the shared memories the next large row uses.
+  int nextShared = 0;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CPU_WORKER_H

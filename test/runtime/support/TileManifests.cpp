@@ -1,0 +1,157 @@
+//===- TileManifests.cpp - manifests of several phases ------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "support/PackageWriter.h"
+
+using namespace stepc_test;
+using nlohmann::json;
+
+static json makeKernel(const std::string &name, int segment,
+                       std::vector<int> reads, std::vector<int> writes) {
+  return {{"kernel", name},
+          {"strided_kernel", name + "_strided"},
+          {"segment", segment},
+          {"reads", reads},
+          {"writes", writes}};
+}
+
+static json makeFinish(const std::string &name, int segment) {
+  return {{"finish", name}, {"segment", segment}};
+}
+
+static json makeBuffer(const char *name, std::vector<const char *> size,
+                       int bytes, bool live = false) {
+  return {{"name", name}, {"size", size}, {"bytes", bytes}, {"live", live}};
+}
+
+static json makeVariant(const char *name, const char *rule) {
+  return {
+      {"name", name},     {"rule", rule},     {"options", json::object()},
+      {"compute", "f32"}, {"space", "tiles"}, {"contributions", json::array()},
+      {"subsets", true}};
+}
+
+json stepc_test::makeLambManifest() {
+  json manifest = makeHead("lamb");
+  manifest["hypers"] = {{{"name", "lr"}, {"default", 0.01}},
+                        {{"name", "decay"}, {"default", 0.1}}};
+  json variant = makeVariant("lamb_f32", "any");
+  variant["operands"] = {makeOperand("param", "param", "f32", true, true),
+                         makeOperand("grad", "grad", "f32", true, false),
+                         makeOperand("state", "moment", "f32", true, true)};
+  variant["scalars"] = {{"functions", {"lamb_scalars"}}, {"slots", 2}};
+  variant["tensor_slots"] = 4;
+  variant["workspace"] = {makeBuffer("weight", {"ML"}, 8),
+                          makeBuffer("update", {"ML"}, 8)};
+  json last = makeKernel("lamb_phase1", 0, {0, 2}, {0});
+  last["unless_slot"] = 3;
+  variant["schedule"] = {makeKernel("lamb_phase0", 0, {0, 1, 2}, {2}),
+                         makeFinish("lamb_finish0", 0), last};
+  manifest["variants"].push_back(variant);
+  return manifest;
+}
+
+json stepc_test::makeFactorManifest() {
+  json manifest = makeHead("factor");
+  manifest["hypers"] = {{{"name", "lr"}, {"default", 0.01}}};
+  const json dims = {"...b", "n", "m"};
+  manifest["rules"][0]["name"] = "matrix";
+  manifest["rules"][0]["dims"] = dims;
+  json variant = makeVariant("factor_f32", "matrix");
+  variant["operands"] = {
+      makeOperand("param", "param", "f32", true, true, dims),
+      makeOperand("grad", "grad", "f32", true, false, dims),
+      makeOperand("state", "rows", "f32", true, true, {"...b", "n", "1"}),
+      makeOperand("state", "columns", "f32", true, true, {"...b", "1", "m"})};
+  variant["operands"][3]["init"] = 0.25;
+  variant["scalars"] = {{"functions", {"factor_scalars"}}, {"slots", 1}};
+  variant["tensor_slots"] = 0;
+  variant["workspace"] = {makeBuffer("rows", {"B", "N", "ML"}, 8),
+                          makeBuffer("columns", {"B", "NL", "M"}, 8)};
+  variant["schedule"] = {makeKernel("factor_phase0", 0, {1}, {}),
+                         makeFinish("factor_finish0", 0),
+                         makeKernel("factor_phase1", 0, {0, 1, 2, 3}, {0})};
+  manifest["variants"].push_back(variant);
+  return manifest;
+}
+
+static void addClipRounds(json &manifest) {
+  manifest["scalars"] = {
+      {{"name", "scale"}, {"default", 8.0}, {"scope", "model"}},
+      {{"name", "d"}, {"default", 0.5}, {"scope", "group"}},
+      {{"name", "steps"}, {"default", 0.0}, {"scope", "model"}}};
+  auto statistic = [](const char *name, const char *kind, const char *scope) {
+    return json{{"name", name}, {"kind", kind}, {"scope", scope}};
+  };
+  manifest["statistics"] = {
+      statistic("norm2", "sum", "model"), statistic("largest", "amax", "model"),
+      statistic("total", "sum", "group"), statistic("moved", "sum", "model")};
+  auto call = [](const char *function, const char *scope,
+                 std::vector<int> hypers, std::vector<int> results,
+                 json updates) {
+    return json{{"function", function},
+                {"scope", scope},
+                {"hypers", hypers},
+                {"options", json::array()},
+                {"results", results},
+                {"may_skip", function == std::string("clip_round0_model")},
+                {"updates", updates}};
+  };
+  json first = call(
+      "clip_round0_model", "model", {1}, {0, 1},
+      {{{"scalar", 0}, {"always", true}}, {{"scalar", 2}, {"always", false}}});
+  json second = call("clip_round0_group", "group", {}, {2},
+                     json::array({{{"scalar", 1}, {"always", false}}}));
+  json third = call("clip_round1", "model", {}, {3}, json::array());
+  manifest["rounds"] = json::array();
+  manifest["rounds"].push_back({{"calls", {first, second}}});
+  manifest["rounds"].push_back({{"calls", json::array({third})}});
+  manifest["results"] = 4;
+  manifest["reports"] = {
+      {{"name", "grad_norm"}, {"scope", "model"}, {"result", 1}},
+      {{"name", "step_d"}, {"scope", "group"}, {"result", 2}},
+      {{"name", "factor"}, {"scope", "model"}, {"result", 3}}};
+}
+
+json stepc_test::makeClipManifest() {
+  json manifest = makeHead("clip");
+  manifest["hypers"] = {{{"name", "lr"}, {"default", 0.25}},
+                        {{"name", "max_norm"}, {"default", 1.0}}};
+  addClipRounds(manifest);
+  json variant = makeVariant("clip_f32", "any");
+  variant["operands"] = {makeOperand("param", "param", "f32", true, true),
+                         makeOperand("grad", "grad", "f32", true, false)};
+  json functions = {"clip_scalars0", "clip_scalars1", "clip_scalars2"};
+  variant["scalars"] = {{"functions", functions}, {"slots", 4}};
+  variant["tensor_slots"] = 5;
+  variant["workspace"] = {
+      makeBuffer("norm2", {"ML"}, 8), makeBuffer("total", {"ML"}, 8),
+      makeBuffer("largest", {"ML"}, 8), makeBuffer("update", {"M"}, 4, true)};
+  variant["schedule"] = {makeKernel("clip_phase0", 0, {1}, {}),
+                         makeFinish("clip_finish0", 0),
+                         makeKernel("clip_phase1", 1, {1}, {}),
+                         makeFinish("clip_finish1", 1),
+                         makeFinish("clip_finish2", 2),
+                         makeKernel("clip_phase2", 2, {0}, {0})};
+  auto contribution = [](int statistic, int slot, int segment) {
+    return json{{"statistic", statistic}, {"slot", slot}, {"segment", segment}};
+  };
+  variant["contributions"] = {contribution(0, 0, 0), contribution(1, 2, 0),
+                              contribution(2, 1, 0), contribution(3, 3, 1)};
+  variant["subsets"] = false;
+  manifest["variants"].push_back(variant);
+
+  json elements = makeVariant("clip_f64", "any");
+  elements["operands"] = {makeOperand("param", "param", "f64", true, true),
+                          makeOperand("grad", "grad", "f64", true, false)};
+  elements["scalars"] = variant["scalars"];
+  addKernel(elements, "clip_elements", "clip_elements");
+  elements["schedule"][0]["segment"] = 2;
+  elements["subsets"] = false;
+  manifest["variants"].push_back(elements);
+  return manifest;
+}
