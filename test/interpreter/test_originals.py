@@ -313,3 +313,19 @@ def test_dadapt_adam_is_that_of_pytorch_optimizer():
     groups, theirs, optimizer = run_beside("dadapt_adam", options, make, arguments, groups=groups)
     assert furthest(groups, theirs) < 1e-5
     assert optimizer.param_groups[0]["d"] > 1e-4
+
+
+def test_dadapt_sgd_is_that_of_pytorch_optimizer():
+    """One d of all groups; without decay, which its first norm leaves out."""
+    groups = make_groups("dadapt_sgd", others={}, weight_decay=0.0)
+
+    def arguments(h):
+        names = ("lr", "momentum", "weight_decay", "growth_rate")
+        return {n: h[n] for n in names}
+
+    def make(groups):
+        return pytorch_optimizer.DAdaptSGD(groups, foreach=False)
+
+    groups, theirs, optimizer = run_beside("dadapt_sgd", {}, make, arguments, groups=groups)
+    assert furthest(groups, theirs) < 1e-5
+    assert optimizer.param_groups[0]["d"] > 1e-4

@@ -4,7 +4,6 @@
 compiled code has the interpreter's bits."""
 
 import decimal
-import json
 
 import numpy as np
 import oracle
@@ -33,8 +32,10 @@ def run(folder, x, y, how="--interpret"):
     )
     batch, one = oracle.Batch(), np.zeros(1)
     for pair in zip(x, y, strict=True):
-        hypers = {n: v if np.isfinite(v) else str(v) for n, v in zip("xy", pair, strict=True)}
-        batch.add(path, {"param": one, "grad": one}, hypers=json.loads(json.dumps(hypers)))
+        hypers = {
+            n: float(v) if np.isfinite(v) else str(v) for n, v in zip("xy", pair, strict=True)
+        }
+        batch.add(path, {"param": one, "grad": one}, hypers=hypers)
     return np.array([result["param"][0] for result in batch.run(how)])
 
 
@@ -93,10 +94,10 @@ def test_special_operands_as_ieee(tmp_path):
 
 
 def test_compiled_code_has_the_same_bits(tmp_path):
-    x, y = random_pairs(2000, (-1080, 1030), 3)
+    x, y = random_pairs(500, (-1080, 1030), 3)
     special_x, special_y = special_pairs()
     finite = np.isfinite(special_x) & np.isfinite(special_y)
-    count = np.arange(1.0, 200.0)
+    count = np.arange(1.0, 100.0)
     x = np.concatenate([x, special_x[finite], count])
     y = np.concatenate([y, special_y[finite], np.full(count.size, -0.8)])
     oracle.assert_same(run(tmp_path, x, y, "--compare"), run(tmp_path, x, y))

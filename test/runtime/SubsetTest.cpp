@@ -176,11 +176,7 @@ TEST(Subset, refusals) {
   model.check();
 }
 
-/// Says the manifest whether some tensors may go first.
-TEST(Subset, definitionsThatPermitNone) {
-  nlohmann::json manifest = makeToyManifest();
-  for (nlohmann::json &variant : manifest["variants"])
-    variant["subsets"] = false;
+void refuseParts(const nlohmann::json &manifest) {
   PackagePtr package =
       loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
   PlanPtr plan = makePlan(package.get());
@@ -195,6 +191,18 @@ TEST(Subset, definitionsThatPermitNone) {
                  "optimizer 'toy' steps all tensors at once, use stepcStep",
                  stepcStepTensors(plan.get(), &id, 1));
   ASSERT_OK(stepcStepEnd(plan.get()));
+}
+
+/// Says the manifest whether some tensors may go first; where there are rounds
+/// none may, whatever it says.
+TEST(Subset, definitionsThatPermitNone) {
+  nlohmann::json manifest = makeToyManifest();
+  for (nlohmann::json &variant : manifest["variants"])
+    variant["subsets"] = false;
+  refuseParts(manifest);
+  manifest = makeToyManifest();
+  manifest["rounds"].push_back({{"calls", nlohmann::json::array()}});
+  refuseParts(manifest);
 }
 
 } // namespace

@@ -92,6 +92,12 @@ class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         self._check_values(defaults)
         super().__init__(params, defaults, **features)
 
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # pytorch_optimizer's has none of these
+            for name in ("maximize", "eps", "lr_in_momentum", "vectors_as_sgd", "bound_ratio"):
+                group.setdefault(name, self.defaults[name])
+
     @staticmethod
     def _check_values(group: dict) -> None:
         check_lr(group["lr"])

@@ -45,7 +45,7 @@ nlohmann::json makeOperand(const char *role, const char *name,
 void addKernel(nlohmann::json &variant, const std::string &kernel,
                const std::string &strided);
 
-/// The optimizers of support/statistics.c.
+/// The optimizers of support/statistics.c and support/clip.c.
 nlohmann::json makeLambManifest();
 nlohmann::json makeFactorManifest();
 nlohmann::json makeClipManifest();

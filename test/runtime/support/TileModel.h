@@ -13,7 +13,7 @@
 
 namespace stepc_test {
 
-/// The optimizers of support/statistics.c, loaded once.
+/// The optimizers of support/statistics.c and support/clip.c, loaded once.
 StepcPackage *getLamb();
 StepcPackage *getFactor();
 StepcPackage *getClip();

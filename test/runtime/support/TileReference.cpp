@@ -143,7 +143,7 @@ bool ClipModel::step(const std::vector<Floats> &grads,
   steps += 1.0;
   for (size_t g = 0; g < d.size(); ++g)
     if (active[g])
-      d[g] = d[g] + 0.5 * sumSequence(totals[g]);
+      d[g] = d[g] + 0.5 * sumSequence(totals[g]) + 0.125;
   std::vector<Floats> updates(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!missing[i])
