@@ -351,18 +351,8 @@ class Launch:
         return results
 
 
-def fill_in(expected):
-    """What a round that did not run reports is what the last that ran did."""
-    for name, array in expected.items():
-        if name.startswith("report:") and "step:skipped" in expected:
-            for step in range(1, len(array)):
-                if expected["step:skipped"][step]:
-                    array[step] = np.where(np.isnan(array[step]), array[step - 1], array[step])
-
-
 def differences(compiled, interpreted):
     """What differs, by name."""
-    fill_in(interpreted)
     found = {}
     for name, array in interpreted.items():
         if name not in compiled:
