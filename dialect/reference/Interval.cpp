@@ -62,6 +62,19 @@ Interval mlir::step::reference::roundTo(Format format, Interval x) {
   return {roundTo(format, x.low), roundTo(format, x.high), x.nan};
 }
 
+Bounds mlir::step::reference::roundTo(Format format, Bounds bounds) {
+  for (Interval &element : bounds.elements)
+    element = roundTo(format, element);
+  return bounds;
+}
+
+Bounds mlir::step::reference::toBounds(const Tensor &tensor) {
+  Bounds bounds{tensor.shape, {}};
+  for (double element : tensor.elements)
+    bounds.elements.push_back(Interval::of(element));
+  return bounds;
+}
+
 /// How far a rounding to the format may be from a number of that size: half a
 /// unit in the last place, or of the smallest numbers.
 static double getError(Format compute, double x) {

@@ -51,6 +51,10 @@ Interval hull(Interval x, Interval y);
 
 /// What the numbers become in a format that they are rounded to once.
 Interval roundTo(Format format, Interval x);
+Bounds roundTo(Format format, Bounds bounds);
+
+/// Each element alone.
+Bounds toBounds(const Tensor &tensor);
 
 Truth compare(Predicate predicate, Interval x, Interval y);
 Truth isFinite(Interval x);

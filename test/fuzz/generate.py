@@ -433,7 +433,7 @@ class Maker:
             dims = rule.dims
             if named and self.coin(0.4):
                 dims = tuple("1" if d in named and self.coin() else d for d in dims)
-            elif self.coin(0.08):
+            elif len(rule.dims) == 1 and named and self.coin(0.3):
                 dims = ("1",)
             guarded = self.coin(0.25)
             init = self.pick(CONSTANTS[:8])

@@ -105,8 +105,73 @@ static bool maySkip(OptimizerOp optimizer) {
   return found;
 }
 
+/// Adds the ends of intervals as arrays of f64.
+static void addBounds(ArrayMap &results, const std::string &name,
+                      const Bounds &bounds) {
+  Tensor low{bounds.shape, {}}, high = low, nan = low;
+  for (Interval element : bounds.elements) {
+    bool empty = !element.hasNumbers();
+    low.elements.push_back(empty ? element.getPoint() : element.low);
+    high.elements.push_back(empty ? element.getPoint() : element.high);
+    nan.elements.push_back(element.nan);
+  }
+  results[name + ":low"] = toArray(low, Format::F64);
+  results[name + ":high"] = toArray(high, Format::F64);
+  results[name + ":nan"] = toArray(nan, Format::F64);
+}
+
+/// Of the model, and rows of what groups say.
+static void addBounds(ArrayMap &results, const std::string &prefix,
+                      const std::map<std::string, Interval> &ofModel,
+                      ArrayRef<std::map<std::string, Interval>> ofGroups) {
+  for (const auto &[name, value] : ofModel)
+    addBounds(results, prefix + name, {{1}, {value}});
+  if (ofGroups.empty())
+    return;
+  for (const auto &[name, first] : ofGroups.front()) {
+    Bounds row{{1, static_cast<int64_t>(ofGroups.size())}, {}};
+    for (const auto &group : ofGroups)
+      row.elements.push_back(group.at(name));
+    addBounds(results, prefix + name, row);
+  }
+}
+
+/// One step in bound mode.
+static Expected<ArrayMap> boundCase(OptimizerOp optimizer,
+                                    const PreparedCase &prepared) {
+  if (prepared.steps != 1)
+    return makeError("bounds are those of one step, " +
+                     Twine(prepared.steps) + " are asked for");
+  ModelRequest request = makeRequest(prepared);
+  for (auto [input, tensor] : zip(prepared.tensors, request.tensors)) {
+    tensor.grad = toTensor(input.getGrad(0));
+    tensor.participates = input.takesPart(0);
+  }
+  Expected<ModelOutcome> outcome = interpretStep(optimizer, request);
+  if (!outcome)
+    return outcome.takeError();
+  ArrayMap results;
+  for (auto [input, result] : zip(prepared.tensors, outcome->tensors)) {
+    addBounds(results, input.prefix + "param", result.paramBounds);
+    for (const auto &[name, bounds] : result.stateBounds)
+      addBounds(results, input.prefix + name, bounds);
+  }
+  addBounds(results, "report:", outcome->reportBounds,
+            outcome->groupReportBounds);
+  addBounds(results, "scalar:", outcome->scalarBounds,
+            outcome->groupScalarBounds);
+  results["jumps"] =
+      toArray(Tensor{{2},
+                     {double(outcome->jumps.elements),
+                      double(outcome->jumps.open)}},
+              Format::F64);
+  return results;
+}
+
 Expected<ArrayMap> stepc::run::interpretCase(OptimizerOp optimizer,
                                              const PreparedCase &prepared) {
+  if (prepared.mode == Mode::Bound)
+    return boundCase(optimizer, prepared);
   ModelRequest request = makeRequest(prepared);
   bool mayBeSkipped = maySkip(optimizer);
   Rows rows;
