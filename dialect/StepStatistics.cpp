@@ -27,6 +27,18 @@ YieldOp ScalarsOp::getYield() {
   return cast<YieldOp>(getBody().front().getTerminator());
 }
 
+/// Without updates, reports and skips it is pure, until the schedule stage gives
+/// it a round: programs read its results by their number, not as operands.
+void ScalarsOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  bool acts = llvm::any_of(getBody().front(), [](Operation &op) {
+    return !isMemoryEffectFree(&op);
+  });
+  if (getRound() || acts)
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
 //===----------------------------------------------------------------------===//
 // One operation alone
 //===----------------------------------------------------------------------===//

@@ -193,7 +193,8 @@ def Step_ScalarOp : Step_Op<"scalar", [
 }
 
 def Step_ScalarsOp : Step_Op<"scalars", [
-    Step_InDefinition, SingleBlock, RecursiveMemoryEffects, NoRegionArguments]> {
+    Step_InDefinition, SingleBlock, NoRegionArguments,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "scalars made of statistics";
   let description = [{
     Runs once a step, for the model or for each group, when the statistics that

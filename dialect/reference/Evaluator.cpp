@@ -89,10 +89,13 @@ Datum Evaluator::evaluateArithmetic(Operation *op, Meaning meaning) const {
 }
 
 Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
-  Type type = op.getInput().getType();
+  SmallVector<Axis> axes = shapes.getAxes(op.getInput().getType());
+  SmallVector<unsigned> positions(op.getReducedPositions());
+  if (op.isWhole())
+    positions = llvm::to_vector(llvm::seq<unsigned>(0, axes.size()));
   std::vector<double> elements =
       reduce(op.getReductionKind(), getTensor(op.getInput()).elements,
-             shapes.getAxes(type), op.getReducedPositions());
+             std::move(axes), positions);
   if (op.isWhole())
     return elements.front();
   return roundTo(compute, Tensor{shapes.getShape(op->getResult(0).getType()),

@@ -53,7 +53,7 @@ Expected<Outcome> mlir::step::reference::interpret(OptimizerOp optimizer,
                                                    const Request &request) {
   ModelRequest model;
   model.mode = request.mode;
-  model.groups.push_back({request.hypers, request.options, {}});
+  model.groups.push_back({request.hypers, request.options, {}, {}});
   model.tensors.push_back(getTensor(request));
   Expected<ModelOutcome> outcome = interpretStep(optimizer, model);
   if (!outcome)
@@ -81,6 +81,6 @@ mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
 Expected<SmallVector<InitialState>>
 mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
                                          const Request &request) {
-  return makeInitialStates(optimizer, {request.hypers, request.options, {}},
+  return makeInitialStates(optimizer, {request.hypers, request.options, {}, {}},
                            getTensor(request));
 }

@@ -68,6 +68,8 @@ struct GroupRequest {
   std::map<std::string, double> hypers;
   std::map<std::string, OptionValue> options;
   std::map<std::string, double> scalars;
+  /// What was reported before; NaN where nothing was.
+  std::map<std::string, double> reports;
 };
 
 /// A tensor's part in a step of several; as in Request.
@@ -88,6 +90,8 @@ struct ModelRequest {
   Mode mode = Mode::Exact;
   /// The model's kept scalars.
   std::map<std::string, double> scalars;
+  /// As in GroupRequest.
+  std::map<std::string, double> reports;
   std::vector<GroupRequest> groups;
   std::vector<TensorRequest> tensors;
 };
@@ -107,8 +111,9 @@ struct ModelOutcome {
   /// Kept scalars by name, of the model and of each group, for the next step.
   std::map<std::string, double> scalars;
   std::vector<std::map<std::string, double>> groupScalars;
-  /// What was reported, of the model and of each group. NaN where a round did
-  /// not run because one before it skipped the step.
+  /// Reports of the model and of each group. What the step did not come to, in
+  /// a round after the one that skipped it or of a group of which no tensor
+  /// took part, stays as the request has it.
   std::map<std::string, double> reports;
   std::vector<std::map<std::string, double>> groupReports;
 };

@@ -48,9 +48,10 @@ Error ModelStep::bind() {
 
 /// Whether a hyper-parameter or an option is the same in two groups.
 static bool areSame(const Datum &one, const Datum &other) {
-  if (const auto *number = std::get_if<double>(&one))
-    return llvm::bit_cast<uint64_t>(*number) ==
-           llvm::bit_cast<uint64_t>(std::get<double>(other));
+  if (const auto *number = std::get_if<double>(&one)) {
+    double second = std::get<double>(other);
+    return *number == second || (std::isnan(*number) && std::isnan(second));
+  }
   return std::get<bool>(one) == std::get<bool>(other);
 }
 
@@ -150,6 +151,12 @@ Error ModelStep::runScalars(ScalarsOp scalars, size_t group) {
   return Error::success();
 }
 
+bool ModelStep::isActive(size_t group) const {
+  return llvm::any_of(request.tensors, [&](const TensorRequest &tensor) {
+    return tensor.participates && (group == kModel || tensor.group == group);
+  });
+}
+
 Error ModelStep::runRound(ArrayRef<ScalarsOp> round) {
   for (ScalarsOp scalars : round) {
     if (scalars.getScope() == Scope::Model) {
@@ -157,9 +164,12 @@ Error ModelStep::runRound(ArrayRef<ScalarsOp> round) {
         return error;
       continue;
     }
-    for (size_t group = 0; group < groups.size(); ++group)
+    for (size_t group = 0; group < groups.size(); ++group) {
+      if (!isActive(group))
+        continue;
       if (Error error = runScalars(scalars, group))
         return error;
+    }
   }
   return Error::success();
 }
@@ -168,18 +178,26 @@ Error ModelStep::runRound(ArrayRef<ScalarsOp> round) {
 // The outcome
 //===----------------------------------------------------------------------===//
 
-void ModelStep::prepareOutcome() {
+/// What was reported before, or NaN.
+static double getReport(const std::map<std::string, double> &before,
+                        const std::string &name) {
+  auto found = before.find(name);
+  return found == before.end() ? std::numeric_limits<double>::quiet_NaN()
+                               : found->second;
+}
+
+void ModelStep::prepareReports() {
   outcome.groupReports.resize(groups.size());
-  outcome.groupScalars.resize(groups.size());
   for (ScalarsOp scalars : source.getOps<ScalarsOp>())
     for (auto report : scalars.getBody().getOps<ReportOp>()) {
       std::string name = source.getName(report).str();
-      double nan = std::numeric_limits<double>::quiet_NaN();
-      if (scalars.getScope() == Scope::Model)
-        outcome.reports[name] = nan;
-      else
-        for (auto &reports : outcome.groupReports)
-          reports[name] = nan;
+      if (scalars.getScope() == Scope::Model) {
+        outcome.reports[name] = getReport(request.reports, name);
+        continue;
+      }
+      for (auto [reports, group] :
+           llvm::zip(outcome.groupReports, request.groups))
+        reports[name] = getReport(group.reports, name);
     }
 }
 
@@ -221,13 +239,14 @@ Error ModelStep::finishTensors() {
 Expected<ModelOutcome> ModelStep::run() {
   if (Error error = bind())
     return error;
-  prepareOutcome();
+  outcome.groupScalars.resize(groups.size());
+  prepareReports();
   Rounds rounds(source);
   for (ArrayRef<ScalarsOp> round : rounds.getRounds()) {
+    if (outcome.skipped || !isActive(kModel))
+      break;
     if (Error error = runRound(round))
       return error;
-    if (outcome.skipped)
-      break;
   }
   updateScalars();
   if (Error error = finishTensors())

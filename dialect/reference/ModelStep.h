@@ -29,11 +29,13 @@ private:
 
   llvm::Error bind();
   llvm::Error checkEqual(ScalarsOp scalars);
+  /// Whether a tensor of the group takes part, or any.
+  bool isActive(size_t group) const;
+  void prepareReports();
   llvm::Error runRound(ArrayRef<ScalarsOp> round);
   llvm::Error runScalars(ScalarsOp scalars, size_t group);
   llvm::Error applyEffect(Operation *op, size_t group, const Frame &local);
   llvm::Error computeStatistic(StatisticOp statistic, size_t group);
-  void prepareOutcome();
   void updateScalars();
   llvm::Error finishTensors();
 

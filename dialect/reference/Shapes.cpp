@@ -18,6 +18,7 @@ Error Shapes::bind(Type type, ArrayRef<int64_t> shape) {
   paramShape.assign(shape.begin(), shape.end());
   extents["1"] = {1};
   ArrayRef<StringAttr> dims = getDims(type);
+  paramDims.assign(dims.begin(), dims.end());
   if (isAnyRank(dims.front())) {
     extents["*"] = paramShape;
     return Error::success();
@@ -59,7 +60,11 @@ Shape Shapes::getShape(Type type) const {
 
 SmallVector<Axis> Shapes::getAxes(Type type) const {
   SmallVector<Axis> axes;
-  for (StringAttr dim : getDims(type))
+  ArrayRef<StringAttr> dims = getDims(type);
+  // In a fragment `*` stands for the dims of the rule.
+  if (isAnyRank(dims.front()))
+    dims = paramDims;
+  for (StringAttr dim : dims)
     axes.push_back({getNumElements(getExtents(dim)), dim.getValue() != "1"});
   return axes;
 }

@@ -37,6 +37,7 @@ private:
 
   std::map<std::string, Shape> extents;
   Shape paramShape;
+  SmallVector<StringAttr> paramDims;
 };
 
 } // namespace mlir::step::reference

@@ -97,7 +97,8 @@ mlir::step::generateObject(ModuleOp module, const Target &target) {
     function.addFnAttr("target-cpu", target.cpu);
     function.addFnAttr("target-features", target.features);
     function.addFnAttr(llvm::Attribute::NoUnwind);
-    if (function.hasInternalLinkage())
+    if (function.hasInternalLinkage() &&
+        !function.hasFnAttribute(llvm::Attribute::NoInline))
       function.addFnAttr(llvm::Attribute::AlwaysInline);
   }
   optimize(*llvmModule, **machine);

@@ -37,10 +37,29 @@ static LogicalResult formPhases(RuleOp rule, Rounds &rounds) {
   return success();
 }
 
+/// Leaves out what is contributed to statistics that nothing reads, and what
+/// only that needed.
+static void dropUnreadContributions(RuleOp rule) {
+  for (auto contribute : llvm::make_early_inc_range(
+           rule.getBody().front().getOps<ContributeOp>())) {
+    bool isRead = llvm::any_of(
+        contribute.getStatistic().getUsers(),
+        [](Operation *user) { return !isa<ContributeOp>(user); });
+    if (!isRead)
+      contribute.erase();
+  }
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(rule.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 namespace {
 struct FormPhases : step::impl::FormPhasesBase<FormPhases> {
   void runOnOperation() override {
     SmallVector<RuleOp> rules(getOperation().getBody().getOps<RuleOp>());
+    for (RuleOp rule : rules)
+      dropUnreadContributions(rule);
     // Of all rules together, so before the first is gone.
     Rounds rounds(getOperation());
     for (RuleOp rule : rules)

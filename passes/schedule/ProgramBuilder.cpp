@@ -192,7 +192,11 @@ SmallVector<int64_t> ProgramBuilder::getContributions() {
 
 /// One traversal does all, and nothing but elements and scalars of the cohort
 /// is needed.
-bool ProgramBuilder::isElementwise() const {
+bool ProgramBuilder::isElementwise() {
+  for (BlockArgument argument : rule.getBody().getArguments())
+    if (isShaped(argument.getType()) &&
+        analysis.getDomain(argument) != Domain::Full)
+      return false;
   return finish.getSteps().empty() && finish.getSlots().empty() &&
          traversals.getTraversals().size() <= 1 && rounds.getNumSegments() == 1;
 }

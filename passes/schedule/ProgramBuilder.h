@@ -35,7 +35,7 @@ private:
   void collectSlots();
   void collectOperands();
   void collectBuffers();
-  bool isElementwise() const;
+  bool isElementwise();
   SmallVector<int64_t> getContributions();
 
   void buildScalarPhase(int64_t segment);

@@ -90,3 +90,8 @@ step.optimizer @init {
     step.return %p, %m
   }
 }
+
+// -----
+
+// expected-error @+1 {{'temp' is no role of a rule}}
+#role = #step.role<kind = temp, name = "">

@@ -94,21 +94,7 @@ step.optimizer @phases {
     }
     // expected-error @+1 {{'arith.constant' op is not allowed in a program, only phases}}
     %0 = arith.constant 1.0 : f64
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phases {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    // expected-error @+1 {{'step.scalar_phase' op is not allowed in a program, only phases}}
-    step.scalar_phase @more {
-    ^bb0(%count: i64, %fresh: i1):
+    step.phase @update slots 0 operands [] {
       step.yield
     }
   }
@@ -388,7 +374,7 @@ step.optimizer @phase {
 
 step.optimizer @yield {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.scalar_phase, step.phase'}}
+    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.scalar_phase, step.phase, step.tensor_scalars'}}
     step.yield
   }
 }
@@ -427,7 +413,7 @@ step.prefetch %address write
 #variant = #step.variant<"any", {}, f32>
 step.optimizer @hypers {
   step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes 1 hyper-parameters; the optimizer has 0}}
+    // expected-error @+1 {{'step.scalar_phase' op takes 1 hyper-parameters, scalars and results; the optimizer has 0}}
     step.scalar_phase @scalars {
     ^bb0(%lr: f64, %count: i64, %fresh: i1):
       step.yield %lr : f64

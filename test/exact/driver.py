@@ -44,7 +44,8 @@ class Operand:
     def __init__(self, values, offset=0, strides=None):
         item = values.itemsize
         if strides is None:
-            strides = np.array(np.empty(values.shape, "i1").strides, dtype=int)
+            # numpy's own are all 0 where there is no element.
+            strides = np.empty([max(n, 1) for n in values.shape], "i1").strides
         extent = 1 + sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True))
         extent = extent if values.size else 0
         size = (offset + extent) * item + 2 * BORDER

@@ -96,8 +96,10 @@ def test_amax_of_no_contribution(tmp_path):
     text = NORM.replace('"s" sum', '"s" amax').replace("step.sqrt %s", "step.neg %s")
     result = step(write(tmp_path, text), [{"param": ones(2), "grad": ones(2)}] * 1)
     assert_same(result["report:norm"], [-2.0])
-    tensor = {"param": ones(2), "grad": ones(2), "participates": False}
-    assert_same(step(write(tmp_path, text), [tensor])["report:norm"], [np.inf])
+    text = text.replace("step.contribute %s, %c", "")
+    assert_same(
+        step(write(tmp_path, text), [{"param": ones(2), "grad": ones(2)}])["report:norm"], [np.inf]
+    )
 
 
 GROUPS = optimizer(
@@ -121,8 +123,9 @@ def test_groups_have_statistics_and_scalars_of_their_own(tmp_path):
     ]
     groups = [{"hypers": {"lr": 2.0}}, {"scalars": {"d": 4.0}}, {}]
     result = step(write(tmp_path, GROUPS), tensors, groups=groups, steps=2)
-    # Group 0: 6 + 0.5 = 6.5, times 2; then 6 + 13 = 19. The last has no tensor.
-    assert_same(result["report:x"], [[6.5, 7.0, 0.5], [19.0, 10.0, 0.5]])
+    # Group 0: 6 + 0.5 = 6.5, times 2; then 6 + 13 = 19. The last has no tensor,
+    # so that nothing is run for it.
+    assert_same(result["report:x"], [[6.5, 7.0, np.nan], [19.0, 10.0, np.nan]])
     assert_same(result["scalar:d"], [[13.0, 7.0, 0.5], [38.0, 10.0, 0.5]])
     # Rules read the scalar as it was before the step.
     assert_same(result["t0/param"], np.full(2, (38 + 9) * 13, "f4"))
@@ -202,8 +205,8 @@ def test_a_skipped_step_changes_nothing_but_what_says_always(tmp_path):
     result = step(write(tmp_path, SCALER), tensors, steps=3)
     assert_same(result["step:skipped"], [0.0, 1.0, 0.0])
     assert_same(result["report:sum"], [32.0, np.inf, 32.0])
-    # A round after the one that skips does not run.
-    assert_same(result["report:later"], [4.0, np.nan, 4.0])
+    # A round after the one that skips does not run, and its report stays.
+    assert_same(result["report:later"], [4.0, 4.0, 4.0])
     assert_same(result["scalar:scale"], [16.0, 8.0, 16.0])
     assert_same(result["scalar:steps"], [1.0, 1.0, 2.0])
     # m: 8 / 8, then 8 / 8 again; the count of the last step is 2, for it is the
@@ -219,6 +222,15 @@ def test_a_skipped_first_step_leaves_the_next_one_the_first(tmp_path):
     )
     # Fresh again: the param is the update itself.
     assert_same(result["t0/param"], ones(1))
+    assert_same(result["report:later"], [np.nan, 1.0])
+
+
+def test_a_step_without_tensors_is_none(tmp_path):
+    tensor = {"param": ones(1), "grad": np.array([np.nan], "f4"), "participates": [False, True]}
+    result = step(write(tmp_path, SCALER), [tensor], steps=2)
+    assert_same(result["scalar:scale"], [8.0, 4.0])
+    assert_same(result["report:sum"], [np.nan, np.nan])
+    assert_same(result["step:skipped"], [0.0, 1.0])
 
 
 # --- Rules --------------------------------------------------------------------

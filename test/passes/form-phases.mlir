@@ -98,19 +98,19 @@ step.optimizer @unbound {
 
 // -----
 
-step.optimizer @rows {
-  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, m>'; rules for other dims than [*] cannot be compiled yet, only interpreted}}
-  step.rule @rows_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %r: state "row"[n, 1] as f32) variant <"any", {}, f32> {
-    step.return %p, %r : [n, m], [n, 1]
+step.optimizer @three {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<a, b, c>' with 3 named dims; rules of one or two beside the leading ones can be compiled, others only interpreted}}
+  step.rule @three_any_0(%p: param[a, b, c] as f32, %g: grad[a, b, c] as f32) variant <"any", {}, f32> {
+    step.return %p : [a, b, c]
   }
 }
 
 // -----
 
-step.optimizer @scalar_state {
-  // expected-error @+1 {{'step.rule' op has state 's' of other dims than the param: '!step.tensor<1>'; such states cannot be compiled yet, only interpreted}}
-  step.rule @rows_any_0(%p: param[*] as f32, %g: grad[*] as f32, %s: state "s"[1] as f32) variant <"any", {}, f32> {
-    step.return %p, %s : [*], [1]
+step.optimizer @turned {
+  // expected-error @+1 {{'step.rule' op has state 's' of dims in another order than the param: '!step.tensor<m, n>'; such states cannot be compiled, only interpreted}}
+  step.rule @turned_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %s: state "s"[m, n] as f32) variant <"any", {}, f32> {
+    step.return %p, %s : [n, m], [m, n]
   }
 }
 

@@ -1,9 +1,9 @@
 // RUN: stepc-opt --step-lower-scalar-phases %s | FileCheck %s
 
-// A function of hyper-parameters, count, fresh and row; hyper-parameters that
-// the row does not need are not read.
+// A function of hyper-parameters, results, count, fresh and row;
+// hyper-parameters that the row does not need are not read.
 
-// CHECK: func.func @scalars(%[[HYPERS:.*]]: i64, %[[COUNT:.*]]: i64, %[[FRESH:.*]]: i64, %[[ROW:.*]]: i64) {
+// CHECK: func.func @scalars(%[[HYPERS:[^:]*]]: i64, %{{[^:]*}}: i64, %[[COUNT:[^:]*]]: i64, %[[FRESH:[^:]*]]: i64, %[[ROW:[^:]*]]: i64) {
 // CHECK-DAG: %[[H:.*]] = step.view %[[HYPERS]] : memref<?xf64>
 // CHECK-DAG: %[[R:.*]] = step.view %[[ROW]] : memref<?xf64>
 // CHECK: %[[ONE:.*]] = arith.constant 1 : index

@@ -28,7 +28,10 @@ using namespace mlir::step::reference;
 
 /// The first step.
 static ModelRequest makeRequest(const PreparedCase &prepared) {
-  ModelRequest request{prepared.mode, prepared.scalars, prepared.groups, {}};
+  ModelRequest request;
+  request.mode = prepared.mode;
+  request.scalars = prepared.scalars;
+  request.groups = prepared.groups;
   for (const PreparedTensor &tensor : prepared.tensors) {
     request.tensors.push_back(tensor.request);
     for (const auto &[name, state] : tensor.states)
@@ -49,8 +52,12 @@ static void advance(ModelRequest &request, ModelOutcome outcome) {
     tensor.fresh = false;
   }
   request.scalars = std::move(outcome.scalars);
-  for (auto [group, scalars] : zip(request.groups, outcome.groupScalars))
+  request.reports = std::move(outcome.reports);
+  for (auto [group, scalars, reports] :
+       zip(request.groups, outcome.groupScalars, outcome.groupReports)) {
     group.scalars = std::move(scalars);
+    group.reports = std::move(reports);
+  }
 }
 
 /// Numbers by the name of an array, row after row.

@@ -50,7 +50,8 @@ Value mlir::step::emitFolded(const Words &w, Combiner combiner, Value lanes) {
       auto lanesOfPart = llvm::to_vector(llvm::seq(offset, offset + half));
       return vector::ShuffleOp::create(w.b, w.loc, value, value, lanesOfPart);
     };
-    value = emitCombined(w, combiner, part(0), part(half));
+    Value low = part(0), high = part(half);
+    value = emitCombined(w, combiner, low, high);
   }
   return vector::ExtractOp::create(w.b, w.loc, value, ArrayRef<int64_t>{0});
 }
@@ -77,8 +78,8 @@ static void emitCombineRows(const Words &w, Combiner combiner, Value to,
     vector::StoreOp::create(w.b, w.loc, sum, toView, ValueRange{i});
   });
   w.loop(vectors, width, 1, [&](Value i) {
-    w.store(emitCombined(w, combiner, w.load(toView, i), w.load(fromView, i)),
-            toView, i);
+    Value own = w.load(toView, i), other = w.load(fromView, i);
+    w.store(emitCombined(w, combiner, own, other), toView, i);
   });
 }
 

@@ -263,6 +263,9 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   int64_t numPartials = accumulators.size();
   func::FuncOp function = makeInternalFunction(
       w.b, w.loc, name, 2 + numOperands + numPartials + 2, 2);
+  // Both kernels of the phase call it, for much work at a time.
+  function->setAttr("passthrough",
+                    w.b.getArrayAttr(w.b.getStringAttr("noinline")));
   OpBuilder::InsertionGuard guard(w.b);
   Block &entry = function.getBody().front();
   w.b.setInsertionPointToStart(&entry);

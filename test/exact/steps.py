@@ -1,0 +1,562 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whole steps of several tensors: compiled, through the C ABI, beside the interpreter.
+
+A case is a model: groups, tensors and how they lie in memory, steps with the
+gradients of each. What a compiled package makes of it has the names of what
+``stepc-run --interpret`` makes of it, and must have its bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_void_p, pointer
+from dataclasses import dataclass, field
+
+import numpy as np
+from driver import STEPC, Operand, Plan, random_array
+from oracle import Batch, Refused, first_difference, store
+from stepc import _runtime, errors
+from stepc._runtime import Binding
+
+PREDICATES = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+# --- Definitions --------------------------------------------------------------
+
+
+class Definition:
+    """A definition with fragments before it, and what its interface says.
+
+    Without ``interface`` the compiler is asked.
+    """
+
+    def __init__(self, path, fragments=(), interface=None):
+        self.path, self.fragments = str(path), [str(f) for f in fragments]
+        if interface is None:
+            run = subprocess.run(
+                [STEPC, self.path, *self.arguments(), "--interface"],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            interface = json.loads(run.stdout)
+        self.interface = interface
+
+    def arguments(self):
+        return [f"--fragment={fragment}" for fragment in self.fragments]
+
+    def key(self):
+        return (self.path, *self.fragments)
+
+    def option_values(self, group):
+        """Those of a group, with defaults and derived ones."""
+        hypers = {h["name"]: h["default"] for h in self.interface["hypers"]} | group.hypers
+        values = {}
+        for option in self.interface["options"]:
+            name, derived = option["name"], option.get("derived")
+            if derived:
+                compare = PREDICATES[derived["predicate"]]
+                values[name] = bool(compare(hypers[derived["hyper"]], derived["value"]))
+            else:
+                values[name] = group.options.get(name, option["default"])
+        return values
+
+    def rule(self, shape, group):
+        """The first that fits and whose guard holds, and its dims' extents."""
+        options = self.option_values(group)
+        for rule in self.interface["rules"]:
+            dims = rule.get("dims")
+            extents = match(dims, shape) if dims else {"*": shape}
+            guards = rule.get("guard") or []
+            if extents is not None and all(holds(g, shape, options) for g in guards):
+                return rule, extents
+        return None, None
+
+    def states(self, shape, group):
+        """The states that exist, with their shapes, in order."""
+        rule, extents = self.rule(shape, group)
+        options = self.option_values(group)
+        return {
+            s["name"]: shape_of(s["dims"], extents)
+            for s in rule["states"]
+            if not s["guard"] or options[s["guard"]]
+        }
+
+    def dense_states(self, shape, group):
+        """Those of fewer dims than the parameter: they must be row-major."""
+        rule, _ = self.rule(shape, group)
+        return {s["name"] for s in rule["states"] if s["dims"] != rule.get("dims", s["dims"])}
+
+    def variant(self, tensor, group):
+        """What ``--variant`` says of a tensor."""
+        param, grad, _ = tensor.storages
+        items = [f"param={param}", f"grad={grad}"]
+        names = sorted({s["name"] for rule in self.interface["rules"] for s in rule["states"]})
+        items += [f"state.{name}={tensor.storage(name)}" for name in names]
+        for name, value in self.option_values(group).items():
+            if isinstance(value, bool):
+                items.append(f"option.{name}={str(value).lower()}")
+        return ",".join(items)
+
+
+def match(dims, shape):
+    """The extents of the dims' names; None where the shape does not fit."""
+    if dims == ["*"]:
+        return {"*": tuple(shape)}
+    extents, rest = {}, list(dims)
+    if rest and rest[0].startswith("..."):
+        batch = len(shape) - (len(rest) - 1)
+        if batch < 0:
+            return None
+        extents[rest.pop(0)] = tuple(shape[:batch])
+        shape = shape[batch:]
+    if len(rest) != len(shape):
+        return None
+    for name, extent in zip(rest, shape, strict=True):
+        if extents.setdefault(name, 1 if name == "1" else extent) != extent:
+            return None
+    return extents
+
+
+def shape_of(dims, extents):
+    shape = []
+    for dim in dims:
+        if dim == "*" or dim.startswith("..."):
+            shape.extend(extents[dim])
+        else:
+            shape.append(1 if dim == "1" else extents[dim])
+    return tuple(shape)
+
+
+def holds(guard, shape, options):
+    if "rank" in guard:
+        left = len(shape)
+    elif "extent" in guard:
+        dim = guard["extent"]
+        if not -len(shape) <= dim < len(shape):
+            return False
+        left = shape[dim]
+    elif "holds" in guard:
+        return bool(options[guard["option"]]) == guard["holds"]
+    else:
+        raise AssertionError(guard)
+    right = guard["value"] if "value" in guard else options[guard["option"]]
+    return bool(PREDICATES[guard["predicate"]](left, right))
+
+
+# --- Cases --------------------------------------------------------------------
+
+
+@dataclass
+class Group:
+    hypers: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict)
+    scalars: dict = field(default_factory=dict)
+
+
+@dataclass
+class Tensor:
+    """``arrays`` has param, grad, states that are given, and grad:K of step K.
+    ``places`` say of operands where in memory they lie, as Operand wants it."""
+
+    shape: tuple
+    storages: tuple
+    arrays: dict
+    group: int = 0
+    participates: list | None = None
+    count: int = 1
+    fresh: bool = False
+    places: dict = field(default_factory=dict)
+    states: dict = field(default_factory=dict)  # storage by name, where it is another one
+
+    def takes_part(self, step):
+        if self.participates is None:
+            return True
+        return self.participates[min(step, len(self.participates) - 1)]
+
+    def storage(self, role):
+        if role == "param":
+            return self.storages[0]
+        if role.partition(":")[0] == "grad":
+            return self.storages[1]
+        return self.states.get(role, self.storages[2])
+
+
+@dataclass
+class Case:
+    definition: Definition
+    groups: list
+    tensors: list
+    steps: int = 1
+    scalars: dict = field(default_factory=dict)
+    threads: int = 0
+    chunk: int = 0
+    label: str = ""
+
+    def variants(self):
+        return {self.definition.variant(t, self.groups[t.group]) for t in self.tensors}
+
+    def add_to(self, batch, **settings):
+        """Adds the case to a batch of the interpreter."""
+        tensors, arrays = [], {}
+        for index, tensor in enumerate(self.tensors):
+            line = {"prefix": f"t{index}/", "group": tensor.group, "count": tensor.count,
+                    "fresh": tensor.fresh, "state": tensor.storages[2]}  # fmt: skip
+            if tensor.states:
+                names = self.definition.states(tensor.shape, self.groups[tensor.group])
+                line["state"] = ",".join(f"{n}:{tensor.storage(n)}" for n in names)
+                if not names:
+                    del line["state"]
+            if tensor.participates is not None:
+                line["participates"] = tensor.participates
+            tensors.append(line)
+            arrays |= {f"t{index}/{name}": array for name, array in tensor.arrays.items()}
+        batch.add(
+            self.definition.path, arrays, fragments=self.definition.fragments, steps=self.steps,
+            scalars=self.scalars, tensors=tensors,
+            groups=[{"hypers": numbers(g.hypers), "options": g.options, "scalars": g.scalars}
+                    for g in self.groups],
+            **settings,
+        )  # fmt: skip
+
+    def describe(self):
+        lines = [f"{self.definition.key()} {self.label} threads={self.threads} chunk={self.chunk}"]
+        lines += [f"  group {g.hypers} {g.options} {g.scalars}" for g in self.groups]
+        for t in self.tensors:
+            lines.append(
+                f"  {t.shape} {'-'.join(t.storages)} {t.states or ''} group={t.group} "
+                f"participates={t.participates} count={t.count} fresh={t.fresh} "
+                f"given={[n for n in t.arrays if n != 'param' and not n.startswith('grad')]} "
+                f"{t.places or ''}"
+            )
+        return "\n".join([*lines, f"  steps={self.steps} scalars={self.scalars}"])
+
+
+def numbers(hypers):
+    """As JSON takes them."""
+    return {n: float(v) if np.isfinite(v) else str(v) for n, v in hypers.items()}
+
+
+# --- Running ------------------------------------------------------------------
+
+
+class Launch:
+    """A case bound to a plan of a package."""
+
+    def __init__(self, case, package):
+        self.case, manifest = case, package.manifest
+        self.manifest = manifest
+        self.plan = Plan(package, threads=case.threads, chunk=case.chunk)
+        for group in case.groups:
+            hypers = [group.hypers.get(h["name"], h["default"]) for h in manifest["hypers"]]
+            known = {o["name"] for o in manifest["options"]}
+            options = {n: int(v) for n, v in group.options.items() if n in known}
+            self.plan.add_group(options, tuple(hypers))
+        for name, value in case.scalars.items():
+            self.plan.set_scalar(name, value)
+        for index, group in enumerate(case.groups):
+            for name, value in group.scalars.items():
+                self.plan.set_scalar(name, value, index)
+        # The compiler leaves out states that nothing depends on.
+        self.known = {s["name"] for rule in manifest["rules"] for s in rule["states"]}
+        self.operands = [self.make_operands(tensor) for tensor in case.tensors]
+        self.ids = self.bind()
+
+    def make_operands(self, tensor):
+        group = self.case.groups[tensor.group]
+        arrays = {n: a for n, a in tensor.arrays.items() if n == "param" or n.startswith("grad")}
+        rule, _ = self.case.definition.rule(tensor.shape, group)
+        initial = {s["name"]: s["init"] for s in rule["states"]}
+        for name, shape in self.case.definition.states(tensor.shape, group).items():
+            if name not in self.known:
+                continue
+            value = np.full(shape, initial[name])
+            arrays[name] = tensor.arrays.get(name, store(value, tensor.storage(name)))
+        places = tensor.places
+        return {
+            name: Operand(array, **places.get(name, places.get(name.partition(":")[0], {})))
+            for name, array in arrays.items()
+        }
+
+    def bind(self):
+        case, keep = self.case, []
+        bindings = (Binding * len(case.tensors))()
+        for binding, tensor, row in zip(bindings, case.tensors, self.operands, strict=True):
+            made = {name: operand.dltensor() for name, operand in row.items()}
+            pointers = {name: pointer(dl) for name, (dl, _) in made.items()}
+            states = [n for n in row if n != "param" and not n.startswith("grad")]
+            array = (c_void_p * max(len(states), 1))(
+                *(ctypes.cast(pointers[name], c_void_p) for name in states)
+            )
+            keep.append((made, pointers, array))
+            binding.group = tensor.group
+            binding.param = ctypes.cast(pointers["param"], c_void_p)
+            binding.grad = ctypes.cast(pointers["grad"], c_void_p)
+            binding.states = ctypes.cast(array, c_void_p)
+            binding.numStates = len(states)
+            binding.count, binding.fresh = tensor.count - 1, int(tensor.fresh)
+        return self.plan.bind(bindings)
+
+    def set_gradients(self, step):
+        for identity, tensor, row in zip(self.ids, self.case.tensors, self.operands, strict=True):
+            if not tensor.takes_part(step):
+                self.plan.set_grad(identity, None)
+                continue
+            operand = row.get(f"grad:{step}", row["grad"])
+            dl, _keep = operand.dltensor()
+            self.plan.set_grad(identity, dl)
+
+    def row(self, read, entry):
+        if entry["scope"] == "model":
+            return read(entry["name"])
+        return [read(entry["name"], g) for g in range(len(self.case.groups))]
+
+    def run(self):
+        """The arrays after all steps, and what each step said."""
+        for row in self.operands:
+            for operand in row.values():
+                operand.remember()
+        rows, counts = {}, [t.count - 1 for t in self.case.tensors]
+        for step in range(self.case.steps):
+            self.set_gradients(step)
+            self.plan.step()
+            skipped = bool(self.plan.last_step().skipped)
+            said = {"step:skipped": float(skipped)}
+            for entry in self.manifest.get("reports", []):
+                said[f"report:{entry['name']}"] = self.row(self.plan.report, entry)
+            for entry in self.manifest.get("scalars", []):
+                said[f"scalar:{entry['name']}"] = self.row(self.plan.scalar, entry)
+            for name, value in said.items():
+                rows.setdefault(name, []).append(value)
+            for index, tensor in enumerate(self.case.tensors):
+                counts[index] += tensor.takes_part(step) and not skipped
+                count = self.plan.count(self.ids[index])
+                assert count == counts[index], f"count {count}, expected {counts[index]}"
+        results = {name: np.array(values, dtype="f8") for name, values in rows.items()}
+        for index, row in enumerate(self.operands):
+            for name, operand in row.items():
+                same = operand.has_only_its_elements_changed()
+                assert same, f"t{index}: bytes beside {name} changed"
+                if name.startswith("grad"):
+                    same = np.array_equal(operand.memory, operand.before)
+                    assert same, f"t{index}: {name} changed"
+                else:
+                    results[f"t{index}/{name}"] = operand.view.copy()
+        return results
+
+
+def fill_in(expected):
+    """What a round that did not run reports is what the last that ran did."""
+    for name, array in expected.items():
+        if name.startswith("report:") and "step:skipped" in expected:
+            for step in range(1, len(array)):
+                if expected["step:skipped"][step]:
+                    array[step] = np.where(np.isnan(array[step]), array[step - 1], array[step])
+
+
+def differences(compiled, interpreted):
+    """What differs, by name."""
+    fill_in(interpreted)
+    found = {}
+    for name, array in interpreted.items():
+        if name not in compiled:
+            if ":" in name:
+                found[name] = "not known of the compiled step"
+            continue  # a state that was left out
+        actual = np.asarray(compiled[name])
+        if array.size == 0 and actual.size == 0:
+            continue
+        difference = first_difference(actual, array)
+        if difference:
+            found[name] = difference
+    for name in compiled:
+        if name not in interpreted and name != "step:skipped":
+            found[name] = "not known of the interpreter"
+    return found
+
+
+class Packages:
+    """Packages with the variants that cases need, compiled two at a time."""
+
+    def __init__(self, folder, jobs=None):
+        self.folder, self.loaded = folder, {}
+        self.jobs = jobs or os.cpu_count()
+
+    def prepare(self, cases):
+        wanted, definitions = {}, {}
+        for case in cases:
+            key = case.definition.key()
+            wanted.setdefault(key, set()).update(case.variants())
+            definitions[key] = case.definition
+        jobs = [
+            (key, definitions[key], sorted(variants))
+            for key, variants in wanted.items()
+            if not variants <= self.loaded.get(key, (set(), None))[0]
+        ]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for (key, _, variants), package in zip(
+                jobs, pool.map(lambda job: self.compile(*job[1:]), jobs), strict=True
+            ):
+                self.loaded[key] = (set(variants), package)
+
+    def compile(self, definition, variants):
+        """A package, or the message with which it was refused."""
+        output = self.folder / f"{abs(hash((definition.key(), tuple(variants)))):x}.stepc"
+        run = subprocess.run(
+            [STEPC, definition.path, "-o", output, *definition.arguments(),
+             *(f"--variant={variant}" for variant in variants)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if run.returncode != 0:
+            return f"stepc: exit status {run.returncode}\n{run.stderr[-3000:]}"
+        data = output.read_bytes()
+        output.unlink()
+        try:
+            return _runtime.Package.from_bytes(data)
+        except errors.StepcError as error:
+            return f"{type(error).__name__}: {error}"
+
+    def get(self, case):
+        return self.loaded[case.definition.key()][1]
+
+
+def interpret(cases, jobs=None, **settings):
+    """The interpreter's results of each case, by some processes at a time; a message
+    where it refuses."""
+    jobs = jobs or os.cpu_count()
+    parts = [list(range(start, len(cases), jobs)) for start in range(jobs)]
+
+    def run(part):
+        batch = Batch()
+        for index in part:
+            cases[index].add_to(batch, **settings)
+        if not part:
+            return []
+        try:
+            return batch.run()
+        except (Refused, zipfile.BadZipFile) as refused:
+            return [str(refused)] * len(part)
+
+    results = [None] * len(cases)
+    with ThreadPoolExecutor(jobs) as pool:
+        for part, outcome in zip(parts, pool.map(run, parts), strict=True):
+            for index, result in zip(part, outcome, strict=True):
+                results[index] = result
+    return results
+
+
+def launch(case, packages):
+    """The compiled results; a message where something is refused."""
+    package = packages.get(case)
+    if isinstance(package, str):
+        return package
+    try:
+        return Launch(case, package).run()
+    except (errors.StepcError, AssertionError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def check(cases, packages):
+    """A message for each case that differs."""
+    packages.prepare(cases)
+    failures = []
+    for case, interpreted in zip(cases, interpret(cases), strict=True):
+        compiled = launch(case, packages)
+        if isinstance(compiled, str) or isinstance(interpreted, str):
+            found = {"compiled": compiled, "interpreted": interpreted}
+            found = {n: r for n, r in found.items() if isinstance(r, str)}
+        else:
+            found = differences(compiled, interpreted)
+        if found:
+            lines = "\n".join(f"    {name}: {text}" for name, text in found.items())
+            failures.append(f"{case.describe()}\n{lines}")
+    return failures
+
+
+# --- Values -------------------------------------------------------------------
+
+EXTENTS = [0, 1, 2, 3, 5, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 257,
+           1023, 1024, 1025, 2049, 4097]  # fmt: skip
+
+
+def random_shape(rng, most=20000, ranks=(0, 1, 1, 2, 2, 2, 2, 3, 3, 4)):
+    """Extents at the edges of lanes, leaves and tiles, of at most some elements."""
+    while True:
+        shape = tuple(int(rng.choice(EXTENTS)) for _ in range(rng.choice(ranks)))
+        if 0 in shape and rng.random() < 0.7:
+            continue
+        # A state without the dim that is 0 has elements.
+        if np.prod([max(n, 1) for n in shape]) <= most:
+            return shape
+
+
+def all_zero(rng, shape):
+    return np.zeros(shape)
+
+
+def zero_row(rng, shape):
+    values = rng.standard_normal(shape)
+    if len(shape) > 1:
+        values[..., : (shape[-2] + 1) // 2, :] = 0
+    return values
+
+
+def zero_column(rng, shape):
+    values = rng.standard_normal(shape)
+    if shape:
+        values[..., : (shape[-1] + 1) // 2] = 0
+    return values
+
+
+def one_of(number):
+    def values(rng, shape):
+        result = rng.standard_normal(shape)
+        if result.size:
+            result[np.unravel_index(rng.integers(result.size), shape)] = number
+        return result
+
+    return values
+
+
+def scaled(factor):
+    return lambda rng, shape: rng.standard_normal(shape) * factor
+
+
+FILLS = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "wide": lambda rng, shape: rng.standard_normal(shape) * np.exp2(rng.integers(-40, 30, shape)),
+    "huge": scaled(1e30), "denormal": scaled(1e-39), "tiny": scaled(1e-20),
+    "zero": all_zero, "zero row": zero_row, "zero column": zero_column,
+    "one nan": one_of(np.nan), "one inf": one_of(np.inf), "one huge": one_of(3e38),
+}  # fmt: skip
+
+
+def fill(rng, kind, shape, storage, positive=False):
+    if kind == "special":
+        return random_array(rng, shape, storage, positive)
+    values = np.asarray(FILLS[kind](rng, shape))
+    if storage != "f64":
+        with np.errstate(over="ignore", under="ignore"):
+            values = values.astype(np.float32)
+    return store(np.abs(values) if positive else values, storage).reshape(shape)
+
+
+def random_place(rng, shape, strided=True):
+    """An offset, and often strides that are not those of a dense array."""
+    place = {"offset": int(rng.integers(0, 17))}
+    kind = rng.integers(5) if strided else 0
+    if kind >= 2 and shape:
+        order = rng.permutation(len(shape)) if kind >= 3 else np.arange(len(shape))[::-1]
+        strides, size = [0] * len(shape), int(rng.integers(1, 4)) if kind == 4 else 1
+        for dim in order:
+            strides[dim] = size
+            size *= max(shape[dim], 1)
+            size += int(rng.integers(0, 4)) if kind == 2 else 0
+        place["strides"] = strides
+    return place
