@@ -218,6 +218,8 @@ LogicalResult Compilation::runStage(Stage stage, StringRef name,
   LogicalResult outcome = timed(name, [&] {
     PassManager pm(module.getContext());
     build(pm);
+    if (options.extend)
+      options.extend(stage, pm);
     return pm.run(module);
   });
   return failed(outcome) ? outcome : dump(stage, name);

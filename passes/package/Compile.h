@@ -12,8 +12,13 @@
 
 #include "llvm/Support/SourceMgr.h"
 
+#include <functional>
 #include <string>
 #include <vector>
+
+namespace mlir {
+class PassManager;
+} // namespace mlir
 
 namespace mlir::step {
 
@@ -25,6 +30,8 @@ struct CompileOptions {
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps
   Explanation explanation = Explanation::None;
+  /// Called with the passes of each stage before they run; may add to them.
+  std::function<void(Stage, PassManager &)> extend;
 };
 
 struct StageTime {

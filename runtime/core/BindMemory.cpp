@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Binder.h"
+#include "core/Fault.h"
 #include "core/Reserve.h"
 #include "core/Status.h"
 
@@ -45,7 +46,8 @@ void Binder::allocateStates() {
   char *next = newStates->getData();
   forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
     tensor.addresses[k] = reinterpret_cast<uintptr_t>(next);
-    if (state.initialValue != 0.0 || std::signbit(state.initialValue))
+    if ((state.initialValue != 0.0 || std::signbit(state.initialValue)) &&
+        !STEPC_FAULT("engine-initial-value-lost"))
       fillElements(next, countElements(tensor, k), state.storage,
                    state.initialValue);
     next += getSize(tensor, k, state);
@@ -76,7 +78,8 @@ void Binder::allocateTiles() {
   char *next = newTiles->getData();
   for (NewTensor &tensor : created) {
     tensor.ownMemory = next;
-    next += getOwnBytes(tensor);
+    if (!STEPC_FAULT("engine-slots-of-another-tensor"))
+      next += getOwnBytes(tensor);
   }
 }
 
@@ -202,7 +205,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
   address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     *next++ = buffer.live ? int64_t(address) : 0;
-    if (buffer.live)
+    if (buffer.live && !STEPC_FAULT("engine-live-buffers-overlap"))
       address += uintptr_t(getBufferBytes(buffer, tensor.tiles));
   }
 }

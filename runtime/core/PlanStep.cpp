@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Fault.h"
 #include "core/Plan.h"
 #include "core/Status.h"
 #include "cpu/FloatMode.h"
@@ -124,9 +125,16 @@ void Plan::fillScalars(int64_t segment, bool activeOnly) {
         fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
              static_cast<long long>(key.count));
       const Group &group = groups[key.group];
+      const double *hypers = group.hypers.data();
+      const double *results = group.results.data();
+      if (STEPC_FAULT("engine-hypers-of-another-group"))
+        hypers = groups[0].hypers.data();
+      if (STEPC_FAULT("engine-results-of-another-group"))
+        results = groups[0].results.data();
+      int64_t count = key.count + (STEPC_FAULT("engine-count-behind") ? 0 : 1);
+      bool first = key.fresh != STEPC_FAULT("engine-fresh-inverted");
       if (auto function = package->getCode(key.variant).scalars[segment])
-        function(group.hypers.data(), group.results.data(), key.count + 1,
-                 key.fresh, cohorts.getScalars(index));
+        function(hypers, results, count, first, cohorts.getScalars(index));
     }
     ++index;
   }
@@ -153,7 +161,8 @@ bool Plan::runRound(int64_t round) {
     lastStep.skippedRound = int32_t(round);
     return false;
   }
-  fillScalars(round + 1, /*activeOnly=*/true);
+  if (!STEPC_FAULT("engine-stale-scalars"))
+    fillScalars(round + 1, /*activeOnly=*/true);
   return true;
 }
 
@@ -166,7 +175,8 @@ void Plan::addContributions(int64_t round) {
     for (const BoundTensor &tensor : tensors) {
       int64_t slot = contributionSlots[tensor.variant * numStatistics + s];
       const double *slots = nullptr;
-      if (slot >= 0 && tensor.listed)
+      if (slot >= 0 &&
+          (tensor.listed || STEPC_FAULT("engine-statistic-of-idle-tensor")))
         slots =
             reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]) +
             slot;
@@ -190,7 +200,7 @@ void Plan::step() {
   }
   if (lastStep.skipped)
     ++numSkipped;
-  else
+  if (!lastStep.skipped || STEPC_FAULT("engine-count-on-skip"))
     countStep();
   ++numSteps;
 }
@@ -202,10 +212,12 @@ void Plan::countStep() noexcept {
     if (!cohort.key.active)
       continue;
     someFresh |= cohort.key.fresh;
-    cohort.key.fresh = false;
-    ++cohort.key.count;
+    cohort.key.fresh = STEPC_FAULT("engine-fresh-for-ever");
+    if (!STEPC_FAULT("engine-cohort-not-counted"))
+      ++cohort.key.count;
   }
-  if (listedIds.size() == tensors.size())
+  if (listedIds.size() == tensors.size() ||
+      STEPC_FAULT("engine-idle-tensor-counts"))
     for (int64_t &count : counts)
       ++count;
   else

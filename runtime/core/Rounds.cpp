@@ -7,6 +7,7 @@
 
 #include "core/Rounds.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -63,7 +64,8 @@ void Rounds::begin() noexcept {
       group.statistics[s] = group.folds[s].getIdentity();
   for (Group &group : groups)
     for (TreeFold &fold : group.folds)
-      fold.clear();
+      if (!STEPC_FAULT("engine-statistic-not-cleared"))
+        fold.clear();
 }
 
 void Rounds::add(size_t statistic, int64_t group, const double *contribution) {
@@ -79,7 +81,10 @@ void Rounds::combine(int64_t round) {
     bool ofModel = manifest.statistics[s].scope == Scope::Model;
     double value = groups[0].folds[s].finish();
     for (Group &group : groups)
-      group.statistics[s] = ofModel ? value : group.folds[s].finish();
+      group.statistics[s] =
+          ofModel || STEPC_FAULT("engine-statistic-of-another-group")
+              ? value
+              : group.folds[s].finish();
   }
 }
 
@@ -96,7 +101,8 @@ bool Rounds::run(int64_t round) {
 bool Rounds::runCall(const RoundCall &call, StepcRoundFunction function) {
   bool skip = false;
   for (Group &group : groups) {
-    if (call.scope == Scope::Group && !group.active)
+    if (call.scope == Scope::Group && !group.active &&
+        !STEPC_FAULT("engine-idle-group-runs"))
       continue;
     skip |= function(group.hypers.data(), group.options.data(),
                      group.statistics.data(), group.getScalars(),
@@ -106,7 +112,7 @@ bool Rounds::runCall(const RoundCall &call, StepcRoundFunction function) {
   }
   if (call.scope == Scope::Model)
     share(call);
-  return !(skip && call.maySkip);
+  return !(skip && call.maySkip) || STEPC_FAULT("engine-skip-ignored");
 }
 
 /// What a call for the model did to the first group, to all.
@@ -114,7 +120,8 @@ void Rounds::share(const RoundCall &call) {
   const Group &first = groups.front();
   for (Group &group : groups) {
     for (size_t result : call.results)
-      group.results[result] = first.results[result];
+      if (!STEPC_FAULT("engine-results-not-shared"))
+        group.results[result] = first.results[result];
     for (const RoundCall::Update &update : call.updates)
       group.updated[update.scalar] = first.updated[update.scalar];
   }
@@ -124,7 +131,9 @@ void Rounds::end(bool skipped) noexcept {
   for (const Round &round : manifest.rounds)
     for (const RoundCall &call : round.calls)
       for (const RoundCall::Update &update : call.updates)
-        if (!skipped || update.always)
+        if ((!skipped || update.always ||
+             STEPC_FAULT("engine-skip-updates-scalars")) &&
+            !(skipped && STEPC_FAULT("engine-always-update-lost")))
           for (Group &group : groups)
             group.getScalars()[update.scalar] = group.updated[update.scalar];
 }

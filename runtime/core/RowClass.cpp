@@ -7,6 +7,7 @@
 
 #include "core/RowClass.h"
 
+#include "core/Fault.h"
 #include "core/Reserve.h"
 
 #include <algorithm>
@@ -132,10 +133,12 @@ void RowClass::listRow(int64_t row, const RowSize &size) noexcept {
     return;
   rows.push_back({row, int64_t(chunks.size())});
   int64_t perUnit = size.units ? size.elements / size.units : 0;
-  for (int64_t start = 0; start < size.units; start += size.unitsPerChunk) {
+  int64_t units = size.units;
+  if (STEPC_FAULT("engine-last-unit-missing") && units > 1)
+    --units;
+  for (int64_t start = 0; start < units; start += size.unitsPerChunk) {
     elementsBefore.push_back(listedElements + start * perUnit);
-    chunks.push_back(
-        {row, start, std::min(size.unitsPerChunk, size.units - start)});
+    chunks.push_back({row, start, std::min(size.unitsPerChunk, units - start)});
   }
   listedElements += size.elements;
   if (whole)
@@ -152,14 +155,17 @@ void RowClass::listWhole(int64_t row, const RowSize &size) noexcept {
     return;
   }
   int64_t bytes = getFootprint(size) + kItemWeight;
-  if (batchOpen && batchBytes + bytes > kBatchBytes)
+  if (batchOpen && (batchBytes + bytes > kBatchBytes ||
+                    STEPC_FAULT("control-batches-of-one")))
     batchOpen = false;
   if (!batchOpen) {
     batches.push_back({index, index, batchedElements, batchedRows});
     batchOpen = true;
     batchBytes = batchWorkspace = 0;
   }
-  placeWorkspace(row, batchWorkspace);
+  placeWorkspace(row, STEPC_FAULT("engine-workspace-of-another-tensor")
+                          ? 0
+                          : batchWorkspace);
   batchBytes += bytes;
   batchWorkspace += size.workspace;
   batchedElements += size.elements;

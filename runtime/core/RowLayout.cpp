@@ -7,6 +7,7 @@
 
 #include "core/RowLayout.h"
 
+#include "core/Fault.h"
 #include "core/TensorView.h"
 
 #include <cstdlib>
@@ -86,7 +87,7 @@ void RowLayout::computeTiles(const int64_t *extents, int64_t numDims,
     if (variant.operands[k].reach == Reach::Full)
       contiguous &=
           isRowMajor(extents, numDims, strides + int64_t(k) * numDims);
-  if (contiguous || empty)
+  if (contiguous || empty || STEPC_FAULT("engine-strides-ignored"))
     return;
   rank = numDims;
   words.assign(extents, extents + numDims);

@@ -7,9 +7,11 @@
 
 #include "core/Tiles.h"
 
+#include "core/Fault.h"
 #include "stepc/kernel_abi.h"
 
 #include <new>
+#include <utility>
 
 using namespace stepc;
 
@@ -35,6 +37,8 @@ TileDims stepc::getTileDims(const Dims &dims, const int64_t *extents,
   tiles.m = extents[rank - 1];
   if (named == 2)
     tiles.n = extents[rank - 2];
+  if (STEPC_FAULT("engine-rows-and-columns-swapped"))
+    std::swap(tiles.n, tiles.m);
   for (int64_t i = 0; i < rank - named; ++i)
     tiles.b *= extents[i];
   return tiles;

@@ -7,6 +7,7 @@
 
 #include "core/TreeFold.h"
 
+#include "core/Fault.h"
 #include "stepc/kernel_abi.h"
 
 #include <cmath>
@@ -33,8 +34,12 @@ void TreeFold::clear() {
 }
 
 void TreeFold::add(double value) {
-  leaf = combine(leaf, value);
-  if (++inLeaf == STEPC_ROW_LEAF)
+  if (STEPC_FAULT("engine-nan-contribution-dropped") && std::isnan(value))
+    return;
+  leaf = STEPC_FAULT("control-addition-commuted") ? combine(value, leaf)
+                                                  : combine(leaf, value);
+  if (++inLeaf ==
+      STEPC_ROW_LEAF + (STEPC_FAULT("engine-leaf-too-long") ? 1 : 0))
     closeLeaf();
 }
 

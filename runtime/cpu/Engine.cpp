@@ -7,6 +7,7 @@
 
 #include "cpu/Engine.h"
 
+#include "core/Fault.h"
 #include "cpu/FloatMode.h"
 #include "cpu/Team.h"
 #include "cpu/Worker.h"
@@ -45,7 +46,7 @@ void runShare(const StepWork &work, RoundRunner &rounds, Team &team, int index,
 Engine::Engine(int numThreads) : numThreads(numThreads) {}
 
 int Engine::getTeamSize() const {
-  if (getpid() != loadingProcess)
+  if (getpid() != loadingProcess || STEPC_FAULT("control-one-worker"))
     return 1;
   return numThreads > 0 ? numThreads : omp_get_max_threads();
 }

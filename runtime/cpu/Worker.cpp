@@ -7,7 +7,10 @@
 
 #include "cpu/Worker.h"
 
+#include "core/Fault.h"
+
 #include <algorithm>
+#include <unistd.h>
 
 using namespace stepc;
 
@@ -101,19 +104,27 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
   call.workspace = work.workspace.shared[nextShared];
   nextShared = 1 - nextShared;
   bool backwards = false, afterKernel = false;
+  const bool early = STEPC_FAULT("engine-finish-before-all-chunks");
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
     if (entry.finish) {
-      if (!team.meet([&] { entry.finish(&call, row->row); }))
+      if (early && index == 0)
+        entry.finish(&call, row->row);
+      if (!team.meet([&] {
+            if (!early)
+              entry.finish(&call, row->row);
+          }))
         return false;
       afterKernel = false;
       continue;
     }
     if (afterKernel && !team.meet([] {}))
       return false;
+    if (early && index > 0)
+      usleep(3000);
     runOwnChunks(entry, call, row, backwards);
     // What was touched last is still in the cache.
-    backwards = !backwards;
+    backwards = !backwards && !STEPC_FAULT("control-no-zigzag");
     afterKernel = true;
   }
   return true;
@@ -126,11 +137,15 @@ void Worker::runOwnChunks(const EntryCode &entry, const StepcCall &call,
   int64_t size = row[1].firstChunk - row->firstChunk;
   int64_t begin = row->firstChunk + getShareBegin(size, index, count);
   int64_t end = row->firstChunk + getShareBegin(size, index + 1, count);
+  if (STEPC_FAULT("engine-worker-share-short") && index + 1 < count)
+    --end;
   if (!backwards) {
     if (begin < end)
       entry.kernel(&call, begin, end);
     return;
   }
+  if (STEPC_FAULT("engine-zigzag-skips-a-chunk"))
+    ++begin;
   while (end-- > begin)
     entry.kernel(&call, end, end + 1);
 }
@@ -143,6 +158,8 @@ void Worker::runLine(const WorkSegment &segment) {
     int64_t first = index == 0 ? 0 : findItem(part, begin);
     int64_t last =
         index + 1 == count ? part.getNumItems() : findItem(part, end);
+    if (STEPC_FAULT("engine-line-gap") && index + 1 < count && last > first)
+      --last;
     if (!part.whole)
       runFree(part, first, last);
     else
@@ -173,10 +190,14 @@ void Worker::runBatch(const WorkPart &part, const Batch &batch) {
   const ListedRow *end = part.rows + batch.endRow;
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
+    const ListedRow *stop =
+        STEPC_FAULT("engine-batch-finishes-one-less") && end - begin > 1
+            ? end - 1
+            : end;
     if (entry.kernel)
       runRows(entry, call, begin, end);
     else
-      for (const ListedRow *row = begin; row != end; ++row)
+      for (const ListedRow *row = begin; row != stop; ++row)
         entry.finish(&call, row->row);
   }
 }

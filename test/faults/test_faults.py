@@ -1,0 +1,37 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The suite sees every deliberate fault, and no difference where there is none."""
+
+import subprocess
+
+import seeded
+
+
+def test_every_fault_is_caught(capsys):
+    with capsys.disabled():
+        print()
+        assert seeded.run_all() == []
+
+
+def test_products_have_no_faults():
+    names = seeded.engine_faults()
+    assert len(names) >= 20
+    strings = seeded.LIBRARY.read_bytes()
+    assert [name for name in names if name.encode() in strings] == []
+    assert names[0].encode() in seeded.FAULTY_LIBRARY.read_bytes()
+
+
+def test_there_are_enough_faults():
+    names = [*seeded.pass_faults(), *seeded.engine_faults()]
+    assert len(names) == len(set(names))
+    assert sum(not seeded.is_control(name) for name in names) >= 30
+    assert sum(seeded.is_control(name) for name in names) >= 5
+
+
+def test_a_fault_needs_a_name_and_a_place(tmp_path):
+    adamw = seeded.ZOO / "adamw.mlir"
+    command = [seeded.FAULTY, adamw, "-o", tmp_path / "x.stepc"]
+    run = subprocess.run([*command, "--fault=none"], capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and "no fault 'none'" in run.stderr
+    run = subprocess.run([*command, "--fault=define-skip-lost"], check=False, capture_output=True)
+    assert run.returncode == seeded.NOWHERE
