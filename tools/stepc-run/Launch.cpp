@@ -18,44 +18,6 @@ using namespace llvm;
 using namespace stepc::run;
 using namespace mlir::step::reference;
 
-//===----------------------------------------------------------------------===//
-// The interpreter
-//===----------------------------------------------------------------------===//
-
-/// The first step.
-static ModelRequest makeRequest(const PreparedCase &prepared) {
-  ModelRequest request;
-  request.mode = prepared.mode;
-  request.scalars = prepared.scalars;
-  request.groups = prepared.groups;
-  for (const PreparedTensor &tensor : prepared.tensors) {
-    request.tensors.push_back(tensor.request);
-    for (const auto &[name, state] : tensor.states)
-      request.tensors.back().states[name] = toTensor(state);
-  }
-  return request;
-}
-
-/// What a step left is what the next one begins with.
-static void advance(ModelRequest &request, ModelOutcome outcome) {
-  for (auto [tensor, result] : zip(request.tensors, outcome.tensors)) {
-    tensor.param.tensor = std::move(result.param);
-    for (auto &[name, state] : tensor.states)
-      state.tensor = std::move(result.states[name]);
-    if (outcome.skipped || !tensor.participates)
-      continue;
-    ++tensor.count;
-    tensor.fresh = false;
-  }
-  request.scalars = std::move(outcome.scalars);
-  request.reports = std::move(outcome.reports);
-  for (auto [group, scalars, reports] :
-       zip(request.groups, outcome.groupScalars, outcome.groupReports)) {
-    group.scalars = std::move(scalars);
-    group.reports = std::move(reports);
-  }
-}
-
 namespace {
 struct PlanDeleter {
   void operator()(StepcPlan *plan) const { stepcPlanDestroy(plan); }
