@@ -161,12 +161,20 @@ def VerifyBound : Pass<"step-verify-bound", "::mlir::step::OptimizerOp"> {
 def FormPhases : Pass<"step-form-phases", "::mlir::step::OptimizerOp"> {
   let summary = "make programs of scalar phases and phases";
   let description = [{
-    Before: bound rules on whole tensors. After: for each a `step.program`: its
-    scalar phase computes, once for each row, the scalars that tensors meet; its
-    phase computes all elementwise operations of the rule in one traversal, which
-    reads and writes each element of each tensor once. Bodies are in `arith`.
+    Before: bound rules on whole tensors. After: for each a `step.program`, with
+    bodies in `arith`.
 
-    A scalar is rounded to the compute type where it meets a tensor.
+    An elementwise rule becomes one traversal that reads and writes each element
+    of each tensor once. A reduction that is needed whole ends a traversal, and so
+    does a round of the model. All that can share a traversal does; what several
+    need is computed again from what they read, or read back where it is the new
+    value of a state, and new values are written where the bytes moved are least.
+    Vectors of rows and columns and scalars of the tensor are worked on between
+    traversals. Nothing is written before it is known that the step is not
+    skipped.
+
+    Scalars that tensors have in common are computed once for each row, and
+    rounded to the compute type where they meet a tensor.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
@@ -210,11 +218,12 @@ def LowerRounds : Pass<"step-lower-rounds", "::mlir::ModuleOp"> {
 def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
   let summary = "make CPU kernels of phases";
   let description = [{
-    Before: programs. After: for each phase two kernels with the signature of
-    StepcKernel, one for rows whose operands are contiguous and one for strided
-    rows, made of functions that work on one run of elements: a loop over
-    vectors, and a scalar loop over the same body for the rest. 16-bit floats
-    cross memory as i16. The optimizers are gone.
+    Before: programs. After: for each phase of elements or tiles two kernels with
+    the signature of StepcKernel, one for rows whose operands are contiguous and
+    one for strided rows, made of functions that work on one run of elements: a
+    loop over vectors, and a scalar loop over the same body for the rest. What
+    stands between two traversals becomes a function with the signature of
+    StepcFinish. 16-bit floats cross memory as i16. The optimizers are gone.
   }];
   let options = [
     Option<"prefetchLines", "prefetch-lines", "int64_t", "32",

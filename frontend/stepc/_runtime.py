@@ -167,9 +167,7 @@ def _open(path: str) -> ctypes.CDLL:
         library.stepcVersion.restype = c_uint32
         version = library.stepcVersion()
         for name, arguments in _SIGNATURES.items():
-            function = getattr(library, name, None)
-            if function is None:
-                continue
+            function = getattr(library, name)
             function.argtypes = arguments
             function.restype = c_int32
         for name in ("stepcPackageDestroy", "stepcPlanDestroy"):

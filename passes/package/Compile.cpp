@@ -138,6 +138,13 @@ static std::string joinSources(const llvm::SourceMgr &source) {
   return text;
 }
 
+static std::string explain(OptimizerOp scheduled, Explanation form) {
+  if (form == Explanation::None)
+    return "";
+  ExplainModel model = buildExplainModel(scheduled);
+  return form == Explanation::Svg ? explainAsSvg(model) : explainAsText(model);
+}
+
 static std::string print(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -267,7 +274,7 @@ LogicalResult Compilation::run(StringRef source) {
   if (failed(runStage(Stage::Schedule, "schedule", buildSchedulePipeline)))
     return failure();
   OptimizerOp scheduled = findOptimizer(module);
-  result.explanation = explain(scheduled);
+  result.explanation = explain(scheduled, options.explanation);
   llvm::json::Object manifest =
       buildManifest(std::move(interface), scheduled, *options.target);
   if (stopsAfter(Stage::Schedule))

@@ -17,11 +17,14 @@
 
 namespace mlir::step {
 
+enum class Explanation { None, Text, Svg };
+
 struct CompileOptions {
   const Target *target = findTarget("cpu");
   std::vector<std::string> variants; // requests; see VariantRequest
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps
+  Explanation explanation = Explanation::None;
 };
 
 struct StageTime {
@@ -31,7 +34,7 @@ struct StageTime {
 
 struct CompileResult {
   std::string ir;          // after the last stage that ran, not for packages
-  std::string explanation; // empty if the schedule stage did not run
+  std::string explanation; // as the options say, after the schedule stage
   std::string package;     // empty if the package stage did not run
   std::vector<StageTime> times;
 };

@@ -6,107 +6,173 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/Explain.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
-namespace {
-struct Traffic {
-  int64_t reads = 0, writes = 0;
+using Kind = ExplainedMemory::Kind;
 
-  void add(OperandAttr operand) {
-    int64_t bytes = operand.getStorage().getIntOrFloatBitWidth() / 8;
-    reads += operand.getReads() ? bytes : 0;
-    writes += operand.getWrites() ? bytes : 0;
-  }
-  int64_t total() const { return reads + writes; }
-};
-} // namespace
-
-static Traffic getTraffic(ArrayAttr operands) {
-  Traffic traffic;
-  for (auto operand : operands.getAsRange<OperandAttr>())
-    traffic.add(operand);
-  return traffic;
+/// "1 kernel", "2 kernels".
+static std::string count(int64_t number, StringRef what) {
+  return (Twine(number) + " " + what +
+          (number == 1            ? ""
+           : what.ends_with("sh") ? "es"
+                                  : "s"))
+      .str();
 }
 
-/// "6 mulf, 4 subf": what is computed, without constants and conversions.
-static std::string countOps(PhaseOp phase, int64_t &total) {
-  llvm::MapVector<StringRef, int64_t> counts;
-  total = 0;
-  for (Operation &op : phase.getBody().front().without_terminator()) {
-    StringRef name = op.getName().stripDialect();
-    if (name == "constant" || name == "truncf" || name == "extf")
-      continue;
-    ++counts[name];
-    ++total;
-  }
+/// "param f32, grad bf16": what the entry reads or writes of a kind; vectors
+/// with their dims.
+static std::string list(const ExplainedProgram &program,
+                        const ExplainedEntry &entry, Kind kind, bool writes) {
   SmallVector<std::string> parts;
-  for (auto &[name, count] : counts)
-    parts.push_back((Twine(count) + " " + name).str());
+  for (const ExplainedAccess &access : entry.accesses) {
+    const ExplainedMemory &memory = program.memory[access.memory];
+    if (memory.kind != kind || !(writes ? access.writes : access.reads))
+      continue;
+    parts.push_back(memory.name + " " + memory.storage +
+                    (kind == Kind::Full ? "" : memory.extent));
+  }
   return llvm::join(parts, ", ");
 }
 
-/// "param f32, exp_avg bf16": the operands that `choose` picks.
-static std::string list(ArrayAttr operands,
-                        function_ref<bool(OperandAttr)> choose) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  llvm::ListSeparator separator;
-  for (auto operand : operands.getAsRange<OperandAttr>())
-    if (choose(operand))
-      stream << separator << operand.getName().getValue() << " "
-             << operand.getStorage();
-  return text.empty() ? "nothing" : text;
-}
-
-static void explainPhase(raw_ostream &out, PhaseOp phase) {
-  int64_t total;
-  std::string ops = countOps(phase, total);
-  Traffic traffic = getTraffic(phase.getOperands());
-  out << "  kernel " << phase.getSymName() << ": " << total
-      << " operations fused (" << ops << ")\n"
-      << "    reads  " << traffic.reads << " bytes per parameter: "
-      << list(phase.getOperands(), [](OperandAttr o) { return o.getReads(); })
-      << "\n    writes " << traffic.writes << " bytes per parameter: "
-      << list(phase.getOperands(), [](OperandAttr o) { return o.getWrites(); })
-      << "\n";
-}
-
-static void explainProgram(raw_ostream &out, ProgramOp program) {
-  VariantAttr variant = program.getVariant();
-  out << program.getSymName() << ": rule " << variant.getRule().getValue();
-  for (NamedAttribute option : variant.getOptions())
-    out << ", " << option.getName().getValue() << "="
-        << (cast<BoolAttr>(option.getValue()).getValue() ? "true" : "false");
-  out << ", computed in " << variant.getCompute() << "\n";
-  out << "  scalar row: " << program.getScalarPhase().getNumSlots()
-      << " values, computed once for each group and step count\n";
-  Traffic moved;
-  int64_t kernels = 0;
-  for (auto phase : program.getBody().getOps<PhaseOp>()) {
-    explainPhase(out, phase);
-    Traffic traffic = getTraffic(phase.getOperands());
-    moved.reads += traffic.reads;
-    moved.writes += traffic.writes;
-    ++kernels;
+static void explainVectors(raw_ostream &out, const ExplainedProgram &program,
+                           const ExplainedEntry &entry) {
+  for (bool writes : {false, true}) {
+    std::string text = list(program, entry, Kind::Vector, writes);
+    if (!text.empty())
+      out << "    " << (writes ? "writes" : "reads") << " vectors: " << text
+          << "\n";
   }
-  // Nothing can do with less than reading once what the rule reads and writing
-  // once what it writes.
-  Traffic least = getTraffic(program.getOperands());
-  out << "  in all: " << kernels << (kernels == 1 ? " kernel, " : " kernels, ")
-      << moved.total() << " bytes per parameter; least possible "
-      << least.total() << "\n";
 }
 
-std::string mlir::step::explain(OptimizerOp scheduled) {
+/// Those of equal leaves together.
+static void explainPartials(raw_ostream &out, const ExplainedProgram &program,
+                            const ExplainedEntry &entry) {
+  if (entry.partialShare == 0)
+    return;
+  out << "    leaves partial sums, " << formatBytes(entry.partialShare)
+      << " bytes per parameter where dims are long:";
+  StringRef separator = " ", extent;
+  for (const ExplainedAccess &access : entry.accesses) {
+    const ExplainedMemory &memory = program.memory[access.memory];
+    if (memory.kind != Kind::Partial)
+      continue;
+    if (!extent.empty() && extent != memory.extent)
+      out << " f64 " << extent;
+    out << separator << memory.name;
+    separator = ", ";
+    extent = memory.extent;
+  }
+  out << " f64 " << extent << "\n";
+}
+
+static void explainKernel(raw_ostream &out, const ExplainedProgram &program,
+                          const ExplainedEntry &entry) {
+  out << "  kernel " << entry.name << ": " << entry.numOperations
+      << " operations fused (" << entry.operations << ")\n";
+  for (bool writes : {false, true}) {
+    std::string text = list(program, entry, Kind::Full, writes);
+    out << (writes ? "    writes " : "    reads  ")
+        << (writes ? entry.traffic.writes : entry.traffic.reads)
+        << " bytes per parameter: " << (text.empty() ? "nothing" : text)
+        << "\n";
+  }
+  explainVectors(out, program, entry);
+  explainPartials(out, program, entry);
+}
+
+static void explainFinish(raw_ostream &out, const ExplainedProgram &program,
+                          const ExplainedEntry &entry) {
+  out << "  finish " << entry.name << ", once for a tensor";
+  if (entry.numOperations > 0)
+    out << ": " << count(entry.numOperations, "operation") << " on vectors and "
+        << "scalars (" << entry.operations << ")";
+  out << "\n";
+  if (!entry.combines.empty())
+    out << "    combines " << llvm::join(entry.combines, ", ") << "\n";
+  explainVectors(out, program, entry);
+  if (!entry.contributes.empty())
+    out << "    contributes to " << llvm::join(entry.contributes, ", ") << "\n";
+}
+
+static void explainRound(raw_ostream &out, const ExplainedEntry &entry) {
+  out << "  " << entry.name << ", once for all tensors"
+      << (entry.calls.empty() ? ": nothing\n" : "\n");
+  for (const ExplainedCall &call : entry.calls) {
+    out << "    " << call.function << " over " << call.scope << ": reads "
+        << (call.reads.empty() ? "nothing" : llvm::join(call.reads, ", "))
+        << ", yields " << count(call.results, "value");
+    if (!call.updates.empty())
+      out << ", updates " << llvm::join(call.updates, ", ");
+    if (!call.reports.empty())
+      out << ", reports " << llvm::join(call.reports, ", ");
+    out << (call.maySkip ? ", may skip the step\n" : "\n");
+  }
+}
+
+/// "grad in a, b; param in b".
+static void explainAgain(raw_ostream &out, StringRef what,
+                         ArrayRef<ExplainedAgain> values) {
+  out << "  " << what << ": " << (values.empty() ? "nothing" : "");
+  llvm::interleave(
+      values, out,
+      [&](const ExplainedAgain &value) {
+        out << value.value << " in " << llvm::join(value.kernels, ", ");
+      },
+      "; ");
+  out << "\n";
+}
+
+static void explainEntries(raw_ostream &out, const ExplainedProgram &program) {
+  int64_t segment = -1;
+  for (const ExplainedEntry &entry : program.entries) {
+    // Segments are worth a line where there is more than one.
+    for (; segment < entry.segment && program.slots.size() > 1;) {
+      ++segment;
+      out << "  segment " << segment << ": "
+          << count(program.slots[segment], "value") << " of the scalar row\n";
+    }
+    if (entry.kind == ExplainedEntry::Kind::Kernel)
+      explainKernel(out, program, entry);
+    else if (entry.kind == ExplainedEntry::Kind::Finish)
+      explainFinish(out, program, entry);
+    else
+      explainRound(out, entry);
+  }
+}
+
+static void explainProgram(raw_ostream &out, const ExplainedProgram &program) {
+  out << program.name << ": " << program.variant << "\n";
+  out << "  scalar row: " << program.countSlots()
+      << " values, computed once for each group and step count\n";
+  explainEntries(out, program);
+  int64_t kernels = program.countKernels();
+  out << "  in all: " << count(kernels, "kernel") << ", "
+      << program.moved.total() << " bytes per parameter; least possible "
+      << program.least.total() << "\n";
+  if (!program.tiled)
+    return;
+  out << "  partial sums beside them: " << formatBytes(program.partialShare)
+      << " bytes per parameter written, and as many read\n";
+  explainAgain(out, "read again", program.readAgain);
+  explainAgain(out, "read back", program.readBack);
+  explainAgain(out, "recomputed", program.recomputed);
+}
+
+std::string mlir::step::explainAsText(const ExplainModel &model) {
   std::string text;
   llvm::raw_string_ostream out(text);
-  for (auto program : scheduled.getBody().getOps<ProgramOp>())
+  auto explainAll = [&](StringRef what, ArrayRef<std::string> lines) {
+    for (const std::string &line : lines)
+      out << what << " " << line << "\n";
+  };
+  explainAll("statistic", model.statistics);
+  explainAll("scalar", model.scalars);
+  explainAll("report", model.reports);
+  for (const ExplainedProgram &program : model.programs)
     explainProgram(out, program);
   return text;
 }

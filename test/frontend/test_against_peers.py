@@ -91,6 +91,17 @@ def test_twenty_steps(case):
     assert_states_close(a, b, ours, theirs)
 
 
+@pytest.mark.parametrize("case", ["torch-decay", "hf", "hf-momentum", "came", "lars"])
+def test_f64(case):
+    ours, theirs, a, b = pair(case, dtype=torch.float64)
+    train((a,), (ours,), 20)
+    train((b,), (theirs,), 20)
+    for p, q in zip(ours, theirs, strict=True):
+        assert_near(p, q, 1e-12)
+    kinds = {v.dtype for s in a.state.values() for k, v in s.items() if k != "step"}
+    assert kinds == {torch.float64}
+
+
 @each_case
 def test_bf16(case):
     """Compared with the original on f32 copies, rounded after each step: the originals

@@ -108,8 +108,18 @@ def test_gradient_that_is_there_already():
     model = make_model()
     optimizer = Lomo(model)
     loss_of(model, 0).backward()
-    with pytest.raises(stepc.StepcError, match="has a gradient before the fused backward pass"):
+    words = "parameter '0.weight' has a gradient before the fused backward pass"
+    with pytest.raises(stepc.StepcError, match=words):
         optimizer.fused_backward(loss_of(model, 0), 1e-3)
+
+
+def test_parameter_that_cannot_be_stepped():
+    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.ones(2).half())})
+    optimizer = Lomo(model)
+    words = "parameter 'w' has dtype torch.float16; supported are"
+    with pytest.raises(stepc.errors.TensorError, match=words):
+        optimizer.fused_backward(model["w"].float().sum(), 1e-3)
+    assert model["w"].grad is None
 
 
 class Failing(torch.autograd.Function):

@@ -36,6 +36,7 @@ MANIFEST = {
     "optimizer": "example",
     "variants": [
         {
+            "name": "example_matrix_0",
             "rule": "matrix",
             "options": {},
             "operands": [

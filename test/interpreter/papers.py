@@ -260,7 +260,9 @@ def dadapt_sgd(groups, options, memory):
 def dadapt_adam(groups, options, memory):
     for index, group in enumerate(groups):
         own = memory.setdefault(index, {"a": 0.0, "d": 1e-6})
-        dadapt_adam_group(group, options, own)
+        # Nothing is run for a group of which no tensor takes part.
+        if any(tensor.grad is not None for tensor in group.tensors):
+            dadapt_adam_group(group, options, own)
 
 
 def dadapt_adam_group(group, options, memory):

@@ -92,11 +92,14 @@ static cl::opt<std::string>
                   cl::desc("write the IR after each stage to files "
                            "of this directory"),
                   cl::value_desc("directory"), cl::cat(category));
-static cl::opt<bool>
-    explainStep("explain",
-                cl::desc("print kernels, the operations fused into each, and "
-                         "bytes per parameter against the least possible"),
-                cl::cat(category));
+static cl::opt<Explanation> explainStep(
+    "explain", cl::ValueOptional,
+    cl::desc("print kernels, finishes and rounds, the operations in each, and "
+             "bytes per parameter against the least possible"),
+    cl::values(clEnumValN(Explanation::Text, "text", "in words (default)"),
+               clEnumValN(Explanation::Svg, "svg", "as a picture"),
+               clEnumValN(Explanation::Text, "", "")),
+    cl::init(Explanation::None), cl::cat(category));
 static cl::opt<bool> timeStages("time",
                                 cl::desc("print the stages and their times"),
                                 cl::cat(category));
@@ -159,14 +162,17 @@ static llvm::Error readRequests(std::vector<std::string> &requests) {
 /// Says what is wrong with the combination of options; empty if nothing is.
 static llvm::StringRef checkUsage() {
   bool hasStage = compileTo.getNumOccurrences() != 0;
+  bool explains = explainStep != Explanation::None;
   if (interfaceOnly &&
-      (hasStage || explainStep || timeStages || !dumpDirectory.empty()))
+      (hasStage || explains || timeStages || !dumpDirectory.empty()))
     return "--interface compiles nothing: it goes without --compile-to, "
            "--explain, --time and --dump-dir";
-  if (explainStep && compileTo < Stage::Schedule)
+  if (explains && compileTo < Stage::Schedule)
     return "--explain needs the schedule stage, which --compile-to leaves out";
+  if (explainStep == Explanation::Svg && timeStages)
+    return "--explain=svg is a picture alone: it goes without --time";
   if (output.empty() && compileTo == Stage::Package && !interfaceOnly &&
-      !explainStep && !timeStages)
+      !explains && !timeStages)
     return "no output: give -o FILE, --explain, --interface or "
            "--compile-to=STAGE";
   return "";
@@ -210,7 +216,7 @@ static int write(const Output &out) {
 
 static int run(llvm::SourceMgr &source, MLIRContext &context,
                const CompileOptions &options, const std::string &path) {
-  bool explains = explainStep, times = timeStages;
+  bool times = timeStages;
   Output out{path, "", ""};
   if (interfaceOnly) {
     FailureOr<std::string> interface = readInterface(source, &context);
@@ -224,8 +230,7 @@ static int run(llvm::SourceMgr &source, MLIRContext &context,
   FailureOr<CompileResult> result = compile(source, &context, options);
   if (failed(result))
     return 1;
-  if (explains)
-    out.tables += result->explanation;
+  out.tables += result->explanation;
   if (times)
     out.tables += formatTimes(result->times);
   bool isPackage = options.stopAfter == Stage::Package;
@@ -259,6 +264,7 @@ int main(int argc, char **argv) {
                   2);
   options.stopAfter = compileTo;
   options.dumpDirectory = dumpDirectory;
+  options.explanation = explainStep;
   std::string path = output;
   if (llvm::Error error = readRequests(options.variants))
     return refuse(llvm::toString(std::move(error)), 2);

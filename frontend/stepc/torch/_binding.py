@@ -122,7 +122,7 @@ class Binding:
                 or optimizer._read_settings(group) != bound.settings
             ):
                 return False
-            hypers = self._reader.read(number, group)
+            hypers = self._reader.read(optimizer, number, group)
             if hypers != bound.hypers:
                 try:
                     self.plan.set_hypers(number, hypers)
@@ -312,7 +312,7 @@ def _bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[
     bound, shared = [], optimizer._feature_options(interface)
     for number, group in enumerate(optimizer.param_groups):
         options = {**optimizer._read_options(group), **shared}
-        hypers = reader.read(number, group)
+        hypers = reader.read(optimizer, number, group)
         settings = optimizer._read_settings(group)
         bound.append(_Group(group, group["params"], settings, options, hypers))
     return bound

@@ -13,6 +13,7 @@ import torch
 from .. import errors
 from ._binding import Binding
 from ._compiled import CompiledStep
+from ._members import ObstacleError, parameter_name
 
 
 class FusedBackward(CompiledStep):
@@ -26,12 +27,7 @@ class FusedBackward(CompiledStep):
         the backward pass fails, the parameters that came before stay stepped.
         """
         params = self._all_params()
-        for param in params:
-            if param.grad is not None:
-                raise errors.StepcError(
-                    "a parameter has a gradient before the fused backward pass, which would "
-                    "step it with the sum (zero_grad() drops it)"
-                )
+        self._check_no_gradients()
         with self._locked():
             ids = self._begin()
             stepped: set[int] = set()
@@ -54,7 +50,10 @@ class FusedBackward(CompiledStep):
         ids = None if binding is None else binding.begin(self)
         if ids is None:
             self._keep_scalars(binding)
-            binding = Binding(self, binding, ahead=True)
+            try:
+                binding = Binding(self, binding, ahead=True)
+            except ObstacleError as obstacle:
+                raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
             ids = binding.begin(self)
         if ids is None:
             raise errors.StepcError("the optimizer changed while its step was being prepared")
@@ -67,12 +66,23 @@ class FusedBackward(CompiledStep):
         norms: list[torch.Tensor] = []
 
         def measure(param: torch.Tensor) -> None:
-            norms.append(torch.linalg.vector_norm(param.grad.float() / scale))
+            wide = param.grad.to(torch.promote_types(param.grad.dtype, torch.float32))
+            norms.append(torch.linalg.vector_norm(wide / scale).double())
             param.grad = None
 
         with _hooked(self._all_params(), measure):
             loss.backward(retain_graph=True)
         return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+
+    def _check_no_gradients(self) -> None:
+        for number, group in enumerate(self.param_groups):
+            for position, param in enumerate(group["params"]):
+                if param.grad is not None:
+                    raise errors.StepcError(
+                        f"{parameter_name(group, number, position)} has a gradient before the "
+                        "fused backward pass, which would step it with the sum "
+                        "(zero_grad() drops it)"
+                    )
 
     def _all_params(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]

@@ -70,14 +70,13 @@ class HyperReader:
                 f"optimizer '{interface.name}' has hyper-parameters "
                 f"{', '.join(interface.hyper_names)}; expected {', '.join(names)}"
             )
-        self._optimizer = optimizer
+        # The optimizer itself is not kept: it has what has the reader.
         places = {name: place for place, name in enumerate(names)}
         order = tuple(places[name] for name in interface.hyper_names)
         self._order = None if order == tuple(range(len(order))) else order
 
-    def read(self, number: int, group: dict) -> tuple[float, ...]:
+    def read(self, optimizer, number: int, group: dict) -> tuple[float, ...]:
         """The values of the group of this number; HyperparameterError."""
-        optimizer = self._optimizer
         try:
             values = optimizer._read_hypers(group)
         except _UNREADABLE as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from .. import errors
-from ..interface import Interface, Options
+from ..interface import Interface, Options, Rule
 from . import _states, _tensors
 from ._members import Member, is_counter
 from ._rules import Rules, Variants
@@ -38,9 +38,9 @@ class Preparation:
         exact_count: Known | None = None,
     ):
         self._state = state
-        self._options = options
         self._rules = Rules(interface, options)
-        self._variants = Variants(manifest)
+        self._variants = Variants(manifest, options)
+        self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
         self._dropped = dropped
         self._num_params = num_params
         self._exact_count = exact_count
@@ -51,9 +51,8 @@ class Preparation:
 
     def has_variant(self, member: Member) -> bool:
         """Whether the package can step the parameter."""
-        options = self._options[member.group]
         rule = self._rules.find(member.group, member.param.shape)
-        return rule is not None and self._variants.find(member, rule, options) is not None
+        return rule is not None and self._variants.find(member, rule) is not None
 
     def prepare(self, members: list[Member], *, counts: bool) -> None:
         """Gives each member its states, and where ``counts`` a counter."""
@@ -94,21 +93,18 @@ class Preparation:
     def _missing_states(self, member: Member) -> list[tuple[int, _states.Request]]:
         """Gives the member the states that it has; returns those to be made."""
         rule = self._rules.rule_of(member)
-        options = self._options[member.group]
-        variant = self._variants.find(member, rule, options)
+        variant = self._variants.find(member, rule)
         if variant is None:
-            raise self._variants.missing(member, rule, options)
+            raise self._variants.missing(member, rule)
         state = self._state.get(member.param) or {}
-        operands = [o for o in variant["operands"] if o["role"] == "state"]
-        member.fresh = bool(operands) or not state
-        member.states = [None] * len(operands)
-        member.shown = [None] * len(operands)
+        wanted = self._wanted(rule, variant)
+        member.fresh = bool(wanted) or not state
+        member.states = [None] * len(wanted)
+        member.shown = [None] * len(wanted)
         missing = []
-        for slot, operand in enumerate(operands):
-            name, dtype = operand["name"], _tensors.DTYPE[operand["storage"]]
-            dims = tuple(operand.get("dims", rule.dims))
+        for slot, (name, dtype, dims, init) in enumerate(wanted):
             shape = None
-            if dims != rule.dims:
+            if dims is not None:
                 shape = rule.state_shape(dims, tuple(member.param.shape))
             given = state.get(name)
             if given is not None:
@@ -117,10 +113,24 @@ class Preparation:
                 if _is_usable(shown, member, dtype, shape):
                     member.states[slot], member.shown[slot] = given, shown
                     continue
-            init = float(operand.get("init", 0.0))
             request = _states.Request(member.param, name, dtype, init, given, shape)
             missing.append((slot, request))
         return missing
+
+    def _wanted(self, rule: Rule, variant: dict) -> list[tuple]:
+        """Name, dtype, dims (None: the parameter's) and initial value of each state."""
+        if variant["name"] not in self._states_of:
+            self._states_of[variant["name"]] = [
+                (
+                    operand["name"],
+                    _tensors.DTYPE[operand["storage"]],
+                    None if (dims := tuple(operand["dims"])) == rule.dims else dims,
+                    float(operand["init"]),
+                )
+                for operand in variant["operands"]
+                if operand["role"] == "state"
+            ]
+        return self._states_of[variant["name"]]
 
     def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
         """A state that the user has, in the plan's shape; TensorError."""

@@ -92,10 +92,12 @@ def variant_specs(
 
 
 class Variants:
-    """The variants of a package, by rule, options and storage."""
+    """The variants of a package, by rule, options and storage. ``options``: of each
+    group, as for :class:`Rules`."""
 
-    def __init__(self, manifest: dict):
+    def __init__(self, manifest: dict, options: list[Options]):
         self._optimizer = manifest["optimizer"]
+        self._switches = [frozenset(_switches(of_group).items()) for of_group in options]
         self._found: dict[tuple, dict] = {}
         for variant in manifest["variants"]:
             operands = variant["operands"]
@@ -105,16 +107,15 @@ class Variants:
             key = (variant["rule"], options, storage["param"], storage.get("grad"))
             self._found.setdefault(key, variant)
 
-    def find(self, member: Member, rule: Rule, options: Options) -> dict | None:
-        """The variant for a parameter, or None. ``options``: of its group."""
+    def find(self, member: Member, rule: Rule) -> dict | None:
+        """The variant for a parameter, or None."""
         storage = _tensors.STORAGE
-        switches = frozenset(_switches(options).items())
         param, grad = storage[member.param.dtype], storage[member.grad_dtype]
-        return self._found.get((rule.name, switches, param, grad))
+        return self._found.get((rule.name, self._switches[member.group], param, grad))
 
-    def missing(self, member: Member, rule: Rule, options: Options) -> errors.TensorError:
+    def missing(self, member: Member, rule: Rule) -> errors.TensorError:
         """What to raise where ``find`` gives None."""
-        words = describe_options(_switches(options))
+        words = describe_options(dict(self._switches[member.group]))
         of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
         return errors.TensorError(
             f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "

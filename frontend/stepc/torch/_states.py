@@ -19,7 +19,7 @@ SMALL = 16384
 _ALIGNMENT = 64  # bytes, of each tensor in a block
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     """A state that a parameter needs, with the value of ``source`` or ``init``.
 
@@ -32,12 +32,13 @@ class Request:
     init: float
     source: torch.Tensor | None = None
     shape: tuple[int, ...] | None = None
+    is_small: bool = False
 
-    @property
-    def is_small(self) -> bool:
+    def __post_init__(self):
         if self.shape is None:
-            return is_small(self.param)
-        return math.prod(self.shape) <= SMALL
+            self.is_small = is_small(self.param)
+        else:
+            self.is_small = math.prod(self.shape) <= SMALL
 
     def layout(self) -> tuple[torch.Size | tuple, tuple]:
         """Shape and strides."""

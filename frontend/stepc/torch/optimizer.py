@@ -89,8 +89,10 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
                     f"'{feature._fragment}', which {feature!r} needs",
                     "STEPC_UNKNOWN_NAME",
                 )
-        own = tuple((name, value) for name, value in interface.hypers if name not in names)
-        return dataclasses.replace(interface, hypers=own)
+        names = {*names, *self._feature_options(interface)}
+        hypers = tuple((name, value) for name, value in interface.hypers if name not in names)
+        options = tuple((name, value) for name, value in interface.options if name not in names)
+        return dataclasses.replace(interface, hypers=hypers, options=options)
 
     def _check_variant(self, group: dict) -> None:
         """PackageError where a package has no variant for a group's options."""
@@ -100,7 +102,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             names = self._feature_names(whole)
             values.update(zip(names, self._feature_values(), strict=True))
             hypers = tuple(values[name] for name in whole.hyper_names)
-            self._definition.check_options(self._read_options(group), hypers)
+            options = {**self._read_options(group), **self._feature_options(whole)}
+            self._definition.check_options(options, hypers)
 
     def _check_value(self, name: str, value) -> None:
         if name in self._interface.option_names:

@@ -1,0 +1,406 @@
+//===- ExplainModel.cpp - what a compiled step does, as data --------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/package/ExplainModel.h"
+#include "passes/package/ExplainValues.h"
+#include "passes/schedule/RoundCalls.h"
+#include "passes/schedule/Schedule.h"
+#include "stepc/kernel_abi.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+std::string mlir::step::formatBytes(double bytes) {
+  std::string text = llvm::formatv("{0:f3}", bytes).str();
+  StringRef kept = text;
+  kept = kept.rtrim('0');
+  kept.consume_back(".");
+  return kept.str();
+}
+
+int64_t ExplainedProgram::countKernels() const {
+  return llvm::count_if(entries, [](const ExplainedEntry &entry) {
+    return entry.kind == ExplainedEntry::Kind::Kernel;
+  });
+}
+
+int64_t ExplainedProgram::countSlots() const {
+  int64_t all = 0;
+  for (int64_t own : slots)
+    all += own;
+  return all;
+}
+
+static std::string toString(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+static std::string toString(const APFloat &number) {
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << llvm::format("%g", number.convertToDouble());
+  return text;
+}
+
+static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
+
+namespace {
+/// Builds the description of one program. State: `memory` in the order of the
+/// program's operands, vectors behind those of all dims, then temps and partial
+/// sums as the workspace lists them.
+class ProgramExplainer {
+public:
+  ProgramExplainer(OptimizerOp optimizer, ProgramOp program)
+      : optimizer(optimizer), program(program) {}
+
+  ExplainedProgram run(const std::vector<ExplainedEntry> &rounds);
+
+private:
+  void describeVariant();
+  void collectMemory();
+  void addPartial(StringRef name);
+  std::optional<size_t> find(StringRef name) const;
+  void touch(ExplainedEntry &entry, StringRef name, bool reads, bool writes);
+  void touchOperands(ExplainedEntry &entry, PhaseOp phase);
+  ExplainedEntry describeKernel(const ScheduleEntry &scheduled);
+  ExplainedEntry describeFinish(const ScheduleEntry &scheduled);
+  void describeCombine(ExplainedEntry &entry, CombineOp combine);
+  void addContributions();
+  void findRepeatedReads();
+
+  OptimizerOp optimizer;
+  ProgramOp program;
+  std::vector<ScheduleEntry> schedule;
+  ExplainedProgram out;
+};
+} // namespace
+
+void ProgramExplainer::describeVariant() {
+  VariantAttr variant = program.getVariant();
+  llvm::raw_string_ostream stream(out.variant);
+  stream << "rule " << variant.getRule().getValue();
+  for (NamedAttribute option : variant.getOptions())
+    stream << ", " << option.getName().getValue() << "="
+           << (cast<BoolAttr>(option.getValue()).getValue() ? "true" : "false");
+  stream << ", computed in " << variant.getCompute();
+}
+
+void ProgramExplainer::collectMemory() {
+  using Kind = ExplainedMemory::Kind;
+  auto operands =
+      llvm::to_vector(program.getOperands().getAsRange<OperandAttr>());
+  // The parameter is the first.
+  Type full = operands.front().getShape();
+  auto addAll = [&](Kind kind) {
+    for (OperandAttr operand : operands)
+      if ((operand.getShape() == full) == (kind == Kind::Full))
+        out.memory.push_back(
+            {kind, operand.getName().str(), toString(operand.getStorage()),
+             describeDims(operand.getShape()), getBytes(operand.getStorage())});
+  };
+  addAll(Kind::Full);
+  addAll(Kind::Vector);
+  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
+    StringRef name = buffer.getName().getValue();
+    for (auto phase : program.getBody().getOps<PhaseOp>())
+      for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
+        if (operand.getKind() == RoleKind::Temp &&
+            operand.getName() == buffer.getName() && !find(name))
+          out.memory.push_back({Kind::Vector, name.str(),
+                                toString(buffer.getElement()),
+                                describeDims(operand.getShape()),
+                                getBytes(buffer.getElement())});
+  }
+  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
+    addPartial(buffer.getName().getValue());
+}
+
+/// Partial sums of a traversal of the whole tensor. Those of vectors are as
+/// small as these, and mere details of a finish.
+void ProgramExplainer::addPartial(StringRef name) {
+  for (auto phase : program.getBody().getOps<PhaseOp>())
+    for (auto accumulator :
+         phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
+      if (accumulator.getPartial() != name || phase.getSpace() != Space::Tiles)
+        continue;
+      bool columns = accumulator.getDirection() == Direction::Column;
+      int64_t leaf = columns ? STEPC_ROW_LEAF : STEPC_LEAF;
+      out.memory.push_back({ExplainedMemory::Kind::Partial, name.str(), "f64",
+                            ("for " + Twine(leaf) + " elements of a " +
+                             (columns ? "column" : "row"))
+                                .str(),
+                            8, 8.0 / double(leaf)});
+    }
+}
+
+std::optional<size_t> ProgramExplainer::find(StringRef name) const {
+  for (size_t k = 0; k < out.memory.size(); ++k)
+    if (out.memory[k].name == name)
+      return k;
+  return {};
+}
+
+void ProgramExplainer::touch(ExplainedEntry &entry, StringRef name, bool reads,
+                             bool writes) {
+  std::optional<size_t> index = find(name);
+  if (!index || (!reads && !writes))
+    return;
+  for (ExplainedAccess &access : entry.accesses)
+    if (access.memory == *index) {
+      access.reads |= reads;
+      access.writes |= writes;
+      return;
+    }
+  entry.accesses.push_back({*index, reads, writes});
+}
+
+void ProgramExplainer::touchOperands(ExplainedEntry &entry, PhaseOp phase) {
+  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
+    touch(entry, operand.getName().getValue(), operand.getReads(),
+          operand.getWrites());
+}
+
+/// Adds "6 mulf, 4 subf": what is computed, without constants and conversions.
+static void countOps(ArrayRef<Operation *> bodies, ExplainedEntry &entry) {
+  llvm::MapVector<StringRef, int64_t> counts;
+  for (Operation *body : bodies)
+    for (Operation &op : body->getRegion(0).front().without_terminator()) {
+      StringRef name = op.getName().stripDialect();
+      if (name == "constant" || name == "truncf" || name == "extf")
+        continue;
+      ++counts[name];
+      ++entry.numOperations;
+    }
+  SmallVector<std::string> parts;
+  for (auto &[name, count] : counts)
+    parts.push_back((Twine(count) + " " + name).str());
+  entry.operations = llvm::join(parts, ", ");
+}
+
+ExplainedEntry
+ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
+  ExplainedEntry entry{ExplainedEntry::Kind::Kernel, scheduled.name,
+                       scheduled.segment};
+  PhaseOp phase = scheduled.kernel;
+  countOps({phase.getOperation()}, entry);
+  touchOperands(entry, phase);
+  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
+    touch(entry, accumulator.getPartial().getValue(), false, true);
+  llvm::sort(entry.accesses,
+             [](const ExplainedAccess &a, const ExplainedAccess &b) {
+               return a.memory < b.memory;
+             });
+  for (const ExplainedAccess &access : entry.accesses) {
+    const ExplainedMemory &memory = out.memory[access.memory];
+    entry.partialShare += memory.share;
+    if (memory.kind != ExplainedMemory::Kind::Full)
+      continue;
+    entry.traffic.reads += access.reads ? memory.bytes : 0;
+    entry.traffic.writes += access.writes ? memory.bytes : 0;
+  }
+  return entry;
+}
+
+void ProgramExplainer::describeCombine(ExplainedEntry &entry,
+                                       CombineOp combine) {
+  touch(entry, combine.getPartial(), true, false);
+  std::string target =
+      combine.getTemp()
+          ? combine.getTemp()->str()
+          : ("scalar " + Twine(*combine.getSlot()) + " of the tensor").str();
+  if (combine.getTemp())
+    touch(entry, *combine.getTemp(), false, true);
+  StringRef kind =
+      combine.getMean() ? "mean" : stringifyCombiner(combine.getCombiner());
+  entry.combines.push_back(
+      (combine.getPartial() + " (" + kind + ") into " + target).str());
+}
+
+ExplainedEntry
+ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
+  ExplainedEntry entry{ExplainedEntry::Kind::Finish, scheduled.name,
+                       scheduled.segment};
+  SmallVector<Operation *> bodies;
+  for (Operation *op : scheduled.finish) {
+    if (auto combine = dyn_cast<CombineOp>(op)) {
+      describeCombine(entry, combine);
+      continue;
+    }
+    bodies.push_back(op);
+    if (auto phase = dyn_cast<PhaseOp>(op))
+      touchOperands(entry, phase);
+  }
+  countOps(bodies, entry);
+  llvm::sort(entry.accesses,
+             [](const ExplainedAccess &a, const ExplainedAccess &b) {
+               return a.memory < b.memory;
+             });
+  return entry;
+}
+
+static bool writesSlot(Operation *op, int64_t slot) {
+  if (auto combine = dyn_cast<CombineOp>(op))
+    return combine.getSlot() && int64_t(*combine.getSlot()) == slot;
+  auto scalars = dyn_cast<TensorScalarsOp>(op);
+  return scalars && llvm::is_contained(scalars.getWrites(), slot);
+}
+
+/// Says in which finish the scalar is computed that is contributed.
+void ProgramExplainer::addContributions() {
+  SmallVector<StatisticOp> statistics(
+      optimizer.getBody().getOps<StatisticOp>());
+  ArrayRef<int64_t> triples = program.getContributions();
+  for (size_t k = 0; k + 2 < triples.size(); k += 3) {
+    std::optional<size_t> writer;
+    for (auto [index, scheduled] : llvm::enumerate(schedule))
+      if (scheduled.segment <= triples[k + 2] &&
+          llvm::any_of(scheduled.finish, [&](Operation *op) {
+            return writesSlot(op, triples[k + 1]);
+          }))
+        writer = index;
+    if (writer)
+      out.entries[*writer].contributes.push_back(
+          statistics[triples[k]].getName().str());
+  }
+}
+
+void ProgramExplainer::findRepeatedReads() {
+  for (auto [index, memory] : llvm::enumerate(out.memory)) {
+    if (memory.kind != ExplainedMemory::Kind::Full)
+      continue;
+    ExplainedAgain again{memory.name, {}}, back{memory.name, {}};
+    bool read = false, written = false;
+    for (const ExplainedEntry &entry : out.entries)
+      for (const ExplainedAccess &access : entry.accesses) {
+        if (access.memory != index)
+          continue;
+        if (access.reads && (read || written))
+          (written ? back : again).kernels.push_back(entry.name);
+        read |= access.reads;
+        written |= access.writes;
+      }
+    if (!again.kernels.empty())
+      out.readAgain.push_back(std::move(again));
+    if (!back.kernels.empty())
+      out.readBack.push_back(std::move(back));
+  }
+}
+
+ExplainedProgram
+ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
+  out.name = program.getSymName().str();
+  out.tiled = program.isTiled();
+  out.tensorSlots = program.getTensorSlots();
+  describeVariant();
+  collectMemory();
+  out.slots.resize(rounds.size() + 1);
+  for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
+    out.slots[phase.getSegment()] = phase.getNumSlots();
+  schedule = getSchedule(program);
+  for (const ScheduleEntry &scheduled : schedule) {
+    out.entries.push_back(scheduled.kernel ? describeKernel(scheduled)
+                                           : describeFinish(scheduled));
+    const ExplainedEntry &entry = out.entries.back();
+    out.moved.reads += entry.traffic.reads;
+    out.moved.writes += entry.traffic.writes;
+    out.partialShare += entry.partialShare;
+  }
+  Type full = program.getOperands()
+                  .getAsRange<OperandAttr>()
+                  .begin()
+                  .operator*()
+                  .getShape();
+  for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
+    if (operand.getShape() != full)
+      continue;
+    int64_t bytes = getBytes(operand.getStorage());
+    out.least.reads += operand.getReads() ? bytes : 0;
+    out.least.writes += operand.getWrites() ? bytes : 0;
+  }
+  addContributions();
+  findRepeatedReads();
+  out.recomputed = findRecomputed(optimizer, program);
+  // Rounds come behind the segment of their number.
+  for (const ExplainedEntry &round : rounds) {
+    auto next = llvm::find_if(out.entries, [&](const ExplainedEntry &entry) {
+      return entry.segment > round.segment;
+    });
+    out.entries.insert(next, round);
+  }
+  return std::move(out);
+}
+
+//===----------------------------------------------------------------------===//
+// The model
+//===----------------------------------------------------------------------===//
+
+static ExplainedCall describeCall(OptimizerOp optimizer,
+                                  const RoundCall &round) {
+  ScalarsOp op = round.op;
+  ExplainedCall call{round.function, stringifyScope(op.getScope()).str()};
+  auto addUsed = [&](auto candidates) {
+    for (auto candidate : candidates)
+      if (llvm::any_of(candidate.getResult().getUsers(), [&](Operation *user) {
+            return op->isProperAncestor(user);
+          }))
+        call.reads.push_back(candidate.getName().str());
+  };
+  addUsed(optimizer.getBody().getOps<StatisticOp>());
+  addUsed(optimizer.getBody().getOps<ScalarOp>());
+  call.results = op->getNumResults();
+  for (auto update : op.getBody().getOps<UpdateOp>())
+    call.updates.push_back(
+        (update.getScalarOp().getName() + (update.getAlways() ? " always" : ""))
+            .str());
+  for (auto report : op.getBody().getOps<ReportOp>())
+    call.reports.push_back(report.getName().str());
+  call.maySkip = !op.getBody().getOps<SkipIfOp>().empty();
+  return call;
+}
+
+static std::vector<ExplainedEntry> describeRounds(OptimizerOp optimizer) {
+  std::vector<ExplainedEntry> rounds;
+  for (const RoundCall &call : getRoundCalls(optimizer)) {
+    while (int64_t(rounds.size()) <= call.round)
+      rounds.push_back({ExplainedEntry::Kind::Round,
+                        ("round " + Twine(rounds.size())).str(),
+                        int64_t(rounds.size())});
+    rounds[call.round].calls.push_back(describeCall(optimizer, call));
+  }
+  return rounds;
+}
+
+ExplainModel mlir::step::buildExplainModel(OptimizerOp scheduled) {
+  ExplainModel model;
+  model.name = scheduled.getSymName().str();
+  for (auto op : scheduled.getBody().getOps<StatisticOp>())
+    model.statistics.push_back((op.getName() + ": " +
+                                stringifyReductionKind(op.getKind()) +
+                                " over " + stringifyScope(op.getScope()))
+                                   .str());
+  for (auto op : scheduled.getBody().getOps<ScalarOp>())
+    model.scalars.push_back((op.getName() + ": kept over " +
+                             stringifyScope(op.getScope()) + ", " +
+                             toString(op.getInit()) + " at first")
+                                .str());
+  for (auto op : scheduled.getBody().getOps<ScalarsOp>())
+    for (auto report : op.getBody().getOps<ReportOp>())
+      model.reports.push_back(
+          (report.getName() + ": over " + stringifyScope(op.getScope())).str());
+  std::vector<ExplainedEntry> rounds = describeRounds(scheduled);
+  model.segments = int64_t(rounds.size()) + 1;
+  for (auto program : scheduled.getBody().getOps<ProgramOp>())
+    model.programs.push_back(ProgramExplainer(scheduled, program).run(rounds));
+  return model;
+}
