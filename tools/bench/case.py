@@ -1,16 +1,18 @@
 """One case of the benchmark in a process of its own: a shape and a storage type.
 
-    case.py SHAPE DTYPE NAME[,NAME...] ROUNDS FOLDER
+    case.py SHAPE DTYPE NAME[,NAME...] ROUNDS BUDGET FOLDER
 
 All contestants take turns within each round; a turn is a few steps, the first of
 them to warm up, the median of the others is the round's value. Before and after
 each turn the in-place stream has one: what a shared machine does in between moves
-both. Prints JSON on the last line. The allocator's mode is set by who starts the
-process.
+both. A contestant that would need more than BUDGET seconds takes part in fewer
+rounds, spread evenly over all, and one whose step is slow has one step a turn.
+Prints JSON on the last line. The allocator's mode is set by who starts the process.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 
+import gc
 import json
 import random
 import statistics
@@ -22,8 +24,12 @@ import contestants
 import native
 import shapes
 import torch
+from filling import fill
 
 SMALL = 10_000_000  # elements; below it a turn has more steps
+LARGE = 200_000_000  # above it only one contestant has its tensors at a time
+SLOW = 0.25  # seconds a step
+LEAST_ROUNDS = 3
 
 
 class Case:
@@ -40,11 +46,10 @@ class Case:
         generator = torch.Generator().manual_seed(0)
         kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
         self.gradients = [
-            torch.empty(size, dtype=kind).normal_(0.0, 1e-2, generator=generator)
+            fill(torch.empty(size, dtype=kind), lambda t: t.normal_(0.0, 1e-2, generator=generator))
             for size in self.shapes
         ]
-        small = self.elements < SMALL
-        self.warm, self.timed = (2, 5) if small else (1, 1)
+        self.steps = (2, 5) if self.elements < SMALL else (1, 1)  # untimed, timed
 
     def stream_of(self, dtype):
         """A stream of the case's elements on memory of its own, tuned."""
@@ -53,6 +58,12 @@ class Case:
         )
         stream.tune()
         return stream
+
+    def read_of_gradient(self):
+        """A read of as many bytes as the gradient has, tuned."""
+        read = native.Read(self.native_library, self.arena)
+        read.tune()
+        return read.fast
 
 
 def clocked(function):
@@ -82,51 +93,93 @@ def turn(contestant, warm, timed):
     return step, None if None in kernels else step - statistics.median(kernels)
 
 
-def make_all(case, names):
-    """Contestants by name; and who is absent, with why."""
-    taking_part, absent = {}, {}
+class Seat:
+    """A contestant's place: keeps it, or makes it anew for each turn where the
+    tensors of all together could be too much for the machine."""
+
+    def __init__(self, name, case):
+        self.name, self.case = name, case
+        self.steps = case.steps
+        large = case.elements > LARGE and name not in contestants.WITHOUT_TENSORS
+        self.kept = None if large else contestants.make(name, case)
+
+    def turn(self):
+        if self.kept is not None:
+            return turn(self.kept, *self.steps)
+        made = contestants.make(self.name, self.case)
+        try:
+            return turn(made, max(1, self.steps[0]), 1)  # the first makes states
+        finally:
+            del made
+            gc.collect()
+
+    def settle(self, rounds, budget):
+        """Tries it out; returns the rounds that it is to take part in."""
+        if self.kept is None:
+            return spread(rounds, int(budget / clocked(self.turn)))
+        turn(self.kept, 0, 1)  # makes states; ours compiles
+        begin = time.perf_counter()
+        step, _ = turn(self.kept, 0, 1)
+        seconds = time.perf_counter() - begin
+        if step > SLOW:
+            self.steps = (0, 1)
+        return spread(rounds, int(budget / (seconds * sum(self.steps))))
+
+
+def spread(rounds, share):
+    """`share` of the rounds, at least LEAST_ROUNDS of them if there are so many,
+    evenly spread from the first to the last."""
+    share = min(rounds, max(share, LEAST_ROUNDS))
+    return {round(i * (rounds - 1) / max(1, share - 1)) for i in range(share)}
+
+
+def make_all(case, names, rounds, budget):
+    """By name: seats, the rounds that they take part in, and who is absent, why."""
+    seats, plans, absent = {}, {}, {}
     for name in names:
         reason = contestants.why_absent(name)
         if reason is None:
             try:
-                taking_part[name] = contestants.make(name, case)
-                turn(taking_part[name], 0, 1)
+                seats[name] = Seat(name, case)
+                plans[name] = seats[name].settle(rounds, budget)
             except Exception as error:  # one that fails does not end the others
-                taking_part.pop(name, None)
+                seats.pop(name, None)
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
         if reason is not None:
             absent[name] = reason
-    return taking_part, absent
+    return seats, plans, absent
 
 
-def run(case, taking_part, rounds):
-    """By contestant, a value a round: seconds, the stream's seconds beside it, and
-    seconds above the kernel where that is known."""
+def run(case, seats, plans, rounds):
+    """By contestant, a value for each of its rounds: the round, seconds, the stream's
+    seconds beside it, and seconds above the kernel where that is known."""
     stream = contestants.Native(case.stream.fast)
-    seconds = {name: [] for name in taking_part}
-    beside = {name: [] for name in taking_part}
-    above = {}
-    order = list(taking_part)
+    values = {what: {name: [] for name in seats} for what in ("rounds", "seconds", "stream_beside")}
+    above = values["above_kernel"] = {}
+    order = list(seats)
     shuffle = random.Random(0).shuffle
-    for _ in range(rounds):
+    for number in range(rounds):
         shuffle(order)
-        before, _ = turn(stream, case.warm, case.timed)
+        before, _ = turn(stream, *case.steps)
         for name in order:
-            step, extra = turn(taking_part[name], case.warm, case.timed)
-            seconds[name].append(step)
+            if number not in plans[name]:
+                continue
+            step, extra = seats[name].turn()
+            after, _ = turn(stream, *case.steps)
+            values["rounds"][name].append(number)
+            values["seconds"][name].append(step)
+            values["stream_beside"][name].append((before + after) / 2)
             if extra is not None:
                 above.setdefault(name, []).append(extra)
-            after, _ = turn(stream, case.warm, case.timed)
-            beside[name].append((before + after) / 2)
             before = after
-    return seconds, beside, above
+    return values
 
 
 def main():
-    shape, dtype, names, rounds, folder = sys.argv[1:]
+    shape, dtype, names, rounds, budget, folder = sys.argv[1:]
     case = Case(shape, dtype, Path(folder))
-    taking_part, absent = make_all(case, names.split(","))
-    seconds, beside, above = run(case, taking_part, int(rounds))
+    rounds = int(rounds)
+    seats, plans, absent = make_all(case, names.split(","), rounds, float(budget))
     result = {
         "shape": shape,
         "dtype": dtype,
@@ -136,10 +189,8 @@ def main():
         "threads": case.threads,
         "prefetch_seconds": case.stream.tried,
         "prefetch_lines": case.stream.distance,
-        "steps_a_turn": [case.warm, case.timed],
-        "seconds": seconds,
-        "stream_beside": beside,
-        "above_kernel": above,
+        "steps_a_turn": {name: seat.steps for name, seat in seats.items()},
+        **run(case, seats, plans, rounds),
         "absent": absent,
     }
     print(json.dumps(result))

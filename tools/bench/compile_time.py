@@ -13,15 +13,26 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFINITION = ROOT / "frontend" / "optimizers" / "adamw.mlir"
+ZOO = ROOT / "frontend" / "optimizers"
+DEFINITION = ZOO / "adamw.mlir"
 HERE = Path(__file__).resolve().parent
 
 
-def _compile(compiler, folder):
-    output = Path(folder) / "adamw.stepc"
+def _compile(compiler, folder, definition=DEFINITION):
+    output = Path(folder) / "made.stepc"
     begin = time.perf_counter()
-    subprocess.run([compiler, str(DEFINITION), "-o", str(output)], check=True)
+    subprocess.run([compiler, str(definition), "-o", str(output)], check=True)
     return time.perf_counter() - begin
+
+
+def zoo(compiler, folder, rounds):
+    """Median seconds by definition, in rounds over all of them."""
+    definitions = sorted(ZOO.glob("*.mlir"))
+    seconds = {definition.stem: [] for definition in definitions}
+    for _ in range(rounds):
+        for definition in definitions:
+            seconds[definition.stem].append(_compile(compiler, folder, definition))
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def files_of(program):
@@ -77,6 +88,7 @@ def measure(rounds):
     with tempfile.TemporaryDirectory() as folder:
         _compile(compiler, folder)
         warm = [_compile(compiler, folder) for _ in range(rounds)]
+        all_of_zoo = zoo(compiler, folder, min(rounds, 5))
         files = files_of(compiler)
         cold, resident = [], []
         for _ in range(3):
@@ -86,6 +98,8 @@ def measure(rounds):
         result = {
             "warm_seconds": warm,
             "warm_median": statistics.median(warm),
+            "zoo_medians": all_of_zoo,
+            "zoo_slowest": max(all_of_zoo.values()),
             "cold_seconds": cold,
             "cold_median": statistics.median(cold),
             "cold_resident_share": resident,

@@ -1,4 +1,4 @@
-"""Who takes part in a case: each with a way to get ready for a step, and the step.
+"""A contestant of a case: a way to get ready for a step, and the step.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import kernel
 import torch
+from filling import fill
+from optimizers import ENTRIES
 
-LR = 1e-3
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = ROOT / "frontend" / "optimizers" / "adamw.mlir"
 
@@ -41,7 +42,9 @@ class Torch:
         generator = torch.Generator().manual_seed(1)
         kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
         self.params = [
-            torch.empty(shape, dtype=kind).normal_(generator=generator).requires_grad_()
+            torch.nn.Parameter(
+                fill(torch.empty(shape, dtype=kind), lambda t: t.normal_(generator=generator))
+            )
             for shape in shapes
         ]
         self.gradients, self.fixed = gradients, fixed
@@ -69,53 +72,12 @@ class Torch:
             self.optimizer.zero_grad(set_to_none=True)
 
 
-def torch_adamw(**options):
-    return lambda params: torch.optim.AdamW(params, lr=LR, **options)
-
-
-def deepspeed(params):
-    from deepspeed.ops.adam import DeepSpeedCPUAdam
-
-    return DeepSpeedCPUAdam(params, lr=LR, weight_decay=1e-2, adamw_mode=True)
-
-
-def ours(params):
-    import stepc.torch
-
-    return stepc.torch.AdamW(params, lr=LR)
-
-
-def ours_static(params):
-    import stepc.torch
-
-    return stepc.torch.AdamW(params, lr=LR, static_grads=True)
-
-
-# name -> what the table calls it, how the optimizer is made, are gradients fixed
-FROM_PYTHON = {
-    "stepc": ("stepc.torch.AdamW", ours, False),
-    "stepc-static": ("stepc.torch.AdamW, static_grads", ours_static, True),
-    "fused": ("torch AdamW fused", torch_adamw(fused=True), False),
-    "foreach": ("torch AdamW foreach", torch_adamw(foreach=True), False),
-    "for-loop": ("torch AdamW for-loop", torch_adamw(foreach=False), False),
-    "deepspeed": ("DeepSpeedCPUAdam", deepspeed, False),
-}
-LABELS = {
-    "stream": "in-place stream (the limit)",
-    "stream-plain": "in-place stream, no prefetch",
-    "stream-f32": "in-place stream of f32",
-    "kernel": "stepc, the kernel alone",
-    **{name: label for name, (label, _, _) in FROM_PYTHON.items()},
-}
-PEERS = ("fused", "foreach", "for-loop", "deepspeed")
-OURS = ("kernel", "stepc", "stepc-static")
-
-
 def why_absent(name):
     """A reason when a contestant cannot take part here, else None."""
-    if name == "deepspeed" and importlib.util.find_spec("deepspeed") is None:
+    entry = ENTRIES[name]
+    if importlib.util.find_spec(entry.needs) is None:
         return "not installed"
-    if name in OURS:
+    if entry.kind == "ours":
         for variable in ("STEPC_COMPILER", "STEPC_RUNTIME_LIBRARY"):
             if not os.path.exists(os.environ.get(variable, "")):
                 return "not built"
@@ -124,18 +86,25 @@ def why_absent(name):
     return None
 
 
+def _our_kernel(case):
+    package = case.folder / f"adamw-{case.dtype}.stepc"
+    kernel.compile_package(DEFINITION, case.dtype, package)
+    return kernel.Kernel(package, case.arena, case.shapes, case.dtype, case.threads).step
+
+
+# Those without tensors: what a step of a `case.Case` is.
+WITHOUT_TENSORS = {
+    "stream": lambda case: case.stream.fast,
+    "stream-plain": lambda case: case.stream.plain,
+    "stream-f32": lambda case: case.stream_of("f32").fast,
+    "read-gradient": lambda case: case.read_of_gradient(),
+    "kernel": _our_kernel,
+}
+
+
 def make(name, case):
     """Makes a contestant of a `case.Case`."""
-    if name == "stream":
-        return Native(case.stream.fast)
-    if name == "stream-plain":
-        return Native(case.stream.plain)
-    if name == "stream-f32":
-        return Native(case.stream_of("f32").fast)
-    if name == "kernel":
-        package = case.folder / f"adamw-{case.dtype}.stepc"
-        kernel.compile_package(DEFINITION, case.dtype, package)
-        alone = kernel.Kernel(package, case.arena, case.shapes, case.dtype, case.threads)
-        return Native(alone.step)
-    _, how, fixed = FROM_PYTHON[name]
-    return Torch(how, case.shapes, case.dtype, case.gradients, fixed)
+    if name in WITHOUT_TENSORS:
+        return Native(WITHOUT_TENSORS[name](case))
+    entry = ENTRIES[name]
+    return Torch(entry.make, case.shapes, case.dtype, case.gradients, entry.fixed)

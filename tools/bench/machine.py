@@ -10,6 +10,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+PACKAGES = ("torch", "numpy", "deepspeed", "transformers", "came-pytorch", "pytorch_optimizer")
+
 
 def _text(path):
     try:
@@ -38,7 +40,7 @@ def _version(command):
 
 def _packages():
     found = {}
-    for name in ("torch", "numpy", "deepspeed"):
+    for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -61,5 +63,5 @@ def describe():
         "python": platform.python_version(),
         "cc": _version(["cc", "--version"]),
         "load_average": os.getloadavg(),
-        **_packages(),
+        "packages": _packages(),
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy
 import torch
+from filling import fill
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -40,6 +41,8 @@ def load(threads):
     for function in (library.benchStreamF32, library.benchStreamBF16):
         function.restype = None
         function.argtypes = [pointer] * 4 + [long] * 2
+    library.benchRead.restype = ctypes.c_uint64
+    library.benchRead.argtypes = [pointer, long, long]
     library.benchSetThreads(threads)
     return library
 
@@ -67,17 +70,15 @@ class Arena:
             tensor = torch.from_numpy(memory)
             if size == 2:
                 tensor = tensor.view(torch.bfloat16)
-            tensor.uniform_(1e-3, 2e-2, generator=generator)
+            fill(tensor, lambda t: t.uniform_(1e-3, 2e-2, generator=generator))
 
 
-class Stream:
-    """Passes of the in-place stream over an arena."""
+class Passes:
+    """Something that runs over an arena, with a prefetch distance to choose."""
 
-    def __init__(self, library, arena, dtype):
-        function = library.benchStreamF32 if dtype == "f32" else library.benchStreamBF16
-        self._run = lambda distance: function(*arena.addresses, arena.elements, distance)
-        self.bytes = arena.elements * (sum(arena.item_bytes) * 2 - arena.item_bytes[1])
-        self.arena, self.distance, self.tried = arena, 0, {}
+    def __init__(self, arena, run):
+        self.arena, self._run = arena, run
+        self.distance, self.tried = 0, {}
 
     def plain(self):
         self._run(0)
@@ -94,3 +95,24 @@ class Stream:
                 seconds = time.perf_counter() - begin
                 self.tried[distance] = min(seconds, self.tried.get(distance, seconds))
         self.distance = min(self.tried, key=self.tried.get)
+
+
+class Stream(Passes):
+    """The in-place stream."""
+
+    def __init__(self, library, arena, dtype):
+        function = library.benchStreamF32 if dtype == "f32" else library.benchStreamBF16
+        super().__init__(
+            arena, lambda distance: function(*arena.addresses, arena.elements, distance)
+        )
+        self.bytes = arena.elements * (sum(arena.item_bytes) * 2 - arena.item_bytes[1])
+
+
+class Read(Passes):
+    """Reads the gradient and writes nothing."""
+
+    def __init__(self, library, arena):
+        self.bytes = arena.elements * arena.item_bytes[1]
+        super().__init__(
+            arena, lambda distance: library.benchRead(arena.addresses[1], self.bytes, distance)
+        )

@@ -1,28 +1,30 @@
 #!/usr/bin/env python3
 """The step benchmark: ours and its peers beside the machine's limit.
 
-Every case (a shape, a storage type, a mode of the allocator) is a process of its
-own in which all contestants take turns. Writes bench.json, bench.txt and bench.png
-to the output folder, and says for each target whether it is reached.
+Every case (a family of optimizers, a shape, a storage type, a mode of the allocator)
+is a process of its own in which all contestants take turns. Writes bench.json,
+bench.txt and bench.png to the output folder, and says for each target whether it is
+reached.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 
 import argparse
+import itertools
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import compile_time
-import contestants
 import machine
 import report
 import shapes
 import targets
+from optimizers import FAMILIES, PEERS
+from summary import summarize
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -45,28 +47,45 @@ def environment(mode):
     return variables | MODES[mode]
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _choices(parser):
+    """Adds the options that choose among names."""
 
     def names(text):
         return [name for name in text.split(",") if name]
 
-    parser.add_argument("--shapes", type=names, default=["gpt2", "vit", "tiny"])
-    parser.add_argument("--dtypes", type=names, default=["f32", "bf16"])
-    parser.add_argument("--modes", type=names, default=list(MODES))
-    parser.add_argument("--peers", type=names, default=list(contestants.PEERS))
+    for option, default, what in (
+        ("--optimizers", list(FAMILIES), "families: " + ", ".join(FAMILIES)),
+        ("--shapes", None, f"{', '.join(shapes.SHAPES)}; by default a few for each family"),
+        ("--dtypes", ["f32", "bf16"], "f32, bf16"),
+        ("--modes", None, f"of the allocator: {', '.join(MODES)}; by default by family"),
+        ("--peers", list(PEERS), ", ".join(PEERS)),
+    ):
+        parser.add_argument(option, type=names, default=default, metavar="NAME,...", help=what)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    _choices(parser)
+    parser.add_argument("--targets", action="store_true", help="only cases that targets are about")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=8.0,
+        help="seconds for each contestant of a case; slower ones have fewer rounds, at least 3",
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     parser.add_argument("--no-compile-time", action="store_true")
     parser.add_argument("--no-host-time", action="store_true")
     chosen = parser.parse_args()
     for given, known, what in (
+        (chosen.optimizers, FAMILIES, "optimizer"),
         (chosen.shapes, shapes.SHAPES, "shape"),
         (chosen.dtypes, ("f32", "bf16"), "dtype"),
         (chosen.modes, MODES, "mode"),
-        (chosen.peers, contestants.PEERS, "peer"),
+        (chosen.peers, PEERS, "peer"),
     ):
-        for name in given:
+        for name in given or ():
             if name not in known:
                 parser.error(f"unknown {what} '{name}'; known: {', '.join(known)}")
     if chosen.rounds < 1:
@@ -75,50 +94,38 @@ def arguments():
 
 
 def cases(chosen):
-    """(shape, dtype, mode, contestants) of each process to start."""
-    for shape in chosen.shapes:
-        for dtype in chosen.dtypes:
-            limit = ["stream", "stream-plain"] + (["stream-f32"] if dtype == "bf16" else [])
-            for mode in chosen.modes:
-                yield shape, dtype, mode, [*limit, *contestants.OURS, *chosen.peers]
-    if not chosen.no_host_time:
-        yield "host", "f32", "default", ["stream", "kernel", "stepc", "stepc-static", "fused"]
+    """The key and the contestants of each process to start."""
+    needed = {target.key for target in targets.TARGETS}
+    for family in chosen.optimizers:
+        about = FAMILIES[family]
+        product = itertools.product(
+            chosen.shapes or about.shapes, chosen.dtypes, chosen.modes or about.modes
+        )
+        for key in (targets.Key(family, *rest) for rest in product):
+            if key in needed or not chosen.targets:
+                yield key, about.contestants(key.dtype, chosen.peers)
+    if "adamw" in chosen.optimizers and not chosen.no_host_time:
+        yield targets.Key("adamw", "host"), ["stream", "kernel", "stepc", "stepc-static", "fused"]
 
 
-def summarize(case):
-    """Adds medians, bests and ratios to a case's raw seconds."""
-    case["summary"] = {}
-    for name, seconds in case["seconds"].items():
-        beside = case["stream_beside"][name]
-        case["summary"][name] = {
-            "median": statistics.median(seconds),
-            "best": min(seconds),
-            "ratio": statistics.median(a / b for a, b in zip(seconds, beside, strict=True)),
-        }
-    for name, seconds in case["above_kernel"].items():
-        case["summary"][name]["above_kernel"] = statistics.median(seconds)
-    stream = [value for values in case["stream_beside"].values() for value in values]
-    case["stream_spread"] = statistics.quantiles(stream, n=10)[8] / min(stream) if stream else 1.0
-    return case
-
-
-def run_case(shape, dtype, mode, names, rounds, folder):
-    command = [sys.executable, str(HERE / "case.py"), shape, dtype, ",".join(names)]
+def run_case(key, names, chosen):
+    """The case with its figures, or None where its process failed."""
+    command = [sys.executable, str(HERE / "case.py"), key.shape, key.dtype, ",".join(names)]
     done = subprocess.run(
-        [*command, str(rounds), str(folder)],
-        env=environment(mode),
+        [*command, str(chosen.rounds), str(chosen.budget), str(chosen.out)],
+        env=environment(key.mode),
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise SystemExit(f"the case {shape} {dtype} ({mode}) ended with {done.returncode}")
-    return summarize(json.loads(done.stdout.splitlines()[-1]) | {"mode": mode})
+        return None
+    return summarize(key._asdict() | json.loads(done.stdout.splitlines()[-1]))
 
 
 def measure(chosen):
     results = {
-        "format": 1,
+        "format": 2,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine.describe(),
         "settings": {
@@ -126,13 +133,20 @@ def measure(chosen):
         },
         "modes": MODES,
         "cases": [],
+        "failed": [],
         "compile": {"absent": "not asked for"},
     }
-    for shape, dtype, mode, names in cases(chosen):
+    for key, names in cases(chosen):
         begin = time.perf_counter()
-        print(f"{shape} {dtype} ({report.MODES[mode]}) ...", end=" ", flush=True)
-        results["cases"].append(run_case(shape, dtype, mode, names, chosen.rounds, chosen.out))
-        print(f"{time.perf_counter() - begin:.0f} s", flush=True)
+        label = f"{FAMILIES[key.family].label}: {key.shape} {key.dtype}"
+        print(f"{label} ({report.MODES[key.mode]}) ...", end=" ", flush=True)
+        case = run_case(key, names, chosen)
+        if case is None:
+            results["failed"].append(key)
+        else:
+            results["cases"].append(case)
+        seconds = time.perf_counter() - begin
+        print(f"{'FAILED, ' if case is None else ''}{seconds:.0f} s", flush=True)
     if not chosen.no_compile_time:
         print("compile time ...", flush=True)
         results["compile"] = compile_time.measure(chosen.rounds)
@@ -152,7 +166,8 @@ def main():
     report.plot(results, chosen.out / "bench.png")
     print("\n" + written, end="")
     print(f"\nwritten: bench.json, bench.txt, bench.png in {chosen.out}")
+    return 1 if results["failed"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

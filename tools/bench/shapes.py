@@ -23,6 +23,15 @@ def vit():
     return [*head, *(block * 12), (d,), (d,), (1000, d), (1000,)]
 
 
+def bert():
+    """BERT-large, uncased, with its pooler and heads of pretraining: 398 tensors."""
+    d = 1024
+    block = [(d, d), (d,)] * 4 + [(d,), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,), (d,), (d,)]
+    head = [(30522, d), (512, d), (2, d), (d,), (d,)]
+    tail = [(d, d), (d,), (30522,), (d, d), (d,), (d,), (d,), (2, d), (2,)]
+    return [*head, *(block * 24), *tail]
+
+
 def tiny():
     """10 000 tensors of 64."""
     return [(64,)] * 10_000
@@ -38,10 +47,11 @@ def smoke():
     return [(7, 5), (64,), (), (3, 1, 2), (1000,)]
 
 
-SHAPES = {"gpt2": gpt2, "vit": vit, "tiny": tiny, "host": host, "smoke": smoke}
+SHAPES = {"gpt2": gpt2, "vit": vit, "bert": bert, "tiny": tiny, "host": host, "smoke": smoke}
 LABELS = {
     "gpt2": "GPT-2 124M (148 tensors)",
     "vit": "ViT-B/16 (152 tensors)",
+    "bert": "BERT-large (398 tensors)",
     "tiny": "10 000 tensors of 64",
     "host": "148 tensors of 64",
     "smoke": "5 small tensors",

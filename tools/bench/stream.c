@@ -104,3 +104,30 @@ void benchStreamBF16(uint16_t *restrict p, const uint16_t *restrict g,
     }
   }
 }
+
+/* Reads `bytes`, a multiple of 64, and writes nothing; returns what the compiler
+   cannot know. Four sums, as one would wait for itself. */
+uint64_t benchRead(const uint64_t *restrict data, int64_t bytes,
+                   int64_t distance) {
+  enum { LineWords = LineBytes / 8 };
+  uint64_t total = 0;
+#pragma omp parallel reduction(+ : total)
+  {
+    int64_t begin, end, ahead = distance * LineWords;
+    uint64_t sums[4 * LineWords] = {0};
+    myPart(bytes / LineBytes, &begin, &end);
+    int64_t i = begin * LineWords, last = end * LineWords;
+    for (; i + 4 * LineWords <= last; i += 4 * LineWords) {
+      if (distance)
+        for (int64_t line = 0; line < 4; ++line)
+          __builtin_prefetch(data + i + line * LineWords + ahead, 0, 3);
+      for (int64_t j = 0; j < 4 * LineWords; ++j)
+        sums[j] += data[i + j];
+    }
+    for (; i < last; ++i)
+      sums[0] += data[i];
+    for (int64_t j = 0; j < 4 * LineWords; ++j)
+      total += sums[j];
+  }
+  return total;
+}

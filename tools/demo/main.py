@@ -82,6 +82,7 @@ def step_benchmark(chosen):
     out = chosen.out / "bench"
     command = [sys.executable, str(BENCH / "run.py"), "--shapes", "gpt2,tiny", "--dtypes", "f32"]
     command += ["--modes", "default", "--peers", "fused,foreach", "--no-compile-time"]
+    command += ["--optimizers", "adamw"]
     command += ["--no-host-time", "--rounds", str(chosen.rounds), "--out", str(out)]
     print("\nthe step alone, a short run of tools/bench/run.py", flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

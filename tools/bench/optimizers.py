@@ -1,0 +1,205 @@
+"""Who takes part: optimizers by name, and the families that are measured together.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+LR = 1e-3
+MAX_NORM = 1.0
+
+
+# --- Ours ---------------------------------------------------------------------
+
+
+def ours(name, **options):
+    """`stepc.torch.NAME`; a dot leads into a module of it."""
+
+    def make(params):
+        import stepc.torch
+
+        made = stepc.torch
+        for part in name.split("."):
+            made = getattr(made, part)
+        return made(params, lr=LR, **options)
+
+    return make
+
+
+def ours_adalomo(params):
+    """It takes a module; its `step` is used, not its backward pass."""
+    return ours("lomo.AdaLomo")(torch.nn.ParameterList(params))
+
+
+def ours_clip(params):
+    import stepc.torch
+
+    features = {
+        "clip": stepc.torch.ClipByNorm(MAX_NORM),
+        "loss_scale": stepc.torch.DynamicLossScale(),
+    }
+    return stepc.torch.AdamW(params, lr=LR, **features)
+
+
+# --- Peers --------------------------------------------------------------------
+
+
+def torch_adamw(**options):
+    return lambda params: torch.optim.AdamW(params, lr=LR, **options)
+
+
+def deepspeed(params):
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+    return DeepSpeedCPUAdam(params, lr=LR, weight_decay=1e-2, adamw_mode=True)
+
+
+def hf_adafactor(params):
+    from transformers.optimization import Adafactor
+
+    return Adafactor(params, lr=LR, relative_step=False, scale_parameter=True)
+
+
+def torch_adafactor(params):
+    return torch.optim.Adafactor(params, lr=LR, foreach=False)
+
+
+def came_pytorch(params):
+    from came_pytorch import CAME
+
+    return CAME(params, lr=LR)
+
+
+def po_lamb(params):
+    from pytorch_optimizer import Lamb
+
+    return Lamb(params, lr=LR)
+
+
+class ClippedFused:
+    """torch's clipping, then its fused AdamW; with `scaled` torch's GradScaler too."""
+
+    def __init__(self, params, scaled=False):
+        self.params = params
+        self.optimizer = torch.optim.AdamW(params, lr=LR, fused=True)
+        self.zero_grad = self.optimizer.zero_grad
+        self.scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+        self.scaler.scale(torch.ones(()))  # makes its tensors
+
+    def step(self):
+        self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.params, MAX_NORM)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+
+def scaled_clipped_fused(params):
+    return ClippedFused(params, scaled=True)
+
+
+# --- The tables ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant: what tables call it and how its optimizer is made.
+
+    Without `make` it has no tensors of its own (see contestants.py). `fixed`:
+    gradients stay the same tensors. `needs`: the package of a peer.
+    """
+
+    label: str
+    kind: str  # "limit", "ours" or "peer"
+    make: Callable | None = None
+    fixed: bool = False
+    needs: str = "torch"
+
+
+ENTRIES = {
+    "stream": Entry("in-place stream (the limit)", "limit"),
+    "stream-plain": Entry("in-place stream, no prefetch", "limit"),
+    "stream-f32": Entry("in-place stream of f32", "limit"),
+    "read-gradient": Entry("read of the gradient's bytes", "limit"),
+    "kernel": Entry("stepc, the kernel alone", "ours"),
+    "stepc": Entry("stepc.torch.AdamW", "ours", ours("AdamW")),
+    "stepc-static": Entry(
+        "stepc.torch.AdamW, static_grads", "ours", ours("AdamW", static_grads=True), fixed=True
+    ),
+    "fused": Entry("torch AdamW fused", "peer", torch_adamw(fused=True)),
+    "foreach": Entry("torch AdamW foreach", "peer", torch_adamw(foreach=True)),
+    "for-loop": Entry("torch AdamW for-loop", "peer", torch_adamw(foreach=False)),
+    "deepspeed": Entry("DeepSpeedCPUAdam", "peer", deepspeed, needs="deepspeed"),
+    "stepc-hf-adafactor": Entry(
+        "stepc.torch.hf.Adafactor", "ours", ours("hf.Adafactor", relative_step=False)
+    ),
+    "stepc-torch-adafactor": Entry("stepc.torch.Adafactor", "ours", ours("Adafactor")),
+    "stepc-adalomo": Entry("stepc.torch.lomo.AdaLomo", "ours", ours_adalomo),
+    "hf-adafactor": Entry("transformers Adafactor", "peer", hf_adafactor, needs="transformers"),
+    "torch-adafactor": Entry("torch Adafactor for-loop", "peer", torch_adafactor),
+    "stepc-came": Entry("stepc.torch.came.CAME", "ours", ours("came.CAME")),
+    "came-pytorch": Entry("came-pytorch CAME", "peer", came_pytorch, needs="came_pytorch"),
+    "stepc-lamb": Entry("stepc.torch.deepspeed.FusedLamb", "ours", ours("deepspeed.FusedLamb")),
+    "po-lamb": Entry("pytorch_optimizer Lamb", "peer", po_lamb, needs="pytorch_optimizer"),
+    "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip),
+    "clip-fused": Entry("torch clip, AdamW fused", "peer", ClippedFused),
+    "scaler-clip-fused": Entry("torch GradScaler, clip, fused", "peer", scaled_clipped_fused),
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Contestants that are measured in the same rounds, beside the in-place stream
+    and our AdamW; and the shapes and allocator modes where none are asked for."""
+
+    label: str
+    ours: tuple[str, ...]
+    peers: tuple[str, ...]
+    limits: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ("gpt2", "vit", "tiny")
+    modes: tuple[str, ...] = ("default",)
+
+    def contestants(self, dtype, peers):
+        """Names for a case, of the peers those in `peers`."""
+        limits = [name for name in self.limits if name != "stream-f32" or dtype == "bf16"]
+        taking_part = [name for name in self.peers if name in peers]
+        return list(dict.fromkeys(["stream", *limits, "stepc", *self.ours, *taking_part]))
+
+
+FAMILIES = {
+    "adamw": Family(
+        "AdamW",
+        ("kernel", "stepc", "stepc-static"),
+        ("fused", "foreach", "for-loop", "deepspeed"),
+        limits=("stream-plain", "stream-f32"),
+        modes=("default", "heap-kept", "huge-pages"),
+    ),
+    "adafactor": Family(
+        "Adafactor",
+        ("stepc-hf-adafactor", "stepc-torch-adafactor"),
+        ("hf-adafactor", "torch-adafactor"),
+    ),
+    "came": Family(
+        "CAME",
+        ("stepc-came",),
+        ("came-pytorch",),
+        shapes=("gpt2", "tiny"),
+        modes=("default", "heap-kept"),
+    ),
+    "lamb": Family("LAMB", ("stepc-lamb",), ("po-lamb",), shapes=("gpt2", "bert", "tiny")),
+    # lomo_optim needs a GPU; the rule is nearly that of Adafactor without momentum.
+    "adalomo": Family(
+        "AdaLomo", ("stepc-adalomo",), ("hf-adafactor", "torch-adafactor"), shapes=("gpt2", "tiny")
+    ),
+    "clip": Family(
+        "AdamW with clipping and loss scale",
+        ("stepc-clip",),
+        ("clip-fused", "scaler-clip-fused"),
+        limits=("read-gradient",),
+    ),
+}
+PEERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.peers))
+LABELS = {name: entry.label for name, entry in ENTRIES.items()}
+OURS = tuple(name for name, entry in ENTRIES.items() if entry.kind == "ours")
