@@ -21,8 +21,10 @@ struct Absent {
 };
 
 /// What a value of the definition stands for: an i1, an i64, an f64, a mask or
-/// a tensor; or nothing.
-using Datum = std::variant<Absent, bool, int64_t, double, Mask, Tensor>;
+/// a tensor; or nothing. In bound mode numbers are intervals and conditions may
+/// be open, except what is given from outside.
+using Datum = std::variant<Absent, bool, int64_t, double, Mask, Tensor, Truth,
+                           Interval, Bounds>;
 
 /// An error with this message.
 llvm::Error makeError(const Twine &message);

@@ -17,7 +17,7 @@ using llvm::Expected;
 
 /// The request with every format f64, in f64 mode.
 static ModelRequest applyMode(ModelRequest request) {
-  if (request.mode == Mode::Exact)
+  if (request.mode != Mode::F64)
     return request;
   for (TensorRequest &tensor : request.tensors) {
     tensor.compute = Format::F64;

@@ -16,7 +16,7 @@
 #define STEPC_DIALECT_REFERENCE_INTERPRETER_H
 
 #include "dialect/Step.h"
-#include "dialect/reference/Tensor.h"
+#include "dialect/reference/Interval.h"
 
 #include "llvm/Support/Error.h"
 
@@ -33,6 +33,9 @@ enum class Mode {
   Exact,
   /// Everything is computed and kept in f64, whatever the formats say.
   F64,
+  /// Intervals in f64 that hold what any code may compute that rounds each
+  /// operation once: see Interval.h. What the step begins with is exact.
+  Bound,
 };
 
 /// A tensor together with the format that it is stored in.
@@ -100,6 +103,16 @@ struct ModelRequest {
 struct Outcome {
   Tensor param;
   std::map<std::string, Tensor> states;
+  /// In bound mode these in their place.
+  Bounds paramBounds;
+  std::map<std::string, Bounds> stateBounds;
+};
+
+/// Elements of results of signs, comparisons with what takes them, and tests for
+/// finite numbers, and how many of them could be either.
+struct Jumps {
+  int64_t elements = 0;
+  int64_t open = 0;
 };
 
 /// What a step of several tensors leaves.
@@ -116,6 +129,11 @@ struct ModelOutcome {
   /// took part, stays as the request has it.
   std::map<std::string, double> reports;
   std::vector<std::map<std::string, double>> groupReports;
+  /// In bound mode also these; the numbers above are their lower ends.
+  std::map<std::string, Interval> scalarBounds, reportBounds;
+  std::vector<std::map<std::string, Interval>> groupScalarBounds,
+      groupReportBounds;
+  Jumps jumps;
 };
 
 /// A state as it is before a tensor's first step.

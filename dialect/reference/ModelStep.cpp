@@ -7,6 +7,7 @@
 
 #include "dialect/reference/ModelStep.h"
 
+#include "dialect/reference/BoundEvaluator.h"
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/Rounds.h"
 
@@ -34,7 +35,8 @@ Error ModelStep::bind() {
       return makeError("tensor " + Twine(index) + " is of group " +
                        Twine(tensor.group) + ", there are " +
                        Twine(groups.size()));
-    tensors.emplace_back(source, tensor, groups[tensor.group]);
+    tensors.emplace_back(source, tensor, groups[tensor.group],
+                         isBound() ? &outcome.jumps : nullptr);
     if (Error error = tensors.back().bind())
       return error;
     if (Error error = tensors.back().bindTensors())
@@ -84,20 +86,28 @@ Error ModelStep::computeStatistic(StatisticOp statistic, size_t group) {
     return Error::success();
   bool isSum = statistic.getKind() == ReductionKind::Sum;
   double identity = isSum ? 0.0 : -std::numeric_limits<double>::infinity();
-  std::vector<double> contributions;
+  std::vector<Interval> contributions;
   for (auto [index, tensor] : llvm::enumerate(request.tensors)) {
     if (group != kModel && tensor.group != group)
       continue;
-    contributions.push_back(identity);
+    contributions.push_back(Interval::of(identity));
     if (!tensor.participates)
       continue;
     auto contribution = tensors[index].contribute(statistic);
     if (!contribution)
       return contribution.takeError();
-    contributions.back() = contribution->value_or(identity);
+    contributions.back() = contribution->value_or(Interval::of(identity));
   }
+  if (isBound()) {
+    frame.values[statistic.getResult()] =
+        combine(statistic.getKind(), contributions);
+    return Error::success();
+  }
+  std::vector<double> numbers;
+  for (Interval contribution : contributions)
+    numbers.push_back(contribution.getPoint());
   frame.values[statistic.getResult()] =
-      combine(statistic.getKind(), Order::Sequence, contributions);
+      combine(statistic.getKind(), Order::Sequence, numbers);
   return Error::success();
 }
 
@@ -105,14 +115,15 @@ Error ModelStep::computeStatistic(StatisticOp statistic, size_t group) {
 Error ModelStep::applyEffect(Operation *op, size_t group, const Frame &local) {
   if (auto update = dyn_cast<UpdateOp>(op)) {
     updates.push_back(
-        {update, group, std::get<double>(local.get(update.getValue()))});
+        {update, group, getInterval(local.get(update.getValue()))});
   } else if (auto report = dyn_cast<ReportOp>(op)) {
-    auto &reports =
-        group == kModel ? outcome.reports : outcome.groupReports[group];
-    reports[source.getName(report).str()] =
-        std::get<double>(local.get(report.getValue()));
+    setReport(source.getName(report).str(), group,
+              getInterval(local.get(report.getValue())));
   } else if (auto skip = dyn_cast<SkipIfOp>(op)) {
-    outcome.skipped |= std::get<bool>(local.get(skip.getCondition()));
+    Truth truth = getTruth(local.get(skip.getCondition()));
+    if (truth == Truth::Either)
+      return makeError("rounding may decide whether the step is skipped");
+    outcome.skipped |= truth == Truth::True;
   } else {
     return makeError("'" + op->getName().getStringRef() +
                      "' is no operation of a source definition");
@@ -140,7 +151,10 @@ Error ModelStep::runScalars(ScalarsOp scalars, size_t group) {
         return error;
       continue;
     }
-    Expected<Datum> datum = Evaluator(local, shapes, Format::F64).evaluate(&op);
+    Expected<Datum> datum =
+        isBound() ? BoundEvaluator(local, shapes, Format::F64, outcome.jumps)
+                        .evaluate(&op)
+                  : Evaluator(local, shapes, Format::F64).evaluate(&op);
     if (!datum)
       return datum.takeError();
     local.values[op.getResult(0)] = std::move(*datum);
@@ -186,18 +200,43 @@ static double getReport(const std::map<std::string, double> &before,
                                : found->second;
 }
 
+/// An interval, and where a number is wanted its lower end.
+static void setNumber(std::map<std::string, double> &numbers,
+                      std::map<std::string, Interval> &bounds,
+                      const std::string &name, Interval value) {
+  numbers[name] = value.hasNumbers() ? value.low : value.getPoint();
+  bounds.insert_or_assign(name, value);
+}
+
+void ModelStep::setReport(const std::string &name, size_t group,
+                          Interval value) {
+  if (group == kModel)
+    setNumber(outcome.reports, outcome.reportBounds, name, value);
+  else
+    setNumber(outcome.groupReports[group], outcome.groupReportBounds[group],
+              name, value);
+}
+
+void ModelStep::setScalar(const std::string &name, size_t group,
+                          Interval value) {
+  if (group == kModel)
+    setNumber(outcome.scalars, outcome.scalarBounds, name, value);
+  else
+    setNumber(outcome.groupScalars[group], outcome.groupScalarBounds[group],
+              name, value);
+}
+
 void ModelStep::prepareReports() {
-  outcome.groupReports.resize(groups.size());
   for (ScalarsOp scalars : source.getOps<ScalarsOp>())
     for (auto report : scalars.getBody().getOps<ReportOp>()) {
       std::string name = source.getName(report).str();
       if (scalars.getScope() == Scope::Model) {
-        outcome.reports[name] = getReport(request.reports, name);
+        setReport(name, kModel,
+                  Interval::of(getReport(request.reports, name)));
         continue;
       }
-      for (auto [reports, group] :
-           llvm::zip(outcome.groupReports, request.groups))
-        reports[name] = getReport(group.reports, name);
+      for (auto [index, group] : llvm::enumerate(request.groups))
+        setReport(name, index, Interval::of(getReport(group.reports, name)));
     }
 }
 
@@ -205,18 +244,15 @@ void ModelStep::updateScalars() {
   for (ScalarOp scalar : source.getOps<ScalarOp>()) {
     std::string name = source.getName(scalar).str();
     if (scalar.getScope() == Scope::Model)
-      outcome.scalars[name] = std::get<double>(model.get(scalar.getResult()));
+      setScalar(name, kModel, getInterval(model.get(scalar.getResult())));
     else
-      for (auto [scalars, group] : llvm::zip(outcome.groupScalars, groups))
-        scalars[name] = std::get<double>(group.get(scalar.getResult()));
+      for (auto [index, group] : llvm::enumerate(groups))
+        setScalar(name, index, getInterval(group.get(scalar.getResult())));
   }
-  for (Update &update : updates) {
-    if (outcome.skipped && !update.op.getAlways())
-      continue;
-    auto &scalars = update.group == kModel ? outcome.scalars
-                                           : outcome.groupScalars[update.group];
-    scalars[source.getName(update.op.getScalarOp()).str()] = update.value;
-  }
+  for (Update &update : updates)
+    if (!outcome.skipped || update.op.getAlways())
+      setScalar(source.getName(update.op.getScalarOp()).str(), update.group,
+                update.value);
 }
 
 Error ModelStep::finishTensors() {
@@ -232,6 +268,11 @@ Error ModelStep::finishTensors() {
     unchanged.param = given.param.tensor;
     for (const auto &[name, state] : given.states)
       unchanged.states[name] = state.tensor;
+    if (!isBound())
+      continue;
+    unchanged.paramBounds = toBounds(given.param.tensor);
+    for (const auto &[name, state] : given.states)
+      unchanged.stateBounds[name] = toBounds(state.tensor);
   }
   return Error::success();
 }
@@ -240,6 +281,9 @@ Expected<ModelOutcome> ModelStep::run() {
   if (Error error = bind())
     return error;
   outcome.groupScalars.resize(groups.size());
+  outcome.groupScalarBounds.resize(groups.size());
+  outcome.groupReports.resize(groups.size());
+  outcome.groupReportBounds.resize(groups.size());
   prepareReports();
   Rounds rounds(source);
   for (ArrayRef<ScalarsOp> round : rounds.getRounds()) {

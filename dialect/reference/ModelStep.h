@@ -31,7 +31,10 @@ private:
   llvm::Error checkEqual(ScalarsOp scalars);
   /// Whether a tensor of the group takes part, or any.
   bool isActive(size_t group) const;
+  bool isBound() const { return request.mode == Mode::Bound; }
   void prepareReports();
+  void setReport(const std::string &name, size_t group, Interval value);
+  void setScalar(const std::string &name, size_t group, Interval value);
   llvm::Error runRound(ArrayRef<ScalarsOp> round);
   llvm::Error runScalars(ScalarsOp scalars, size_t group);
   llvm::Error applyEffect(Operation *op, size_t group, const Frame &local);
@@ -54,7 +57,7 @@ private:
   struct Update {
     UpdateOp op;
     size_t group;
-    double value;
+    Interval value;
   };
   std::vector<Update> updates;
   ModelOutcome outcome;

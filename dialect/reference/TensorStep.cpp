@@ -7,6 +7,7 @@
 
 #include "dialect/reference/TensorStep.h"
 
+#include "dialect/reference/BoundEvaluator.h"
 #include "dialect/reference/Evaluator.h"
 
 #include <cmath>
@@ -241,18 +242,25 @@ Error TensorStep::evaluateResult(OpResult result) {
         std::get_if<bool>(&frame.get(select.getCondition()));
     needed = {!condition || *condition ? select.getTrueValue()
                                        : select.getFalseValue()};
+    if (std::holds_alternative<Truth>(frame.get(select.getCondition())))
+      needed.push_back(select.getFalseValue());
   }
   for (Value operand : needed)
     if (Error error = evaluate(operand))
       return error;
   Expected<Datum> datum =
-      Evaluator(frame, shapes, request.compute).evaluate(op);
+      jumps
+          ? BoundEvaluator(frame, shapes, request.compute, *jumps).evaluate(op)
+          : Evaluator(frame, shapes, request.compute).evaluate(op);
   if (!datum)
     return datum.takeError();
   auto storage = stored.find(result);
   auto *tensor = std::get_if<Tensor>(&*datum);
   if (tensor && storage != stored.end())
     *tensor = roundTo(storage->second, std::move(*tensor));
+  auto *bounds = std::get_if<Bounds>(&*datum);
+  if (bounds && storage != stored.end())
+    *bounds = roundTo(storage->second, std::move(*bounds));
   frame.values[result] = std::move(*datum);
   return Error::success();
 }
@@ -261,7 +269,8 @@ Error TensorStep::evaluateResult(OpResult result) {
 // Results
 //===----------------------------------------------------------------------===//
 
-Expected<std::optional<double>> TensorStep::contribute(StatisticOp statistic) {
+Expected<std::optional<Interval>>
+TensorStep::contribute(StatisticOp statistic) {
   SmallVector<RuleOp> rules = {rule};
   for (FragmentOp fragment : source.fragments)
     rules.push_back(fragment.getRule());
@@ -277,12 +286,12 @@ Expected<std::optional<double>> TensorStep::contribute(StatisticOp statistic) {
                          source.getName(statistic) + "' needs state '" +
                          absent->state + "', which exists only with option '" +
                          absent->option + "'");
-      return std::optional<double>(std::get<double>(datum));
+      return std::optional<Interval>(getInterval(datum));
     }
   return std::nullopt;
 }
 
-Expected<Tensor> TensorStep::collect(unsigned index, Value value) {
+Expected<Datum> TensorStep::collect(unsigned index, Value value) {
   if (Error error = evaluate(value))
     return error;
   const Datum &datum = frame.get(value);
@@ -291,7 +300,13 @@ Expected<Tensor> TensorStep::collect(unsigned index, Value value) {
                      rule.getRole(index).getDisplayName() + "' needs state '" +
                      absent->state + "', which exists only with option '" +
                      absent->option + "'");
-  return roundTo(storages.at(index), std::get<Tensor>(datum));
+  Format storage = storages.at(index);
+  if (!jumps)
+    return Datum(roundTo(storage, std::get<Tensor>(datum)));
+  // An argument is returned as it was given.
+  const auto *tensor = std::get_if<Tensor>(&datum);
+  return Datum(roundTo(storage,
+                       tensor ? toBounds(*tensor) : std::get<Bounds>(datum)));
 }
 
 Expected<Outcome> TensorStep::finish() {
@@ -300,13 +315,17 @@ Expected<Outcome> TensorStep::finish() {
        llvm::zip(rule.getReturnedArguments(), rule.getReturn().getValues())) {
     if (isAbsent(index))
       continue;
-    Expected<Tensor> tensor = collect(index, value);
-    if (!tensor)
-      return tensor.takeError();
-    if (rule.getRole(index).getKind() == RoleKind::Param)
-      outcome.param = std::move(*tensor);
+    Expected<Datum> datum = collect(index, value);
+    if (!datum)
+      return datum.takeError();
+    bool isParam = rule.getRole(index).getKind() == RoleKind::Param;
+    std::string name = rule.getRole(index).getName().str();
+    if (auto *bounds = std::get_if<Bounds>(&*datum))
+      (isParam ? outcome.paramBounds : outcome.stateBounds[name]) =
+          std::move(*bounds);
     else
-      outcome.states[rule.getRole(index).getName().str()] = std::move(*tensor);
+      (isParam ? outcome.param : outcome.states[name]) =
+          std::get<Tensor>(std::move(*datum));
   }
   return outcome;
 }

@@ -22,9 +22,10 @@ llvm::Expected<RuleOp> chooseRule(const Source &source, StringRef name,
 /// asked for; a value that depends on a round can be after that round.
 class TensorStep {
 public:
+  /// With `jumps` in bound mode.
   TensorStep(const Source &source, const TensorRequest &request,
-             const Frame &group)
-      : source(source), request(request) {
+             const Frame &group, Jumps *jumps = nullptr)
+      : source(source), request(request), jumps(jumps) {
     frame.outer = &group;
   }
 
@@ -36,7 +37,7 @@ public:
   llvm::Error bindTensors();
 
   /// What the tensor contributes; none where its rule does not.
-  llvm::Expected<std::optional<double>> contribute(StatisticOp statistic);
+  llvm::Expected<std::optional<Interval>> contribute(StatisticOp statistic);
 
   /// The new values, in their storage formats.
   llvm::Expected<Outcome> finish();
@@ -53,10 +54,11 @@ private:
   llvm::Error evaluate(Value value);
   llvm::Error evaluateGradient(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
-  llvm::Expected<Tensor> collect(unsigned index, Value value);
+  llvm::Expected<Datum> collect(unsigned index, Value value);
 
   const Source &source;
   const TensorRequest &request;
+  Jumps *jumps;
   RuleOp rule;
   Shapes shapes;
   Frame frame;

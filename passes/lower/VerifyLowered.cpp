@@ -36,6 +36,7 @@ static bool isAllowed(Operation *op) {
       // Floats: correctly rounded, or exact.
       LLVM::FAddOp, LLVM::FSubOp, LLVM::FMulOp, LLVM::FDivOp, LLVM::FNegOp,
       LLVM::FCmpOp, LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::UIToFPOp,
+      LLVM::FPToSIOp,
       LLVM::SIToFPOp, LLVM::SqrtOp, LLVM::FAbsOp, LLVM::MaximumOp,
       LLVM::MinimumOp,
       // Vectors, memory.

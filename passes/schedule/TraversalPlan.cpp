@@ -41,6 +41,9 @@ void TraversalPlan::findTraversals() {
     stores.push_back({analysis.getStoreTime(argument), argument});
     due.push_back(stores.back().first);
   }
+  // A program has a phase, also where the tensor stays as it is.
+  if (due.empty())
+    due.push_back(Time{0, 0});
   llvm::sort(due);
   due.erase(llvm::unique(due), due.end());
   for (Time time : due)

@@ -7,7 +7,6 @@ in the runtime, and gives the interpreter's bits in every variant.
 import itertools
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -139,7 +138,10 @@ def check_package(definition, folder):
 
     package = folder / "p.stepc"
     variants, cases, arrays = [], [], {}
-    for (param, grad, state), options in itertools.product(STORAGES, values):
+    # Every choice of options in one storage, every storage with one choice.
+    wanted = [(STORAGES[0], options) for options in values]
+    wanted += [(storage, values[-1]) for storage in STORAGES[1:]]
+    for (param, grad, state), options in wanted:
         text = ",".join(f"option.{k}={str(v).lower()}" for k, v in options.items())
         spec = f"param={param},grad={grad},state={state},{text}"
         variants.append(f"--variant={spec}")

@@ -146,8 +146,10 @@ static bool readKey(StringRef key, const json::Value &value, Case &out) {
     return readNumbers(value, out.scalars);
   if (key == "mode") {
     std::optional<StringRef> text = value.getAsString();
-    out.mode = text == "f64" ? Mode::F64 : Mode::Exact;
-    return text == "f64" || text == "exact";
+    out.mode = text == "f64"     ? Mode::F64
+               : text == "bound" ? Mode::Bound
+                                 : Mode::Exact;
+    return text == "f64" || text == "bound" || text == "exact";
   }
   if (key == "fragments") {
     out.fragments.clear();

@@ -1,4 +1,4 @@
-//===- Execute.cpp - runs cases -------------------------------------------===//
+//===- Execute.cpp - steps by the interpreter, and comparisons ------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,15 +7,13 @@
 
 #include "Execute.h"
 
-#include "Definition.h"
+#include "Rows.h"
 #include "Zip.h"
 
 #include "llvm/Support/Format.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
-#include <set>
 
 using namespace llvm;
 using namespace stepc::run;
@@ -60,12 +58,8 @@ static void advance(ModelRequest &request, ModelOutcome outcome) {
   }
 }
 
-/// Numbers by the name of an array, row after row.
-using Rows = std::map<std::string, Tensor>;
-
-/// Adds a row of one number, or of one for each group.
-static void addRow(Rows &rows, const std::string &name,
-                   ArrayRef<double> numbers, bool perGroup) {
+void stepc::run::addRow(Rows &rows, const std::string &name,
+                        ArrayRef<double> numbers, bool perGroup) {
   Tensor &tensor = rows[name];
   if (tensor.shape.empty())
     tensor.shape =
@@ -112,8 +106,73 @@ static bool maySkip(OptimizerOp optimizer) {
   return found;
 }
 
+/// Adds the ends of intervals as arrays of f64.
+static void addBounds(ArrayMap &results, const std::string &name,
+                      const Bounds &bounds) {
+  Tensor low{bounds.shape, {}}, high = low, nan = low;
+  for (Interval element : bounds.elements) {
+    bool empty = !element.hasNumbers();
+    low.elements.push_back(empty ? element.getPoint() : element.low);
+    high.elements.push_back(empty ? element.getPoint() : element.high);
+    nan.elements.push_back(element.nan);
+  }
+  results[name + ":low"] = toArray(low, Format::F64);
+  results[name + ":high"] = toArray(high, Format::F64);
+  results[name + ":nan"] = toArray(nan, Format::F64);
+}
+
+/// Of the model, and rows of what groups say.
+static void addBounds(ArrayMap &results, const std::string &prefix,
+                      const std::map<std::string, Interval> &ofModel,
+                      ArrayRef<std::map<std::string, Interval>> ofGroups) {
+  for (const auto &[name, value] : ofModel)
+    addBounds(results, prefix + name, {{1}, {value}});
+  if (ofGroups.empty())
+    return;
+  for (const auto &[name, first] : ofGroups.front()) {
+    Bounds row{{1, static_cast<int64_t>(ofGroups.size())}, {}};
+    for (const auto &group : ofGroups)
+      row.elements.push_back(group.at(name));
+    addBounds(results, prefix + name, row);
+  }
+}
+
+/// One step in bound mode.
+static Expected<ArrayMap> boundCase(OptimizerOp optimizer,
+                                    const PreparedCase &prepared) {
+  if (prepared.steps != 1)
+    return makeError("bounds are those of one step, " +
+                     Twine(prepared.steps) + " are asked for");
+  ModelRequest request = makeRequest(prepared);
+  for (auto [input, tensor] : zip(prepared.tensors, request.tensors)) {
+    tensor.grad = toTensor(input.getGrad(0));
+    tensor.participates = input.takesPart(0);
+  }
+  Expected<ModelOutcome> outcome = interpretStep(optimizer, request);
+  if (!outcome)
+    return outcome.takeError();
+  ArrayMap results;
+  for (auto [input, result] : zip(prepared.tensors, outcome->tensors)) {
+    addBounds(results, input.prefix + "param", result.paramBounds);
+    for (const auto &[name, bounds] : result.stateBounds)
+      addBounds(results, input.prefix + name, bounds);
+  }
+  addBounds(results, "report:", outcome->reportBounds,
+            outcome->groupReportBounds);
+  addBounds(results, "scalar:", outcome->scalarBounds,
+            outcome->groupScalarBounds);
+  results["jumps"] =
+      toArray(Tensor{{2},
+                     {double(outcome->jumps.elements),
+                      double(outcome->jumps.open)}},
+              Format::F64);
+  return results;
+}
+
 Expected<ArrayMap> stepc::run::interpretCase(OptimizerOp optimizer,
                                              const PreparedCase &prepared) {
+  if (prepared.mode == Mode::Bound)
+    return boundCase(optimizer, prepared);
   ModelRequest request = makeRequest(prepared);
   bool mayBeSkipped = maySkip(optimizer);
   Rows rows;
@@ -135,159 +194,6 @@ Expected<ArrayMap> stepc::run::interpretCase(OptimizerOp optimizer,
   addTensors(prepared, request, results);
   for (const auto &[name, numbers] : rows)
     results[name] = toArray(numbers, Format::F64);
-  return results;
-}
-
-//===----------------------------------------------------------------------===//
-// The runtime
-//===----------------------------------------------------------------------===//
-
-namespace {
-struct PlanDeleter {
-  void operator()(StepcPlan *plan) const { stepcPlanDestroy(plan); }
-};
-using PlanHandle = std::unique_ptr<StepcPlan, PlanDeleter>;
-} // namespace
-
-/// The array as the runtime takes it; borrows shape and bytes.
-static DLTensor toDLTensor(stepc::run::Array &array) {
-  DLTensor tensor{};
-  tensor.data = array.bytes.data();
-  tensor.device = {kDLCPU, 0};
-  tensor.ndim = static_cast<int32_t>(array.shape.size());
-  tensor.dtype.code = array.storage == Format::BF16
-                          ? static_cast<uint8_t>(kDLBfloat)
-                          : static_cast<uint8_t>(kDLFloat);
-  tensor.dtype.bits = static_cast<uint8_t>(8 * getElementSize(array.storage));
-  tensor.dtype.lanes = 1;
-  tensor.shape = array.shape.data();
-  return tensor;
-}
-
-static Expected<json::Value> readManifest(StepcPackage *package) {
-  const char *text;
-  size_t size;
-  if (stepcPackageManifest(package, &text, &size) != STEPC_OK)
-    return makeRuntimeError("cannot read the manifest");
-  return json::parse(StringRef(text, size));
-}
-
-/// The hyper-parameters in the manifest's order, those not named with their
-/// defaults.
-static std::vector<double>
-orderHypers(const json::Object &manifest,
-            const std::map<std::string, double> &given) {
-  std::vector<double> hypers;
-  for (const json::Value &item : *manifest.getArray("hypers")) {
-    const json::Object &hyper = *item.getAsObject();
-    auto found = given.find(hyper.getString("name")->str());
-    hypers.push_back(found != given.end() ? found->second
-                                          : *hyper.getNumber("default"));
-  }
-  return hypers;
-}
-
-/// The compiler leaves out states that nothing depends on.
-static void dropUnknownStates(const json::Object &manifest,
-                              PreparedTensor &tensor) {
-  std::set<std::string> known;
-  for (const json::Value &rule : *manifest.getArray("rules"))
-    for (const json::Value &state : *rule.getAsObject()->getArray("states"))
-      known.insert(state.getAsObject()->getString("name")->str());
-  erase_if(tensor.states,
-           [&](const auto &state) { return !known.count(state.first); });
-}
-
-static Error addGroup(StepcPlan *plan, const json::Object &manifest,
-                      const GroupRequest &group) {
-  std::vector<double> hypers = orderHypers(manifest, group.hypers);
-  std::vector<StepcOption> options;
-  for (const auto &[name, value] : group.options)
-    options.push_back(
-        {name.c_str(),
-         std::visit([](auto v) { return static_cast<int64_t>(v); }, value)});
-  int64_t id;
-  if (stepcPlanAddGroup(plan, options.data(), options.size(), hypers.data(),
-                        hypers.size(), &id) != STEPC_OK)
-    return makeRuntimeError("cannot set options and hyper-parameters");
-  return Error::success();
-}
-
-/// Binds the tensor's arrays to the plan; the runtime writes into them.
-static Expected<int64_t> bindTensor(StepcPlan *plan, PreparedTensor &tensor) {
-  DLTensor param = toDLTensor(tensor.param), grad = toDLTensor(tensor.grad);
-  std::vector<DLTensor> states;
-  for (auto &[name, state] : tensor.states)
-    states.push_back(toDLTensor(state));
-  std::vector<const DLTensor *> pointers;
-  for (const DLTensor &state : states)
-    pointers.push_back(&state);
-
-  StepcBinding binding{};
-  binding.structSize = sizeof(binding);
-  binding.group = static_cast<int64_t>(tensor.request.group);
-  binding.param = &param;
-  binding.grad = &grad;
-  binding.states = pointers.data();
-  binding.numStates = pointers.size();
-  binding.count = tensor.request.count - 1;
-  binding.fresh = tensor.request.fresh;
-  int64_t id;
-  if (stepcPlanBind(plan, &binding, 1, &id) != STEPC_OK)
-    return makeRuntimeError("cannot bind the tensors");
-  return id;
-}
-
-/// Sets the gradient that the tensor has in a step; none where it takes no
-/// part.
-static Error setGradient(StepcPlan *plan, int64_t id, PreparedTensor &tensor,
-                         int64_t step) {
-  if (tensor.participates.empty() && tensor.grads.empty())
-    return Error::success();
-  auto own = tensor.grads.find(step);
-  DLTensor grad =
-      toDLTensor(own == tensor.grads.end() ? tensor.grad : own->second);
-  if (stepcPlanSetGrad(plan, id, tensor.takesPart(step) ? &grad : nullptr) !=
-      STEPC_OK)
-    return makeRuntimeError("cannot set a gradient");
-  return Error::success();
-}
-
-Expected<ArrayMap> stepc::run::launchCase(StepcPackage *package,
-                                          const PreparedCase &original) {
-  PreparedCase prepared = original;
-  Expected<json::Value> manifest = readManifest(package);
-  if (!manifest)
-    return manifest.takeError();
-  StepcPlan *created;
-  if (stepcPlanCreate(package, nullptr, &created) != STEPC_OK)
-    return makeRuntimeError("cannot create a plan");
-  PlanHandle plan(created);
-  for (const GroupRequest &group : prepared.groups)
-    if (Error error = addGroup(plan.get(), *manifest->getAsObject(), group))
-      return error;
-  std::vector<int64_t> ids;
-  for (PreparedTensor &tensor : prepared.tensors) {
-    dropUnknownStates(*manifest->getAsObject(), tensor);
-    Expected<int64_t> id = bindTensor(plan.get(), tensor);
-    if (!id)
-      return id.takeError();
-    ids.push_back(*id);
-  }
-  for (int64_t step = 0; step < prepared.steps; ++step) {
-    for (auto [id, tensor] : zip(ids, prepared.tensors))
-      if (Error error = setGradient(plan.get(), id, tensor, step))
-        return error;
-    if (stepcStep(plan.get()) != STEPC_OK)
-      return makeRuntimeError("cannot step");
-  }
-
-  ArrayMap results;
-  for (PreparedTensor &tensor : prepared.tensors) {
-    results[tensor.prefix + "param"] = std::move(tensor.param);
-    for (auto &[name, state] : tensor.states)
-      results[tensor.prefix + name] = std::move(state);
-  }
   return results;
 }
 

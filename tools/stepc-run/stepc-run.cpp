@@ -35,6 +35,10 @@ uint16 holds the bits of one. The output has "param" and the states.
   stepc-run adamw.mlir --tensors=param=p.npy --tensors=grad=g.npy --compare
   stepc-run adamw.stepc --tensors=in.npz --count 7 --steps 3 -o out.npz
 
+With --mode=bound the results of one step are intervals: "NAME:low" and "NAME:high"
+of each array, "NAME:nan", 1 where it may be NaN, and "jumps", how many elements of
+comparisons and signs there were, and how many of these could be either.
+
 With --together the tensors are those of one model and step together. Then, and
 for any definition that says something of the whole step, the output also has
 "report:NAME" and "scalar:NAME", a number for each step or a row with one for each
@@ -85,7 +89,9 @@ static cl::opt<Mode>
     mode("mode", cl::desc("how to interpret"),
          cl::values(clEnumValN(Mode::Exact, "exact",
                                "to the bit as compiled code does (default)"),
-                    clEnumValN(Mode::F64, "f64", "everything in f64")),
+                    clEnumValN(Mode::F64, "f64", "everything in f64"),
+                    clEnumValN(Mode::Bound, "bound",
+                               "the intervals in which results lie")),
          cl::init(Mode::Exact), cl::cat(category));
 static cl::list<std::string> hypers("hyper",
                                     cl::desc("a hyper-parameter (repeatable)"),
@@ -293,8 +299,9 @@ int main(int argc, char **argv) {
     refuseUsage("no INPUT is given; see --help");
   if (interpretOnly && compare)
     refuseUsage("--interpret and --compare exclude each other");
-  if (mode == Mode::F64 && !interpretOnly)
-    refuseUsage("--mode=f64 needs --interpret");
+  if (mode != Mode::Exact && !interpretOnly)
+    refuseUsage(Twine("--mode=") + (mode == Mode::F64 ? "f64" : "bound") +
+                " needs --interpret");
   if (output.empty() && !compare)
     refuseUsage("no -o FILE.npz is given");
   if (firstCount < 1)

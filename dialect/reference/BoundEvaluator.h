@@ -1,0 +1,52 @@
+//===- BoundEvaluator.h - what one operation may make ------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_DIALECT_REFERENCE_BOUNDEVALUATOR_H
+#define STEPC_DIALECT_REFERENCE_BOUNDEVALUATOR_H
+
+#include "dialect/reference/Environment.h"
+#include "dialect/reference/Shapes.h"
+
+namespace mlir::step::reference {
+
+/// As Evaluator, of intervals. Counts the elements that could jump.
+class BoundEvaluator {
+public:
+  BoundEvaluator(const Frame &frame, const Shapes &shapes, Format compute,
+                 Jumps &jumps)
+      : frame(frame), shapes(shapes), compute(compute), jumps(jumps) {}
+
+  llvm::Expected<Datum> evaluate(Operation *op) const;
+
+private:
+  Datum evaluateArithmetic(Operation *op, BoundMeaning meaning) const;
+  Datum evaluateReduction(ReductionOpInterface op) const;
+  Datum evaluateSelect(SelectOp op) const;
+  Datum evaluateCondition(Operation *op) const;
+
+
+  const Datum &get(Value value) const { return frame.get(value); }
+  Interval getScalar(Value value) const;
+  Bounds getBounds(Value value) const;
+  Mask getMask(Value value) const;
+  Truth count(Truth truth) const;
+
+  const Frame &frame;
+  const Shapes &shapes;
+  Format compute;
+  Jumps &jumps;
+};
+
+/// An f64 of the definition, whichever kind it is.
+Interval getInterval(const Datum &datum);
+
+/// The same of an i1.
+Truth getTruth(const Datum &datum);
+
+} // namespace mlir::step::reference
+
+#endif // STEPC_DIALECT_REFERENCE_BOUNDEVALUATOR_H

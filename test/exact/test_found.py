@@ -1,0 +1,97 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Definitions that were compiled wrongly, or not at all, until test/fuzz found them."""
+
+import numpy as np
+import pytest
+from steps import Case, Definition, Group, Packages, Tensor, check
+
+FOUND = {
+    # The round was erased when programs no longer named its result.
+    "a step.scalars that only yields": """
+  %s = step.statistic "s" sum over model
+  %r = step.scalars over model {
+    %root = step.sqrt %s : f64
+    step.yield %root : f64
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %gg = step.mul %g, %g : [*]
+    %sum = step.sum %gg : [*]
+    step.contribute %s, %sum
+    %p1 = step.div %g, %r : [*], f64
+    step.return %p1
+  }""",
+    # The runtime refused a contribution with no round behind it.
+    "a statistic that nothing reads": """
+  %s = step.statistic "s" sum over model
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
+    %sum = step.sum %m : [*]
+    step.contribute %s, %sum
+    %p1 = step.add %p, %g : [*]
+    %m1 = step.add %m, %g : [*]
+    step.return %p1, %m1
+  }""",
+    # A kernel of elements would have read the row with the matrix's index.
+    "a row that is read, and nothing reduced": """
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %r: state "r"[1, m] = 0.5) {
+    %p1 = step.mul %p, %r : [n, m], [1, m]
+    step.return %p1, %r : [n, m], [1, m]
+  }""",
+    # A program without a phase.
+    "a tensor that stays, and a scalar that does not": """
+  %lr = step.hyper "lr" = 0.5
+  %k = step.scalar "k" = 1.0 over model
+  step.scalars over model {
+    %k1 = step.mul %k, %lr : f64
+    step.update %k, %k1
+    step.report "k", %k1
+    step.yield
+  }
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+    step.return %p : [n, m]
+  }""",
+    # The count of a cohort in a scalar of the tensor.
+    "a power of the tensor's own scalar": """
+  step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+    %most = step.amax %g : [*]
+    %power = step.powi %most, %t
+    %p1 = step.mul %p, %power : [*], f64
+    step.return %p1
+  }""",
+    # The interpreter added up as if `*` were one dim, whatever the rule.
+    "a fragment before a matrix": """
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+    %p1 = step.add %p, %g : [n, m]
+    step.return %p1 : [n, m]
+  }
+}
+step.fragment @norm {
+  %s = step.statistic "s" sum over model
+  %root = step.scalars over model {
+    %r = step.sqrt %s : f64
+    step.report "norm2", %s
+    step.yield %r : f64
+  }
+  step.rule @any(%g: grad[*]) {
+    %gg = step.mul %g, %g : [*]
+    %sum = step.sum %gg : [*]
+    step.contribute %s, %sum
+    %g1 = step.mul %g, %root : [*], f64
+    step.return %g1
+  }""",
+}
+
+
+@pytest.mark.parametrize("what", FOUND, ids=lambda what: what.replace(" ", "-"))
+def test_found_by_fuzzing(what, tmp_path):
+    path, rng = tmp_path / "found.mlir", np.random.default_rng(0)
+    path.write_text(f"step.optimizer @found {{{FOUND[what]}\n}}\n")
+    definition, tensors = Definition(path), []
+    for shape in [(3, 5), (129, 1025), (1, 1), (0, 3), (65, 17)]:
+        for storages in [("f32", "f32", "f32"), ("f64", "f64", "f64")]:
+            kind = "f8" if storages[0] == "f64" else "f4"
+            arrays = {n: rng.standard_normal(shape).astype(kind) for n in ("param", "grad")}
+            tensors.append(Tensor(shape, storages, arrays, count=3, fresh=True))
+    case = Case(definition, [Group()], tensors, steps=2, threads=2)
+    failures = check([case], Packages(tmp_path))
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,526 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random definitions with everything that the language has.
+
+Dims of every kind, broadcasts, reductions over dims and over the whole tensor,
+statistics over the model and over groups in several rounds, kept scalars, reports,
+skipped steps, guarded states and states of fewer dims, options, masks, rules with
+conditions. A program is data: it can be printed, and made smaller (shrink.py).
+
+``%x`` is *guarded* where it needs a state that exists only under the option
+``%on``: it may be stored in such a state, or be taken by a select on the option.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-3", "1.0e-40", "1.0e+300"]
+TAME_CONSTANTS = ["1.0", "-1.0", "2.0", "0.5", "0.1", "-0.25", "1.0e-3"]
+PREDICATES = ["lt", "le", "gt", "ge", "eq", "ne"]
+UNARY = ["neg", "abs", "sqrt", "sign"]
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
+DIMS = [("*",), ("*",), ("n",), ("n", "m"), ("n", "m"), ("...b", "n", "m"), ("...b", "n", "m"),
+        ("...b", "m"), ("n", "n")]  # fmt: skip
+SCALAR, FLAG, COUNT = "f64", "i1", "i64"
+
+
+# --- A program as data --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Type:
+    """A scalar's word, or dims: of a tensor or a mask."""
+
+    word: str = ""
+    dims: tuple = ()
+
+    def __str__(self):
+        if self.word in (SCALAR, FLAG, COUNT):
+            return self.word
+        return f"{self.word}[{', '.join(self.dims)}]"
+
+
+F64, I1, I64 = Type(SCALAR), Type(FLAG), Type(COUNT)
+
+
+def tensor(dims):
+    return Type("", tuple(dims))
+
+
+def mask(dims):
+    return Type("mask", tuple(dims))
+
+
+@dataclass
+class Op:
+    """``name`` with operands; ``before`` and ``after`` stand around them in the text."""
+
+    name: str
+    operands: list
+    result: str | None = None
+    before: str = ""
+    after: str = ""
+    typed: bool = True
+
+    def text(self, types):
+        operands = ", ".join(self.operands)
+        line = f"step.{self.name} {self.before}{operands}{self.after}"
+        if self.typed and self.operands:
+            line += " : " + ", ".join(str(types[o]) for o in self.operands)
+        return f"{self.result} = {line}" if self.result else line
+
+
+@dataclass
+class State:
+    name: str
+    dims: tuple
+    init: str
+    guarded: bool = False
+
+
+@dataclass
+class Rule:
+    name: str
+    dims: tuple
+    condition: str = ""
+    states: list = field(default_factory=list)
+    ops: list = field(default_factory=list)
+    returns: list = field(default_factory=list)
+
+    def argument(self, name):
+        return f"%{self.name}_{name}"
+
+
+@dataclass
+class Call:
+    """A step.scalars."""
+
+    name: str
+    scope: str
+    ops: list = field(default_factory=list)
+    yields: list = field(default_factory=list)
+
+
+@dataclass
+class Program:
+    seed: int
+    hypers: list = field(default_factory=list)  # name, default
+    options: list = field(default_factory=list)  # name, what stands behind "="
+    kept: list = field(default_factory=list)  # name, initial value, scope
+    statistics: list = field(default_factory=list)  # name, kind, scope
+    calls: list = field(default_factory=list)
+    rules: list = field(default_factory=list)
+    types: dict = field(default_factory=dict)  # of all values
+    guarded: set = field(default_factory=set)  # values
+    guard: str = "%on"
+    # How it is run: decided with the program, so that a seed says everything.
+    tame: bool = True
+
+    def text(self):
+        lines = [f"// seed {self.seed}", "step.optimizer @fuzzed {"]
+        lines += [f'  %{n} = step.hyper "{n}" = {v}' for n, v in self.hypers]
+        lines += [f'  %{n} = step.option "{n}" = {v}' for n, v in self.options]
+        lines += [f'  %{n} = step.scalar "{n}" = {v} over {s}' for n, v, s in self.kept]
+        lines += [f'  %{n} = step.statistic "{n}" {k} over {s}' for n, k, s in self.statistics]
+        for call in self.calls:
+            results = f"%{call.name}:{len(call.yields)} = " if call.yields else ""
+            lines.append(f"  {results}step.scalars over {call.scope} {{")
+            lines += [f"    {op.text(self.types)}" for op in call.ops]
+            lines += [f"    {self.ending('yield', call.yields)}", "  }"]
+        for rule in self.rules:
+            lines += self.rule_text(rule)
+        return "\n".join([*lines, "}", ""])
+
+    def ending(self, name, values):
+        types = ", ".join(str(self.types[v]) for v in values)
+        return f"step.{name} {', '.join(values)} : {types}" if values else f"step.{name}"
+
+    def rule_text(self, rule):
+        dims = ", ".join(rule.dims)
+        arguments = [f"{rule.argument('p')}: param[{dims}]", f"{rule.argument('g')}: grad[{dims}]"]
+        for state in rule.states:
+            text = f'{rule.argument(state.name)}: state "{state.name}"[{", ".join(state.dims)}]'
+            text += f" = {state.init}" + (f" if {self.guard}" if state.guarded else "")
+            arguments.append(text)
+        arguments += [f"{rule.argument('t')}: count", f"{rule.argument('first')}: fresh"]
+        where = f" where {rule.condition}" if rule.condition else ""
+        return [f"  step.rule @{rule.name}({', '.join(arguments)}){where} {{",
+                *(f"    {op.text(self.types)}" for op in rule.ops),
+                f"    {self.ending('return', rule.returns)}", "  }"]  # fmt: skip
+
+    def blocks(self):
+        """The lists of operations, calls first."""
+        return [call.ops for call in self.calls] + [rule.ops for rule in self.rules]
+
+
+# --- Making one ---------------------------------------------------------------
+
+
+class Body:
+    """Operations, and the values that they may use."""
+
+    def __init__(self, maker, ops, prefix):
+        self.maker, self.ops, self.prefix = maker, ops, prefix
+        self.program, self.rng = maker.program, maker.rng
+        self.values = []
+        self.dims = None
+
+    def add(self, *names):
+        self.values += names
+
+    def find(self, type_, guarded=None):
+        """Names of that type, guarded or not (None: any)."""
+        return [v for v in self.values if self.program.types[v] == type_
+                and (guarded is None or (v in self.program.guarded) == guarded)]  # fmt: skip
+
+    def tensors(self, guarded=None, word=""):
+        types = self.program.types
+        return [v for v in self.values if types[v].dims and types[v].word == word
+                and (guarded is None or (v in self.program.guarded) == guarded)]  # fmt: skip
+
+    def emit(self, name, operands, type_, unguard=False, **text):
+        result = f"%{self.prefix}{len(self.program.types)}"
+        self.program.types[result] = type_
+        if not unguard and any(o in self.program.guarded for o in operands):
+            self.program.guarded.add(result)
+        self.ops.append(Op(name, list(operands), result, **text))
+        self.values.append(result)
+        return result
+
+    def coin(self, chance=0.5):
+        return self.maker.coin(chance)
+
+    def pick(self, items):
+        return self.maker.pick(items)
+
+    def recent(self, names):
+        """Mostly one of the last, so that chains are long."""
+        return self.pick(names[-4:]) if self.coin(0.6) else self.pick(names)
+
+    def plain(self, names):
+        """Rarely a guarded one."""
+        unguarded = [n for n in names if n not in self.program.guarded]
+        return names if self.coin(0.15) or not unguarded else unguarded
+
+    # Scalars.
+
+    def a_scalar(self):
+        names = self.plain(self.find(F64))
+        return self.recent(names) if names else self.constant()
+
+    def a_flag(self):
+        names = self.plain(self.find(I1))
+        return self.pick(names) if names else self.emit(
+            "constant", [], I1, before=self.pick(["true", "false"]))  # fmt: skip
+
+    def constant(self):
+        text = self.pick(TAME_CONSTANTS if self.program.tame else CONSTANTS)
+        return self.emit("constant", [], F64, before=text)
+
+    def tamed(self, name, operands):
+        """Operands for which the result is a number of the same size, mostly."""
+        if not self.program.tame or self.coin(0.1):
+            return operands
+        result_type = {o: self.program.types[o] for o in operands}
+        if name == "sqrt":
+            return [self.emit("abs", operands, result_type[operands[0]])]
+        if name == "div":
+            divisor = self.emit("abs", [operands[1]], result_type[operands[1]])
+            half = self.emit("constant", [], F64, before="0.5")
+            return [operands[0], self.emit("add", [divisor, half], result_type[operands[1]])]
+        return operands
+
+    def scalar(self):
+        name = self.pick([*UNARY, *BINARY, "constant", "lerp", "select", "compare", "logic",
+                          "is_finite"])  # fmt: skip
+        if name == "constant":
+            return self.constant()
+        if name == "select":
+            operands = [self.a_flag(), self.a_scalar(), self.a_scalar()]
+            return self.emit("select", operands, F64)
+        if name == "compare":
+            operands = [self.a_scalar(), self.a_scalar()]
+            return self.emit("compare", operands, I1, before=f"{self.pick(PREDICATES)}, ")
+        if name == "logic":
+            if self.coin(0.3):
+                return self.emit("not", [self.a_flag()], I1)
+            return self.emit(self.pick(["and", "or"]), [self.a_flag(), self.a_flag()], I1)
+        if name == "is_finite":
+            return self.emit("is_finite", [self.a_scalar()], I1)
+        count = 1 if name in UNARY else 3 if name == "lerp" else 2
+        return self.emit(name, self.tamed(name, [self.a_scalar() for _ in range(count)]), F64)
+
+    def power(self):
+        counts = self.find(I64)
+        kind = self.pick(["powi", "to_f64", "pow"] if counts else ["pow"])
+        if kind == "powi":
+            return self.emit("powi", [self.a_scalar(), self.pick(counts)], F64, typed=False)
+        if kind == "to_f64":
+            return self.emit("to_f64", [self.pick(counts)], F64, typed=False)
+        base = self.a_scalar()
+        if self.program.tame:
+            base = self.emit("abs", [base], F64)
+        return self.emit("pow", [base, self.a_scalar()], F64, typed=False)
+
+    # Tensors.
+
+    def shape_of(self, names):
+        """The dims of what is made of these, scalars left out."""
+        shapes = [self.program.types[n].dims for n in names if self.program.types[n].dims]
+        return tuple(next((d for d in column if d != "1"), "1")
+                     for column in zip(*shapes, strict=True))  # fmt: skip
+
+    def fitting(self, names):
+        """Of these, those of the rule's rank: states of one element have another."""
+        return [n for n in names if len(self.program.types[n].dims) == len(self.dims)]
+
+    def a_tensor(self):
+        names = self.plain(self.fitting(self.tensors()))
+        full = [n for n in names if self.program.types[n].dims == self.dims]
+        return self.recent(full if full and self.coin(0.5) else names)
+
+    def operands(self, count):
+        """At least one of them a tensor."""
+        tensor_at = int(self.rng.integers(count))
+        return [self.a_scalar() if i != tensor_at and self.coin(0.3) else self.a_tensor()
+                for i in range(count)]  # fmt: skip
+
+    def arithmetic(self):
+        name = self.pick([*UNARY, *BINARY, *BINARY, "lerp"])
+        count = 1 if name in UNARY else 3 if name == "lerp" else 2
+        names = self.tamed(name, self.operands(count))
+        return self.emit(name, names, tensor(self.shape_of(names)))
+
+    def small(self):
+        """An operation on states of one element."""
+        names = [n for n in self.tensors() if len(self.program.types[n].dims) != len(self.dims)]
+        if not names:
+            return self.arithmetic()
+        one = self.pick(names)
+        if self.coin():
+            return self.emit(self.pick(["sum", "amax", "mean"]), [one], F64)
+        return self.emit(self.pick(BINARY), [one, self.a_scalar()], self.program.types[one])
+
+    def masks(self):
+        known = self.fitting(self.tensors(word="mask"))
+        kind = self.pick(["compare", "compare", "is_finite", "logic", "not"])
+        if kind == "is_finite":
+            name = self.a_tensor()
+            return self.emit("is_finite", [name], mask(self.program.types[name].dims))
+        if kind == "compare" or not known:
+            names = self.operands(2)
+            return self.emit("compare", names, mask(self.shape_of(names)),
+                             before=f"{self.pick(PREDICATES)}, ")  # fmt: skip
+        one = self.pick(known)
+        if kind == "not":
+            return self.emit("not", [one], self.program.types[one])
+        names = [one, self.a_flag() if self.coin() else self.pick(known)]
+        return self.emit(self.pick(["and", "or"]), names, mask(self.shape_of(names)))
+
+    def select(self):
+        known = self.fitting(self.tensors(word="mask"))
+        guarded = self.fitting(self.tensors(guarded=True))
+        if guarded and self.coin():
+            one, other = self.pick(guarded), self.pick(self.fitting(self.tensors(guarded=False)))
+            names = [self.program.guard, one, other]
+            dims = self.shape_of(names)
+            return self.emit("select", names, tensor(dims), unguard=True)
+        names = self.operands(2)
+        condition = self.pick(known) if known and self.coin(0.7) else self.a_flag()
+        names = [condition, *names]
+        return self.emit("select", names, tensor(self.shape_of(names)))
+
+    def reduce(self):
+        name = self.a_tensor()
+        dims = self.program.types[name].dims
+        kind = self.pick(["sum", "mean", "mean", "amax"])
+        named = [d for d in dims if d != "1" and d != "*" and not d.startswith("...")]
+        if self.coin() or not named or len(set(named)) != len(named):
+            return self.emit(kind, [name], F64)
+        over = [d for d in named if self.coin()] or [self.pick(named)]
+        kept = tuple("1" if d in over else d for d in dims)
+        return self.emit(kind, [name], tensor(kept), after=f" over [{', '.join(over)}]")
+
+    def grow(self, number):
+        """Some more operations."""
+        kinds = [self.arithmetic] * 6 + [self.reduce] * 3 + [self.select] * 2
+        kinds += [self.scalar] * 3 + [self.masks, self.power, self.small]
+        if self.dims is None:
+            kinds = [self.scalar] * 6 + [self.power]
+        for _ in range(number):
+            self.pick(kinds)()
+
+    def of_type(self, type_, guarded):
+        """A value to store in something of that type."""
+        names = self.find(type_, None if guarded else False)
+        # A sum with what is there gives a tensor of fewer dims the type that is wanted.
+        fitting = [n for n in self.fitting(self.tensors(guarded=False))
+                   if len(self.dims) == len(type_.dims)]  # fmt: skip
+        if fitting and self.coin(0.15):
+            names_ = [self.recent(fitting), self.pick(names)]
+            if self.shape_of(names_) == type_.dims:
+                return self.emit("add", names_, type_)
+        return self.recent(names)
+
+
+class Maker:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.program = Program(seed)
+        self.program.tame = self.coin(0.7)
+        self.declare()
+        for call in self.program.calls:
+            self.fill_call(call)
+        for rule in self.program.rules:
+            self.fill_rule(rule)
+
+    def coin(self, chance=0.5):
+        return bool(self.rng.random() < chance)
+
+    def pick(self, items):
+        return items[int(self.rng.integers(len(items)))]
+
+    def number(self, low, high):
+        return int(self.rng.integers(low, high + 1))
+
+    def declare(self):
+        program, types = self.program, self.program.types
+        program.hypers = [(name, "0.5") for name in ("a", "b", "c")[: self.number(1, 3)]]
+        program.options = [("o", "false")]
+        if self.coin():
+            program.options.append(("d", f"%a {self.pick(PREDICATES)} 0.25"))
+        program.guard = "%" + self.pick(program.options)[0]
+        rounds = self.pick([0, 0, 1, 1, 1, 2, 2, 3])
+        if rounds:
+            for k in range(self.number(0, 2)):
+                scope = self.pick(["model", "group"])
+                program.kept.append((f"k{k}", self.pick(TAME_CONSTANTS), scope))
+            for k in range(self.number(1, 3)):
+                kind, scope = self.pick(["sum", "sum", "amax"]), self.pick(["model", "group"])
+                program.statistics.append((f"s{k}", kind, scope))
+        for name, _ in program.hypers:
+            types[f"%{name}"] = F64
+        for name, _ in program.options:
+            types[f"%{name}"] = I1
+        for name, _, _ in [*program.kept, *program.statistics]:
+            types[f"%{name}"] = F64
+        program.calls = [Call(f"r{k}", self.pick(["model", "group"])) for k in range(rounds)]
+        # What is of a group comes after what is of the model where both are needed.
+        self.readers = {name: self.number(0, rounds - 1) for name, _, _ in program.statistics}
+        dims = self.pick(DIMS)
+        program.rules = [Rule("first", dims)]
+        if dims != ("*",) and self.coin(0.3):
+            program.rules.append(Rule("rest", ("*",)))
+            if self.coin(0.4):
+                least = "%least" if self.coin() else "16"
+                if least == "%least":
+                    program.options.append(("least", "16"))
+                    types["%least"] = I64
+                conditions = [f"extent -1 ge {least}", "rank ge 2", "%o", "not %o",
+                              f"extent 0 lt {least}"]  # fmt: skip
+                chosen = {self.pick(conditions) for _ in range(self.number(1, 2))}
+                if not {"%o", "not %o"} <= chosen:
+                    program.rules[0].condition = ", ".join(sorted(chosen))
+        for rule in program.rules:
+            self.declare_states(rule)
+
+    def declare_states(self, rule):
+        named = [d for d in rule.dims if d != "*" and not d.startswith("...")]
+        for k in range(self.number(0, 3)):
+            dims = rule.dims
+            if named and self.coin(0.4):
+                dims = tuple("1" if d in named and self.coin() else d for d in dims)
+            elif len(rule.dims) == 1 and named and self.coin(0.3):
+                dims = ("1",)
+            guarded = self.coin(0.25)
+            init = self.pick(CONSTANTS[:8])
+            # A state has one meaning in all rules.
+            rule.states.append(State(f"{rule.name}{k}", dims, init, guarded))
+        types = self.program.types
+        for name, type_ in [("p", tensor(rule.dims)), ("g", tensor(rule.dims)), ("t", I64),
+                            ("first", I1)]:  # fmt: skip
+            types[rule.argument(name)] = type_
+        for state in rule.states:
+            types[rule.argument(state.name)] = tensor(state.dims)
+            if state.guarded:
+                self.program.guarded.add(rule.argument(state.name))
+
+    def shared(self, scope=None):
+        """What calls and rules may use of the declarations."""
+        program = self.program
+        names = [f"%{n}" for n, _ in [*program.hypers, *program.options] if n != "least"]
+        names += [f"%{n}" for n, _, s in program.kept if scope != "model" or s == "model"]
+        return names
+
+    def results(self, before, scope=None):
+        return [f"%{call.name}#{k}" for call in before for k in range(len(call.yields))
+                if scope != "model" or call.scope == "model"]  # fmt: skip
+
+    def fill_call(self, call):
+        program, index = self.program, self.program.calls.index(call)
+        body = Body(self, call.ops, f"{call.name}_")
+        body.add(*self.shared(call.scope))
+        body.add(*self.results(program.calls[:index], call.scope))
+        for name, _, scope in program.statistics:
+            readable = call.scope == "group" or scope == "model"
+            if readable and self.readers[name] <= index:
+                body.add(f"%{name}", f"%{name}")
+        body.grow(self.number(1, 7))
+        for name, _, scope in program.kept:
+            if scope == call.scope and name not in self.updated() and self.coin(0.6):
+                always = " always" if self.coin(0.3) else ""
+                value = body.recent(body.find(F64))
+                call.ops.append(Op("update", [f"%{name}", value], after=always, typed=False))
+        if self.coin(0.4):
+            value = body.recent(body.find(F64))
+            call.ops.append(Op("report", [value], before=f'"{call.name}", ', typed=False))
+        if call.scope == "model" and self.coin(0.35):
+            flag = body.a_flag()
+            if self.coin(0.8):  # not every step
+                finite = body.emit("is_finite", [body.recent(body.find(F64))], I1)
+                flag = body.emit("not", [finite], I1)
+            call.ops.append(Op("skip_if", [flag], typed=False))
+        call.yields = [body.recent(body.find(self.pick([F64, F64, F64, I1])))
+                       for _ in range(self.number(0, 2))]  # fmt: skip
+        for k, value in enumerate(call.yields):
+            program.types[f"%{call.name}#{k}"] = program.types[value]
+
+    def updated(self):
+        return {op.operands[0][1:] for call in self.program.calls
+                for op in call.ops if op.name == "update"}  # fmt: skip
+
+    def fill_rule(self, rule):
+        program = self.program
+        body = Body(self, rule.ops, f"{rule.name}_")
+        body.dims = rule.dims
+        body.add(*self.shared(), rule.argument("t"), rule.argument("first"))
+        body.add(rule.argument("p"), rule.argument("g"))
+        body.add(*(rule.argument(state.name) for state in rule.states))
+        contributed = set()
+        for stage in range(len(program.calls) + 1):
+            if stage:
+                # Twice: what a round gives is to be used.
+                body.add(*self.results(program.calls[stage - 1 : stage]) * 2)
+            body.grow(self.number(1, 6 if program.calls else 12))
+            for name, _, _ in program.statistics:
+                if name in contributed or self.readers[name] < stage or not self.coin(0.6):
+                    continue
+                contributed.add(name)
+                if self.coin(0.7):
+                    value = body.emit(self.pick(["sum", "amax"]), [self.plain_tensor(body)], F64)
+                else:
+                    value = body.recent(body.find(F64, guarded=False))
+                rule.ops.append(Op("contribute", [f"%{name}", value], typed=False))
+        wanted = [(tensor(rule.dims), False)]
+        wanted += [(tensor(state.dims), state.guarded) for state in rule.states]
+        rule.returns = [body.of_type(type_, guarded) for type_, guarded in wanted]
+
+    def plain_tensor(self, body):
+        return body.recent(body.fitting(body.tensors(guarded=False)))
+
+
+def make_program(seed):
+    return Maker(seed).program

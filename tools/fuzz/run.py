@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs random programs, compiled and interpreted, for some minutes.
+
+    tools/fuzz/run.py --minutes 60 --seed 1000000     # seeds from there on
+    tools/fuzz/run.py --seed 17 --programs 1          # one program again
+
+Each that differs is made smaller and printed, with files for stepc-run in --keep.
+The exit status is 1 where there was one.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [
+    str(ROOT / folder) for folder in ("test/fuzz", "test/exact", "test/interpreter", "frontend")
+]
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1_000_000, help="the first")
+    parser.add_argument("--programs", type=int, help="how many, in place of --minutes")
+    parser.add_argument("--jobs", type=int, help="processes (default: one for each core)")
+    parser.add_argument("--keep", type=Path, default=Path("build/fuzz"), help="folder for failures")
+    return parser.parse_args()
+
+
+def main():
+    from engine import run_programs
+    from report import explain
+
+    arguments = read_arguments()
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + 60 * arguments.minutes
+    first = next_seed = arguments.seed
+    failed = 0
+    while True:
+        batch = 400
+        if arguments.programs is not None:
+            batch = min(batch, first + arguments.programs - next_seed)
+        if batch <= 0 or (arguments.programs is None and time.monotonic() > end):
+            break
+        with tempfile.TemporaryDirectory() as folder:
+            seeds = range(next_seed, next_seed + batch)
+            failures = run_programs(seeds, Path(folder), arguments.jobs)
+        for failure in failures:
+            print(explain(failure.seed, arguments.keep), flush=True)
+        failed += len(failures)
+        next_seed += batch
+        print(f"{next_seed - first} programs, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
