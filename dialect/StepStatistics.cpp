@@ -27,8 +27,9 @@ YieldOp ScalarsOp::getYield() {
   return cast<YieldOp>(getBody().front().getTerminator());
 }
 
-/// Without updates, reports and skips it is pure, until the schedule stage gives
-/// it a round: programs read its results by their number, not as operands.
+/// Without updates, reports and skips it is pure, until the schedule stage
+/// gives it a round: programs read its results by their number, not as
+/// operands.
 void ScalarsOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {

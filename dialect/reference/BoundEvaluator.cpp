@@ -144,8 +144,7 @@ Datum BoundEvaluator::evaluateCondition(Operation *op) const {
   auto fill = [&](llvm::function_ref<Truth(int64_t)> decide) {
     for (int64_t index = 0; index < size; ++index) {
       Truth truth = decide(index);
-      result.elements[index] =
-          static_cast<char>(isJump ? count(truth) : truth);
+      result.elements[index] = static_cast<char>(isJump ? count(truth) : truth);
     }
   };
   if (auto compared = dyn_cast<CompareOp>(op)) {

@@ -28,7 +28,6 @@ private:
   Datum evaluateSelect(SelectOp op) const;
   Datum evaluateCondition(Operation *op) const;
 
-
   const Datum &get(Value value) const { return frame.get(value); }
   Interval getScalar(Value value) const;
   Bounds getBounds(Value value) const;

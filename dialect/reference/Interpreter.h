@@ -108,8 +108,8 @@ struct Outcome {
   std::map<std::string, Bounds> stateBounds;
 };
 
-/// Elements of results of signs, comparisons with what takes them, and tests for
-/// finite numbers, and how many of them could be either.
+/// Elements of results of signs, comparisons with what takes them, and tests
+/// for finite numbers, and how many of them could be either.
 struct Jumps {
   int64_t elements = 0;
   int64_t open = 0;

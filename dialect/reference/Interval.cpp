@@ -133,7 +133,9 @@ static Interval span(ArrayRef<double> corners, double other, bool nan) {
 static bool holds(Interval x, double value) {
   return x.low <= value && value <= x.high;
 }
-static bool holdsInfinity(Interval x) { return holds(x, inf) || holds(x, -inf); }
+static bool holdsInfinity(Interval x) {
+  return holds(x, inf) || holds(x, -inf);
+}
 static bool allPoints(ArrayRef<Interval> x) {
   return llvm::all_of(x, [](Interval one) { return one.isPoint(); });
 }
@@ -203,10 +205,9 @@ static Interval boundMul(ArrayRef<Interval> x, Format compute) {
     return widen(Interval::of(x[0].low * x[1].low), compute);
   bool nan = anyNan(x) || (holds(x[0], 0.0) && holdsInfinity(x[1])) ||
              (holds(x[1], 0.0) && holdsInfinity(x[0]));
-  Interval result =
-      span({x[0].low * x[1].low, x[0].low * x[1].high, x[0].high * x[1].low,
-            x[0].high * x[1].high},
-           0.0, nan);
+  Interval result = span({x[0].low * x[1].low, x[0].low * x[1].high,
+                          x[0].high * x[1].low, x[0].high * x[1].high},
+                         0.0, nan);
   // The sign of a zero between others is not known.
   if (result.low == 0.0 && (x[0].low < 0.0 || x[1].low < 0.0 ||
                             std::signbit(x[0].low) || std::signbit(x[1].low)))
@@ -226,17 +227,20 @@ static Interval boundDiv(ArrayRef<Interval> x, Format compute) {
     if (!positive)
       return {-inf, inf, nan};
     // A divisor of 0 or more: the largest gives the smallest magnitude.
-    double least = std::isnan(x[0].low / x[1].high) ? 0.0 : x[0].low / x[1].high;
+    double least =
+        std::isnan(x[0].low / x[1].high) ? 0.0 : x[0].low / x[1].high;
     double most =
         std::isnan(x[0].high / x[1].high) ? 0.0 : x[0].high / x[1].high;
     return widen({x[0].low < 0.0 ? -inf : least,
-                  x[0].high > 0.0 ? inf : x[0].high < 0.0 ? most : 0.0, nan},
+                  x[0].high > 0.0   ? inf
+                  : x[0].high < 0.0 ? most
+                                    : 0.0,
+                  nan},
                  compute);
   }
-  Interval result =
-      span({x[0].low / x[1].low, x[0].low / x[1].high, x[0].high / x[1].low,
-            x[0].high / x[1].high},
-           0.0, nan);
+  Interval result = span({x[0].low / x[1].low, x[0].low / x[1].high,
+                          x[0].high / x[1].low, x[0].high / x[1].high},
+                         0.0, nan);
   // Inf / Inf stands for any quotient, from 0 on.
   if (holdsInfinity(x[0]) && holdsInfinity(x[1]))
     result = hull(result, {-inf, inf, nan});
@@ -251,10 +255,10 @@ static Interval boundMaximum(ArrayRef<Interval> x, Format) {
 }
 
 static Interval boundMinimum(ArrayRef<Interval> x, Format compute) {
-  return boundNeg(boundMaximum({boundNeg({x[0]}, compute),
-                                boundNeg({x[1]}, compute)},
-                               compute),
-                  compute);
+  return boundNeg(
+      boundMaximum({boundNeg({x[0]}, compute), boundNeg({x[1]}, compute)},
+                   compute),
+      compute);
 }
 
 static Interval boundLerp(ArrayRef<Interval> x, Format compute) {
@@ -315,11 +319,10 @@ Interval mlir::step::reference::pow(Interval base, Interval exponent) {
   if (!base.hasNumbers() || !exponent.hasNumbers() || base.low < 0.0)
     return Interval::everything();
   // Monotone in each operand where the other stays.
-  Interval result = span({pow(base.low, exponent.low),
-                          pow(base.low, exponent.high),
-                          pow(base.high, exponent.low),
-                          pow(base.high, exponent.high)},
-                         0.0, base.nan || exponent.nan);
+  Interval result =
+      span({pow(base.low, exponent.low), pow(base.low, exponent.high),
+            pow(base.high, exponent.low), pow(base.high, exponent.high)},
+           0.0, base.nan || exponent.nan);
   if (holds(base, 1.0) || holds(exponent, 0.0))
     result = hull(result, {1.0, 1.0, result.nan});
   return loosen(result);

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Intervals of doubles for the bound mode: they are computed from end points, and
-// each operation widens them by what rounding to the compute format may be wrong.
+// Intervals of doubles for the bound mode: they are computed from end points,
+// and each operation widens them by what rounding to the compute format may be
+// wrong.
 //
 //===----------------------------------------------------------------------===//
 

@@ -231,8 +231,7 @@ void ModelStep::prepareReports() {
     for (auto report : scalars.getBody().getOps<ReportOp>()) {
       std::string name = source.getName(report).str();
       if (scalars.getScope() == Scope::Model) {
-        setReport(name, kModel,
-                  Interval::of(getReport(request.reports, name)));
+        setReport(name, kModel, Interval::of(getReport(request.reports, name)));
         continue;
       }
       for (auto [index, group] : llvm::enumerate(request.groups))

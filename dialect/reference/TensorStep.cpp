@@ -305,8 +305,8 @@ Expected<Datum> TensorStep::collect(unsigned index, Value value) {
     return Datum(roundTo(storage, std::get<Tensor>(datum)));
   // An argument is returned as it was given.
   const auto *tensor = std::get_if<Tensor>(&datum);
-  return Datum(roundTo(storage,
-                       tensor ? toBounds(*tensor) : std::get<Bounds>(datum)));
+  return Datum(
+      roundTo(storage, tensor ? toBounds(*tensor) : std::get<Bounds>(datum)));
 }
 
 Expected<Outcome> TensorStep::finish() {

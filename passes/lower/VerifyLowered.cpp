@@ -36,9 +36,8 @@ static bool isAllowed(Operation *op) {
       // Floats: correctly rounded, or exact.
       LLVM::FAddOp, LLVM::FSubOp, LLVM::FMulOp, LLVM::FDivOp, LLVM::FNegOp,
       LLVM::FCmpOp, LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::UIToFPOp,
-      LLVM::FPToSIOp,
-      LLVM::SIToFPOp, LLVM::SqrtOp, LLVM::FAbsOp, LLVM::MaximumOp,
-      LLVM::MinimumOp,
+      LLVM::FPToSIOp, LLVM::SIToFPOp, LLVM::SqrtOp, LLVM::FAbsOp,
+      LLVM::MaximumOp, LLVM::MinimumOp,
       // Vectors, memory.
       LLVM::InsertElementOp, LLVM::ExtractElementOp, LLVM::ShuffleVectorOp,
       LLVM::InsertValueOp, LLVM::ExtractValueOp, LLVM::LoadOp, LLVM::StoreOp,

@@ -42,9 +42,9 @@ static LogicalResult formPhases(RuleOp rule, Rounds &rounds) {
 static void dropUnreadContributions(RuleOp rule) {
   for (auto contribute : llvm::make_early_inc_range(
            rule.getBody().front().getOps<ContributeOp>())) {
-    bool isRead = llvm::any_of(
-        contribute.getStatistic().getUsers(),
-        [](Operation *user) { return !isa<ContributeOp>(user); });
+    bool isRead =
+        llvm::any_of(contribute.getStatistic().getUsers(),
+                     [](Operation *user) { return !isa<ContributeOp>(user); });
     if (!isRead)
       contribute.erase();
   }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from oracle import ZOO, Batch, bf16_from, widen
 from steps import Definition, Packages, interpret, launch
-from test_steps import HYPERS, make_case, profiles
+from test_whole_steps import HYPERS, make_case, profiles
 
 MOST_OPEN = 1e-3
 

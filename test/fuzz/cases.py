@@ -151,10 +151,13 @@ def interface_of(program):
             options.append({"name": name, "default": int(text) if default is None else default})
     rules = []
     for rule in program.rules:
-        states = [{"name": s.name, "dims": list(s.dims), "init": float(s.init),
-                   "guard": program.guard[1:] if s.guarded else None} for s in rule.states]  # fmt: skip
-        rules.append({"name": rule.name, "dims": list(rule.dims), "states": states,
-                      "guard": [condition(c) for c in rule.condition.split(", ") if c]})  # fmt: skip
+        states = [
+            {"name": s.name, "dims": list(s.dims), "init": float(s.init),
+             "guard": program.guard[1:] if s.guarded else None}
+            for s in rule.states
+        ]  # fmt: skip
+        guard = [condition(c) for c in rule.condition.split(", ") if c]
+        rules.append({"name": rule.name, "dims": list(rule.dims), "states": states, "guard": guard})
     hypers = [{"name": n, "default": float(v)} for n, v in program.hypers]
     return {"hypers": hypers, "options": options, "rules": rules}
 

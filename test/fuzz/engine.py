@@ -61,7 +61,7 @@ def work(job):
     seeds, folder = job
     try:
         return run_here(seeds, folder)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         if len(seeds) == 1:
             return [Failure(seeds[0], f"{type(error).__name__}: {error}")]
         return [f for seed in seeds for f in work(([seed], folder))]

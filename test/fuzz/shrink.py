@@ -72,12 +72,14 @@ def smaller_programs(program):
                 yield changed(lambda p, i=index, k=position: p.blocks()[i].pop(k))
                 continue
             for name in stand_ins(program, block, op)[:4]:
+
                 def substitute(p, i=index, k=position, name=name):
                     replace(p, p.blocks()[i][k].result, name)
                     p.blocks()[i].pop(k)
 
                 yield changed(substitute)
             if op.name != "constant" and program.types[op.result].word in ("f64", FLAG):
+
                 def constant(p, i=index, k=position):
                     made = p.blocks()[i][k]
                     is_flag = p.types[made.result].word == FLAG
@@ -88,6 +90,7 @@ def smaller_programs(program):
     for index, rule in enumerate(program.rules):
         for position in range(len(rule.states)):
             if rule.returns[1 + position] != rule.argument(rule.states[position].name):
+
                 def keep(p, i=index, k=position):
                     rule = p.rules[i]
                     rule.returns[1 + k] = rule.argument(rule.states[k].name)
@@ -131,6 +134,7 @@ def smaller_settings(setting):
     if setting.steps > 1:
         yield changed(lambda s: setattr(s, "steps", s.steps - 1))
     if len(setting.groups) > 1:
+
         def join(s):
             del s.groups[1:]
             for tensor in s.tensors:

@@ -7,11 +7,16 @@ STEPC_RANDOM_PROGRAMS=5000 runs more; tools/fuzz/run.py runs as long as it is to
 
 import os
 
-from engine import run_programs
-from generate import make_program
+import numpy as np
+from cases import make_case, make_setting
+from engine import run_programs, write
+from generate import BINARY, UNARY, make_program
 from report import explain
+from steps import interpret
+from test_bounds import outside
 
 NUMBER = int(os.environ.get("STEPC_RANDOM_PROGRAMS", "500"))
+BOUNDED = 60
 
 
 def test_random_programs(tmp_path):
@@ -34,8 +39,30 @@ def test_programs_have_everything():
               "over [n, m]", "sum over model", "sum over group", "amax over model",
               "amax over group", "step.update", " always", "step.report", "step.skip_if",
               "scalars over model", "scalars over group", " if %", "extent -1 ge %least",
-              "not %o", "mask[...b, n, m]", "mask[n, 1]"]  # fmt: skip
-    wanted += [f"step.{name} " for name in (
-        "neg abs sqrt sign add sub mul div maximum minimum lerp compare select and or not "
-        "is_finite powi pow to_f64 sum mean amax contribute").split()]  # fmt: skip
+              "not %o", "mask[...b, n, m]"]  # fmt: skip
+    operations = [*UNARY, *BINARY, "lerp", "compare", "select", "and", "or", "not", "is_finite",
+                  "powi", "pow", "to_f64", "sum", "mean", "amax", "contribute"]  # fmt: skip
+    wanted += [f"step.{name} " for name in operations]
     assert [word for word in wanted if word not in text] == []
+
+
+def test_exact_results_lie_within_the_bounds(tmp_path):
+    """The bound mode's intervals hold what exact mode computes, special values too."""
+    cases = []
+    for seed in range(BOUNDED):
+        program = make_program(seed)
+        setting = make_setting(program)
+        setting.steps = 1
+        for tensor in setting.tensors:
+            tensor.own_gradients = False
+        cases.append(make_case(program, setting, write(program, tmp_path)))
+    bounds, exact = interpret(cases, mode="bound"), interpret(cases)
+    narrow = []
+    for case, own, results in zip(cases, bounds, exact, strict=True):
+        assert not isinstance(own, str), own
+        assert outside(results, own) == {}, case.describe()
+        with np.errstate(invalid="ignore"):
+            width = own["t0/param:high"] - own["t0/param:low"]
+            narrow.append(width <= 1e-3 * np.abs(own["t0/param:high"]) + 1e-30)
+    # They say something.
+    assert np.mean([np.mean(one) for one in narrow if one.size]) > 0.5

@@ -141,8 +141,8 @@ static void addBounds(ArrayMap &results, const std::string &prefix,
 static Expected<ArrayMap> boundCase(OptimizerOp optimizer,
                                     const PreparedCase &prepared) {
   if (prepared.steps != 1)
-    return makeError("bounds are those of one step, " +
-                     Twine(prepared.steps) + " are asked for");
+    return makeError("bounds are those of one step, " + Twine(prepared.steps) +
+                     " are asked for");
   ModelRequest request = makeRequest(prepared);
   for (auto [input, tensor] : zip(prepared.tensors, request.tensors)) {
     tensor.grad = toTensor(input.getGrad(0));
@@ -161,11 +161,10 @@ static Expected<ArrayMap> boundCase(OptimizerOp optimizer,
             outcome->groupReportBounds);
   addBounds(results, "scalar:", outcome->scalarBounds,
             outcome->groupScalarBounds);
-  results["jumps"] =
-      toArray(Tensor{{2},
-                     {double(outcome->jumps.elements),
-                      double(outcome->jumps.open)}},
-              Format::F64);
+  results["jumps"] = toArray(
+      Tensor{{2},
+             {double(outcome->jumps.elements), double(outcome->jumps.open)}},
+      Format::F64);
   return results;
 }
 

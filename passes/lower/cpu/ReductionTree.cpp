@@ -112,6 +112,56 @@ void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
   scf::YieldOp::create(w.b, w.loc, ValueRange{twice});
 }
 
+/// One level of emitDense: the `count` f64 of the view become half as many, the
+/// last being passed on where it has no partner. Returns their number.
+static Value emitDenseLevel(const Words &w, Combiner combiner, Value view,
+                            Value count) {
+  constexpr int64_t kHalf = STEPC_LANES / 2;
+  auto both = VectorType::get({STEPC_LANES}, w.b.getF64Type());
+  Value one = w.constant(1), two = w.constant(2);
+  Value pairs = arith::DivUIOp::create(w.b, w.loc, count, two);
+  Value vectors = w.floorTo(pairs, kHalf);
+  // Results go where operands have been read already.
+  w.loop(w.constant(0), vectors, kHalf, [&](Value i) {
+    Value entries = vector::LoadOp::create(w.b, w.loc, both, view,
+                                           ValueRange{w.mul(i, two)});
+    auto pick = [&](int64_t first) {
+      SmallVector<int64_t> lanes;
+      for (int64_t k = 0; k < kHalf; ++k)
+        lanes.push_back(2 * k + first);
+      return vector::ShuffleOp::create(w.b, w.loc, entries, entries, lanes);
+    };
+    Value even = pick(0), odd = pick(1);
+    vector::StoreOp::create(w.b, w.loc, emitCombined(w, combiner, even, odd),
+                            view, ValueRange{i});
+  });
+  w.loop(vectors, pairs, 1, [&](Value i) {
+    Value even = w.load(view, w.mul(i, two));
+    Value odd = w.load(view, w.add(w.mul(i, two), one));
+    w.store(emitCombined(w, combiner, even, odd), view, i);
+  });
+  Value left = arith::RemUIOp::create(w.b, w.loc, count, two);
+  w.loop(w.constant(0), left, 1,
+         [&](Value) { w.store(w.load(view, w.sub(count, one)), view, pairs); });
+  return w.add(pairs, left);
+}
+
+void mlir::step::emitDense(const Words &w, Combiner combiner, Value address,
+                           Value count) {
+  Type index = w.b.getIndexType();
+  Value view = w.view(address, w.b.getF64Type());
+  auto levels =
+      scf::WhileOp::create(w.b, w.loc, TypeRange{index}, ValueRange{count});
+  OpBuilder::InsertionGuard guard(w.b);
+  Block *before = w.b.createBlock(&levels.getBefore(), {}, {index}, {w.loc});
+  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::sgt,
+                                     before->getArgument(0), w.constant(1));
+  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
+  Block *after = w.b.createBlock(&levels.getAfter(), {}, {index}, {w.loc});
+  Value next = emitDenseLevel(w, combiner, view, after->getArgument(0));
+  scf::YieldOp::create(w.b, w.loc, ValueRange{next});
+}
+
 void mlir::step::emitSequence(const Words &w, Combiner combiner, Value address,
                               Value count, Value stride) {
   Type f64 = w.b.getF64Type();

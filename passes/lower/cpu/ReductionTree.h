@@ -36,6 +36,10 @@ Value emitFolded(const Words &w, Combiner combiner, Value lanes);
 void emitPairwise(const Words &w, Combiner combiner, Value address, Value count,
                   Value stride, Value width);
 
+/// The same of `count` f64 that lie one after the other: what is combined moves
+/// together. The result is the first.
+void emitDense(const Words &w, Combiner combiner, Value address, Value count);
+
 /// Combines `count` f64 that lie `stride` words apart, in sequence order: in
 /// leaves of 64, each from the neutral value on, and these pairwise. The result
 /// is the first.

@@ -114,13 +114,13 @@ void FinishEmitter::combineRows(CombineOp combine, const Extents &in) {
   Combiner combiner = combine.getCombiner();
   Level level = combine.getLevel();
   Value partial = row.getBuffer(combine.getPartial());
-  Value zero = w.constant(0), one = w.constantWord(1);
+  Value zero = w.constant(0);
   w.loop(zero, w.toIndex(in.items), 1, [&](Value item) {
     Value firstRow = w.mul(w.toWord(item), in.rows);
     w.loop(zero, w.toIndex(in.rows), 1, [&](Value inner) {
       Value number = w.add(firstRow, w.toWord(inner));
       Value leaves = getWord(partial, w.mul(number, in.leaves));
-      emitPairwise(w, combiner, leaves, w.toIndex(in.leaves), one, Value());
+      emitDense(w, combiner, leaves, w.toIndex(in.leaves));
       if (level == Level::Rows)
         storeResult(combine, loadAt(leaves), in.columns, number);
     });
