@@ -102,11 +102,15 @@ static void explainRound(raw_ostream &out, const ExplainedEntry &entry) {
   out << "  " << entry.name << ", once for all tensors"
       << (entry.calls.empty() ? ": nothing\n" : "\n");
   for (const ExplainedCall &call : entry.calls) {
+    std::vector<std::string> reads = call.statistics, updates;
+    llvm::append_range(reads, call.scalars);
+    for (auto &[name, always] : call.updates)
+      updates.push_back(name + (always ? " always" : ""));
     out << "    " << call.function << " over " << call.scope << ": reads "
-        << (call.reads.empty() ? "nothing" : llvm::join(call.reads, ", "))
-        << ", yields " << count(call.results, "value");
-    if (!call.updates.empty())
-      out << ", updates " << llvm::join(call.updates, ", ");
+        << (reads.empty() ? "nothing" : llvm::join(reads, ", ")) << ", yields "
+        << count(call.results, "value");
+    if (!updates.empty())
+      out << ", updates " << llvm::join(updates, ", ");
     if (!call.reports.empty())
       out << ", reports " << llvm::join(call.reports, ", ");
     out << (call.maySkip ? ", may skip the step\n" : "\n");

@@ -349,20 +349,19 @@ static ExplainedCall describeCall(OptimizerOp optimizer,
                                   const RoundCall &round) {
   ScalarsOp op = round.op;
   ExplainedCall call{round.function, stringifyScope(op.getScope()).str()};
-  auto addUsed = [&](auto candidates) {
+  auto addUsed = [&](auto candidates, std::vector<std::string> &used) {
     for (auto candidate : candidates)
       if (llvm::any_of(candidate.getResult().getUsers(), [&](Operation *user) {
             return op->isProperAncestor(user);
           }))
-        call.reads.push_back(candidate.getName().str());
+        used.push_back(candidate.getName().str());
   };
-  addUsed(optimizer.getBody().getOps<StatisticOp>());
-  addUsed(optimizer.getBody().getOps<ScalarOp>());
+  addUsed(optimizer.getBody().getOps<StatisticOp>(), call.statistics);
+  addUsed(optimizer.getBody().getOps<ScalarOp>(), call.scalars);
   call.results = op->getNumResults();
   for (auto update : op.getBody().getOps<UpdateOp>())
-    call.updates.push_back(
-        (update.getScalarOp().getName() + (update.getAlways() ? " always" : ""))
-            .str());
+    call.updates.emplace_back(update.getScalarOp().getName().str(),
+                              update.getAlways());
   for (auto report : op.getBody().getOps<ReportOp>())
     call.reports.push_back(report.getName().str());
   call.maySkip = !op.getBody().getOps<SkipIfOp>().empty();

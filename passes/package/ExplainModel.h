@@ -45,10 +45,11 @@ struct ExplainedAccess {
 struct ExplainedCall {
   std::string function;
   std::string scope;
-  /// Statistics and kept scalars.
-  std::vector<std::string> reads;
+  /// What it reads.
+  std::vector<std::string> statistics, scalars;
   int64_t results = 0;
-  std::vector<std::string> updates;
+  /// Kept scalars, and whether a skipped step updates them too.
+  std::vector<std::pair<std::string, bool>> updates;
   std::vector<std::string> reports;
   bool maySkip = false;
 };

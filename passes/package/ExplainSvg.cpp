@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/Explain.h"
 
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -116,8 +115,12 @@ private:
   int64_t width = 0, y = kMargin;
   std::vector<Column> columns;
   std::vector<Lane> lanes;
-  /// The statistics' lanes, behind those of memory.
-  llvm::SetVector<StringRef> statistics;
+  /// Lanes behind those of memory: statistics, then kept scalars.
+  std::vector<std::string> others;
+  void addOther(std::string label) {
+    if (!llvm::is_contained(others, label))
+      others.push_back(std::move(label));
+  }
 };
 } // namespace
 
@@ -166,17 +169,25 @@ static std::string describe(const ExplainedMemory &memory) {
 void Picture::layOut(const ExplainedProgram &program) {
   columns.clear();
   lanes.clear();
-  statistics.clear();
+  others.clear();
   for (const ExplainedMemory &memory : program.memory)
     lanes.push_back({describe(memory)});
   for (const ExplainedEntry &entry : program.entries) {
     for (const std::string &name : entry.contributes)
-      statistics.insert(name);
+      addOther("statistic " + name);
     for (const ExplainedCall &call : entry.calls)
-      statistics.insert_range(call.reads);
+      for (const std::string &name : call.statistics)
+        addOther("statistic " + name);
   }
-  for (StringRef name : statistics)
-    lanes.push_back({("statistic or scalar " + name).str()});
+  for (const ExplainedEntry &entry : program.entries)
+    for (const ExplainedCall &call : entry.calls) {
+      for (const std::string &name : call.scalars)
+        addOther("scalar " + name);
+      for (auto &[name, always] : call.updates)
+        addOther("scalar " + name);
+    }
+  for (const std::string &label : others)
+    lanes.push_back({label});
   int64_t x = 0;
   for (auto [index, lane] : llvm::enumerate(lanes)) {
     lane.y = int64_t(index) * kLane;
@@ -248,15 +259,20 @@ void Picture::drawAccesses(const ExplainedProgram &program,
     if (access.writes)
       mark(lane, true, label);
   }
-  auto getLane = [&](StringRef name) -> const Lane & {
-    auto found = llvm::find(statistics, name);
-    return lanes[program.memory.size() + (found - statistics.begin())];
+  auto getLane = [&](const std::string &label) -> const Lane & {
+    auto found = llvm::find(others, label);
+    return lanes[program.memory.size() + (found - others.begin())];
   };
   for (const std::string &name : column.entry->contributes)
-    mark(getLane(name), true, "adds");
-  for (const ExplainedCall &call : column.entry->calls)
-    for (const std::string &name : call.reads)
-      mark(getLane(name), false, "8 B");
+    mark(getLane("statistic " + name), true, "adds");
+  for (const ExplainedCall &call : column.entry->calls) {
+    for (const std::string &name : call.statistics)
+      mark(getLane("statistic " + name), false, "8 B");
+    for (const std::string &name : call.scalars)
+      mark(getLane("scalar " + name), false, "8 B");
+    for (auto &[name, always] : call.updates)
+      mark(getLane("scalar " + name), true, always ? "8 B always" : "8 B");
+  }
   int64_t x = column.getReadX();
   if (lowestRead)
     out << "  <path class=\"read\" d=\"M" << x << " " << lowestRead << " V"

@@ -121,7 +121,7 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
     if (afterKernel && !team.meet([] {}))
       return false;
     if (early && index > 0)
-      usleep(3000);
+      usleep(20000);
     runOwnChunks(entry, call, row, backwards);
     // What was touched last is still in the cache.
     backwards = !backwards && !STEPC_FAULT("control-no-zigzag");

@@ -279,8 +279,10 @@ class Launch:
         for name, shape in self.case.definition.states(tensor.shape, group).items():
             if name not in self.known:
                 continue
-            value = np.full(shape, initial[name])
-            arrays[name] = tensor.arrays.get(name, store(value, tensor.storage(name)))
+            if name in tensor.arrays:
+                arrays[name] = tensor.arrays[name]
+            else:
+                arrays[name] = store(np.full(shape, initial[name]), tensor.storage(name))
         places = tensor.places
         return {
             name: Operand(array, **places.get(name, places.get(name.partition(":")[0], {})))
@@ -301,7 +303,8 @@ class Launch:
             binding.group = tensor.group
             binding.param = ctypes.cast(pointers["param"], c_void_p)
             binding.grad = ctypes.cast(pointers["grad"], c_void_p)
-            binding.states = ctypes.cast(array, c_void_p)
+            # Where none is given the runtime allocates those that there are.
+            binding.states = ctypes.cast(array, c_void_p) if states else None
             binding.numStates = len(states)
             binding.count, binding.fresh = tensor.count - 1, int(tensor.fresh)
         return self.plan.bind(bindings)

@@ -23,12 +23,11 @@ static bool isIndex(Value value, int64_t expected) {
          constant.getSExtValue() == expected;
 }
 
-/// Ends the loop one element earlier.
+/// Ends the loop one step earlier.
 static void shorten(scf::ForOp loop) {
   OpBuilder builder(loop);
-  Value one = arith::ConstantIndexOp::create(builder, loop.getLoc(), 1);
-  loop.setUpperBound(
-      arith::SubIOp::create(builder, loop.getLoc(), loop.getUpperBound(), one));
+  loop.setUpperBound(arith::SubIOp::create(
+      builder, loop.getLoc(), loop.getUpperBound(), loop.getStep()));
 }
 
 /// Shortens the first loop of each kernel that `choose` picks.

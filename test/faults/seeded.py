@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from ctypes import byref, c_void_p, cast, pointer
+from ctypes import byref
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,16 +32,17 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interpreter", "frontend")]
 
-import driver  # noqa: E402
-from oracle import DTYPES, ZOO, Batch, first_difference  # noqa: E402
+import steps  # noqa: E402
+from driver import STEPC  # noqa: E402
+from oracle import DTYPES, ZOO  # noqa: E402
+from steps import Definition, Group  # noqa: E402
 
 BUILD = Path(os.environ.get("STEPC_BUILD", str(ROOT / "build")))
 FAULTY = BUILD / "test" / "faults" / "stepc-faulty"
 LIBRARY = BUILD / "lib" / "libstepc_runtime.so"
 FAULTY_LIBRARY = BUILD / "lib" / "libstepc_runtime_faulty.so"
-FRAGMENTS = ZOO / "fragments"
 NOWHERE = 3  # stepc-faulty's status where a fault has no place
-SECONDS = 20  # that steps may take before they count as hung
+SECONDS = 60  # that steps may take before they count as hung
 
 
 # --- Cases --------------------------------------------------------------------
@@ -59,99 +60,8 @@ class Tensor:
 
 
 @dataclass
-class Case:
-    """Some steps of a model."""
-
-    name: str
-    files: list
-    tensors: list
-    storages: tuple = ("f32", "f32", "f32")
-    groups: list = field(default_factory=lambda: [{}])
-    options: list = field(default_factory=lambda: [""])
-    """Of each variant, as in a request."""
-    steps: int = 3
-    count: int = 0
-    threads: int = 1
-    chunk: int = 0
-    own_states: bool = False
-    """The runtime allocates them."""
-
-    @property
-    def requests(self):
-        param, grad, state = self.storages
-        state = state if "=" in state else f"state={state}"
-        base = f"param={param},grad={grad},{state}"
-        return [base + ("," + option if option else "") for option in self.options]
-
-
-def make_cases():
-    # More than a leaf of them, and sizes whose sum depends on its order.
-    many = [Tensor((3,), group=i % 2, scale=10.0 ** (i % 7)) for i in range(70)]
-    return [
-        Case(
-            "adamw", [ZOO / "adamw.mlir"],
-            [Tensor((1003,)), Tensor((7, 5), transposed=True), Tensor((37,), idle=(1,))],
-            storages=("bf16", "bf16", "bf16"), count=2,
-        ),
-        Case("adamw-narrow", [ZOO / "adamw.mlir"], [Tensor((1003,))], ("f32", "bf16", "bf16")),
-        Case(
-            "adamw-f64", [ZOO / "adamw.mlir"], [Tensor((130,)), Tensor((40, 9), transposed=True)],
-            storages=("f64", "f64", "f64"), groups=[{"hypers": {"weight_decay": 0.1}}],
-        ),
-        Case(
-            "adamw-parallel", [ZOO / "adamw.mlir"], [Tensor((40007,)), Tensor((20001,))], steps=1,
-            threads=3, chunk=2048,
-        ),
-        Case(
-            "sgd", [ZOO / "sgd.mlir"], [Tensor((70,)), Tensor((33,), group=1)],
-            groups=[{"hypers": {"lr": 0.5, "momentum": 0.9, "dampening": 0.5}},
-                    {"hypers": {"lr": 0.1, "momentum": 0.0}}],
-            options=[f"option.has_momentum={m},option.has_weight_decay=false"
-                     for m in ("true", "false")],
-        ),
-        Case(
-            "adafactor", [ZOO / "adafactor.mlir"],
-            [Tensor((70, 1100)), Tensor((5, 3), group=1), Tensor((2, 65, 40)), Tensor((2100,)),
-             Tensor((17,), group=1, idle=(1,)), Tensor((40, 30), transposed=True, group=1)],
-            groups=[{}, {"hypers": {"beta1": 0.9, "weight_decay": 0.1, "clip_threshold": 0.5}}],
-            options=[f"option.has_beta1={b}" for b in ("false", "true")],
-        ),
-        Case(
-            "adafactor-shared", [ZOO / "adafactor.mlir"], [Tensor((400, 700)), Tensor((390, 701))],
-            options=["option.has_beta1=false"], steps=1, threads=3, chunk=4096,
-        ),
-        Case(
-            "lamb", [ZOO / "lamb.mlir"],
-            [Tensor((1100,)), Tensor((6,), zero=True), Tensor((4, 9), group=1)],
-            groups=[{"hypers": {"weight_decay": 0.1}}, {"hypers": {"lr": 0.01}}],
-        ),
-        Case(
-            "dadapt", [ZOO / "dadapt_adam.mlir"],
-            [Tensor((50,)), Tensor((1030,), group=1, idle=(2,)), Tensor((9,), idle=(1,)),
-             Tensor((4,), group=2)], steps=4,
-            groups=[{"hypers": {"lr": 0.5, "weight_decay": 0.01}}, {"hypers": {"lr": 2.0}}, {}],
-        ),
-        Case(
-            "scaler", [ZOO / "sgd.mlir", FRAGMENTS / "torch_scaler.mlir",
-                       FRAGMENTS / "clip_by_norm.mlir"],
-            [*many, Tensor((1500,), grads={1: np.inf}), Tensor((300,), idle=(2, 3))],
-            groups=[{"hypers": {"lr": lr, "momentum": 0.9, "growth_interval": 1.0,
-                                "max_norm": 1e-3}} for lr in (0.1, 0.3)],
-            options=["option.has_momentum=true,option.has_weight_decay=false"], steps=4,
-        ),
-        Case(
-            "nan", [ZOO / "sgd.mlir", FRAGMENTS / "clip_by_norm.mlir"],
-            [Tensor((20,)), Tensor((10,), grads={1: np.nan})], steps=2,
-            options=["option.has_momentum=false,option.has_weight_decay=false"],
-        ),
-        Case(
-            "mixed", [ROOT / "test" / "faults" / "mixed.mlir"],
-            [Tensor((70, 1030), grads={1: 1e30}), Tensor((5, 3), group=1),
-             Tensor((8, 9), group=1, idle=(2,)), Tensor((3, 4), group=2, idle=(0, 2))],
-            storages=("f64", "f64", "state.row=f64,state.sum=f64,state.narrow=f32"),
-            groups=[{}, {"hypers": {"lr": 0.7}}, {}], own_states=True,
-        ),
-    ]  # fmt: skip
+class Case(steps.Case):
+    owned: bool = False  # the runtime allocates the states
 
 
 def store(values, storage):
@@ -162,171 +72,136 @@ def store(values, storage):
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-def make_values(case, rng):
-    """The arrays of a case's tensors: params, and gradients of each step."""
-    params, grads = [], []
-    for tensor in case.tensors:
-        values = np.zeros(tensor.shape) if tensor.zero else rng.standard_normal(tensor.shape)
-        params.append(store(values, case.storages[0]))
-        own = []
-        for step in range(case.steps):
-            grad = rng.standard_normal(tensor.shape) * tensor.scale
-            grad.flat[step % grad.size] = tensor.grads.get(step, grad.flat[step % grad.size])
-            own.append(store(grad, case.storages[1]))
-        grads.append(own)
-    return params, grads
+def make_tensor(rng, definition, tensor, storages, groups, number, count):
+    """With random values: a param, and a gradient for each step."""
+    shape = tensor.shape
+    values = np.zeros(shape) if tensor.zero else rng.standard_normal(shape)
+    arrays = {"param": store(values, storages[0])}
+    for step in range(number):
+        grad = rng.standard_normal(shape) * tensor.scale
+        grad.flat[step % grad.size] = tensor.grads.get(step, grad.flat[step % grad.size])
+        arrays[f"grad:{step}"] = store(grad, storages[1])
+    arrays["grad"] = arrays["grad:0"]
+    states = definition.states(shape, groups[tensor.group])
+    if storages[2] == "bf16":
+        arrays |= {name: np.zeros(size, np.uint16) for name, size in states.items()}
+    place = {"strides": [1, *np.cumprod(shape)[:-1]]} if tensor.transposed else {}
+    return steps.Tensor(
+        shape, storages, arrays, group=tensor.group, count=count, fresh=True,
+        participates=[step not in tensor.idle for step in range(number)],
+        places={"param": place, "grad": place},
+        states={"narrow": "f32"} if "narrow" in states else {},
+    )  # fmt: skip
 
 
-def describe(case, params, grads):
-    """The arrays and keys of stepc-run's line."""
-    arrays, tensors = {}, []
-    for index, tensor in enumerate(case.tensors):
-        prefix = f"t{index}/"
-        arrays[prefix + "param"] = params[index]
-        arrays[prefix + "grad"] = grads[index][0]
-        for step, grad in enumerate(grads[index]):
-            arrays[f"{prefix}grad:{step}"] = grad
-        tensors.append(
-            {
-                "prefix": prefix,
-                "group": tensor.group,
-                "count": case.count + 1,
-                "fresh": True,
-                "participates": [step not in tensor.idle for step in range(case.steps)],
-            }
-        )
-    state = case.storages[2]
-    state = state.replace("state.", "").replace("=", ":")
-    return arrays, {"fragments": [str(path) for path in case.files[1:]], "tensors": tensors,
-                    "groups": case.groups, "steps": case.steps, "state": state}  # fmt: skip
+def make_case(name, files, tensors, groups=None, storages=("f32",) * 3, number=3, count=1, **more):
+    rng = np.random.default_rng(len(name))
+    groups = [Group(hypers) for hypers in groups or [{}]]
+    definition = Definition(files[0], files[1:])
+    made = [make_tensor(rng, definition, t, storages, groups, number, count) for t in tensors]
+    return Case(definition, groups, made, steps=number, label=name, **more)
+
+
+def make_cases():
+    adamw, adafactor = ZOO / "adamw.mlir", ZOO / "adafactor.mlir"
+    clip, scaler = (ZOO / "fragments" / f"{n}.mlir" for n in ("clip_by_norm", "torch_scaler"))
+    # More than a leaf of them, and sizes whose sum depends on its order.
+    many = [Tensor((3,), group=i % 2, scale=10.0 ** (i % 7)) for i in range(70)]
+    scaling = {"momentum": 0.9, "growth_interval": 1.0, "max_norm": 1e-3}
+    return [
+        make_case(
+            "adamw", [adamw],
+            [Tensor((1003,)), Tensor((7, 5), transposed=True), Tensor((37,), idle=(1,))],
+            storages=("bf16",) * 3, count=3,
+        ),
+        make_case("adamw-narrow", [adamw], [Tensor((1003,))], storages=("f32", "bf16", "bf16")),
+        make_case(
+            "adamw-f64", [adamw], [Tensor((130,)), Tensor((40, 9), transposed=True)],
+            [{"weight_decay": 0.1}], ("f64",) * 3,
+        ),
+        make_case(
+            "adamw-parallel", [adamw], [Tensor((40007,)), Tensor((20001,))], number=1, threads=3,
+            chunk=2048,
+        ),
+        make_case(
+            "sgd", [ZOO / "sgd.mlir"], [Tensor((70,)), Tensor((33,), group=1)],
+            [{"lr": 0.5, "momentum": 0.9, "dampening": 0.5}, {"lr": 0.1}],
+        ),
+        make_case(
+            "adafactor", [adafactor],
+            [Tensor((70, 1100)), Tensor((5, 3), group=1), Tensor((2, 65, 40)), Tensor((2100,)),
+             Tensor((17,), group=1, idle=(1,)), Tensor((40, 30), transposed=True, group=1)],
+            [{}, {"beta1": 0.9, "weight_decay": 0.1, "clip_threshold": 0.5}],
+        ),
+        make_case(
+            "adafactor-shared", [adafactor], [Tensor((400, 700)), Tensor((390, 701))], number=1,
+            threads=3, chunk=4096,
+        ),
+        make_case(
+            "lamb", [ZOO / "lamb.mlir"],
+            [Tensor((1100,)), Tensor((6,), zero=True), Tensor((4, 9), group=1)],
+            [{"weight_decay": 0.1}, {"lr": 0.01}],
+        ),
+        make_case(
+            "dadapt", [ZOO / "dadapt_adam.mlir"],
+            [Tensor((50,)), Tensor((1030,), group=1, idle=(2,)), Tensor((9,), idle=(1,)),
+             Tensor((4,), group=2)],
+            [{"lr": 0.5, "weight_decay": 0.01}, {"lr": 2.0}, {}], number=4,
+        ),
+        make_case(
+            "scaler", [ZOO / "sgd.mlir", scaler, clip],
+            [*many, Tensor((1500,), grads={1: np.inf}), Tensor((300,), idle=(2, 3))],
+            [scaling | {"lr": 0.1}, scaling | {"lr": 0.3}], number=4,
+        ),
+        make_case(
+            "nan", [ZOO / "sgd.mlir", clip], [Tensor((20,)), Tensor((10,), grads={1: np.nan})],
+            number=2,
+        ),
+        make_case(
+            "mixed", [ROOT / "test" / "faults" / "mixed.mlir"],
+            [Tensor((70, 1030), grads={1: 1e30}), Tensor((5, 3), group=1),
+             Tensor((8, 9), group=1, idle=(2,)), Tensor((3, 4), group=2, idle=(0, 2))],
+            [{}, {"lr": 0.7}, {}], ("f64",) * 3, owned=True,
+        ),
+    ]  # fmt: skip
 
 
 # --- Steps of compiled code ---------------------------------------------------
 
 
-def place(values, transposed):
-    """An operand in memory of its own."""
-    if not transposed:
-        return driver.Operand(values)
-    strides = [1, *np.cumprod(values.shape)[:-1]]
-    return driver.Operand(values, strides=strides)
+class OwningLaunch(steps.Launch):
+    """A launch in which the runtime has allocated the states."""
 
+    def make_operands(self, tensor):
+        row = super().make_operands(tensor)
+        return {n: o for n, o in row.items() if n == "param" or n.startswith("grad")}
 
-class Model:
-    """A case's tensors, bound to a plan."""
-
-    def __init__(self, case, data, params, grads, expected):
-        from stepc import _runtime
-
-        package = _runtime.Package.from_bytes(data)
-        self.case, self.expected = case, expected
-        self.plan = driver.Plan(package, threads=case.threads, chunk=case.chunk)
-        hypers = package.manifest["hypers"]
-        for group in case.groups:
-            given = group.get("hypers", {})
-            values = tuple(given.get(h["name"], h["default"]) for h in hypers)
-            self.plan.add_group({}, values)
-        self.params = [place(p, t.transposed) for p, t in zip(params, case.tensors, strict=True)]
-        self.grads = [[place(g, t.transposed) for g in own]
-                      for own, t in zip(grads, case.tensors, strict=True)]  # fmt: skip
-        self.bind(_runtime)
-        self.manifest = package.manifest
-
-    def bind(self, runtime):
-        bindings = (runtime.Binding * len(self.params))()
-        self.kept = []
-        for index, binding in enumerate(bindings):
-            made = [self.params[index].dltensor(), self.grads[index][0].dltensor()]
-            pointers = [pointer(tensor) for tensor, _ in made]
-            self.kept.append((made, pointers))
-            binding.group = self.case.tensors[index].group
-            binding.param, binding.grad = (cast(p, c_void_p) for p in pointers)
-            binding.count, binding.fresh = self.case.count, 1
-        self.ids = self.plan.bind(bindings)
-
-    def state(self, index, name, like):
-        """A copy of a state, which the runtime owns."""
-        from stepc import _runtime
-
-        out = _runtime.DLTensor()
-        library = self.plan._lib
-        plan, tensor = self.plan._handle, ctypes.c_int64(self.ids[index])
-        status = library.stepcPlanGetState(plan, tensor, name.encode(), byref(out))
-        _runtime.check(library, status)
-        if like.size == 0:
-            return like
-        shape = [out.shape[i] for i in range(out.ndim)]
-        strides = [out.strides[i] * like.itemsize for i in range(out.ndim)]
-        extent = 1 + sum((n - 1) * s // like.itemsize for n, s in zip(shape, strides, strict=True))
-        flat = np.ctypeslib.as_array(
-            cast(out.data, ctypes.POINTER(ctypes.c_uint8)), (extent * like.itemsize,)
-        ).view(like.dtype)
-        return np.lib.stride_tricks.as_strided(flat, shape, strides).copy()
-
-    def step(self, step):
-        """Steps; what differs of what it says, or None."""
+    def run(self):
+        results = super().run()
         for index, tensor in enumerate(self.case.tensors):
-            grad = None if step in tensor.idle else self.grads[index][step].dltensor()
-            self.plan.set_grad(self.ids[index], grad and grad[0])
-        for operand in self.params:
-            operand.remember()
-        self.plan.step()
-        for operand in self.params:
-            if not operand.has_only_its_elements_changed():
-                return "bytes beside a param changed"
-        return self.check_rows(step)
+            group = self.case.groups[tensor.group]
+            for name, shape in self.case.definition.states(tensor.shape, group).items():
+                array = self.read(self.ids[index], name, shape, DTYPES[tensor.storage(name)])
+                results[f"t{index}/{name}"] = array
+        return results
 
-    def check_rows(self, step):
-        skipped = bool(self.plan.last_step().skipped)
-        groups = {t.group for t in self.case.tensors if step not in t.idle}
-        rows = [("step", "skipped", lambda name, group: float(skipped))]
-        for report in self.manifest["reports"]:
-            # Reports that a step did not come to are those of an earlier one.
-            if not skipped:
-                rows.append(("report", report["name"], self.plan.report))
-        for scalar in self.manifest["scalars"]:
-            rows.append(("scalar", scalar["name"], self.plan.scalar))
-        for kind, name, read in rows:
-            row = self.expected.get(f"{kind}:{name}")
-            if row is None:
-                continue
-            for group in range(len(self.case.groups)):
-                if kind == "report" and group not in groups:
-                    continue
-                value = row[step][group] if row.ndim == 2 else row[step]
-                difference = first_difference(np.array([read(name, group)]), np.array([value]))
-                if difference:
-                    return f"{kind} {name} of group {group}, step {step}: {difference}"
-        return None
-
-    def check_end(self):
-        for key, array in self.expected.items():
-            prefix, slash, name = key.partition("/")
-            if not slash:
-                continue
-            index = int(prefix[1:])
-            actual = self.params[index].view if name == "param" else self.state(index, name, array)
-            difference = first_difference(np.ascontiguousarray(actual), array)
-            if difference:
-                return f"{key}: {difference}"
-        counts = [self.plan.count(i) for i in self.ids]
-        skipped = self.expected.get("step:skipped", np.zeros(self.case.steps))
-        for index, tensor in enumerate(self.case.tensors):
-            taken = sum(s not in tensor.idle and not skipped[s] for s in range(self.case.steps))
-            if counts[index] != self.case.count + taken:
-                return f"count of tensor {index}: {counts[index]}"
-        return None
+    def read(self, tensor, name, shape, dtype):
+        out = steps._runtime.DLTensor()
+        library, plan = self.plan._lib, self.plan._handle
+        status = library.stepcPlanGetState(plan, ctypes.c_int64(tensor), name.encode(), byref(out))
+        steps._runtime.check(library, status)
+        count = int(np.prod(shape))
+        memory = ctypes.string_at(out.data, count * np.dtype(dtype).itemsize)
+        return np.frombuffer(memory, dtype).reshape(shape)
 
 
-def run_model(case, data, params, grads, expected):
+def run_model(case, data, expected):
     """The first difference from what is expected, or None."""
+    package = steps._runtime.Package.from_bytes(data)
+    launch = OwningLaunch if case.owned else steps.Launch
     with np.errstate(all="ignore"):
-        model = Model(case, data, params, grads, expected)
-        for step in range(case.steps):
-            difference = model.step(step)
-            if difference:
-                return difference
-        return model.check_end()
+        found = steps.differences(launch(case, package).run(), expected)
+    return next((f"{name}: {text}" for name, text in found.items()), None)
 
 
 def in_child(environment, work):
@@ -336,7 +211,7 @@ def in_child(environment, work):
     if child == 0:
         os.environ.update(environment)
         os.close(reader)
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a crash prints
         try:
             text = work() or ""
         except BaseException as error:
@@ -387,45 +262,41 @@ class Suite:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.cases = make_cases()
-        self.values, batch = [], Batch()
-        for index, case in enumerate(self.cases):
-            params, grads = make_values(case, np.random.default_rng(index))
-            self.values.append((params, grads))
-            arrays, settings = describe(case, params, grads)
-            batch.add(case.files[0], arrays, **settings)
-        self.expected = batch.run()
+        self.expected = steps.interpret(self.cases, jobs=2)
+        refused = [text for text in self.expected if isinstance(text, str)]
+        assert not refused, refused
         self.packages = [None] * len(self.cases)
 
-    def compile(self, compiler, index, output, arguments=()):
+    def compile(self, index, compiler, *arguments):
+        """The package's bytes or None, the status, and what was said."""
         case = self.cases[index]
-        command = [compiler, *arguments, *(f"--variant={r}" for r in case.requests), "-o", output]
-        return subprocess.run([*command, case.files[0]], capture_output=True, text=True,
-                              check=False)  # fmt: skip
+        output = self.folder / f"{index}-{os.getpid()}.stepc"
+        variants = (f"--variant={variant}" for variant in sorted(case.variants()))
+        run = subprocess.run(
+            [compiler, case.definition.path, *arguments, *variants, "-o", output],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        data = output.read_bytes() if run.returncode == 0 else None
+        output.unlink(missing_ok=True)
+        return data, run.returncode, run.stderr
 
     def compile_sound(self, index):
-        output = self.folder / f"{index}.stepc"
-        fragments = [f"--fragment={path}" for path in self.cases[index].files[1:]]
-        run = self.compile(driver.STEPC, index, output, fragments)
-        assert run.returncode == 0, run.stderr
-        return output.read_bytes()
+        data, _, said = self.compile(index, STEPC, *self.cases[index].definition.arguments())
+        assert data, said
+        return data
 
     def compile_faulty(self, index, name):
-        """The package's bytes; or None and what happened."""
-        output = self.folder / f"{index}-{name}.stepc"
-        run = self.compile(FAULTY, index, output, [f"--fault={name}", *self.cases[index].files[1:]])
-        if run.returncode == NOWHERE:
-            return None, None
-        if run.returncode != 0:
-            lines = [line for line in run.stderr.splitlines() if "error" in line]
-            return None, "refused: " + (lines[0] if lines else f"status {run.returncode}")
-        data = output.read_bytes()
-        output.unlink()
-        return data, None
+        """The package's bytes; or None, and what happened if the fault has a place."""
+        fragments = self.cases[index].definition.fragments
+        data, status, said = self.compile(index, FAULTY, f"--fault={name}", *fragments)
+        if data or status == NOWHERE:
+            return data, None
+        lines = [line for line in said.splitlines() if "error" in line]
+        return None, "refused: " + (lines[0] if lines else f"status {status}")
 
     def run(self, index, data, environment):
-        params, grads = self.values[index]
-        return in_child(environment, lambda: run_model(
-            self.cases[index], data, params, grads, self.expected[index]))  # fmt: skip
+        case, expected = self.cases[index], self.expected[index]
+        return in_child(environment, lambda: run_model(case, data, expected))
 
     def try_fault(self, name, is_engine):
         """Where it had a place, and the first case that saw it with what it saw."""
@@ -444,7 +315,7 @@ class Suite:
                 continue
             places += 1
             if message:
-                return places, case.name, message
+                return places, case.label, message
         return places, None, None
 
 
@@ -487,7 +358,7 @@ def run_all(chosen=(), report=print):
                 pool.map(check_sound, range(len(suite.cases)), chunksize=1),
                 strict=True,
             ):
-                assert message is None, f"without a fault, {case.name} differs: {message}"
+                assert message is None, f"without a fault, {case.label} differs: {message}"
             names, wrong = [], []
             for name, places, case, message, seconds in pool.imap(try_one, jobs, chunksize=1):
                 right = is_right(name, places, case)
