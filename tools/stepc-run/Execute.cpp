@@ -8,6 +8,7 @@
 #include "Execute.h"
 
 #include "Rows.h"
+#include "Zip.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
