@@ -322,6 +322,8 @@ json::Object mlir::step::buildManifest(json::Object interface,
     variants.push_back(describe(program, subsets));
   manifest["rounds"] = std::move(rounds);
   manifest["results"] = countResults(scheduled) + countReports(scheduled);
+  // What only some variants would have used may be gone by now.
+  manifest["reports"] = describeReports(scheduled);
   for (StringRef feature : target.cpuFeatures)
     features.push_back(feature);
   manifest["variants"] = std::move(variants);

@@ -113,6 +113,10 @@ void RuleAnalysis::findLatestSegments() {
 }
 
 void RuleAnalysis::findTimes() {
+  // Of a round, also where the rule uses its result as it is.
+  for (ScalarsOp scalars : rounds.getScalarsOps())
+    for (Value result : scalars.getResults())
+      times[result] = Time{rounds.getSegment(result), 0};
   for (Operation &op : rule.getBody().front().without_terminator()) {
     if (op.getNumResults() == 0)
       continue;

@@ -58,6 +58,45 @@ FOUND = {
     %p1 = step.mul %p, %power : [*], f64
     step.return %p1
   }""",
+    # A slot of the segment before the round.
+    "a contribution of a round's result": """
+  %lr = step.hyper "lr" = 0.5
+  %s = step.statistic "s" sum over model
+  %r = step.scalars over model {
+    %half = step.sqrt %lr : f64
+    step.yield %half : f64
+  }
+  %q = step.scalars over model {
+    step.report "s", %s
+    step.yield %s : f64
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.contribute %s, %r
+    %p1 = step.mul %g, %q : [*], f64
+    step.return %p1
+  }""",
+    # Reports were numbered before results went that no variant uses.
+    "a result that only another variant uses": """
+  %o = step.option "o" = false
+  %s = step.statistic "s" sum over model
+  %t = step.statistic "t" sum over model
+  %r = step.scalars over model {
+    %root = step.sqrt %t : f64
+    step.yield %root : f64
+  }
+  step.scalars over model {
+    step.report "s", %s
+    step.yield
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %sum = step.sum %g : [*]
+    step.contribute %s, %sum
+    %most = step.amax %g : [*]
+    step.contribute %t, %most
+    %by = step.mul %g, %r : [*], f64
+    %p1 = step.select %o, %by, %g : i1, [*], [*]
+    step.return %p1
+  }""",
     # The interpreter added up as if `*` were one dim, whatever the rule.
     "a fragment before a matrix": """
   step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {

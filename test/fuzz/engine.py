@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from cases import make_case, make_setting
 from generate import make_program
-from steps import Packages, check, differences, interpret, launch
+from steps import Packages, differences, interpret, launch
 
 
 @dataclass
@@ -36,80 +37,65 @@ def outcome(case, packages, interpreted):
     return "\n".join(f"{name}: {text}" for name, text in found.items()) or None
 
 
-def run_here(seeds, folder, interpreter=interpret):
-    """What is wrong with the programs of these seeds, in this process."""
+def run_here(seeds, folder, begin=lambda seed: None):
+    """Failures of the programs of these seeds, in this process; ``begin`` is told
+    whose code is about to run."""
     cases = []
     for seed in seeds:
         program = make_program(seed)
         cases.append(make_case(program, make_setting(program), write(program, folder)))
     packages = Packages(folder, jobs=1)
     packages.prepare(cases)
-    results = interpreter(cases, jobs=1)
+    results = interpret(cases, jobs=1)
     if any(isinstance(r, str) for r in results):
         # One that is refused takes the others with it: each alone.
-        results = [interpreter([case], jobs=1)[0] for case in cases]
-    failures = []
+        results = [interpret([case], jobs=1)[0] for case in cases]
     for seed, case, interpreted in zip(seeds, cases, results, strict=True):
+        begin(seed)
         text = outcome(case, packages, interpreted)
         if text:
-            failures.append(Failure(seed, text))
+            yield Failure(seed, text)
         os.unlink(case.definition.path)
+
+
+def work(seeds, folder, sender):
+    """In a process of its own: sends seeds as they begin, and failures."""
+    for failure in run_here(seeds, folder, sender.send):
+        sender.send(failure)
+    sender.send(None)
+
+
+def run_part(seeds, folder):
+    """Failures of some programs; one whose code ends the process is one."""
+    context = multiprocessing.get_context("fork")
+    failures, seeds = [], list(seeds)
+    while seeds:
+        receiver, sender = context.Pipe(False)
+        process = context.Process(target=work, args=(seeds, folder, sender))
+        process.start()
+        sender.close()
+        last = None
+        try:
+            while (message := receiver.recv()) is not None:
+                if isinstance(message, Failure):
+                    failures.append(message)
+                else:
+                    last = message
+            seeds = []
+        except EOFError:
+            ended = seeds[0] if last is None else last
+            failures.append(Failure(ended, f"the process ended, with seeds {seeds}"))
+            seeds = seeds[seeds.index(ended) + 1 :]
+        process.join()
     return failures
 
 
-def work(job):
-    seeds, folder = job
-    try:
-        return run_here(seeds, folder)
-    except Exception as error:
-        if len(seeds) == 1:
-            return [Failure(seeds[0], f"{type(error).__name__}: {error}")]
-        return [f for seed in seeds for f in work(([seed], folder))]
-
-
 def run_programs(seeds, folder, jobs=None, part=25):
-    """Failures of the programs, in processes of their own: compiled code that does
-    what it must not ends one of these."""
+    """Failures of the programs, some at a time in processes of their own."""
     seeds, jobs = list(seeds), jobs or os.cpu_count()
-    parts = [(seeds[i : i + part], folder) for i in range(0, len(seeds), part)]
-    context = multiprocessing.get_context("spawn")
-    found = []
-    for seeds_, results in in_processes(context, parts, jobs):
-        if results is None:
-            results = [Failure(seeds_[0], "the process ended")]
-            if len(seeds_) > 1:
-                results = run_programs(seeds_, folder, jobs=1, part=max(1, len(seeds_) // 4))
-        found += results
-    return found
-
-
-def in_processes(context, parts, jobs):
-    """Pairs of a part's seeds and its failures, None where the process ended."""
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    waiting = list(parts)
-    while waiting:
-        done = []
-        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures = [(part, pool.submit(work, part)) for part in waiting]
-            broken = []
-            for part, future in futures:
-                try:
-                    done.append((part[0], future.result()))
-                except BrokenProcessPool:
-                    broken.append(part)
-        yield from done
-        if not broken:
-            return
-        # One of these ended the pool: each in a pool of its own.
-        for part in broken:
-            with ProcessPoolExecutor(1, mp_context=context) as pool:
-                try:
-                    yield part[0], pool.submit(work, part).result()
-                except BrokenProcessPool:
-                    yield part[0], None
-        return
+    parts = [seeds[i : i + part] for i in range(0, len(seeds), part)]
+    with ThreadPoolExecutor(jobs) as pool:
+        return [f for found in pool.map(lambda p: run_part(p, folder), parts) for f in found]
 
 
 def run_one(program, setting, folder, name="shrunk"):
@@ -141,6 +127,3 @@ def save(program, setting, folder):
     batch.write_text("\n".join(recorder.lines) + "\n")
     np.savez(arrays, **recorder.arrays)
     return f"stepc-run --batch={batch} --tensors={arrays} --compare", case
-
-
-__all__ = ["Failure", "check", "run_here", "run_one", "run_programs", "save"]
