@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/FinishPlan.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -83,11 +85,28 @@ Position FinishPlan::findStorePosition(unsigned argument) {
 }
 
 void FinishPlan::placeStores() {
-  for (unsigned argument : rule.getReturnedArguments()) {
-    Domain domain = analysis.getDomain(rule.getBody().getArgument(argument));
-    if (isSmall(domain) && analysis.getStoredValue(argument))
-      getStep(findStorePosition(argument), domain).stores.push_back(argument);
+  std::map<unsigned, Position> places;
+  for (unsigned argument : rule.getReturnedArguments())
+    if (isSmall(analysis.getDomain(rule.getBody().getArgument(argument))) &&
+        analysis.getStoredValue(argument))
+      places[argument] = findStorePosition(argument);
+  // Where a state becomes the old value of another, that is not written before;
+  // two that change places are written in one step.
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (auto &[argument, place] : places) {
+      auto old = dyn_cast<BlockArgument>(analysis.getStoredValue(argument));
+      auto other = old ? places.find(old.getArgNumber()) : places.end();
+      if (other == places.end() || !(other->second < place))
+        continue;
+      other->second = place;
+      changed = true;
+    }
   }
+  for (auto &[argument, place] : places)
+    getStep(place, analysis.getDomain(rule.getBody().getArgument(argument)))
+        .stores.push_back(argument);
 }
 
 /// A contribution is a slot of the tensor, also where the value is another.

@@ -97,6 +97,13 @@ FOUND = {
     %p1 = step.select %o, %by, %g : i1, [*], [*]
     step.return %p1
   }""",
+    # The second was given what the first had just become.
+    "two states of fewer dims that change places": """
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %q: state "q"[1, m] = 1.0,
+                    %r: state "r"[1, m] = 2.0) {
+    %p1 = step.add %g, %r : [n, m], [1, m]
+    step.return %p1, %r, %q : [n, m], [1, m], [1, m]
+  }""",
     # The interpreter added up as if `*` were one dim, whatever the rule.
     "a fragment before a matrix": """
   step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {

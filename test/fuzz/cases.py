@@ -70,7 +70,7 @@ def extent(rng):
 
 def make_shape(rng, dims, most):
     """One that fits the dims."""
-    if rng.random() < 0.12:
+    if rng.random() < 0.2:
         # What does not fit the dims is another rule's.
         found = BIG[int(rng.integers(len(BIG)))]
         if fits(dims, found):
