@@ -72,20 +72,44 @@ static Type getBits(const Words &w, const StridedMemory &memory) {
   return w.b.getIntegerType(memory.elementBytes * 8);
 }
 
+/// Calls the function `name` that all kernels share, and that copies elements
+/// of that size.
+static void
+emitShared(const Words &w, StringRef name, const StridedMemory &memory,
+           Value first, Value count, Value dense,
+           function_ref<void(const Words &, const StridedMemory &, ValueRange)>
+               emitBody) {
+  std::string full = (name + Twine(memory.elementBytes)).str();
+  func::FuncOp function =
+      getSharedFunction(w, full, 7, 0, [&](const Words &inner, ValueRange in) {
+        StridedMemory own{in[0], in[1], in[2], in[3], memory.elementBytes};
+        emitBody(inner, own, in.drop_front(4));
+      });
+  func::CallOp::create(w.b, w.loc, function,
+                       ValueRange{memory.address, memory.rank, memory.extents,
+                                  memory.strides, first, count, dense});
+}
+
 void mlir::step::emitGather(const Words &w, const StridedMemory &memory,
                             Value first, Value count, Value to) {
-  Value strided = w.view(memory.address, getBits(w, memory));
-  Value dense = w.view(to, getBits(w, memory));
-  emitRuns(w, memory, first, count, [&](Value from, Value index) {
-    w.store(w.load(strided, from), dense, index);
-  });
+  emitShared(w, "gather", memory, first, count, to,
+             [](const Words &w, const StridedMemory &memory, ValueRange in) {
+               Value strided = w.view(memory.address, getBits(w, memory));
+               Value dense = w.view(in[2], getBits(w, memory));
+               emitRuns(w, memory, in[0], in[1], [&](Value from, Value index) {
+                 w.store(w.load(strided, from), dense, index);
+               });
+             });
 }
 
 void mlir::step::emitScatter(const Words &w, const StridedMemory &memory,
                              Value first, Value count, Value from) {
-  Value strided = w.view(memory.address, getBits(w, memory));
-  Value dense = w.view(from, getBits(w, memory));
-  emitRuns(w, memory, first, count, [&](Value to, Value index) {
-    w.store(w.load(dense, index), strided, to);
-  });
+  emitShared(w, "scatter", memory, first, count, from,
+             [](const Words &w, const StridedMemory &memory, ValueRange in) {
+               Value strided = w.view(memory.address, getBits(w, memory));
+               Value dense = w.view(in[2], getBits(w, memory));
+               emitRuns(w, memory, in[0], in[1], [&](Value to, Value index) {
+                 w.store(w.load(dense, index), strided, to);
+               });
+             });
 }

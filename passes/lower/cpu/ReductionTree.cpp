@@ -83,8 +83,8 @@ static void emitCombineRows(const Words &w, Combiner combiner, Value to,
   });
 }
 
-void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
-                              Value count, Value stride, Value width) {
+static void emitPairwiseBody(const Words &w, Combiner combiner, Value address,
+                             Value count, Value stride, Value width) {
   Type index = w.b.getIndexType();
   Value one = w.constant(1);
   // while (span < count): entries `span` apart are combined.
@@ -107,7 +107,7 @@ void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
     Value i = loop.getInductionVar();
     Value to = entryAddress(w, address, i, stride);
     Value from = entryAddress(w, address, w.add(i, span), stride);
-    emitCombineRows(w, combiner, to, from, width ? width : one);
+    emitCombineRows(w, combiner, to, from, width);
   }
   scf::YieldOp::create(w.b, w.loc, ValueRange{twice});
 }
@@ -146,8 +146,8 @@ static Value emitDenseLevel(const Words &w, Combiner combiner, Value view,
   return w.add(pairs, left);
 }
 
-void mlir::step::emitDense(const Words &w, Combiner combiner, Value address,
-                           Value count) {
+static void emitDenseBody(const Words &w, Combiner combiner, Value address,
+                          Value count) {
   Type index = w.b.getIndexType();
   Value view = w.view(address, w.b.getF64Type());
   auto levels =
@@ -162,8 +162,34 @@ void mlir::step::emitDense(const Words &w, Combiner combiner, Value address,
   scf::YieldOp::create(w.b, w.loc, ValueRange{next});
 }
 
-void mlir::step::emitSequence(const Words &w, Combiner combiner, Value address,
-                              Value count, Value stride) {
+/// "tree_pairwise_sum": the name of a function that all kernels share.
+static std::string getName(StringRef what, Combiner combiner) {
+  return ("tree_" + what + "_" + stringifyCombiner(combiner)).str();
+}
+
+void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
+                              Value count, Value stride, Value width) {
+  func::FuncOp function = getSharedFunction(
+      w, getName("pairwise", combiner), 2, 2,
+      [&](const Words &inner, ValueRange in) {
+        emitPairwiseBody(inner, combiner, in[0], in[2], in[1], in[3]);
+      });
+  func::CallOp::create(w.b, w.loc, function,
+                       ValueRange{address, stride, count, width});
+}
+
+void mlir::step::emitDense(const Words &w, Combiner combiner, Value address,
+                           Value count) {
+  func::FuncOp function =
+      getSharedFunction(w, getName("dense", combiner), 1, 1,
+                        [&](const Words &inner, ValueRange in) {
+                          emitDenseBody(inner, combiner, in[0], in[1]);
+                        });
+  func::CallOp::create(w.b, w.loc, function, ValueRange{address, count});
+}
+
+static void emitSequenceBody(const Words &w, Combiner combiner, Value address,
+                             Value count, Value stride) {
   Type f64 = w.b.getF64Type();
   Value leafSize = w.constant(STEPC_ROW_LEAF), zero = w.constant(0);
   Value leaves = w.toIndex(w.ceilDiv(w.toWord(count), STEPC_ROW_LEAF));
@@ -186,5 +212,16 @@ void mlir::step::emitSequence(const Words &w, Combiner combiner, Value address,
     }
     w.store(loop.getResult(0), memory(leaf), zero);
   });
-  emitPairwise(w, combiner, address, leaves, stride, Value());
+  emitPairwise(w, combiner, address, leaves, stride, w.constant(1));
+}
+
+void mlir::step::emitSequence(const Words &w, Combiner combiner, Value address,
+                              Value count, Value stride) {
+  func::FuncOp function = getSharedFunction(
+      w, getName("sequence", combiner), 2, 1,
+      [&](const Words &inner, ValueRange in) {
+        emitSequenceBody(inner, combiner, in[0], in[2], in[1]);
+      });
+  func::CallOp::create(w.b, w.loc, function,
+                       ValueRange{address, stride, count});
 }

@@ -32,7 +32,7 @@ Value emitFolded(const Words &w, Combiner combiner, Value lanes);
 
 /// Combines in place, pairwise by number, `count` entries (an index) that lie
 /// `stride` words (i64) apart from `address` on; the result is the first. Each
-/// entry is a row of `width` (an index) f64; null stands for 1.
+/// entry is a row of `width` (an index) f64.
 void emitPairwise(const Words &w, Combiner combiner, Value address, Value count,
                   Value stride, Value width);
 

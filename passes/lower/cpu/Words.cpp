@@ -26,3 +26,23 @@ func::FuncOp mlir::step::makeInternalFunction(OpBuilder &builder, Location loc,
   function.addEntryBlock();
   return function;
 }
+
+func::FuncOp mlir::step::getSharedFunction(
+    const Words &w, StringRef name, int64_t words, int64_t indices,
+    function_ref<void(const Words &, ValueRange)> emitBody) {
+  auto module =
+      w.b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  if (auto known = module.lookupSymbol<func::FuncOp>(name))
+    return known;
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToEnd(module.getBody());
+  func::FuncOp function =
+      makeInternalFunction(w.b, module.getLoc(), name, words, indices);
+  function->setAttr("passthrough",
+                    w.b.getArrayAttr(w.b.getStringAttr("noinline")));
+  Block &entry = function.getBody().front();
+  w.b.setInsertionPointToStart(&entry);
+  emitBody(Words(w.b, module.getLoc()), entry.getArguments());
+  func::ReturnOp::create(w.b, module.getLoc());
+  return function;
+}

@@ -96,6 +96,14 @@ func::FuncOp makeInternalFunction(OpBuilder &builder, Location loc,
                                   StringRef name, int64_t words,
                                   int64_t indices);
 
+/// A function of the module that all kernels call, made by the first: of
+/// `words` i64 arguments and then `indices` of type index, without results.
+/// `emitBody` fills it, but for the return.
+func::FuncOp
+getSharedFunction(const Words &w, StringRef name, int64_t words,
+                  int64_t indices,
+                  function_ref<void(const Words &, ValueRange)> emitBody);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_LOWER_CPU_WORDS_H
