@@ -105,8 +105,8 @@ void benchStreamBF16(uint16_t *restrict p, const uint16_t *restrict g,
   }
 }
 
-/* Reads `bytes`, a multiple of 64, and writes nothing; returns what the compiler
-   cannot know. Four sums, as one would wait for itself. */
+/* Reads `bytes`, a multiple of 64, and writes nothing; returns what the
+   compiler cannot know. Four sums, as one would wait for itself. */
 uint64_t benchRead(const uint64_t *restrict data, int64_t bytes,
                    int64_t distance) {
   enum { LineWords = LineBytes / 8 };
