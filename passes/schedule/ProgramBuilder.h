@@ -29,8 +29,15 @@ public:
   void build();
 
 private:
-  /// What a phase works on, as it is collected.
-  struct Body;
+  /// What one phase reads, computes, writes and accumulates.
+  struct Body {
+    /// Operands in the order in which their elements are read and written, and
+    /// the value that each element is when read, or becomes when written.
+    SmallVector<Attribute> operands;
+    SmallVector<Value> reads, writes;
+    SmallVector<Operation *> ops;
+    SmallVector<ReductionOpInterface> reductions;
+  };
 
   void collectSlots();
   void collectOperands();
