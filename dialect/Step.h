@@ -87,6 +87,9 @@ void printFloat(AsmPrinter &printer, const APFloat &value);
 /// A name must not be empty; every message about one reads alike.
 LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
 
+/// The segment of an entry of a program; none if the operation is no entry.
+std::optional<int64_t> getSegment(Operation *op);
+
 /// How many f64 inputs a scalar phase of the optimizer's programs has:
 /// hyper-parameters, persistent scalars and results of rounds.
 int64_t countScalarInputs(OptimizerOp optimizer);

@@ -141,8 +141,7 @@ static LogicalResult verifyTensorScalars(ProgramOp program,
   return success();
 }
 
-/// The segment of an entry of a program; none if it may not stand there.
-static std::optional<int64_t> getSegment(Operation *op) {
+std::optional<int64_t> mlir::step::getSegment(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
       .Case<ScalarPhaseOp, PhaseOp, CombineOp, TensorScalarsOp>(
           [](auto entry) { return int64_t(entry.getSegment()); })

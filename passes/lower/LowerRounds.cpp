@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
-#include "passes/lower/cpu/Words.h"
+#include "passes/lower/Words.h"
 #include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/ScalarCode.h"
 

@@ -61,7 +61,6 @@ public:
   const llvm::SetVector<Value> &getSlots() const { return slots; }
 
 private:
-  Position getPosition(Operation *op) const { return positions.lookup(op); }
   void placeOps();
   void placeStores();
   void placeContributions();

@@ -6,16 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/Schedule.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::step;
-
-static int64_t getSegment(Operation *op) {
-  return llvm::TypeSwitch<Operation *, int64_t>(op)
-      .Case<PhaseOp, CombineOp, TensorScalarsOp>(
-          [](auto entry) { return entry.getSegment(); });
-}
 
 std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
   std::vector<ScheduleEntry> entries;
@@ -23,7 +15,7 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
   for (Operation &op : program.getBody().front()) {
     if (isa<ScalarPhaseOp>(op))
       continue;
-    int64_t segment = getSegment(&op);
+    int64_t segment = *getSegment(&op);
     auto phase = dyn_cast<PhaseOp>(op);
     if (phase && (phase.getSpace() == Space::Elements ||
                   phase.getSpace() == Space::Tiles)) {

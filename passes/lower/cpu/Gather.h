@@ -8,7 +8,7 @@
 #ifndef STEPC_PASSES_LOWER_CPU_GATHER_H
 #define STEPC_PASSES_LOWER_CPU_GATHER_H
 
-#include "passes/lower/cpu/Words.h"
+#include "passes/lower/Words.h"
 
 namespace mlir::step {
 

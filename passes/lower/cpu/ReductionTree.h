@@ -14,7 +14,7 @@
 #ifndef STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H
 #define STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H
 
-#include "passes/lower/cpu/Words.h"
+#include "passes/lower/Words.h"
 
 namespace mlir::step {
 

@@ -8,6 +8,7 @@
 #include "passes/lower/cpu/TileKernel.h"
 #include "passes/lower/cpu/TileRow.h"
 #include "passes/lower/cpu/TileRun.h"
+#include "stepc/kernel_abi.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -58,11 +59,11 @@ Extents FinishEmitter::getExtents(Space space) const {
   Value one = w.constantWord(1);
   switch (space) {
   case Space::Rows:
-    return {row.B, one, row.N, w.ceilDiv(row.N, 1024)};
+    return {row.B, one, row.N, w.ceilDiv(row.N, STEPC_LEAF)};
   case Space::Columns:
     return {row.B, one, row.M, row.leaves};
   case Space::Items:
-    return {one, one, row.B, w.ceilDiv(row.B, 1024)};
+    return {one, one, row.B, w.ceilDiv(row.B, STEPC_LEAF)};
   default:
     return {row.B, row.N, row.M, row.leaves};
   }

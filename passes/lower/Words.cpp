@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/lower/cpu/Words.h"
+#include "passes/lower/Words.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 

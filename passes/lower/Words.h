@@ -5,8 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#ifndef STEPC_PASSES_LOWER_CPU_WORDS_H
-#define STEPC_PASSES_LOWER_CPU_WORDS_H
+#ifndef STEPC_PASSES_LOWER_WORDS_H
+#define STEPC_PASSES_LOWER_WORDS_H
 
 #include "dialect/Step.h"
 
@@ -106,4 +106,4 @@ getSharedFunction(const Words &w, StringRef name, int64_t words,
 
 } // namespace mlir::step
 
-#endif // STEPC_PASSES_LOWER_CPU_WORDS_H
+#endif // STEPC_PASSES_LOWER_WORDS_H
