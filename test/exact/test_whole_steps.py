@@ -15,18 +15,8 @@ from driver import STORAGES
 from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
-from steps import (
-    FILLS,
-    Case,
-    Definition,
-    Group,
-    Packages,
-    Tensor,
-    check,
-    fill,
-    random_place,
-    random_shape,
-)
+from steps import Case, Definition, Group, Packages, Tensor, check
+from values import FILLS, fill, random_place, random_shape
 
 CASES = int(os.environ.get("STEPC_STEP_CASES", "10"))
 HYPERS = ELEMENTWISE | PAPERS

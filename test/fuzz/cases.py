@@ -15,7 +15,8 @@ import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from steps import EXTENTS, FILLS, Case, Definition, Group, Tensor, fill, random_place
+from steps import Case, Definition, Group, Tensor
+from values import EXTENTS, FILLS, fill, random_place
 
 NUMBERS = [0.25, 0.0, 1.0, -0.3, 0.9]
 BIG = [(65, 70), (3, 1025), (129, 33), (2, 65, 17), (1, 4097), (66, 1030), (2100,), (2, 3, 5, 1025)]

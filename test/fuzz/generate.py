@@ -13,9 +13,8 @@ conditions. A program is data: it can be printed, and made smaller (shrink.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from program import F64, I1, I64, Call, Op, Program, Rule, State, mask, tensor
 
 CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-3", "1.0e-40", "1.0e+300"]
 TAME_CONSTANTS = ["1.0", "-1.0", "2.0", "0.5", "0.1", "-0.25", "1.0e-3"]
@@ -24,139 +23,6 @@ UNARY = ["neg", "abs", "sqrt", "sign"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 DIMS = [("*",), ("*",), ("n",), ("n", "m"), ("n", "m"), ("...b", "n", "m"), ("...b", "n", "m"),
         ("...b", "m"), ("n", "n")]  # fmt: skip
-SCALAR, FLAG, COUNT = "f64", "i1", "i64"
-
-
-# --- A program as data --------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Type:
-    """A scalar's word, or dims: of a tensor or a mask."""
-
-    word: str = ""
-    dims: tuple = ()
-
-    def __str__(self):
-        if self.word in (SCALAR, FLAG, COUNT):
-            return self.word
-        return f"{self.word}[{', '.join(self.dims)}]"
-
-
-F64, I1, I64 = Type(SCALAR), Type(FLAG), Type(COUNT)
-
-
-def tensor(dims):
-    return Type("", tuple(dims))
-
-
-def mask(dims):
-    return Type("mask", tuple(dims))
-
-
-@dataclass
-class Op:
-    """``name`` with operands; ``before`` and ``after`` stand around them in the text."""
-
-    name: str
-    operands: list
-    result: str | None = None
-    before: str = ""
-    after: str = ""
-    typed: bool = True
-
-    def text(self, types):
-        operands = ", ".join(self.operands)
-        line = f"step.{self.name} {self.before}{operands}{self.after}"
-        if self.typed and self.operands:
-            line += " : " + ", ".join(str(types[o]) for o in self.operands)
-        return f"{self.result} = {line}" if self.result else line
-
-
-@dataclass
-class State:
-    name: str
-    dims: tuple
-    init: str
-    guarded: bool = False
-
-
-@dataclass
-class Rule:
-    name: str
-    dims: tuple
-    condition: str = ""
-    states: list = field(default_factory=list)
-    ops: list = field(default_factory=list)
-    returns: list = field(default_factory=list)
-
-    def argument(self, name):
-        return f"%{self.name}_{name}"
-
-
-@dataclass
-class Call:
-    """A step.scalars."""
-
-    name: str
-    scope: str
-    ops: list = field(default_factory=list)
-    yields: list = field(default_factory=list)
-
-
-@dataclass
-class Program:
-    seed: int
-    hypers: list = field(default_factory=list)  # name, default
-    options: list = field(default_factory=list)  # name, what stands behind "="
-    kept: list = field(default_factory=list)  # name, initial value, scope
-    statistics: list = field(default_factory=list)  # name, kind, scope
-    calls: list = field(default_factory=list)
-    rules: list = field(default_factory=list)
-    types: dict = field(default_factory=dict)  # of all values
-    guarded: set = field(default_factory=set)  # values
-    guard: str = "%on"
-    # How it is run: decided with the program, so that a seed says everything.
-    tame: bool = True
-
-    def text(self):
-        lines = [f"// seed {self.seed}", "step.optimizer @fuzzed {"]
-        lines += [f'  %{n} = step.hyper "{n}" = {v}' for n, v in self.hypers]
-        lines += [f'  %{n} = step.option "{n}" = {v}' for n, v in self.options]
-        lines += [f'  %{n} = step.scalar "{n}" = {v} over {s}' for n, v, s in self.kept]
-        lines += [f'  %{n} = step.statistic "{n}" {k} over {s}' for n, k, s in self.statistics]
-        for call in self.calls:
-            results = f"%{call.name}:{len(call.yields)} = " if call.yields else ""
-            lines.append(f"  {results}step.scalars over {call.scope} {{")
-            lines += [f"    {op.text(self.types)}" for op in call.ops]
-            lines += [f"    {self.ending('yield', call.yields)}", "  }"]
-        for rule in self.rules:
-            lines += self.rule_text(rule)
-        return "\n".join([*lines, "}", ""])
-
-    def ending(self, name, values):
-        types = ", ".join(str(self.types[v]) for v in values)
-        return f"step.{name} {', '.join(values)} : {types}" if values else f"step.{name}"
-
-    def rule_text(self, rule):
-        dims = ", ".join(rule.dims)
-        arguments = [f"{rule.argument('p')}: param[{dims}]", f"{rule.argument('g')}: grad[{dims}]"]
-        for state in rule.states:
-            text = f'{rule.argument(state.name)}: state "{state.name}"[{", ".join(state.dims)}]'
-            text += f" = {state.init}" + (f" if {self.guard}" if state.guarded else "")
-            arguments.append(text)
-        arguments += [f"{rule.argument('t')}: count", f"{rule.argument('first')}: fresh"]
-        where = f" where {rule.condition}" if rule.condition else ""
-        return [f"  step.rule @{rule.name}({', '.join(arguments)}){where} {{",
-                *(f"    {op.text(self.types)}" for op in rule.ops),
-                f"    {self.ending('return', rule.returns)}", "  }"]  # fmt: skip
-
-    def blocks(self):
-        """The lists of operations, calls first."""
-        return [call.ops for call in self.calls] + [rule.ops for rule in self.rules]
-
-
-# --- Making one ---------------------------------------------------------------
 
 
 class Body:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import time
 
-from generate import FLAG
+from program import FLAG
 
 
 def operations(program):
