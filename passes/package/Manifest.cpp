@@ -279,7 +279,8 @@ static json::Array describeContributions(ProgramOp program) {
   for (size_t k = 0; k + 2 < triples.size(); k += 3)
     contributions.push_back(json::Object{{"statistic", triples[k]},
                                          {"slot", triples[k + 1]},
-                                         {"segment", triples[k + 2]}});
+                                         {"segment", triples[k + 2]},
+                                         {"partial", false}});
   return contributions;
 }
 
@@ -296,6 +297,7 @@ static json::Object describe(ProgramOp program, bool subsets) {
   return json::Object{{"name", program.getSymName()},
                       {"rule", program.getVariant().getRule().getValue()},
                       {"options", std::move(options)},
+                      {"layout", json::Object{}},
                       {"compute", toString(program.getVariant().getCompute())},
                       {"operands", std::move(operands)},
                       {"scalars", describeScalars(program)},
@@ -311,7 +313,7 @@ json::Object mlir::step::buildManifest(json::Object interface,
                                        OptimizerOp scheduled,
                                        const Target &target) {
   json::Object manifest = std::move(interface);
-  manifest["format"] = 2;
+  manifest["format"] = 3;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
   json::Array variants, features;

@@ -202,6 +202,11 @@ void Binder::setRow(NewTensor &tensor) noexcept {
   words[STEPC_TILE_B] = tensor.tiles.b;
   words[STEPC_TILE_N] = tensor.tiles.n;
   words[STEPC_TILE_M] = tensor.tiles.m;
+  words[STEPC_TILE_WHOLE_B] = tensor.tiles.b;
+  words[STEPC_TILE_WHOLE_N] = tensor.tiles.n;
+  words[STEPC_TILE_WHOLE_M] = tensor.tiles.m;
+  words[STEPC_TILE_BEGIN] = 0;
+  words[STEPC_TILE_END] = bound.size.elements;
   address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     *next++ = buffer.live ? int64_t(address) : 0;

@@ -183,6 +183,15 @@ struct Contribution {
   size_t statistic = 0;
   size_t slot = 0;
   int64_t segment = 0;
+  /// Whether the value is of this rank's part; else all ranks that share the
+  /// tensor have the same.
+  bool partial = false;
+};
+
+/// A dim of a rule that ranks share out, with the axes' names for reports.
+struct ShardedDim {
+  std::string dim;
+  std::vector<std::string> axes;
 };
 
 enum class Space : uint8_t { Elements, Tiles };
@@ -194,6 +203,9 @@ struct Variant {
   size_t rule = 0;
   /// One value for each of Manifest::options; of integers they mean nothing.
   std::vector<int64_t> options;
+  /// The dims that tensors it serves are sharded in; `flat` alone: they are
+  /// ranges of elements.
+  std::vector<ShardedDim> layout;
   /// In the order of the addresses in a row of the kernel's table.
   std::vector<Operand> operands;
   size_t param = 0;

@@ -25,6 +25,7 @@ public:
 
 private:
   void readOptions(const Json &options, const std::string &where);
+  void readLayout(const Json &layout, const std::string &where);
   Operand readOperand(const Json &value, const std::string &where) const;
   void readStorage(const Json &value, const std::string &where,
                    Operand &operand) const;
@@ -53,6 +54,7 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (variant.rule == manifest.rules.size())
     fields.bad(at(where, "rule"), "is not a rule");
   readOptions(fields.getObject(value, "options", where), at(where, "options"));
+  readLayout(fields.getObject(value, "layout", where), at(where, "layout"));
   readOperands(fields.getArray(value, "operands", where),
                at(where, "operands"));
   readScalars(fields.getObject(value, "scalars", where), at(where, "scalars"));
@@ -97,6 +99,31 @@ void VariantReader::readOptions(const Json &options, const std::string &where) {
   }
   if (options.elements.size() != named)
     fields.bad(where, "names an option that does not exist");
+}
+
+/// The rule's dims, or `flat` alone, each with its axes.
+void VariantReader::readLayout(const Json &layout, const std::string &where) {
+  const Dims &dims = manifest.rules[variant.rule].dims;
+  for (size_t i = 0; i < layout.keys.size(); ++i) {
+    ShardedDim sharded{layout.keys[i], {}};
+    const char *key = sharded.dim.c_str();
+    if (sharded.dim == "flat") {
+      if (layout.keys.size() > 1)
+        fields.bad(where, "has 'flat' beside other dims");
+    } else if (sharded.dim == "1" ||
+               std::find(dims.begin(), dims.end(), sharded.dim) == dims.end()) {
+      fields.bad(at(where, key), "is not a dim of the rule");
+    }
+    for (const Json &axis : fields.getArray(layout, key, where).elements) {
+      if (!axis.is(Json::Kind::String) || axis.string.empty())
+        fields.bad(at(where, key),
+                   "has an element that is not a string, or empty");
+      sharded.axes.push_back(axis.string);
+    }
+    if (sharded.axes.empty())
+      fields.bad(at(where, key), "is empty");
+    variant.layout.push_back(std::move(sharded));
+  }
 }
 
 Operand VariantReader::readOperand(const Json &value,
@@ -278,6 +305,7 @@ void VariantReader::readContributions(const Json &value,
     contribution.slot = fields.getIndex(
         value.elements[i], "slot", variant.tensorSlots, "is not a slot", place);
     contribution.segment = getSegment(value.elements[i], place);
+    contribution.partial = fields.getBool(value.elements[i], "partial", place);
     if (contribution.segment >= int64_t(manifest.rounds.size()))
       fields.bad(at(place, "segment"), "has no round after it");
     for (const Contribution &other : variant.contributions)

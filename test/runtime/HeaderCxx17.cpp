@@ -15,4 +15,4 @@ static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
 static_assert(sizeof(StepcBinding) == 88, "layout of the C ABI");
 static_assert(sizeof(StepcPlanInfo) == 80, "layout of the C ABI");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
-static_assert(STEPC_KERNEL_ABI_VERSION == 2, "raise with any change");
+static_assert(STEPC_KERNEL_ABI_VERSION == 3, "raise with any change");

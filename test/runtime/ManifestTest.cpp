@@ -41,16 +41,16 @@ TEST(Manifest, versions) {
   json manifest = makeToyManifest();
   manifest["format"] = 1;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 1, this runtime reads format 2",
+         "package '<memory>' has format 1, this runtime reads format 3",
          manifest);
   // Whatever else there may be in a later format.
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 7, this runtime reads format 2",
+         "package '<memory>' has format 7, this runtime reads format 3",
          {{"format", 7}, {"variants", "elsewhere"}});
-  manifest["format"] = 2;
+  manifest["format"] = 3;
   manifest["kernel_abi"] = 9;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 2",
+         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 3",
          manifest);
 }
 
@@ -256,6 +256,27 @@ TEST(Manifest, schedules) {
              "twice");
   refuseClip("/variants/0/contributions/3/segment", 2,
              "'variants[0].contributions[3].segment' has no round after it");
+}
+
+TEST(Manifest, layouts) {
+  refuseClip("/variants/0/layout", nullptr, "'variants[0].layout' is missing");
+  refuseClip("/variants/0/layout", json::array(),
+             "'variants[0].layout' is not an object");
+  refuseClip("/variants/0/layout", {{"n", {"dp"}}},
+             "'variants[0].layout.n' is not a dim of the rule");
+  refuseClip("/variants/0/layout", {{"*", "dp"}},
+             "'variants[0].layout.*' is not a list");
+  refuseClip("/variants/0/layout", {{"*", {1}}},
+             "'variants[0].layout.*' has an element that is not a string, or "
+             "empty");
+  refuseClip("/variants/0/layout", {{"*", json::array()}},
+             "'variants[0].layout.*' is empty");
+  refuseClip("/variants/0/layout", {{"*", {"dp"}}, {"flat", {"dp"}}},
+             "'variants[0].layout' has 'flat' beside other dims");
+  refuseClip("/variants/0/contributions/0/partial", nullptr,
+             "'variants[0].contributions[0].partial' is missing");
+  refuseClip("/variants/0/contributions/0/partial", 1,
+             "'variants[0].contributions[0].partial' is not true or false");
 }
 
 TEST(Manifest, spaces) {

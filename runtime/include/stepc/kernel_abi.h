@@ -31,8 +31,11 @@
 //
 //   words 0, 1    as above
 //   word 2        address of the tensor's slots (array of double)
-//   words 3 to 5  B, N, M
-//   words 6..     base address of each operand, in the manifest's order, then a
+//   words 3 to 5  B, N, M of what this rank has; where it has a flat range, of
+//                 the whole tensor
+//   words 6 to 8  B, N, M of the whole tensor
+//   words 9, 10   begin and end of the flat range; else 0 and B * N * M
+//   words 11..    base address of each operand, in the manifest's order, then a
 //                 word for each buffer of the workspace: its address where the
 //                 buffer is live, else its offset in bytes from
 //                 StepcCall::workspace
@@ -46,6 +49,12 @@
 // base + b * N + n, of [...b, 1, m] at base + b * M + m, of [...b, 1, 1] at
 // base + b. The order is the logical one, whatever the strides.
 //
+// A tensor that is not sharded is the special case: words 6 to 8 equal 3 to 5.
+// With a flat range, operands of the parameter's dims are dense and point at
+// element `begin`, those of fewer dims are whole. Tiles are numbered from the
+// block of rows that holds element `begin`: tile = (block - first block) *
+// ceil(M / STEPC_TILE_COLUMNS) + column block (docs/sharding.md).
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_KERNEL_ABI_H
@@ -53,7 +62,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 2
+#define STEPC_KERNEL_ABI_VERSION 3
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -65,7 +74,12 @@
 #define STEPC_TILE_B 3
 #define STEPC_TILE_N 4
 #define STEPC_TILE_M 5
-#define STEPC_TILE_OPERANDS 6
+#define STEPC_TILE_WHOLE_B 6
+#define STEPC_TILE_WHOLE_N 7
+#define STEPC_TILE_WHOLE_M 8
+#define STEPC_TILE_BEGIN 9
+#define STEPC_TILE_END 10
+#define STEPC_TILE_OPERANDS 11
 
 /* The tree of a reduction: elements of a leaf in lane order, its lanes, and
  * elements of a leaf in sequence order. */

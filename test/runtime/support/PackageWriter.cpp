@@ -181,6 +181,7 @@ void stepc_test::addKernel(json &variant, const std::string &kernel,
   variant["tensor_slots"] = 0;
   variant["workspace"] = json::array();
   variant["contributions"] = json::array();
+  variant["layout"] = json::object();
 }
 
 static json makeToyVariant(const std::string &type, bool maximize,
@@ -212,8 +213,8 @@ static json makeToyVariant(const std::string &type, bool maximize,
 
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
-      {"format", 2},
-      {"kernel_abi", 2},
+      {"format", 3},
+      {"kernel_abi", 3},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},

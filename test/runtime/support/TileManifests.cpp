@@ -32,7 +32,7 @@ static json makeVariant(const char *name, const char *rule) {
   return {
       {"name", name},     {"rule", rule},     {"options", json::object()},
       {"compute", "f32"}, {"space", "tiles"}, {"contributions", json::array()},
-      {"subsets", true}};
+      {"layout", json::object()}, {"subsets", true}};
 }
 
 json stepc_test::makeLambManifest() {
@@ -138,7 +138,10 @@ json stepc_test::makeClipManifest() {
                          makeFinish("clip_finish2", 2),
                          makeKernel("clip_phase2", 2, {0}, {0})};
   auto contribution = [](int statistic, int slot, int segment) {
-    return json{{"statistic", statistic}, {"slot", slot}, {"segment", segment}};
+    return json{{"statistic", statistic},
+                {"slot", slot},
+                {"segment", segment},
+                {"partial", true}};
   };
   variant["contributions"] = {contribution(0, 0, 0), contribution(1, 2, 0),
                               contribution(2, 1, 0), contribution(3, 3, 1)};
