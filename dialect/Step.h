@@ -60,6 +60,10 @@ bool isAnyRank(StringAttr dim);
 /// True for a dim such as `...b`: any number of leading dims.
 bool isBatch(StringAttr dim);
 
+/// True for a tensor with one dim, or of any rank: `[n]`, `[*]`. Elements are
+/// all that a rule knows of its shape.
+bool isVector(Type type);
+
 /// True for tensors and masks.
 bool isShaped(Type type);
 

@@ -123,17 +123,44 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
   }];
 }
 
-def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
-  let summary = "which rule, with which options and compute type, a variant is";
+def Step_LayoutAttr : Step_Attr<"Layout", "layout"> {
+  let summary = "how a parameter lies on a mesh of ranks";
   let description = [{
+    For each sharded dim of the rule's param, by its name in the rule, the mesh axes that
+    shard it, in order; or, as `flat`, the axes over which a range of the logical
+    row-major order lies. Over other axes the tensor is replicated. Sizes of axes and
+    the ranges are known at run time only (docs/sharding.md).
+
+    Constraints:
+    - there is a dim, with an axis, and no axis is named twice
+    - `flat` stands alone
+  }];
+  let parameters = (ins "::mlir::DictionaryAttr":$dims);
+  let assemblyFormat = "`<` $dims `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool isFlat() const { return bool(getAxes("flat")); }
+    /// The axes that shard the dim, or null.
+    ::mlir::ArrayAttr getAxes(::llvm::StringRef dim) const {
+      return getDims().getAs<::mlir::ArrayAttr>(dim);
+    }
+  }];
+}
+
+def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
+  let summary = "which rule, with which options, compute type and layout, a variant is";
+  let description = [{
+    Without a layout every rank has whole tensors.
+
     Constraints:
     - the compute type is f32 or f64
   }];
   let parameters = (ins
     "::mlir::StringAttr":$rule,
     "::mlir::DictionaryAttr":$options,
-    "::mlir::Type":$compute);
-  let assemblyFormat = "`<` $rule `,` $options `,` $compute `>`";
+    "::mlir::Type":$compute,
+    OptionalParameter<"::mlir::step::LayoutAttr">:$layout);
+  let assemblyFormat = "`<` $rule `,` $options `,` $compute (`,` $layout^)? `>`";
   let genVerifyDecl = 1;
 }
 
@@ -205,20 +232,37 @@ def Step_AccumulatorAttr : Step_Attr<"Accumulator", "accumulator"> {
 def Step_AccumulatorArrayAttr
     : TypedArrayAttrBase<Step_AccumulatorAttr, "accumulators of a phase">;
 
+def Step_ExchangeAttr : Step_Attr<"Exchange", "exchange"> {
+  let summary = "a buffer whose entries are reduced over ranks";
+  let description = [{
+    After segment `round`, over the ranks among which `dims` of the parameter are sharded.
+    A sum crosses as f64, a maximum as the integer that orders as the f64 does, with NaN
+    above all.
+  }];
+  let parameters = (ins "int64_t":$round,
+                    ArrayRefParameter<"::mlir::StringAttr", "sharded dims">:$dims,
+                    EnumParameter<Step_Combiner>:$combiner);
+  let assemblyFormat = "`<` $round `,` `[` $dims `]` `,` $combiner `>`";
+}
+
 def Step_BufferAttr : Step_Attr<"Buffer", "buffer"> {
   let summary = "memory of one tensor between phases";
   let description = [{
     As many elements as the product of `size` says: B, N and M, the extents of the
     leading dims together and of the last two; NL = ceil(N/64); ML, N1 and B1 =
-    ceil(M/1024), ceil(N/1024), ceil(B/1024). `live` buffers are kept from one
-    segment to a later one.
+    ceil(M/1024), ceil(N/1024), ceil(B/1024); R and L, the rows and blocks of 64 rows that a
+    flat range touches; 1 alone is one element. `live` buffers are kept from one segment to a later one, and
+    those with an `exchange` lie where ranks exchange them.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name,
     ArrayRefParameter<"::mlir::StringAttr", "factors">:$size,
     "::mlir::Type":$element,
-    "bool":$live);
-  let assemblyFormat = "`<` $name `,` `[` $size `]` `,` $element `,` $live `>`";
+    "bool":$live,
+    OptionalParameter<"::mlir::step::ExchangeAttr">:$exchange);
+  let assemblyFormat = [{
+    `<` $name `,` `[` $size `]` `,` $element `,` $live (`,` $exchange^)? `>`
+  }];
 }
 def Step_BufferArrayAttr : TypedArrayAttrBase<Step_BufferAttr, "buffers of a program">;
 

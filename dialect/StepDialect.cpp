@@ -49,7 +49,7 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
 }
 
 //===----------------------------------------------------------------------===//
-// RoleAttr, VariantAttr, OperandAttr, ConditionAttr
+// RoleAttr, LayoutAttr, VariantAttr, OperandAttr, ConditionAttr
 //===----------------------------------------------------------------------===//
 
 using EmitError = function_ref<InFlightDiagnostic()>;
@@ -83,8 +83,28 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   return verifyStorage(emitError, storage);
 }
 
+LogicalResult LayoutAttr::verify(EmitError emitError, DictionaryAttr dims) {
+  if (dims.empty())
+    return emitError() << "a layout shards no dim";
+  if (dims.contains("flat") && dims.size() > 1)
+    return emitError() << "a layout is flat and shards dims too";
+  llvm::SmallPtrSet<Attribute, 4> seen;
+  for (NamedAttribute dim : dims) {
+    auto axes = dyn_cast<ArrayAttr>(dim.getValue());
+    if (!axes || axes.empty() || !llvm::all_of(axes, llvm::IsaPred<StringAttr>))
+      return emitError() << "a layout has no list of axes for '"
+                         << dim.getName().getValue() << "'";
+    for (auto axis : axes.getAsRange<StringAttr>())
+      if (!seen.insert(axis).second)
+        return emitError() << "a layout names axis '" << axis.getValue()
+                           << "' twice";
+  }
+  return success();
+}
+
 LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
-                                  DictionaryAttr options, Type compute) {
+                                  DictionaryAttr options, Type compute,
+                                  LayoutAttr layout) {
   if (!compute.isF32() && !compute.isF64())
     return emitError() << "compute type " << compute
                        << " is neither f32 nor f64";

@@ -19,6 +19,10 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
     InterfaceMethod<"The tensor that is reduced.",
                     "::mlir::Value", "getInput", (ins),
                     "return $_op->getOperand(0);">,
+    InterfaceMethod<"The mesh axes over whose ranks parts of the result are reduced; "
+                    "null where every rank has all that is reduced. The shard stage "
+                    "sets it.",
+                    "::mlir::ArrayAttr", "getAcrossAttr">,
     InterfaceMethod<"True where the whole tensor is reduced, to an f64.",
                     "bool", "isWhole">,
     InterfaceMethod<"Positions of the reduced dims in the operand's type, "

@@ -68,6 +68,16 @@ bool ProgramOp::isTiled() {
   });
 }
 
+bool ProgramOp::isFlatRange() {
+  LayoutAttr layout = getVariant().getLayout();
+  if (!layout || !layout.isFlat())
+    return false;
+  for (auto operand : getOperands().getAsRange<OperandAttr>())
+    if (operand.getKind() == RoleKind::Param)
+      return !isVector(operand.getShape());
+  return false;
+}
+
 int64_t ProgramOp::findBuffer(StringRef name) {
   for (auto [index, buffer] :
        llvm::enumerate(getWorkspace().getAsRange<BufferAttr>()))
@@ -116,17 +126,19 @@ static LogicalResult verifyPhase(ProgramOp program, PhaseOp phase) {
   return verifyOperands(program, phase);
 }
 
-static LogicalResult verifyCombine(ProgramOp program, CombineOp combine) {
-  for (StringRef name : {combine.getPartial(), combine.getTemp().value_or("")})
+/// Of `step.combine` and `step.receive`: the buffers and the slot exist.
+template <typename OpT>
+static LogicalResult verifyPlaces(ProgramOp program, OpT op,
+                                  ArrayRef<StringRef> names) {
+  for (StringRef name : names)
     if (!name.empty() && program.findBuffer(name) < 0)
-      return combine.emitOpError()
-             << "works on '" << name
-             << "', which is not in the program's workspace";
-  if (combine.getSlot() && (int64_t(*combine.getSlot()) < 0 ||
-                            *combine.getSlot() >= program.getTensorSlots()))
-    return combine.emitOpError()
-           << "writes slot " << *combine.getSlot()
-           << " of the tensor, which has " << program.getTensorSlots();
+      return op.emitOpError() << "works on '" << name
+                              << "', which is not in the program's workspace";
+  if (op.getSlot() &&
+      (int64_t(*op.getSlot()) < 0 || *op.getSlot() >= program.getTensorSlots()))
+    return op.emitOpError()
+           << "writes slot " << *op.getSlot() << " of the tensor, which has "
+           << program.getTensorSlots();
   return success();
 }
 
@@ -143,7 +155,7 @@ static LogicalResult verifyTensorScalars(ProgramOp program,
 
 std::optional<int64_t> mlir::step::getSegment(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
-      .Case<ScalarPhaseOp, PhaseOp, CombineOp, TensorScalarsOp>(
+      .Case<ScalarPhaseOp, PhaseOp, CombineOp, ReceiveOp, TensorScalarsOp>(
           [](auto entry) { return int64_t(entry.getSegment()); })
       .Default([](Operation *) { return std::nullopt; });
 }
@@ -152,7 +164,13 @@ static LogicalResult verifyEntry(ProgramOp program, Operation &op) {
   if (auto phase = dyn_cast<PhaseOp>(op))
     return verifyPhase(program, phase);
   if (auto combine = dyn_cast<CombineOp>(op))
-    return verifyCombine(program, combine);
+    return verifyPlaces(program, combine,
+                        {combine.getPartial(), combine.getTemp().value_or(""),
+                         combine.getExchange().value_or("")});
+  if (auto receive = dyn_cast<ReceiveOp>(op))
+    return verifyPlaces(
+        program, receive,
+        {receive.getExchange(), receive.getTemp().value_or("")});
   if (auto scalars = dyn_cast<TensorScalarsOp>(op))
     return verifyTensorScalars(program, scalars);
   auto phase = cast<ScalarPhaseOp>(op);
@@ -276,14 +294,23 @@ LogicalResult PhaseOp::verifyRegions() {
 }
 
 //===----------------------------------------------------------------------===//
-// CombineOp and TensorScalarsOp
+// CombineOp, ReceiveOp and TensorScalarsOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult CombineOp::verify() {
+  if (bool(getTemp()) + bool(getSlot()) + bool(getExchange()) != 1)
+    return emitOpError("names not one of a temp, a slot and an exchange");
+  if (!getExchange() && bool(getSlot()) != (getLevel() == Level::Tensor))
+    return emitOpError() << "combines to " << stringifyLevel(getLevel())
+                         << (getSlot() ? " in a slot" : " in a temp");
+  return success();
+}
+
+LogicalResult ReceiveOp::verify() {
   if (bool(getTemp()) == bool(getSlot()))
     return emitOpError("names both or neither of a temp and a slot");
   if (bool(getSlot()) != (getLevel() == Level::Tensor))
-    return emitOpError() << "combines to " << stringifyLevel(getLevel())
+    return emitOpError() << "receives " << stringifyLevel(getLevel())
                          << (getSlot() ? " in a slot" : " in a temp");
   return success();
 }

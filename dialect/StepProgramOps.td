@@ -103,7 +103,9 @@ def Step_ProgramOp : Step_Op<"program", [
     traverses the tensor in phases of the space `tiles`; what stands between those
     (`step.combine`, phases of other spaces, `step.tensor_scalars`) runs once for a
     tensor. Segments are numbered; scalar phases of later segments stand where
-    their segment begins (docs/statistics.md).
+    their segment begins (docs/statistics.md). `contributions` are triples of a
+    statistic, a slot and a segment; for `partial_statistics` the slot holds the part of
+    a rank, for others what all ranks of the tensor have.
 
     Constraints:
     - the body begins with a scalar phase, and there is a phase
@@ -117,7 +119,8 @@ def Step_ProgramOp : Step_Op<"program", [
                        Step_OperandArrayAttr:$operands,
                        DefaultValuedAttr<Step_BufferArrayAttr, "{}">:$workspace,
                        DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$partial_statistics);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `variant` $variant `operands` $operands
@@ -131,6 +134,8 @@ def Step_ProgramOp : Step_Op<"program", [
     int64_t getNumSlots();
     /// Whether its phases are of other spaces than elements.
     bool isTiled();
+    /// Whether a rank has a range of the row-major order, whose rows are not whole.
+    bool isFlatRange();
     /// The position of the buffer of that name in the workspace; -1 if none.
     int64_t findBuffer(StringRef name);
   }];
@@ -197,21 +202,47 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
     Of the partial results that a phase of the space left in a buffer: to one
     for each row, column or item (one entry of the leading dims), rounded into a
     temp; or to one for the tensor, in one of its slots. `mean` divides by
-    the number of elements. The order of additions is the tree's
-    (docs/statistics.md). The buffer's contents are used up.
+    the number of elements of the whole tensor. The order of additions is the tree's
+    (docs/statistics.md). The buffer's contents are used up. What is only the rank's
+    part goes unrounded and undivided to an exchange, from which `step.receive` takes
+    the whole.
 
     Constraints:
     - the buffer is in the program's workspace
-    - a temp of the program or a slot of the tensor is named
+    - a temp of the program, a slot of the tensor or an exchange is named
     - columns are combined to columns, rows to the others
   }];
   let arguments = (ins StrAttr:$partial, Step_CombinerAttr:$combiner,
                        Step_SpaceAttr:$space, Step_LevelAttr:$level,
                        UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
                        OptionalAttr<I64Attr>:$slot,
+                       OptionalAttr<StrAttr>:$exchange,
                        DefaultValuedAttr<I64Attr, "0">:$segment);
   let assemblyFormat = [{
     $partial $combiner `of` $space `to` $level (`mean` $mean^)?
+    (`in` $temp^)? (`slot` $slot^)? (`send` $exchange^)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_ReceiveOp : Step_Op<"receive", [HasParent<"ProgramOp">]> {
+  let summary = "takes what was reduced over ranks";
+  let description = [{
+    From an exchange, after its round: rounded into a temp, or into a slot of the tensor.
+    Space and level are those of the `step.combine` that sent it, and say what a mean
+    is divided by.
+
+    Constraints:
+    - the exchange is in the program's workspace
+    - a temp of the program or a slot of the tensor is named
+  }];
+  let arguments = (ins StrAttr:$exchange, Step_CombinerAttr:$combiner,
+                       Step_SpaceAttr:$space, Step_LevelAttr:$level,
+                       UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
+                       OptionalAttr<I64Attr>:$slot,
+                       DefaultValuedAttr<I64Attr, "0">:$segment);
+  let assemblyFormat = [{
+    $exchange $combiner `of` $space `to` $level (`mean` $mean^)?
     (`in` $temp^)? (`slot` $slot^)? attr-dict
   }];
   let hasVerifier = 1;

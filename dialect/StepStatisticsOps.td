@@ -31,10 +31,12 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
         Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>,
         Step_ReductionOpInterface]> {
   let summary = what;
-  let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over);
+  let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over,
+                       OptionalAttr<StrArrayAttr>:$across);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
-    $operand (`over` custom<DimNames>($over)^)? attr-dict `:`
+    $operand (`over` custom<DimNames>($over)^)?
+    (`across` custom<DimNames>($across)^)? attr-dict `:`
     custom<ShortType>(type($operand))
   }];
   let hasVerifier = 1;

@@ -23,6 +23,11 @@ bool mlir::step::isBatch(StringAttr dim) {
   return dim.getValue().starts_with("...");
 }
 
+bool mlir::step::isVector(Type type) {
+  ArrayRef<StringAttr> dims = getDims(type);
+  return dims.size() == 1 && !isBatch(dims.front());
+}
+
 /// Dims are `*` alone, or names and 1, before which there may be one of any
 /// number of dims.
 static LogicalResult verifyDims(function_ref<InFlightDiagnostic()> emitError,

@@ -155,6 +155,39 @@ def VerifyBound : Pass<"step-verify-bound", "::mlir::step::OptimizerOp"> {
 }
 
 //===----------------------------------------------------------------------===//
+// shard
+//===----------------------------------------------------------------------===//
+
+def InsertCollectives : Pass<"step-insert-collectives", "::mlir::step::OptimizerOp"> {
+  let summary = "reduce over ranks what a rank has only a part of";
+  let description = [{
+    Before: bound rules, with the layout of their param. After: a reduction over
+    a dim that is sharded, or with `flat` of a tensor of the param's dims, says over which
+    axes its parts are reduced. Its meaning stays: that of the whole tensor.
+
+    What is only contributed to a statistic that is reduced the same way stays the part of
+    a rank: statistics are reduced over ranks in any case.
+
+    ```mlir
+    // layout {n = ["dp"]}
+    %row = step.mean %gg over [m] : [n, m]
+    %col = step.mean %gg over [n] : [n, m]
+    // ==>
+    %row = step.mean %gg over [m] : [n, m]
+    %col = step.mean %gg over [n] across [dp] : [n, m]
+    ```
+  }];
+}
+
+def VerifySharded : Pass<"step-verify-sharded", "::mlir::step::OptimizerOp"> {
+  let summary = "check what may stand after the shard stage";
+  let description = [{
+    Every reduction names the axes that shard what it reduces, and no others; or its result
+    is a part that is contributed to statistics and used for nothing else.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
 // schedule
 //===----------------------------------------------------------------------===//
 

@@ -42,6 +42,11 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createVerifyBound());
 }
 
+void mlir::step::buildShardPipeline(OpPassManager &pm) {
+  pm.addNestedPass<OptimizerOp>(createInsertCollectives());
+  pm.addNestedPass<OptimizerOp>(createVerifySharded());
+}
+
 void mlir::step::buildSchedulePipeline(OpPassManager &pm) {
   pm.addNestedPass<OptimizerOp>(createFormPhases());
   addCleanup(pm);
@@ -73,6 +78,9 @@ void mlir::step::registerPassesAndPipelines() {
   PassPipelineRegistration<BindOptions>(
       "step-stage-bind", "the bind stage: one rule for each variant",
       buildBindPipeline);
+  PassPipelineRegistration<>("step-stage-shard",
+                             "the shard stage: local programs of a rank",
+                             buildShardPipeline);
   PassPipelineRegistration<>("step-stage-schedule",
                              "the schedule stage: programs of phases",
                              buildSchedulePipeline);

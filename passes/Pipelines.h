@@ -19,7 +19,7 @@ namespace mlir::step {
 
 /// The stages, in order. Their names are those of `stepc --compile-to=`, and
 /// the pipelines are `step-stage-define` and so on.
-enum class Stage { Define, Bind, Schedule, Lower, Package };
+enum class Stage { Define, Bind, Shard, Schedule, Lower, Package };
 
 struct BindOptions : PassPipelineOptions<BindOptions> {
   ListOption<std::string> variants{
@@ -38,6 +38,7 @@ struct LowerOptions : PassPipelineOptions<LowerOptions> {
 /// it. The root is a module.
 void buildDefinePipeline(OpPassManager &pm);
 void buildBindPipeline(OpPassManager &pm, const BindOptions &options);
+void buildShardPipeline(OpPassManager &pm);
 void buildSchedulePipeline(OpPassManager &pm);
 void buildLowerPipeline(OpPassManager &pm, const LowerOptions &options);
 

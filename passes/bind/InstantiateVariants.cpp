@@ -192,8 +192,9 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
+    Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
-                                    values, compute);
+                                    values, compute, getLayout(request, param));
     if (isKnown(variant, rolesAttr))
       continue;
     builder.setInsertionPointToEnd(&optimizer.getBody().front());

@@ -67,6 +67,60 @@ llvm::Error VariantRequest::setOption(StringRef name, StringRef value,
   return llvm::Error::success();
 }
 
+llvm::Error VariantRequest::setLayout(StringRef dim, StringRef axes,
+                                      StringRef item) {
+  int64_t number = kFlat;
+  if (dim != "flat" && (dim.getAsInteger(10, number) || number >= 0))
+    return refuse("'" + item + "': dim '" + dim +
+                  "' is neither flat nor a negative number");
+  if (!layout.empty() && (dim == "flat" || layout.count(kFlat)))
+    return refuse("'" + item + "': a layout is flat or shards dims, once each");
+  SmallVector<StringRef> names;
+  axes.split(names, '+');
+  std::vector<std::string> &own = layout[number];
+  for (StringRef name : names) {
+    if (llvm::Error error = checkName(name, item))
+      return error;
+    for (auto &[other, known] : layout)
+      if (llvm::is_contained(known, name))
+        return refuse("'" + item + "': axis '" + name + "' shards twice");
+    own.push_back(name.str());
+  }
+  return llvm::Error::success();
+}
+
+/// The rule's dim in which dim `number` of a tensor lies, counted from the end;
+/// null where the rule has none.
+static StringAttr findDim(ArrayRef<StringAttr> dims, int64_t number) {
+  if (isAnyRank(dims.front()))
+    return dims.front();
+  int64_t index = int64_t(dims.size()) + number;
+  if (index >= 0 && !isBatch(dims[index]))
+    return dims[index];
+  return isBatch(dims.front()) ? dims.front() : StringAttr();
+}
+
+LayoutAttr mlir::step::getLayout(const VariantRequest &request, Type param) {
+  MLIRContext *context = param.getContext();
+  llvm::MapVector<StringAttr, SmallVector<Attribute>> axes;
+  for (auto &[number, names] : request.layout) {
+    StringAttr dim = number == VariantRequest::kFlat
+                         ? StringAttr::get(context, "flat")
+                         : findDim(getDims(param), number);
+    if (!dim)
+      continue;
+    for (const std::string &name : names)
+      axes[dim].push_back(StringAttr::get(context, name));
+  }
+  if (axes.empty())
+    return {};
+  Builder builder(context);
+  SmallVector<NamedAttribute> dims;
+  for (auto &[dim, names] : axes)
+    dims.push_back({dim, builder.getArrayAttr(names)});
+  return LayoutAttr::get(context, builder.getDictionaryAttr(dims));
+}
+
 llvm::Error VariantRequest::parse(StringRef text) {
   std::string copy = text.str();
   std::replace(copy.begin(), copy.end(), ';', ',');
@@ -87,9 +141,13 @@ llvm::Error VariantRequest::parse(StringRef text) {
     } else if (key.consume_front("option.")) {
       if (llvm::Error error = setOption(key, value, item))
         return error;
+    } else if (key.consume_front("layout.")) {
+      if (llvm::Error error = setLayout(key, value, item))
+        return error;
     } else {
       return refuse("'" + item + "': '" + key +
-                    "' is none of param, grad, state, state.NAME, option.NAME");
+                    "' is none of param, grad, state, state.NAME, option.NAME, "
+                    "layout.DIM");
     }
   }
   return llvm::Error::success();
@@ -108,5 +166,8 @@ std::string VariantRequest::str() const {
     add("state." + name, storage);
   for (auto &[name, value] : options)
     add("option." + name, value ? "true" : "false");
+  for (auto &[number, axes] : layout)
+    add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
+        llvm::join(axes, "+"));
   return llvm::join(items, ",");
 }

@@ -23,16 +23,22 @@ struct VariantRequest {
   std::string param, grad, state;
   std::map<std::string, std::string> states; // by the state's name
   std::map<std::string, bool> options;       // by the option's name
+  /// Mesh axes that shard a dim, by the dim's number from the end: -1 is the
+  /// last; or, as kFlat, those over which a range of elements lies.
+  std::map<int64_t, std::vector<std::string>> layout;
+  static constexpr int64_t kFlat = 0;
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
-  /// option.amsgrad=true", into what is there already. Items may be separated
-  /// by semicolons too. Errors name the item.
+  /// option.amsgrad=true,layout.-1=tp", into what is there already. Items may
+  /// be separated by semicolons too. Errors name the item.
   llvm::Error parse(StringRef text);
 
   /// Set one item each, as parse does. Errors name `item`, what was given.
   llvm::Error setStorage(std::string &storage, StringRef type, StringRef item);
   llvm::Error setState(StringRef name, StringRef type, StringRef item);
   llvm::Error setOption(StringRef name, StringRef value, StringRef item);
+  /// `dim` is "flat" or a negative number, `axes` names joined by '+'.
+  llvm::Error setLayout(StringRef dim, StringRef axes, StringRef item);
 
   /// The text that parse reads, every item named here. The language has no
   /// names that would need quotes in it.
@@ -41,6 +47,10 @@ struct VariantRequest {
 
 /// The type of a storage name (f32, bf16, f64), or null.
 Type getStorageType(MLIRContext *context, StringRef name);
+
+/// The layout of a rule's param in a request, or null where no dim of it is
+/// sharded. Dims that a rule does not have are those of other rules.
+LayoutAttr getLayout(const VariantRequest &request, Type param);
 
 /// The type that the rule computes in: f64 where the parameter is f64, else
 /// f32.

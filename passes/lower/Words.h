@@ -68,6 +68,30 @@ public:
   Value min(Value x, Value y) const {
     return arith::MinSIOp::create(b, loc, x, y);
   }
+  Value max(Value x, Value y) const {
+    return arith::MaxSIOp::create(b, loc, x, y);
+  }
+  Value select(Value condition, Value x, Value y) const {
+    return arith::SelectOp::create(b, loc, condition, x, y);
+  }
+  /// Of words, signed.
+  Value isLess(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
+  }
+  Value both(Value x, Value y) const {
+    return arith::AndIOp::create(b, loc, x, y);
+  }
+  /// `if (condition) ... else ...`
+  void branch(Value condition, function_ref<void()> emitThen,
+              function_ref<void()> emitElse) const {
+    auto branch = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    emitThen();
+    b.setInsertionPointToStart(branch.elseBlock());
+    emitElse();
+  }
+
   /// Of words: x / y rounded up, y a constant.
   Value ceilDiv(Value x, int64_t y) const {
     return div(add(x, constantWord(y - 1)), constantWord(y));

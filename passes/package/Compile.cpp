@@ -273,6 +273,11 @@ LogicalResult Compilation::run(StringRef source) {
   if (stopsAfter(Stage::Bind))
     return success();
 
+  if (failed(runStage(Stage::Shard, "shard", buildShardPipeline)))
+    return failure();
+  if (stopsAfter(Stage::Shard))
+    return success();
+
   if (failed(runStage(Stage::Schedule, "schedule", buildSchedulePipeline)))
     return failure();
   OptimizerOp scheduled = findOptimizer(module);

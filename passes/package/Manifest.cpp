@@ -207,14 +207,27 @@ static json::Object describe(OptimizerOp optimizer, const RoundCall &call) {
                       {"updates", std::move(updates)}};
 }
 
+/// How many rounds a step has, those included that only exchange.
+static int64_t countRounds(OptimizerOp optimizer) {
+  int64_t rounds = 0;
+  for (const RoundCall &call : getRoundCalls(optimizer))
+    rounds = std::max(rounds, call.round + 1);
+  for (auto program : optimizer.getBody().getOps<ProgramOp>())
+    for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
+      if (ExchangeAttr exchange = buffer.getExchange())
+        rounds = std::max(rounds, exchange.getRound() + 1);
+  return rounds;
+}
+
 static json::Array describeRounds(OptimizerOp optimizer) {
   std::vector<RoundCall> calls = getRoundCalls(optimizer);
   json::Array rounds;
-  for (size_t next = 0; next < calls.size();) {
+  int64_t numRounds = countRounds(optimizer);
+  size_t next = 0;
+  // A round may have no call: what only crosses ranks, or none waits for it.
+  for (int64_t round = 0; round < numRounds; ++round) {
     json::Array own;
-    // A round that nothing waits for may be missing between two others.
-    for (int64_t round = rounds.size();
-         next < calls.size() && calls[next].round == round; ++next)
+    for (; next < calls.size() && calls[next].round == round; ++next)
       own.push_back(describe(optimizer, calls[next]));
     rounds.push_back(json::Object{{"calls", std::move(own)}});
   }
@@ -238,12 +251,22 @@ static json::Object describeScalars(ProgramOp program) {
 
 static json::Array describeWorkspace(ProgramOp program) {
   json::Array workspace;
-  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
-    workspace.push_back(json::Object{
+  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
+    json::Array size = toJson(buffer.getSize());
+    if (buffer.getSize().front().getValue() == "1")
+      size.clear();
+    json::Object object{
         {"name", buffer.getName().getValue()},
-        {"size", toJson(buffer.getSize())},
+        {"size", std::move(size)},
         {"bytes", int64_t(buffer.getElement().getIntOrFloatBitWidth() / 8)},
-        {"live", buffer.getLive()}});
+        {"live", buffer.getLive()}};
+    if (ExchangeAttr exchange = buffer.getExchange())
+      object["exchange"] =
+          json::Object{{"round", exchange.getRound()},
+                       {"dims", toJson(exchange.getDims())},
+                       {"op", stringifyCombiner(exchange.getCombiner())}};
+    workspace.push_back(std::move(object));
+  }
   return workspace;
 }
 
@@ -254,7 +277,8 @@ static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
     return object;
   }
   object["kernel"] = entry.name;
-  object["strided_kernel"] = entry.name + "_strided";
+  object["strided_kernel"] =
+      entry.name + (program.isFlatRange() ? "" : "_strided");
   json::Array reads, writes;
   PhaseOp phase = entry.kernel;
   for (auto [index, own] :
@@ -273,14 +297,30 @@ static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
   return object;
 }
 
+/// The sharded dims and their axes.
+static json::Object describe(LayoutAttr layout) {
+  json::Object dims;
+  if (!layout)
+    return dims;
+  for (NamedAttribute dim : layout.getDims()) {
+    json::Array axes;
+    for (auto axis : cast<ArrayAttr>(dim.getValue()).getAsRange<StringAttr>())
+      axes.push_back(axis.getValue());
+    dims[dim.getName().getValue()] = std::move(axes);
+  }
+  return dims;
+}
+
 static json::Array describeContributions(ProgramOp program) {
   json::Array contributions;
   ArrayRef<int64_t> triples = program.getContributions();
   for (size_t k = 0; k + 2 < triples.size(); k += 3)
-    contributions.push_back(json::Object{{"statistic", triples[k]},
-                                         {"slot", triples[k + 1]},
-                                         {"segment", triples[k + 2]},
-                                         {"partial", false}});
+    contributions.push_back(json::Object{
+        {"statistic", triples[k]},
+        {"slot", triples[k + 1]},
+        {"segment", triples[k + 2]},
+        {"partial",
+         llvm::is_contained(program.getPartialStatistics(), triples[k])}});
   return contributions;
 }
 
@@ -297,7 +337,7 @@ static json::Object describe(ProgramOp program, bool subsets) {
   return json::Object{{"name", program.getSymName()},
                       {"rule", program.getVariant().getRule().getValue()},
                       {"options", std::move(options)},
-                      {"layout", json::Object{}},
+                      {"layout", describe(program.getVariant().getLayout())},
                       {"compute", toString(program.getVariant().getCompute())},
                       {"operands", std::move(operands)},
                       {"scalars", describeScalars(program)},

@@ -26,8 +26,11 @@ Domain FinishPlan::getStepDomain(Operation *op) const {
 Position FinishPlan::getAvailable(Value value, Domain user) const {
   Operation *op = value.getDefiningOp();
   auto found = positions.find(op);
-  // Arguments, and what traversals leave: there when the time comes.
-  if (!op || found == positions.end())
+  // Arguments, what traversals leave and what crossed ranks: there when the
+  // time comes.
+  auto reduction = dyn_cast_or_null<ReductionOpInterface>(op);
+  if (!op || found == positions.end() ||
+      (reduction && reduction.getAcrossAttr()))
     return {analysis.getTime(value), 0};
   Position position = found->second;
   bool sameStep = getStepDomain(op) == user && !isa<ReductionOpInterface>(op);
@@ -50,7 +53,10 @@ void FinishPlan::placeOps() {
     if (op.getNumResults() == 0 || !isOfFinish(getStepDomain(&op)))
       continue;
     Domain domain = getStepDomain(&op);
-    Position position{analysis.getTime(op.getResult(0)), 0};
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    Position position{reduction ? analysis.getReductionTime(reduction)
+                                : analysis.getTime(op.getResult(0)),
+                      0};
     for (Value operand : op.getOperands())
       if (isOfFinish(analysis.getDomain(operand)))
         position = std::max(position, getAvailable(operand, domain));

@@ -37,6 +37,22 @@ static LogicalResult formPhases(RuleOp rule, Rounds &rounds) {
   return success();
 }
 
+/// Elementwise programs are the same in every layout: one of them is enough.
+static void dropTwins(OptimizerOp optimizer) {
+  SmallVector<ProgramOp> kept;
+  for (auto program :
+       llvm::make_early_inc_range(optimizer.getBody().getOps<ProgramOp>())) {
+    bool known = llvm::any_of(kept, [&](ProgramOp other) {
+      return !program.isTiled() && other.getVariant() == program.getVariant() &&
+             other.getOperands() == program.getOperands();
+    });
+    if (known)
+      program.erase();
+    else
+      kept.push_back(program);
+  }
+}
+
 /// Leaves out what is contributed to statistics that nothing reads, and what
 /// only that needed.
 static void dropUnreadContributions(RuleOp rule) {
@@ -67,6 +83,7 @@ struct FormPhases : step::impl::FormPhasesBase<FormPhases> {
         return signalPassFailure();
     for (RuleOp rule : rules)
       rule.erase();
+    dropTwins(getOperation());
     for (ScalarsOp op : rounds.getScalarsOps())
       op.setRound(rounds.getRound(op));
   }

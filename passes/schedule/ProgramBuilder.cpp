@@ -7,6 +7,7 @@
 #include "passes/schedule/ProgramBuilder.h"
 
 #include "passes/schedule/ScalarCode.h"
+#include "passes/shard/Sharding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -93,8 +94,16 @@ static SmallVector<StringRef> getVectorSize(Domain domain) {
   }
 }
 
+/// One entry for each result of the reduction.
+static SmallVector<StringRef> getExchangeSize(Domain result) {
+  if (result == Domain::Tensor)
+    return {"1"};
+  return getVectorSize(result);
+}
+
 /// The buffer that a traversal of the input's space leaves partial sums in.
-static SmallVector<StringRef> getPartialSize(Domain input, bool columns) {
+static SmallVector<StringRef> getPartialSize(Domain input, bool columns,
+                                             bool flatRange) {
   switch (input) {
   case Domain::Rows:
     return {"B", "N1"};
@@ -103,21 +112,35 @@ static SmallVector<StringRef> getPartialSize(Domain input, bool columns) {
   case Domain::Items:
     return {"B1"};
   default:
+    if (flatRange)
+      return columns ? SmallVector<StringRef>{"L", "M"}
+                     : SmallVector<StringRef>{"R", "ML"};
     if (columns)
       return {"B", "NL", "M"};
     return {"B", "N", "ML"};
   }
 }
 
+bool ProgramBuilder::isFlatRange() {
+  LayoutAttr layout = rule.getVariantAttr().getLayout();
+  return layout && layout.isFlat() &&
+         !isVector(rule.getArgumentOfKind(RoleKind::Param).getType());
+}
+
+static Combiner getCombiner(ReductionOpInterface reduction) {
+  return reduction.getReductionKind() == ReductionKind::Amax ? Combiner::Amax
+                                                             : Combiner::Sum;
+}
+
 void ProgramBuilder::collectBuffers() {
   MLIRContext *context = builder.getContext();
   auto add = [&](const Twine &name, ArrayRef<StringRef> size, Type element,
-                 bool live) {
+                 bool live, ExchangeAttr exchange = {}) {
     SmallVector<StringAttr> factors;
     for (StringRef factor : size)
       factors.push_back(builder.getStringAttr(factor));
     buffers.push_back(BufferAttr::get(context, builder.getStringAttr(name),
-                                      factors, element, live));
+                                      factors, element, live, exchange));
   };
   for (auto [value, live] : finish.getTemps()) {
     unsigned number = tempNumbers.size();
@@ -131,13 +154,26 @@ void ProgramBuilder::collectBuffers() {
     Domain input = analysis.getDomain(reduction.getInput());
     bool columns =
         analysis.getDomain(reduction->getResult(0)) == Domain::Columns;
-    add("partial" + Twine(number), getPartialSize(input, columns),
-        builder.getF64Type(), /*live=*/false);
+    add("partial" + Twine(number),
+        getPartialSize(input, columns, isFlatRange()), builder.getF64Type(),
+        /*live=*/false);
+    if (!reduction.getAcrossAttr())
+      continue;
+    Value result = reduction->getResult(0);
+    auto exchange = ExchangeAttr::get(
+        context, analysis.getTime(result).segment - 1,
+        getCrossedDims(rule, reduction), getCombiner(reduction));
+    add(getExchangeName(reduction), getExchangeSize(analysis.getDomain(result)),
+        builder.getF64Type(), /*live=*/true, exchange);
   }
 }
 
 std::string ProgramBuilder::getPartialName(ReductionOpInterface reduction) {
   return ("partial" + Twine(partialNumbers.lookup(reduction))).str();
+}
+
+std::string ProgramBuilder::getExchangeName(ReductionOpInterface reduction) {
+  return ("exchange" + Twine(partialNumbers.lookup(reduction))).str();
 }
 
 OperandAttr ProgramBuilder::getTemp(Value value) const {
@@ -165,6 +201,19 @@ SmallVector<int64_t> ProgramBuilder::getContributions() {
     triples.push_back(analysis.getTime(contribute.getValue()).segment);
   }
   return triples;
+}
+
+/// Statistics to which the rank contributes its part.
+SmallVector<int64_t> ProgramBuilder::getPartialStatistics() {
+  SmallVector<int64_t> partial;
+  auto optimizer = rule->getParentOfType<OptimizerOp>();
+  SmallVector<StatisticOp> statistics(
+      optimizer.getBody().getOps<StatisticOp>());
+  for (auto contribute : rule.getBody().front().getOps<ContributeOp>())
+    if (isPartial(rule, contribute.getValue()))
+      partial.push_back(llvm::find(statistics, contribute.getStatisticOp()) -
+                        statistics.begin());
+  return partial;
 }
 
 /// One traversal does all, and nothing but elements and scalars of the cohort
@@ -303,8 +352,10 @@ void ProgramBuilder::buildTensorScalars(const SmallStep &step) {
 //===----------------------------------------------------------------------===//
 
 void ProgramBuilder::beginSegment(int64_t segment) {
-  while (begun < segment)
+  while (begun < segment) {
     buildScalarPhase(++begun);
+    buildReceives(begun);
+  }
 }
 
 void ProgramBuilder::build() {
@@ -314,10 +365,16 @@ void ProgramBuilder::build() {
   if (!elementwise)
     collectBuffers();
   builder.setInsertionPoint(rule);
-  program = ProgramOp::create(
-      builder, rule.getLoc(), rule.getSymName(), rule.getVariantAttr(),
-      builder.getArrayAttr(operands), builder.getArrayAttr(buffers),
-      int64_t(finish.getSlots().size()), getContributions());
+  VariantAttr variant = rule.getVariantAttr();
+  // Elements are the same wherever they lie.
+  if (elementwise)
+    variant = VariantAttr::get(builder.getContext(), variant.getRule(),
+                               variant.getOptions(), variant.getCompute(), {});
+  program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
+                              variant, builder.getArrayAttr(operands),
+                              builder.getArrayAttr(buffers),
+                              int64_t(finish.getSlots().size()),
+                              getContributions(), getPartialStatistics());
   builder.createBlock(&program.getBody());
   beginSegment(0);
   if (elementwise)
@@ -337,4 +394,7 @@ void ProgramBuilder::build() {
     beginSegment(step.position.time.segment);
     buildStep(step);
   }
+  // What is received may be used in no later entry than a contribution.
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
+    beginSegment(analysis.getTime(reduction->getResult(0)).segment);
 }

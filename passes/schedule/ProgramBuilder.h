@@ -44,6 +44,7 @@ private:
   void collectBuffers();
   bool isElementwise();
   SmallVector<int64_t> getContributions();
+  SmallVector<int64_t> getPartialStatistics();
 
   void buildScalarPhase(int64_t segment);
   void buildTraversal(size_t index);
@@ -53,14 +54,18 @@ private:
   void buildPhase(StringRef name, Space space, int64_t segment, Body &body);
   void buildCombine(ReductionOpInterface reduction, Space space,
                     int64_t segment);
+  void buildReceives(int64_t segment);
   void beginSegment(int64_t segment);
 
   OperandAttr getTemp(Value value) const;
+  IntegerAttr getSlot(Value value);
   OperandAttr getOperand(unsigned argument, bool reads, bool writes) const;
   Value addArgument(Block *block, Value value, Type storage);
   void addSlotArguments(Block *block, IRMapping &mapping, Type element);
   Value emitStored(Value value, Type storage);
   std::string getPartialName(ReductionOpInterface reduction);
+  std::string getExchangeName(ReductionOpInterface reduction);
+  bool isFlatRange();
   std::string makeName(const Twine &suffix) {
     return (program.getSymName() + suffix).str();
   }

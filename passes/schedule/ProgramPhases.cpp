@@ -216,18 +216,45 @@ static Level getLevel(Domain result) {
 void ProgramBuilder::buildCombine(ReductionOpInterface reduction, Space space,
                                   int64_t segment) {
   Value result = reduction->getResult(0);
-  StringAttr temp;
+  StringAttr temp, exchange;
   IntegerAttr slot;
-  if (analysis.getDomain(result) == Domain::Tensor)
-    slot = builder.getI64IntegerAttr(llvm::find(finish.getSlots(), result) -
-                                     finish.getSlots().begin());
+  bool crosses = bool(reduction.getAcrossAttr());
+  if (crosses)
+    exchange = builder.getStringAttr(getExchangeName(reduction));
+  else if (analysis.getDomain(result) == Domain::Tensor)
+    slot = getSlot(result);
   else
     temp = getTemp(result).getName();
   ReductionKind kind = reduction.getReductionKind();
-  CombineOp::create(builder, reduction.getLoc(),
-                    builder.getStringAttr(getPartialName(reduction)),
-                    kind == ReductionKind::Amax ? Combiner::Amax
-                                                : Combiner::Sum,
-                    space, getLevel(analysis.getDomain(result)),
-                    kind == ReductionKind::Mean, temp, slot, segment);
+  CombineOp::create(
+      builder, reduction.getLoc(),
+      builder.getStringAttr(getPartialName(reduction)),
+      kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum, space,
+      getLevel(analysis.getDomain(result)),
+      kind == ReductionKind::Mean && !crosses, temp, slot, exchange, segment);
+}
+
+IntegerAttr ProgramBuilder::getSlot(Value value) {
+  return builder.getI64IntegerAttr(llvm::find(finish.getSlots(), value) -
+                                   finish.getSlots().begin());
+}
+
+/// Takes what the round before the segment reduced over ranks.
+void ProgramBuilder::buildReceives(int64_t segment) {
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
+    Value result = reduction->getResult(0);
+    if (!reduction.getAcrossAttr() ||
+        analysis.getTime(result).segment != segment)
+      continue;
+    bool toSlot = analysis.getDomain(result) == Domain::Tensor;
+    ReductionKind kind = reduction.getReductionKind();
+    ReceiveOp::create(
+        builder, reduction.getLoc(),
+        builder.getStringAttr(getExchangeName(reduction)),
+        kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum,
+        getSpace(analysis.getDomain(reduction.getInput())),
+        getLevel(analysis.getDomain(result)), kind == ReductionKind::Mean,
+        toSlot ? StringAttr() : getTemp(result).getName(),
+        toSlot ? getSlot(result) : IntegerAttr(), segment);
+  }
 }

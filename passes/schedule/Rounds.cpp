@@ -23,6 +23,9 @@ int64_t Rounds::getSegment(Value value) {
   else if (op)
     for (Value operand : op->getOperands())
       segment = std::max(segment, getSegment(operand));
+  auto reduction = dyn_cast_or_null<ReductionOpInterface>(op);
+  if (reduction && reduction.getAcrossAttr())
+    ++segment;
   segments[value] = segment;
   return segment;
 }
@@ -75,6 +78,9 @@ int64_t Rounds::getNumSegments() {
   int64_t segments = 1;
   for (ScalarsOp op : scalarsOps)
     segments = std::max(segments, getRound(op) + 2);
+  optimizer.walk([&](ReductionOpInterface reduction) {
+    segments = std::max(segments, getSegment(reduction->getResult(0)) + 1);
+  });
   return segments;
 }
 

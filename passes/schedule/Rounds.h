@@ -15,7 +15,8 @@ namespace mlir::step {
 
 /// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of
 /// a step needs no result of a round; round r runs when segment r is done;
-/// segment r + 1 may use its results.
+/// segment r + 1 may use its results. What crosses ranks between two segments
+/// is of the round too.
 ///
 /// The verifier has made sure that no statistic depends on itself, so the
 /// recursion ends.

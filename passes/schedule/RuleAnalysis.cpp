@@ -84,6 +84,11 @@ void RuleAnalysis::findDomains() {
       domains[op.getResult(0)] = classify(&op);
 }
 
+static bool crossesRanks(Operation *op) {
+  auto reduction = dyn_cast<ReductionOpInterface>(op);
+  return reduction && reduction.getAcrossAttr();
+}
+
 /// The last segment that a value may be computed in is the first that uses it.
 void RuleAnalysis::findLatestSegments() {
   auto limit = [&](Value value, int64_t segment) {
@@ -107,6 +112,9 @@ void RuleAnalysis::findLatestSegments() {
     if (own == latestSegments.end())
       continue;
     int64_t segment = own->second;
+    // What crosses ranks does so in the first round that can take it.
+    if (crossesRanks(&op))
+      segment = rounds.getSegment(op.getResult(0)) - 1;
     for (Value operand : op.getOperands())
       limit(operand, segment);
   }
@@ -121,15 +129,21 @@ void RuleAnalysis::findTimes() {
     if (op.getNumResults() == 0)
       continue;
     Value result = op.getResult(0);
-    Time time{rounds.getSegment(result), 0};
+    const bool crosses = crossesRanks(&op);
+    Time time{rounds.getSegment(result) - crosses, 0};
     auto latest = latestSegments.find(result);
-    if (latest != latestSegments.end())
+    if (latest != latestSegments.end() && !crosses)
       time.segment = std::max(time.segment, latest->second);
     for (Value operand : op.getOperands())
       time = std::max(time, getTime(operand));
-    // A reduction is whole when its traversal has ended.
+    // A reduction is whole when its traversal has ended, and the round where it
+    // crosses ranks.
     auto reduction = dyn_cast<ReductionOpInterface>(op);
-    if (reduction && getDomain(reduction.getInput()) == Domain::Full)
+    if (reduction)
+      reductionTimes[reduction] = time;
+    if (crosses)
+      time = {time.segment + 1, 0};
+    else if (reduction && getDomain(reduction.getInput()) == Domain::Full)
       ++time.level;
     times[result] = getDomain(result) == Domain::Cohort
                         ? Time{rounds.getSegment(result), 0}

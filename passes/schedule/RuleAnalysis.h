@@ -60,6 +60,12 @@ public:
 
   Domain getDomain(Value value) const;
   Time getTime(Value value) const { return times.lookup(value); }
+  /// The time of the traversal that the reduction needs, or at which what it
+  /// reduces is known. Its result is known later: where it crosses ranks, from
+  /// the next segment on.
+  Time getReductionTime(ReductionOpInterface reduction) const {
+    return reductionTimes.lookup(reduction);
+  }
   /// The value that the rule returns for the argument; null where it returns
   /// none or the argument itself.
   Value getStoredValue(unsigned argument);
@@ -80,6 +86,7 @@ private:
   DenseMap<Value, Domain> domains;
   DenseMap<Value, int64_t> latestSegments;
   DenseMap<Value, Time> times;
+  DenseMap<Operation *, Time> reductionTimes;
 };
 
 } // namespace mlir::step

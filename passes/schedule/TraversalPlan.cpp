@@ -9,13 +9,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// The time of the traversal that the reduction of a Full value needs.
-static Time getTraversalTime(RuleAnalysis &analysis,
-                             ReductionOpInterface reduction) {
-  Time time = analysis.getTime(reduction->getResult(0));
-  return {time.segment, time.level - 1};
-}
-
 size_t TraversalPlan::getIndex(Time time) const {
   return llvm::find_if(traversals,
                        [&](const Traversal &t) { return t.time == time; }) -
@@ -30,7 +23,7 @@ void TraversalPlan::findTraversals() {
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
     if (analysis.getDomain(reduction.getInput()) != Domain::Full)
       continue;
-    reductions.push_back({getTraversalTime(analysis, reduction), reduction});
+    reductions.push_back({analysis.getReductionTime(reduction), reduction});
     due.push_back(reductions.back().first);
   }
   for (unsigned argument : rule.getReturnedArguments()) {

@@ -95,3 +95,28 @@ step.optimizer @init {
 
 // expected-error @+1 {{'temp' is no role of a rule}}
 #role = #step.role<kind = temp, name = "">
+
+// -----
+
+// expected-error @+1 {{a layout shards no dim}}
+#layout = #step.layout<{}>
+
+// -----
+
+// expected-error @+1 {{a layout is flat and shards dims too}}
+#layout = #step.layout<{flat = ["dp"], n = ["tp"]}>
+
+// -----
+
+// expected-error @+1 {{a layout has no list of axes for 'n'}}
+#layout = #step.layout<{n = "dp"}>
+
+// -----
+
+// expected-error @+1 {{a layout has no list of axes for 'n'}}
+#layout = #step.layout<{n = []}>
+
+// -----
+
+// expected-error @+1 {{a layout names axis 'dp' twice}}
+#layout = #step.layout<{m = ["dp"], n = ["tp", "dp"]}>

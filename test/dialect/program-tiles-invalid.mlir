@@ -135,7 +135,7 @@ step.optimizer @opt {
     ^bb0(%s: f64, %p: f32):
       step.yield
     }
-    // expected-error @+1 {{'step.combine' op names both or neither of a temp and a slot}}
+    // expected-error @+1 {{'step.combine' op names not one of a temp, a slot and an exchange}}
     step.combine "partial0" sum of tiles to tensor
   }
 }
@@ -318,5 +318,81 @@ step.optimizer @opt {
     ^bb0(%s: f64, %p: f32):
       step.yield
     }
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32, <{"*" = ["dp"]}>>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"exchange0", ["1"], f64, true, <0, ["*"], sum>>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op names both or neither of a temp and a slot}}
+    step.receive "exchange0" sum of tiles to tensor
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32, <{"*" = ["dp"]}>>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"exchange0", ["1"], f64, true, <0, ["*"], sum>>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op receives rows in a slot}}
+    step.receive "exchange0" sum of tiles to rows slot 0
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32, <{"*" = ["dp"]}>>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"exchange0", ["1"], f64, true, <0, ["*"], sum>>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op works on 'exchange1', which is not in the program's workspace}}
+    step.receive "exchange1" sum of tiles to tensor slot 0
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32, <{"*" = ["dp"]}>>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"exchange0", ["1"], f64, true, <0, ["*"], sum>>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op writes slot 1 of the tensor, which has 1}}
+    step.receive "exchange0" sum of tiles to tensor slot 1
   }
 }

@@ -496,7 +496,7 @@ step.optimizer @attributes {
 // -----
 
 step.optimizer @attributes {
-  // expected-error @+1 {{attribute 'variant' failed to satisfy constraint: which rule, with which options and compute type, a variant is}}
+  // expected-error @+1 {{attribute 'variant' failed to satisfy constraint: which rule, with which options, compute type and layout, a variant is}}
   step.rule @any(%p: param[*], %g: grad[*]) attributes {variant = 1} {
     step.return %p
   }

@@ -26,8 +26,9 @@
 // RUN: ls %t.dump | FileCheck %s --check-prefix=DUMP
 // DUMP: 1-define.mlir
 // DUMP-NEXT: 2-bind.mlir
-// DUMP-NEXT: 3-schedule.mlir
-// DUMP-NEXT: 4-lower.mlir
+// DUMP-NEXT: 3-shard.mlir
+// DUMP-NEXT: 4-schedule.mlir
+// DUMP-NEXT: 5-lower.mlir
 
 // Locations of the definition are kept to the end.
 // RUN: stepc-opt --step-stage-define --step-stage-bind --step-stage-schedule --step-stage-lower \

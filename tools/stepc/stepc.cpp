@@ -83,6 +83,7 @@ static cl::opt<Stage> compileTo(
     cl::desc("the last stage to run; before package, prints the IR"),
     cl::values(clEnumValN(Stage::Define, "define", "rules on whole tensors"),
                clEnumValN(Stage::Bind, "bind", "one rule for each variant"),
+               clEnumValN(Stage::Shard, "shard", "local programs of a rank"),
                clEnumValN(Stage::Schedule, "schedule", "programs of phases"),
                clEnumValN(Stage::Lower, "lower", "kernels in the LLVM dialect"),
                clEnumValN(Stage::Package, "package", "a package (default)")),

@@ -46,6 +46,14 @@ void emitDense(const Words &w, Combiner combiner, Value address, Value count);
 void emitSequence(const Words &w, Combiner combiner, Value address, Value count,
                   Value stride);
 
+/// The f64 as it crosses ranks: itself; for a maximum the integer that orders
+/// as the f64 does, -0.0 below +0.0 and any NaN above all.
+Value emitSent(const Words &w, Combiner combiner, Value value);
+
+/// Entry `index` of an exchange at an address, as f64 again.
+Value emitReceived(const Words &w, Combiner combiner, Value address,
+                   Value index);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H

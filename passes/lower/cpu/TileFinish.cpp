@@ -16,10 +16,22 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// The extents of what a phase of a space traverses. All values are words.
+/// The extents of what a phase of a space traverses, on this rank and of the
+/// whole tensor. All values are words.
 struct Extents {
   Value items, rows, columns; // B', N', M'
   Value leaves;               // ceil(M' / 1024)
+  Value wholeItems, wholeRows, wholeColumns;
+};
+
+/// Where the results of a combine or receive go, and of how many elements each
+/// is the sum.
+struct Destination {
+  Combiner combiner;
+  std::optional<StringRef> temp, exchange;
+  std::optional<int64_t> slot;
+  /// A word to divide by, or null.
+  Value divisor;
 };
 
 /// Emits one finish function. `row` is the row of the table it works on.
@@ -30,16 +42,21 @@ public:
       : b(builder), program(program), row(row), w(w) {}
 
   void emitCombine(CombineOp combine);
+  void emitReceive(ReceiveOp receive);
   void emitVectors(PhaseOp phase, func::FuncOp run);
   void emitScalars(TensorScalarsOp scalars);
 
 private:
   Extents getExtents(Space space) const;
-  Value emitResult(CombineOp combine, Value sum, Value count);
-  void storeResult(CombineOp combine, Value sum, Value count, Value index);
-  void combineColumns(CombineOp combine);
-  void combineRows(CombineOp combine, const Extents &extents);
-  void emitEmpty(CombineOp combine, const Extents &extents);
+  template <typename OpT>
+  Destination getDestination(OpT op, const Extents &in) const;
+  Value countResults(Level level, const Extents &in) const;
+  void storeResult(const Destination &to, Value sum, Value index);
+  void storeNeutral(const Destination &to, Level level, const Extents &in);
+  void combineColumns(CombineOp combine, const Destination &to);
+  void combineRows(CombineOp combine, const Destination &to, const Extents &in);
+  void combineRangeColumns(CombineOp combine, const Destination &to);
+  void combineRangeRows(CombineOp combine, const Destination &to);
   Value getWord(Value address, Value index) const {
     return w.add(address, w.mul(index, w.constantWord(8)));
   }
@@ -59,60 +76,105 @@ Extents FinishEmitter::getExtents(Space space) const {
   Value one = w.constantWord(1);
   switch (space) {
   case Space::Rows:
-    return {row.B, one, row.N, w.ceilDiv(row.N, STEPC_LEAF)};
+    return {row.B,      one, row.N,     w.ceilDiv(row.N, STEPC_LEAF),
+            row.wholeB, one, row.wholeN};
   case Space::Columns:
-    return {row.B, one, row.M, row.leaves};
+    return {row.B, one, row.M, row.leaves, row.wholeB, one, row.wholeM};
   case Space::Items:
-    return {one, one, row.B, w.ceilDiv(row.B, STEPC_LEAF)};
+    return {one, one, row.B,     w.ceilDiv(row.B, STEPC_LEAF),
+            one, one, row.wholeB};
   default:
-    return {row.B, row.N, row.M, row.leaves};
+    return {row.B,      row.N,      row.M,     row.leaves,
+            row.wholeB, row.wholeN, row.wholeM};
   }
 }
 
-/// What becomes of the sum of `count` (a word) values: for a temp, in its type.
-Value FinishEmitter::emitResult(CombineOp combine, Value sum, Value count) {
-  if (combine.getMean()) {
-    Value number = arith::UIToFPOp::create(b, w.loc, b.getF64Type(), count);
+/// A mean is of all elements, wherever they lie.
+template <typename OpT>
+Destination FinishEmitter::getDestination(OpT op, const Extents &in) const {
+  Destination to;
+  to.combiner = op.getCombiner();
+  to.temp = op.getTemp();
+  to.slot = op.getSlot();
+  if constexpr (std::is_same_v<OpT, CombineOp>)
+    to.exchange = op.getExchange();
+  if (!op.getMean())
+    return to;
+  switch (op.getLevel()) {
+  case Level::Rows:
+    to.divisor = in.wholeColumns;
+    break;
+  case Level::Columns:
+    to.divisor = in.wholeRows;
+    break;
+  case Level::Items:
+    to.divisor = w.mul(in.wholeRows, in.wholeColumns);
+    break;
+  case Level::Tensor:
+    to.divisor = w.mul(in.wholeItems, w.mul(in.wholeRows, in.wholeColumns));
+    break;
+  }
+  return to;
+}
+
+/// A word: how many results there are.
+Value FinishEmitter::countResults(Level level, const Extents &in) const {
+  switch (level) {
+  case Level::Rows:
+    return w.mul(in.items, in.rows);
+  case Level::Columns:
+    return w.mul(in.items, in.columns);
+  case Level::Items:
+    return in.items;
+  case Level::Tensor:
+    break;
+  }
+  return w.constantWord(1);
+}
+
+/// Writes element `index` (a word) of the temp or exchange, or the slot. A
+/// temp's is rounded to its type; what is exchanged is not.
+void FinishEmitter::storeResult(const Destination &to, Value sum, Value index) {
+  if (to.exchange) {
+    Value sent = emitSent(w, to.combiner, sum);
+    w.store(sent, w.view(row.getBuffer(*to.exchange), sent.getType()),
+            w.toIndex(index));
+    return;
+  }
+  if (to.divisor) {
+    Value number =
+        arith::UIToFPOp::create(b, w.loc, b.getF64Type(), to.divisor);
     sum = arith::DivFOp::create(b, w.loc, sum, number);
   }
   Type compute = program.getVariant().getCompute();
-  if (combine.getTemp() && !compute.isF64())
+  if (to.temp && !compute.isF64())
     sum = arith::TruncFOp::create(b, w.loc, compute, sum);
-  return sum;
+  Value address = to.temp ? row.getBuffer(*to.temp) : row.tensorSlots;
+  if (to.slot)
+    index = w.constantWord(*to.slot);
+  w.store(sum, w.view(address, sum.getType()), w.toIndex(index));
 }
 
-/// Writes element `index` (a word) of the temp, or the slot.
-void FinishEmitter::storeResult(CombineOp combine, Value sum, Value count,
-                                Value index) {
-  Value result = emitResult(combine, sum, count);
-  Value address =
-      combine.getTemp() ? row.getBuffer(*combine.getTemp()) : row.tensorSlots;
-  if (combine.getSlot())
-    index = w.constantWord(*combine.getSlot());
-  w.store(result, w.view(address, result.getType()), w.toIndex(index));
-}
-
-void FinishEmitter::combineColumns(CombineOp combine) {
+void FinishEmitter::combineColumns(CombineOp combine, const Destination &to) {
   Value partial = row.getBuffer(combine.getPartial());
   Value zero = w.constant(0);
   w.loop(zero, w.toIndex(row.B), 1, [&](Value item) {
     Value number = w.toWord(item);
     Value first = getWord(partial, w.mul(w.mul(number, row.rowBlocks), row.M));
-    emitPairwise(w, combine.getCombiner(), first, w.toIndex(row.rowBlocks),
-                 row.M, w.toIndex(row.M));
+    emitPairwise(w, to.combiner, first, w.toIndex(row.rowBlocks), row.M,
+                 w.toIndex(row.M));
     Value sums = w.view(first, b.getF64Type());
     Value base = w.mul(number, row.M);
     w.loop(zero, w.toIndex(row.M), 1, [&](Value column) {
-      storeResult(combine, w.load(sums, column), row.N,
-                  w.add(base, w.toWord(column)));
+      storeResult(to, w.load(sums, column), w.add(base, w.toWord(column)));
     });
   });
 }
 
 /// First the leaves of each row, then the rows of each item, then the items; as
 /// far as the level goes.
-void FinishEmitter::combineRows(CombineOp combine, const Extents &in) {
-  Combiner combiner = combine.getCombiner();
+void FinishEmitter::combineRows(CombineOp combine, const Destination &to,
+                                const Extents &in) {
   Level level = combine.getLevel();
   Value partial = row.getBuffer(combine.getPartial());
   Value zero = w.constant(0);
@@ -121,62 +183,119 @@ void FinishEmitter::combineRows(CombineOp combine, const Extents &in) {
     w.loop(zero, w.toIndex(in.rows), 1, [&](Value inner) {
       Value number = w.add(firstRow, w.toWord(inner));
       Value leaves = getWord(partial, w.mul(number, in.leaves));
-      emitDense(w, combiner, leaves, w.toIndex(in.leaves));
+      emitDense(w, to.combiner, leaves, w.toIndex(in.leaves));
       if (level == Level::Rows)
-        storeResult(combine, loadAt(leaves), in.columns, number);
+        storeResult(to, loadAt(leaves), number);
     });
     if (level == Level::Rows)
       return;
     Value first = getWord(partial, w.mul(firstRow, in.leaves));
-    emitSequence(w, combiner, first, w.toIndex(in.rows), in.leaves);
+    emitSequence(w, to.combiner, first, w.toIndex(in.rows), in.leaves);
     if (level == Level::Items)
-      storeResult(combine, loadAt(first), w.mul(in.rows, in.columns),
-                  w.toWord(item));
+      storeResult(to, loadAt(first), w.toWord(item));
   });
   if (level != Level::Tensor)
     return;
-  emitSequence(w, combiner, partial, w.toIndex(in.items),
+  emitSequence(w, to.combiner, partial, w.toIndex(in.items),
                w.mul(in.rows, in.leaves));
-  storeResult(combine, loadAt(partial),
-              w.mul(in.items, w.mul(in.rows, in.columns)), w.constantWord(0));
+  storeResult(to, loadAt(partial), w.constantWord(0));
 }
 
-/// Of no elements: every result is the neutral value, or 0 divided by 0.
-void FinishEmitter::emitEmpty(CombineOp combine, const Extents &in) {
-  Value count = w.constantWord(1);
-  switch (combine.getLevel()) {
-  case Level::Rows:
-    count = w.mul(in.items, in.rows);
-    break;
-  case Level::Columns:
-    count = w.mul(in.items, in.columns);
-    break;
-  case Level::Items:
-    count = in.items;
-    break;
-  case Level::Tensor:
-    break;
-  }
-  w.loop(w.constant(0), w.toIndex(count), 1, [&](Value index) {
-    storeResult(combine, emitNeutral(w, combine.getCombiner(), 0),
-                w.constantWord(0), w.toWord(index));
+/// Of a flat range: the blocks that it touches, in each item on their own.
+void FinishEmitter::combineRangeColumns(CombineOp combine,
+                                        const Destination &to) {
+  const TileRow::Range &range = *row.range;
+  Value partial = row.getBuffer(combine.getPartial());
+  Value endBlock = w.add(range.firstBlock, range.blocks);
+  w.loop(w.constant(0), w.toIndex(range.items), 1, [&](Value inner) {
+    Value item = w.add(range.firstItem, w.toWord(inner));
+    Value own = w.mul(item, row.rowBlocks);
+    Value from = w.max(own, range.firstBlock);
+    Value until = w.min(w.add(own, row.rowBlocks), endBlock);
+    Value first = getWord(partial, w.mul(w.sub(from, range.firstBlock), row.M));
+    emitPairwise(w, to.combiner, first, w.toIndex(w.sub(until, from)), row.M,
+                 w.toIndex(row.M));
+    Value sums = w.view(first, b.getF64Type());
+    Value base = w.mul(item, row.M);
+    w.loop(w.constant(0), w.toIndex(row.M), 1, [&](Value column) {
+      storeResult(to, w.load(sums, column), w.add(base, w.toWord(column)));
+    });
   });
+}
+
+/// Of a flat range: the rows that it touches, in each item on their own.
+void FinishEmitter::combineRangeRows(CombineOp combine, const Destination &to) {
+  const TileRow::Range &range = *row.range;
+  Level level = combine.getLevel();
+  Value partial = row.getBuffer(combine.getPartial());
+  Value zero = w.constant(0);
+  w.loop(zero, w.toIndex(range.rows), 1, [&](Value inner) {
+    Value number = w.toWord(inner);
+    Value leaves = getWord(partial, w.mul(number, row.leaves));
+    emitDense(w, to.combiner, leaves, w.toIndex(row.leaves));
+    if (level == Level::Rows)
+      storeResult(to, loadAt(leaves), w.add(range.firstRow, number));
+  });
+  if (level == Level::Rows)
+    return;
+  if (level == Level::Tensor) {
+    emitSequence(w, to.combiner, partial, w.toIndex(range.rows), row.leaves);
+    return storeResult(to, loadAt(partial), w.constantWord(0));
+  }
+  Value endRow = w.add(range.firstRow, range.rows);
+  w.loop(zero, w.toIndex(range.items), 1, [&](Value inner) {
+    Value item = w.add(range.firstItem, w.toWord(inner));
+    Value from = w.max(w.mul(item, row.N), range.firstRow);
+    Value end = w.min(w.mul(w.add(item, w.constantWord(1)), row.N), endRow);
+    Value first =
+        getWord(partial, w.mul(w.sub(from, range.firstRow), row.leaves));
+    emitSequence(w, to.combiner, first, w.toIndex(w.sub(end, from)),
+                 row.leaves);
+    storeResult(to, loadAt(first), item);
+  });
+}
+
+/// Of no elements: every result is the neutral value, or that divided.
+void FinishEmitter::storeNeutral(const Destination &to, Level level,
+                                 const Extents &in) {
+  w.loop(w.constant(0), w.toIndex(countResults(level, in)), 1,
+         [&](Value index) {
+           storeResult(to, emitNeutral(w, to.combiner, 0), w.toWord(index));
+         });
 }
 
 void FinishEmitter::emitCombine(CombineOp combine) {
   Extents in = getExtents(combine.getSpace());
-  Value elements = w.mul(in.items, w.mul(in.rows, in.columns));
-  Value some = arith::CmpIOp::create(b, w.loc, arith::CmpIPredicate::ne,
-                                     elements, w.constantWord(0));
-  auto branch = scf::IfOp::create(b, w.loc, some, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  if (combine.getLevel() == Level::Columns)
-    combineColumns(combine);
-  else
-    combineRows(combine, in);
-  b.setInsertionPointToStart(branch.elseBlock());
-  emitEmpty(combine, in);
+  Destination to = getDestination(combine, in);
+  bool ofRange = row.range && combine.getSpace() == Space::Tiles;
+  Value elements = ofRange ? row.range->elements
+                           : w.mul(in.items, w.mul(in.rows, in.columns));
+  // A range leaves results of its own rows, columns and items only.
+  if (ofRange && combine.getLevel() != Level::Tensor)
+    storeNeutral(to, combine.getLevel(), in);
+  bool columns = combine.getLevel() == Level::Columns;
+  w.branch(
+      w.isLess(w.constantWord(0), elements),
+      [&] {
+        if (ofRange)
+          columns ? combineRangeColumns(combine, to)
+                  : combineRangeRows(combine, to);
+        else
+          columns ? combineColumns(combine, to) : combineRows(combine, to, in);
+      },
+      [&] { storeNeutral(to, combine.getLevel(), in); });
+}
+
+/// What ranks have reduced, in the order of the combine that sent it.
+void FinishEmitter::emitReceive(ReceiveOp receive) {
+  Extents in = getExtents(receive.getSpace());
+  Destination to = getDestination(receive, in);
+  Value address = row.getBuffer(receive.getExchange());
+  Value count = w.toIndex(countResults(receive.getLevel(), in));
+  w.loop(w.constant(0), count, 1, [&](Value index) {
+    storeResult(to, emitReceived(w, to.combiner, address, index),
+                w.toWord(index));
+  });
 }
 
 /// A phase of vectors: one call for each item.
@@ -249,6 +368,8 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
   for (Operation *entry : entries) {
     if (auto combine = dyn_cast<CombineOp>(entry))
       emitter.emitCombine(combine);
+    else if (auto receive = dyn_cast<ReceiveOp>(entry))
+      emitter.emitReceive(receive);
     else if (auto phase = dyn_cast<PhaseOp>(entry))
       emitter.emitVectors(phase, runs.lookup(phase));
     else

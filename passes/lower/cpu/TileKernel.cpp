@@ -24,7 +24,7 @@ struct Tile {
   Value firstColumn, columns;
 };
 
-/// Emits the two kernels of one phase.
+/// Emits the two kernels of one phase, or the one of flat ranges.
 class TileKernelEmitter {
 public:
   TileKernelEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
@@ -46,8 +46,12 @@ private:
                           AccumulatorAttr accumulator) const;
   void clearColumns(const TileRow &row, const Tile &tile) const;
   void emitContiguousTile(const TileRow &row, const Tile &tile);
+  void emitRun(const TileRow &row, const Tile &tile, Value rows);
   void emitStridedTile(const TileRow &row, const Tile &tile);
   void emitStridedLeaf(const TileRow &row, const Tile &leaf);
+  void emitRangeTile(const TileRow &row, const Tile &tile);
+  void emitRangeRow(const TileRow &row, const Tile &line);
+  void clearRow(const TileRow &row, const Tile &line) const;
 
   Words w;
   PhaseOp phase;
@@ -65,6 +69,8 @@ private:
 Tile TileKernelEmitter::locate(const TileRow &row, Value number) const {
   Value columnBlock = w.rem(number, row.tileColumns);
   Value rest = w.div(number, row.tileColumns);
+  if (row.range)
+    rest = w.add(rest, row.range->firstBlock);
   Tile tile;
   tile.item = w.div(rest, row.rowBlocks);
   tile.firstRow =
@@ -85,6 +91,8 @@ Value TileKernelEmitter::getOperandAddress(const TileRow &row, const Tile &tile,
   switch (getAccess(phase, operand)) {
   case Access::Tile:
     element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+    if (row.range)
+      element = w.sub(element, row.range->begin);
     break;
   case Access::Row:
     element = firstRow;
@@ -105,11 +113,15 @@ Value TileKernelEmitter::getPartialAddress(const TileRow &row, const Tile &tile,
   Value index;
   if (accumulator.getDirection() == Direction::Row) {
     Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+    if (row.range)
+      firstRow = w.sub(firstRow, row.range->firstRow);
     Value leaf = w.div(tile.firstColumn, w.constantWord(STEPC_LEAF));
     index = w.add(w.mul(firstRow, row.leaves), leaf);
   } else {
     Value block = w.div(tile.firstRow, w.constantWord(STEPC_ROW_LEAF));
     block = w.add(w.mul(tile.item, row.rowBlocks), block);
+    if (row.range)
+      block = w.sub(block, row.range->firstBlock);
     index = w.add(w.mul(block, row.M), tile.firstColumn);
   }
   return w.add(row.getBuffer(accumulator.getPartial()),
@@ -141,6 +153,12 @@ void TileKernelEmitter::clearColumns(const TileRow &row,
 void TileKernelEmitter::emitContiguousTile(const TileRow &row,
                                            const Tile &tile) {
   clearColumns(row, tile);
+  emitRun(row, tile, w.toIndex(tile.rows));
+}
+
+/// Runs the phase on `rows` (an index) rows of dense elements.
+void TileKernelEmitter::emitRun(const TileRow &row, const Tile &tile,
+                                Value rows) {
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
@@ -150,7 +168,7 @@ void TileKernelEmitter::emitContiguousTile(const TileRow &row,
     in.accumulators.push_back(getPartialAddress(row, tile, accumulator));
   in.pitch = row.M;
   in.leaves = row.leaves;
-  in.rows = w.toIndex(tile.rows);
+  in.rows = rows;
   in.cols = w.toIndex(tile.columns);
   func::CallOp::create(w.b, w.loc, run, in.getValues());
 }
@@ -203,6 +221,74 @@ void TileKernelEmitter::emitStridedTile(const TileRow &row, const Tile &tile) {
   });
 }
 
+/// What is accumulated along a row that is not in the tile as a whole starts
+/// from the neutral value: not all of its leaves are touched.
+void TileKernelEmitter::clearRow(const TileRow &row, const Tile &line) const {
+  Type f64 = w.b.getF64Type();
+  for (AccumulatorAttr accumulator : accumulators) {
+    if (accumulator.getDirection() != Direction::Row)
+      continue;
+    Value leaves = w.view(getPartialAddress(row, line, accumulator), f64);
+    w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,
+           [&](Value leaf) {
+             w.store(emitNeutral(w, accumulator.getCombiner(), 0), leaves,
+                     leaf);
+           });
+  }
+}
+
+/// One row of a tile, of which the range has some columns or none: leaf by
+/// leaf.
+void TileKernelEmitter::emitRangeRow(const TileRow &row, const Tile &line) {
+  Value first = w.add(w.mul(line.item, row.N), line.firstRow);
+  first = w.mul(first, row.M);
+  Value endColumn = w.add(line.firstColumn, line.columns);
+  auto clip = [&](Value element) {
+    return w.min(w.max(w.sub(element, first), line.firstColumn), endColumn);
+  };
+  Value low = clip(row.range->begin), high = clip(row.range->end);
+  clearRow(row, line);
+  Value size = w.constantWord(STEPC_LEAF);
+  Value firstLeaf = w.div(low, size);
+  Value endLeaf =
+      w.select(w.isLess(low, high), w.ceilDiv(high, STEPC_LEAF), firstLeaf);
+  w.loop(w.toIndex(firstLeaf), w.toIndex(endLeaf), 1, [&](Value index) {
+    Value leafColumn = w.mul(w.toWord(index), size);
+    Tile leaf = line;
+    leaf.firstColumn = w.max(low, leafColumn);
+    leaf.columns =
+        w.sub(w.min(high, w.add(leafColumn, size)), leaf.firstColumn);
+    emitRun(row, leaf, w.constant(1));
+  });
+}
+
+/// A tile of a flat range: at once where the range has all of it.
+void TileKernelEmitter::emitRangeTile(const TileRow &row, const Tile &tile) {
+  const TileRow::Range &range = *row.range;
+  clearColumns(row, tile);
+  Value one = w.constantWord(1);
+  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
+  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+  Value end =
+      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
+  Value endRow = w.add(range.firstRow, range.rows);
+  Value allRows = w.both(w.isLess(w.sub(range.begin, one), first),
+                         w.isLess(w.sub(end, one), range.end));
+  w.branch(
+      allRows, [&] { emitRun(row, tile, w.toIndex(tile.rows)); },
+      [&] {
+        Value from = w.max(firstRow, range.firstRow);
+        Value to = w.min(w.add(lastRow, one), endRow);
+        w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
+          Tile line = tile;
+          line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
+          line.rows = one;
+          emitRangeRow(row, line);
+        });
+      });
+}
+
 /// `void name(call, begin, end)`: StepcKernel.
 void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
   Type i64 = w.b.getI64Type();
@@ -214,7 +300,7 @@ void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
   copies.clear();
   for (OperandAttr operand : operands)
     copies.push_back(
-        getAccess(phase, operand) == Access::Tile
+        getAccess(phase, operand) == Access::Tile && !program.isFlatRange()
             ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
             : Value());
   Value call = entry->getArgument(0);
@@ -236,6 +322,13 @@ void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
 void TileKernelEmitter::emit() {
   std::string name = phase.getSymName().str();
   run = emitTileRun(w.b, phase, name + "_run", prefetchLines);
+  // Ranges are dense.
+  if (program.isFlatRange()) {
+    emitEntry(name, [&](const TileRow &row, const Tile &tile) {
+      emitRangeTile(row, tile);
+    });
+    return;
+  }
   emitEntry(name, [&](const TileRow &row, const Tile &tile) {
     emitContiguousTile(row, tile);
   });

@@ -28,9 +28,43 @@ TileRow::TileRow(const Words &w, ProgramOp program, Value call, Value index)
   B = w.load(row, STEPC_TILE_B);
   N = w.load(row, STEPC_TILE_N);
   M = w.load(row, STEPC_TILE_M);
+  wholeB = w.load(row, STEPC_TILE_WHOLE_B);
+  wholeN = w.load(row, STEPC_TILE_WHOLE_N);
+  wholeM = w.load(row, STEPC_TILE_WHOLE_M);
   rowBlocks = w.ceilDiv(N, STEPC_ROW_LEAF);
   tileColumns = w.ceilDiv(M, STEPC_TILE_COLUMNS);
   leaves = w.ceilDiv(M, STEPC_LEAF);
+  if (this->program.isFlatRange())
+    readRange();
+}
+
+/// An empty range touches nothing: its counts are 0.
+void TileRow::readRange() {
+  Range in;
+  in.begin = w.load(row, STEPC_TILE_BEGIN);
+  in.end = w.load(row, STEPC_TILE_END);
+  in.elements = w.sub(in.end, in.begin);
+  Value zero = w.constantWord(0), one = w.constantWord(1);
+  Value some = w.isLess(zero, in.elements);
+  // No extent is 0 where the range has an element.
+  Value rowsOfItem = w.max(N, one), columns = w.max(M, one);
+  auto getBlock = [&](Value ofRow) {
+    Value item = w.div(ofRow, rowsOfItem);
+    Value block =
+        w.div(w.rem(ofRow, rowsOfItem), w.constantWord(STEPC_ROW_LEAF));
+    return w.add(w.mul(item, rowBlocks), block);
+  };
+  auto getCount = [&](Value first, Value last) {
+    return w.select(some, w.add(w.sub(last, first), one), zero);
+  };
+  in.firstRow = w.div(in.begin, columns);
+  Value lastRow = w.div(w.max(w.sub(in.end, one), in.begin), columns);
+  in.rows = getCount(in.firstRow, lastRow);
+  in.firstBlock = getBlock(in.firstRow);
+  in.blocks = getCount(in.firstBlock, getBlock(lastRow));
+  in.firstItem = w.div(in.firstRow, rowsOfItem);
+  in.items = getCount(in.firstItem, w.div(lastRow, rowsOfItem));
+  range = in;
 }
 
 int64_t TileRow::getIndex(OperandAttr operand) const {

@@ -10,6 +10,8 @@
 
 #include "passes/lower/Words.h"
 
+#include <optional>
+
 namespace mlir::step {
 
 /// What a row of the table says of a tensor
@@ -31,12 +33,26 @@ public:
 
   Value scalars, tensorSlots;
   Value B, N, M;
+  /// The same of the whole tensor, of which this may be a rank's part.
+  Value wholeB, wholeN, wholeM;
   Value rowBlocks;   // ceil(N / 64)
   Value tileColumns; // tiles beside each other in a row of tiles
   Value leaves;      // ceil(M / 1024)
 
+  /// Of programs whose tensors are flat ranges: the elements that the rank has,
+  /// and of what these touch the first and how many: rows of all items, blocks
+  /// of 64 rows (those of an item begin with its first row), items.
+  struct Range {
+    Value begin, end, elements;
+    Value firstRow, rows;
+    Value firstBlock, blocks;
+    Value firstItem, items;
+  };
+  std::optional<Range> range;
+
 private:
   int64_t getIndex(OperandAttr operand) const;
+  void readRange();
 
   const Words &w;
   ProgramOp program;

@@ -1,0 +1,64 @@
+//===- InsertCollectives.cpp - step-insert-collectives --------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A value of a rule lies as the param does, in the dims that it has. So nothing
+// is to be decided: elementwise operations need no other rank, and a reduction
+// needs those that have other parts of what it reduces.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/shard/Sharding.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_INSERTCOLLECTIVES
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// Which of two equal names a dim stands for is not known to a reduction.
+static LogicalResult checkLayout(RuleOp rule, LayoutAttr layout) {
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  for (NamedAttribute dim : layout.getDims())
+    if (llvm::count(getDims(param), dim.getName()) > 1)
+      return rule.emitOpError()
+             << "has a param of " << param << " with '"
+             << dim.getName().getValue()
+             << "' twice, which cannot be sharded over "
+             << cast<StringAttr>(cast<ArrayAttr>(dim.getValue())[0]).getValue();
+  return success();
+}
+
+static LogicalResult insertCollectives(RuleOp rule) {
+  LayoutAttr layout =
+      rule.getVariantAttr() ? rule.getVariantAttr().getLayout() : LayoutAttr();
+  if (!layout)
+    return success();
+  if (failed(checkLayout(rule, layout)))
+    return failure();
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
+    SmallVector<StringAttr> crossed = getCrossedDims(rule, reduction);
+    if (!crossed.empty() && !isOnlyContributed(reduction))
+      reduction->setAttr("across", ArrayAttr::get(rule.getContext(),
+                                                  getAxes(layout, crossed)));
+  }
+  return success();
+}
+
+namespace {
+struct InsertCollectives
+    : step::impl::InsertCollectivesBase<InsertCollectives> {
+  void runOnOperation() override {
+    for (auto rule : getOperation().getBody().getOps<RuleOp>())
+      if (failed(insertCollectives(rule)))
+        return signalPassFailure();
+  }
+};
+} // namespace

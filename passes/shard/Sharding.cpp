@@ -1,0 +1,57 @@
+//===- Sharding.cpp - what of a rule's values a rank has ------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/Sharding.h"
+
+#include "passes/Spaces.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+SmallVector<StringAttr>
+mlir::step::getCrossedDims(RuleOp rule, ReductionOpInterface reduction) {
+  LayoutAttr layout =
+      rule.getVariantAttr() ? rule.getVariantAttr().getLayout() : LayoutAttr();
+  if (!layout)
+    return {};
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  Type type = reduction.getInput().getType();
+  if (layout.isFlat()) {
+    if (getSpaceOf(param, type) != Space::Tiles)
+      return {};
+    return {StringAttr::get(rule.getContext(), "flat")};
+  }
+  SmallVector<StringAttr> crossed;
+  for (unsigned position : reduction.getReducedPositions())
+    if (StringAttr dim = getDims(type)[position]; layout.getAxes(dim))
+      crossed.push_back(dim);
+  return crossed;
+}
+
+SmallVector<Attribute> mlir::step::getAxes(LayoutAttr layout,
+                                           ArrayRef<StringAttr> dims) {
+  SmallVector<Attribute> axes;
+  for (StringAttr dim : dims)
+    llvm::append_range(axes, layout.getAxes(dim));
+  return axes;
+}
+
+bool mlir::step::isOnlyContributed(ReductionOpInterface reduction) {
+  // A part of a mean is a part of the sum, divided by the whole number.
+  bool isAmax = reduction.getReductionKind() == ReductionKind::Amax;
+  return llvm::all_of(reduction->getUsers(), [&](Operation *user) {
+    auto contribute = dyn_cast<ContributeOp>(user);
+    return contribute && (contribute.getStatisticOp().getKind() ==
+                          ReductionKind::Amax) == isAmax;
+  });
+}
+
+bool mlir::step::isPartial(RuleOp rule, Value value) {
+  auto reduction =
+      dyn_cast_or_null<ReductionOpInterface>(value.getDefiningOp());
+  return reduction && !reduction.getAcrossAttr() &&
+         !getCrossedDims(rule, reduction).empty();
+}

@@ -1,0 +1,84 @@
+// RUN: stepc-opt --step-insert-collectives --split-input-file --verify-diagnostics %s | FileCheck %s
+
+// Which reductions cross ranks follows from the dims that they reduce.
+
+// CHECK-LABEL: @matrix
+step.optimizer @both {
+  step.rule @matrix(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32, %r: state "r"[...b, n, 1] as f32)
+      variant <"matrix", {}, f32, <{m = ["tp"], n = ["dp", "pp"]}>> {
+    // CHECK: step.mean %{{.*}} over [m] across [tp] : [...b, n, m]
+    %row = step.mean %g over [m] : [...b, n, m]
+    // CHECK: step.sum %{{.*}} over [n] across [dp, pp] : [...b, n, m]
+    %col = step.sum %g over [n] : [...b, n, m]
+    // A vector of rows has no columns to be sharded.
+    // CHECK: step.amax %{{.*}} over [n] across [dp, pp] : [...b, n, 1]
+    %top = step.amax %row over [n] : [...b, n, 1]
+    // CHECK: step.sum %{{.*}} across [dp, pp, tp] : [...b, n, m]
+    %all = step.sum %g : [...b, n, m]
+    // CHECK: step.sum %{{.*}} : [...b, 1, 1]
+    %tops = step.sum %top : [...b, 1, 1]
+    %a = step.mul %g, %col : [...b, n, m], [...b, 1, m]
+    %s = step.add %all, %tops : f64
+    %b = step.mul %a, %s : [...b, n, m], f64
+    %p1 = step.sub %p, %b : [...b, n, m]
+    step.return %p1, %row : [...b, n, m], [...b, n, 1]
+  }
+}
+
+// -----
+
+// Of leading dims only the whole tensor's reductions know.
+// CHECK-LABEL: @batch
+step.optimizer @items {
+  step.rule @batch(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32) variant <"batch", {}, f32, <{"...b" = ["ep"]}>> {
+    // CHECK: step.sum %{{.*}} over [n, m] : [...b, n, m]
+    %item = step.sum %g over [n, m] : [...b, n, m]
+    // CHECK: step.sum %{{.*}} across [ep] : [...b, 1, 1]
+    %all = step.sum %item : [...b, 1, 1]
+    %a = step.mul %g, %item : [...b, n, m], [...b, 1, 1]
+    %b = step.mul %a, %all : [...b, n, m], f64
+    step.return %b : [...b, n, m]
+  }
+}
+
+// -----
+
+// A flat range has parts of every row and column; what is reduced is whole.
+// CHECK-LABEL: @range
+step.optimizer @flat {
+  step.rule @range(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"range", {}, f32, <{flat = ["dp"]}>> {
+    // CHECK: step.mean %{{.*}} over [m] across [dp] : [n, m]
+    %row = step.mean %g over [m] : [n, m]
+    // CHECK: step.mean %{{.*}} over [n] : [n, 1]
+    %one = step.mean %row over [n] : [n, 1]
+    %a = step.mul %g, %one : [n, m], [1, 1]
+    step.return %a : [n, m]
+  }
+}
+
+// -----
+
+// What only goes to a statistic of the same kind stays a part; a mean is one.
+// CHECK-LABEL: @contribute
+step.optimizer @statistics {
+  %sum = step.statistic "sum" sum over model
+  %most = step.statistic "most" amax over model
+  step.rule @contribute(%p: param[*] as f32, %g: grad[*] as f32) variant <"contribute", {}, f32, <{"*" = ["dp"]}>> {
+    // CHECK: step.mean %{{.*}} : [*]
+    %mean = step.mean %g : [*]
+    step.contribute %sum, %mean
+    // CHECK: step.sum %{{.*}} across [dp] : [*]
+    %s = step.sum %g : [*]
+    step.contribute %most, %s
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @square {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, n>' with 'n' twice, which cannot be sharded over dp}}
+  step.rule @rule(%p: param[n, n] as f32, %g: grad[n, n] as f32) variant <"rule", {}, f32, <{n = ["dp"]}>> {
+    step.return %p : [n, n]
+  }
+}
