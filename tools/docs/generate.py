@@ -34,6 +34,7 @@ DIRECTIVES = [
         "(`true` | `false` | $default_integer | $hyper $predicate $threshold)",
     ),
     (r"custom<DimNames>\(\$over\)\^", "`[` dims `]`"),
+    (r"custom<DimNames>\(\$across\)\^", "`[` axes `]`"),
 ]
 INTERNAL = re.compile(r"^(Traits|Interfaces|Effects|Interfaces:|Traits:).*\n\n?", re.M)
 
