@@ -89,6 +89,7 @@ class Binding(Structure):
         ("fresh", c_int32),
         ("reserved0", c_int32),
         ("countMirror", c_void_p),
+        ("layout", c_void_p),  # StepcLayout *
     ]
 
 
@@ -101,6 +102,12 @@ class PlanInfo(Structure):
         ("steps", c_int64),
         ("parallelRegions", c_int64),
         ("bytesAllocated", c_int64),
+        ("workspaceBytes", c_int64),
+        ("rounds", c_int64),
+        ("skippedSteps", c_int64),
+        ("exchangeRounds", c_int64),
+        ("exchangeCalls", c_int64),
+        ("exchangeBytes", c_int64),
     ]
 
 
@@ -144,6 +151,7 @@ _SIGNATURES = {
         POINTER(c_int64),
     ],
     "stepcPlanSetHypers": [c_void_p, c_int64, POINTER(c_double), c_int64],
+    "stepcPlanSetMesh": [c_void_p, c_void_p, c_int64, c_void_p],
     "stepcPlanBind": [c_void_p, POINTER(Binding), c_int64, POINTER(c_int64)],
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
@@ -221,6 +229,7 @@ _EXCEPTIONS = {
     "STEPC_OUT_OF_MEMORY": errors.OutOfMemoryError,
     "STEPC_BUSY": errors.BusyError,
     "STEPC_NEEDS_BIND": errors.NeedsBindError,
+    "STEPC_COMMUNICATION_ERROR": errors.CommunicationError,
 }
 
 
@@ -319,6 +328,15 @@ class Plan:
         """From the next step on; NeedsBindError where a derived option changes."""
         values = (c_double * max(len(hypers), 1))(*hypers)
         check(self._lib, self._lib.stepcPlanSetHypers(self._handle, group, values, len(hypers)))
+
+    def set_mesh(self, axes: ctypes.Array, communicator: ctypes.Structure | None) -> None:
+        """Says where among the ranks this one is, before anything is bound; an array of
+        :class:`stepc._mesh.Axis`. The communicator must outlive the plan."""
+        pointer = None if communicator is None else ctypes.addressof(communicator)
+        status = self._lib.stepcPlanSetMesh(
+            self._handle, ctypes.addressof(axes), len(axes), pointer
+        )
+        check(self._lib, status)
 
     def bind(self, bindings: ctypes.Array) -> list[int]:
         """Binds an array of :class:`Binding`; returns the tensors' ids."""

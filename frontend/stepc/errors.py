@@ -108,6 +108,10 @@ class HyperparameterError(StepcError, ValueError):
     """A group's hyper-parameter is missing or not a number."""
 
 
+class CommunicationError(StatusError):
+    """Ranks could not combine their parts of a step; the optimizer is poisoned."""
+
+
 class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
 

@@ -1,0 +1,187 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Meshes, layouts and communicators of ``stepc/stepc.h`` (docs/sharding.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import traceback
+from collections.abc import Callable, Sequence
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+)
+from dataclasses import dataclass
+
+from . import _runtime
+
+SUM_F64 = 0  # StepcReduction
+MAX_I64 = 1
+
+
+class Axis(Structure):
+    """``StepcAxis``."""
+
+    _fields_ = [("name", c_char_p), ("size", c_int64), ("coordinate", c_int64)]
+
+
+class ReduceCall(Structure):
+    """``StepcReduceCall``: elements of 8 bytes that a group of ranks combines in place."""
+
+    _fields_ = [
+        ("axes", c_uint64),
+        ("reduction", c_int32),
+        ("reserved", c_int32),
+        ("data", c_void_p),
+        ("count", c_int64),
+    ]
+
+
+REDUCE = CFUNCTYPE(c_int32, c_void_p, POINTER(ReduceCall), c_int64, POINTER(c_char), c_size_t)
+
+
+class CommunicatorStruct(Structure):
+    """``StepcCommunicator``."""
+
+    _fields_ = [("structSize", c_size_t), ("context", c_void_p), ("reduce", REDUCE)]
+
+
+class LayoutStruct(Structure):
+    """``StepcLayout``."""
+
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("ndim", c_int32),
+        ("flat", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("dimAxes", POINTER(c_uint64)),
+        ("flatAxes", c_uint64),
+        ("begin", c_int64),
+        ("distinctAxes", c_uint64),
+    ]
+
+
+def communicator_of(reduce: Callable[[Sequence[ReduceCall]], None]) -> CommunicatorStruct:
+    """A communicator whose rounds are made by a Python function.
+
+    ``reduce`` gets the calls of a round and returns when all are done; what it raises
+    becomes the message of the step's CommunicationError.
+    """
+
+    def run(_context, calls, count, message, size):
+        try:
+            reduce(calls[:count])
+            return 0
+        except BaseException as error:
+            text = "".join(traceback.format_exception_only(error)).strip().encode()[: size - 1]
+            ctypes.memmove(message, text + b"\0", len(text) + 1)
+            return 1
+
+    return CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run))
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A grid of ranks with named axes, row-major: the last axis varies fastest."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def coordinates(self, rank: int) -> tuple[int, ...]:
+        found = []
+        for size in reversed(self.sizes):
+            found.append(rank % size)
+            rank //= size
+        return tuple(reversed(found))
+
+    def bits(self, axes: Sequence[str]) -> int:
+        """The axes as the runtime names a set of them."""
+        return sum(1 << self.names.index(name) for name in axes)
+
+    def struct(self, rank: int) -> ctypes.Array:
+        """The array that :meth:`stepc._runtime.Plan.set_mesh` takes."""
+        axes = (Axis * max(len(self.names), 1))()
+        values = zip(self.names, self.sizes, self.coordinates(rank), strict=True)
+        for axis, (name, size, at) in zip(axes, values, strict=False):
+            axis.name, axis.size, axis.coordinate = name.encode(), size, at
+        return axes if self.names else (Axis * 0)()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one tensor lies on a mesh; whole over axes that are not named.
+
+    ``dims`` has for each sharded dim its axes, in order. ``flat``: the axes over which the
+    elements in row-major order lie, of which this rank has those from ``begin`` on.
+    ``distinct``: other coordinates of these axes hold other tensors.
+    """
+
+    shape: tuple[int, ...]
+    dims: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    flat: tuple[str, ...] = ()
+    begin: int = 0
+    distinct: tuple[str, ...] = ()
+
+    def request(self) -> str:
+        """What ``--variant`` says of it: "layout.-1=tp"; "" where nothing is sharded."""
+        if self.flat:
+            return f"layout.flat={'+'.join(self.flat)}"
+        rank = len(self.shape)
+        return ",".join(f"layout.{dim - rank}={'+'.join(axes)}" for dim, axes in self.dims if axes)
+
+    def struct(self, mesh: Mesh) -> LayoutStruct:
+        """``StepcLayout``; it keeps alive what it points to."""
+        rank = len(self.shape)
+        shape = (c_int64 * max(rank, 1))(*self.shape)
+        axes = (c_uint64 * max(rank, 1))()
+        for dim, names in self.dims:
+            axes[dim] = mesh.bits(names)
+        layout = LayoutStruct(ctypes.sizeof(LayoutStruct), rank, int(bool(self.flat)))
+        layout.shape = ctypes.cast(shape, POINTER(c_int64))
+        if not self.flat:
+            layout.dimAxes = ctypes.cast(axes, POINTER(c_uint64))
+        layout.flatAxes = mesh.bits(self.flat)
+        layout.begin = self.begin
+        layout.distinctAxes = mesh.bits(self.distinct)
+        layout.keep = (shape, axes)
+        return layout
+
+
+class SimulatedWorld:
+    """Ranks that are threads of this process: to try a layout out, and for tests.
+
+    Each rank steps its own plan on its own thread; a round waits for the others.
+    """
+
+    def __init__(self, mesh: Mesh, deadline_ms: int = 60_000):
+        self._lib = _runtime.load_library()
+        self._handle = c_void_p()
+        sizes = (c_int64 * max(len(mesh.sizes), 1))(*mesh.sizes)
+        create = self._lib.stepcSimulatedWorldCreate
+        _runtime.check(self._lib, create(sizes, c_int64(len(mesh.sizes)), byref(self._handle)))
+        _runtime.check(
+            self._lib,
+            self._lib.stepcSimulatedWorldSetDeadline(self._handle, c_int64(deadline_ms)),
+        )
+
+    def communicator(self, rank: int) -> CommunicatorStruct:
+        """The rank's; the world must outlive it."""
+        made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
+        get = self._lib.stepcSimulatedWorldGetCommunicator
+        _runtime.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
+        return made
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.stepcSimulatedWorldDestroy.restype = None
+            self._lib.stepcSimulatedWorldDestroy(self._handle)
+            self._handle = None

@@ -1,0 +1,12 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where the modules of whole steps are."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [
+    str(ROOT / folder)
+    for folder in ("test/sharding", "test/exact", "test/interpreter", "test/fuzz", "frontend")
+]
