@@ -117,6 +117,7 @@ const char *stepcStatusString(StepcStatus status) {
     STEPC_CASE(STEPC_NEEDS_BIND)
     STEPC_CASE(STEPC_POISONED)
     STEPC_CASE(STEPC_INTERNAL_ERROR)
+    STEPC_CASE(STEPC_COMMUNICATION_ERROR)
   }
 #undef STEPC_CASE
   return "STEPC_UNKNOWN_STATUS";
@@ -184,6 +185,13 @@ StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
                                const double *hypers, int64_t numHypers) {
   return withPlan(plan,
                   [&] { plan->plan.setHypers(group, hypers, numHypers); });
+}
+
+StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
+                             int64_t numAxes,
+                             const StepcCommunicator *communicator) {
+  return withPlan(plan,
+                  [&] { plan->plan.setMesh(axes, numAxes, communicator); });
 }
 
 StepcStatus stepcPlanBind(StepcPlan *plan, const StepcBinding *bindings,

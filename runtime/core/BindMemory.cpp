@@ -119,6 +119,46 @@ void Binder::allocateWorkspace() {
   workspace.shared[1] = workspace.shared[0] + need.shared;
 }
 
+/// Visits the buffers that cross ranks: their pack, the word of the row that
+/// names their place, and their size.
+template <typename Visit>
+void Binder::forEachExchange(const NewTensor &tensor, Visit &&visit) const {
+  const Variant &variant = getVariant(tensor);
+  const Manifest &manifest = plan.package->getManifest();
+  int64_t word = plan.classes[tensor.bound.rowClass].getOperandsWord() +
+                 int64_t(variant.operands.size());
+  for (const WorkspaceBuffer &buffer : variant.workspace) {
+    if (buffer.crosses()) {
+      uint64_t axes = 0;
+      for (const std::string &dim : buffer.exchangeDims)
+        axes |= tensor.layout.getAxes(manifest.rules[variant.rule].dims, dim);
+      PackKey key{buffer.exchangeRound,
+                  axes & plan.exchange.getMesh().getWideAxes(),
+                  buffer.exchangeMaximum};
+      visit(key, word, getBufferEntries(buffer, tensor.tiles));
+    }
+    ++word;
+  }
+}
+
+void Binder::allocateExchange() {
+  Exchange &exchange = plan.exchange;
+  exchange.beginReserve();
+  for (const NewTensor &tensor : created)
+    forEachExchange(tensor, [&](const PackKey &key, int64_t, int64_t entries) {
+      exchange.reserve(key, entries);
+    });
+  exchange.endReserve();
+}
+
+/// Allocates nothing: the sizes were computed before.
+void Binder::addExchange(int64_t id, const NewTensor &tensor) noexcept {
+  forEachExchange(tensor,
+                  [&](const PackKey &key, int64_t word, int64_t entries) {
+                    plan.exchange.add(key, id, word, entries);
+                  });
+}
+
 /// Takes all memory that commit() and the steps after it need. Should it run
 /// out midway, the lists have become longer and nothing else.
 void Binder::reserve() {
@@ -133,7 +173,7 @@ void Binder::reserve() {
   for (const NewTensor &tensor : created) {
     Demand &demand = demands[tensor.bound.rowClass];
     ++demand.rows;
-    demand.rank = std::max(demand.rank, tensor.layout.getRank());
+    demand.rank = std::max(demand.rank, tensor.rowLayout.getRank());
     demand.chunks += tensor.bound.size.countChunks();
   }
   for (size_t c = 0; c < demands.size(); ++c)
@@ -164,8 +204,9 @@ void Binder::commit() noexcept {
     BoundTensor &bound = tensor.bound;
     bound.row = plan.classes[bound.rowClass].addRow(bound.size);
     setRow(tensor);
+    addExchange(int64_t(plan.tensors.size()), tensor);
     plan.numViews += tensor.addresses.size();
-    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.rank);
+    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
     plan.numToggled += bound.hasGrad;
     plan.hasMirrors |= binding.countMirror != nullptr;
     plan.tensors.push_back(std::move(bound));
@@ -175,6 +216,10 @@ void Binder::commit() noexcept {
     plan.cohortOf.push_back(-1);
     plan.mirrors.push_back(binding.countMirror);
   }
+  plan.exchange.place([&](int64_t id, int64_t word, char *address) {
+    int64_t *row = plan.getRow(plan.tensors[size_t(id)]);
+    row[word] = int64_t(reinterpret_cast<uintptr_t>(address));
+  });
   if (newStates)
     plan.stateBlocks.push_back(std::move(*newStates));
   if (newTiles)
@@ -191,7 +236,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
   const BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
   RowClass &rows = plan.classes[bound.rowClass];
-  rows.setLayout(bound.row, tensor.layout);
+  rows.setLayout(bound.row, tensor.rowLayout);
   int64_t *words = rows.getRow(bound.row);
   int64_t *next = std::copy(tensor.addresses.begin(), tensor.addresses.end(),
                             words + rows.getOperandsWord());
@@ -199,18 +244,20 @@ void Binder::setRow(NewTensor &tensor) noexcept {
     return;
   auto address = reinterpret_cast<uintptr_t>(tensor.ownMemory);
   words[STEPC_TILE_SLOTS] = int64_t(address);
-  words[STEPC_TILE_B] = tensor.tiles.b;
-  words[STEPC_TILE_N] = tensor.tiles.n;
-  words[STEPC_TILE_M] = tensor.tiles.m;
-  words[STEPC_TILE_WHOLE_B] = tensor.tiles.b;
-  words[STEPC_TILE_WHOLE_N] = tensor.tiles.n;
-  words[STEPC_TILE_WHOLE_M] = tensor.tiles.m;
-  words[STEPC_TILE_BEGIN] = 0;
-  words[STEPC_TILE_END] = bound.size.elements;
+  words[STEPC_TILE_B] = tensor.tiles.part.b;
+  words[STEPC_TILE_N] = tensor.tiles.part.n;
+  words[STEPC_TILE_M] = tensor.tiles.part.m;
+  words[STEPC_TILE_WHOLE_B] = tensor.tiles.whole.b;
+  words[STEPC_TILE_WHOLE_N] = tensor.tiles.whole.n;
+  words[STEPC_TILE_WHOLE_M] = tensor.tiles.whole.m;
+  words[STEPC_TILE_BEGIN] = tensor.tiles.begin;
+  words[STEPC_TILE_END] = tensor.tiles.end;
   address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
   for (const WorkspaceBuffer &buffer : variant.workspace) {
-    *next++ = buffer.live ? int64_t(address) : 0;
-    if (buffer.live && !STEPC_FAULT("engine-live-buffers-overlap"))
+    // What crosses ranks lies side by side with other tensors'.
+    bool own = buffer.live && !buffer.crosses();
+    *next++ = own ? int64_t(address) : 0;
+    if (own && !STEPC_FAULT("engine-live-buffers-overlap"))
       address += uintptr_t(getBufferBytes(buffer, tensor.tiles));
   }
 }

@@ -26,17 +26,22 @@ private:
     BoundTensor bound;
     std::string name;
     std::vector<uintptr_t> addresses;
-    RowLayout layout;
-    TileDims tiles;
+    RowLayout rowLayout;
+    TensorLayout layout;
+    TileShape tiles;
     /// Of slots and live buffers.
     char *ownMemory = nullptr;
     bool ownsStates = false;
   };
 
   const StepcBinding &getBinding(int64_t i) const;
+  const StepcLayout *getLayout(const StepcBinding &binding) const;
   void describe(int64_t i);
   void requireFields(const StepcBinding &binding,
                      const std::string &name) const;
+  void setLayout(NewTensor &tensor) const;
+  void setRowSize(NewTensor &tensor) const;
+  void setReducedExtents(size_t operand, NewTensor &tensor) const;
   void setDims(const StepcBinding &binding, NewTensor &tensor) const;
   void setOperand(size_t operand, const DLTensor &given,
                   NewTensor &tensor) const;
@@ -45,6 +50,10 @@ private:
   void allocateStates();
   void allocateTiles();
   void allocateWorkspace();
+  void allocateExchange();
+  void addExchange(int64_t id, const NewTensor &tensor) noexcept;
+  template <typename Visit>
+  void forEachExchange(const NewTensor &tensor, Visit &&visit) const;
   int64_t getOwnBytes(const NewTensor &tensor) const;
   void checkOverlap();
   void reserve();

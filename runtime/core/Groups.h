@@ -32,7 +32,9 @@ struct Group {
   std::vector<double> updated;
   /// One for each statistic: the sum over tensors, while it is made.
   std::vector<TreeFold> folds;
-  /// Whether a tensor of the group takes part in the step.
+  /// Whether a tensor of the group takes part in the step: on this rank, and on
+  /// any.
+  bool activeHere = false;
   bool active = false;
 
   double *getScalars() { return results.data() + numResults; }

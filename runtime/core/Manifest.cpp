@@ -7,6 +7,8 @@
 
 #include "core/Manifest.h"
 
+#include <algorithm>
+
 using namespace stepc;
 
 int64_t stepc::getByteSize(Storage storage) {
@@ -112,6 +114,27 @@ std::string stepc::describe(const Dims &dims) {
 
 int64_t Option::derive(const std::vector<double> &hypers) const {
   return compare(hypers[hyper], predicate, value);
+}
+
+bool Variant::hasReducedOperands() const {
+  return std::any_of(
+      operands.begin(), operands.end(),
+      [](const Operand &operand) { return operand.reach == Reach::Reduced; });
+}
+
+Dims Variant::getShardedDims() const {
+  Dims dims;
+  for (const ShardedDim &sharded : layout)
+    dims.push_back(sharded.dim);
+  return dims;
+}
+
+bool Variant::serves(const Dims &shardedDims) const {
+  if (layout.empty() && space == Space::Elements)
+    return true;
+  Dims own = getShardedDims();
+  return std::is_permutation(own.begin(), own.end(), shardedDims.begin(),
+                             shardedDims.end());
 }
 
 int64_t Variant::getBytesPerElement(const ScheduleEntry &entry) const {

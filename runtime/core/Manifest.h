@@ -156,7 +156,7 @@ struct Operand {
 };
 
 /// What a size of the workspace is made of (docs/statistics.md).
-enum class Factor : uint8_t { B, N, M, NL, ML, N1, B1 };
+enum class Factor : uint8_t { B, N, M, NL, ML, N1, B1, R, L };
 
 struct WorkspaceBuffer {
   std::string name;
@@ -164,6 +164,14 @@ struct WorkspaceBuffer {
   int64_t bytes = 0;
   /// Kept from one segment to a later one.
   bool live = false;
+
+  /// The round in which the ranks combine it, or -1; over the axes that shard
+  /// these dims of the rule, or `flat`.
+  int64_t exchangeRound = -1;
+  Dims exchangeDims;
+  bool exchangeMaximum = false;
+
+  bool crosses() const { return exchangeRound >= 0; }
 };
 
 /// One traversal of a tensor, or what is run once between two of them.
@@ -224,6 +232,12 @@ struct Variant {
   /// Whether some tensors may be stepped before others have their gradients.
   bool subsets = false;
 
+  bool hasReducedOperands() const;
+  /// The names of `layout`.
+  Dims getShardedDims() const;
+  /// Whether it serves tensors that are sharded in these dims. Without
+  /// reductions every part of a tensor is like any other.
+  bool serves(const Dims &shardedDims) const;
   /// Bytes that the entry moves for one element of the parameter.
   int64_t getBytesPerElement(const ScheduleEntry &entry) const;
   /// Bytes of all operands for one element of the parameter.

@@ -23,6 +23,14 @@ void readRounds(const FieldReader &fields, const Json &root,
 
 void readRules(const FieldReader &fields, const Json &root, Manifest &manifest);
 
+/// Of a variant, whose rule is known: the dims that are sharded, and buffers.
+void readLayout(const FieldReader &fields, const Json &layout,
+                const std::string &where, const Manifest &manifest,
+                Variant &variant);
+void readWorkspace(const FieldReader &fields, const Json &value,
+                   const std::string &where, const Manifest &manifest,
+                   Variant &variant);
+
 void readVariants(const FieldReader &fields, const Json &root,
                   Manifest &manifest);
 

@@ -17,7 +17,8 @@ static constexpr int64_t kDefaultChunkElements = 16384;
 
 Plan::Plan(std::shared_ptr<const Package> loaded, const StepcPlanConfig &config)
     : package(std::move(loaded)), config(config), engine(config.numThreads),
-      cohorts(package->getMaxScalarSlots()), rounds(*package, groups) {
+      cohorts(package->getMaxScalarSlots()), rounds(*package, groups),
+      exchange(package->getManifest()) {
   const Manifest &manifest = package->getManifest();
   int64_t chunk =
       config.chunkElements ? config.chunkElements : kDefaultChunkElements;
@@ -51,10 +52,10 @@ void Plan::addClasses(const Variant &variant, int64_t chunkElements) {
     classes.emplace_back(variant, chunkElements, anyWhole);
 
   size_t first = contributionSlots.size();
-  contributionSlots.resize(first + manifest.statistics.size(), -1);
+  contributionSlots.resize(first + manifest.statistics.size());
   for (const Contribution &contribution : variant.contributions)
-    contributionSlots[first + contribution.statistic] =
-        int64_t(contribution.slot);
+    contributionSlots[first + contribution.statistic] = {
+        int64_t(contribution.slot), contribution.partial};
 }
 
 View stepc::makeView(const BoundTensor &tensor, const Variant &variant,
@@ -65,11 +66,13 @@ View stepc::makeView(const BoundTensor &tensor, const Variant &variant,
   if (description.reach == Reach::Single)
     return {address, int64_t(description.dims.size()), single, single,
             itemSize};
-  const int64_t *extents =
-      description.reach == Reach::Full
-          ? tensor.getExtents()
-          : tensor.getReducedExtents(variant.operands.size(), operand);
-  return {address, tensor.rank, extents, tensor.getStrides(operand), itemSize};
+  size_t operands = variant.operands.size();
+  if (description.reach == Reach::Reduced)
+    return {address, tensor.reducedRank,
+            tensor.getReducedExtents(operands, operand),
+            tensor.getReducedStrides(operands, operand), itemSize};
+  return {address, tensor.rank, tensor.getExtents(), tensor.getStrides(operand),
+          itemSize};
 }
 
 View Plan::getView(const BoundTensor &tensor, size_t operand) const {
@@ -104,6 +107,7 @@ int64_t Plan::addGroup(const StepcOption *options, int64_t numOptions,
                        const double *hypers, int64_t numHypers) {
   Group group = makeGroup(*package, options, numOptions, hypers, numHypers);
   rounds.adopt(group);
+  exchange.reserveGroups(groups.size() + 1);
   groups.push_back(std::move(group));
   groupsUnchecked = true;
   return int64_t(groups.size()) - 1;
@@ -163,6 +167,15 @@ void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
        names[id].c_str(), name, known.empty() ? "none" : known.c_str());
 }
 
+void Plan::setMesh(const StepcAxis *axes, int64_t numAxes,
+                   const StepcCommunicator *communicator) {
+  requireNoStep("stepcPlanSetMesh");
+  if (!tensors.empty())
+    fail(STEPC_WRONG_STATE, "stepcPlanSetMesh after %zu tensors were bound",
+         tensors.size());
+  exchange.setMesh(Mesh(axes, numAxes, communicator));
+}
+
 double Plan::getScalar(int64_t group, const char *name) const {
   requireGroup(group);
   return rounds.getScalar(group, name);
@@ -188,10 +201,14 @@ StepcPlanInfo Plan::getInfo() const {
   info.parallelRegions = engine.getNumRegions();
   info.rounds = numRounds;
   info.skippedSteps = numSkipped;
+  info.exchangeRounds = exchange.getNumRounds();
+  info.exchangeCalls = exchange.getNumCalls();
+  info.exchangeBytes = exchange.getNumBytes();
   if (workspaceBlock)
     info.workspaceBytes = int64_t(workspaceBlock->getSize());
 
-  size_t bytes = cohorts.getBytes() + overlapChecker.getBytes();
+  size_t bytes =
+      cohorts.getBytes() + overlapChecker.getBytes() + exchange.getBytes();
   for (const RowClass &rows : classes) {
     info.numChunks += rows.getNumChunks();
     bytes += rows.getBytes();

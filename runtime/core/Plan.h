@@ -28,6 +28,7 @@
 #define STEPC_CORE_PLAN_H
 
 #include "core/Cohorts.h"
+#include "core/Exchange.h"
 #include "core/Groups.h"
 #include "core/Overlap.h"
 #include "core/Package.h"
@@ -38,6 +39,7 @@
 
 #include "stepc/stepc.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +63,9 @@ struct BoundTensor {
   int32_t variant = 0;
   int32_t group = 0;
   int32_t rank = 0;
+  /// Of operands of fewer dims: another one where `rank` is that of a flat
+  /// range.
+  int32_t reducedRank = 0;
   int32_t rowClass = 0;
   int64_t row = 0;
   RowSize size;
@@ -70,21 +75,32 @@ struct BoundTensor {
   int32_t gradItemSize = 1;
   /// Whether the caller may leave out the gradient's strides.
   bool gradRowMajor = false;
+  /// Whether the rank has a range of the elements.
+  bool flat = false;
+  /// Whether this rank counts what the tensor contributes to statistics: parts,
+  /// and values that all ranks of the tensor have.
+  bool countsPart = true;
+  bool countsWhole = true;
   bool hasGrad = false;
   /// Whether the classes' lists have its chunks.
   bool listed = false;
   /// Whether the step under way has stepped it.
   bool stepped = false;
   /// The extents, then the strides of each operand as the caller gave them;
-  /// then, where some operand is reduced, the extents of each.
+  /// then, where some operand is reduced, extents and strides of each, which
+  /// mean nothing for others.
   std::unique_ptr<int64_t[]> dims;
 
+  int32_t getMaxRank() const { return std::max(rank, reducedRank); }
   int64_t *getExtents() const { return dims.get(); }
   int64_t *getStrides(size_t operand) const {
     return dims.get() + int64_t(operand + 1) * rank;
   }
   int64_t *getReducedExtents(size_t operands, size_t operand) const {
-    return dims.get() + int64_t(operands + operand + 1) * rank;
+    return getStrides(operands) + int64_t(2 * operand) * reducedRank;
+  }
+  int64_t *getReducedStrides(size_t operands, size_t operand) const {
+    return getReducedExtents(operands, operand) + reducedRank;
   }
 };
 
@@ -100,6 +116,8 @@ public:
   int64_t addGroup(const StepcOption *options, int64_t numOptions,
                    const double *hypers, int64_t numHypers);
   void setHypers(int64_t group, const double *hypers, int64_t numHypers);
+  void setMesh(const StepcAxis *axes, int64_t numAxes,
+               const StepcCommunicator *communicator);
   void bind(const StepcBinding *bindings, int64_t size, int64_t *outIds);
   void setGrad(int64_t id, const DLTensor *grad);
   void setParam(int64_t id, const DLTensor *param);
@@ -163,6 +181,7 @@ private:
   void runListed();
   bool runRound(int64_t round) override;
   void addContributions(int64_t round);
+  bool exchangeRound(int64_t round);
   void countStep() noexcept;
 
   std::shared_ptr<const Package> package;
@@ -194,8 +213,13 @@ private:
   std::vector<RowClass> classes;
   /// For each variant one for each segment.
   std::vector<ClassSegment> classSegments;
+  /// What a variant has of a statistic.
+  struct ContributedSlot {
+    int64_t slot = -1;
+    bool partial = false;
+  };
   /// For each variant, for each statistic: the slot to contribute, or -1.
-  std::vector<int64_t> contributionSlots;
+  std::vector<ContributedSlot> contributionSlots;
   Cohorts cohorts;
   bool cohortsValid = true;
 
@@ -214,6 +238,9 @@ private:
   WorkspaceMemory workspace;
 
   Rounds rounds;
+  Exchange exchange;
+  /// The round in which the communicator failed, or -1.
+  int64_t failedRound = -1;
   /// Whether groups have changed since they were compared.
   bool groupsUnchecked = false;
   StepcLastStep lastStep = {};

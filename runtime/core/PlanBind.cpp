@@ -6,24 +6,31 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Binder.h"
+#include "core/Fault.h"
 #include "core/Status.h"
 #include "core/VariantChoice.h"
 #include "cpu/HugePages.h"
 
 #include <algorithm>
+#include <cstddef>
 
 using namespace stepc;
+
+/// What a binding had in the first version.
+static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
 
 void Binder::run(int64_t *outIds) {
   int64_t firstId = int64_t(plan.tensors.size());
   if (size > 0)
-    requireStructSize(bindings, sizeof(StepcBinding), "StepcBinding");
+    requireStructSize(bindings, kLeastBinding, sizeof(StepcBinding),
+                      "StepcBinding");
   created.resize(size);
   for (int64_t i = 0; i < size; ++i)
     describe(i);
   allocateStates();
   allocateTiles();
   allocateWorkspace();
+  allocateExchange();
   checkOverlap();
   reserve();
   commit();
@@ -40,10 +47,16 @@ const StepcBinding &Binder::getBinding(int64_t i) const {
   return *reinterpret_cast<const StepcBinding *>(first + size_t(i) * stride);
 }
 
+/// Not in the structure of older callers.
+const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
+  return binding.structSize < sizeof(StepcBinding) ? nullptr : binding.layout;
+}
+
 void Binder::requireFields(const StepcBinding &binding,
                            const std::string &name) const {
   const char *text = name.c_str();
-  requireStructSize(&binding, sizeof(StepcBinding), "StepcBinding");
+  requireStructSize(&binding, kLeastBinding, sizeof(StepcBinding),
+                    "StepcBinding");
   if (binding.structSize != bindings->structSize)
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: struct size %zu, that of the first binding is %zu", text,
@@ -86,10 +99,13 @@ void Binder::describe(int64_t i) {
   BoundTensor &bound = tensor.bound;
   bound.group = int32_t(binding.group);
   requireElements(*binding.param, {tensor.name, Role::Param, {}});
-  bound.variant =
-      int32_t(chooseVariant(plan.package->getManifest(),
-                            plan.groups[binding.group], binding, tensor.name));
+  tensor.layout = makeLayout(plan.exchange.getMesh(), getLayout(binding),
+                             *binding.param, tensor.name);
+  bound.variant = int32_t(chooseVariant(
+      plan.package->getManifest(), plan.groups[binding.group], binding,
+      tensor.layout, tensor.name));
   bound.rank = binding.param->ndim;
+  setLayout(tensor);
   const Variant &variant = getVariant(tensor);
   Storage gradStorage = variant.operands[variant.grad].storage;
   bound.gradType = getDLDataType(gradStorage);
@@ -99,20 +115,43 @@ void Binder::describe(int64_t i) {
 
   setDims(binding, tensor);
   requireNoSelfOverlap(tensor);
+  setRowSize(tensor);
+}
+
+/// A rank counts what a tensor contributes if it is the first of those that
+/// have the same: over all axes that do not make the value another one.
+void Binder::setLayout(NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  const TensorLayout &layout = tensor.layout;
+  const Mesh &mesh = plan.exchange.getMesh();
+  bound.flat = layout.flat;
+  bound.reducedRank =
+      layout.flat ? int32_t(layout.shape.size()) : bound.rank;
+  bound.countsPart = mesh.isFirst(~(layout.distinctAxes | layout.getAxes()));
+  bound.countsWhole = mesh.isFirst(~layout.distinctAxes);
+  if (STEPC_FAULT("exchange-replicated-counted-everywhere"))
+    bound.countsPart = bound.countsWhole = true;
+}
+
+/// The class of the row, its dims, and how much work it is.
+void Binder::setRowSize(NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
   bool tiles = variant.space == Space::Tiles;
   if (tiles)
-    tensor.layout.computeTiles(bound.getExtents(), bound.rank,
-                               bound.getStrides(0), variant);
+    tensor.rowLayout.computeTiles(bound.getExtents(), bound.rank,
+                                  bound.getStrides(0), variant);
   else
-    tensor.layout.compute(bound.getExtents(), bound.rank, bound.getStrides(0),
-                          int64_t(variant.operands.size()),
-                          int64_t(variant.param));
-  bound.rowClass = 2 * bound.variant + (tensor.layout.getRank() != 0);
+    tensor.rowLayout.compute(bound.getExtents(), bound.rank,
+                             bound.getStrides(0),
+                             int64_t(variant.operands.size()),
+                             int64_t(variant.param));
+  bound.rowClass = 2 * bound.variant + (tensor.rowLayout.getRank() != 0);
   const RowClass &rows = plan.classes[bound.rowClass];
   bound.gradWord = int32_t(rows.getOperandsWord() + int64_t(variant.grad));
   const Rule &rule = plan.package->getManifest().rules[variant.rule];
-  tensor.tiles = getTileDims(tiles ? rule.dims : Dims{"*"}, bound.getExtents(),
-                             bound.rank);
+  tensor.tiles = getTileShape(tiles ? rule.dims : Dims{"*"}, tensor.layout,
+                              bound.getExtents(), bound.rank);
   bound.size = rows.getSize(tensor.tiles);
 }
 
@@ -122,11 +161,10 @@ void Binder::setDims(const StepcBinding &binding, NewTensor &tensor) const {
   BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
   size_t operands = variant.operands.size();
-  size_t words = operands + 1;
-  for (const Operand &operand : variant.operands)
-    if (operand.reach == Reach::Reduced)
-      words = 2 * operands + 1;
-  bound.dims.reset(new int64_t[size_t(bound.rank) * words + 1]());
+  size_t words = size_t(bound.rank) * (operands + 1);
+  if (variant.hasReducedOperands())
+    words += size_t(bound.reducedRank) * 2 * operands;
+  bound.dims.reset(new int64_t[words + 1]());
   int64_t *extents = bound.getExtents();
   std::copy_n(binding.param->shape, bound.rank, extents);
   tensor.addresses.assign(operands, 0);
@@ -141,20 +179,29 @@ void Binder::setDims(const StepcBinding &binding, NewTensor &tensor) const {
       isRowMajor(extents, bound.rank, bound.getStrides(variant.grad));
   for (size_t k = 0; k < variant.states.size(); ++k) {
     size_t operand = variant.states[k];
-    if (variant.operands[operand].reach == Reach::Reduced) {
-      // From the last dim on, for leading ones are never reduced.
-      const Dims &dims = variant.operands[operand].dims;
-      int64_t *own = bound.getReducedExtents(operands, operand);
-      std::copy_n(extents, bound.rank, own);
-      for (size_t d = 1; d <= dims.size() && d <= size_t(bound.rank); ++d)
-        if (dims[dims.size() - d] == "1")
-          own[bound.rank - int64_t(d)] = 1;
-    }
+    if (variant.operands[operand].reach == Reach::Reduced)
+      setReducedExtents(operand, tensor);
     if (binding.states)
       setOperand(operand, *binding.states[k], tensor);
     else
       setOwnState(operand, tensor);
   }
+}
+
+/// Those of the rank's part, or with a flat range of the whole tensor, but for
+/// dims that are reduced.
+void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
+  const BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  const Dims &dims = variant.operands[operand].dims;
+  int64_t rank = bound.reducedRank;
+  int64_t *own = bound.getReducedExtents(variant.operands.size(), operand);
+  std::copy_n(bound.flat ? tensor.layout.shape.data() : bound.getExtents(),
+              rank, own);
+  // From the last dim on, for leading ones are never reduced.
+  for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d)
+    if (dims[dims.size() - size_t(d)] == "1")
+      own[rank - d] = 1;
 }
 
 /// Takes an operand from the caller.
@@ -170,6 +217,8 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
     tensor.addresses[operand] =
         requireMemory(given, view.extents, description.storage, name,
                       bound.getStrides(operand));
+    if (bound.flat)
+      requireFlatDense(view, name);
     return;
   }
   requireStateShape(given, view.extents, view.rank,
@@ -183,7 +232,9 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
          "be row-major without gaps",
          name.str().c_str(), describeShape(strides.data(), view.rank).c_str());
   if (description.reach == Reach::Reduced)
-    setRowMajor(view.extents, view.rank, bound.getStrides(operand));
+    setRowMajor(
+        view.extents, view.rank,
+        bound.getReducedStrides(variant.operands.size(), operand));
 }
 
 /// States to be allocated are dense, in the parameter's order where kernels
@@ -198,7 +249,9 @@ void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
                  bound.getStrides(operand));
     return;
   case Reach::Reduced:
-    setRowMajor(view.extents, view.rank, bound.getStrides(operand));
+    setRowMajor(
+        view.extents, view.rank,
+        bound.getReducedStrides(variant.operands.size(), operand));
     return;
   case Reach::Single:
     return;
@@ -250,7 +303,7 @@ void Binder::checkOverlap() {
   int64_t maxRank = plan.maxRank;
   for (const NewTensor &tensor : created) {
     numViews += tensor.addresses.size();
-    maxRank = std::max<int64_t>(maxRank, tensor.bound.rank);
+    maxRank = std::max<int64_t>(maxRank, tensor.bound.getMaxRank());
   }
   checker.reserve(numViews, maxRank);
   checker.clear();

@@ -137,6 +137,8 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   int64_t *strides = dims.data() + rank * (operand + 1);
   View view{requireMemory(given, dims.data(), storage, name, strides),
             tensor.rank, dims.data(), strides, getByteSize(storage)};
+  if (tensor.flat)
+    requireFlatDense(view, name);
   int64_t *boundStrides = tensor.getStrides(operand);
   bool sameStrides =
       haveSameStrides(dims.data(), tensor.rank, strides, boundStrides);
@@ -195,8 +197,6 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
                     bool writtenOnly) {
   const BoundTensor &tensor = tensors[id];
   const Variant &variant = getVariant(tensor);
-  if (tensor.size.elements == 0)
-    return;
   for (size_t k = 0; k < variant.operands.size(); ++k) {
     bool isGrad = k == variant.grad;
     if (isGrad && (writtenOnly || !tensor.hasGrad))

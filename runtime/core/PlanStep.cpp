@@ -11,6 +11,7 @@
 #include "cpu/FloatMode.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 using namespace stepc;
 
@@ -109,9 +110,9 @@ void Plan::prepareStep() {
   formCohorts();
   listActive();
   for (Group &group : groups)
-    group.active = false;
+    group.activeHere = false;
   for (int64_t id : listedIds)
-    groups[tensors[id].group].active = true;
+    groups[tensors[id].group].activeHere = true;
 }
 
 /// Fills what a segment needs of the cohorts' rows.
@@ -142,10 +143,14 @@ void Plan::fillScalars(int64_t segment, bool activeOnly) {
 
 void Plan::runListed() {
   StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
-                   workWeight, workspace};
+                   workWeight, workspace, exchange.isWide()};
   if (engine.run(work, *this))
     return;
   poisoned = true;
+  if (failedRound >= 0)
+    fail(STEPC_COMMUNICATION_ERROR, "round %lld of '%s': %s",
+         static_cast<long long>(failedRound),
+         package->getManifest().optimizer.c_str(), exchange.getMessage());
   fail(STEPC_INTERNAL_ERROR,
        "a kernel of package '%s' failed midway, the plan cannot be used any "
        "more",
@@ -156,6 +161,9 @@ void Plan::runListed() {
 bool Plan::runRound(int64_t round) {
   ++numRounds;
   addContributions(round);
+  rounds.combine(round);
+  if (exchange.isWide() && !exchangeRound(round))
+    return false;
   if (!rounds.run(round)) {
     lastStep.skipped = 1;
     lastStep.skippedRound = int32_t(round);
@@ -166,6 +174,19 @@ bool Plan::runRound(int64_t round) {
   return true;
 }
 
+/// Combines what crosses ranks; false where no tensor of any rank takes part.
+bool Plan::exchangeRound(int64_t round) {
+  exchange.clearIdle(round, [&](int64_t id) { return tensors[id].listed; });
+  if (!exchange.run(round, groups)) {
+    failedRound = round;
+    // Ends the run of all workers; runListed() has the words.
+    throw std::runtime_error("communication failed");
+  }
+  return !exchange.tellsActive(round) ||
+         std::any_of(groups.begin(), groups.end(),
+                     [](const Group &group) { return group.active; });
+}
+
 /// In the order of ids: the sums depend on it.
 void Plan::addContributions(int64_t round) {
   size_t numStatistics = package->getManifest().statistics.size();
@@ -173,9 +194,11 @@ void Plan::addContributions(int64_t round) {
     if (!rounds.isCombined(s, round))
       continue;
     for (const BoundTensor &tensor : tensors) {
-      int64_t slot = contributionSlots[tensor.variant * numStatistics + s];
+      auto [slot, partial] =
+          contributionSlots[tensor.variant * numStatistics + s];
+      bool counts = partial ? tensor.countsPart : tensor.countsWhole;
       const double *slots = nullptr;
-      if (slot >= 0 &&
+      if (slot >= 0 && counts &&
           (tensor.listed || STEPC_FAULT("engine-statistic-of-idle-tensor")))
         slots =
             reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]) +
@@ -192,8 +215,9 @@ void Plan::step() {
   lastStep = {};
   lastStep.skippedRound = -1;
   lastStep.numTensors = int64_t(listedIds.size());
-  // Where nothing takes part nothing happens, rounds included.
-  if (!listedIds.empty()) {
+  // Where nothing takes part nothing happens, rounds included. Other ranks may
+  // have what takes part, and wait for this one.
+  if (!listedIds.empty() || (exchange.isWide() && rounds.any())) {
     rounds.begin();
     runListed();
     rounds.end(lastStep.skipped != 0);

@@ -56,6 +56,8 @@ void Rounds::requireEqualGroups() const {
 
 void Rounds::begin() noexcept {
   for (Group &group : groups)
+    group.active = group.activeHere;
+  for (Group &group : groups)
     std::copy_n(group.getScalars(), group.updated.size(),
                 group.updated.begin());
   // Without contributions a statistic is what a sum begins with.
@@ -89,7 +91,6 @@ void Rounds::combine(int64_t round) {
 }
 
 bool Rounds::run(int64_t round) {
-  combine(round);
   bool goOn = true;
   const std::vector<RoundCall> &calls = manifest.rounds[round].calls;
   for (size_t i = 0; i < calls.size(); ++i)

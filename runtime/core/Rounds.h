@@ -29,7 +29,7 @@ public:
   /// Refuses groups that differ in what a call for the model reads.
   void requireEqualGroups() const;
 
-  /// Begins a step. Groups in which a tensor takes part are active.
+  /// Begins a step. Groups in which a tensor takes part here are active.
   void begin() noexcept;
 
   /// Whether a statistic is combined in the round.
@@ -39,6 +39,8 @@ public:
   /// The next tensor's contribution, in the order of their ids, to statistics
   /// of the round; null: it counts as none.
   void add(size_t statistic, int64_t group, const double *contribution);
+  /// Sets the statistics of the round from what was added.
+  void combine(int64_t round);
   /// Runs the calls; false: the step is to be skipped.
   bool run(int64_t round);
 
@@ -50,7 +52,6 @@ public:
   double getReport(int64_t group, const char *name) const;
 
 private:
-  void combine(int64_t round);
   bool runCall(const RoundCall &call, StepcRoundFunction function);
   void share(const RoundCall &call);
 

@@ -36,20 +36,20 @@ RowClass::RowClass(const Variant &variant, int64_t chunkElements, bool whole)
                  int64_t(variant.workspace.size())),
       rowWords(fixedWords) {}
 
-RowSize RowClass::getSize(const TileDims &dims) const {
+RowSize RowClass::getSize(const TileShape &shape) const {
   RowSize size;
-  size.elements = dims.b * dims.n * dims.m;
+  size.elements = shape.countElements();
   if (!tiles) {
     size.units = size.elements;
     size.unitsPerChunk = chunkElements;
     return size;
   }
-  size.units = dims.countTiles();
-  int64_t tile = std::min<int64_t>(dims.n, STEPC_ROW_LEAF) *
-                 std::min<int64_t>(dims.m, STEPC_TILE_COLUMNS);
+  size.units = shape.countTiles();
+  int64_t tile = std::min<int64_t>(shape.part.n, STEPC_ROW_LEAF) *
+                 std::min<int64_t>(shape.part.m, STEPC_TILE_COLUMNS);
   size.unitsPerChunk =
       std::max<int64_t>(1, chunkElements / std::max<int64_t>(tile, 1));
-  size.workspace = getWorkspaceBytes(variant, dims, /*live=*/false);
+  size.workspace = getWorkspaceBytes(variant, shape, /*live=*/false);
   return size;
 }
 
@@ -178,14 +178,17 @@ void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
   if (!tiles)
     return;
   int64_t *words = getRow(row);
-  TileDims dims{words[STEPC_TILE_B], words[STEPC_TILE_N], words[STEPC_TILE_M]};
+  TileShape shape;
+  shape.part = {words[STEPC_TILE_B], words[STEPC_TILE_N], words[STEPC_TILE_M]};
+  shape.begin = words[STEPC_TILE_BEGIN];
+  shape.end = words[STEPC_TILE_END];
   int64_t *next = words + operandsWord + variant.operands.size();
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     int64_t &word = *next++;
     if (buffer.live)
       continue;
     word = offset;
-    offset += getBufferBytes(buffer, dims);
+    offset += getBufferBytes(buffer, shape);
   }
 }
 

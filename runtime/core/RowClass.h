@@ -43,7 +43,7 @@ public:
   /// Chunks have about `chunkElements` elements.
   RowClass(const Variant &variant, int64_t chunkElements, bool whole);
 
-  RowSize getSize(const TileDims &dims) const;
+  RowSize getSize(const TileShape &shape) const;
 
   /// Whether all workers share the row: it does not stay in a cache from one
   /// traversal to the next.

@@ -19,9 +19,9 @@ namespace {
 class RuleMatcher {
 public:
   RuleMatcher(const Manifest &manifest, const Group &group,
-              const DLTensor &param)
-      : manifest(manifest), group(group), extents(param.shape),
-        rank(param.ndim) {}
+              const std::vector<int64_t> &shape)
+      : manifest(manifest), group(group), extents(shape.data()),
+        rank(int64_t(shape.size())) {}
 
   std::string refuseDims(const Dims &dims) const;
   std::string refuseTerm(const GuardTerm &term) const;
@@ -100,8 +100,9 @@ std::string RuleMatcher::refuse(const Rule &rule) const {
 }
 
 size_t stepc::chooseRule(const Manifest &manifest, const Group &group,
-                         const DLTensor &param, const std::string &name) {
-  RuleMatcher matcher(manifest, group, param);
+                         const std::vector<int64_t> &shape,
+                         const std::string &name) {
+  RuleMatcher matcher(manifest, group, shape);
   for (size_t i = 0; i < manifest.rules.size(); ++i)
     if (matcher.refuse(manifest.rules[i]).empty())
       return i;
@@ -112,5 +113,6 @@ size_t stepc::chooseRule(const Manifest &manifest, const Group &group,
   fail(STEPC_SHAPE_MISMATCH,
        "tensor %s: no rule of optimizer '%s' takes shape %s: %s", name.c_str(),
        manifest.optimizer.c_str(),
-       describeShape(param.shape, param.ndim).c_str(), reasons.c_str());
+       describeShape(shape.data(), int64_t(shape.size())).c_str(),
+       reasons.c_str());
 }

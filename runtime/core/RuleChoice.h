@@ -11,13 +11,15 @@
 #include "core/Groups.h"
 
 #include <string>
+#include <vector>
 
 namespace stepc {
 
-/// The first rule whose dims the shape fits and whose guard holds. Refuses
-/// tensors for which there is none. `name` is the tensor's in messages.
+/// The first rule whose dims the whole tensor's shape fits and whose guard
+/// holds. Refuses tensors for which there is none. `name` is the tensor's in
+/// messages.
 size_t chooseRule(const Manifest &manifest, const Group &group,
-                  const DLTensor &param, const std::string &name);
+                  const std::vector<int64_t> &shape, const std::string &name);
 
 } // namespace stepc
 

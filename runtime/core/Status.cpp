@@ -30,13 +30,13 @@ void stepc::fail(StepcStatus status, const char *format, ...) {
   throw Error(status, std::move(message));
 }
 
-void stepc::requireStructSize(const void *structure, size_t knownSize,
-                              const char *name) {
+void stepc::requireStructSize(const void *structure, size_t leastSize,
+                              size_t knownSize, const char *name) {
   size_t size;
   std::memcpy(&size, structure, sizeof(size));
-  if (size < knownSize || size > 4096)
+  if (size < leastSize || size > 4096)
     fail(STEPC_INVALID_ARGUMENT, "%s has struct size %zu, the least is %zu",
-         name, size, knownSize);
+         name, size, leastSize);
   const char *bytes = static_cast<const char *>(structure);
   for (size_t i = knownSize; i < size; ++i)
     if (bytes[i] != 0)

@@ -42,9 +42,16 @@ private:
     __attribute__((format(printf, 2, 3)));
 
 /// Checks the size that the caller's header gives a structure, which is its
-/// first field: it may be larger than ours when what we do not know is 0.
-void requireStructSize(const void *structure, size_t knownSize,
-                       const char *name);
+/// first field: the first version had `leastSize`, and it may be larger than
+/// ours when what we do not know is 0.
+void requireStructSize(const void *structure, size_t leastSize,
+                       size_t knownSize, const char *name);
+
+/// The same of a structure that has not grown.
+inline void requireStructSize(const void *structure, size_t knownSize,
+                              const char *name) {
+  requireStructSize(structure, knownSize, knownSize, name);
+}
 
 /// Keeps `message` for this thread and returns `status`. Allocates nothing, so
 /// that running out of memory can be told.

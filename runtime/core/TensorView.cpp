@@ -83,27 +83,32 @@ Storage stepc::requireStorage(const DLTensor &tensor, const OperandName &name) {
   return storage;
 }
 
+int64_t stepc::countElements(const int64_t *extents, int64_t rank) {
+  // The product of the extents that are not 0 must be in range as well: it is
+  // what strides are made of.
+  int64_t elements = 1;
+  bool empty = false;
+  for (int64_t i = 0; i < rank; ++i) {
+    empty |= extents[i] == 0;
+    if (extents[i] < 0 ||
+        __builtin_mul_overflow(elements, std::max<int64_t>(extents[i], 1),
+                               &elements) ||
+        elements > (int64_t(1) << 59))
+      return -1;
+  }
+  return empty ? 0 : elements;
+}
+
 int64_t stepc::requireElements(const DLTensor &tensor,
                                const OperandName &name) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
     fail(STEPC_INVALID_ARGUMENT, "%s has rank %d and %s shape",
          name.str().c_str(), int(tensor.ndim), tensor.shape ? "a" : "no");
-  // The product of the extents that are not 0 must be in range as well: it is
-  // what strides are made of.
-  int64_t elements = 1;
-  bool empty = false;
-  for (int32_t i = 0; i < tensor.ndim; ++i) {
-    int64_t extent = tensor.shape[i];
-    empty |= extent == 0;
-    if (extent < 0 ||
-        __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1),
-                               &elements) ||
-        elements > (int64_t(1) << 59))
-      fail(STEPC_SHAPE_MISMATCH, "%s has the impossible shape %s",
-           name.str().c_str(),
-           describeShape(tensor.shape, tensor.ndim).c_str());
-  }
-  return empty ? 0 : elements;
+  int64_t elements = countElements(tensor.shape, tensor.ndim);
+  if (elements < 0)
+    fail(STEPC_SHAPE_MISMATCH, "%s has the impossible shape %s",
+         name.str().c_str(), describeShape(tensor.shape, tensor.ndim).c_str());
+  return elements;
 }
 
 static bool hasShape(const DLTensor &tensor, const int64_t *extents,
@@ -191,6 +196,16 @@ bool stepc::isRowMajor(const int64_t *extents, int64_t rank,
     stride *= std::max<int64_t>(extents[i], 1);
   }
   return true;
+}
+
+/// Elements of a flat range lie side by side, so that kernels know each by its
+/// place.
+void stepc::requireFlatDense(const View &view, const OperandName &name) {
+  if (isRowMajor(view.extents, view.rank, view.strides))
+    return;
+  fail(STEPC_LAYOUT_UNSUPPORTED,
+       "%s has strides %s, that of a flat range must be dense",
+       name.str().c_str(), describeShape(view.strides, view.rank).c_str());
 }
 
 bool stepc::haveSameStrides(const int64_t *extents, int64_t rank,

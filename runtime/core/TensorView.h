@@ -59,6 +59,9 @@ bool isDense(const View &view);
 /// types.
 Storage requireStorage(const DLTensor &tensor, const OperandName &name);
 
+/// The number of elements of a shape, or -1 where it cannot be.
+int64_t countElements(const int64_t *extents, int64_t rank);
+
 /// The number of elements of a parameter. Refuses shapes that cannot be.
 int64_t requireElements(const DLTensor &tensor, const OperandName &name);
 
@@ -78,6 +81,9 @@ void requireStateShape(const DLTensor &tensor, const int64_t *extents,
 uintptr_t requireMemory(const DLTensor &tensor, const int64_t *extents,
                         Storage storage, const OperandName &name,
                         int64_t *strides);
+
+/// Refuses an operand of a flat range whose elements do not lie side by side.
+void requireFlatDense(const View &view, const OperandName &name);
 
 /// Whether the strides are those of an array without gaps, last dim innermost.
 bool isRowMajor(const int64_t *extents, int64_t rank, const int64_t *strides);

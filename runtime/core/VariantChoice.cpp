@@ -11,6 +11,8 @@
 #include "core/Status.h"
 #include "core/TensorView.h"
 
+#include <algorithm>
+
 using namespace stepc;
 
 namespace {
@@ -36,27 +38,59 @@ Types getTypes(const StepcBinding &binding, const std::string &name) {
   return types;
 }
 
-/// Whether a parameter of the group that the rule takes can take the variant,
-/// types aside.
-bool isCandidate(const Manifest &manifest, const Group &group, size_t rule,
-                 const Variant &variant) {
-  return variant.rule == rule &&
-         manifest.selectSame(variant.options, group.options);
+/// What decides beside the types.
+struct Choice {
+  const Manifest &manifest;
+  const Group &group;
+  size_t rule;
+  Dims shardedDims;
+
+  bool isOfRule(const Variant &variant) const {
+    return variant.rule == rule &&
+           manifest.selectSame(variant.options, group.options);
+  }
+  bool isCandidate(const Variant &variant) const {
+    return isOfRule(variant) && variant.serves(shardedDims);
+  }
+};
+
+/// Refuses dims for which there is no variant, whatever the types.
+void requireServed(const Choice &choice, const std::string &name) {
+  const Manifest &manifest = choice.manifest;
+  std::vector<std::string> held;
+  for (const Variant &variant : manifest.variants) {
+    if (choice.isCandidate(variant))
+      return;
+    if (!choice.isOfRule(variant))
+      continue;
+    std::string dims = describeSharded(variant.getShardedDims());
+    if (std::find(held.begin(), held.end(), dims) == held.end())
+      held.push_back(dims);
+  }
+  // Without a variant of the rule at all, types are what is missing.
+  if (held.empty())
+    return;
+  std::string list;
+  for (const std::string &dims : held)
+    list += (list.empty() ? "" : "; ") + dims;
+  fail(STEPC_LAYOUT_UNSUPPORTED,
+       "tensor %s is sharded in %s, the package has rule '%s' sharded in: %s",
+       name.c_str(), describeSharded(choice.shardedDims).c_str(),
+       manifest.rules[choice.rule].name.c_str(), list.c_str());
 }
 
 std::string describeTypes(Storage param, Storage grad) {
   return std::string("param ") + getName(param) + ", grad " + getName(grad);
 }
 
-[[noreturn]] void failNoVariant(const Manifest &manifest, const Group &group,
-                                size_t rule, const Types &types,
+[[noreturn]] void failNoVariant(const Choice &choice, const Types &types,
                                 const std::string &name) {
   std::string wanted = describeTypes(types.param, types.grad);
   for (Storage state : types.states)
     wanted += std::string(", state ") + getName(state);
   std::string held;
-  for (const Variant &variant : manifest.variants) {
-    if (!isCandidate(manifest, group, rule, variant))
+  for (const Variant &variant : choice.manifest.variants) {
+    if (!choice.isCandidate(variant))
       continue;
     const std::vector<Operand> &operands = variant.operands;
     std::string text = describeTypes(operands[variant.param].storage,
@@ -79,15 +113,20 @@ std::string describeTypes(Storage param, Storage grad) {
 
 size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
                             const StepcBinding &binding,
+                            const TensorLayout &layout,
                             const std::string &name) {
   Types types = getTypes(binding, name);
-  size_t rule = chooseRule(manifest, group, *binding.param, name);
+  size_t rule = chooseRule(manifest, group, layout.shape, name);
+  const Dims &dims = manifest.rules[rule].dims;
+  requireShardable(layout, manifest.rules[rule], name);
+  Choice choice{manifest, group, rule, layout.getShardedDims(dims)};
+  requireServed(choice, name);
   for (size_t i = 0; i < manifest.variants.size(); ++i) {
     const Variant &variant = manifest.variants[i];
     const std::vector<Operand> &operands = variant.operands;
     if (operands[variant.param].storage != types.param ||
         operands[variant.grad].storage != types.grad ||
-        !isCandidate(manifest, group, rule, variant))
+        !choice.isCandidate(variant))
       continue;
     bool sameStates = types.states.size() == variant.states.size();
     for (size_t k = 0; sameStates && k < types.states.size(); ++k)
@@ -95,5 +134,5 @@ size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
     if (sameStates || !binding.states)
       return i;
   }
-  failNoVariant(manifest, group, rule, types, name);
+  failNoVariant(choice, types, name);
 }

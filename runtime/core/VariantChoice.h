@@ -9,17 +9,19 @@
 #define STEPC_CORE_VARIANTCHOICE_H
 
 #include "core/Groups.h"
+#include "core/Layout.h"
 
 #include <string>
 
 namespace stepc {
 
-/// The first variant of the rule that takes the parameter, with the group's
-/// options and the storage types of the tensors; states that the runtime
-/// allocates fit any. Refuses tensors for which there is none. `name` is the
-/// tensor's in messages.
+/// The first variant of the rule that takes the whole tensor, with the group's
+/// options, the dims that are sharded and the storage types of the tensors;
+/// states that the runtime allocates fit any. Refuses tensors for which there
+/// is none. `name` is the tensor's in messages.
 size_t chooseVariant(const Manifest &manifest, const Group &group,
-                     const StepcBinding &binding, const std::string &name);
+                     const StepcBinding &binding, const TensorLayout &layout,
+                     const std::string &name);
 
 } // namespace stepc
 

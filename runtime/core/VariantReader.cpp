@@ -25,14 +25,12 @@ public:
 
 private:
   void readOptions(const Json &options, const std::string &where);
-  void readLayout(const Json &layout, const std::string &where);
   Operand readOperand(const Json &value, const std::string &where) const;
   void readStorage(const Json &value, const std::string &where,
                    Operand &operand) const;
   void setReach(const std::string &where, Operand &operand) const;
   void readOperands(const Json &value, const std::string &where);
   void readScalars(const Json &value, const std::string &where);
-  void readWorkspace(const Json &value, const std::string &where);
   ScheduleEntry readEntry(const Json &value, const std::string &where) const;
   void readSchedule(const Json &value, const std::string &where);
   void readContributions(const Json &value, const std::string &where);
@@ -54,7 +52,8 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (variant.rule == manifest.rules.size())
     fields.bad(at(where, "rule"), "is not a rule");
   readOptions(fields.getObject(value, "options", where), at(where, "options"));
-  readLayout(fields.getObject(value, "layout", where), at(where, "layout"));
+  readLayout(fields, fields.getObject(value, "layout", where),
+             at(where, "layout"), manifest, variant);
   readOperands(fields.getArray(value, "operands", where),
                at(where, "operands"));
   readScalars(fields.getObject(value, "scalars", where), at(where, "scalars"));
@@ -65,8 +64,8 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (space != "elements" && space != "tiles")
     fields.bad(at(where, "space"), "is neither elements nor tiles");
   variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
-  readWorkspace(fields.getArray(value, "workspace", where),
-                at(where, "workspace"));
+  readWorkspace(fields, fields.getArray(value, "workspace", where),
+                at(where, "workspace"), manifest, variant);
   readSchedule(fields.getArray(value, "schedule", where),
                at(where, "schedule"));
   readContributions(fields.getArray(value, "contributions", where),
@@ -99,31 +98,6 @@ void VariantReader::readOptions(const Json &options, const std::string &where) {
   }
   if (options.elements.size() != named)
     fields.bad(where, "names an option that does not exist");
-}
-
-/// The rule's dims, or `flat` alone, each with its axes.
-void VariantReader::readLayout(const Json &layout, const std::string &where) {
-  const Dims &dims = manifest.rules[variant.rule].dims;
-  for (size_t i = 0; i < layout.keys.size(); ++i) {
-    ShardedDim sharded{layout.keys[i], {}};
-    const char *key = sharded.dim.c_str();
-    if (sharded.dim == "flat") {
-      if (layout.keys.size() > 1)
-        fields.bad(where, "has 'flat' beside other dims");
-    } else if (sharded.dim == "1" ||
-               std::find(dims.begin(), dims.end(), sharded.dim) == dims.end()) {
-      fields.bad(at(where, key), "is not a dim of the rule");
-    }
-    for (const Json &axis : fields.getArray(layout, key, where).elements) {
-      if (!axis.is(Json::Kind::String) || axis.string.empty())
-        fields.bad(at(where, key),
-                   "has an element that is not a string, or empty");
-      sharded.axes.push_back(axis.string);
-    }
-    if (sharded.axes.empty())
-      fields.bad(at(where, key), "is empty");
-    variant.layout.push_back(std::move(sharded));
-  }
 }
 
 Operand VariantReader::readOperand(const Json &value,
@@ -222,34 +196,6 @@ void VariantReader::readScalars(const Json &value, const std::string &where) {
   if (int64_t(list.elements.size()) > manifest.getNumSegments())
     fields.bad(at(where, "functions"), "has more elements than segments");
   variant.scalarFunctions.resize(size_t(manifest.getNumSegments()));
-}
-
-void VariantReader::readWorkspace(const Json &value, const std::string &where) {
-  static const std::pair<const char *, Factor> factors[] = {
-      {"B", Factor::B},   {"N", Factor::N},   {"M", Factor::M},
-      {"NL", Factor::NL}, {"ML", Factor::ML}, {"N1", Factor::N1},
-      {"B1", Factor::B1}};
-  for (size_t i = 0; i < value.elements.size(); ++i) {
-    std::string place = at(where, i);
-    const Json &element = value.elements[i];
-    WorkspaceBuffer buffer;
-    buffer.name = fields.getString(element, "name", place);
-    for (const Json &factor :
-         fields.getArray(element, "size", place).elements) {
-      auto known = std::find_if(
-          std::begin(factors), std::end(factors),
-          [&](auto &entry) { return factor.string == entry.first; });
-      if (known == std::end(factors))
-        fields.bad(at(place, "size"), "has a factor that is not known");
-      buffer.size.push_back(known->second);
-    }
-    buffer.bytes = int64_t(fields.getIndex(
-        element, "bytes", 65, "is not an integer from 0 to 64", place));
-    buffer.live = fields.getBool(element, "live", place);
-    variant.workspace.push_back(std::move(buffer));
-  }
-  if (hasTwins(variant.workspace))
-    fields.bad(where, "has a name twice");
 }
 
 int64_t VariantReader::getSegment(const Json &value,

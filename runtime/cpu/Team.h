@@ -8,7 +8,8 @@
 // The workers of a parallel region meet at points that all of them pass. The
 // last to arrive does what has to be done alone; the others wait, first
 // spinning, for what is done there is mostly shorter than a sleep, then leaving
-// the processor to others, for there may be fewer processors than workers.
+// the processor to others, for there may be fewer processors than workers. Where
+// other ranks are waited for, which may need the processors, they sleep at last.
 //
 // When a worker fails all leave: none waits for one that will not come.
 //
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <immintrin.h>
 #include <sched.h>
+#include <unistd.h>
 
 namespace stepc {
 
@@ -37,10 +39,12 @@ public:
   void fail() { failed.store(true, std::memory_order_release); }
   bool hasFailed() const { return failed.load(std::memory_order_acquire); }
 
+  enum class Wait { Awake, Sleeping };
+
   /// Waits until all workers are here and `alone` has run on one of them.
   /// False when a worker failed.
   template <typename Alone>
-  bool meet(Alone &&alone) {
+  bool meet(Alone &&alone, Wait wait = Wait::Awake) {
     int64_t generation = passed.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 ==
         size.load(std::memory_order_relaxed)) {
@@ -52,10 +56,13 @@ public:
     for (int spins = 0; passed.load(std::memory_order_acquire) == generation;) {
       if (hasFailed())
         return false;
-      if (++spins < kSpins)
+      ++spins;
+      if (spins < kSpins)
         _mm_pause();
-      else
+      else if (wait == Wait::Awake || spins < kYields)
         sched_yield();
+      else
+        usleep(kSleep);
     }
     return !hasFailed();
   }
@@ -63,6 +70,9 @@ public:
 private:
   /// Some 10 microseconds.
   static constexpr int kSpins = 300;
+  /// Some 100 microseconds more.
+  static constexpr int kYields = 500;
+  static constexpr int kSleep = 50;
 
   alignas(64) std::atomic<int> arrived{0};
   alignas(64) std::atomic<int64_t> passed{0};

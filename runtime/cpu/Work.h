@@ -106,6 +106,9 @@ struct StepWork {
   /// Of everything, in bytes moved.
   int64_t weight;
   WorkspaceMemory workspace;
+  /// Whether rounds wait for other ranks. Then they run on the caller's own
+  /// thread, on which communicators may depend.
+  bool roundsWait;
 };
 
 /// What happens between segments, on one thread while the others wait.

@@ -87,13 +87,25 @@ void Worker::run() {
     runLine(segment);
     if (s + 1 == work.numSegments)
       return;
-    if (!team.meet([&] {
-          if (!rounds.runRound(s))
-            team.stop();
-        }) ||
-        team.hasStopped())
+    if (!endSegment(s))
       return;
   }
+}
+
+/// Runs the round after a segment, when all workers have come to its end.
+/// False: the step ends here.
+bool Worker::endSegment(int64_t segment) {
+  auto runRound = [&] {
+    if (!rounds.runRound(segment))
+      team.stop();
+  };
+  if (!work.roundsWait)
+    return team.meet(runRound) && !team.hasStopped();
+  if (!team.meet([] {}))
+    return false;
+  if (index == 0)
+    runRound();
+  return team.meet([] {}, Team::Wait::Sleeping) && !team.hasStopped();
 }
 
 /// All workers on one row, each on its own share of the chunks. They meet

@@ -23,6 +23,7 @@ public:
   void run();
 
 private:
+  bool endSegment(int64_t segment);
   bool runLarge(const WorkPart &part, const ListedRow *row);
   void runOwnChunks(const EntryCode &entry, const StepcCall &call,
                     const ListedRow *row, bool backwards);

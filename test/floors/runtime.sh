@@ -30,7 +30,7 @@ while read -r file; do
       frontend/* | tools/* | *dialect/* | *passes/*)
       fail "${file#"$source_dir"/} includes $name"
       ;;
-    core/* | cpu/* | stepc/* | dlpack/*) ;;
+    comm/* | core/* | cpu/* | stepc/* | dlpack/*) ;;
     */*)
       case $name in
       sys/*) ;;
@@ -49,6 +49,8 @@ abi=$(includes "$source_dir/runtime/include/stepc/kernel_abi.h" | sort -u |
 api=$(includes "$source_dir/runtime/include/stepc/stepc.h" | sort -u |
   tr '\n' ' ')
 [ "$api" = "dlpack/dlpack.h stddef.h stdint.h " ] || fail "stepc.h includes $api"
+simulated=$(includes "$source_dir/runtime/include/stepc/simulated.h" | tr '\n' ' ')
+[ "$simulated" = "stepc/stepc.h " ] || fail "simulated.h includes $simulated"
 
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ -n "$needed" ] || fail "$library: readelf shows no dependency"
@@ -68,11 +70,12 @@ symbols=$(nm -D --defined-only "$library" | awk '{ print $NF }')
   fail "$library exports too little"
 others=$(echo "$symbols" | grep -v '^stepc[A-Z][A-Za-z]*$')
 [ -z "$others" ] || fail "$library exports $others"
-# What the header declares is there, and nothing else.
-declared=$(grep -oE '\bstepc[A-Z][A-Za-z]*\(' \
-  "$source_dir/runtime/include/stepc/stepc.h" | tr -d '(' | sort -u)
+# What the headers declare is there, and nothing else.
+declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
+  "$source_dir/runtime/include/stepc/stepc.h" \
+  "$source_dir/runtime/include/stepc/simulated.h" | tr -d '(' | sort -u)
 [ "$declared" = "$(echo "$symbols" | sort -u)" ] ||
-  fail "stepc.h and the exports differ:" \
+  fail "the headers and the exports differ:" \
     "$(diff <(echo "$declared") <(echo "$symbols" | sort -u))"
 
 # Alone: no compiler, no tests, no frontend's extension.

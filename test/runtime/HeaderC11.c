@@ -6,6 +6,7 @@
  *===----------------------------------------------------------------------===*/
 
 #include "stepc/kernel_abi.h"
+#include "stepc/simulated.h"
 #include "stepc/stepc.h"
 
 /* Called from ApiTest.cpp: a C program links with the library, too. */

@@ -6,13 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "stepc/kernel_abi.h"
+#include "stepc/simulated.h"
 #include "stepc/stepc.h"
 
 // What compiled kernels and older callers rely on.
 static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
 static_assert(sizeof(StepcCall) == 32, "layout of the kernel ABI");
 static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
-static_assert(sizeof(StepcBinding) == 88, "layout of the C ABI");
-static_assert(sizeof(StepcPlanInfo) == 80, "layout of the C ABI");
+static_assert(sizeof(StepcBinding) == 96, "layout of the C ABI");
+static_assert(sizeof(StepcPlanInfo) == 104, "layout of the C ABI");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
 static_assert(STEPC_KERNEL_ABI_VERSION == 3, "raise with any change");

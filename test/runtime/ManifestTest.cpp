@@ -279,6 +279,38 @@ TEST(Manifest, layouts) {
              "'variants[0].contributions[0].partial' is not true or false");
 }
 
+TEST(Manifest, exchanges) {
+  auto refuseShare = [](const char *pointer, const json &value,
+                        const char *message) {
+    refuseAt(pointer, value, message, makeShareManifest());
+  };
+  refuseShare("/variants/1/workspace/0/exchange", json::array(),
+              "'variants[1].workspace[0].exchange' is not an object");
+  refuseShare("/variants/1/workspace/0/exchange/round", 2,
+              "'variants[1].workspace[0].exchange.round' is not a round");
+  refuseShare("/variants/1/workspace/0/exchange/op", "min",
+              "'variants[1].workspace[0].exchange.op' is neither sum nor amax");
+  refuseShare("/variants/1/workspace/0/exchange/dims", json::array(),
+              "'variants[1].workspace[0].exchange.dims' is empty");
+  for (const char *dim : {"x", "1", "flat"})
+    refuseShare("/variants/1/workspace/0/exchange/dims", {dim},
+                "'variants[1].workspace[0].exchange.dims' has an element that "
+                "is not a dim of the rule");
+  size_t flat = makeShareManifest()["variants"].size() - 1;
+  std::string place = std::to_string(flat);
+  refuseShare(("/variants/" + place + "/workspace/0/exchange/dims").c_str(),
+              {"n"},
+              ("'variants[" + place +
+               "].workspace[0].exchange.dims' has an element that is not flat")
+                  .c_str());
+  refuseShare("/variants/1/workspace/0/bytes", 4,
+              "'variants[1].workspace[0].exchange' is of a buffer whose "
+              "entries do not have 8 bytes");
+  refuseShare("/variants/1/workspace/0/live", false,
+              "'variants[1].workspace[0].exchange' is of a buffer that is not "
+              "live");
+}
+
 TEST(Manifest, spaces) {
   refuseClip("/variants/0/space", "rows",
              "'variants[0].space' is neither elements nor tiles");
@@ -286,8 +318,11 @@ TEST(Manifest, spaces) {
              "'variants[0].schedule' is not one kernel on elements");
   refuseClip("/variants/1/tensor_slots", 1,
              "'variants[1].space' has no slots and no workspace");
-  refuseClip("/variants/0/workspace/0/size/0", "L",
+  refuseClip("/variants/0/workspace/0/size/0", "Q",
              "'variants[0].workspace[0].size' has a factor that is not known");
+  for (const char *factor : {"R", "L"})
+    refuseClip("/variants/0/workspace/0/size/0", factor,
+               "'variants[0].workspace[0].size' has a factor of flat layouts");
   refuseClip("/variants/0/workspace/0/bytes", 65,
              "'variants[0].workspace[0].bytes' is not an integer from 0 to 64");
   refuseClip("/variants/0/workspace/1/name", "norm2",

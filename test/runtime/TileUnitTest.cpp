@@ -77,7 +77,8 @@ TEST(Tiles, dims) {
     EXPECT_EQ(b, found.b);
     EXPECT_EQ(n, found.n);
     EXPECT_EQ(m, found.m);
-    EXPECT_EQ(tiles, found.countTiles());
+    TileShape shape{found, found, 0, found.countElements()};
+    EXPECT_EQ(tiles, shape.countTiles());
   };
   check({"*"}, {}, 1, 1, 1, 1);
   check({"*"}, {3, 4096}, 1, 1, 12288, 3);
@@ -92,9 +93,12 @@ TEST(Tiles, dims) {
 }
 
 TEST(Tiles, workspace) {
-  TileDims dims{2, 65, 1025};
+  TileShape shape{{2, 65, 1025}, {2, 65, 1025}, 0, 2 * 65 * 1025};
   auto bytes = [&](std::vector<Factor> size, int64_t each) {
-    return getBufferBytes({"x", std::move(size), each, false}, dims);
+    WorkspaceBuffer buffer;
+    buffer.size = std::move(size);
+    buffer.bytes = each;
+    return getBufferBytes(buffer, shape);
   };
   EXPECT_EQ(64, bytes({}, 1));
   EXPECT_EQ(128, bytes({}, 65));

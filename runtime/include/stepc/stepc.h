@@ -54,14 +54,16 @@ typedef enum StepcStatus {
   STEPC_SHAPE_MISMATCH = 7,
   STEPC_DTYPE_MISMATCH = 8, /* a dtype the package holds no variant for */
   STEPC_DEVICE_MISMATCH = 9,
-  STEPC_LAYOUT_UNSUPPORTED = 10, /* misaligned, or elements share memory */
+  STEPC_LAYOUT_UNSUPPORTED = 10, /* misaligned, elements share memory, or
+                                    sharded as no variant is */
   STEPC_OVERLAP = 11,            /* two tensors share memory, one is written */
   STEPC_OUT_OF_MEMORY = 12,
   STEPC_BUSY = 13,        /* another thread is inside this handle */
   STEPC_WRONG_STATE = 14, /* step_tensors without step_begin, ... */
   STEPC_NEEDS_BIND = 15,  /* the tensor must be bound anew for this */
   STEPC_POISONED = 16,    /* an earlier step failed midway */
-  STEPC_INTERNAL_ERROR = 17
+  STEPC_INTERNAL_ERROR = 17,
+  STEPC_COMMUNICATION_ERROR = 18 /* ranks could not combine their parts */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */
@@ -138,6 +140,70 @@ STEPC_API StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
                                          const double *hypers,
                                          int64_t numHypers);
 
+/*===--- Ranks
+ * -------------------------------------------------------------===*/
+
+/* Ranks that share a model step their parts of it together: every rank of the
+ * mesh calls stepcStep as often as the others, with the same hyper-parameters,
+ * groups and scalars. docs/sharding.md says what crosses between them. */
+
+/* An axis of the grid of ranks. */
+typedef struct StepcAxis {
+  const char *name;
+  int64_t size;
+  int64_t coordinate; /* of this rank */
+} StepcAxis;
+
+typedef enum StepcReduction {
+  STEPC_SUM_F64 = 0, /* elements are doubles */
+  STEPC_MAX_I64 = 1  /* elements are int64_t */
+} StepcReduction;
+
+/* Elements that a group of ranks combines. */
+typedef struct StepcReduceCall {
+  uint64_t axes;     /* bit k: axis k of the mesh. The group: ranks that differ
+                        from this one in these alone */
+  int32_t reduction; /* StepcReduction */
+  int32_t reserved;
+  void *data;        /* `count` elements of 8 bytes, reduced in place */
+  int64_t count;
+} StepcReduceCall;
+
+typedef struct StepcCommunicator {
+  size_t structSize; /* sizeof(StepcCommunicator) */
+  void *context;     /* passed to reduce; outlives the plan */
+  /* Makes all calls of a round, in any order among them, and returns when all
+   * are done: 0, or another value and a message. All ranks of a group make the
+   * same calls in the same order. The results are the same bits on all ranks of
+   * the group. Called on the thread that steps the plan. */
+  int32_t (*reduce)(void *context, const StepcReduceCall *calls,
+                    int64_t numCalls, char *message, size_t messageSize);
+} StepcCommunicator;
+
+/* Says where in the grid of ranks this one is, before anything is bound. At
+ * most 64 axes, names are unique. `communicator` may be NULL where all axes
+ * have size 1. An error of the communicator ends the step with
+ * STEPC_COMMUNICATION_ERROR and poisons the plan. */
+STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
+                                       int64_t numAxes,
+                                       const StepcCommunicator *communicator);
+
+/* How a tensor lies on the mesh; it is whole over axes that are not named. No
+ * axis is named twice. Rules are chosen by `shape`. */
+typedef struct StepcLayout {
+  size_t structSize; /* sizeof(StepcLayout) */
+  int32_t ndim;
+  int32_t flat;            /* 1: the rank has a range of the elements in
+                              row-major order; param, grad and states of its
+                              dims are dense tensors of one dim */
+  const int64_t *shape;    /* of the whole tensor, ndim extents */
+  const uint64_t *dimAxes; /* for each dim the axes that shard it; NULL: none;
+                              with flat NULL */
+  uint64_t flatAxes;       /* with flat: the axes that share the elements */
+  int64_t begin;           /* with flat: the first element */
+  uint64_t distinctAxes;   /* other coordinates of these hold other tensors */
+} StepcLayout;
+
 /* One parameter with what belongs to it. */
 typedef struct StepcBinding {
   size_t structSize; /* sizeof(StepcBinding) */
@@ -157,6 +223,8 @@ typedef struct StepcBinding {
   int32_t fresh;      /* 1: its states were created for the coming step */
   int32_t reserved0;  /* must be 0 */
   float *countMirror; /* NULL, or where each step writes the new count */
+  const StepcLayout *layout; /* NULL: the tensor is whole on every rank. Callers
+                            of an earlier version do not have the field */
 } StepcBinding;
 
 /* Binds tensors and takes all memory that their steps need. A parameter is
@@ -251,6 +319,9 @@ typedef struct StepcPlanInfo {
   int64_t workspaceBytes;  /* of these, what tensors use one after the other */
   int64_t rounds;          /* between segments of steps */
   int64_t skippedSteps;    /* of `steps` */
+  int64_t exchangeRounds;  /* in which ranks combined anything */
+  int64_t exchangeCalls;   /* of the communicator's groups, in these */
+  int64_t exchangeBytes;   /* of this rank's elements, in these */
 } StepcPlanInfo;
 STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,
                                        StepcPlanInfo *out);

@@ -49,6 +49,10 @@ void addKernel(nlohmann::json &variant, const std::string &kernel,
 nlohmann::json makeLambManifest();
 nlohmann::json makeFactorManifest();
 nlohmann::json makeClipManifest();
+/// With variants of sharded tensors.
+nlohmann::json makeShardedClipManifest();
+/// The optimizer of support/share.c, for each set of sharded dims.
+nlohmann::json makeShareManifest();
 
 /// A signed package of a manifest and a shared object.
 std::string makePackage(const nlohmann::json &manifest,

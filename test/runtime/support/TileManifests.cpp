@@ -79,6 +79,88 @@ json stepc_test::makeFactorManifest() {
   return manifest;
 }
 
+/// What crosses in round 0: over these dims of the rule where dims are sharded.
+static json makeCrossing(const char *name, std::vector<const char *> size,
+                         const char *op, std::vector<const char *> dims,
+                         const json &layout) {
+  json buffer = makeBuffer(name, size, 8, true);
+  if (layout.contains("flat"))
+    dims = {"flat"};
+  if (!layout.empty())
+    buffer["exchange"] = {{"round", 0}, {"dims", dims}, {"op", op}};
+  return buffer;
+}
+
+static json makeShareVariant(const std::string &name, const json &layout) {
+  const json dims = {"...b", "n", "m"};
+  json variant = makeVariant(name.c_str(), "matrix");
+  variant["layout"] = layout;
+  variant["operands"] = {
+      makeOperand("param", "param", "f32", true, true, dims),
+      makeOperand("grad", "grad", "f32", true, false, dims),
+      makeOperand("state", "rows", "f32", true, true, {"...b", "n", "1"})};
+  variant["scalars"] = {{"functions", {"share_scalars"}}, {"slots", 1}};
+  variant["tensor_slots"] = 4;
+  variant["workspace"] = {
+      makeCrossing("rows", {"B", "N"}, "sum", {"m"}, layout),
+      makeCrossing("columns", {"B", "M"}, "sum", {"n"}, layout),
+      makeCrossing("total", {}, "sum", {"...b", "n", "m"}, layout),
+      makeCrossing("largest", {}, "amax", {"...b", "n", "m"}, layout)};
+  variant["schedule"] = {makeFinish("share_finish0", 0),
+                         makeFinish("share_finish1", 1),
+                         makeKernel("share_phase1", 1, {0, 1, 2}, {0})};
+  auto contribution = [](int statistic, int slot, int segment, bool partial) {
+    return json{{"statistic", statistic},
+                {"slot", slot},
+                {"segment", segment},
+                {"partial", partial}};
+  };
+  variant["contributions"] = {contribution(0, 0, 0, true),
+                              contribution(1, 1, 0, true),
+                              contribution(2, 2, 1, false)};
+  variant["subsets"] = false;
+  return variant;
+}
+
+json stepc_test::makeShareManifest() {
+  json manifest = makeHead("share");
+  manifest["hypers"] = {{{"name", "lr"}, {"default", 0.25}}};
+  manifest["rules"][0]["name"] = "matrix";
+  manifest["rules"][0]["dims"] = {"...b", "n", "m"};
+  auto statistic = [](const char *name, const char *kind) {
+    return json{{"name", name}, {"kind", kind}, {"scope", "model"}};
+  };
+  manifest["statistics"] = {statistic("norm2", "sum"),
+                            statistic("largest", "amax"),
+                            statistic("totals", "sum")};
+  auto round = [](const char *function, std::vector<int> results) {
+    json call = {{"function", function},     {"scope", "model"},
+                 {"hypers", json::array()},  {"options", json::array()},
+                 {"results", results},       {"may_skip", false},
+                 {"updates", json::array()}};
+    return json{{"calls", json::array({call})}};
+  };
+  manifest["rounds"] = {round("share_round0", {0, 1}),
+                        round("share_round1", {2})};
+  manifest["results"] = 3;
+  for (int i = 0; i < 3; ++i)
+    manifest["reports"].push_back(
+        {{"name", manifest["statistics"][size_t(i)]["name"]},
+         {"scope", "model"},
+         {"result", i}});
+  const json axes = {"x"};
+  for (const char *dims : {"", "n", "m", "nm", "b", "bn", "f"}) {
+    json layout = json::object();
+    for (const char *dim = dims; *dim; ++dim)
+      layout[*dim == 'b'   ? "...b"
+             : *dim == 'f' ? "flat"
+                           : std::string(1, *dim)] = axes;
+    manifest["variants"].push_back(
+        makeShareVariant(std::string("share_") + dims, layout));
+  }
+  return manifest;
+}
+
 static void addClipRounds(json &manifest) {
   manifest["scalars"] = {
       {{"name", "scale"}, {"default", 8.0}, {"scope", "model"}},
@@ -115,6 +197,18 @@ static void addClipRounds(json &manifest) {
       {{"name", "grad_norm"}, {"scope", "model"}, {"result", 1}},
       {{"name", "step_d"}, {"scope", "group"}, {"result", 2}},
       {{"name", "factor"}, {"scope", "model"}, {"result", 3}}};
+}
+
+/// Clip adds up each tensor by itself, so that its tiles program serves parts.
+json stepc_test::makeShardedClipManifest() {
+  json manifest = makeClipManifest();
+  for (const char *dim : {"*", "flat"}) {
+    json variant = manifest["variants"][0];
+    variant["name"] = std::string("clip_") + dim;
+    variant["layout"] = {{dim, {"x"}}};
+    manifest["variants"].push_back(variant);
+  }
+  return manifest;
 }
 
 json stepc_test::makeClipManifest() {
