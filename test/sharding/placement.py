@@ -54,7 +54,7 @@ class Dims:
         """The rank's part; ``whole_dims`` are those that are no dim of the parameter."""
         indices = self.indices(mesh, rank, shape)
         own = [np.arange(array.shape[d]) if d in whole_dims else i for d, i in enumerate(indices)]
-        return np.ascontiguousarray(array[np.ix_(*own)]) if own else array.copy()
+        return np.array(array[np.ix_(*own)], order="C") if own else array.copy()
 
     def paste(self, mesh, rank, shape, whole, part, whole_dims=()):
         indices = self.indices(mesh, rank, shape)

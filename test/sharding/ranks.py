@@ -80,7 +80,7 @@ class LocalLaunch(Launch):
         made = {}
         for name, operand in whole.items():
             ones = self.whole_dims(tensor, name)
-            array = np.ascontiguousarray(operand.view)
+            array = np.array(operand.view, order="C")
             if ones is not None:
                 mesh = self.sharded.mesh
                 array = placement.cut(mesh, self.rank, tensor.shape, array, ones)

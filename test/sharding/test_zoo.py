@@ -1,0 +1,56 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every definition of the zoo in every layout, on simulated ranks: elementwise ones have
+the bits of the unsharded run, others lie within the interpreter's bound.
+
+STEPC_SHARDING_ALL=1 takes all worlds with all presets in place of some of them.
+"""
+
+import os
+
+import pytest
+from cases import PRESETS, WORLDS, ShardedPackages, bounds_of, make_case, run, same_bits
+from driver import STORAGES
+from formulas import HYPERS as ELEMENTWISE
+from papers import HYPERS as PAPERS
+from steps import Packages
+from test_bounds import outside
+
+HYPERS = ELEMENTWISE | PAPERS
+ALL = "STEPC_SHARDING_ALL" in os.environ
+
+
+def worlds(position):
+    return WORLDS if ALL else [WORLDS[1 + position % 6]]
+
+
+def make_cases(name, fragments=(), **settings):
+    made = []
+    for position, preset in enumerate(PRESETS):
+        for world in worlds(position + len(name)):
+            storages = STORAGES[position % 2 if not ALL else (position + world) % 2]
+            made.append(make_case(name, fragments, preset, world, storages=storages,
+                                  hypers=HYPERS[name], **settings))  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENTWISE))
+def test_elementwise_bits(name, tmp_path):
+    cases = make_cases(name, steps=3, missing=True)
+    packages = ShardedPackages(Packages(tmp_path))
+    packages.prepare(cases)
+    for case in cases:
+        gathered, plain, infos = run(case, packages)
+        assert same_bits(gathered, plain) == [], case.describe()
+        assert all(info.exchangeRounds == 0 for info in infos)
+
+
+@pytest.mark.parametrize("name", sorted(PAPERS))
+def test_statistics_lie_within(name, tmp_path):
+    cases = make_cases(name)
+    packages = ShardedPackages(Packages(tmp_path))
+    packages.prepare(cases)
+    for case, bounds in zip(cases, bounds_of(cases), strict=True):
+        assert not isinstance(bounds, str), bounds
+        gathered, _, _ = run(case, packages)
+        assert outside(gathered, bounds) == {}, case.describe()
