@@ -104,7 +104,8 @@ std::vector<int64_t> SimulatedWorld::getMembers(int64_t rank,
   for (int64_t other = 0; other < getNumRanks(); ++other) {
     bool same = true;
     for (size_t i = 0; i < sizes.size(); ++i)
-      same &= (axes >> i & 1) || getCoordinate(other, i) == getCoordinate(rank, i);
+      same &=
+          (axes >> i & 1) || getCoordinate(other, i) == getCoordinate(rank, i);
     if (same)
       members.push_back(other);
   }
@@ -148,9 +149,10 @@ void SimulatedWorld::reduce(int64_t rank, const StepcReduceCall *calls,
       requireCall(rank, calls[i], i);
       ++counters.calls;
       counters.bytes += 8 * calls[i].count;
-      auto group = std::find_if(
-          perGroup.begin(), perGroup.end(),
-          [&](auto &entry) { return entry.first == calls[i].axes; });
+      auto group =
+          std::find_if(perGroup.begin(), perGroup.end(), [&](auto &entry) {
+            return entry.first == calls[i].axes;
+          });
       if (group == perGroup.end())
         group = perGroup.insert(group, {calls[i].axes, {}});
       group->second.push_back(calls[i]);
@@ -187,8 +189,8 @@ SimulatedWorld::MeetingPtr SimulatedWorld::attend(int64_t rank, uint64_t axes,
     place->calls.resize(members.size());
   }
   MeetingPtr meeting = place;
-  size_t own = size_t(std::find(members.begin(), members.end(), rank) -
-                      members.begin());
+  size_t own =
+      size_t(std::find(members.begin(), members.end(), rank) - members.begin());
   if (!meeting->calls[own].empty())
     fail(STEPC_COMMUNICATION_ERROR, "rank %lld is in two rounds at once",
          static_cast<long long>(rank));
@@ -207,8 +209,10 @@ void SimulatedWorld::requireSame(const Meeting &meeting) const {
   const Calls &first = meeting.calls.front();
   auto refuse = [&](size_t member, const std::string &place,
                     const std::string &own, const std::string &other) {
-    fail(STEPC_COMMUNICATION_ERROR, "%s over %s: rank %lld has %s, rank %lld "
-         "has %s", place.c_str(), describeAxes(meeting.axes).c_str(),
+    fail(STEPC_COMMUNICATION_ERROR,
+         "%s over %s: rank %lld has %s, rank %lld "
+         "has %s",
+         place.c_str(), describeAxes(meeting.axes).c_str(),
          static_cast<long long>(meeting.members[member]), own.c_str(),
          static_cast<long long>(meeting.members.front()), other.c_str());
   };
@@ -279,8 +283,8 @@ void SimulatedWorld::requireDone(std::unique_lock<std::mutex> &lock,
   std::string missing;
   for (size_t m = 0; m < meeting.members.size(); ++m)
     if (meeting.calls[m].empty())
-      missing += (missing.empty() ? "" : ", ") +
-                 std::to_string(meeting.members[m]);
+      missing +=
+          (missing.empty() ? "" : ", ") + std::to_string(meeting.members[m]);
   fail(STEPC_COMMUNICATION_ERROR,
        "call 0 over %s of rank %lld: no call of rank %s within %lld ms",
        describeAxes(meeting.axes).c_str(), static_cast<long long>(rank),

@@ -205,8 +205,7 @@ bool Exchange::run(int64_t round, std::vector<Group> &groups) noexcept {
     if (pack.key.round == round && pack.memory)
       addCall(pack.key.axes, pack.key.maximum ? STEPC_MAX_I64 : STEPC_SUM_F64,
               pack.getEntries(0), pack.count);
-  addCall(mesh.getWideAxes(), STEPC_SUM_F64, sums.data(),
-          int64_t(sums.size()));
+  addCall(mesh.getWideAxes(), STEPC_SUM_F64, sums.data(), int64_t(sums.size()));
   addCall(mesh.getWideAxes(), STEPC_MAX_I64, maxima.data(),
           int64_t(maxima.size()));
   if (calls.empty())

@@ -101,9 +101,9 @@ void Binder::describe(int64_t i) {
   requireElements(*binding.param, {tensor.name, Role::Param, {}});
   tensor.layout = makeLayout(plan.exchange.getMesh(), getLayout(binding),
                              *binding.param, tensor.name);
-  bound.variant = int32_t(chooseVariant(
-      plan.package->getManifest(), plan.groups[binding.group], binding,
-      tensor.layout, tensor.name));
+  bound.variant = int32_t(chooseVariant(plan.package->getManifest(),
+                                        plan.groups[binding.group], binding,
+                                        tensor.layout, tensor.name));
   bound.rank = binding.param->ndim;
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
@@ -125,8 +125,7 @@ void Binder::setLayout(NewTensor &tensor) const {
   const TensorLayout &layout = tensor.layout;
   const Mesh &mesh = plan.exchange.getMesh();
   bound.flat = layout.flat;
-  bound.reducedRank =
-      layout.flat ? int32_t(layout.shape.size()) : bound.rank;
+  bound.reducedRank = layout.flat ? int32_t(layout.shape.size()) : bound.rank;
   bound.countsPart = mesh.isFirst(~(layout.distinctAxes | layout.getAxes()));
   bound.countsWhole = mesh.isFirst(~layout.distinctAxes);
   if (STEPC_FAULT("exchange-replicated-counted-everywhere"))
@@ -142,10 +141,9 @@ void Binder::setRowSize(NewTensor &tensor) const {
     tensor.rowLayout.computeTiles(bound.getExtents(), bound.rank,
                                   bound.getStrides(0), variant);
   else
-    tensor.rowLayout.compute(bound.getExtents(), bound.rank,
-                             bound.getStrides(0),
-                             int64_t(variant.operands.size()),
-                             int64_t(variant.param));
+    tensor.rowLayout.compute(
+        bound.getExtents(), bound.rank, bound.getStrides(0),
+        int64_t(variant.operands.size()), int64_t(variant.param));
   bound.rowClass = 2 * bound.variant + (tensor.rowLayout.getRank() != 0);
   const RowClass &rows = plan.classes[bound.rowClass];
   bound.gradWord = int32_t(rows.getOperandsWord() + int64_t(variant.grad));
@@ -232,9 +230,8 @@ void Binder::setOperand(size_t operand, const DLTensor &given,
          "be row-major without gaps",
          name.str().c_str(), describeShape(strides.data(), view.rank).c_str());
   if (description.reach == Reach::Reduced)
-    setRowMajor(
-        view.extents, view.rank,
-        bound.getReducedStrides(variant.operands.size(), operand));
+    setRowMajor(view.extents, view.rank,
+                bound.getReducedStrides(variant.operands.size(), operand));
 }
 
 /// States to be allocated are dense, in the parameter's order where kernels
@@ -249,9 +246,8 @@ void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
                  bound.getStrides(operand));
     return;
   case Reach::Reduced:
-    setRowMajor(
-        view.extents, view.rank,
-        bound.getReducedStrides(variant.operands.size(), operand));
+    setRowMajor(view.extents, view.rank,
+                bound.getReducedStrides(variant.operands.size(), operand));
     return;
   case Reach::Single:
     return;

@@ -143,7 +143,7 @@ void Plan::fillScalars(int64_t segment, bool activeOnly) {
 
 void Plan::runListed() {
   StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
-                   workWeight, workspace, exchange.isWide()};
+                   workWeight,   workspace,       exchange.isWide()};
   if (engine.run(work, *this))
     return;
   poisoned = true;

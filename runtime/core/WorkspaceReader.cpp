@@ -36,6 +36,14 @@ void stepc::readLayout(const FieldReader &fields, const Json &layout,
       fields.bad(at(where, key), "is empty");
     variant.layout.push_back(std::move(sharded));
   }
+  // JSON has its own order of keys; messages have the rule's.
+  auto getPlace = [&](const ShardedDim &sharded) {
+    return std::find(dims.begin(), dims.end(), sharded.dim) - dims.begin();
+  };
+  std::sort(variant.layout.begin(), variant.layout.end(),
+            [&](const ShardedDim &left, const ShardedDim &right) {
+              return getPlace(left) < getPlace(right);
+            });
 }
 
 /// R and L count what a flat range touches.
@@ -48,9 +56,9 @@ static std::vector<Factor> readSize(const FieldReader &fields,
       {"B1", Factor::B1}, {"R", Factor::R},   {"L", Factor::L}};
   std::vector<Factor> size;
   for (const Json &factor : fields.getArray(value, "size", where).elements) {
-    auto known = std::find_if(
-        std::begin(factors), std::end(factors),
-        [&](auto &entry) { return factor.string == entry.first; });
+    auto known =
+        std::find_if(std::begin(factors), std::end(factors),
+                     [&](auto &entry) { return factor.string == entry.first; });
     if (known == std::end(factors))
       fields.bad(at(where, "size"), "has a factor that is not known");
     size.push_back(known->second);
@@ -64,9 +72,8 @@ static std::vector<Factor> readSize(const FieldReader &fields,
 static void readExchange(const FieldReader &fields, const Json &value,
                          const std::string &where, const Manifest &manifest,
                          const Variant &variant, WorkspaceBuffer &buffer) {
-  buffer.exchangeRound =
-      int64_t(fields.getIndex(value, "round", manifest.rounds.size(),
-                              "is not a round", where));
+  buffer.exchangeRound = int64_t(fields.getIndex(
+      value, "round", manifest.rounds.size(), "is not a round", where));
   std::string op = fields.getString(value, "op", where);
   if (op != "sum" && op != "amax")
     fields.bad(at(where, "op"), "is neither sum nor amax");

@@ -8,8 +8,9 @@
 // The workers of a parallel region meet at points that all of them pass. The
 // last to arrive does what has to be done alone; the others wait, first
 // spinning, for what is done there is mostly shorter than a sleep, then leaving
-// the processor to others, for there may be fewer processors than workers. Where
-// other ranks are waited for, which may need the processors, they sleep at last.
+// the processor to others, for there may be fewer processors than workers.
+// Where other ranks are waited for, which may need the processors, they sleep
+// at last.
 //
 // When a worker fails all leave: none waits for one that will not come.
 //

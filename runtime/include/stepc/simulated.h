@@ -35,13 +35,12 @@ STEPC_API StepcStatus stepcSimulatedWorldCreate(const int64_t *axisSizes,
 /* The communicator of a rank, for stepcPlanSetMesh with axes of these sizes.
  * Ranks are counted row-major over the axes, the last one fastest. Valid until
  * the world is destroyed. */
-STEPC_API StepcStatus
-stepcSimulatedWorldGetCommunicator(StepcSimulatedWorld *world, int64_t rank,
-                                   StepcCommunicator *out);
+STEPC_API StepcStatus stepcSimulatedWorldGetCommunicator(
+    StepcSimulatedWorld *world, int64_t rank, StepcCommunicator *out);
 
 /* What each call costs beside its work; 0 at first. */
-STEPC_API StepcStatus
-stepcSimulatedWorldSetDelay(StepcSimulatedWorld *world, int64_t microseconds);
+STEPC_API StepcStatus stepcSimulatedWorldSetDelay(StepcSimulatedWorld *world,
+                                                  int64_t microseconds);
 
 /* How long a rank waits for the others of its group before it gives up; 60000
  * at first. */

@@ -165,7 +165,7 @@ typedef struct StepcReduceCall {
                         from this one in these alone */
   int32_t reduction; /* StepcReduction */
   int32_t reserved;
-  void *data;        /* `count` elements of 8 bytes, reduced in place */
+  void *data; /* `count` elements of 8 bytes, reduced in place */
   int64_t count;
 } StepcReduceCall;
 

@@ -29,10 +29,14 @@ static json makeBuffer(const char *name, std::vector<const char *> size,
 }
 
 static json makeVariant(const char *name, const char *rule) {
-  return {
-      {"name", name},     {"rule", rule},     {"options", json::object()},
-      {"compute", "f32"}, {"space", "tiles"}, {"contributions", json::array()},
-      {"layout", json::object()}, {"subsets", true}};
+  return {{"name", name},
+          {"rule", rule},
+          {"options", json::object()},
+          {"compute", "f32"},
+          {"space", "tiles"},
+          {"contributions", json::array()},
+          {"layout", json::object()},
+          {"subsets", true}};
 }
 
 json stepc_test::makeLambManifest() {
@@ -134,9 +138,9 @@ json stepc_test::makeShareManifest() {
                             statistic("largest", "amax"),
                             statistic("totals", "sum")};
   auto round = [](const char *function, std::vector<int> results) {
-    json call = {{"function", function},     {"scope", "model"},
-                 {"hypers", json::array()},  {"options", json::array()},
-                 {"results", results},       {"may_skip", false},
+    json call = {{"function", function},    {"scope", "model"},
+                 {"hypers", json::array()}, {"options", json::array()},
+                 {"results", results},      {"may_skip", false},
                  {"updates", json::array()}};
     return json{{"calls", json::array({call})}};
   };

@@ -84,8 +84,7 @@ EXPORT void share_finish1(const StepcCall *call, int64_t index) {
   double m = (double)row.words[STEPC_TILE_WHOLE_M];
   for (int64_t i = 0; i < rows; ++i) {
     float *state = getDense(&row, 2) + i;
-    *state =
-        0.5f * *state + 0.5f * (float)(getLiveBuffer(&row, 0)[i] / m);
+    *state = 0.5f * *state + 0.5f * (float)(getLiveBuffer(&row, 0)[i] / m);
   }
   row.slots[2] = *getLiveBuffer(&row, 2);
   row.slots[3] = fromKey(*(int64_t *)getLiveBuffer(&row, 3));
