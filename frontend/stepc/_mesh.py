@@ -103,6 +103,12 @@ class Mesh:
             rank //= size
         return tuple(reversed(found))
 
+    def rank(self, coordinates: Sequence[int]) -> int:
+        found = 0
+        for size, at in zip(self.sizes, coordinates, strict=True):
+            found = found * size + at
+        return found
+
     def bits(self, axes: Sequence[str]) -> int:
         """The axes as the runtime names a set of them."""
         return sum(1 << self.names.index(name) for name in axes)
@@ -137,6 +143,20 @@ class Layout:
             return f"layout.flat={'+'.join(self.flat)}"
         rank = len(self.shape)
         return ",".join(f"layout.{dim - rank}={'+'.join(axes)}" for dim, axes in self.dims if axes)
+
+    def sharded_dims(self, rule_dims: tuple[str, ...]) -> frozenset[str]:
+        """The dims of a rule that fits the shape which are sharded, by name; or "flat"."""
+        if self.flat:
+            return frozenset({"flat"})
+        found = set()
+        for dim, axes in self.dims:
+            index = len(rule_dims) + dim - len(self.shape)
+            if not axes:
+                continue
+            if rule_dims == ("*",) or index < 0 or rule_dims[index].startswith("..."):
+                index = 0
+            found.add(rule_dims[index])
+        return frozenset(found)
 
     def struct(self, mesh: Mesh) -> LayoutStruct:
         """``StepcLayout``; it keeps alive what it points to."""

@@ -13,7 +13,7 @@ where gradients and parameters lie, may change at any step.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
-from ._preparation import Preparation
+from ._preparation import Preparation, WholeState
 from ._rules import Rules, variant_specs
 from ._state import StateMap
 
@@ -50,17 +50,20 @@ class Binding:
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
-        self._state = _owned_state(optimizer)
+        self._state = owned_state(optimizer)
         self._epoch = self._state.epoch
         definition = optimizer._get_definition()
         interface = self.interface = definition.interface()
         self._reader = HyperReader(optimizer, interface)
         self._groups = _bound_groups(optimizer, interface, self._reader)
         groups = optimizer.param_groups
-        members = list(trainable_members(groups) if ahead else members_of(groups))
+        self._mesh = optimizer._mesh
+        self._layout_of = optimizer._layout_of
+        members = self._placed(trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         rules = Rules(interface, resolved)
-        package = definition.package(variant_specs(optimizer, interface, rules, members))
+        specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
+        package = definition.package(specs)
         self._preparation = Preparation(
             self._state,
             interface,
@@ -74,12 +77,15 @@ class Binding:
         self._owners = self._preparation.owners
         self._may_skip = _may_skip(package.manifest)
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
+        if self._mesh is not None:
+            self._mesh.enter(self.plan)
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers)
         self._set_scalars(optimizer._initial_scalars(interface))
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
+        self._whole_states: dict[int, dict[str, WholeState]] = {}  # by id()
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
@@ -143,7 +149,7 @@ class Binding:
         if any(index in self._ids for index in attention):
             return False
         groups = [bound.group for bound in self._groups]
-        members = list(members_at(groups, attention, self._by_param))
+        members = self._placed(members_at(groups, attention, self._by_param))
         if not all(map(self._preparation.has_variant, members)):
             return False
         self._attach(members)
@@ -216,6 +222,10 @@ class Binding:
 
     # --- What is inside -------------------------------------------------------
 
+    def whole_states(self, param: torch.Tensor) -> dict[str, WholeState]:
+        """Each state of a sharded parameter, of the whole tensor."""
+        return self._whole_states.get(id(param), {})
+
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
         return self._may_skip and bool(self.plan.last_step().skipped)
@@ -251,17 +261,26 @@ class Binding:
 
     # --- Binding --------------------------------------------------------------
 
+    def _placed(self, members: Iterable[Member]) -> list[Member]:
+        """The members with their layouts."""
+        found = list(members)
+        for member in found:
+            member.layout = self._layout_of(member.param)
+        return found
+
     def _attach(self, members: list[Member]) -> None:
         """Binds parameters; their states are made known after the step."""
         if not members:
             return
         self._preparation.prepare(members, counts=self._keeps_step)
-        array, keep = runtime_bindings(members)
+        array, keep = runtime_bindings(members, self._mesh.mesh if self._mesh else None)
         ids = self.plan.bind(array)
         del keep
         for member, tensor in zip(members, ids, strict=True):
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
+            if member.layout is not None:
+                self._whole_states[id(member.param)] = self._preparation.whole_states(member)
             self._walk.set_id(member.index, tensor, True)
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
@@ -298,7 +317,7 @@ class Binding:
 # --- Looking at the optimizer -------------------------------------------------
 
 
-def _owned_state(optimizer) -> StateMap:
+def owned_state(optimizer) -> StateMap:
     """The optimizer's state as a StateMap all of whose dicts are its own."""
     state = optimizer.state
     if type(state) is not StateMap:

@@ -17,6 +17,7 @@ from ..definition import Definition
 from ..interface import Interface, Options
 from . import _features, _hypers
 from ._binding import Binding
+from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._features import Feature
 from ._members import ObstacleError
@@ -81,6 +82,14 @@ class CompiledStep(Saving):
             cls._hyper_readers = _hypers.readers_of(cls._hypers)
         if issubclass(cls, torch.optim.Optimizer):
             cls.__signature__ = _signature_of(cls)
+
+    # --- Where parameters lie -------------------------------------------------
+
+    _mesh = None  # of an optimizer all of whose tensors are whole
+
+    def _layout_of(self, param: torch.Tensor):
+        """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
+        return None
 
     # --- What a class says about itself ---------------------------------------
 
@@ -271,7 +280,7 @@ class CompiledStep(Saving):
 
     def _bind_and_step(self, previous: Binding | None) -> Binding:
         self._keep_scalars(previous)
-        binding = Binding(self, previous)
+        binding = make_binding(self, previous)
         if not binding.run(self):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
         return binding

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .. import _runtime
+from .._mesh import Layout, Mesh
 from . import _tensors
 
 
@@ -42,6 +43,17 @@ class Member:
     fresh: bool = False
     mirror: int = 0
     step: torch.Tensor | None = None  # where the plan mirrors its count
+    layout: Layout | None = None  # how it lies on a mesh; None: it is whole
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """Of the tensor of which ``param`` may be a rank's part."""
+        return tuple(self.param.shape) if self.layout is None else self.layout.shape
+
+    @property
+    def request(self) -> str:
+        """What a variant is to be asked for the layout; "" where it is whole."""
+        return "" if self.layout is None else self.layout.request()
 
     @property
     def grad_dtype(self) -> torch.dtype:
@@ -109,7 +121,7 @@ def is_counter(step) -> bool:
     )
 
 
-def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
+def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[ctypes.Array, list]:
     """The array for the runtime, and what must live until it has been read."""
     params = [member.param for member in members]
     grads = [member.param if member.grad is None else member.grad for member in members]
@@ -121,7 +133,7 @@ def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
     pointers = (ctypes.c_void_p * max(len(states), 1))(
         *range(first, first + len(states) * size, size)
     )
-    array = (_runtime.Binding * len(members))()
+    array, layouts = (_runtime.Binding * len(members))(), []
     at = ctypes.addressof(pointers)
     for i, (member, binding) in enumerate(zip(members, array, strict=True)):
         binding.name = member.label.encode()
@@ -136,5 +148,8 @@ def runtime_bindings(members: list[Member]) -> tuple[ctypes.Array, list]:
         binding.count = member.count
         binding.fresh = member.fresh
         binding.countMirror = member.mirror or None
+        if member.layout is not None:
+            layouts.append(member.layout.struct(mesh))
+            binding.layout = ctypes.addressof(layouts[-1])
         at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
-    return array, [described, pointers]
+    return array, [described, pointers, layouts]

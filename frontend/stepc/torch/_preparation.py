@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -18,6 +19,13 @@ from ._rules import Rules, Variants
 from ._state import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
+
+
+class WholeState(NamedTuple):
+    """A state of a whole tensor: its shape, and which dim of the parameter each dim is."""
+
+    shape: tuple[int, ...]
+    of_param: tuple[int | None, ...]
 
 
 class Preparation:
@@ -51,7 +59,7 @@ class Preparation:
 
     def has_variant(self, member: Member) -> bool:
         """Whether the package can step the parameter."""
-        rule = self._rules.find(member.group, member.param.shape)
+        rule = self._rules.find(member.group, torch.Size(member.whole_shape))
         return rule is not None and self._variants.find(member, rule) is not None
 
     def prepare(self, members: list[Member], *, counts: bool) -> None:
@@ -105,7 +113,10 @@ class Preparation:
         for slot, (name, dtype, dims, init) in enumerate(wanted):
             shape = None
             if dims is not None:
-                shape = rule.state_shape(dims, tuple(member.param.shape))
+                # A range of elements has no rows or columns of its own.
+                flat = member.layout is not None and member.layout.flat
+                own = member.whole_shape if flat else tuple(member.param.shape)
+                shape = rule.state_shape(dims, own)
             given = state.get(name)
             if given is not None:
                 member.fresh = False
@@ -131,6 +142,28 @@ class Preparation:
                 if operand["role"] == "state"
             ]
         return self._states_of[variant["name"]]
+
+    def whole_states(self, member: Member) -> dict[str, WholeState]:
+        """Each state of the tensor of which ``member`` is a part, as the user has it."""
+        rule = self._rules.rule_of(member)
+        found = {}
+        for name, _, dims, _ in self._wanted(rule, self._variants.find(member, rule)):
+            dims = rule.dims if dims is None else dims
+            shape = rule.state_shape(dims, member.whole_shape)
+            rank = len(shape)
+            # Dims count from the end: leading ones may be any number.
+            of_param: list[int | None] = list(range(rank))
+            if rank != len(member.whole_shape):
+                of_param = [None] * rank
+            for back in range(1, min(len(dims), rank) + 1):
+                if dims[-back] == "1":
+                    of_param[-back] = None
+            at = self._dropped.get(name)
+            if at is not None:
+                shape = (*shape[:at], *shape[rank + at + 1 :])
+                del of_param[at]
+            found[name] = WholeState(shape, tuple(of_param))
+        return found
 
     def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
         """A state that the user has, in the plan's shape; TensorError."""

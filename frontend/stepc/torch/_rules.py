@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from .. import errors
+from .._mesh import Layout
 from ..interface import Interface, Options, Rule, describe_option, describe_options
 from . import _tensors
 from ._members import Member
@@ -39,14 +42,13 @@ class Rules:
 
     def rule_of(self, member: Member) -> Rule:
         """The rule of a parameter; TensorError where none takes it."""
-        rule = self.find(member.group, member.param.shape)
+        rule = self.find(member.group, torch.Size(member.whole_shape))
         if rule is None:
             names = ", ".join(f"'{rule.name}'" for rule in self._interface.rules)
             options = describe_options(self._options[member.group])
             raise errors.TensorError(
                 f"no rule of optimizer '{self._interface.name}' takes {member.name} of shape "
-                f"{tuple(member.param.shape)}; rules: {names}"
-                + (f"; {options}" if options else ""),
+                f"{member.whole_shape}; rules: {names}" + (f"; {options}" if options else ""),
                 "STEPC_SHAPE_MISMATCH",
             )
         return rule
@@ -62,7 +64,11 @@ def _switches(options: Options) -> Options:
 
 
 def variant_specs(
-    optimizer, interface: Interface, rules: Rules, members: list[Member]
+    optimizer,
+    interface: Interface,
+    rules: Rules,
+    members: list[Member],
+    layout_of: Callable[[torch.Tensor], Layout | None],
 ) -> tuple[str, ...]:
     """The variants to ask for: those needed now, and those that parameters
     without a gradient will need. The compiler makes each for all rules.
@@ -72,14 +78,16 @@ def variant_specs(
     wanted = set()
     for member in members:
         rules.rule_of(member)
-        wanted.add((member.group, member.param.dtype, member.grad_dtype))
+        wanted.add((member.group, member.param.dtype, member.grad_dtype, member.request))
     for number, group in enumerate(optimizer.param_groups):
         for param in group["params"]:
             if param.dtype in _tensors.STORAGE:
-                wanted.add((number, param.dtype, param.dtype))
+                layout = layout_of(param)
+                request = "" if layout is None else layout.request()
+                wanted.add((number, param.dtype, param.dtype, request))
     settable = set(interface.option_names)
     specs = set()
-    for number, param, grad in wanted:
+    for number, param, grad, layout in wanted:
         options = _switches(rules.options_of(number))
         parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
         parts += [
@@ -87,7 +95,7 @@ def variant_specs(
             for name, on in sorted(options.items())
             if name in settable
         ]
-        specs.add(",".join(parts))
+        specs.add(",".join([*parts, layout] if layout else parts))
     return tuple(sorted(specs))
 
 
@@ -105,21 +113,29 @@ class Variants:
             options = frozenset(variant["options"].items())
             # A rule that does not read the gradient may not list it.
             key = (variant["rule"], options, storage["param"], storage.get("grad"))
-            self._found.setdefault(key, variant)
+            self._found.setdefault((*key, frozenset(variant["layout"])), variant)
 
     def find(self, member: Member, rule: Rule) -> dict | None:
         """The variant for a parameter, or None."""
         storage = _tensors.STORAGE
         param, grad = storage[member.param.dtype], storage[member.grad_dtype]
-        return self._found.get((rule.name, self._switches[member.group], param, grad))
+        key = (rule.name, self._switches[member.group], param, grad)
+        sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()
+        found = self._found.get((*key, sharded))
+        if found is None and sharded:
+            # One of elements serves every layout.
+            found = self._found.get((*key, frozenset()))
+            found = found if found and found["space"] == "elements" else None
+        return found
 
     def missing(self, member: Member, rule: Rule) -> errors.TensorError:
         """What to raise where ``find`` gives None."""
         words = describe_options(dict(self._switches[member.group]))
         of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
+        layout = f", layout '{member.request}'" if member.request else ""
         return errors.TensorError(
             f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "
-            f"{member.param.dtype} with a gradient of {member.grad_dtype}{of_rule}"
+            f"{member.param.dtype} with a gradient of {member.grad_dtype}{of_rule}{layout}"
             + (f", {words}" if words else ""),
             "STEPC_DTYPE_MISMATCH",
         )

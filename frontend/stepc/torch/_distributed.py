@@ -1,0 +1,188 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers whose parameters are spread over ranks.
+
+The plan steps ordinary tensors: a rank's parts, which :class:`DistributedBinding` keeps
+beside the parameters that the user has. What it shows the user, states above all, is of
+the user's parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from .. import errors
+from ._binding import Binding, owned_state
+from ._dtensor import DTensorPart, is_dtensor
+from ._members import parameter_name
+from ._preparation import WholeState
+from ._state import StateMap
+
+
+def make_binding(optimizer, previous=None):
+    """A Binding, or where a parameter is spread over ranks one of its parts."""
+    if any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"]):
+        return DistributedBinding(optimizer, previous)
+    return Binding(optimizer, previous if isinstance(previous, Binding) else None)
+
+
+class WholePart:
+    """A parameter that every rank has as it is."""
+
+    layout = None
+
+    def __init__(self, param: torch.Tensor):
+        self.param = self.local = param
+
+    def is_current(self) -> bool:
+        return True
+
+    def refresh(self) -> None:
+        pass
+
+    def show(self, state: torch.Tensor, whole: WholeState | None) -> torch.Tensor:
+        return state
+
+    def hide(self, state):
+        return state
+
+
+class _LocalOptimizer:
+    """An optimizer of the parts: what the user's is, but for parameters and states."""
+
+    _static_grads = False
+
+    def __init__(self, optimizer, groups: list[list], mesh):
+        self._optimizer = optimizer
+        self._mesh = mesh
+        self.param_groups = [
+            {**group, "params": [part.local for part in parts]}
+            for group, parts in zip(optimizer.param_groups, groups, strict=True)
+        ]
+        self._layouts = {id(part.local): part.layout for parts in groups for part in parts}
+        self.state = StateMap()
+
+    def __getattr__(self, name: str):
+        return getattr(self._optimizer, name)
+
+    def _layout_of(self, param: torch.Tensor):
+        return self._layouts[id(param)]
+
+    def follow(self) -> None:
+        """Takes over what the user has changed in the groups."""
+        for own, group in zip(self.param_groups, self._optimizer.param_groups, strict=True):
+            for key, value in group.items():
+                if key != "params":
+                    own[key] = value
+
+
+class DistributedBinding:
+    """As :class:`~stepc.torch._binding.Binding`, of the parts that this rank has."""
+
+    def __init__(self, optimizer, previous=None):
+        from ._meshes import TorchMesh
+
+        self._state = owned_state(optimizer)
+        self._epoch = self._state.epoch
+        self._groups = [(group, group["params"], list(group["params"]))
+                        for group in optimizer.param_groups]  # fmt: skip
+        params = list(itertools.chain.from_iterable(params for _, _, params in self._groups))
+        meshes = list(dict.fromkeys(p.device_mesh for p in params if is_dtensor(p)))
+        self._torch_mesh = TorchMesh(meshes)
+        axes = dict(zip(meshes, self._torch_mesh.axes_of, strict=True))
+        groups = [
+            [self._part(param, axes, parameter_name(group, number, place))
+             for place, param in enumerate(params)]
+            for number, (group, _, params) in enumerate(self._groups)
+        ]  # fmt: skip
+        self._parts = list(itertools.chain.from_iterable(groups))
+        self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
+        for part in self._parts:
+            if part.param in self._state:
+                items = self._state[part.param]
+                hidden = {name: part.hide(value) for name, value in items.items()}
+                self._local.state.put_quietly(part.local, hidden)
+        inner = getattr(previous, "_inner", None)
+        self._inner: Binding | None = None
+        self._previous = inner
+        self._shown: set[int] = set()
+
+    @staticmethod
+    def _part(param: torch.Tensor, axes: dict, name: str):
+        if is_dtensor(param):
+            return DTensorPart(param, axes[param.device_mesh], name)
+        return WholePart(param)
+
+    # --- A step ---------------------------------------------------------------
+
+    def run(self, optimizer) -> bool:
+        """One step; False, with nothing done, when another binding is needed."""
+        if not self._is_current(optimizer):
+            return False
+        for part in self._parts:
+            part.refresh()
+        self._local.follow()
+        if self._inner is None or not self._inner.run(self._local):
+            self._inner = Binding(self._local, self._inner or self._previous)
+            self._previous = None
+            self._shown.clear()
+            if not self._inner.run(self._local):
+                raise errors.StepcError("the optimizer changed while its step was being prepared")
+        self._show()
+        stepped = [
+            p.param for p in self._parts if p.layout is not None and p.param.grad is not None
+        ]
+        torch._C._increment_version(stepped)
+        return True
+
+    def _is_current(self, optimizer) -> bool:
+        groups = optimizer.param_groups
+        if (
+            optimizer.state is not self._state
+            or self._state.epoch != self._epoch
+            or len(groups) != len(self._groups)
+        ):
+            return False
+        for group, (known, params, copy) in zip(groups, self._groups, strict=True):
+            if group is not known or group["params"] is not params or len(params) != len(copy):
+                return False
+            if any(now is not then for now, then in zip(params, copy, strict=True)):
+                return False
+        return all(part.is_current() for part in self._parts)
+
+    def _show(self) -> None:
+        """Puts new states where the user sees them."""
+        for number, part in enumerate(self._parts):
+            if number in self._shown or part.local not in self._local.state:
+                continue
+            self._shown.add(number)
+            states = self._inner.whole_states(part.local)
+            items = {
+                name: part.show(value, states.get(name))
+                for name, value in self._local.state[part.local].items()
+            }
+            if part.param in self._state:
+                self._state[part.param].put_quietly(items)
+            else:
+                self._state.put_quietly(part.param, items)
+
+    # --- What is inside -------------------------------------------------------
+
+    @property
+    def interface(self):
+        return self._inner.interface
+
+    @property
+    def plan(self):
+        return self._inner.plan
+
+    def was_skipped(self) -> bool:
+        return self._inner.was_skipped()
+
+    def scalars(self) -> dict:
+        return self._inner.scalars()
+
+    def reports(self) -> dict:
+        return self._inner.reports()

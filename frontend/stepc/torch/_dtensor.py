@@ -1,0 +1,125 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters that are DTensors: the local tensor that is stepped, and its layout."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from .._mesh import Layout
+from ._members import ObstacleError
+from ._preparation import WholeState
+
+
+def is_dtensor(tensor) -> bool:
+    """Whether it is a DTensor, without importing what has them."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def _local(tensor) -> torch.Tensor:
+    """The rank's part, waited for where a collective is still to write it."""
+    part = tensor.to_local()
+    return part.wait() if hasattr(part, "wait") and hasattr(part, "elem") else part
+
+
+class DTensorPart:
+    """A DTensor parameter as the plan sees it.
+
+    ``local`` is an ordinary tensor in the memory of its part; ``layout`` says which part.
+    States are DTensors to the user, in the parameter's placements where they have its
+    dims.
+    """
+
+    def __init__(self, param, axes: tuple[str, ...], name: str):
+        self.param, self.name = param, name
+        self._spec = param._spec
+        self._memory = param._local_tensor
+        with torch.no_grad():
+            self.local = _local(param).detach().requires_grad_(param.requires_grad)
+        self.layout = _layout(param, axes, name)
+
+    def is_current(self) -> bool:
+        """Whether the parameter still lies where and as it did."""
+        same = self.param._local_tensor is self._memory or (
+            self.param._local_tensor.data_ptr() == self.local.data_ptr()
+            and self.param._local_tensor.shape == self.local.shape
+        )
+        return same and self.param._spec == self._spec
+
+    def refresh(self) -> None:
+        """Gives ``local`` the gradient of the step, in the parameter's placements.
+
+        A gradient that is still to be summed, or lies otherwise, is redistributed, which
+        all ranks of its mesh do together.
+        """
+        grad = self.param.grad
+        if grad is None:
+            self.local.grad = None
+            return
+        if not is_dtensor(grad):
+            raise ObstacleError(
+                f"{self.name} is a DTensor and has a gradient that is a '{type(grad).__name__}'",
+                False,
+            )
+        with torch.no_grad():
+            if grad.placements != self.param.placements:
+                grad = grad.redistribute(self.param.device_mesh, self.param.placements)
+            self.local.grad = _local(grad).detach()
+
+    def show(self, state: torch.Tensor, whole: WholeState | None):
+        """A state as the user has it: a DTensor in the placements of its dims. What the
+        definition does not declare, a count, stays what it is."""
+        if whole is None:
+            return state
+        from torch.distributed.tensor import DTensor, Replicate
+
+        placements = []
+        for placement in self.param.placements:
+            if placement.is_shard():
+                own = [d for d, of in enumerate(whole.of_param) if of == placement.dim]
+                placement = _along(placement, own[0]) if own else Replicate()
+            placements.append(placement)
+        same = whole.shape == tuple(self.param.shape)
+        return DTensor.from_local(
+            state,
+            self.param.device_mesh,
+            placements,
+            run_check=False,
+            shape=torch.Size(whole.shape),
+            stride=self.param.stride() if same else _row_major(whole.shape),
+        )
+
+    def hide(self, state):
+        """The same as the plan has it."""
+        return _local(state).detach() if is_dtensor(state) else state
+
+
+def _along(placement, dim: int):
+    """The placement of another dim."""
+    if placement.dim == dim:
+        return placement
+    if hasattr(placement, "split_factor"):  # what FSDP2 makes of a dim that TP has cut
+        return type(placement)(dim, split_factor=placement.split_factor)
+    return type(placement)(dim)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, size = [], 1
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def _layout(param, axes: tuple[str, ...], name: str) -> Layout:
+    dims: dict[int, list[str]] = {}
+    for axis, placement in zip(axes, param.placements, strict=True):
+        if placement.is_partial():
+            raise ObstacleError(f"{name} is a DTensor whose placement is {placement}", False)
+        if placement.is_shard():
+            dims.setdefault(placement.dim % max(param.dim(), 1), []).append(axis)
+    placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
+    return Layout(tuple(param.shape), placed)

@@ -1,0 +1,129 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Meshes of ``torch.distributed`` as the runtime sees them, and the communicator whose
+calls its process groups make.
+
+Axes are told apart by the ranks along them: a mesh and its sub-meshes share theirs, and
+two meshes over the same ranks have one axis in common.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from .. import _runtime, errors
+from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
+
+if TYPE_CHECKING:
+    from torch.distributed import DeviceMesh
+
+Ranks = tuple[int, ...]
+
+
+class _Axis:
+    """The ranks along it from this one, in order, and their process group."""
+
+    def __init__(self, name: str, group: dist.ProcessGroup):
+        self.name = name
+        self.group = group
+        self.ranks: Ranks = tuple(dist.get_process_group_ranks(group))
+
+    @property
+    def coordinate(self) -> int:
+        return self.ranks.index(dist.get_rank())
+
+
+class TorchMesh:
+    """The grid of ranks that the tensors of one optimizer lie on.
+
+    ``axes_of`` names the axes of each mesh that was given; ``mesh`` is what the runtime
+    is told. Groups of several axes are made when a round first needs them, by their own
+    ranks alone, and are kept for the process.
+    """
+
+    _made: dict[Ranks, dist.ProcessGroup] = {}
+
+    def __init__(self, meshes: Sequence[DeviceMesh], groups: Sequence[dist.ProcessGroup] = ()):
+        self._axes: list[_Axis] = []
+        self._meshes = list(meshes)
+        self._grids: list[tuple[tuple[str, ...], torch.Tensor]] = []
+        self.axes_of: list[tuple[str, ...]] = [self._add(mesh) for mesh in meshes]
+        self.axes_of_groups = [self._axis("zero", group).name for group in groups]
+        self.mesh = Mesh(
+            tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
+        )
+        self._communicator = communicator_of(self._reduce)
+
+    def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
+        names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
+        own = tuple(self._axis(name, mesh.get_group(d)).name for d, name in enumerate(names))
+        self._grids.append((own, mesh.mesh))
+        return own
+
+    def _axis(self, name: str, group: dist.ProcessGroup) -> _Axis:
+        """The axis of these ranks, or a new one of that name where none has it yet."""
+        axis = _Axis(name, group)
+        for known in self._axes:
+            if known.ranks == axis.ranks:
+                return known
+        taken = {known.name for known in self._axes}
+        if name in taken:
+            axis.name = next(
+                n for n in (f"{name}_{i}" for i in itertools.count(2)) if n not in taken
+            )
+        self._axes.append(axis)
+        return axis
+
+    def enter(self, plan: _runtime.Plan) -> None:
+        """Tells a plan where this rank is, before anything is bound."""
+        at = self.mesh.rank([axis.coordinate for axis in self._axes])
+        plan.set_mesh(self.mesh.struct(at), self._communicator)
+
+    # --- Rounds ---------------------------------------------------------------
+
+    def _reduce(self, calls: Sequence[ReduceCall]) -> None:
+        """All calls of a round are under way together."""
+        works = []
+        for call in calls:
+            memory = (ctypes.c_char * (8 * call.count)).from_address(call.data)
+            highest = call.reduction == MAX_I64
+            kind = torch.int64 if highest else torch.float64
+            tensor = torch.frombuffer(memory, dtype=kind)
+            operation = dist.ReduceOp.MAX if highest else dist.ReduceOp.SUM
+            group = self._group(call.axes)
+            works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
+        for work in works:
+            work.wait()
+
+    def _group(self, bits: int) -> dist.ProcessGroup:
+        """The process group of a set of axes."""
+        axes = [axis for number, axis in enumerate(self._axes) if bits >> number & 1]
+        axes = [axis for axis in axes if len(axis.ranks) > 1] or axes
+        if len(axes) == 1:
+            return axes[0].group
+        ranks = self._ranks({axis.name for axis in axes})
+        if ranks not in self._made:
+            self._made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
+        return self._made[ranks]
+
+    def _ranks(self, names: set[str]) -> Ranks:
+        """The ranks that differ from this one in these axes alone."""
+        for own, grid in self._grids:
+            if not names <= set(own):
+                continue
+            at = (grid == dist.get_rank()).nonzero()[0]
+            place = tuple(
+                slice(None) if name in names else int(at[d]) for d, name in enumerate(own)
+            )
+            return tuple(sorted(grid[place].flatten().tolist()))
+        raise errors.CommunicationError(
+            f"no device mesh of the parameters has the axes {', '.join(sorted(names))} together, "
+            "over which the definition reduces",
+            "STEPC_COMMUNICATION_ERROR",
+        )
