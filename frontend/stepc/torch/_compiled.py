@@ -30,6 +30,9 @@ _KEYWORDS = [
     inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("zero", inspect.Parameter.KEYWORD_ONLY, default=0),
+    inspect.Parameter("process_group", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None),
 ]
 
 
@@ -49,6 +52,11 @@ class CompiledStep(Saving):
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
         ``DynamicLossScale()``; see ``scale``.
+    zero: 1 keeps of each state only this rank's part of the elements, over the ranks
+        of ``process_group`` (default: all), each of which has the whole parameters.
+    gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
+        after DistributedDataParallel, or "local" where each has its own, whose mean
+        the step takes.
     """
 
     _zoo_name: str | None = None
@@ -68,8 +76,19 @@ class CompiledStep(Saving):
     _binding: Binding | None = None
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
-    def __init__(self, *args, static_grads=False, clip=None, loss_scale=None, **kwargs):
+    def __init__(
+        self,
+        *args,
+        static_grads=False,
+        clip=None,
+        loss_scale=None,
+        zero=0,
+        process_group=None,
+        gradients=None,
+        **kwargs,
+    ):
         self._set_features(clip, loss_scale)
+        self._set_zero(zero, process_group, gradients)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
         self._step_supports_amp_scaling = False  # GradScaler unscales by itself
@@ -86,6 +105,14 @@ class CompiledStep(Saving):
     # --- Where parameters lie -------------------------------------------------
 
     _mesh = None  # of an optimizer all of whose tensors are whole
+    _zero = None  # how states are sharded over ranks that have whole parameters
+
+    def _set_zero(self, zero: int, process_group, gradients: str | None) -> None:
+        if zero == 0 and process_group is None and gradients is None:
+            return
+        from ._zero import settings
+
+        self._zero = settings(zero, process_group, gradients)
 
     def _layout_of(self, param: torch.Tensor):
         """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
@@ -302,6 +329,7 @@ class CompiledStep(Saving):
             "_clip": self._clip,
             "_scaling": self._scaling,
             "_scalars": self._current_scalars(),
+            **({"_zero": self._zero} if self._zero else {}),
         }
 
 

@@ -10,20 +10,23 @@ the user's parameters.
 from __future__ import annotations
 
 import itertools
+import os
 
 import torch
 
 from .. import errors
 from ._binding import Binding, owned_state
 from ._dtensor import DTensorPart, is_dtensor
-from ._members import parameter_name
+from ._members import ObstacleError, parameter_name
 from ._preparation import WholeState
 from ._state import StateMap
 
 
 def make_binding(optimizer, previous=None):
     """A Binding, or where a parameter is spread over ranks one of its parts."""
-    if any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"]):
+    if optimizer._zero is not None or any(
+        is_dtensor(p) for group in optimizer.param_groups for p in group["params"]
+    ):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None)
 
@@ -90,7 +93,8 @@ class DistributedBinding:
                         for group in optimizer.param_groups]  # fmt: skip
         params = list(itertools.chain.from_iterable(params for _, _, params in self._groups))
         meshes = list(dict.fromkeys(p.device_mesh for p in params if is_dtensor(p)))
-        self._torch_mesh = TorchMesh(meshes)
+        self._zero = self._make_zero(optimizer, meshes)
+        self._torch_mesh = TorchMesh(meshes, [optimizer._zero.group] if self._zero else [])
         axes = dict(zip(meshes, self._torch_mesh.axes_of, strict=True))
         groups = [
             [self._part(param, axes, parameter_name(group, number, place))
@@ -109,8 +113,28 @@ class DistributedBinding:
         self._previous = inner
         self._shown: set[int] = set()
 
-    @staticmethod
-    def _part(param: torch.Tensor, axes: dict, name: str):
+    def _make_zero(self, optimizer, meshes: list):
+        """The parameters of ``zero=1``, or None."""
+        if optimizer._zero is None:
+            return None
+        from ._zero import Zero
+
+        if meshes:
+            raise ObstacleError(
+                "a parameter is a DTensor, whose placements say already where its states lie; "
+                "zero=1 is for plain parameters",
+                False,
+            )
+        named = [
+            (param, parameter_name(group, number, place))
+            for number, (group, _, params) in enumerate(self._groups)
+            for place, param in enumerate(params)
+        ]
+        return Zero(named, optimizer._zero)
+
+    def _part(self, param: torch.Tensor, axes: dict, name: str):
+        if self._zero is not None:
+            return self._zero.part_of(param)
         if is_dtensor(param):
             return DTensorPart(param, axes[param.device_mesh], name)
         return WholePart(param)
@@ -123,6 +147,8 @@ class DistributedBinding:
             return False
         for part in self._parts:
             part.refresh()
+        if self._zero is not None:
+            self._zero.refresh(os.environ.get("STEPC_CHECK") == "1")
         self._local.follow()
         if self._inner is None or not self._inner.run(self._local):
             self._inner = Binding(self._local, self._inner or self._previous)
@@ -131,8 +157,10 @@ class DistributedBinding:
             if not self._inner.run(self._local):
                 raise errors.StepcError("the optimizer changed while its step was being prepared")
         self._show()
+        if self._zero is not None and not self._inner.was_skipped():
+            self._zero.gather()
         stepped = [
-            p.param for p in self._parts if p.layout is not None and p.param.grad is not None
+            p.param for p in self._parts if p.layout is not None and p.local.grad is not None
         ]
         torch._C._increment_version(stepped)
         return True

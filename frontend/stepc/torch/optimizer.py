@@ -43,6 +43,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         loss_scale: what the loss was multiplied by, a number, or
             :class:`~stepc.torch.DynamicLossScale`; gradients are divided by it
             before all else.
+        zero, process_group, gradients: states sharded over ranks; see
+            :class:`~stepc.torch._compiled.CompiledStep`.
         hypers_and_options: values by name; others have the definition's default.
 
     A package does the clipping and unscaling that it was compiled with
@@ -61,6 +63,9 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         static_grads: bool = False,
         clip=None,
         loss_scale=None,
+        zero: int = 0,
+        process_group=None,
+        gradients: str | None = None,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
@@ -73,7 +78,14 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             self._check_value(name, value)
         self._check_variant(defaults)
         super().__init__(
-            params, defaults, static_grads=static_grads, clip=clip, loss_scale=loss_scale
+            params,
+            defaults,
+            static_grads=static_grads,
+            clip=clip,
+            loss_scale=loss_scale,
+            zero=zero,
+            process_group=process_group,
+            gradients=gradients,
         )
 
     def _without_features(self, interface: Interface) -> Interface:

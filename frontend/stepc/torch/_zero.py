@@ -1,0 +1,231 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ZeRO over plain parameters: each rank keeps the states of a range of the elements,
+steps it, and the ranks put the parameters together again.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+Models", SC 2020, P_os. The parameters of one dtype are one line of elements, in order,
+which is cut evenly: rank r has [r * c, (r + 1) * c) of it, c the length over the number
+of ranks, rounded up. So a rank may have several tensors, a part of one, or none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from .._mesh import Layout
+from ._members import ObstacleError
+from ._preparation import WholeState
+
+AXIS = "zero"
+_UNIT = 16  # elements: cuts fall on whole vectors of a kernel
+
+
+@dataclass(frozen=True)
+class ZeroSettings:
+    """What an optimizer's arguments ``zero``, ``process_group`` and ``gradients`` say."""
+
+    group: dist.ProcessGroup
+    local_gradients: bool
+
+    def __reduce__(self):
+        raise errors.StepcError(
+            "an optimizer with zero=1 cannot be copied or pickled: its process group cannot; "
+            "save its state_dict"
+        )
+
+
+def settings(zero: int, group, gradients: str | None) -> ZeroSettings | None:
+    """Checks the arguments; None where states are not sharded."""
+    if zero == 0:
+        if group is not None or gradients is not None:
+            name = "process_group" if group is not None else "gradients"
+            raise ValueError(f"{name} is of no use without zero=1")
+        return None
+    if zero != 1:
+        raise ValueError(f"zero is {zero!r}, expected 0 or 1")
+    if gradients not in ("reduced", "local"):
+        raise ValueError(
+            f"gradients is {gradients!r}, expected 'reduced' (all ranks have the same, as after "
+            "DistributedDataParallel) or 'local' (each has its own; their mean is taken)"
+        )
+    if not dist.is_initialized():
+        raise ValueError("zero=1 needs torch.distributed.init_process_group before it")
+    return ZeroSettings(group if group is not None else dist.group.WORLD, gradients == "local")
+
+
+class ZeroPart:
+    """A parameter of which this rank steps the elements [begin, end), perhaps none."""
+
+    def __init__(self, param: torch.Tensor, begin: int, end: int, name: str):
+        self.param, self.name = param, name
+        self.begin, self.end = begin, end
+        self._memory = param.data_ptr()
+        self._in_place = param.is_contiguous()
+        with torch.no_grad():
+            self.local = self._cut(param).detach().requires_grad_(param.requires_grad)
+        self.layout = Layout(tuple(param.shape), flat=(AXIS,), begin=begin)
+
+    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This rank's elements in row-major order; of a contiguous tensor a view."""
+        return tensor.reshape(-1)[self.begin : self.end]
+
+    def is_current(self) -> bool:
+        return self.param.data_ptr() == self._memory
+
+    def refresh(self) -> None:
+        """Takes the gradient's part, and the parameter's where it is not in place."""
+        with torch.no_grad():
+            if not self._in_place:
+                self.local.copy_(self._cut(self.param))
+            grad = self.param.grad
+            self.local.grad = None if grad is None else self._cut(grad).detach()
+
+    def show(self, state: torch.Tensor, whole: WholeState | None) -> torch.Tensor:
+        return state
+
+    def hide(self, state):
+        """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
+        whole = isinstance(state, torch.Tensor) and state.shape == self.param.shape
+        if whole and (state.shape != self.local.shape or self.begin > 0):
+            return self._cut(state).clone()
+        return state
+
+
+class ZeroLine:
+    """All parameters of one dtype as one line of elements, cut evenly over a group."""
+
+    def __init__(self, params: list[tuple[torch.Tensor, str]], group: dist.ProcessGroup):
+        self.group = group
+        self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
+        sizes = [param.numel() for param, _ in params]
+        starts = list(itertools.accumulate(sizes, initial=0))
+        self.length = -(-starts[-1] // (self.world * _UNIT)) * _UNIT
+        low, high = self.rank * self.length, (self.rank + 1) * self.length
+        self.parts: list[ZeroPart] = []
+        for (param, name), start, size in zip(params, starts, sizes, strict=False):
+            begin = min(max(low - start, 0), size)
+            end = min(max(high - start, begin), size)
+            self.parts.append(ZeroPart(param, begin, end, name))
+        self._starts, self._low = starts, low
+        self._whole: torch.Tensor | None = None
+
+    # --- Gradients ------------------------------------------------------------
+
+    def reduce(self) -> None:
+        """The mean over ranks of their own gradients, of this rank's elements.
+
+        Summed in f32 in the order of the ranks, so that every run gives the same bits; a
+        gradient that only some ranks have counts as zero on the others.
+        """
+        present = torch.tensor([p.param.grad is not None for p in self.parts], dtype=torch.int32)
+        dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
+        dtype = self.parts[0].param.dtype
+        sent = torch.zeros(self.world * self.length, dtype=dtype)
+        for part, start in zip(self.parts, self._starts, strict=False):
+            if part.param.grad is not None:
+                sent[start : start + part.param.numel()].copy_(part.param.grad.reshape(-1))
+        received = torch.empty_like(sent)
+        # As bytes: not every backend knows all dtypes.
+        dist.all_to_all_single(received.view(torch.uint8), sent.view(torch.uint8), group=self.group)
+        wide = torch.promote_types(dtype, torch.float32)
+        rows = received.view(self.world, self.length)
+        total = torch.zeros(self.length, dtype=wide)
+        for row in rows:
+            total += row
+        mean = (total / self.world).to(dtype)
+        for part, start, any_rank in zip(self.parts, self._starts, present.tolist(), strict=False):
+            part.local.grad = None
+            if any_rank:
+                at = start + part.begin - self._low
+                part.local.grad = mean[at : at + part.local.numel()]
+
+    def check_equal(self) -> None:
+        """TensorError where ranks have other gradients, which are said to be reduced.
+
+        Compares a checksum of the bits, and that all ranks have one.
+        """
+        sums = torch.stack([_checksum(part.param.grad) for part in self.parts])
+        ends = torch.cat([sums, -sums])
+        dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.group)
+        high, low = ends.view(2, -1)
+        for part, same in zip(self.parts, (high == -low).tolist(), strict=True):
+            if not same:
+                raise errors.TensorError(
+                    f"the gradient of {part.name} is another one on some ranks, but "
+                    "gradients='reduced' says that all have the same; gradients='local' takes "
+                    "the mean",
+                    "STEPC_INVALID_ARGUMENT",
+                )
+
+    # --- Parameters -----------------------------------------------------------
+
+    def gather(self) -> None:
+        """Gives every rank the new parameters of all ranks, in their own dtype."""
+        dtype = self.parts[0].param.dtype
+        own = torch.zeros(self.length, dtype=dtype)
+        for part, start in zip(self.parts, self._starts, strict=False):
+            at = start + part.begin - self._low
+            own[at : at + part.local.numel()].copy_(part.local.detach())
+        if self._whole is None:
+            self._whole = torch.empty(self.world * self.length, dtype=dtype)
+        dist.all_gather_single(
+            self._whole.view(torch.uint8), own.view(torch.uint8), group=self.group
+        )
+        for part, start in zip(self.parts, self._starts, strict=False):
+            if part.local.grad is not None:
+                whole = self._whole[start : start + part.param.numel()]
+                part.param.detach().copy_(whole.view(part.param.shape))
+
+
+def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
+    """Of the bits in their places; another one for no gradient."""
+    if grad is None:
+        return torch.tensor(-1, dtype=torch.int64)
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = grad.detach().contiguous().view(-1).view(kinds[grad.element_size()]).to(torch.int64)
+    odd = torch.arange(1, 2 * bits.numel(), 2, dtype=torch.int64)
+    # Kept below 2^62, so that its negative is there too.
+    return ((bits * odd).sum() & (2**62 - 1)).reshape(())
+
+
+class Zero:
+    """The lines of an optimizer, one for each dtype."""
+
+    def __init__(self, named: list[tuple[torch.Tensor, str]], how: ZeroSettings):
+        self._how = how
+        lines = defaultdict(list)
+        for param, name in named:
+            if param.device.type != "cpu" or param.layout is not torch.strided:
+                raise ObstacleError(
+                    f"{name} is on device '{param.device}' with layout {param.layout}; zero=1 "
+                    "takes dense parameters on 'cpu'",
+                    False,
+                )
+            lines[param.dtype].append((param, name))
+        self.lines = [ZeroLine(params, how.group) for params in lines.values()]
+        self._parts = {id(p.param): p for line in self.lines for p in line.parts}
+        self._checked = False
+
+    def part_of(self, param: torch.Tensor) -> ZeroPart:
+        return self._parts[id(param)]
+
+    def refresh(self, always_check: bool) -> None:
+        """Gives every part its gradient: all ranks together."""
+        for line in self.lines:
+            if self._how.local_gradients:
+                line.reduce()
+            elif not self._checked or always_check:
+                line.check_equal()
+        self._checked = True
+
+    def gather(self) -> None:
+        with torch.no_grad():
+            for line in self.lines:
+                line.gather()
