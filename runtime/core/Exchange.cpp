@@ -8,39 +8,16 @@
 #include "core/Exchange.h"
 
 #include "core/Fault.h"
+#include "core/OrderedInteger.h"
 #include "core/Reserve.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 using namespace stepc;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Of negative numbers the bits below the sign run backwards.
-static int64_t flipNegative(int64_t bits) {
-  return bits < 0 ? bits ^ INT64_MAX : bits;
-}
-
-int64_t stepc::toOrderedInteger(double value) {
-  if (std::isnan(value) && !STEPC_FAULT("exchange-nan-lost"))
-    return INT64_MAX;
-  int64_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return flipNegative(bits);
-}
-
-double stepc::fromOrderedInteger(int64_t key) {
-  if (key == INT64_MAX)
-    return std::numeric_limits<double>::quiet_NaN();
-  int64_t bits = flipNegative(key);
-  double value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 Exchange::Exchange(const Manifest &manifest) : manifest(manifest) {
   const std::vector<Round> &rounds = manifest.rounds;

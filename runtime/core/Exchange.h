@@ -43,10 +43,6 @@ struct PackKey {
   }
 };
 
-/// A maximum crosses as an integer of the same order, NaN above all.
-int64_t toOrderedInteger(double value);
-double fromOrderedInteger(int64_t key);
-
 class Exchange {
 public:
   explicit Exchange(const Manifest &manifest);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/OrderedInteger.h"
 #include "core/Tiles.h"
 #include "core/TreeFold.h"
 
@@ -68,6 +69,59 @@ TEST(TreeFold, nan) {
       maximum.add(i == at ? std::nan("") : double(i));
     EXPECT_TRUE(std::isnan(maximum.finish())) << at;
   }
+}
+
+TEST(OrderedInteger, order) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const double ascending[] = {-inf, -1e300, -2.0, -1.0, -1e-310, -0.0,
+                              0.0,  1e-310, 1.0,  2.0,  1e300,   inf};
+  int64_t last = INT64_MIN;
+  for (double value : ascending) {
+    int64_t key = toOrderedInteger(value);
+    EXPECT_LT(last, key) << value;
+    last = key;
+    EXPECT_EQ(value, fromOrderedInteger(key));
+    EXPECT_EQ(std::signbit(value), std::signbit(fromOrderedInteger(key)));
+  }
+  for (double nan : {std::nan(""), -std::nan("")})
+    EXPECT_EQ(INT64_MAX, toOrderedInteger(nan));
+  EXPECT_TRUE(std::isnan(fromOrderedInteger(INT64_MAX)));
+}
+
+/// Blocks of 64 rows begin anew with each item.
+TEST(Tiles, ranges) {
+  auto check = [](int64_t begin, int64_t end, int64_t rows, int64_t blocks,
+                  int64_t tiles) {
+    TensorLayout layout;
+    layout.shape = {2, 70, 5000};
+    layout.dimAxes = {0, 0, 0};
+    layout.flat = true;
+    layout.begin = begin;
+    layout.end = end;
+    int64_t size = end - begin;
+    TileShape shape = getTileShape({"...b", "n", "m"}, layout, &size, 1);
+    EXPECT_EQ(70, shape.part.n);
+    EXPECT_EQ(size, shape.countElements());
+    EXPECT_EQ(rows, shape.countRows()) << begin << ", " << end;
+    EXPECT_EQ(blocks, shape.countBlocks()) << begin << ", " << end;
+    EXPECT_EQ(tiles, shape.countTiles()) << begin << ", " << end;
+    // As a vector it is its own.
+    layout.shape = {2 * 70 * 5000};
+    layout.dimAxes = {0};
+    TileShape vector = getTileShape({"n"}, layout, &size, 1);
+    EXPECT_EQ(size, vector.part.m);
+    EXPECT_EQ(1, vector.part.n);
+    EXPECT_EQ(0, vector.begin);
+    EXPECT_EQ(size, vector.end);
+    EXPECT_EQ(2 * 70 * 5000, vector.whole.m);
+  };
+  check(0, 700000, 140, 4, 8);
+  check(0, 1, 1, 1, 2);
+  check(4999, 5001, 2, 1, 2);
+  check(64 * 5000 - 1, 64 * 5000 + 1, 2, 2, 4);
+  check(350000 - 1, 350000 + 1, 2, 2, 4);
+  check(350000, 350001, 1, 1, 2);
+  check(77, 77, 0, 0, 0);
 }
 
 TEST(Tiles, dims) {
