@@ -1,0 +1,276 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""DTensor parameters on four ranks against the same steps of whole tensors.
+
+Sums over ranks are f64 and are rounded where they meet a tensor: with these values they
+give the bits of the whole, as almost always; in general they lie within a rounding of
+the statistic (test/sharding has that bound).
+"""
+
+import math
+import tempfile
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from on_ranks import case, main, same_bits, whole
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from zoo import ALL
+
+SHAPES = [(33, 20), (17,), (5, 7, 9), (130, 64), (1, 6), (3,)]
+TWO_DIMS = [[Shard(0), Shard(1)], [Shard(0), Replicate()], [Shard(0), Shard(2)],
+            [Shard(0), Shard(0)], [Replicate(), Shard(1)], [Shard(0), Shard(0)]]  # fmt: skip
+
+
+def grid():
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def tensors(dtype=torch.float32, steps=4):
+    params = [(torch.randn(s) * 0.1).to(dtype) for s in SHAPES]
+    grads = [[torch.randn(s).to(dtype) for s in SHAPES] for _ in range(steps)]
+    return params, grads
+
+
+def parameters(values):
+    return [torch.nn.Parameter(value.clone()) for value in values]
+
+
+def spread(values, mesh, placements):
+    return [
+        torch.nn.Parameter(distribute_tensor(v.clone(), mesh, p))
+        for v, p in zip(values, placements, strict=True)
+    ]
+
+
+def run(optimizer, params, grads, mesh=None, placements=None, absent=()):
+    """Steps with these gradients; ``absent`` has pairs of step and parameter."""
+    for k, own in enumerate(grads):
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.9
+        for i, (param, grad) in enumerate(zip(params, own, strict=True)):
+            if (k, i) in absent:
+                param.grad = None
+            elif mesh is None:
+                param.grad = grad.clone()
+            else:
+                param.grad = distribute_tensor(grad.clone(), mesh, placements[i])
+        optimizer.step()
+
+
+def compare(make, dtype=torch.float32, absent=()):
+    mesh = grid()
+    values, grads = tensors(dtype)
+    plain, spread_out = parameters(values), spread(values, mesh, TWO_DIMS)
+    reference, optimizer = make(plain), make(spread_out)
+    run(reference, plain, grads, absent=absent)
+    run(optimizer, spread_out, grads, mesh, TWO_DIMS, absent)
+    for i, (a, b) in enumerate(zip(plain, spread_out, strict=True)):
+        same_bits(whole(b), a, f"parameter {i}")
+        assert set(optimizer.state[b]) == set(reference.state[a])
+        for name, state in optimizer.state[b].items():
+            expected = reference.state[a][name]
+            assert name == "step" or isinstance(state, DTensor), name
+            same_bits(whole(state), expected, f"state {name} of {i}")
+            if name != "step" and state.shape == b.shape:
+                assert state.placements == b.placements
+    return reference, optimizer
+
+
+@case
+def every_optimizer_in_f32():
+    for make in ALL.values():
+        compare(make)
+
+
+@case
+def every_optimizer_in_bf16():
+    for make in ALL.values():
+        compare(make, torch.bfloat16)
+
+
+@case
+def a_gradient_missing_everywhere():
+    for name in ("AdamW", "hf.Adafactor", "AdamW, clipped"):
+        compare(ALL[name], absent={(0, 1), (2, 0), (2, 3)})
+
+
+@case
+def reports_are_those_of_the_whole():
+    reference, optimizer = compare(ALL["AdamW, clipped"])
+    # A sum of f64 in another order.
+    ours, theirs = optimizer.last_step.grad_norm, reference.last_step.grad_norm
+    assert math.isclose(ours, theirs, rel_tol=2**-48), (ours, theirs)
+    assert optimizer.last_step.skipped == reference.last_step.skipped
+    assert optimizer.loss_scale == reference.loss_scale
+
+
+@case
+def an_overflow_on_one_rank_skips_on_all():
+    mesh = grid()
+    values, grads = tensors()
+    params = spread(values, mesh, TWO_DIMS)
+    optimizer = ALL["AdamW, clipped"](params)
+    run(optimizer, params, grads[:1], mesh, TWO_DIMS)
+    before = [whole(p).clone() for p in params]
+    for param, grad, placement in zip(params, grads[1], TWO_DIMS, strict=True):
+        param.grad = distribute_tensor(grad.clone(), mesh, placement)
+    if dist.get_rank() == 2:
+        params[3].grad.to_local()[0, 0] = float("inf")
+    optimizer.step()
+    assert optimizer.last_step.skipped and optimizer.loss_scale == 1.0
+    for i, (param, then) in enumerate(zip(params, before, strict=True)):
+        same_bits(whole(param), then, f"parameter {i}")
+    assert all(float(optimizer.state[p]["step"]) == 1 for p in params)
+
+
+@case
+def gradients_in_other_placements():
+    mesh = grid()
+    values, grads = tensors()
+    placements = [[Replicate(), Replicate()] for _ in SHAPES]
+    for name in ("AdamW", "CAME"):
+        plain, spread_out = parameters(values), spread(values, mesh, placements)
+        reference, optimizer = ALL[name](plain), ALL[name](spread_out)
+        for own in grads:
+            for i, (a, b, grad) in enumerate(zip(plain, spread_out, own, strict=True)):
+                a.grad = 4 * grad
+                if i % 2:  # the same on all ranks, still to be summed: exact, by powers of 2
+                    b.grad = DTensor.from_local(grad.clone(), mesh, [Partial(), Partial()])
+                else:
+                    b.grad = distribute_tensor(4 * grad, mesh, [Shard(0), Replicate()])
+            reference.step()
+            optimizer.step()
+        for i, (a, b) in enumerate(zip(plain, spread_out, strict=True)):
+            same_bits(whole(b), a, f"{name}, parameter {i}")
+
+
+@case
+def several_meshes_and_whole_parameters():
+    mesh = grid()
+    values, grads = tensors()
+    places = [(mesh, [Shard(0), Shard(1)]), (mesh["dp"], [Shard(0)]), (mesh["tp"], [Shard(2)]),
+              None, (mesh["tp"], [Replicate()]), None]  # fmt: skip
+    for name in ("AdamW", "AdamW, clipped", "hf.Adafactor", "FusedLamb"):
+        plain = parameters(values)
+        mixed = [
+            torch.nn.Parameter(v.clone() if p is None else distribute_tensor(v.clone(), *p))
+            for v, p in zip(values, places, strict=True)
+        ]
+        reference, optimizer = ALL[name](plain), ALL[name](mixed)
+        for own in grads:
+            for a, b, grad, place in zip(plain, mixed, own, places, strict=True):
+                a.grad = grad.clone()
+                b.grad = grad.clone() if place is None else distribute_tensor(grad.clone(), *place)
+            reference.step()
+            optimizer.step()
+        for i, (a, b) in enumerate(zip(plain, mixed, strict=True)):
+            same_bits(whole(b), a, f"{name}, parameter {i}")
+
+
+@case
+def groups_schedulers_and_added_groups():
+    mesh = grid()
+    values, grads = tensors()
+    plain, spread_out = parameters(values), spread(values, mesh, TWO_DIMS)
+
+    def make(params):
+        optimizer = st.AdamW([{"params": params[:2], "lr": 1e-3}, {"params": params[2:4]}])
+        return optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+    made = [make(plain), make(spread_out)]
+    for k, own in enumerate(grads):
+        for (optimizer, scheduler), params in zip(made, (plain, spread_out), strict=True):
+            if k == 2:
+                optimizer.add_param_group({"params": params[4:], "weight_decay": 0.1})
+            for param, grad, placement in zip(params, own, TWO_DIMS, strict=True):
+                param.grad = (
+                    grad.clone() if params is plain else distribute_tensor(grad, mesh, placement)
+                )
+            optimizer.step()
+            scheduler.step()
+    for i, (a, b) in enumerate(zip(plain, spread_out, strict=True)):
+        same_bits(whole(b), a, f"parameter {i}")
+
+
+@case
+def a_state_dict_goes_on_where_it_was():
+    mesh = grid()
+    values, grads = tensors()
+    for name in ("AdamW", "CAME", "AdamW, clipped"):
+        params = spread(values, mesh, TWO_DIMS)
+        optimizer = ALL[name](params)
+        run(optimizer, params, grads[:2], mesh, TWO_DIMS)
+        copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
+        again = ALL[name](copies)
+        again.load_state_dict(optimizer.state_dict())
+        run(optimizer, params, grads[2:], mesh, TWO_DIMS)
+        run(again, copies, grads[2:], mesh, TWO_DIMS)
+        for i, (a, b) in enumerate(zip(params, copies, strict=True)):
+            same_bits(whole(b), whole(a), f"{name}, parameter {i}")
+
+
+@case
+def a_checkpoint_loads_in_another_layout():
+    mesh = grid()
+    other = [[Shard(1), Replicate()], [Replicate(), Shard(0)], [Shard(2), Shard(0)],
+             [Replicate(), Replicate()], [Shard(0), Shard(1)], [Replicate(), Shard(0)]]  # fmt: skip
+    values, grads = tensors()
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else ""]
+    dist.broadcast_object_list(folder)
+    for name in ("AdamW", "CAME"):
+        params, moved = spread(values, mesh, TWO_DIMS), spread(values, mesh, other)
+        optimizer, again = ALL[name](params), ALL[name](moved)
+        run(optimizer, params, grads[:2], mesh, TWO_DIMS)
+        run(again, moved, grads[:1], mesh, other)  # makes states to load into
+        saved = {"state": {str(i): optimizer.state[p] for i, p in enumerate(params)}}
+        dcp.save(saved, checkpoint_id=f"{folder[0]}/{name}")
+        target = {"state": {str(i): dict(again.state[p]) for i, p in enumerate(moved)}}
+        dcp.load(target, checkpoint_id=f"{folder[0]}/{name}")
+        for i, param in enumerate(moved):
+            for key, value in target["state"][str(i)].items():
+                same_bits(whole(value), whole(optimizer.state[params[i]][key]), f"{name} {key}")
+            again.state[param] = target["state"][str(i)]
+            with torch.no_grad():
+                param.copy_(distribute_tensor(whole(params[i]), mesh, other[i]))
+        for group in again.param_groups:
+            group["lr"] = optimizer.param_groups[0]["lr"]
+        run(optimizer, params, grads[2:], mesh, TWO_DIMS)
+        run(again, moved, grads[2:], mesh, other)
+        for i, (a, b) in enumerate(zip(params, moved, strict=True)):
+            same_bits(whole(b), whole(a), f"{name}, parameter {i}")
+
+
+@case
+def elementwise_definitions_exchange_nothing():
+    mesh = grid()
+    values, grads = tensors()
+    params = spread(values, mesh, TWO_DIMS)
+    optimizer = st.AdamW(params)
+    run(optimizer, params, grads, mesh, TWO_DIMS)
+    info = optimizer._binding.plan.info()
+    assert (info.exchangeRounds, info.exchangeCalls) == (0, 0)
+
+
+@case
+def rounds_do_not_grow_with_tensors():
+    """Clipping 1, LAMB 1, Adafactor 2, CAME 3 where one dim of each tensor is cut."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    expected = {"clip": 1, "FusedLamb": 1, "hf.Adafactor": 2, "CAME": 3}
+    zoo = ALL | {"clip": lambda params: st.AdamW(params, clip=st.ClipByNorm(1.0))}
+    for name, rounds in expected.items():
+        for number in (1, 4):
+            params = spread([torch.randn(9, 6) for _ in range(number)], mesh, [[Shard(0)]] * number)
+            optimizer = zoo[name](params)
+            for param in params:
+                param.grad = distribute_tensor(torch.randn(9, 6), mesh, [Shard(0)])
+            optimizer.step()
+            info = optimizer._binding.plan.info()
+            found = (info.exchangeRounds, info.exchangeCalls)
+            assert found == (rounds, rounds), (name, number, found)
+
+
+if __name__ == "__main__":
+    main()

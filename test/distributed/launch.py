@@ -1,0 +1,55 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a file of cases on some processes, once, and hands out what each case said."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SECONDS = 600
+
+
+def case_names(file: str) -> list[str]:
+    """The functions of the file that are marked as cases, without running it."""
+    tree = ast.parse((HERE / file).read_text())
+    return [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(getattr(d, "id", "") == "case" for d in node.decorator_list)
+    ]
+
+
+def launch(file: str, folder: Path, world: int = 4) -> dict[str, str]:
+    """What each case said: "" where it passed on all ranks."""
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "frontend")]),
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world),
+        "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
+        str(HERE / file), str(folder),
+    ]  # fmt: skip
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    said: dict[str, str] = {}
+    for rank in range(world):
+        path = folder / f"{rank}.json"
+        of_rank = json.loads(path.read_text()) if path.is_file() else {}
+        for name in case_names(file):
+            words = of_rank.get(name, "it did not come to its end")
+            if words:
+                said[name] = said.get(name, "") + f"rank {rank}: {words}\n"
+    if said and run.returncode != 0:
+        said = {name: f"{words}{run.stderr[-3000:]}" for name, words in said.items()}
+    return {name: said.get(name, "") for name in case_names(file)}

@@ -1,0 +1,54 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What files of cases share, on every rank."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+_CASES: dict = {}
+
+
+def case(function):
+    """Marks a function that all ranks call together."""
+    _CASES[function.__name__] = function
+    return function
+
+
+def main() -> None:
+    """Runs the cases; after one that fails on a rank the others may hang, so it ends all."""
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    said, path = {}, Path(sys.argv[1], f"{dist.get_rank()}.json")
+    for name, function in _CASES.items():
+        torch.manual_seed(0)
+        try:
+            function()
+            said[name] = ""
+            dist.barrier()
+        except BaseException:
+            said[name] = traceback.format_exc()
+            path.write_text(json.dumps(said))
+            os._exit(1)
+        path.write_text(json.dumps(said))
+    dist.destroy_process_group()
+
+
+def same_bits(left: torch.Tensor, right: torch.Tensor, what: str) -> None:
+    left, right = left.detach(), right.detach()
+    assert left.shape == right.shape, f"{what}: {tuple(left.shape)} and {tuple(right.shape)}"
+    if not torch.equal(left, right):
+        off = (left.double() - right.double()).abs()
+        raise AssertionError(f"{what}: {int((off != 0).sum())} elements differ, by {off.max()}")
+
+
+def whole(tensor) -> torch.Tensor:
+    """Of a DTensor the whole tensor: all ranks together."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

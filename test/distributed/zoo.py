@@ -1,0 +1,27 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers that cases run: elementwise ones, and ones with statistics."""
+
+import stepc.torch as st
+
+ELEMENTWISE = {
+    "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
+    "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, nesterov=True, **k),
+    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+}
+STATISTICS = {
+    "hf.Adafactor": lambda params, **k: st.hf.Adafactor(
+        params, lr=1e-2, relative_step=False, scale_parameter=True, **k
+    ),
+    "Adafactor": lambda params, **k: st.Adafactor(params, lr=1e-2, **k),
+    "CAME": lambda params, **k: st.came.CAME(params, lr=1e-2, **k),
+    "FusedLamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
+    "LARS": lambda params, **k: st.LARS(params, lr=1e-2, **k),
+    "AdamW, clipped": lambda params, **k: st.AdamW(
+        params, lr=1e-2, clip=st.ClipByNorm(0.5), loss_scale=st.DynamicLossScale(2.0), **k
+    ),
+    "AdamW, inf norm": lambda params, **k: st.AdamW(
+        params, lr=1e-2, clip=st.ClipByNorm(0.5, float("inf")), **k
+    ),
+}
+ALL = ELEMENTWISE | STATISTICS
