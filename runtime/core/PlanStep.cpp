@@ -217,7 +217,8 @@ void Plan::step() {
   lastStep.numTensors = int64_t(listedIds.size());
   // Where nothing takes part nothing happens, rounds included. Other ranks may
   // have what takes part, and wait for this one.
-  if (!listedIds.empty() || (exchange.isWide() && rounds.any())) {
+  bool waitedFor = exchange.isWide() && rounds.any() && !groups.empty();
+  if (!listedIds.empty() || waitedFor) {
     rounds.begin();
     runListed();
     rounds.end(lastStep.skipped != 0);

@@ -26,6 +26,21 @@ StepcPackage *stepc_test::getShardedClip() {
   return package.get();
 }
 
+ShardSpec stepc_test::makeDims(std::vector<int64_t> shape,
+                               std::vector<uint64_t> axes) {
+  ShardSpec spec;
+  spec.shape = std::move(shape);
+  spec.dimAxes = std::move(axes);
+  return spec;
+}
+
+ShardSpec stepc_test::makeFlat(std::vector<int64_t> shape, uint64_t axes) {
+  ShardSpec spec;
+  spec.shape = std::move(shape);
+  spec.flatAxes = axes;
+  return spec;
+}
+
 ShardRank::ShardRank(StepcPackage *package, const std::vector<ShardSpec> &specs,
                      std::vector<StepcAxis> theAxes,
                      const StepcCommunicator *communicator,

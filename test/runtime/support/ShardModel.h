@@ -31,6 +31,12 @@ struct ShardSpec {
   int64_t group = 0;
 };
 
+/// Masks of the first two axes.
+constexpr uint64_t A = 1, B = 2;
+
+ShardSpec makeDims(std::vector<int64_t> shape, std::vector<uint64_t> axes);
+ShardSpec makeFlat(std::vector<int64_t> shape, uint64_t axes);
+
 /// What one rank has: of each tensor a copy, of which it steps its part.
 class ShardRank {
 public:
