@@ -184,6 +184,9 @@ static bool existsUnder(RuleOp rule, DictionaryAttr values) {
 
 LogicalResult Instantiator::instantiate(RuleOp rule,
                                         const VariantRequest &request) {
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  if (!isForRule(request, param))
+    return success();
   SmallVector<Attribute> roles;
   Type compute;
   if (failed(setStorages(rule, request, roles, compute)))
@@ -192,7 +195,6 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
-    Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
                                     values, compute, getLayout(request, param));
     if (isKnown(variant, rolesAttr))

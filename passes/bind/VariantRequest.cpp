@@ -121,6 +121,15 @@ LayoutAttr mlir::step::getLayout(const VariantRequest &request, Type param) {
   return LayoutAttr::get(context, builder.getDictionaryAttr(dims));
 }
 
+bool mlir::step::isForRule(const VariantRequest &request, Type param) {
+  ArrayRef<StringAttr> dims = getDims(param);
+  if (request.rank == 0 || isAnyRank(dims.front()))
+    return true;
+  int64_t named =
+      llvm::count_if(dims, [](StringAttr dim) { return !isBatch(dim); });
+  return isBatch(dims.front()) ? request.rank >= named : request.rank == named;
+}
+
 llvm::Error VariantRequest::parse(StringRef text) {
   std::string copy = text.str();
   std::replace(copy.begin(), copy.end(), ';', ',');
@@ -144,10 +153,13 @@ llvm::Error VariantRequest::parse(StringRef text) {
     } else if (key.consume_front("layout.")) {
       if (llvm::Error error = setLayout(key, value, item))
         return error;
+    } else if (key == "rank") {
+      if (value.getAsInteger(10, rank) || rank < 1)
+        return refuse("'" + item + "': '" + value + "' is no rank above 0");
     } else {
       return refuse("'" + item + "': '" + key +
                     "' is none of param, grad, state, state.NAME, option.NAME, "
-                    "layout.DIM");
+                    "layout.DIM, rank");
     }
   }
   return llvm::Error::success();
@@ -169,5 +181,6 @@ std::string VariantRequest::str() const {
   for (auto &[number, axes] : layout)
     add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
         llvm::join(axes, "+"));
+  add("rank", rank ? std::to_string(rank) : "");
   return llvm::join(items, ",");
 }

@@ -27,10 +27,12 @@ struct VariantRequest {
   /// last; or, as kFlat, those over which a range of elements lies.
   std::map<int64_t, std::vector<std::string>> layout;
   static constexpr int64_t kFlat = 0;
+  /// The rank of the tensors that it is for; 0: of any.
+  int64_t rank = 0;
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
-  /// option.amsgrad=true,layout.-1=tp", into what is there already. Items may
-  /// be separated by semicolons too. Errors name the item.
+  /// option.amsgrad=true,layout.-1=tp,rank=2", into what is there already.
+  /// Items may be separated by semicolons too. Errors name the item.
   llvm::Error parse(StringRef text);
 
   /// Set one item each, as parse does. Errors name `item`, what was given.
@@ -44,6 +46,9 @@ struct VariantRequest {
   /// names that would need quotes in it.
   std::string str() const;
 };
+
+/// Whether a tensor that the request is for can have the rule with this param.
+bool isForRule(const VariantRequest &request, Type param);
 
 /// The type of a storage name (f32, bf16, f64), or null.
 Type getStorageType(MLIRContext *context, StringRef name);

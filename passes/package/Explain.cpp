@@ -14,15 +14,6 @@ using namespace mlir::step;
 
 using Kind = ExplainedMemory::Kind;
 
-/// "1 kernel", "2 kernels".
-static std::string count(int64_t number, StringRef what) {
-  return (Twine(number) + " " + what +
-          (number == 1            ? ""
-           : what.ends_with("sh") ? "es"
-                                  : "s"))
-      .str();
-}
-
 /// "param f32, grad bf16": what the entry reads or writes of a kind; vectors
 /// with their dims.
 static std::string list(const ExplainedProgram &program,
@@ -88,19 +79,55 @@ static void explainFinish(raw_ostream &out, const ExplainedProgram &program,
                           const ExplainedEntry &entry) {
   out << "  finish " << entry.name << ", once for a tensor";
   if (entry.numOperations > 0)
-    out << ": " << count(entry.numOperations, "operation") << " on vectors and "
+    out << ": " << formatCount(entry.numOperations, "operation")
+        << " on vectors and "
         << "scalars (" << entry.operations << ")";
   out << "\n";
-  if (!entry.combines.empty())
-    out << "    combines " << llvm::join(entry.combines, ", ") << "\n";
+  auto explain = [&](StringRef what, ArrayRef<std::string> items) {
+    if (!items.empty())
+      out << "    " << what << " " << llvm::join(items, ", ") << "\n";
+  };
+  explain("receives from ranks", entry.receives);
+  explain("combines", entry.combines);
+  explain("sends to ranks", entry.sends);
   explainVectors(out, program, entry);
-  if (!entry.contributes.empty())
-    out << "    contributes to " << llvm::join(entry.contributes, ", ") << "\n";
+  std::vector<std::string> contributes;
+  for (const ExplainedContribution &contribution : entry.contributes)
+    contributes.push_back(contribution.statistic +
+                          (contribution.partial ? " a rank's part" : ""));
+  explain("contributes to", contributes);
+}
+
+/// "1 word", "B*N words".
+static std::string nameWords(StringRef words) {
+  return (words + (words == "1" ? " word" : " words")).str();
+}
+
+/// What crosses together on one line, and each below it.
+static void explainExchanges(raw_ostream &out, const ExplainedEntry &round) {
+  std::vector<ExplainedExchange> left = round.exchanges;
+  while (!left.empty()) {
+    std::vector<ExplainedExchange> together;
+    std::string axes = left.front().axes, op = left.front().op;
+    llvm::erase_if(left, [&](const ExplainedExchange &exchange) {
+      bool same = exchange.axes == axes && exchange.op == op;
+      if (same)
+        together.push_back(exchange);
+      return same;
+    });
+    out << "    reduces over " << axes << " by " << op << " "
+        << nameWords(formatWords(together)) << " of a tensor\n";
+    for (const ExplainedExchange &exchange : together)
+      out << "      " << exchange.name << ", " << nameWords(exchange.words)
+          << ": " << exchange.value << "\n";
+  }
 }
 
 static void explainRound(raw_ostream &out, const ExplainedEntry &entry) {
   out << "  " << entry.name << ", once for all tensors"
-      << (entry.calls.empty() ? ": nothing\n" : "\n");
+      << (entry.calls.empty() && entry.exchanges.empty() ? ": nothing\n"
+                                                         : "\n");
+  explainExchanges(out, entry);
   for (const ExplainedCall &call : entry.calls) {
     std::vector<std::string> reads = call.statistics, updates;
     llvm::append_range(reads, call.scalars);
@@ -108,7 +135,7 @@ static void explainRound(raw_ostream &out, const ExplainedEntry &entry) {
       updates.push_back(name + (always ? " always" : ""));
     out << "    " << call.function << " over " << call.scope << ": reads "
         << (reads.empty() ? "nothing" : llvm::join(reads, ", ")) << ", yields "
-        << count(call.results, "value");
+        << formatCount(call.results, "value");
     if (!updates.empty())
       out << ", updates " << llvm::join(updates, ", ");
     if (!call.reports.empty())
@@ -137,7 +164,8 @@ static void explainEntries(raw_ostream &out, const ExplainedProgram &program) {
     for (; segment < entry.segment && program.slots.size() > 1;) {
       ++segment;
       out << "  segment " << segment << ": "
-          << count(program.slots[segment], "value") << " of the scalar row\n";
+          << formatCount(program.slots[segment], "value")
+          << " of the scalar row\n";
     }
     if (entry.kind == ExplainedEntry::Kind::Kernel)
       explainKernel(out, program, entry);
@@ -154,9 +182,11 @@ static void explainProgram(raw_ostream &out, const ExplainedProgram &program) {
       << " values, computed once for each group and step count\n";
   explainEntries(out, program);
   int64_t kernels = program.countKernels();
-  out << "  in all: " << count(kernels, "kernel") << ", "
+  out << "  in all: " << formatCount(kernels, "kernel") << ", "
       << program.moved.total() << " bytes per parameter; least possible "
       << program.least.total() << "\n";
+  if (!program.layout.empty())
+    out << "  across ranks: " << describeExchanged(program) << "\n";
   if (!program.tiled)
     return;
   out << "  partial sums beside them: " << formatBytes(program.partialShare)
@@ -164,6 +194,15 @@ static void explainProgram(raw_ostream &out, const ExplainedProgram &program) {
   explainAgain(out, "read again", program.readAgain);
   explainAgain(out, "read back", program.readBack);
   explainAgain(out, "recomputed", program.recomputed);
+}
+
+/// What the ranks of a mesh do together, for all programs.
+static void explainRanks(raw_ostream &out, const ExplainModel &model) {
+  if (!model.isOfRanks())
+    return;
+  out << "across ranks: " << model.summarizeRanks() << "\n";
+  for (const ExplainedReduction &reduction : model.reductions)
+    out << "  " << describeReduction(reduction) << "\n";
 }
 
 std::string mlir::step::explainAsText(const ExplainModel &model) {
@@ -178,5 +217,6 @@ std::string mlir::step::explainAsText(const ExplainModel &model) {
   explainAll("report", model.reports);
   for (const ExplainedProgram &program : model.programs)
     explainProgram(out, program);
+  explainRanks(out, model);
   return text;
 }

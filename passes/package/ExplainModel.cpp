@@ -5,40 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainModel.h"
+#include "passes/package/ExplainRounds.h"
 #include "passes/package/ExplainValues.h"
-#include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/Schedule.h"
 #include "stepc/kernel_abi.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace mlir::step;
-
-std::string mlir::step::formatBytes(double bytes) {
-  std::string text = llvm::formatv("{0:f3}", bytes).str();
-  StringRef kept = text;
-  kept = kept.rtrim('0');
-  kept.consume_back(".");
-  return kept.str();
-}
-
-int64_t ExplainedProgram::countKernels() const {
-  return llvm::count_if(entries, [](const ExplainedEntry &entry) {
-    return entry.kind == ExplainedEntry::Kind::Kernel;
-  });
-}
-
-int64_t ExplainedProgram::countSlots() const {
-  int64_t all = 0;
-  for (int64_t own : slots)
-    all += own;
-  return all;
-}
 
 static std::string toString(Type type) {
   std::string text;
@@ -76,11 +54,15 @@ private:
   ExplainedEntry describeKernel(const ScheduleEntry &scheduled);
   ExplainedEntry describeFinish(const ScheduleEntry &scheduled);
   void describeCombine(ExplainedEntry &entry, CombineOp combine);
+  void describeReceive(ExplainedEntry &entry, ReceiveOp receive);
+  void addRound(ExplainedEntry round);
   void addContributions();
   void findRepeatedReads();
 
   OptimizerOp optimizer;
   ProgramOp program;
+  /// The parameter's.
+  Type full;
   std::vector<ScheduleEntry> schedule;
   ExplainedProgram out;
 };
@@ -94,6 +76,8 @@ void ProgramExplainer::describeVariant() {
     stream << ", " << option.getName().getValue() << "="
            << (cast<BoolAttr>(option.getValue()).getValue() ? "true" : "false");
   stream << ", computed in " << variant.getCompute();
+  if (!out.layout.empty())
+    stream << ", " << out.layout;
 }
 
 void ProgramExplainer::collectMemory() {
@@ -101,7 +85,7 @@ void ProgramExplainer::collectMemory() {
   auto operands =
       llvm::to_vector(program.getOperands().getAsRange<OperandAttr>());
   // The parameter is the first.
-  Type full = operands.front().getShape();
+  full = operands.front().getShape();
   auto addAll = [&](Kind kind) {
     for (OperandAttr operand : operands)
       if ((operand.getShape() == full) == (kind == Kind::Full))
@@ -124,6 +108,10 @@ void ProgramExplainer::collectMemory() {
   }
   for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
     addPartial(buffer.getName().getValue());
+  for (const ExplainedExchange &exchange : out.exchanges)
+    out.memory.push_back(
+        {Kind::Exchange, exchange.name, "f64",
+         exchange.words + (exchange.words == "1" ? " word" : " words"), 8});
 }
 
 /// Partial sums of a traversal of the whole tensor. Those of vectors are as
@@ -212,19 +200,43 @@ ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   return entry;
 }
 
+/// The temp or the slot that a combine or a receive writes.
+template <typename OpT>
+static std::string describeTarget(OpT op) {
+  if (op.getTemp())
+    return op.getTemp()->str();
+  return ("scalar " + Twine(*op.getSlot()) + " of the tensor").str();
+}
+
+template <typename OpT>
+static StringRef describeKind(OpT op) {
+  return op.getMean() ? "mean" : stringifyCombiner(op.getCombiner());
+}
+
 void ProgramExplainer::describeCombine(ExplainedEntry &entry,
                                        CombineOp combine) {
   touch(entry, combine.getPartial(), true, false);
-  std::string target =
-      combine.getTemp()
-          ? combine.getTemp()->str()
-          : ("scalar " + Twine(*combine.getSlot()) + " of the tensor").str();
+  std::string source =
+      (combine.getPartial() + " (" + describeKind(combine) + ")").str();
+  if (combine.getExchange()) {
+    touch(entry, *combine.getExchange(), false, true);
+    entry.sends.push_back((source + " as " + *combine.getExchange()).str());
+    return;
+  }
   if (combine.getTemp())
     touch(entry, *combine.getTemp(), false, true);
-  StringRef kind =
-      combine.getMean() ? "mean" : stringifyCombiner(combine.getCombiner());
-  entry.combines.push_back(
-      (combine.getPartial() + " (" + kind + ") into " + target).str());
+  entry.combines.push_back(source + " into " + describeTarget(combine));
+}
+
+void ProgramExplainer::describeReceive(ExplainedEntry &entry,
+                                       ReceiveOp receive) {
+  touch(entry, receive.getExchange(), true, false);
+  if (receive.getTemp())
+    touch(entry, *receive.getTemp(), false, true);
+  entry.receives.push_back((receive.getExchange() + " (" +
+                            describeKind(receive) + ") into " +
+                            describeTarget(receive))
+                               .str());
 }
 
 ExplainedEntry
@@ -235,6 +247,10 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
   for (Operation *op : scheduled.finish) {
     if (auto combine = dyn_cast<CombineOp>(op)) {
       describeCombine(entry, combine);
+      continue;
+    }
+    if (auto receive = dyn_cast<ReceiveOp>(op)) {
+      describeReceive(entry, receive);
       continue;
     }
     bodies.push_back(op);
@@ -252,6 +268,8 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
 static bool writesSlot(Operation *op, int64_t slot) {
   if (auto combine = dyn_cast<CombineOp>(op))
     return combine.getSlot() && int64_t(*combine.getSlot()) == slot;
+  if (auto receive = dyn_cast<ReceiveOp>(op))
+    return receive.getSlot() && int64_t(*receive.getSlot()) == slot;
   auto scalars = dyn_cast<TensorScalarsOp>(op);
   return scalars && llvm::is_contained(scalars.getWrites(), slot);
 }
@@ -271,7 +289,8 @@ void ProgramExplainer::addContributions() {
         writer = index;
     if (writer)
       out.entries[*writer].contributes.push_back(
-          statistics[triples[k]].getName().str());
+          {statistics[triples[k]].getName().str(),
+           llvm::is_contained(program.getPartialStatistics(), triples[k])});
   }
 }
 
@@ -297,12 +316,32 @@ void ProgramExplainer::findRepeatedReads() {
   }
 }
 
+/// A round comes behind the segment of its number. One that only other programs
+/// exchange in is not shown behind all that this one does.
+void ProgramExplainer::addRound(ExplainedEntry round) {
+  for (const ExplainedExchange &exchange : out.exchanges)
+    if (exchange.round == round.segment) {
+      touch(round, exchange.name, true, true);
+      round.exchanges.push_back(exchange);
+    }
+  auto next = llvm::find_if(out.entries, [&](const ExplainedEntry &entry) {
+    return entry.segment > round.segment;
+  });
+  if (next != out.entries.end() || !round.calls.empty() ||
+      !round.exchanges.empty())
+    out.entries.insert(next, std::move(round));
+}
+
 ExplainedProgram
 ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
   out.name = program.getSymName().str();
   out.tiled = program.isTiled();
   out.tensorSlots = program.getTensorSlots();
+  out.layout = describeLayout(program.getVariant().getLayout());
   describeVariant();
+  ExplainedValues values = explainValues(optimizer, program);
+  out.recomputed = std::move(values.recomputed);
+  out.exchanges = describeExchanges(program, values);
   collectMemory();
   out.slots.resize(rounds.size() + 1);
   for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
@@ -316,11 +355,6 @@ ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
     out.moved.writes += entry.traffic.writes;
     out.partialShare += entry.partialShare;
   }
-  Type full = program.getOperands()
-                  .getAsRange<OperandAttr>()
-                  .begin()
-                  .operator*()
-                  .getShape();
   for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
     if (operand.getShape() != full)
       continue;
@@ -330,55 +364,14 @@ ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
   }
   addContributions();
   findRepeatedReads();
-  out.recomputed = findRecomputed(optimizer, program);
-  // Rounds come behind the segment of their number.
-  for (const ExplainedEntry &round : rounds) {
-    auto next = llvm::find_if(out.entries, [&](const ExplainedEntry &entry) {
-      return entry.segment > round.segment;
-    });
-    out.entries.insert(next, round);
-  }
+  for (const ExplainedEntry &round : rounds)
+    addRound(round);
   return std::move(out);
 }
 
 //===----------------------------------------------------------------------===//
 // The model
 //===----------------------------------------------------------------------===//
-
-static ExplainedCall describeCall(OptimizerOp optimizer,
-                                  const RoundCall &round) {
-  ScalarsOp op = round.op;
-  ExplainedCall call{round.function, stringifyScope(op.getScope()).str()};
-  auto addUsed = [&](auto candidates, std::vector<std::string> &used) {
-    for (auto candidate : candidates)
-      if (llvm::any_of(candidate.getResult().getUsers(), [&](Operation *user) {
-            return op->isProperAncestor(user);
-          }))
-        used.push_back(candidate.getName().str());
-  };
-  addUsed(optimizer.getBody().getOps<StatisticOp>(), call.statistics);
-  addUsed(optimizer.getBody().getOps<ScalarOp>(), call.scalars);
-  call.results = op->getNumResults();
-  for (auto update : op.getBody().getOps<UpdateOp>())
-    call.updates.emplace_back(update.getScalarOp().getName().str(),
-                              update.getAlways());
-  for (auto report : op.getBody().getOps<ReportOp>())
-    call.reports.push_back(report.getName().str());
-  call.maySkip = !op.getBody().getOps<SkipIfOp>().empty();
-  return call;
-}
-
-static std::vector<ExplainedEntry> describeRounds(OptimizerOp optimizer) {
-  std::vector<ExplainedEntry> rounds;
-  for (const RoundCall &call : getRoundCalls(optimizer)) {
-    while (int64_t(rounds.size()) <= call.round)
-      rounds.push_back({ExplainedEntry::Kind::Round,
-                        ("round " + Twine(rounds.size())).str(),
-                        int64_t(rounds.size())});
-    rounds[call.round].calls.push_back(describeCall(optimizer, call));
-  }
-  return rounds;
-}
 
 ExplainModel mlir::step::buildExplainModel(OptimizerOp scheduled) {
   ExplainModel model;
@@ -401,5 +394,9 @@ ExplainModel mlir::step::buildExplainModel(OptimizerOp scheduled) {
   model.segments = int64_t(rounds.size()) + 1;
   for (auto program : scheduled.getBody().getOps<ProgramOp>())
     model.programs.push_back(ProgramExplainer(scheduled, program).run(rounds));
+  if (llvm::any_of(model.programs, [](const ExplainedProgram &program) {
+        return !program.layout.empty();
+      }))
+    model.reductions = collectReductions(scheduled, model.programs);
   return model;
 }

@@ -23,12 +23,14 @@ struct Traffic {
 /// Something in memory that a program works on.
 struct ExplainedMemory {
   /// `Full` has the parameter's dims, and alone counts per parameter. A
-  /// `Vector`, a state or a temp, has less, and a `Partial` is partial sums.
-  enum class Kind { Full, Vector, Partial };
+  /// `Vector`, a state or a temp, has less, a `Partial` is partial sums, and an
+  /// `Exchange` crosses ranks.
+  enum class Kind { Full, Vector, Partial, Exchange };
   Kind kind;
   std::string name;
   std::string storage;
-  /// "[...b, n, 1]"; of partial sums "for 1024 elements of a row".
+  /// "[...b, n, 1]"; of partial sums "for 1024 elements of a row"; of an
+  /// exchange "B*N words".
   std::string extent;
   /// Of one entry.
   int64_t bytes;
@@ -54,6 +56,36 @@ struct ExplainedCall {
   bool maySkip = false;
 };
 
+/// A buffer of one tensor that is reduced over ranks.
+struct ExplainedExchange {
+  std::string name;
+  int64_t round;
+  /// "dp+tp".
+  std::string axes;
+  /// "sum" or "amax".
+  std::string op;
+  /// How many words of 8 bytes it has: "B*N", "1".
+  std::string words;
+  /// "sum of grad * grad for each row".
+  std::string value;
+};
+
+/// What a finish adds to a statistic: all of the tensor's, or a rank's part.
+struct ExplainedContribution {
+  std::string statistic;
+  bool partial;
+};
+
+/// What one call of the communicator reduces, for all tensors.
+struct ExplainedReduction {
+  int64_t round;
+  /// Empty: all of the mesh.
+  std::string axes;
+  std::string op;
+  /// Programs that exchange, statistics.
+  std::vector<std::string> of;
+};
+
 /// What runs at one place of the order.
 struct ExplainedEntry {
   enum class Kind { Kernel, Finish, Round };
@@ -67,10 +99,13 @@ struct ExplainedEntry {
   /// Of a kernel.
   Traffic traffic;
   double partialShare = 0;
-  /// Of a finish: what it combines, and statistics it contributes to.
-  std::vector<std::string> combines, contributes;
-  /// Of a round.
+  /// Of a finish: what it combines, what goes to other ranks and comes from
+  /// them, and statistics it contributes to.
+  std::vector<std::string> combines, sends, receives;
+  std::vector<ExplainedContribution> contributes;
+  /// Of a round, and what crosses in it of a tensor of the program.
   std::vector<ExplainedCall> calls;
+  std::vector<ExplainedExchange> exchanges;
 };
 
 /// A value that more than one kernel computes.
@@ -83,6 +118,9 @@ struct ExplainedProgram {
   std::string name;
   /// "rule any, amsgrad=false, computed in f32".
   std::string variant;
+  /// "n over dp, m over tp"; empty where every rank has whole tensors, or where
+  /// it makes no difference.
+  std::string layout;
   bool tiled;
   int64_t tensorSlots;
   /// Values of the scalar row, by segment.
@@ -90,6 +128,7 @@ struct ExplainedProgram {
   std::vector<ExplainedMemory> memory;
   /// In the order in which they run for a tensor.
   std::vector<ExplainedEntry> entries;
+  std::vector<ExplainedExchange> exchanges;
   /// By all kernels, and the least possible: what the rule needs is read once
   /// and what it changes is written once.
   Traffic moved, least;
@@ -100,6 +139,8 @@ struct ExplainedProgram {
 
   int64_t countKernels() const;
   int64_t countSlots() const;
+  /// In which something of the tensor crosses.
+  int64_t countExchangeRounds() const;
 };
 
 /// A report on an optimizer after the schedule stage.
@@ -109,9 +150,33 @@ struct ExplainModel {
   /// "norm2: sum over model, combined before round 0".
   std::vector<std::string> statistics, scalars, reports;
   std::vector<ExplainedProgram> programs;
+  /// By rounds: no rank makes more calls in a step. Empty where no program is
+  /// of a sharded tensor.
+  std::vector<ExplainedReduction> reductions;
+
+  /// Whether it says anything of ranks: a program is of sharded tensors, or all
+  /// serve every layout.
+  bool isOfRanks() const;
+  /// "2 rounds, at most 3 calls in a step, whatever the number of tensors".
+  std::string summarizeRanks() const;
 };
 
 ExplainModel buildExplainModel(OptimizerOp scheduled);
+
+/// "B*N + 2": the words of all.
+std::string formatWords(ArrayRef<ExplainedExchange> exchanges);
+
+/// "8 * (B*N + 2)".
+std::string formatExchangedBytes(ArrayRef<ExplainedExchange> exchanges);
+
+/// "8 * (B*N + 2) bytes of a tensor, in 2 rounds".
+std::string describeExchanged(const ExplainedProgram &program);
+
+/// "round 0: sum over dp of adamw_any_0, statistic norm2".
+std::string describeReduction(const ExplainedReduction &reduction);
+
+/// "1 round", "2 rounds", "2 finishes".
+std::string formatCount(int64_t number, StringRef what);
 
 /// "28", "0.125": without digits that say nothing.
 std::string formatBytes(double bytes);

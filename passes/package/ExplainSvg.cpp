@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Explain.h"
+#include "passes/package/ExplainStyle.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -24,39 +25,6 @@ static constexpr int64_t kLeastColumn = 180;
 /// Of the bars: pixels for a byte.
 static constexpr int64_t kPerByte = 8;
 
-static constexpr char kStyle[] = R"(  <style>
-    text { font: 12px ui-monospace, "DejaVu Sans Mono", monospace; fill: #17242b }
-    .ground { fill: #ffffff }
-    .name { font-weight: 600 }
-    .small { font-size: 11px; fill: #4a5459 }
-    .kernel { fill: #e3f0f5; stroke: #1f6f8b }
-    .finish { fill: #fdf1e3; stroke: #b5651d }
-    .round { fill: #efe7f7; stroke: #7a4fa3 }
-    .lane { stroke: #b8c2c7 }
-    .read { stroke: #1f6f8b; stroke-width: 1.5; fill: none }
-    .write { stroke: #b3261e; stroke-width: 1.5; fill: none }
-    .reads { fill: #1f6f8b }
-    .writes { fill: #b3261e }
-    .bound { stroke: #7a868c; stroke-dasharray: 5 4 }
-    .least { fill: #7a868c }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf0 }
-      .ground { fill: #12181b }
-      .small { fill: #aab6bc }
-      .kernel { fill: #17323d; stroke: #63b3cf }
-      .finish { fill: #3a2a17; stroke: #e0a15c }
-      .round { fill: #2e2340; stroke: #b794dd }
-      .lane { stroke: #45525a }
-      .read { stroke: #63b3cf }
-      .write { stroke: #ff8a80 }
-      .reads { fill: #63b3cf }
-      .writes { fill: #ff8a80 }
-      .bound { stroke: #8b989e }
-      .least { fill: #8b989e }
-    }
-  </style>
-)";
-
 static std::string escape(StringRef text) {
   std::string escaped;
   llvm::raw_string_ostream stream(escaped);
@@ -66,11 +34,6 @@ static std::string escape(StringRef text) {
 
 static int64_t getWidth(StringRef text, double perChar = kChar) {
   return int64_t(double(text.size()) * perChar) + 1;
-}
-
-/// "6 bytes", "1 operation".
-static std::string count(int64_t number, StringRef what) {
-  return (Twine(number) + " " + what + (number == 1 ? "" : "s")).str();
 }
 
 namespace {
@@ -105,6 +68,7 @@ private:
   void drawAccesses(const ExplainedProgram &program, const Column &column,
                     int64_t top);
   void drawTotals(const ExplainedProgram &program);
+  void drawRanks();
   void drawBar(StringRef style, int64_t bytes, StringRef text);
   void listAgain(const ExplainedProgram &program, StringRef what,
                  ArrayRef<ExplainedAgain> values);
@@ -141,17 +105,20 @@ static std::vector<std::string> describe(const ExplainedEntry &entry) {
   std::vector<std::string> lines = {entry.name};
   switch (entry.kind) {
   case EntryKind::Kernel:
-    lines.push_back("kernel, " + count(entry.numOperations, "operation"));
+    lines.push_back("kernel, " + formatCount(entry.numOperations, "operation"));
     lines.push_back(("reads " + Twine(entry.traffic.reads) + " B, writes " +
                      Twine(entry.traffic.writes) + " B")
                         .str());
     break;
   case EntryKind::Finish:
     lines.push_back("finish, once for a tensor");
-    lines.push_back(count(entry.numOperations, "operation") +
+    lines.push_back(formatCount(entry.numOperations, "operation") +
                     " on vectors, scalars");
     break;
   case EntryKind::Round:
+    if (!entry.exchanges.empty())
+      lines.push_back("reduces " + formatExchangedBytes(entry.exchanges) +
+                      " B over ranks");
     for (const ExplainedCall &call : entry.calls)
       lines.push_back(call.function + " over " + call.scope +
                       (call.maySkip ? ", may skip" : ""));
@@ -162,7 +129,10 @@ static std::vector<std::string> describe(const ExplainedEntry &entry) {
 
 static std::string describe(const ExplainedMemory &memory) {
   return memory.name + " " + memory.storage +
-         (memory.kind == MemoryKind::Partial ? " " : "") + memory.extent;
+         (memory.kind == MemoryKind::Partial    ? " "
+          : memory.kind == MemoryKind::Exchange ? ", "
+                                                : "") +
+         memory.extent;
 }
 
 /// Places columns and lanes; a lane's y is relative to the first.
@@ -173,8 +143,8 @@ void Picture::layOut(const ExplainedProgram &program) {
   for (const ExplainedMemory &memory : program.memory)
     lanes.push_back({describe(memory)});
   for (const ExplainedEntry &entry : program.entries) {
-    for (const std::string &name : entry.contributes)
-      addOther("statistic " + name);
+    for (const ExplainedContribution &contribution : entry.contributes)
+      addOther("statistic " + contribution.statistic);
     for (const ExplainedCall &call : entry.calls)
       for (const std::string &name : call.statistics)
         addOther("statistic " + name);
@@ -251,9 +221,9 @@ void Picture::drawAccesses(const ExplainedProgram &program,
     const Lane &lane = lanes[access.memory];
     std::string label = memory.kind == MemoryKind::Full
                             ? std::to_string(memory.bytes) + " B"
-                        : memory.kind == MemoryKind::Vector
-                            ? std::to_string(memory.bytes) + " B each"
-                            : formatBytes(memory.share) + " B";
+                        : memory.kind == MemoryKind::Partial
+                            ? formatBytes(memory.share) + " B"
+                            : std::to_string(memory.bytes) + " B each";
     if (access.reads)
       mark(lane, false, label);
     if (access.writes)
@@ -263,8 +233,9 @@ void Picture::drawAccesses(const ExplainedProgram &program,
     auto found = llvm::find(others, label);
     return lanes[program.memory.size() + (found - others.begin())];
   };
-  for (const std::string &name : column.entry->contributes)
-    mark(getLane("statistic " + name), true, "adds");
+  for (const ExplainedContribution &contribution : column.entry->contributes)
+    mark(getLane("statistic " + contribution.statistic), true,
+         contribution.partial ? "adds a part" : "adds");
   for (const ExplainedCall &call : column.entry->calls) {
     for (const std::string &name : call.statistics)
       mark(getLane("statistic " + name), false, "8 B");
@@ -307,14 +278,19 @@ void Picture::listAgain(const ExplainedProgram &program, StringRef what,
 
 void Picture::drawTotals(const ExplainedProgram &program) {
   drawBar("reads", program.moved.total(),
-          (count(program.moved.total(), "byte") + " per parameter in " +
-           count(program.countKernels(), "kernel")));
+          (formatCount(program.moved.total(), "byte") + " per parameter in " +
+           formatCount(program.countKernels(), "kernel")));
   drawBar("least", program.least.total(),
           (Twine(program.least.total()) + " least possible").str());
   y += 3;
   if (program.partialShare > 0)
     writeLine("partial sums beside them: " + formatBytes(program.partialShare) +
                   " bytes per parameter written, and as many read",
+              "small");
+  if (!program.layout.empty())
+    writeLine("across ranks: " + describeExchanged(program), "small");
+  for (const ExplainedExchange &exchange : program.exchanges)
+    writeLine(exchange.name + ", over " + exchange.axes + ": " + exchange.value,
               "small");
   listAgain(program, "read again", program.readAgain);
   listAgain(program, "read back", program.readBack);
@@ -353,6 +329,15 @@ void Picture::drawProgram(const ExplainedProgram &program) {
   y += 2 * kGap;
 }
 
+void Picture::drawRanks() {
+  if (!model.isOfRanks())
+    return;
+  writeLine("across ranks: " + model.summarizeRanks(), "name");
+  for (const ExplainedReduction &reduction : model.reductions)
+    writeLine(describeReduction(reduction), "small");
+  y += kGap;
+}
+
 std::string Picture::draw() {
   writeLine("optimizer " + model.name, "name");
   for (const std::string &line : model.statistics)
@@ -367,6 +352,7 @@ std::string Picture::draw() {
   y += kGap;
   for (const ExplainedProgram &program : model.programs)
     drawProgram(program);
+  drawRanks();
   width += kMargin;
   std::string picture;
   llvm::raw_string_ostream whole(picture);

@@ -36,6 +36,7 @@ public:
 
   void run();
   std::vector<ExplainedAgain> findRecomputed();
+  llvm::StringMap<std::string> printExchanged();
 
 private:
   struct Node {
@@ -61,8 +62,12 @@ private:
   void number(Block &block);
   void visit(PhaseOp phase);
   void visit(CombineOp combine);
+  void visit(ReceiveOp receive);
   void visit(TensorScalarsOp scalars);
+  template <typename OpT>
+  void keepCombined(OpT op, unsigned number);
   std::string print(unsigned number, int depth) const;
+  std::string printLine(unsigned number) const;
 
   OptimizerOp optimizer;
   ProgramOp program;
@@ -187,15 +192,30 @@ void ValueNumbers::visit(PhaseOp phase) {
   }
 }
 
+/// In the temp or the slot that the operation names.
+template <typename OpT>
+void ValueNumbers::keepCombined(OpT op, unsigned number) {
+  std::string name = op.getTemp() ? op.getTemp()->str()
+                                  : ("tensor" + Twine(*op.getSlot())).str();
+  contents[op.getTemp() ? name : "slot " + name] = keep(name, number);
+}
+
 void ValueNumbers::visit(CombineOp combine) {
-  std::string name = combine.getTemp()
-                         ? combine.getTemp()->str()
-                         : ("tensor" + Twine(*combine.getSlot())).str();
   unsigned partial = read(combine.getPartial(), combine.getPartial());
   unsigned number =
       getNumber("combine " + toString(combine->getAttrDictionary()), {partial},
                 combine.getPartial());
-  contents[combine.getTemp() ? name : "slot " + name] = keep(name, number);
+  if (combine.getExchange())
+    contents[*combine.getExchange()] = number;
+  else
+    keepCombined(combine, number);
+}
+
+void ValueNumbers::visit(ReceiveOp receive) {
+  unsigned sent = read(receive.getExchange(), receive.getExchange());
+  keepCombined(receive,
+               getNumber("receive " + toString(receive->getAttrDictionary()),
+                         {sent}, receive.getExchange()));
 }
 
 void ValueNumbers::visit(TensorScalarsOp scalars) {
@@ -216,6 +236,8 @@ void ValueNumbers::run() {
       visit(phase);
     else if (auto combine = dyn_cast<CombineOp>(op))
       visit(combine);
+    else if (auto receive = dyn_cast<ReceiveOp>(op))
+      visit(receive);
     else if (auto scalars = dyn_cast<TensorScalarsOp>(op))
       visit(scalars);
   }
@@ -238,6 +260,33 @@ std::string ValueNumbers::print(unsigned number, int depth) const {
   if (parts.size() == 1)
     return node.symbol + parts[0];
   return "(" + llvm::join(parts, " " + node.symbol + " ") + ")";
+}
+
+/// As a line of its own, which needs no parentheses around it.
+std::string ValueNumbers::printLine(unsigned number) const {
+  std::string text = print(number, 5);
+  if (StringRef(text).starts_with("("))
+    text = text.substr(1, text.size() - 2);
+  return text;
+}
+
+/// "sum of grad * grad for each row": what ranks send their parts of.
+llvm::StringMap<std::string> ValueNumbers::printExchanged() {
+  llvm::StringMap<std::string> texts;
+  for (auto receive : program.getBody().getOps<ReceiveOp>()) {
+    // What was sent, of partial sums, of a value.
+    unsigned number = contents.lookup(receive.getExchange());
+    for (int k = 0; k < 2 && !nodes[number].operands.empty(); ++k)
+      number = nodes[number].operands[0];
+    StringRef kind =
+        receive.getMean() ? "mean" : stringifyCombiner(receive.getCombiner());
+    std::string text = (kind + " of " + printLine(number)).str();
+    StringRef level = stringifyLevel(receive.getLevel());
+    if (receive.getLevel() != Level::Tensor)
+      text += (" for each " + level.drop_back()).str();
+    texts[receive.getExchange()] = text;
+  }
+  return texts;
 }
 
 std::vector<ExplainedAgain> ValueNumbers::findRecomputed() {
@@ -274,17 +323,14 @@ std::vector<ExplainedAgain> ValueNumbers::findRecomputed() {
         });
     if (isPart)
       continue;
-    std::string text = print(number, 5);
-    if (StringRef(text).starts_with("("))
-      text = text.substr(1, text.size() - 2);
-    again.push_back({text, names});
+    again.push_back({printLine(number), names});
   }
   return again;
 }
 
-std::vector<ExplainedAgain> mlir::step::findRecomputed(OptimizerOp optimizer,
-                                                       ProgramOp program) {
+ExplainedValues mlir::step::explainValues(OptimizerOp optimizer,
+                                          ProgramOp program) {
   ValueNumbers numbers(optimizer, program);
   numbers.run();
-  return numbers.findRecomputed();
+  return {numbers.findRecomputed(), numbers.printExchanged()};
 }

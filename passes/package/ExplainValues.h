@@ -11,11 +11,17 @@
 
 namespace mlir::step {
 
-/// Values of elements that more than one kernel of the program computes, as
-/// expressions, each with its kernels. What is only a part of another such
-/// value in the same kernels is not listed.
-std::vector<ExplainedAgain> findRecomputed(OptimizerOp optimizer,
-                                           ProgramOp program);
+/// What is known of a program's values, as expressions.
+struct ExplainedValues {
+  /// Values of elements that more than one kernel of the program computes, each
+  /// with its kernels. What is only a part of another such value in the same
+  /// kernels is not listed.
+  std::vector<ExplainedAgain> recomputed;
+  /// By the exchange's name: "mean of grad * grad for each row".
+  llvm::StringMap<std::string> exchanged;
+};
+
+ExplainedValues explainValues(OptimizerOp optimizer, ProgramOp program);
 
 /// The dims as definitions write them: "[...b, n, 1]".
 std::string describeDims(Type shape);

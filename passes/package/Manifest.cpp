@@ -207,18 +207,6 @@ static json::Object describe(OptimizerOp optimizer, const RoundCall &call) {
                       {"updates", std::move(updates)}};
 }
 
-/// How many rounds a step has, those included that only exchange.
-static int64_t countRounds(OptimizerOp optimizer) {
-  int64_t rounds = 0;
-  for (const RoundCall &call : getRoundCalls(optimizer))
-    rounds = std::max(rounds, call.round + 1);
-  for (auto program : optimizer.getBody().getOps<ProgramOp>())
-    for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
-      if (ExchangeAttr exchange = buffer.getExchange())
-        rounds = std::max(rounds, exchange.getRound() + 1);
-  return rounds;
-}
-
 static json::Array describeRounds(OptimizerOp optimizer) {
   std::vector<RoundCall> calls = getRoundCalls(optimizer);
   json::Array rounds;

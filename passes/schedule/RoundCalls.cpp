@@ -52,3 +52,14 @@ std::vector<RoundCall> mlir::step::getRoundCalls(OptimizerOp optimizer) {
   });
   return calls;
 }
+
+int64_t mlir::step::countRounds(OptimizerOp optimizer) {
+  int64_t rounds = 0;
+  for (const RoundCall &call : getRoundCalls(optimizer))
+    rounds = std::max(rounds, call.round + 1);
+  for (auto program : optimizer.getBody().getOps<ProgramOp>())
+    for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
+      if (ExchangeAttr exchange = buffer.getExchange())
+        rounds = std::max(rounds, exchange.getRound() + 1);
+  return rounds;
+}

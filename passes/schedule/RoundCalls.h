@@ -28,6 +28,9 @@ struct RoundCall {
 /// All calls, those of a round in the order of the operations.
 std::vector<RoundCall> getRoundCalls(OptimizerOp optimizer);
 
+/// How many rounds a step has, those included that only exchange.
+int64_t countRounds(OptimizerOp optimizer);
+
 /// The numbers of results of all `step.scalars`, and of reports.
 int64_t countResults(OptimizerOp optimizer);
 int64_t countReports(OptimizerOp optimizer);

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/bind/VariantRequest.h"
+#include "passes/bind/LayoutPresets.h"
 #include "passes/package/Compile.h"
 #include "passes/package/WriteFile.h"
 
@@ -73,6 +73,13 @@ static cl::list<std::string> variantTexts(
              "param=bf16,grad=bf16,state.exp_avg=f32,option.amsgrad=true; what "
              "it does not name is as by the options above"),
     cl::value_desc("spec"), cl::cat(category));
+static cl::list<std::string> layoutTexts(
+    "layout",
+    cl::desc("how parameters lie on a mesh of ranks; may be given again, each "
+             "beside unsharded ones. ddp, zero1, zero2, zero3, fsdp2, hsdp, "
+             "tp(DIM), ep, pp, a product as tp(1)*fsdp2, or axes of dims "
+             "counted from the last: -2=dp,-1=tp, or flat=dp"),
+    cl::value_desc("layout"), cl::cat(category));
 static cl::opt<bool>
     interfaceOnly("interface",
                   cl::desc("print the definition's hyper-parameters, options "
@@ -149,6 +156,14 @@ static llvm::Error readRequests(std::vector<std::string> &requests) {
   VariantRequest base;
   if (llvm::Error error = readBaseRequest(base))
     return error;
+  if (layoutTexts.getNumOccurrences() != 0) {
+    std::vector<VariantRequest> layouts = {base};
+    for (const std::string &text : layoutTexts)
+      if (llvm::Error error = addLayout(text, base, layouts))
+        return error;
+    for (const VariantRequest &request : layouts)
+      requests.push_back(request.str());
+  }
   for (const std::string &text : variantTexts) {
     VariantRequest request = base;
     if (llvm::Error error = request.parse(text))
@@ -250,6 +265,7 @@ int main(int argc, char **argv) {
       "  stepc adamw.mlir --param=bf16 --grad=bf16 --state=f32 -o adamw.stepc\n"
       "  stepc sgd.mlir --option=nesterov=true --explain -o sgd.stepc\n"
       "  stepc adamw.mlir --fragment=clip_by_norm.mlir -o adamw.stepc\n"
+      "  stepc adafactor.mlir --layout=fsdp2 -o adafactor.stepc\n"
       "  stepc adamw.mlir --compile-to=schedule\n";
   if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return 2;
