@@ -23,7 +23,7 @@
 // STORAGE: error: 'step.optimizer' op got a variant request with 'param=f16': storage 'f16' is none of f32, bf16, f64
 // FORM: got a variant request with 'param' is not of the form name=value
 // VALUE: got a variant request with 'option.flip=1': '1' is neither true nor false
-// KEY: got a variant request with 'params=f32': 'params' is none of param, grad, state, state.NAME, option.NAME, layout.DIM
+// KEY: got a variant request with 'params=f32': 'params' is none of param, grad, state, state.NAME, option.NAME, layout.DIM, rank
 
 //--- opt.mlir
 step.optimizer @opt {

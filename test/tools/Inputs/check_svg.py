@@ -24,6 +24,8 @@ def names_of(manifest):
         for entry in variant["schedule"]:
             yield entry.get("kernel") or entry["finish"]
         yield from (operand["name"] for operand in variant["operands"])
+        yield from (buffer["name"] for buffer in variant["workspace"] if "exchange" in buffer)
+        yield from (f"{dim} over {'+'.join(axes)}" for dim, axes in variant["layout"].items())
     for index, round_ in enumerate(manifest["rounds"]):
         yield f"round {index}"
         yield from (call["function"] for call in round_["calls"])
@@ -73,6 +75,8 @@ def main():
     fragments = [f"--fragment={zoo}/fragments/{n}.mlir" for n in ("torch_scaler", "clip_by_norm")]
     check(stepc, zoo / "adamw.mlir", *fragments)
     check(stepc, zoo / "came.mlir", *fragments, "--param=bf16", "--grad=bf16")
+    check(stepc, zoo / "came.mlir", *fragments, "--layout=zero1", "--layout=tp(1)*fsdp2")
+    check(stepc, zoo / "lamb.mlir", "--layout=fsdp2")
 
 
 if __name__ == "__main__":

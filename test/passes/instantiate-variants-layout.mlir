@@ -1,0 +1,56 @@
+// RUN: split-file %s %t
+// RUN: stepc-opt --step-instantiate-variants='variants=layout.-2=dp;layout.-1=tp+cp' %t/ranks.mlir | FileCheck %s --check-prefix=DIMS
+// RUN: stepc-opt --step-instantiate-variants='variants=layout.flat=dp' %t/ranks.mlir | FileCheck %s --check-prefix=FLAT
+// RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-1=dp;rank=1,layout.-2=dp;rank=2,layout.-3=dp;rank=3,layout.-4=dp;rank=4' %t/ranks.mlir | grep -o 'step.rule.*variant.*' | FileCheck %s --check-prefix=RANKS
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.rows=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=DIM
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.0=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=FIRST
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.-1=tp;layout.flat=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=BOTH
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.flat=dp;layout.-1=tp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=AFTER
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.-1=dp;layout.-2=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: not stepc-opt --step-instantiate-variants='variants=layout.-1=tp+' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=EMPTY
+// RUN: not stepc-opt --step-instantiate-variants='variants=rank=0' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=RANK
+
+// Dims count from the last, those that a rule does not name are its leading ones or
+// nobody's.
+// DIMS: @ranks_any_0{{.*}}<"any", {}, f32, <{"*" = ["dp", "tp", "cp"]}>>
+// DIMS: @ranks_vector_1{{.*}}<"vector", {}, f32, <{n = ["tp", "cp"]}>>
+// DIMS: @ranks_matrix_2{{.*}}<"matrix", {}, f32, <{m = ["tp", "cp"], n = ["dp"]}>>
+// DIMS: @ranks_items_3{{.*}}<"items", {}, f32, <{"...b" = ["dp"], m = ["tp", "cp"]}>>
+// FLAT-COUNT-4: f32, <{flat = ["dp"]}>>
+
+// A request for tensors of a rank makes no variants of rules that they cannot have, and
+// what is made is made once.
+// RANKS: any_0{{.*}}f32>
+// RANKS-NEXT: vector_1{{.*}}f32>
+// RANKS-NEXT: matrix_2{{.*}}f32>
+// RANKS-NEXT: items_3{{.*}}f32>
+// RANKS-NEXT: any_4{{.*}}<{"*" = ["dp"]}>>
+// RANKS-NEXT: vector_5{{.*}}<{n = ["dp"]}>>
+// RANKS-NEXT: items_6{{.*}}<{m = ["dp"]}>>
+// RANKS-NEXT: matrix_7{{.*}}<{n = ["dp"]}>>
+// RANKS-NEXT: items_8{{.*}}<{"...b" = ["dp"]}>>
+// RANKS-NOT: variant
+
+// DIM: got a variant request with 'layout.rows=dp': dim 'rows' is neither flat nor a negative number
+// FIRST: got a variant request with 'layout.0=dp': dim '0' is neither flat nor a negative number
+// BOTH: got a variant request with 'layout.flat=dp': a layout is flat or shards dims, once each
+// AFTER: got a variant request with 'layout.-1=tp': a layout is flat or shards dims, once each
+// TWICE: got a variant request with 'layout.-2=dp': axis 'dp' shards twice
+// EMPTY: got a variant request with 'layout.-1=tp+': '' is no name
+// RANK: got a variant request with 'rank=0': '0' is no rank above 0
+
+//--- ranks.mlir
+step.optimizer @ranks {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %p
+  }
+  step.rule @vector(%p: param[n], %g: grad[n]) {
+    step.return %p : [n]
+  }
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+    step.return %p : [n, m]
+  }
+  step.rule @items(%p: param[...b, m], %g: grad[...b, m]) {
+    step.return %p : [...b, m]
+  }
+}
