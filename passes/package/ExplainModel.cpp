@@ -394,9 +394,6 @@ ExplainModel mlir::step::buildExplainModel(OptimizerOp scheduled) {
   model.segments = int64_t(rounds.size()) + 1;
   for (auto program : scheduled.getBody().getOps<ProgramOp>())
     model.programs.push_back(ProgramExplainer(scheduled, program).run(rounds));
-  if (llvm::any_of(model.programs, [](const ExplainedProgram &program) {
-        return !program.layout.empty();
-      }))
-    model.reductions = collectReductions(scheduled, model.programs);
+  model.reductions = collectReductions(scheduled, model.programs);
   return model;
 }

@@ -121,6 +121,10 @@ std::vector<ExplainedReduction>
 mlir::step::collectReductions(OptimizerOp optimizer,
                               const std::vector<ExplainedProgram> &programs) {
   std::vector<ExplainedReduction> reductions;
+  if (llvm::all_of(programs, [](const ExplainedProgram &program) {
+        return program.layout.empty();
+      }))
+    return reductions;
   auto add = [&](int64_t round, const std::string &axes, const std::string &op,
                  const std::string &what) {
     auto found =

@@ -23,7 +23,8 @@ std::string describeLayout(LayoutAttr layout);
 std::vector<ExplainedExchange> describeExchanges(ProgramOp program,
                                                  const ExplainedValues &values);
 
-/// What is reduced together, of all programs and statistics, by rounds.
+/// What is reduced together, of all programs and statistics, by rounds; nothing
+/// where no program is of a sharded tensor.
 std::vector<ExplainedReduction>
 collectReductions(OptimizerOp optimizer,
                   const std::vector<ExplainedProgram> &programs);
