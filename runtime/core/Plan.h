@@ -67,12 +67,12 @@ struct BoundTensor {
   /// range.
   int32_t reducedRank = 0;
   int32_t rowClass = 0;
-  int64_t row = 0;
-  RowSize size;
   /// The word of the row that holds the gradient's address.
   int32_t gradWord = 0;
+  int64_t row = 0;
+  RowSize size;
   DLDataType gradType = {0, 0, 0};
-  int32_t gradItemSize = 1;
+  uint8_t gradItemSize = 1;
   /// Whether the caller may leave out the gradient's strides.
   bool gradRowMajor = false;
   /// Whether the rank has a range of the elements.
@@ -169,6 +169,12 @@ private:
   void moveRow(int64_t id, int32_t toClass, const RowLayout &layout) noexcept;
   void addViews(int64_t id, uintptr_t begin, uintptr_t end, bool writtenOnly);
 
+  /// What a variant has of a statistic.
+  struct ContributedSlot {
+    int64_t slot = -1;
+    bool partial = false;
+  };
+
   // PlanStep.cpp
   void checkOverlap();
   void formCohorts() noexcept;
@@ -180,6 +186,8 @@ private:
   void requireSteppable(int64_t id) const;
   void runListed();
   bool runRound(int64_t round) override;
+  const double *getContribution(const BoundTensor &tensor,
+                                const ContributedSlot &own) const;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
   void countStep() noexcept;
@@ -213,11 +221,6 @@ private:
   std::vector<RowClass> classes;
   /// For each variant one for each segment.
   std::vector<ClassSegment> classSegments;
-  /// What a variant has of a statistic.
-  struct ContributedSlot {
-    int64_t slot = -1;
-    bool partial = false;
-  };
   /// For each variant, for each statistic: the slot to contribute, or -1.
   std::vector<ContributedSlot> contributionSlots;
   Cohorts cohorts;

@@ -109,7 +109,7 @@ void Binder::describe(int64_t i) {
   const Variant &variant = getVariant(tensor);
   Storage gradStorage = variant.operands[variant.grad].storage;
   bound.gradType = getDLDataType(gradStorage);
-  bound.gradItemSize = int32_t(getByteSize(gradStorage));
+  bound.gradItemSize = uint8_t(getByteSize(gradStorage));
   bound.hasGrad = binding.grad != nullptr;
   tensor.ownsStates = !binding.states;
 

@@ -187,24 +187,35 @@ bool Plan::exchangeRound(int64_t round) {
                      [](const Group &group) { return group.active; });
 }
 
-/// In the order of ids: the sums depend on it.
+/// What the tensor contributes on this rank, or null: nothing.
+const double *Plan::getContribution(const BoundTensor &tensor,
+                                    const ContributedSlot &own) const {
+  bool counts = own.partial ? tensor.countsPart : tensor.countsWhole;
+  if (own.slot < 0 || !counts ||
+      (!tensor.listed && !STEPC_FAULT("engine-statistic-of-idle-tensor")))
+    return nullptr;
+  return reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]) +
+         own.slot;
+}
+
+/// In the order of ids: the sums depend on it. All statistics of a tensor at
+/// once, while its row and slots are in the cache.
 void Plan::addContributions(int64_t round) {
   size_t numStatistics = package->getManifest().statistics.size();
-  for (size_t s = 0; s < numStatistics; ++s) {
-    if (!rounds.isCombined(s, round))
-      continue;
-    for (const BoundTensor &tensor : tensors) {
-      auto [slot, partial] =
-          contributionSlots[tensor.variant * numStatistics + s];
-      bool counts = partial ? tensor.countsPart : tensor.countsWhole;
-      const double *slots = nullptr;
-      if (slot >= 0 && counts &&
-          (tensor.listed || STEPC_FAULT("engine-statistic-of-idle-tensor")))
-        slots =
-            reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]) +
-            slot;
-      rounds.add(s, tensor.group, slots);
+  size_t begin = numStatistics, end = 0;
+  for (size_t s = 0; s < numStatistics; ++s)
+    if (rounds.isCombined(s, round)) {
+      begin = std::min(begin, s);
+      end = s + 1;
     }
+  if (begin >= end)
+    return;
+  for (const BoundTensor &tensor : tensors) {
+    const ContributedSlot *own =
+        contributionSlots.data() + size_t(tensor.variant) * numStatistics;
+    for (size_t s = begin; s < end; ++s)
+      if (rounds.isCombined(s, round))
+        rounds.add(s, tensor.group, getContribution(tensor, own[s]));
   }
 }
 
