@@ -78,7 +78,7 @@ class DTensorPart:
 
         placements = []
         for placement in self.param.placements:
-            if placement.is_shard():
+            if not placement.is_replicate():
                 own = [d for d, of in enumerate(whole.of_param) if of == placement.dim]
                 placement = _along(placement, own[0]) if own else Replicate()
             placements.append(placement)
@@ -117,9 +117,10 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _layout(param, axes: tuple[str, ...], name: str) -> Layout:
     dims: dict[int, list[str]] = {}
     for axis, placement in zip(axes, param.placements, strict=True):
-        if placement.is_partial():
+        # Shard, and _StridedShard, which is_shard() does not count.
+        if not (placement.is_replicate() or isinstance(getattr(placement, "dim", None), int)):
             raise ObstacleError(f"{name} is a DTensor whose placement is {placement}", False)
-        if placement.is_shard():
+        if not placement.is_replicate():
             dims.setdefault(placement.dim % max(param.dim(), 1), []).append(axis)
     placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
     return Layout(tuple(param.shape), placed)

@@ -1,0 +1,204 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""zero=1 on four ranks against the steps of one process, bit for bit."""
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+from on_ranks import case, main, same_bits
+from stepc import errors
+from zoo import ALL
+
+SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (0, 4), (2, 3, 5, 7)]
+
+
+def values(dtype=torch.float32, steps=4):
+    """Parameters, and for each step and rank gradients whose mean is exact."""
+    world = dist.get_world_size()
+    params = [(torch.randn(s) * 0.1).to(dtype) for s in SHAPES]
+    grads = [
+        [[(torch.randint(-8, 9, s) / 64.0).to(dtype) for s in SHAPES] for _ in range(world)]
+        for _ in range(steps)
+    ]
+    return params, grads
+
+
+def parameters(made):
+    return [torch.nn.Parameter(value.clone()) for value in made]
+
+
+def mean(grads, i, dtype):
+    return (sum(own[i].double() for own in grads) / len(grads)).to(dtype)
+
+
+def step_whole(optimizer, params, grads, absent=()):
+    for i, param in enumerate(params):
+        param.grad = None if i in absent else mean(grads, i, param.dtype)
+    optimizer.step()
+
+
+def step_zero(optimizer, params, grads, mode, absent=(), absent_here=()):
+    for i, param in enumerate(params):
+        if i in absent or i in absent_here:
+            param.grad = None
+        elif mode == "local":
+            param.grad = grads[dist.get_rank()][i].clone()
+        else:
+            param.grad = mean(grads, i, param.dtype)
+    optimizer.step()
+
+
+def compare(make, mode, dtype):
+    made, grads = values(dtype)
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = make(plain), make(sharded, zero=1, gradients=mode)
+    for k, own in enumerate(grads):
+        absent = {1, 4} if k == 2 else set()
+        step_whole(reference, plain, own, absent)
+        step_zero(optimizer, sharded, own, mode, absent)
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"step {k}, parameter {i}")
+            assert float(optimizer.state[b]["step"]) == float(reference.state[a]["step"])
+    return reference, optimizer, plain, sharded
+
+
+@case
+def every_optimizer_with_reduced_gradients():
+    for make in ALL.values():
+        compare(make, "reduced", torch.float32)
+
+
+@case
+def every_optimizer_with_local_gradients():
+    for make in ALL.values():
+        compare(make, "local", torch.float32)
+
+
+@case
+def every_optimizer_in_bf16():
+    for make in ALL.values():
+        compare(make, "local", torch.bfloat16)
+        compare(make, "reduced", torch.bfloat16)
+
+
+@case
+def states_are_those_of_the_own_range():
+    reference, optimizer, plain, sharded = compare(ALL["CAME"], "reduced", torch.float32)
+    elements = torch.zeros(len(SHAPES), dtype=torch.int64)
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        moment = optimizer.state[b]["exp_avg"]
+        elements[i] = moment.numel()
+        for name, state in optimizer.state[b].items():
+            if name.endswith(("row", "col")):  # whole on every rank
+                same_bits(state, reference.state[a][name], f"{name} of {i}")
+    total = elements.clone()
+    dist.all_reduce(total)
+    assert total.tolist() == [p.numel() for p in plain]
+    # Nobody has more than a fourth, but for rounding to whole vectors.
+    assert elements.sum() <= -(-sum(p.numel() for p in plain) // 4) + 16
+
+
+@case
+def a_gradient_on_one_rank_only():
+    """Zero on the others, as DistributedDataParallel has it with unused parameters."""
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = ALL["AdamW"](plain), ALL["AdamW"](sharded, zero=1, gradients="local")
+    for own in grads:
+        shown = [
+            [g if i != 0 or r == 2 else torch.zeros_like(g) for i, g in enumerate(of_rank)]
+            for r, of_rank in enumerate(own)
+        ]
+        step_whole(reference, plain, shown)
+        step_zero(optimizer, sharded, own, "local", (), {0} if dist.get_rank() != 2 else ())
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+@case
+def reduced_gradients_that_differ_are_refused():
+    made, grads = values()
+    params = parameters(made)
+    optimizer = st.AdamW(
+        [("w%d" % i, p) for i, p in enumerate(params)], zero=1, gradients="reduced"
+    )
+    before = [p.detach().clone() for p in params]
+    for i, param in enumerate(params):
+        param.grad = mean(grads[0], i, param.dtype)
+    if dist.get_rank() == 1:
+        params[4].grad[3, 5] += 1e-3
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "the gradient of parameter 'w4' is another one on some ranks" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+    for param, then in zip(params, before, strict=True):
+        same_bits(param, then, "parameter")
+
+
+@case
+def an_overflow_on_one_rank_skips_on_all():
+    made, grads = values()
+    params = parameters(made)
+    optimizer = ALL["AdamW, clipped"](params, zero=1, gradients="local")
+    step_zero(optimizer, params, grads[0], "local")
+    before = [p.detach().clone() for p in params]
+    if dist.get_rank() == 3:
+        grads[1][3][0][0, 0] = float("inf")
+    step_zero(optimizer, params, grads[1], "local")
+    assert optimizer.last_step.skipped and optimizer.loss_scale == 1.0
+    for param, then in zip(params, before, strict=True):
+        same_bits(param, then, "parameter")
+
+
+@case
+def a_process_group_of_some_ranks():
+    halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    group = halves[dist.get_rank() // 2]
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    make = ALL["hf.Adafactor"]
+    reference = make(plain)
+    optimizer = make(sharded, zero=1, gradients="reduced", process_group=group)
+    for own in grads:
+        step_whole(reference, plain, own)
+        step_zero(optimizer, sharded, own, "reduced")
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+@case
+def parameters_that_are_not_contiguous():
+    made, grads = values()
+    plain = [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in made]
+    sharded = [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in made]
+    make = ALL["CAME"]
+    reference, optimizer = make(plain), make(sharded, zero=1, gradients="reduced")
+    for own in grads:
+        step_whole(reference, plain, own)
+        step_zero(optimizer, sharded, own, "reduced")
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+def refused(words, **arguments):
+    try:
+        st.AdamW([torch.nn.Parameter(torch.ones(2))], **arguments)
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"{arguments} was not refused")
+
+
+@case
+def arguments_that_are_refused():
+    refused("gradients is None, expected 'reduced'", zero=1)
+    refused("gradients is 'summed', expected 'reduced'", zero=1, gradients="summed")
+    refused("zero is 3, expected 0 or 1", zero=3, gradients="local")
+    refused("gradients is of no use without zero=1", gradients="local")
+    refused("process_group is of no use without zero=1", process_group=dist.group.WORLD)
+
+
+if __name__ == "__main__":
+    main()
