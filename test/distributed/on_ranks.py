@@ -44,7 +44,10 @@ def main() -> None:
 def same_bits(left: torch.Tensor, right: torch.Tensor, what: str) -> None:
     left, right = left.detach(), right.detach()
     assert left.shape == right.shape, f"{what}: {tuple(left.shape)} and {tuple(right.shape)}"
-    if not torch.equal(left, right):
+    # Any NaN equals any NaN.
+    if not torch.equal(left.isnan(), right.isnan()) or not torch.equal(
+        left.nan_to_num(), right.nan_to_num()
+    ):
         off = (left.double() - right.double()).abs()
         raise AssertionError(f"{what}: {int((off != 0).sum())} elements differ, by {off.max()}")
 

@@ -190,7 +190,7 @@ def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
         return torch.tensor(-1, dtype=torch.int64)
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = grad.detach().contiguous().view(-1).view(kinds[grad.element_size()]).to(torch.int64)
-    odd = torch.arange(1, 2 * bits.numel(), 2, dtype=torch.int64)
+    odd = 2 * torch.arange(bits.numel(), dtype=torch.int64) + 1
     # Kept below 2^62, so that its negative is there too.
     return ((bits * odd).sum() & (2**62 - 1)).reshape(())
 
