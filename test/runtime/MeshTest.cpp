@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "support/Interpose.h"
 #include "support/ShardModel.h"
 
 #include <cstring>
-#include <thread>
+#include <stdexcept>
 
 using namespace stepc_test;
 
@@ -307,91 +306,51 @@ TEST(Mesh, communicatorFails) {
   }
 }
 
-/// A rank of two whose partner has nothing: its sums come back as they are.
-class HalfWorld {
-public:
-  HalfWorld() {
-    StepcAxis axis = {"x", 2, 0};
-    StepcCommunicator communicator = {sizeof(communicator), this, reduce};
-    EXPECT_EQ(STEPC_OK,
-              stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
-    EXPECT_EQ(STEPC_OK, stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
-    for (int64_t rows = 1; rows <= 12; ++rows) {
-      params.emplace_back(Type::F32, std::vector<int64_t>{30 * rows, 1000});
-      grads.emplace_back(Type::F32, std::vector<int64_t>{30 * rows, 1000});
-      grads.back().fill(uint32_t(rows));
-    }
-  }
-  StepcStatus bind(size_t i) {
-    int64_t shape[] = {2 * params[i].shape[0], 1000};
-    uint64_t dimAxes[] = {1, 0};
-    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0};
-    StepcBinding binding = makeBinding("w", params[i].dl(), grads[i].dl());
-    binding.layout = &layout;
-    return stepcPlanBind(plan.get(), &binding, 1, nullptr);
-  }
-
-  PlanPtr plan = makePlan(getShare(), makeConfig(3));
-  std::vector<Array> params, grads;
-  std::thread::id caller = std::this_thread::get_id();
-  int64_t elsewhere = 0;
-
-private:
-  static int32_t reduce(void *context, const StepcReduceCall *, int64_t, char *,
-                        size_t) {
-    auto *self = static_cast<HalfWorld *>(context);
-    self->elsewhere += std::this_thread::get_id() != self->caller;
-    return 0;
-  }
-};
-
-TEST(Mesh, stepsAllocateNothing) {
-  HalfWorld half;
-  for (size_t i = 0; i < half.params.size(); ++i)
-    ASSERT_OK(half.bind(i));
-  ASSERT_OK(stepcStep(half.plan.get()));
-  int64_t before = countAllocations(), regions = countRegions();
-  bool good = true;
-  for (int64_t step = 0; step < 10; ++step) {
-    good &= stepcPlanSetGrad(half.plan.get(), step, nullptr) == STEPC_OK;
-    good &= stepcStep(half.plan.get()) == STEPC_OK;
-  }
-  EXPECT_EQ(0, countAllocations() - before);
-  EXPECT_EQ(10, countRegions() - regions);
-  EXPECT_TRUE(good);
-  EXPECT_EQ(22, getInfo(half.plan.get()).exchangeRounds);
-  // Communicators may depend on the thread.
-  EXPECT_EQ(0, half.elsewhere);
+TEST(Mesh, communicatorThrows) {
+  PlanPtr plan = makePlan(getShare());
+  StepcAxis axis = {"x", 2, 0};
+  StepcCommunicator communicator = makeCommunicator();
+  communicator.reduce = [](void *, const StepcReduceCall *, int64_t, char *,
+                           size_t) -> int32_t {
+    throw std::runtime_error("lost");
+  };
+  ASSERT_OK(stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
+  ASSERT_OK(stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
+  EXPECT_REFUSED(STEPC_COMMUNICATION_ERROR,
+                 "round 0 of 'share': the communicator threw",
+                 stepcStep(plan.get()));
 }
 
-/// Each allocation of a bind fails once; what is bound steps as before.
-TEST(Mesh, bindWithoutMemory) {
-  HalfWorld half, other;
-  for (size_t i : {0, 1}) {
-    ASSERT_OK(half.bind(i));
-    ASSERT_OK(other.bind(i));
+/// Dims that a rule does not tell apart, or of which it knows the extent.
+TEST(Layout, dimsOfRules) {
+  for (std::vector<std::string> dims :
+       {std::vector<std::string>{"n", "n"}, {"1", "m"}}) {
+    nlohmann::json manifest = makePlainManifest("toy_idle");
+    manifest["rules"][0]["dims"] = dims;
+    nlohmann::json &variant = manifest["variants"][0];
+    for (nlohmann::json &operand : variant["operands"])
+      operand["dims"] = dims;
+    variant["scalars"]["functions"] = nlohmann::json::array();
+    PackagePtr package =
+        loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+    PlanPtr plan = makePlan(package.get());
+    StepcAxis axis = {"x", 2, 0};
+    StepcCommunicator communicator = makeCommunicator();
+    ASSERT_OK(stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
+    ASSERT_OK(stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
+    int64_t extent = dims[0] == "1" ? 1 : 6;
+    Array param(Type::F32, {extent / 2, 6}), grad(Type::F32, {extent / 2, 6});
+    int64_t shape[] = {extent, 6};
+    uint64_t dimAxes[] = {1, 0};
+    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0};
+    StepcBinding binding = makeBinding("w", param.dl(), grad.dl());
+    binding.layout = &layout;
+    std::string message = "tensor 'w': dim 0 is sharded, which rule 'any' of "
+                          "dims [" +
+                          dims[0] + ", " + dims[1] + "] does not permit";
+    EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED, message.c_str(),
+                   stepcPlanBind(plan.get(), &binding, 1, nullptr));
   }
-  int refused = 0;
-  for (int64_t n = 0;; ++n) {
-    failAllocation(n);
-    StepcStatus status = half.bind(2);
-    failAllocation(-1);
-    if (status == STEPC_OK)
-      break;
-    ++refused;
-    ASSERT_EQ(STEPC_OUT_OF_MEMORY, status);
-    EXPECT_EQ(2, getInfo(half.plan.get()).numTensors);
-    ASSERT_OK(stepcStep(half.plan.get()));
-    ASSERT_OK(stepcStep(other.plan.get()));
-    for (size_t i : {0, 1})
-      ASSERT_TRUE(half.params[i].bits() == other.params[i].bits()) << n;
-  }
-  EXPECT_GT(refused, 10);
-  ASSERT_OK(other.bind(2));
-  ASSERT_OK(stepcStep(half.plan.get()));
-  ASSERT_OK(stepcStep(other.plan.get()));
-  for (size_t i : {0, 1, 2})
-    EXPECT_TRUE(half.params[i].bits() == other.params[i].bits());
 }
 
 } // namespace

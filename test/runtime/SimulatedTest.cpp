@@ -164,6 +164,17 @@ TEST(Simulated, deadline) {
     EXPECT_NE(std::string::npos, said[1].find(part)) << said[1];
 }
 
+/// Two threads that take themselves for one rank.
+TEST(Simulated, oneRankTwice) {
+  World world({2});
+  const char *message = "rank 0 is in two rounds at once";
+  expectAll(world.run([&](int64_t) {
+    std::vector<double> data(3);
+    return world.reduce(0, {makeSum(1, data)});
+  }),
+            message);
+}
+
 TEST(Simulated, badCalls) {
   std::vector<double> data(3);
   auto refuse = [&](StepcReduceCall call, const char *message) {
