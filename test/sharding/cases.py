@@ -15,7 +15,8 @@ from values import fill
 
 # Extents around what a rank, a lane, a leaf and a block of rows have.
 SHAPES = [(), (1,), (5,), (64,), (1025,), (3, 2), (7, 5), (64, 33), (65, 17), (130, 70),
-          (1, 9), (9, 1), (0, 4), (2, 3, 5), (3, 65, 9), (2, 2, 3, 4), (5, 1, 7), (2, 1030)]  # fmt: skip
+          (1, 9), (9, 1), (0, 4), (2, 3, 5), (3, 65, 9), (2, 2, 3, 4), (5, 1, 7),
+          (2, 1030)]  # fmt: skip
 
 WORLDS = [1, 2, 3, 4, 5, 7, 8]
 PRESETS = ["ddp", "zero", "owners", "concatenated", "fsdp2", "tp0", "tp1", "tp x fsdp2",
@@ -32,10 +33,10 @@ def mesh_of(preset, world):
 
 def place(preset, mesh, shapes, rng):
     """A placement for each tensor."""
-    return [own for own in _place(preset, mesh, shapes, rng)]
+    return list(placements(preset, mesh, shapes, rng))
 
 
-def _place(preset, mesh, shapes, rng):
+def placements(preset, mesh, shapes, rng):
     world = int(np.prod(mesh.sizes))
     before = 0
     total = sum(int(np.prod(s)) for s in shapes)
@@ -126,9 +127,8 @@ def same_bits(left, right):
             continue
         a, b = np.asarray(left[name]), np.asarray(value)
         a, b = (widen(x) if x.dtype == np.uint16 else x for x in (a, b))
-        if a.shape != b.shape or not ((a == b) | (np.isnan(a) & np.isnan(b))).all():
-            found.append(name)
-        elif not (np.signbit(a) == np.signbit(b))[~np.isnan(a)].all():
+        same = a.shape == b.shape and ((a == b) | (np.isnan(a) & np.isnan(b))).all()
+        if not same or not (np.signbit(a) == np.signbit(b))[~np.isnan(a)].all():
             found.append(name)
     return found
 
