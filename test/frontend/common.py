@@ -64,7 +64,7 @@ def train(optimizers, param_lists, steps, first=0):
 
 def bits_equal(a, b):
     return all(
-        x.dtype == y.dtype and x.shape == y.shape and x.detach().view(-1).equal(y.detach().view(-1))
+        x.dtype == y.dtype and x.shape == y.shape and x.detach().equal(y.detach())
         for x, y in zip(a, b, strict=True)
     )
 

@@ -329,6 +329,14 @@ class CompiledStep(Saving):
         """
         super().zero_grad(set_to_none and not self._static_grads)
 
+    def __setstate__(self, state: dict) -> None:
+        # Of a checkpoint from before there was the flag; torch's SGD sets it to False.
+        without = [group for group in state["param_groups"] if "fused" not in group]
+        super().__setstate__(state)
+        for group in without:
+            if group.get("fused") is False:
+                group["fused"] = None
+
     def __getstate__(self) -> dict:
         return {
             **super().__getstate__(),
