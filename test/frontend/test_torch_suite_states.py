@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 from torch_table import (
+    CASES,
     INFOS,
     NAMES,
     assert_agree,
@@ -54,8 +55,13 @@ def assert_same_states(a, b):
 # --- What a state looks like --------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-@each_input
+@pytest.mark.parametrize(
+    ("name", "kwargs", "dtype"),
+    [
+        *((*case, torch.float32) for case in CASES),
+        *((name, {}, dtype) for name in NAMES for dtype in (torch.bfloat16, torch.float64)),
+    ],
+)
 def test_states_are_torchs(name, kwargs, dtype):
     """Names in their order, shapes, and types but for what is narrow in torch."""
     left, right = pair(name, dtype, **kwargs)
