@@ -118,6 +118,15 @@ def test_state_that_torch_would_miss():
     assert all("momentum_buffer" in state for state in left[1].state.values())
 
 
+def test_momentum_below_zero_is_none():
+    """No constructor takes it, but a group has it: torch's RMSprop leaves it out."""
+    left, right = both("RMSprop", lambda params: params)
+    for _, optimizer in (left, right):
+        optimizer.param_groups[0]["momentum"] = -0.5
+    run(left, right)
+    assert all("momentum_buffer" not in state for state in left[1].state.values())
+
+
 @each_optimizer
 def test_add_param_group(name):
     left = make_params(MANY, torch.float64)

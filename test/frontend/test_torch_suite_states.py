@@ -334,3 +334,20 @@ def test_load_state_dict_hooks(name):
     assert keys_of_states(again, again.param_groups[0]["params"]) == keys_of_states(
         optimizer, params
     )
+
+
+# --- Particular states --------------------------------------------------------
+
+
+def test_initial_sum_of_bf16_parameters():
+    """0.3 as float32 has it, before the first step and in a group that comes later."""
+    params = make_params([(3,), (4,)], torch.bfloat16)
+    optimizer = ours("Adagrad", params[:1], initial_accumulator_value=0.3)
+    optimizer.add_param_group({"params": params[1:]})
+    initial = torch.tensor(0.3)
+    assert all(value == initial for value in optimizer.state[params[0]]["sum"])
+    for param in params:
+        param.grad = torch.zeros_like(param)
+    optimizer.step()
+    for param in params:
+        assert all(value == initial for value in optimizer.state[param]["sum"])
