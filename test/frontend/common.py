@@ -69,4 +69,14 @@ def bits_equal(a, b):
     )
 
 
+# What every class takes by keyword, behind the arguments of the original.
+KEYWORDS = [
+    ("static_grads", False),
+    ("clip", None),
+    ("loss_scale", None),
+    ("zero", 0),
+    ("process_group", None),
+    ("gradients", None),
+]
+
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

@@ -9,10 +9,8 @@ import pickle
 import pytest
 import stepc.torch
 import torch
-from common import make_params
+from common import KEYWORDS, make_params
 from stepc.torch import apex, came, colossal, deepspeed, hf, lomo
-
-OWN = ["static_grads", "clip", "loss_scale"]  # of every class
 
 # The constructors of the originals, from their sources: name and default.
 BETAS = ("betas", (0.9, 0.999))
@@ -134,7 +132,7 @@ def test_arguments_as_the_originals(kind):
     assert parameters[0].name == ("model_params" if kind in MODEL_PARAMS else "params")
     positional = [(p.name, p.default) for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
     assert positional == ORIGINALS[kind]
-    assert [p.name for p in parameters[-3:]] == OWN
+    assert [(p.name, p.default) for p in parameters[-len(KEYWORDS) :]] == KEYWORDS
 
 
 @pytest.mark.parametrize("kind", LOMO)

@@ -8,7 +8,7 @@ import inspect
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, make_params, set_grads, train
+from common import KEYWORDS, bits_equal, make_params, set_grads, train
 from torch.testing._internal.common_optimizers import OptimizerErrorEnum
 from torch_table import (
     ABSENT,
@@ -48,8 +48,8 @@ def test_constructor_is_torchs(name):
     expected = [
         (p.name, p.kind, p.default) for p in inspect.signature(original).parameters.values()
     ]
-    assert [(p.name, p.kind, p.default) for p in parameters[:-3]] == expected
-    assert [p.name for p in parameters[-3:]] == ["static_grads", "clip", "loss_scale"]
+    assert [(p.name, p.kind, p.default) for p in parameters[: -len(KEYWORDS)]] == expected
+    assert [(p.name, p.default) for p in parameters[-len(KEYWORDS) :]] == KEYWORDS
     assert mine.__name__ == name
     assert isinstance(mine(make_params([(2, 2)])), original)
 
