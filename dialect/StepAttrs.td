@@ -88,10 +88,12 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
   let description = [{
     `init` is the value that a state's elements have before the first step.
     `guarded` says that the state exists only where its guard, an operand of the
-    rule, holds. `storage` is null in a definition; binding sets it.
+    rule, holds. `kept` says that the state is not dropped where nothing depends on
+    it. `storage` is null in a definition; binding sets it.
 
     Constraints:
-    - a state has an initial value; no other role has one, a name or a guard
+    - a state has an initial value; no other role has one, a name or a guard, or
+      is kept
     - the storage type is f32, f64 or bf16, and count and fresh have none
   }];
   let parameters = (ins
@@ -99,12 +101,13 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     "::mlir::StringAttr":$name,
     OptionalParameter<"::mlir::FloatAttr">:$init,
     DefaultValuedParameter<"bool", "false">:$guarded,
+    DefaultValuedParameter<"bool", "false">:$kept,
     OptionalParameter<"::mlir::Type">:$storage);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let builders = [AttrBuilder<(ins "::mlir::step::RoleKind":$kind), [{
     return $_get($_ctxt, kind, StringAttr::get($_ctxt, ""), FloatAttr(), false,
-                 Type());
+                 false, Type());
   }]>];
   let extraClassDeclaration = [{
     /// True for param, grad and state: arguments that are tensors in memory.

@@ -63,7 +63,7 @@ static LogicalResult verifyStorage(EmitError emitError, Type storage) {
 
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
-                               Type storage) {
+                               bool kept, Type storage) {
   if (kind == RoleKind::Temp)
     return emitError() << "'temp' is no role of a rule";
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
@@ -75,6 +75,9 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   if (kind != RoleKind::State && (!name.empty() || init || guarded))
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' takes no name, initial value or guard";
+  if (kind != RoleKind::State && kept)
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' is no state that can be kept";
   if (!storage)
     return success();
   if (kind == RoleKind::Count || kind == RoleKind::Fresh)
@@ -141,10 +144,10 @@ StringRef RoleAttr::getDisplayName() const {
 
 RoleAttr RoleAttr::withStorage(Type storage) const {
   return get(getContext(), getKind(), getName(), getInit(), getGuarded(),
-             storage);
+             getKept(), storage);
 }
 
 RoleAttr RoleAttr::withoutGuard() const {
-  return get(getContext(), getKind(), getName(), getInit(), false,
+  return get(getContext(), getKind(), getName(), getInit(), false, getKept(),
              getStorage());
 }

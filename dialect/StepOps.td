@@ -206,8 +206,10 @@ def Step_RuleOp : Step_Op<"rule", [
         %f: fresh
 
     where `= 0.5`, the initial value, is 0.0 if it is left out, and `if` with the
-    guard may be left out. In a bound rule `as bf16`, the storage type, follows
-    each tensor.
+    guard may be left out. A state that influences neither the param nor a
+    statistic is dropped, unless `kept` stands before the guard: then it is for
+    whoever uses the optimizer, as an average of the parameters. In a bound rule
+    `as bf16`, the storage type, follows each tensor.
 
     ```mlir
     step.optimizer @heavy_ball {

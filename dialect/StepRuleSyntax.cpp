@@ -20,14 +20,15 @@ struct ParsedRole {
 };
 } // namespace
 
-/// Parses what follows a state's type: `= init`, `if %guard`.
+/// Parses what follows a state's type: `= init`, `kept`, `if %guard`.
 static ParseResult
 parseStateTail(OpAsmParser &parser, FloatAttr &init,
                SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards,
-               bool &guarded) {
+               bool &kept, bool &guarded) {
   init = parser.getBuilder().getF64FloatAttr(0.0);
   if (succeeded(parser.parseOptionalEqual()) && parseFloat(parser, init))
     return failure();
+  kept = succeeded(parser.parseOptionalKeyword("kept"));
   guarded = succeeded(parser.parseOptionalKeyword("if"));
   return guarded ? parser.parseOperand(guards.emplace_back()) : success();
 }
@@ -55,7 +56,7 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
 
   std::string name;
   FloatAttr init;
-  bool guarded = false;
+  bool kept = false, guarded = false;
   Type storage;
   Builder &builder = parser.getBuilder();
   if (*kind == RoleKind::State && parser.parseString(&name))
@@ -72,7 +73,7 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
       return parser.emitError(typeLoc,
                               "expected the dims of a tensor, as [n, m]");
     if (*kind == RoleKind::State &&
-        parseStateTail(parser, init, guards, guarded))
+        parseStateTail(parser, init, guards, kept, guarded))
       return failure();
     if (succeeded(parser.parseOptionalKeyword("as")) &&
         parser.parseType(storage))
@@ -80,7 +81,7 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
   }
   parsed.role = RoleAttr::getChecked(
       [&] { return parser.emitError(loc); }, context, *kind,
-      builder.getStringAttr(name), init, guarded, storage);
+      builder.getStringAttr(name), init, guarded, kept, storage);
   return success(bool(parsed.role));
 }
 
@@ -214,6 +215,8 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
     printer << " = ";
     printFloat(printer, role.getInit().getValue());
   }
+  if (role.getKept())
+    printer << " kept";
   if (guard)
     printer << " if " << guard;
   if (role.getStorage())

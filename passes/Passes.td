@@ -91,7 +91,8 @@ def DropDeadStates : Pass<"step-drop-dead-states", "::mlir::step::OptimizerOp"> 
     contribution, nor another state that is kept depends on, in this step or a
     later one, is gone, with what only it needed; a remark says so, and the rule's
     attribute `dropped_states`, for requests that name it. A state whose storage
-    type a used value is rounded to is kept.
+    type a used value is rounded to is kept, and so is one that says `kept`, with
+    what it depends on.
   }];
 }
 

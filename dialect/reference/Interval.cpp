@@ -394,6 +394,9 @@ Interval mlir::step::reference::combine(ReductionKind kind,
       result = boundMaximum({result, value}, Format::F64);
     return result;
   }
+  // Added to +0.0 a value stays what it is.
+  if (values.size() == 1)
+    return values.front();
   // n additions, each wrong by half a unit of a partial sum at most; and so are
   // those that are made here.
   Interval result = {0.0, 0.0, false};

@@ -18,7 +18,8 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// What the param and the contributions of a rule depend on, step after step.
+/// What the param, the kept states and the contributions of a rule depend on,
+/// step after step.
 class Liveness {
 public:
   explicit Liveness(RuleOp rule);
@@ -46,7 +47,10 @@ void Liveness::need(unsigned argument) {
 }
 
 Liveness::Liveness(RuleOp rule) : rule(rule) {
-  need(rule.getArgumentOfKind(RoleKind::Param).getArgNumber());
+  for (unsigned index : rule.getReturnedArguments())
+    if (rule.getRole(index).getKind() == RoleKind::Param ||
+        rule.getRole(index).getKept())
+      need(index);
   for (auto contribute : rule.getBody().getOps<ContributeOp>())
     worklist.push_back(contribute.getValue());
   while (!worklist.empty()) {

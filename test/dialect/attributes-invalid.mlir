@@ -32,6 +32,11 @@
 
 // -----
 
+// expected-error @+1 {{'fresh' is no state that can be kept}}
+#role = #step.role<kind = fresh, name = "", kept = true>
+
+// -----
+
 // expected-error @+1 {{'count' takes no name, initial value or guard}}
 #role = #step.role<kind = count, name = "", guarded = true>
 

@@ -105,6 +105,11 @@ class Definition:
         return ",".join(items)
 
 
+def is_grad(name):
+    """Whether an array is the gradient, of all steps or of one; a state may be `grad_avg`."""
+    return name == "grad" or name.startswith("grad:")
+
+
 def match(dims, shape):
     """The extents of the dims' names; None where the shape does not fit."""
     if dims == ["*"]:
@@ -273,7 +278,7 @@ class Launch:
 
     def make_operands(self, tensor):
         group = self.case.groups[tensor.group]
-        arrays = {n: a for n, a in tensor.arrays.items() if n == "param" or n.startswith("grad")}
+        arrays = {n: a for n, a in tensor.arrays.items() if n == "param" or is_grad(n)}
         rule, _ = self.case.definition.rule(tensor.shape, group)
         initial = {s["name"]: s["init"] for s in rule["states"]}
         for name, shape in self.case.definition.states(tensor.shape, group).items():
@@ -295,7 +300,7 @@ class Launch:
         for binding, tensor, row in zip(bindings, case.tensors, self.operands, strict=True):
             made = {name: operand.dltensor() for name, operand in row.items()}
             pointers = {name: pointer(dl) for name, (dl, _) in made.items()}
-            states = [n for n in row if n != "param" and not n.startswith("grad")]
+            states = [n for n in row if n != "param" and not is_grad(n)]
             array = (c_void_p * max(len(states), 1))(
                 *(ctypes.cast(pointers[name], c_void_p) for name in states)
             )
@@ -349,7 +354,7 @@ class Launch:
             for name, operand in row.items():
                 same = operand.has_only_its_elements_changed()
                 assert same, f"t{index}: bytes beside {name} changed"
-                if name.startswith("grad"):
+                if is_grad(name):
                     same = np.array_equal(operand.memory, operand.before)
                     assert same, f"t{index}: {name} changed"
                 else:

@@ -16,10 +16,11 @@ from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
 from steps import Case, Definition, Group, Packages, Tensor, check
+from torch_formulas import HYPERS as TORCH
 from values import FILLS, fill, random_place, random_shape
 
 CASES = int(os.environ.get("STEPC_STEP_CASES", "10"))
-HYPERS = ELEMENTWISE | PAPERS
+HYPERS = ELEMENTWISE | TORCH | PAPERS
 FRAGMENTS = [
     [], ["clip_by_norm"], ["unscale", "clip_by_inf_norm"], ["torch_scaler", "clip_by_norm"],
     ["colossal_scaler"], ["deepspeed_scaler", "clip_by_value"], ["clip_by_value", "clip_by_norm"],

@@ -174,7 +174,7 @@ class OwningLaunch(steps.Launch):
 
     def make_operands(self, tensor):
         row = super().make_operands(tensor)
-        return {n: o for n, o in row.items() if n == "param" or n.startswith("grad")}
+        return {n: o for n, o in row.items() if n == "param" or steps.is_grad(n)}
 
     def run(self):
         results = super().run()

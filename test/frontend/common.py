@@ -64,9 +64,19 @@ def train(optimizers, param_lists, steps, first=0):
 
 def bits_equal(a, b):
     return all(
-        x.dtype == y.dtype and x.shape == y.shape and x.detach().view(-1).equal(y.detach().view(-1))
+        x.dtype == y.dtype and x.shape == y.shape and x.detach().equal(y.detach())
         for x, y in zip(a, b, strict=True)
     )
 
+
+# What every class takes by keyword, behind the arguments of the original.
+KEYWORDS = [
+    ("static_grads", False),
+    ("clip", None),
+    ("loss_scale", None),
+    ("zero", 0),
+    ("process_group", None),
+    ("gradients", None),
+]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

@@ -11,7 +11,17 @@ import warnings
 import pytest
 import stepc.torch
 import torch
-from common import OURS, ZOO, bits_equal, clone_params, distance, make_params, set_grads, train
+from common import (
+    KEYWORDS,
+    OURS,
+    ZOO,
+    bits_equal,
+    clone_params,
+    distance,
+    make_params,
+    set_grads,
+    train,
+)
 from stepc import errors
 from stepc.torch._state import ParamState
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -39,13 +49,12 @@ def make(kind, shapes=SHAPES, **kwargs):
 def test_same_constructor_as_torch(kind):
     ours = list(inspect.signature(getattr(stepc.torch, kind)).parameters.values())
     theirs = list(inspect.signature(getattr(torch.optim, kind)).parameters.values())
-    assert [(p.name, p.kind, p.default) for p in ours[:-3]] == [
+    assert [(p.name, p.kind, p.default) for p in ours[: -len(KEYWORDS)]] == [
         (p.name, p.kind, p.default) for p in theirs
     ]
-    keywords = [(p.name, p.kind, p.default) for p in ours[-3:]]
+    keywords = [(p.name, p.kind, p.default) for p in ours[-len(KEYWORDS) :]]
     only = inspect.Parameter.KEYWORD_ONLY
-    expected = [("static_grads", only, False), ("clip", only, None), ("loss_scale", only, None)]
-    assert keywords == expected
+    assert keywords == [(name, only, default) for name, default in KEYWORDS]
     assert issubclass(getattr(stepc.torch, kind), getattr(torch.optim, kind))
 
 

@@ -9,13 +9,28 @@ import pickle
 import pytest
 import stepc.torch
 import torch
-from common import make_params
+from common import KEYWORDS, make_params
 from stepc.torch import apex, came, colossal, deepspeed, hf, lomo
-
-OWN = ["static_grads", "clip", "loss_scale"]  # of every class
 
 # The constructors of the originals, from their sources: name and default.
 BETAS = ("betas", (0.9, 0.999))
+FUSED_ADAM = [
+    ("lr", 1e-3),
+    ("bias_correction", True),
+    BETAS,
+    ("eps", 1e-8),
+    ("weight_decay", 0.0),
+    ("amsgrad", False),
+    ("set_grad_none", True),
+]
+CPU_ADAM = [
+    *FUSED_ADAM[:4],
+    ("weight_decay", 0),
+    ("adamw_mode", True),
+    ("nvme_offload_fraction", 0.0),
+    ("nvme_offload_dir", None),
+]
+MODEL_PARAMS = (deepspeed.DeepSpeedCPUAdam, colossal.CPUAdam, colossal.HybridAdam)
 ORIGINALS = {
     hf.Adafactor: [
         ("lr", None),
@@ -68,6 +83,17 @@ ORIGINALS = {
         ("min_coeff", 0.01),
         ("amsgrad", False),
     ],
+    deepspeed.FusedAdam: [*FUSED_ADAM[:4], ("adam_w_mode", True), *FUSED_ADAM[4:]],
+    colossal.FusedAdam: [*FUSED_ADAM[:4], ("adamw_mode", True), *FUSED_ADAM[4:]],
+    deepspeed.DeepSpeedCPUAdam: [
+        *FUSED_ADAM[:4],
+        ("weight_decay", 0),
+        ("amsgrad", False),
+        ("adamw_mode", True),
+        ("fp32_optimizer_states", True),
+    ],
+    colossal.CPUAdam: CPU_ADAM,
+    colossal.HybridAdam: CPU_ADAM,
     stepc.torch.LARS: [
         ("lr", 1e-3),
         ("weight_decay", 0.0),
@@ -103,10 +129,10 @@ LOMO = {
 @pytest.mark.parametrize("kind", ORIGINALS)
 def test_arguments_as_the_originals(kind):
     parameters = list(inspect.signature(kind).parameters.values())
-    assert parameters[0].name == "params"
+    assert parameters[0].name == ("model_params" if kind in MODEL_PARAMS else "params")
     positional = [(p.name, p.default) for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
     assert positional == ORIGINALS[kind]
-    assert [p.name for p in parameters[-3:]] == OWN
+    assert [(p.name, p.default) for p in parameters[-len(KEYWORDS) :]] == KEYWORDS
 
 
 @pytest.mark.parametrize("kind", LOMO)
@@ -200,7 +226,9 @@ def test_groups_are_those_of_the_originals():
         kwargs = {"lr": 1e-3} if kind is came.CAME else {}
         group = kind(make_params([(3,)]), **kwargs).param_groups[0]
         outside = {"amsgrad", "adam_w_mode", "set_grad_none", "use_nvlamb", "adam"}
-        outside |= {"eps_inside_sqrt"}
+        outside |= {"eps_inside_sqrt", "adamw_mode", "fp32_optimizer_states"}
+        outside |= {"nvme_offload_fraction", "nvme_offload_dir"}
+        outside -= {"amsgrad"} if kind is deepspeed.DeepSpeedCPUAdam else set()
         expected = {name for name, _ in arguments} - outside | {"params"}
         if kind is stepc.torch.LARS:
             expected |= {"eps", "lr_in_momentum", "vectors_as_sgd", "bound_ratio"}

@@ -7,50 +7,11 @@ and as the papers write them: whole matrices, sums in numpy's order. Results agr
 with the definitions' but for rounding.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from equations import Group, Tensor, moments, norm, of_each_tensor, rms
+from scalar_papers import asgd, fused_adam, nadam
 
-
-@dataclass
-class Tensor:
-    param: np.ndarray
-    grad: np.ndarray | None = None
-    states: dict = field(default_factory=dict)
-    count: int = 0
-
-    def state(self, name, shape=None):
-        """The state before the step; zeros in the first one."""
-        shape = self.param.shape if shape is None else shape
-        return self.states.setdefault(name, np.zeros(shape))
-
-
-@dataclass
-class Group:
-    hypers: dict
-    tensors: list
-
-
-def rms(x):
-    return np.sqrt(np.mean(np.square(x)))
-
-
-def norm(x):
-    return np.sqrt(np.sum(np.square(x)))
-
-
-def of_each_tensor(update):
-    """A step of the model from the step of one tensor alone."""
-
-    def step(groups, options, memory):
-        del memory
-        for group in groups:
-            for tensor in group.tensors:
-                if tensor.grad is not None:
-                    tensor.count += 1
-                    update(tensor, group.hypers, options)
-
-    return step
+__all__ = ["HYPERS", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
 
 
 # --- Adafactor and what came of it --------------------------------------------
@@ -143,14 +104,6 @@ def lomo(tensor, h, options):
 
 
 # --- Layer-wise rates ---------------------------------------------------------
-
-
-def moments(tensor, g, h, gain=None):
-    gain = 1 - h["beta1"] if gain is None else gain
-    m = h["beta1"] * tensor.state("exp_avg") + gain * g
-    v = h["beta2"] * tensor.state("exp_avg_sq") + (1 - h["beta2"]) * g**2
-    tensor.states.update(exp_avg=m, exp_avg_sq=v)
-    return m, v
 
 
 def unbiased(m, v, tensor, h, options):
@@ -297,6 +250,7 @@ PAPERS = {
     "adafactor": adafactor, "torch_adafactor": torch_adafactor, "came": came, "lamb": lamb,
     "fused_lamb": fused_lamb, "deepspeed_lamb": deepspeed_lamb, "lars": lars, "lomo": lomo,
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
+    "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam,
 }  # fmt: skip
 
 # Every hyper-parameter away from what would hide it.
@@ -321,6 +275,11 @@ HYPERS = {
     "dadapt_sgd": {"lr": 0.9, "momentum": 0.37, "weight_decay": 0.037, "growth_rate": 1.9},
     "dadapt_adam": {"lr": 0.9, "beta1": 0.83, "beta2": 0.971, "eps": 0.3, "weight_decay": 0.037,
                     "growth_rate": 1.9},
+    "nadam": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3, "weight_decay": 0.037,
+              "momentum_decay": 0.31},
+    "asgd": {"lr": 0.0123, "lambd": 0.41, "alpha": 0.83, "t0": 4.3, "weight_decay": 0.037},
+    "fused_adam": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
+                   "weight_decay": 0.037},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
@@ -330,7 +289,9 @@ OPTIONS = {
     "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio"],
     "lars": ["lr_in_momentum", "nesterov", "clip", "vectors_as_sgd", "maximize"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
-}
+    "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
+    "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
+}  # fmt: skip
 # What another group has in place of them: its own, and what switches something off.
 OTHERS = {
     "adafactor": {"lr": 0.007, "beta1": 0.7, "weight_decay": 0.0},
@@ -344,4 +305,7 @@ OTHERS = {
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},
     "dadapt_adam": {"lr": 0.7, "weight_decay": 0.0},
+    "nadam": {"lr": 0.007, "weight_decay": 0.0},
+    "asgd": {"lr": 0.1, "t0": 1e6, "weight_decay": 0.0},
+    "fused_adam": {"lr": 0.007, "weight_decay": 0.0},
 }

@@ -4,12 +4,31 @@
 
 import itertools
 
+import formulas
 import numpy as np
 import oracle
 import pytest
 import torch
-from formulas import FORMULAS, HYPERS, OPTIONS, state_names
+import torch_formulas
 from oracle import ZOO, assert_same, special_values, store
+
+FORMULAS = formulas.FORMULAS | torch_formulas.FORMULAS
+HYPERS = formulas.HYPERS | torch_formulas.HYPERS
+OPTIONS = formulas.OPTIONS | torch_formulas.OPTIONS
+NEUTRAL = {"sgd": [{}, {"momentum": 0.0}, {"weight_decay": 0.0}, {"dampening": 0.0}]}
+NEUTRAL |= torch_formulas.NEUTRAL
+TORCH = {
+    "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adam": torch.optim.Adam,
+    "radam": torch.optim.RAdam, "adamax": torch.optim.Adamax, "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta, "rmsprop": torch.optim.RMSprop,
+    "rprop": torch.optim.Rprop,
+}  # fmt: skip
+
+
+def state_names(name, *settings):
+    own = formulas if name in formulas.FORMULAS else torch_formulas
+    return own.state_names(name, *settings)
+
 
 # Storage types of parameter, gradient and states.
 STORAGES = [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"),
@@ -38,7 +57,7 @@ def make_arrays(name, hypers, options, storages, size=300):
     arrays = {"param": store(rng.standard_normal(size), param), "grad": store(values, grad)}
     for state_name in state_names(name, hypers, options):
         random = rng.standard_normal(size)
-        squares = state_name.endswith("_sq")
+        squares = state_name.endswith(("_sq", "_inf", "_size", "sum", "square_avg", "_delta"))
         arrays[state_name] = store(np.abs(random) if squares else random, state)
     return arrays
 
@@ -47,9 +66,8 @@ def make_arrays(name, hypers, options, storages, size=300):
 @pytest.mark.parametrize("name", FORMULAS)
 def test_one_step_has_the_bits_of_numpy(name, storages):
     batch, expected = oracle.Batch(), []
-    neutral = {"sgd": [{}, {"momentum": 0.0}, {"weight_decay": 0.0}, {"dampening": 0.0}]}
     for options in combinations(OPTIONS[name]):
-        for change in neutral.get(name, [{}]):
+        for change in NEUTRAL.get(name, [{}]):
             hypers = {**HYPERS[name], **change}
             arrays = make_arrays(name, hypers, options, storages)
             for count, fresh in [(1, True), (2, False), (77, False), (100000, True)]:
@@ -79,16 +97,16 @@ def test_ten_steps_have_the_bits_of_numpy(name):
 
 def make_torch(name, param, hypers, options):
     """torch's optimizer with our names for its arguments."""
-    arguments = {**hypers, **options, "foreach": False}
-    if name == "sgd":
-        return torch.optim.SGD([param], **arguments)
-    arguments["betas"] = (arguments.pop("beta1"), arguments.pop("beta2"))
-    return torch.optim.AdamW([param], **arguments)
+    arguments = torch_formulas.torch_arguments(name, hypers, options)
+    return TORCH[name]([param], foreach=False, **arguments)
 
 
 def torch_cases():
-    for options in combinations(OPTIONS["adamw"]):
-        yield "adamw", HYPERS["adamw"], options
+    for name in TORCH:
+        if name != "sgd":
+            for options in combinations(OPTIONS[name]):
+                for change in NEUTRAL.get(name, [{}]):
+                    yield name, {**HYPERS[name], **change}, options
     for change in [{}, {"momentum": 0.0}, {"weight_decay": 0.0}]:
         for options in combinations(OPTIONS["sgd"]):
             hypers = {**HYPERS["sgd"], **change}

@@ -56,4 +56,19 @@ step.optimizer @dead {
     %p1 = step.sub %p, %m1 : [*]
     step.return %p1, %m1
   }
+
+  // What says so is kept, with the state that it is made of; the other is not.
+  // CHECK: step.rule @keeps(%param: param[*], %grad: grad[*],
+  // CHECK-SAME: %average: state "average"[*] = 0.5 kept if %o,
+  // CHECK-SAME: %source: state "source"[*])
+  // CHECK-SAME: attributes {dropped_states = ["other"]} {
+  step.rule @keeps(%p: param[*], %g: grad[*],
+                   %average: state "average"[*] = 0.5 kept if %o,
+                   // expected-remark @+1 {{state 'other' is never used, it is dropped}}
+                   %other: state "other"[*], %source: state "source"[*]) {
+    %source1 = step.sub %source, %g : [*]
+    %average1 = step.add %average, %source : [*]
+    %p1 = step.sub %p, %g : [*]
+    step.return %p1, %average1, %g, %source1
+  }
 }

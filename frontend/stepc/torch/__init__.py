@@ -8,23 +8,41 @@ from . import apex, came, colossal, deepspeed, hf, lomo
 from ._features import ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
 from ._report import StepReport
+from .adadelta import Adadelta
 from .adafactor import Adafactor
+from .adagrad import Adagrad
+from .adam import Adam
+from .adamax import Adamax
 from .adamw import AdamW
+from .asgd import ASGD
 from .lars import LARS
 from .lion import Lion
+from .nadam import NAdam
 from .optimizer import Optimizer
+from .radam import RAdam
+from .rmsprop import RMSprop
+from .rprop import Rprop
 from .sgd import SGD
 
 __all__ = [
+    "ASGD",
     "LARS",
     "SGD",
+    "Adadelta",
     "Adafactor",
+    "Adagrad",
+    "Adam",
     "AdamW",
+    "Adamax",
     "ClipByNorm",
     "ClipByValue",
     "DynamicLossScale",
     "Lion",
+    "NAdam",
     "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
     "StepReport",
     "apex",
     "came",

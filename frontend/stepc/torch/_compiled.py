@@ -66,7 +66,9 @@ class CompiledStep(Saving):
     _eager_class: type | None = None
     _keeps_step = True  # whether state has the key "step"
     _dropped_dims: dict[str, int] = {}  # a state's kept dim that `state` does not show
+    _scalar_states: frozenset[str] = frozenset()  # of one element, `state` shows them 0-d
     _transient_states: frozenset[str] = frozenset()  # that the original class only notes down
+    _eager_where: dict[str, bool] = {}  # values in a group that torch's own step is for
 
     # Class attributes, so that copies and unpickled objects start without.
     _static_grads = False
@@ -92,6 +94,7 @@ class CompiledStep(Saving):
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
         self._step_supports_amp_scaling = False  # GradScaler unscales by itself
+        self._after_init()
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
 
@@ -99,6 +102,7 @@ class CompiledStep(Saving):
         super().__init_subclass__(**kwargs)
         if isinstance(cls.__dict__.get("_hypers"), dict):
             cls._hyper_readers = _hypers.readers_of(cls._hypers)
+        cls._dropped_dims = cls._dropped_dims | dict.fromkeys(cls._scalar_states, -1)
         if issubclass(cls, torch.optim.Optimizer):
             cls.__signature__ = _signature_of(cls)
 
@@ -119,6 +123,9 @@ class CompiledStep(Saving):
         return None
 
     # --- What a class says about itself ---------------------------------------
+
+    def _after_init(self) -> None:
+        """What a class does behind the constructor of torch's class."""
 
     def _get_definition(self) -> Definition:
         return Definition.from_zoo(self._zoo_name).with_fragments(self._fragments)
@@ -321,6 +328,14 @@ class CompiledStep(Saving):
         is that they stay the same tensors.
         """
         super().zero_grad(set_to_none and not self._static_grads)
+
+    def __setstate__(self, state: dict) -> None:
+        # Of a checkpoint from before there was the flag; torch's SGD sets it to False.
+        without = [group for group in state["param_groups"] if "fused" not in group]
+        super().__setstate__(state)
+        for group in without:
+            if group.get("fused") is False:
+                group["fused"] = None
 
     def __getstate__(self) -> dict:
         return {

@@ -102,11 +102,16 @@ class DistributedBinding:
             for number, (group, _, params) in enumerate(self._groups)
         ]  # fmt: skip
         self._parts = list(itertools.chain.from_iterable(groups))
+        # Of a whole tensor on every rank, and not of its elements, whatever its shape.
+        self._scalars = {"step", *optimizer._scalar_states}
         self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
         for part in self._parts:
             if part.param in self._state:
                 items = self._state[part.param]
-                hidden = {name: part.hide(value) for name, value in items.items()}
+                hidden = {
+                    name: value if name in self._scalars else part.hide(value)
+                    for name, value in items.items()
+                }
                 self._local.state.put_quietly(part.local, hidden)
         inner = getattr(previous, "_inner", None)
         self._inner: Binding | None = None
@@ -188,7 +193,7 @@ class DistributedBinding:
             self._shown.add(number)
             states = self._inner.whole_states(part.local)
             items = {
-                name: part.show(value, states.get(name))
+                name: part.show(value, None if name in self._scalars else states.get(name))
                 for name, value in self._local.state[part.local].items()
             }
             if part.param in self._state:

@@ -24,6 +24,9 @@ def why_eager(optimizer) -> str | None:
                 return f"{flag} is set in group {number}"
         if group.get("fused") is False:
             return f"fused is False in group {number}"
+        for key, value in optimizer._eager_where.items():
+            if group.get(key) is value:
+                return f"{key} is {value} in group {number}"
     for name in ("grad_scale", "found_inf"):
         if getattr(optimizer, name, None) is not None:
             return f"{name} is set"
@@ -62,9 +65,11 @@ def _as_torch_wants(optimizer):
 
     A bfloat16 parameter with float32 states is stepped as float32 and rounded
     after, as compiled code does: its states keep all their bits. States that are
-    wider than others than bfloat16 came from a checkpoint and are cast.
+    wider than others than bfloat16 came from a checkpoint and are cast. States of one
+    element are float32 beside any parameter.
     """
     widened = []
+    scalars = {"step", *optimizer._scalar_states}
     try:
         for param, state in optimizer.state.items():
             if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
@@ -72,7 +77,7 @@ def _as_torch_wants(optimizer):
             wide = {
                 name: value
                 for name, value in state.items()
-                if name != "step"
+                if name not in scalars
                 and isinstance(value, torch.Tensor)
                 and value.is_floating_point()
                 and value.dtype != param.dtype

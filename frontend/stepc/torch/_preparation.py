@@ -230,5 +230,7 @@ def _is_usable(
     if given.dtype != dtype or given.device.type != "cpu" or given.is_inference():
         return False
     if shape is None:
+        if given.is_shared():  # with other processes, from before the first step
+            return True
         return given._base is not None or not _states.is_small(member.param)
     return given.is_contiguous() and (given._base is not None or given.numel() > _states.SMALL)

@@ -99,7 +99,7 @@ class Saving:
             if key in params and isinstance(value, dict):
                 param = params[key]
                 value = {
-                    name: adopted(param, name, item)
+                    name: adopted(param, name, self._as_tensor(name, item))
                     for name, item in value.items()
                     if name not in self._transient_states
                 }
@@ -107,6 +107,12 @@ class Saving:
             else:
                 state[params.get(key, key)] = value
         return state
+
+    def _as_tensor(self, name: str, item):
+        """A state of one element, which old checkpoints have as a number."""
+        if name not in self._scalar_states or isinstance(item, torch.Tensor):
+            return item
+        return torch.tensor(float(item), dtype=torch.float64)
 
 
 def adopted(param: torch.Tensor, name: str, value):

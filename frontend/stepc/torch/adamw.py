@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import torch
 
-from ._compiled import CompiledStep
-from ._hypers import BETAS
+from .adam import Adam
 
 
-class AdamW(CompiledStep, torch.optim.AdamW):
+class AdamW(Adam, torch.optim.AdamW):
     """AdamW; definition ``adamw.mlir``.
 
     Everything is as in :class:`torch.optim.AdamW`: arguments, param groups,
@@ -29,6 +28,6 @@ class AdamW(CompiledStep, torch.optim.AdamW):
     """
 
     _zoo_name = "adamw"
-    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay"}
     _options = {"amsgrad": "amsgrad", "maximize": "maximize"}
     _eager_class = torch.optim.AdamW
+    _eager_where = {"decoupled_weight_decay": False}

@@ -13,14 +13,140 @@ import math
 import torch
 
 from . import apex, came
+from ._adam import GroupCounts, PeerAdam
 from ._compiled import CompiledStep
 from ._features import DynamicLossScale
 from ._hypers import BETAS
 
-__all__ = ["CAME", "DynamicGradScaler", "FusedLAMB", "Lamb"]
+__all__ = [
+    "CAME",
+    "CPUAdam",
+    "DynamicGradScaler",
+    "FusedAdam",
+    "FusedLAMB",
+    "HybridAdam",
+    "Lamb",
+]
 
 CAME = came.CAME
 FusedLAMB = apex.FusedLAMB
+
+
+class CPUAdam(PeerAdam, torch.optim.Optimizer):
+    """Adam as in ``colossalai.nn.optimizer.CPUAdam``; definition ``cpu_adam.mlir``.
+
+    ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
+    float64 parameters.
+
+    Args:
+        model_params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        bias_correction: divide the averages by their weights' sums (ColossalAI does it
+            for bfloat16 gradients in any case).
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        weight_decay: in the update or in the gradient, where it is positive.
+        adamw_mode: decay the parameter itself, else in the gradient.
+        nvme_offload_fraction: must be 0, states stay in memory.
+        nvme_offload_dir: not used.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`; ``loss_scale`` in place of ``div_scale``.
+
+    Raises ValueError for another ``nvme_offload_fraction``.
+    """
+
+    # Parameter, gradient and moments, for those who ask how much memory it takes.
+    num_fp32_shards_per_param = 4
+
+    def __init__(
+        self,
+        model_params,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        adamw_mode: bool = True,
+        nvme_offload_fraction: float = 0.0,
+        nvme_offload_dir: str | None = None,
+        **features,
+    ) -> None:
+        if nvme_offload_fraction != 0:
+            raise ValueError(
+                f"nvme_offload_fraction is {nvme_offload_fraction}, expected 0: "
+                "states stay in memory"
+            )
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "bias_correction": bias_correction,
+        }
+        super().__init__(model_params, defaults, **features)
+        self.adamw_mode = adamw_mode
+        self.nvme_offload_fraction = nvme_offload_fraction
+        self.nvme_offload_dir = nvme_offload_dir
+
+    def __getstate__(self) -> dict:
+        own = ("nvme_offload_fraction", "nvme_offload_dir")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+
+
+class HybridAdam(CPUAdam):
+    """Adam as in ``colossalai.nn.optimizer.HybridAdam``, which is its :class:`CPUAdam`
+    where parameters are on the CPU. On a GPU ColossalAI takes the count of the last
+    parameter for all; here each has its own."""
+
+
+class FusedAdam(GroupCounts, torch.optim.Optimizer):
+    """Adam as in ``colossalai.nn.optimizer.FusedAdam``; definition ``fused_adam.mlir``.
+
+    ``state`` has ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside float64
+    parameters. There is one count for a group, of the steps in which a parameter of
+    it had a gradient: ``opt.scalars["step"]``, and ``step`` of a saved group.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        bias_correction: divide the averages by their weights' sums.
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        adamw_mode: decay in the update, else in the gradient.
+        weight_decay: see ``adamw_mode``.
+        amsgrad: must be False.
+        set_grad_none: what ``zero_grad()`` does (ColossalAI has it, and ignores it).
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises RuntimeError, as ColossalAI does, for ``amsgrad``. ``step`` takes a closure only.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        adamw_mode: bool = True,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        set_grad_none: bool = True,
+        **features,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+        }
+        super().__init__(params, defaults, **features)
+        self.adamw_mode = 1 if adamw_mode else 0
+        self.set_grad_none = set_grad_none
 
 
 class Lamb(CompiledStep, torch.optim.Optimizer):

@@ -6,11 +6,122 @@ from __future__ import annotations
 
 import torch
 
+from ._adam import LastCounts, PeerAdam
 from ._compiled import CompiledStep
 from ._features import ClipByNorm, DynamicLossScale, clips
 from ._hypers import BETAS
 
-__all__ = ["DynamicLossScaler", "FusedLamb"]
+__all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb"]
+
+
+class FusedAdam(LastCounts, torch.optim.Optimizer):
+    """Adam as in ``deepspeed.ops.adam.FusedAdam``; definition ``fused_adam.mlir``.
+
+    ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
+    float64 parameters. Each parameter has its count, as DeepSpeed says that it has;
+    there only the last parameter with a gradient is counted for, and a checkpoint of
+    it gives all parameters of a group that count.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        bias_correction: divide the averages by their weights' sums.
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        adam_w_mode: decay in the update, else in the gradient.
+        weight_decay: see ``adam_w_mode``.
+        amsgrad: must be False.
+        set_grad_none: what ``zero_grad()`` does.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises RuntimeError, as DeepSpeed does, for ``amsgrad``. ``step`` takes a closure only.
+    """
+
+    _mode_name = "adam_w_mode"
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        adam_w_mode: bool = True,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        set_grad_none: bool = True,
+        **features,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+        }
+        super().__init__(params, defaults, **features)
+        self.adam_w_mode = 1 if adam_w_mode else 0
+        self.set_grad_none = set_grad_none
+
+
+class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
+    """Adam as in ``deepspeed.ops.adam.DeepSpeedCPUAdam``; definition ``cpu_adam.mlir``.
+
+    ``state`` has ``step``, ``exp_avg`` and ``exp_avg_sq``: float32, or float64 beside
+    float64 parameters.
+
+    Args:
+        model_params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        bias_correction: divide the averages by their weights' sums.
+        betas: decays of the averages of the gradient and of its square.
+        eps: added to the root of the latter.
+        weight_decay: in the update or in the gradient, where it is positive.
+        amsgrad: must be False (DeepSpeed ignores it).
+        adamw_mode: decay the parameter itself, else in the gradient.
+        fp32_optimizer_states: must be True.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises RuntimeError for ``amsgrad``, ValueError for states of the parameter's dtype.
+    """
+
+    _mode_name = "adam_w_mode"
+
+    def __init__(
+        self,
+        model_params,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        adamw_mode: bool = True,
+        fp32_optimizer_states: bool = True,
+        **features,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("DeepSpeedCPUAdam does not support the AMSGrad variant.")
+        if not fp32_optimizer_states:
+            raise ValueError("fp32_optimizer_states is False, expected True: states are float32")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "bias_correction": bias_correction,
+            "amsgrad": amsgrad,
+        }
+        super().__init__(model_params, defaults, **features)
+        self.adam_w_mode = adamw_mode
+        self.fp32_optimizer_states = fp32_optimizer_states
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "fp32_optimizer_states": self.fp32_optimizer_states}
 
 
 class FusedLamb(CompiledStep, torch.optim.Optimizer):

@@ -1,0 +1,73 @@
+// Adam.
+// Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015,
+// algorithm 1, in the order of operations of its section 2.
+//
+//   g     <- g + lambda * theta                       where lambda is not 0
+//   m     <- beta1 * m + (1 - beta1) * g
+//   v     <- beta2 * v + (1 - beta2) * g^2
+//   theta <- theta - alpha_t * m / (sqrt(v) + eps_t),  where
+//   alpha_t = lr * sqrt(1 - beta2^t) / (1 - beta1^t),  eps_t = eps * sqrt(1 - beta2^t)
+//
+// With decoupled_weight_decay (Loshchilov and Hutter, ICLR 2019) the first line is
+//
+//   theta <- theta - lr * lambda * theta
+//
+// and the rest is adamw.mlir. amsgrad (Reddi et al., ICLR 2018, algorithm 2) divides by
+// the largest v seen.
+//
+// Formulas and names of states are those of torch.optim.Adam, but for rounding: torch
+// divides sqrt(v) by sqrt(1 - beta2^t) for each element. The paper has no weight decay.
+// apex, DeepSpeed and ColossalAI: fused_adam.mlir, cpu_adam.mlir.
+
+step.optimizer @adam {
+  %lr = step.hyper "lr" = 1.0e-3
+  %beta1 = step.hyper "beta1" = 0.9
+  %beta2 = step.hyper "beta2" = 0.999
+  %eps = step.hyper "eps" = 1.0e-8
+  %lambda = step.hyper "weight_decay" = 0.0
+  %amsgrad = step.option "amsgrad" = false
+  %maximize = step.option "maximize" = false
+  %decoupled = step.option "decoupled_weight_decay" = false
+  %has_decay = step.option "has_weight_decay" = %lambda ne 0.0
+
+  step.rule @any(%theta: param[*], %grad: grad[*], %m: state "exp_avg"[*],
+                 %v: state "exp_avg_sq"[*],
+                 %vmax: state "max_exp_avg_sq"[*] if %amsgrad, %t: count) {
+    %one = step.constant 1.0
+    %ascent = step.neg %grad : [*]
+    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+
+    %decay = step.mul %lr, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    %shrunk = step.mul %theta, %keep : [*], f64
+    %theta1 = step.select %decoupled, %shrunk, %theta : i1, [*], [*]
+    %pull = step.mul %theta, %lambda : [*], f64
+    %pulled = step.add %signed, %pull : [*]
+    %l2 = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %decoupled, %signed, %l2 : i1, [*], [*]
+
+    %w1 = step.sub %one, %beta1 : f64
+    %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
+    %w2 = step.sub %one, %beta2 : f64
+    %gg = step.mul %g, %g : [*]
+    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %vmax1 = step.maximum %vmax, %v1 : [*]
+    %second = step.select %amsgrad, %vmax1, %v1 : i1, [*], [*]
+
+    %beta1_t = step.powi %beta1, %t
+    %beta2_t = step.powi %beta2, %t
+    %c1 = step.sub %one, %beta1_t : f64
+    %c2 = step.sub %one, %beta2_t : f64
+    %root_c2 = step.sqrt %c2 : f64
+    %step_size = step.div %lr, %c1 : f64
+    %alpha_t = step.mul %step_size, %root_c2 : f64
+    %eps_t = step.mul %eps, %root_c2 : f64
+
+    %root = step.sqrt %second : [*]
+    %denom = step.add %root, %eps_t : [*], f64
+    %ratio = step.div %m1, %denom : [*]
+    %update = step.mul %ratio, %alpha_t : [*], f64
+    %theta2 = step.sub %theta1, %update : [*]
+    step.return %theta2, %m1, %v1, %vmax1
+  }
+}

@@ -1,0 +1,51 @@
+// Rprop: resilient backpropagation.
+// Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation Learning:
+// The RPROP Algorithm", IEEE ICNN 1993; without weight backtracking: Rprop- with its
+// gradient set to 0, iRprop- of Igel and Huesken, "Improving the Rprop Learning
+// Algorithm", NC 2000.
+//
+//   f     <- eta_plus where g' * g > 0, eta_minus where g' * g < 0, else 1
+//   s     <- min(max(s * f, step_size_min), step_size_max)     s begins as lr
+//   g     <- 0 where g' * g < 0
+//   theta <- theta - sign(g) * s
+//   g'    <- g
+//
+// g' is the state prev. Names of states are those of torch.optim.Rprop, and so is the
+// result, to the bit where no gradient is NaN: torch's sign of NaN is 0, so that it
+// leaves the parameter as it is; here the parameter is NaN then. Products of gradients
+// that are too small for the compute type count as 0. lr is read in a tensor's first
+// step only.
+
+step.optimizer @rprop {
+  %lr = step.hyper "lr" = 1.0e-2
+  %eta_minus = step.hyper "eta_minus" = 0.5
+  %eta_plus = step.hyper "eta_plus" = 1.2
+  %smallest = step.hyper "step_size_min" = 1.0e-6
+  %largest = step.hyper "step_size_max" = 50.0
+  %maximize = step.option "maximize" = false
+
+  step.rule @any(%theta: param[*], %grad: grad[*], %prev: state "prev"[*],
+                 %size: state "step_size"[*], %first: fresh) {
+    %zero = step.constant 0.0
+    %one = step.constant 1.0
+    %ascent = step.neg %grad : [*]
+    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+
+    %product = step.mul %g, %prev : [*]
+    %same = step.compare gt, %product, %zero : [*], f64
+    %turned = step.compare lt, %product, %zero : [*], f64
+    %not_same = step.select %turned, %eta_minus, %one : mask[*], f64, f64
+    %factor = step.select %same, %eta_plus, %not_same : mask[*], f64, [*]
+
+    %size0 = step.select %first, %lr, %size : i1, f64, [*]
+    %scaled = step.mul %size0, %factor : [*]
+    %at_least = step.maximum %scaled, %smallest : [*], f64
+    %size1 = step.minimum %at_least, %largest : [*], f64
+
+    %g1 = step.select %turned, %zero, %g : mask[*], f64, [*]
+    %direction = step.sign %g1 : [*]
+    %update = step.mul %direction, %size1 : [*]
+    %theta1 = step.sub %theta, %update : [*]
+    step.return %theta1, %g1, %size1
+  }
+}
