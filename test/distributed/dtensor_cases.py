@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from on_ranks import case, main, same_bits, whole
+from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from zoo import ALL
@@ -241,6 +242,48 @@ def a_checkpoint_loads_in_another_layout():
         run(again, moved, grads[2:], mesh, other)
         for i, (a, b) in enumerate(zip(params, moved, strict=True)):
             same_bits(whole(b), whole(a), f"{name}, parameter {i}")
+
+
+@case
+def a_full_state_loads_in_one_process_and_back():
+    mesh = grid()
+    values, grads = tensors()
+    for name in ("AdamW", "CAME", "hf.Adafactor"):
+        params = spread(values, mesh, TWO_DIMS)
+        optimizer = ALL[name](params)
+        run(optimizer, params, grads[:2], mesh, TWO_DIMS)
+        full = optimizer.full_state_dict()
+        plain = [torch.nn.Parameter(whole(p).detach().clone()) for p in params]
+        alone = ALL[name](plain)
+        alone.load_state_dict(full)
+        copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
+        again = ALL[name](copies)
+        again.load_state_dict(alone.state_dict())
+        for own, where in ((optimizer, params), (again, copies)):
+            run(own, where, grads[2:], mesh, TWO_DIMS)
+        run(alone, plain, grads[2:])
+        for i, (a, b, c) in enumerate(zip(params, plain, copies, strict=True)):
+            same_bits(b, whole(a), f"{name} in one process, parameter {i}")
+            same_bits(whole(c), whole(a), f"{name} back, parameter {i}")
+
+
+@case
+def a_state_in_other_placements_is_refused():
+    mesh = grid()
+    values, grads = tensors()
+    params = spread(values, mesh, TWO_DIMS)
+    optimizer = st.AdamW(params)
+    run(optimizer, params, grads[:1], mesh, TWO_DIMS)
+    state = optimizer.state[params[0]]
+    state["exp_avg"] = state["exp_avg"].redistribute(mesh, [Replicate(), Replicate()])
+    before = whole(params[0]).clone()
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "state 'exp_avg' of parameter 0 of group 0 has placements" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+    same_bits(whole(params[0]), before, "parameter")
 
 
 @case

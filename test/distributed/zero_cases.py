@@ -182,6 +182,83 @@ def parameters_that_are_not_contiguous():
         same_bits(b, a, f"parameter {i}")
 
 
+def step_all(optimizer, params, grads, mode="reduced"):
+    for own in grads:
+        step_zero(optimizer, params, own, mode)
+
+
+@case
+def a_full_state_loads_into_torch_one_process_and_other_worlds():
+    halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    group = halves[dist.get_rank() // 2]
+    for name in ("AdamW", "CAME", "hf.Adafactor"):
+        made, grads = values()
+        params = parameters(made)
+        optimizer = ALL[name](params, zero=1, gradients="reduced")
+        step_all(optimizer, params, grads[:2])
+        full = optimizer.full_state_dict()
+        copies = {
+            "one process": {},
+            "another world": {"zero": 1, "gradients": "reduced", "process_group": group},
+            "the same": {"zero": 1, "gradients": "local"},
+        }
+        others = {}
+        for how, arguments in copies.items():
+            own = parameters(params)
+            other = ALL[name](own, **arguments)
+            other.load_state_dict(full)
+            others[how] = (other, own)
+        step_all(optimizer, params, grads[2:])
+        for how, (other, own) in others.items():
+            step_all(other, own, grads[2:])
+            for i, (a, b) in enumerate(zip(params, own, strict=True)):
+                same_bits(b, a, f"{name} in {how}, parameter {i}")
+        if name == "AdamW":
+            torchs = torch.optim.AdamW(parameters(params), lr=1e-2)
+            torchs.load_state_dict(full)
+            shapes = {tuple(s["exp_avg"].shape) for s in torchs.state.values()}
+            assert shapes == {tuple(p.shape) for p in params}
+
+
+@case
+def a_state_of_one_process_loads_here():
+    for name in ("AdamW", "CAME"):
+        made, grads = values()
+        plain = parameters(made)
+        reference = ALL[name](plain)
+        for own in grads[:2]:
+            step_whole(reference, plain, own)
+        sharded = parameters(plain)
+        optimizer = ALL[name](sharded, zero=1, gradients="reduced")
+        optimizer.load_state_dict(reference.state_dict())
+        for own in grads[2:]:
+            step_whole(reference, plain, own)
+        step_all(optimizer, sharded, grads[2:])
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"{name}, parameter {i}")
+
+
+@case
+def the_part_of_another_rank_is_refused():
+    made, grads = values()
+    params = parameters(made)
+    optimizer = ALL["AdamW"](params, zero=1, gradients="reduced")
+    step_all(optimizer, params, grads[:1])
+    saved = [optimizer.state_dict()]
+    again = ALL["AdamW"](parameters(params), zero=1, gradients="reduced")
+    again.load_state_dict(saved[0])
+    dist.broadcast_object_list(saved, src=1)
+    if dist.get_rank() != 1:
+        expected = f"part 1 of 4, this optimizer has part {dist.get_rank()} of 4"
+        for other in (again, ALL["AdamW"](parameters(params))):
+            try:
+                other.load_state_dict(saved[0])
+            except ValueError as error:
+                assert expected in str(error) or "has whole states" in str(error), error
+            else:
+                raise AssertionError("it was not refused")
+
+
 def refused(words, **arguments):
     try:
         st.AdamW([torch.nn.Parameter(torch.ones(2))], **arguments)

@@ -23,7 +23,7 @@ from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
-from ._preparation import Preparation, WholeState
+from ._preparation import Preparation
 from ._rules import Rules, variant_specs
 from ._state import StateMap
 
@@ -55,7 +55,7 @@ class Binding:
         definition = optimizer._get_definition()
         interface = self.interface = definition.interface()
         self._reader = HyperReader(optimizer, interface)
-        self._groups = _bound_groups(optimizer, interface, self._reader)
+        self._groups = bound_groups(optimizer, interface, self._reader)
         groups = optimizer.param_groups
         self._mesh = optimizer._mesh
         self._layout_of = optimizer._layout_of
@@ -85,7 +85,6 @@ class Binding:
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
-        self._whole_states: dict[int, dict[str, WholeState]] = {}  # by id()
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
@@ -222,10 +221,6 @@ class Binding:
 
     # --- What is inside -------------------------------------------------------
 
-    def whole_states(self, param: torch.Tensor) -> dict[str, WholeState]:
-        """Each state of a sharded parameter, of the whole tensor."""
-        return self._whole_states.get(id(param), {})
-
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
         return self._may_skip and bool(self.plan.last_step().skipped)
@@ -279,8 +274,6 @@ class Binding:
         for member, tensor in zip(members, ids, strict=True):
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
-            if member.layout is not None:
-                self._whole_states[id(member.param)] = self._preparation.whole_states(member)
             self._walk.set_id(member.index, tensor, True)
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
@@ -327,7 +320,7 @@ def owned_state(optimizer) -> StateMap:
     return state
 
 
-def _bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_Group]:
+def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_Group]:
     bound, shared = [], optimizer._feature_options(interface)
     for number, group in enumerate(optimizer.param_groups):
         options = {**optimizer._read_options(group), **shared}

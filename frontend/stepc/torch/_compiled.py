@@ -118,6 +118,9 @@ class CompiledStep(Saving):
 
         self._zero = settings(zero, process_group, gradients)
 
+    def _state_place(self) -> tuple[int, int] | None:
+        return None if self._zero is None else self._zero.place
+
     def _layout_of(self, param: torch.Tensor):
         """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
         return None

@@ -15,10 +15,11 @@ import os
 import torch
 
 from .. import errors
-from ._binding import Binding, owned_state
+from ._binding import Binding, bound_groups, owned_state
 from ._dtensor import DTensorPart, is_dtensor
+from ._hypers import HyperReader
 from ._members import ObstacleError, parameter_name
-from ._preparation import WholeState
+from ._rules import Rules, WholeState, whole_states
 from ._state import StateMap
 
 
@@ -45,10 +46,10 @@ class WholePart:
     def refresh(self) -> None:
         pass
 
-    def show(self, state: torch.Tensor, whole: WholeState | None) -> torch.Tensor:
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state
 
-    def hide(self, state):
+    def hide(self, name: str, state):
         return state
 
 
@@ -96,22 +97,20 @@ class DistributedBinding:
         self._zero = self._make_zero(optimizer, meshes)
         self._torch_mesh = TorchMesh(meshes, [optimizer._zero.group] if self._zero else [])
         axes = dict(zip(meshes, self._torch_mesh.axes_of, strict=True))
+        whole_of = _whole_states(optimizer)
         groups = [
-            [self._part(param, axes, parameter_name(group, number, place))
-             for place, param in enumerate(params)]
+            [
+                self._part(param, axes, parameter_name(group, number, place), whole_of)
+                for place, param in enumerate(params)
+            ]
             for number, (group, _, params) in enumerate(self._groups)
-        ]  # fmt: skip
+        ]
         self._parts = list(itertools.chain.from_iterable(groups))
-        # Of a whole tensor on every rank, and not of its elements, whatever its shape.
-        self._scalars = {"step", *optimizer._scalar_states}
         self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
         for part in self._parts:
             if part.param in self._state:
                 items = self._state[part.param]
-                hidden = {
-                    name: value if name in self._scalars else part.hide(value)
-                    for name, value in items.items()
-                }
+                hidden = {name: part.hide(name, value) for name, value in items.items()}
                 self._local.state.put_quietly(part.local, hidden)
         inner = getattr(previous, "_inner", None)
         self._inner: Binding | None = None
@@ -137,11 +136,13 @@ class DistributedBinding:
         ]
         return Zero(named, optimizer._zero)
 
-    def _part(self, param: torch.Tensor, axes: dict, name: str):
+    def _part(self, param: torch.Tensor, axes: dict, name: str, whole_of: dict):
         if self._zero is not None:
-            return self._zero.part_of(param)
+            part = self._zero.part_of(param)
+            part.whole = whole_of[id(param)]
+            return part
         if is_dtensor(param):
-            return DTensorPart(param, axes[param.device_mesh], name)
+            return DTensorPart(param, axes[param.device_mesh], name, whole_of[id(param)])
         return WholePart(param)
 
     # --- A step ---------------------------------------------------------------
@@ -191,9 +192,8 @@ class DistributedBinding:
             if number in self._shown or part.local not in self._local.state:
                 continue
             self._shown.add(number)
-            states = self._inner.whole_states(part.local)
             items = {
-                name: part.show(value, None if name in self._scalars else states.get(name))
+                name: part.show(name, value)
                 for name, value in self._local.state[part.local].items()
             }
             if part.param in self._state:
@@ -219,3 +219,37 @@ class DistributedBinding:
 
     def reports(self) -> dict:
         return self._inner.reports()
+
+    def full_states(self) -> dict[int, dict]:
+        """Whole states by ``id()`` of the parameter: all ranks together."""
+        states = {
+            id(part.param): dict(self._state[part.param])
+            for part in self._parts
+            if part.param in self._state
+        }
+        if self._zero is not None:
+            self._zero.full(states)
+            return states
+        for part in self._parts:
+            own = states.get(id(part.param), {})
+            if part.layout is not None:
+                own.update({name: part.full(name, value) for name, value in own.items()})
+        return states
+
+
+def _whole_states(optimizer) -> dict[int, dict[str, WholeState]]:
+    """The states of each parameter, of the whole tensor, by ``id()``."""
+    interface = optimizer._get_definition().interface()
+    groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+    rules = Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups])
+    found = {}
+    for number, bound in enumerate(groups):
+        for param in bound.params:
+            rule = rules.find(number, param.shape)
+            dropped = optimizer._dropped_dims
+            own = whole_states(rule, tuple(param.shape), dropped) if rule else {}
+            # Some are of a whole tensor on every rank, and not of its elements.
+            for name in optimizer._scalar_states:
+                own.pop(name, None)
+            found[id(param)] = own
+    return found

@@ -8,9 +8,10 @@ import sys
 
 import torch
 
+from .. import errors
 from .._mesh import Layout
 from ._members import ObstacleError
-from ._preparation import WholeState
+from ._rules import WholeState
 
 
 def is_dtensor(tensor) -> bool:
@@ -33,8 +34,8 @@ class DTensorPart:
     dims.
     """
 
-    def __init__(self, param, axes: tuple[str, ...], name: str):
-        self.param, self.name = param, name
+    def __init__(self, param, axes: tuple[str, ...], name: str, whole: dict[str, WholeState]):
+        self.param, self.name, self._whole = param, name, whole
         self._spec = param._spec
         self._memory = param._local_tensor
         with torch.no_grad():
@@ -69,32 +70,65 @@ class DTensorPart:
                 grad = grad.redistribute(self.param.device_mesh, self.param.placements)
             self.local.grad = _local(grad).detach()
 
-    def show(self, state: torch.Tensor, whole: WholeState | None):
-        """A state as the user has it: a DTensor in the placements of its dims. What the
-        definition does not declare, a count, stays what it is."""
-        if whole is None:
-            return state
-        from torch.distributed.tensor import DTensor, Replicate
+    def _placements(self, whole: WholeState) -> list:
+        """Of a state: those of the parameter in the dims that it has."""
+        from torch.distributed.tensor import Replicate
 
-        placements = []
+        found = []
         for placement in self.param.placements:
             if not placement.is_replicate():
                 own = [d for d, of in enumerate(whole.of_param) if of == placement.dim]
                 placement = _along(placement, own[0]) if own else Replicate()
-            placements.append(placement)
+            found.append(placement)
+        return found
+
+    def show(self, name: str, state: torch.Tensor):
+        """A state as the user has it: a DTensor in the placements of its dims. What the
+        definition does not declare, a count, stays what it is."""
+        whole = self._whole.get(name)
+        if whole is None:
+            return state
+        from torch.distributed.tensor import DTensor
+
         same = whole.shape == tuple(self.param.shape)
         return DTensor.from_local(
             state,
             self.param.device_mesh,
-            placements,
+            self._placements(whole),
             run_check=False,
             shape=torch.Size(whole.shape),
             stride=self.param.stride() if same else _row_major(whole.shape),
         )
 
-    def hide(self, state):
-        """The same as the plan has it."""
-        return _local(state).detach() if is_dtensor(state) else state
+    def hide(self, name: str, state):
+        """The same as the plan has it. A whole tensor, as another world saved it, is cut;
+        a DTensor that lies otherwise is refused."""
+        whole = self._whole.get(name)
+        if whole is None or not isinstance(state, torch.Tensor):
+            return state
+        if not is_dtensor(state):
+            from torch.distributed.tensor import distribute_tensor
+
+            if tuple(state.shape) != whole.shape:
+                raise errors.TensorError(
+                    f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
+                    f"{whole.shape}, that of the whole tensor",
+                    "STEPC_SHAPE_MISMATCH",
+                )
+            mesh, placements = self.param.device_mesh, self._placements(whole)
+            return _local(distribute_tensor(state, mesh, placements, src_data_rank=None))
+        if list(state.placements) != self._placements(whole):
+            raise errors.TensorError(
+                f"state '{name}' of {self.name} has placements {tuple(state.placements)}, the "
+                f"parameter has {tuple(self.param.placements)}; full_state_dict() makes a state "
+                "that loads in any layout",
+                "STEPC_LAYOUT_UNSUPPORTED",
+            )
+        return _local(state).detach()
+
+    def full(self, name: str, state) -> torch.Tensor:
+        """The whole state: all ranks of the mesh together."""
+        return state.full_tensor() if is_dtensor(state) else state
 
 
 def _along(placement, dim: int):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 
@@ -19,13 +18,6 @@ from ._rules import Rules, Variants
 from ._state import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
-
-
-class WholeState(NamedTuple):
-    """A state of a whole tensor: its shape, and which dim of the parameter each dim is."""
-
-    shape: tuple[int, ...]
-    of_param: tuple[int | None, ...]
 
 
 class Preparation:
@@ -142,28 +134,6 @@ class Preparation:
                 if operand["role"] == "state"
             ]
         return self._states_of[variant["name"]]
-
-    def whole_states(self, member: Member) -> dict[str, WholeState]:
-        """Each state of the tensor of which ``member`` is a part, as the user has it."""
-        rule = self._rules.rule_of(member)
-        found = {}
-        for name, _, dims, _ in self._wanted(rule, self._variants.find(member, rule)):
-            dims = rule.dims if dims is None else dims
-            shape = rule.state_shape(dims, member.whole_shape)
-            rank = len(shape)
-            # Dims count from the end: leading ones may be any number.
-            of_param: list[int | None] = list(range(rank))
-            if rank != len(member.whole_shape):
-                of_param = [None] * rank
-            for back in range(1, min(len(dims), rank) + 1):
-                if dims[-back] == "1":
-                    of_param[-back] = None
-            at = self._dropped.get(name)
-            if at is not None:
-                shape = (*shape[:at], *shape[rank + at + 1 :])
-                del of_param[at]
-            found[name] = WholeState(shape, tuple(of_param))
-        return found
 
     def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
         """A state that the user has, in the plan's shape; TensorError."""

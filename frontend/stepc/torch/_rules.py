@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -52,6 +53,42 @@ class Rules:
                 "STEPC_SHAPE_MISMATCH",
             )
         return rule
+
+
+class WholeState(NamedTuple):
+    """A state of a whole tensor: its shape, and which dim of the parameter each of its
+    dims is, None for one that the definition has not from the parameter."""
+
+    shape: tuple[int, ...]
+    of_param: tuple[int | None, ...]
+
+    def has_dims_of(self, param: torch.Tensor) -> bool:
+        """Whether it has all dims of the parameter and no others."""
+        return self.of_param == tuple(range(param.dim()))
+
+
+def whole_states(
+    rule: Rule, shape: tuple[int, ...], dropped: dict[str, int]
+) -> dict[str, WholeState]:
+    """Every state of a rule beside a parameter of ``shape``, as the user has it.
+
+    ``dropped``: the kept dim of a state, by its name, that the user does not see.
+    """
+    found = {}
+    for state in rule.states:
+        own = rule.state_shape(state.dims, shape)
+        rank = len(own)
+        of_param: list[int | None] = list(range(rank)) if rank == len(shape) else [None] * rank
+        # Dims count from the end: leading ones may be any number.
+        for back in range(1, min(len(state.dims), rank) + 1):
+            if state.dims[-back] == "1":
+                of_param[-back] = None
+        at = dropped.get(state.name)
+        if at is not None:
+            own = (*own[:at], *own[rank + at + 1 :])
+            del of_param[at]
+        found[state.name] = WholeState(own, tuple(of_param))
+    return found
 
 
 def _is_plain(interface: Interface) -> bool:

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from .. import errors
 from .._mesh import Layout
 from ._members import ObstacleError
-from ._preparation import WholeState
+from ._rules import WholeState
 
 AXIS = "zero"
 _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
@@ -33,6 +33,11 @@ class ZeroSettings:
 
     group: dist.ProcessGroup
     local_gradients: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """This rank in the group, and how many there are."""
+        return dist.get_rank(self.group), dist.get_world_size(self.group)
 
     def __reduce__(self):
         raise errors.StepcError(
@@ -63,6 +68,8 @@ def settings(zero: int, group, gradients: str | None) -> ZeroSettings | None:
 class ZeroPart:
     """A parameter of which this rank steps the elements [begin, end), perhaps none."""
 
+    whole: dict[str, WholeState] = {}
+
     def __init__(self, param: torch.Tensor, begin: int, end: int, name: str):
         self.param, self.name = param, name
         self.begin, self.end = begin, end
@@ -87,15 +94,27 @@ class ZeroPart:
             grad = self.param.grad
             self.local.grad = None if grad is None else self._cut(grad).detach()
 
-    def show(self, state: torch.Tensor, whole: WholeState | None) -> torch.Tensor:
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state
 
-    def hide(self, state):
+    def is_cut(self, name: str) -> bool:
+        """Whether a rank has a range of the state, as of the parameter."""
+        whole = self.whole.get(name)
+        return whole is not None and whole.has_dims_of(self.param)
+
+    def hide(self, name: str, state):
         """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
-        whole = isinstance(state, torch.Tensor) and state.shape == self.param.shape
-        if whole and (state.shape != self.local.shape or self.begin > 0):
+        if not isinstance(state, torch.Tensor) or not self.is_cut(name):
+            return state
+        if state.shape == self.local.shape:
+            return state
+        if state.shape == self.param.shape:
             return self._cut(state).clone()
-        return state
+        raise errors.TensorError(
+            f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
+            f"{tuple(self.param.shape)}, or {tuple(self.local.shape)} for this rank's part",
+            "STEPC_SHAPE_MISMATCH",
+        )
 
 
 class ZeroLine:
@@ -164,6 +183,33 @@ class ZeroLine:
                     "STEPC_INVALID_ARGUMENT",
                 )
 
+    # --- States ---------------------------------------------------------------
+
+    def full(self, states: dict[int, dict]) -> None:
+        """Puts whole states in place of this rank's parts: all ranks together.
+
+        ``states``: by ``id()`` of the parameter; all ranks have the same names.
+        """
+        names = dict.fromkeys(
+            name for part in self.parts for name in states.get(id(part.param), {})
+            if part.is_cut(name)
+        )  # fmt: skip
+        for name in names:
+            holders = [
+                p for p in self.parts if p.is_cut(name) and name in states.get(id(p.param), {})
+            ]
+            dtype = states[id(holders[0].param)][name].dtype
+            own = torch.zeros(self.length, dtype=dtype)
+            starts = dict(zip(map(id, self.parts), self._starts, strict=False))
+            for part in holders:
+                at = starts[id(part)] + part.begin - self._low
+                own[at : at + part.local.numel()].copy_(states[id(part.param)][name].reshape(-1))
+            whole = torch.empty(self.world * self.length, dtype=dtype)
+            dist.all_gather_single(whole.view(torch.uint8), own.view(torch.uint8), group=self.group)
+            for part in holders:
+                at, shape = starts[id(part)], part.param.shape
+                states[id(part.param)][name] = whole[at : at + shape.numel()].view(shape).clone()
+
     # --- Parameters -----------------------------------------------------------
 
     def gather(self) -> None:
@@ -229,3 +275,8 @@ class Zero:
         with torch.no_grad():
             for line in self.lines:
                 line.gather()
+
+    def full(self, states: dict[int, dict]) -> None:
+        with torch.no_grad():
+            for line in self.lines:
+                line.full(states)
