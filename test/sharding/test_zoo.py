@@ -9,9 +9,9 @@ STEPC_SHARDING_ALL=1 takes all worlds with all presets in place of some of them.
 import os
 
 import pytest
-from cases import PRESETS, WORLDS, ShardedPackages, bounds_of, make_case, run, same_bits
 from driver import STORAGES
 from formulas import HYPERS as ELEMENTWISE
+from layouts import PRESETS, WORLDS, ShardedPackages, bounds_of, make_case, run, same_bits
 from papers import HYPERS as PAPERS
 from steps import Packages
 from test_bounds import outside
