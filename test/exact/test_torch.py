@@ -2,15 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Optimizers for torch have the interpreter's bits, through all that is between."""
 
+import formulas
 import numpy as np
 import pytest
 import stepc.torch
 import torch
-from formulas import HYPERS, state_names
+import torch_formulas
+from torch_formulas import torch_arguments
 
 SHAPES = [(), (3,), (0,), (5, 7), (2, 3, 4), (1001,)]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64}
-CLASSES = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}
+CLASSES = {
+    "adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion,
+    "adam": stepc.torch.Adam, "radam": stepc.torch.RAdam, "adamax": stepc.torch.Adamax,
+    "adagrad": stepc.torch.Adagrad, "adadelta": stepc.torch.Adadelta,
+    "rmsprop": stepc.torch.RMSprop, "rprop": stepc.torch.Rprop,
+}  # fmt: skip
+HYPERS = formulas.HYPERS | torch_formulas.HYPERS
+OPTIONS = formulas.OPTIONS | torch_formulas.OPTIONS
+
+
+def state_names(name, *settings):
+    own = formulas if name in formulas.FORMULAS else torch_formulas
+    return own.state_names(name, *settings)
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +36,6 @@ def to_numpy(tensor):
     """The elements in row-major order, bf16 as their bits."""
     flat = tensor.detach().contiguous().view(-1)
     return (flat.view(torch.uint16) if flat.dtype == torch.bfloat16 else flat).numpy().copy()
-
-
-def arguments(name, hypers, options):
-    """Hyper-parameters as torch's constructors take them."""
-    result = {**hypers, **options}
-    if "beta1" in result:
-        result["betas"] = (result.pop("beta1"), result.pop("beta2"))
-    return result
 
 
 class Run:
@@ -44,7 +50,7 @@ class Run:
             value = value.t().contiguous().t() if len(shape) == 2 else value
             self.params.append(torch.nn.Parameter(value))
         self.name, self.hypers, self.options = name, hypers, options
-        self.optimizer = CLASSES[name](self.params, **arguments(name, hypers, options))
+        self.optimizer = CLASSES[name](self.params, **torch_arguments(name, hypers, options))
         self.count = 0
 
     def arrays(self):
@@ -74,8 +80,8 @@ class Run:
 @pytest.mark.parametrize("name", CLASSES)
 def test_steps(name, dtype, checker):
     for flag in [False, True]:
-        options = {"maximize": flag}
-        if name == "adamw":
+        options = dict.fromkeys(OPTIONS[name], flag)
+        if "amsgrad" in options:
             options["amsgrad"] = not flag
         hypers = dict(HYPERS[name])
         if name == "sgd" and flag:
