@@ -101,6 +101,22 @@ def states_are_those_of_the_own_range():
 
 
 @case
+def scalars_among_states_are_whole():
+    """Counts, and what has one element, beside a parameter without dims: bound anew they
+    are what they were on every rank, also where it has none of the parameter."""
+    for name in ("AdamW", "NAdam", "ASGD"):
+        reference, optimizer, plain, sharded = compare(ALL[name], "reduced", torch.float32)
+        optimizer.load_state_dict(optimizer.state_dict())
+        _, grads = values()
+        step_whole(reference, plain, grads[0])
+        step_zero(optimizer, sharded, grads[0], "reduced")
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"{name}, parameter {i}")
+            for key in {"step", *optimizer._scalar_states}:
+                same_bits(optimizer.state[b][key], reference.state[a][key], f"{name} {key}")
+
+
+@case
 def a_gradient_on_one_rank_only():
     """Zero on the others, as DistributedDataParallel has it with unused parameters."""
     made, grads = values()

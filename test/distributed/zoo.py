@@ -8,6 +8,11 @@ ELEMENTWISE = {
     "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
     "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, nesterov=True, **k),
     "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    # States of one element, for the user alone, and made of hyper-parameters.
+    "NAdam": lambda params, **k: st.NAdam(params, lr=1e-2, weight_decay=0.1, **k),
+    "ASGD": lambda params, **k: st.ASGD(params, lr=1e-2, lambd=0.1, t0=2, **k),
+    "Adagrad": lambda params, **k: st.Adagrad(params, initial_accumulator_value=0.1, **k),
+    "Rprop": lambda params, **k: st.Rprop(params, **k),
 }
 STATISTICS = {
     "hf.Adafactor": lambda params, **k: st.hf.Adafactor(
