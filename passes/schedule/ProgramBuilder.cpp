@@ -217,14 +217,15 @@ SmallVector<int64_t> ProgramBuilder::getPartialStatistics() {
 }
 
 /// One traversal does all, and nothing but elements and scalars of the cohort
-/// is needed.
+/// is needed, whatever other rules exchange.
 bool ProgramBuilder::isElementwise() {
   for (BlockArgument argument : rule.getBody().getArguments())
     if (isShaped(argument.getType()) &&
         analysis.getDomain(argument) != Domain::Full)
       return false;
   return finish.getSteps().empty() && finish.getSlots().empty() &&
-         traversals.getTraversals().size() <= 1 && rounds.getNumSegments() == 1;
+         traversals.getTraversals().size() <= 1 &&
+         rounds.getScalarsOps().empty();
 }
 
 //===----------------------------------------------------------------------===//

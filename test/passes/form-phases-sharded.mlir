@@ -199,10 +199,13 @@ step.optimizer @skip {
   }
 }
 
-// Elementwise programs lose their layout, and of twins one is left; another storage is no
-// twin.
+// Elementwise programs lose their layout, whatever another rule exchanges, and of twins one
+// is left; another storage is no twin.
 // ELEMENTS: step.program @plain variant <"any", {}, f32> {{.*}}storage = f32
 // ELEMENTS: step.program @half variant <"any", {}, f32> {{.*}}storage = bf16
+// ELEMENTS-NOT: space tiles
+// ELEMENTS: step.program @matrix variant <"matrix", {}, f32, <{n = ["dp"]}>>
+// ELEMENTS: send "exchange0"
 // ELEMENTS-NOT: step.program
 
 //--- elements.mlir
@@ -219,5 +222,10 @@ step.optimizer @elements {
     %p1 = step.sub %p, %g : [*]
     %p2 = step.round %p1 to bf16 : [*]
     step.return %p2
+  }
+  step.rule @matrix(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32, <{n = ["dp"]}>> {
+    %s = step.sum %g : [n, m]
+    %p1 = step.mul %p, %s : [n, m], f64
+    step.return %p1 : [n, m]
   }
 }
