@@ -261,11 +261,9 @@ static Value readSlot(OpBuilder &builder, Type type, Value slot, Type element) {
 
 void ProgramBuilder::addSlotArguments(Block *block, IRMapping &mapping,
                                       Type element) {
-  Type f64 = builder.getF64Type();
-  for (Value slot : slots)
-    block->addArgument(f64, slot.getLoc());
-  for (Value slot : finish.getSlots())
-    block->addArgument(f64, slot.getLoc());
+  for (Value slot : llvm::concat<const Value>(ArrayRef<Value>(slots),
+                                              finish.getSlots().getArrayRef()))
+    block->addArgument(builder.getF64Type(), slot.getLoc());
   builder.setInsertionPointToEnd(block);
   unsigned position = 0;
   for (Value slot : slots)
