@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -77,6 +78,12 @@ class Definition:
             return self
         texts = tuple(_zoo_text(f"fragments/{name}") for name in names)
         return dataclasses.replace(self, fragments=(*self.fragments, *texts))
+
+    def digest(self) -> str:
+        """The same for the same text, fragments and package, wherever they lie."""
+        texts = [self.text or "", *(text for _, text in self.fragments)]
+        content = self.package_bytes or "\0".join(texts).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
 
     def _key(self, kind: str, arguments: list[str] = ()) -> str:
         """The name in the cache of what the compiler makes of this."""

@@ -25,7 +25,7 @@ def case(function):
 
 def main() -> None:
     """Runs the cases; after one that fails on a rank the others may hang, so it ends all."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
     said, path = {}, Path(sys.argv[1], f"{dist.get_rank()}.json")
     for name, function in _CASES.items():
         torch.manual_seed(0)

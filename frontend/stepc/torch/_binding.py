@@ -76,6 +76,7 @@ class Binding:
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
         self._may_skip = _may_skip(package.manifest)
+        self.rounds = [[c["function"] for c in r["calls"]] for r in package.manifest["rounds"]]
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         if self._mesh is not None:
             self._mesh.enter(self.plan)

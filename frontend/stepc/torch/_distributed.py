@@ -15,6 +15,7 @@ import os
 import torch
 
 from .. import errors
+from ._agreement import Item
 from ._binding import Binding, bound_groups, owned_state
 from ._dtensor import DTensorPart, is_dtensor
 from ._hypers import HyperReader
@@ -112,10 +113,34 @@ class DistributedBinding:
                 items = self._state[part.param]
                 hidden = {name: part.hide(name, value) for name, value in items.items()}
                 self._local.state.put_quietly(part.local, hidden)
+        definition = optimizer._get_definition().digest()
+        self._torch_mesh.tell(lambda: self._items(definition))
         inner = getattr(previous, "_inner", None)
         self._inner: Binding | None = None
         self._previous = inner
         self._shown: set[int] = set()
+
+    def _items(self, definition: str) -> list[Item]:
+        """What all ranks of a group must have alike."""
+        # What is of the model is of the same round everywhere; exchanges may be fewer.
+        calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(self._inner.rounds) if r]
+        items = [
+            Item(frozenset(), f"definition {definition}"),
+            Item(frozenset(), f"{len(self._groups)} parameter groups"),
+            Item(frozenset(), f"rounds of the model {'; '.join(calls) or 'none'}"),
+        ]
+        for part in self._parts:
+            if part.layout is None:
+                continue
+            axes = {name for _, names in part.layout.dims for name in names}
+            items.append(
+                Item(
+                    frozenset(axes | set(part.layout.flat)),
+                    f"{part.name} of shape {part.layout.shape}, {part.local.dtype}, layout "
+                    f"'{part.layout.request()}'",
+                )
+            )
+        return items
 
     def _make_zero(self, optimizer, meshes: list):
         """The parameters of ``zero=1``, or None."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from .. import _runtime, errors
 from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
+from . import _agreement
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
@@ -59,6 +60,8 @@ class TorchMesh:
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )
         self._communicator = communicator_of(self._reduce)
+        self._items: Callable[[], list[_agreement.Item]] = list
+        self._agreed: set[int] = set()  # axes whose ranks have been compared
 
     def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
         names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
@@ -84,11 +87,17 @@ class TorchMesh:
         """Tells a plan where this rank is, before anything is bound."""
         at = self.mesh.rank([axis.coordinate for axis in self._axes])
         plan.set_mesh(self.mesh.struct(at), self._communicator)
+        self._agreed.clear()
+
+    def tell(self, items: Callable[[], list[_agreement.Item]]) -> None:
+        """Says what the plan is about to exchange; asked for before its first round."""
+        self._items = items
 
     # --- Rounds ---------------------------------------------------------------
 
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
         """All calls of a round are under way together."""
+        self._agree({call.axes for call in calls})
         works = []
         for call in calls:
             memory = (ctypes.c_char * (8 * call.count)).from_address(call.data)
@@ -100,6 +109,15 @@ class TorchMesh:
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
+
+    def _agree(self, sets: set[int]) -> None:
+        """Compares what ranks are about to exchange, once for each plan."""
+        for bits in sorted(sets - self._agreed):
+            names = {axis.name for n, axis in enumerate(self._axes) if bits >> n & 1}
+            group = self._group(bits)
+            ranks = tuple(dist.get_process_group_ranks(group))
+            _agreement.check(self._items(), names, ranks, group)
+            self._agreed.add(bits)
 
     def _group(self, bits: int) -> dist.ProcessGroup:
         """The process group of a set of axes."""
