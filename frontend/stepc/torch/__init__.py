@@ -7,6 +7,7 @@ definition. ``ClipByNorm``, ``ClipByValue`` and ``DynamicLossScale`` go with all
 from . import apex, came, colossal, deepspeed, hf, lomo
 from ._features import ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
+from ._layouts import Layout
 from ._report import StepReport
 from .adadelta import Adadelta
 from .adafactor import Adafactor
@@ -37,6 +38,7 @@ __all__ = [
     "ClipByNorm",
     "ClipByValue",
     "DynamicLossScale",
+    "Layout",
     "Lion",
     "NAdam",
     "Optimizer",

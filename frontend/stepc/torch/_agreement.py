@@ -24,10 +24,17 @@ _DEFAULT = datetime.timedelta(minutes=30)  # torch's own
 
 @dataclass(frozen=True)
 class Item:
-    """A tensor that crosses ranks, or the definition that all have: what is compared."""
+    """A tensor that crosses ranks, or what all ranks have alike: what is compared."""
 
-    axes: frozenset[str]  # over which it is sharded; empty: it concerns every group
     text: str
+    axes: frozenset[str] | None = None  # over which it is sharded; None: all compare it
+    distinct: frozenset[str] = frozenset()  # other coordinates of these have others
+
+    def concerns(self, axes: set[str]) -> bool:
+        """Whether the ranks along these axes have it alike."""
+        if self.axes is None:
+            return True
+        return bool(self.axes & axes) and not self.distinct & axes
 
 
 class _Notes:
@@ -52,7 +59,7 @@ def check(items: list[Item], axes: set[str], ranks: tuple[int, ...], group) -> N
     Names the rank and the first item in which it differs; or a rank that has not come when
     the group's timeout is over.
     """
-    own = [item.text for item in items if not item.axes or item.axes & axes]
+    own = [item.text for item in items if item.concerns(axes)]
     text = json.dumps(own)
     store, me = dist.distributed_c10d._get_default_store(), dist.get_rank()
     noted = _notes.of(store, ranks)

@@ -33,6 +33,7 @@ _KEYWORDS = [
     inspect.Parameter("zero", inspect.Parameter.KEYWORD_ONLY, default=0),
     inspect.Parameter("process_group", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("layouts", inspect.Parameter.KEYWORD_ONLY, default=None),
 ]
 
 
@@ -57,6 +58,9 @@ class CompiledStep(Saving):
     gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
         after DistributedDataParallel, or "local" where each has its own, whose mean
         the step takes.
+    layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
+        regular expression of names, and the ``Layout`` of those that it matches as a
+        whole, or None for tensors that are whole; the first that matches counts.
     """
 
     _zoo_name: str | None = None
@@ -87,9 +91,14 @@ class CompiledStep(Saving):
         zero=0,
         process_group=None,
         gradients=None,
+        layouts=None,
         **kwargs,
     ):
         self._set_features(clip, loss_scale)
+        if layouts is not None:
+            from ._layouts import check_rules
+
+            self._layouts = check_rules(layouts)
         self._set_zero(zero, process_group, gradients)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
@@ -109,6 +118,7 @@ class CompiledStep(Saving):
     # --- Where parameters lie -------------------------------------------------
 
     _mesh = None  # of an optimizer all of whose tensors are whole
+    _layouts: tuple = ()  # what the user says of plain parameters
     _zero = None  # how states are sharded over ranks that have whole parameters
 
     def _set_zero(self, zero: int, process_group, gradients: str | None) -> None:
@@ -348,6 +358,7 @@ class CompiledStep(Saving):
             "_scaling": self._scaling,
             "_scalars": self._current_scalars(),
             **({"_zero": self._zero} if self._zero else {}),
+            **({"_layouts": self._layouts} if self._layouts else {}),
         }
 
 

@@ -19,6 +19,7 @@ from ._agreement import Item
 from ._binding import Binding, bound_groups, owned_state
 from ._dtensor import DTensorPart, is_dtensor
 from ._hypers import HyperReader
+from ._layouts import Layout, PlainPart, find
 from ._members import ObstacleError, parameter_name
 from ._rules import Rules, WholeState, whole_states
 from ._state import StateMap
@@ -26,8 +27,10 @@ from ._state import StateMap
 
 def make_binding(optimizer, previous=None):
     """A Binding, or where a parameter is spread over ranks one of its parts."""
-    if optimizer._zero is not None or any(
-        is_dtensor(p) for group in optimizer.param_groups for p in group["params"]
+    if (
+        optimizer._zero is not None
+        or optimizer._layouts
+        or any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"])
     ):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None)
@@ -94,10 +97,17 @@ class DistributedBinding:
         self._groups = [(group, group["params"], list(group["params"]))
                         for group in optimizer.param_groups]  # fmt: skip
         params = list(itertools.chain.from_iterable(params for _, _, params in self._groups))
-        meshes = list(dict.fromkeys(p.device_mesh for p in params if is_dtensor(p)))
+        found = self._find_layouts(optimizer)
+        meshes = list(
+            dict.fromkeys(
+                [p.device_mesh for p in params if is_dtensor(p)]
+                + [layout.mesh for layout in found.values()]
+            )
+        )
         self._zero = self._make_zero(optimizer, meshes)
         self._torch_mesh = TorchMesh(meshes, [optimizer._zero.group] if self._zero else [])
         axes = dict(zip(meshes, self._torch_mesh.axes_of, strict=True))
+        self._plain = {key: (layout, axes[layout.mesh]) for key, layout in found.items()}
         whole_of = _whole_states(optimizer)
         groups = [
             [
@@ -125,22 +135,35 @@ class DistributedBinding:
         # What is of the model is of the same round everywhere; exchanges may be fewer.
         calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(self._inner.rounds) if r]
         items = [
-            Item(frozenset(), f"definition {definition}"),
-            Item(frozenset(), f"{len(self._groups)} parameter groups"),
-            Item(frozenset(), f"rounds of the model {'; '.join(calls) or 'none'}"),
+            Item(f"definition {definition}"),
+            Item(f"{len(self._groups)} parameter groups"),
+            Item(f"rounds of the model {'; '.join(calls) or 'none'}"),
         ]
         for part in self._parts:
-            if part.layout is None:
+            layout = part.layout
+            if layout is None:
                 continue
-            axes = {name for _, names in part.layout.dims for name in names}
-            items.append(
-                Item(
-                    frozenset(axes | set(part.layout.flat)),
-                    f"{part.name} of shape {part.layout.shape}, {part.local.dtype}, layout "
-                    f"'{part.layout.request()}'",
-                )
+            axes = {name for _, names in layout.dims for name in names} | set(layout.flat)
+            text = (
+                f"{part.name} of shape {layout.shape}, {part.local.dtype}, layout "
+                f"'{layout.request()}'"
             )
+            items.append(Item(text, frozenset(axes), frozenset(layout.distinct)))
         return items
+
+    def _find_layouts(self, optimizer) -> dict[int, Layout]:
+        """Those that ``layouts`` gives plain parameters, by ``id()``."""
+        found = {}
+        if not optimizer._layouts:
+            return found
+        for number, (group, _, params) in enumerate(self._groups):
+            for place, param in enumerate(params):
+                name = parameter_name(group, number, place)
+                if not is_dtensor(param):
+                    layout = find(optimizer._layouts, group, place, name)
+                    if layout is not None:
+                        found[id(param)] = layout
+        return found
 
     def _make_zero(self, optimizer, meshes: list):
         """The parameters of ``zero=1``, or None."""
@@ -166,6 +189,9 @@ class DistributedBinding:
             part = self._zero.part_of(param)
             part.whole = whole_of[id(param)]
             return part
+        if id(param) in self._plain:
+            layout, own = self._plain[id(param)]
+            return PlainPart(param, name, layout, own, self._torch_mesh)
         if is_dtensor(param):
             return DTensorPart(param, axes[param.device_mesh], name, whole_of[id(param)])
         return WholePart(param)

@@ -119,6 +119,10 @@ class TorchMesh:
             _agreement.check(self._items(), names, ranks, group)
             self._agreed.add(bits)
 
+    def group_of(self, names: Sequence[str]) -> dist.ProcessGroup:
+        """The process group of the axes of these names."""
+        return self._group(sum(1 << n for n, axis in enumerate(self._axes) if axis.name in names))
+
     def _group(self, bits: int) -> dist.ProcessGroup:
         """The process group of a set of axes."""
         axes = [axis for number, axis in enumerate(self._axes) if bits >> number & 1]
