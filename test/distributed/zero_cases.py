@@ -117,6 +117,26 @@ def scalars_among_states_are_whole():
 
 
 @case
+def counts_of_groups_and_in_the_originals_form():
+    """One count for a group, by a round of all ranks; saved as ColossalAI and DeepSpeed do."""
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    reference = st.colossal.FusedAdam(plain)
+    optimizer = st.colossal.FusedAdam(sharded, zero=1, gradients="reduced")
+    for k, own in enumerate(grads):
+        step_whole(reference, plain, own, {1, 4} if k < 2 else ())
+        step_zero(optimizer, sharded, own, "reduced", {1, 4} if k < 2 else ())
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+    assert optimizer.full_state_dict()["param_groups"][0]["step"] == len(grads)
+    each = st.deepspeed.FusedAdam(parameters(made), zero=1, gradients="reduced")
+    step_zero(each, each.param_groups[0]["params"], grads[0], "reduced")
+    packed = each.full_state_dict()["state"]
+    assert [own["step"] for own in packed.values()] == [1] * len(SHAPES)
+    assert {type(own["step"]) for own in packed.values()} == {int}
+
+
+@case
 def a_gradient_on_one_rank_only():
     """Zero on the others, as DistributedDataParallel has it with unused parameters."""
     made, grads = values()

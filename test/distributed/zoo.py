@@ -21,6 +21,7 @@ STATISTICS = {
     "Adafactor": lambda params, **k: st.Adafactor(params, lr=1e-2, **k),
     "CAME": lambda params, **k: st.came.CAME(params, lr=1e-2, **k),
     "FusedLamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
+    "FusedAdam": lambda params, **k: st.deepspeed.FusedAdam(params, lr=1e-2, **k),
     "LARS": lambda params, **k: st.LARS(params, lr=1e-2, **k),
     "AdamW, clipped": lambda params, **k: st.AdamW(
         params, lr=1e-2, clip=st.ClipByNorm(0.5), loss_scale=st.DynamicLossScale(2.0), **k

@@ -233,6 +233,29 @@ def test_capturable_is_refused_as_torch_refuses_it(name):
     assert str(mine.value) == str(theirs.value)
 
 
+@pytest.mark.parametrize("found", [0.0, 1.0])
+@pytest.mark.parametrize("name", [n for n in NAMES if INFOS[n].supports_fused_on])
+def test_found_inf_and_grad_scale(name, found):
+    """What a scaler of torch's sets for a fused step is for torch's fused step."""
+    left, right = pair(name, params=make_params([(3,), (2, 4)]), fused=True)
+    for _, optimizer in (left, right):
+        optimizer.grad_scale = torch.tensor(4.0)
+        optimizer.found_inf = torch.tensor(found)
+    set_grads(left[0], right[0])
+    before = [p.detach().clone() for p in left[0]]
+    with torchs_own_step():
+        left[1].step()
+    right[1].step()
+    assert bits_equal(left[0], right[0]) and bits_equal(left[0], before) == bool(found)
+    for _, optimizer in (left, right):
+        del optimizer.grad_scale, optimizer.found_inf
+    with compiled_only():
+        set_grads(left[0], right[0], seed=1)
+        left[1].step()
+    right[1].step()
+    assert_agree(left, right)
+
+
 def test_a_group_of_adamw_without_its_decay():
     """A key of a group that torch's step reads, and no constructor sets."""
     left, right = pair("AdamW", weight_decay=0.5)

@@ -72,6 +72,7 @@ class Saving:
                 packed["state"][number] = states[id(param)]
         for group in packed["param_groups"]:
             group.pop(PART, None)
+        self._finish_saving(packed)
         return packed
 
     def _finish_saving(self, packed: dict) -> None:
