@@ -40,7 +40,7 @@ MORE = {
     ],
     "Adagrad": [{"initial_accumulator_value": 0.3, "lr_decay": 0.1, "eps": 1e-3}],
     "NAdam": [{"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}],
-    # From the sixth step on it is rectified, with 0.6 from the third.
+    # The second is rectified from the sixth step on, the first never.
     "RAdam": [{"betas": (0.5, 0.6), "eps": 1e-3}, {"betas": (0.9, 0.99), "maximize": True}],
     "RMSprop": [{"momentum": 0.9, "alpha": 0.5}, {"centered": True, "eps": 1e-3}],
     "Rprop": [{"lr": 0.1, "etas": (0.3, 2.0), "step_sizes": (0.01, 0.15)}],
