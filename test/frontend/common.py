@@ -77,6 +77,7 @@ KEYWORDS = [
     ("zero", 0),
     ("process_group", None),
     ("gradients", None),
+    ("layouts", None),
 ]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}
