@@ -326,6 +326,35 @@ def plans_that_differ_are_refused():
 
 
 @case
+def a_gradient_on_some_ranks_only_is_refused():
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    params = [(f"w{i}", torch.nn.Parameter(DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])))
+              for i in range(3)]  # fmt: skip
+    optimizer = ALL["FusedLamb"](params)
+    for name, param in params:
+        if name != "w1" or dist.get_rank() != 2:
+            param.grad = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
+    refused_plan(optimizer.step, ["parameter 'w1' has a gradient on some ranks and none on"])
+    # It stays so until a state is loaded.
+    for _, param in params:
+        param.grad = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
+    try:
+        optimizer.step()
+    except errors.StatusError as error:
+        assert error.status == "STEPC_POISONED" and "w1" in str(error), error
+    else:
+        raise AssertionError("it went on")
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+
+
+@case
+def first_gradients_come_at_different_steps():
+    for name in ("AdamW", "CAME", "AdamW, clipped"):
+        compare(ALL[name], absent={(0, 0), (0, 3), (1, 3), (0, 5), (1, 5), (2, 5)})
+
+
+@case
 def elementwise_definitions_exchange_nothing():
     mesh = grid()
     values, grads = tensors()

@@ -27,6 +27,7 @@ class Item:
     """A tensor that crosses ranks, or what all ranks have alike: what is compared."""
 
     text: str
+    name: str = ""  # of the tensor
     axes: frozenset[str] | None = None  # over which it is sharded; None: all compare it
     distinct: frozenset[str] = frozenset()  # other coordinates of these have others
 

@@ -105,7 +105,10 @@ class Binding:
             return False
         self.plan.step()
         if self._pending:
-            self._commit()
+            # Those bound ahead of their first gradient stay.
+            taken = [m for m in self._pending if m.param.grad is not None]
+            self._pending = [m for m in self._pending if m.param.grad is None]
+            self._commit(taken)
         self._bump()
         return True
 
@@ -214,10 +217,8 @@ class Binding:
             self.plan.set_grad(tensor, None)
         if self._pending:
             taken = [m for m in self._pending if self._ids[m.index] in stepped]
-            kept = [m for m in self._pending if self._ids[m.index] not in stepped]
-            self._pending = taken
-            self._commit()
-            self._pending = kept
+            self._pending = [m for m in self._pending if self._ids[m.index] not in stepped]
+            self._commit(taken)
         self._bump_states()
 
     # --- What is inside -------------------------------------------------------
@@ -294,18 +295,19 @@ class Binding:
             self._storages[storage._cdata] = storage
         self._walk.watch(tensors)
 
-    def _commit(self) -> None:
-        """Puts new states where the user sees them, as the step has been made."""
+    def _commit(self, taken: list[Member]) -> None:
+        """Puts new states of these where the user sees them, as their step has been made;
+        a skipped one makes none."""
         if self.was_skipped():
+            self._pending = taken + self._pending
             return
-        for member in self._pending:
+        for member in taken:
             if not member.items:
                 continue
             if member.param not in self._state:
                 self._state.put_quietly(member.param, member.items)
             else:
                 self._state[member.param].put_quietly(member.items)
-        self._pending = []
 
 
 # --- Looking at the optimizer -------------------------------------------------

@@ -80,6 +80,7 @@ class CompiledStep(Saving):
     _scaling: tuple[Feature, ...] = ()  # none or one
     _scalars: dict = {}  # what the last binding kept between steps
     _binding: Binding | None = None
+    _poison: str | None = None  # what ranks could not exchange; until a state is loaded
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
     def __init__(
@@ -308,6 +309,11 @@ class CompiledStep(Saving):
         return _Lock(lock)
 
     def _step_locked(self) -> None:
+        if self._poison is not None:
+            raise errors.StatusError(
+                f"an earlier step failed midway: {self._poison}; load a state to go on",
+                "STEPC_POISONED",
+            )
         binding, self._binding = self._binding, None
         why = why_eager(self)
         if why is None:
@@ -320,6 +326,10 @@ class CompiledStep(Saving):
                 if not obstacle.eager or self._eager_class is None:
                     raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
                 why = str(obstacle)
+            except errors.CommunicationError as error:
+                # Other ranks may have gone on; what was written before it stays.
+                self._poison = str(error)
+                raise
             finally:
                 if self._binding is None:
                     self._keep_scalars(binding)

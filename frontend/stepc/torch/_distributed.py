@@ -123,6 +123,8 @@ class DistributedBinding:
                 items = self._state[part.param]
                 hidden = {name: part.hide(name, value) for name, value in items.items()}
                 self._local.state.put_quietly(part.local, hidden)
+        compared = ((_item(part), part) for part in self._parts)
+        self._compared = [(item, part) for item, part in compared if item is not None]
         definition = optimizer._get_definition().digest()
         self._torch_mesh.tell(lambda: self._items(definition))
         inner = getattr(previous, "_inner", None)
@@ -139,17 +141,7 @@ class DistributedBinding:
             Item(f"{len(self._groups)} parameter groups"),
             Item(f"rounds of the model {'; '.join(calls) or 'none'}"),
         ]
-        for part in self._parts:
-            layout = part.layout
-            if layout is None:
-                continue
-            axes = {name for _, names in layout.dims for name in names} | set(layout.flat)
-            text = (
-                f"{part.name} of shape {layout.shape}, {part.local.dtype}, layout "
-                f"'{layout.request()}'"
-            )
-            items.append(Item(text, frozenset(axes), frozenset(layout.distinct)))
-        return items
+        return items + [item for item, _ in self._compared]
 
     def _find_layouts(self, optimizer) -> dict[int, Layout]:
         """Those that ``layouts`` gives plain parameters, by ``id()``."""
@@ -206,9 +198,13 @@ class DistributedBinding:
             part.refresh()
         if self._zero is not None:
             self._zero.refresh(os.environ.get("STEPC_CHECK") == "1")
+        self._torch_mesh.expect(
+            [(item, part.local.grad is not None) for item, part in self._compared]
+        )
         self._local.follow()
         if self._inner is None or not self._inner.run(self._local):
-            self._inner = Binding(self._local, self._inner or self._previous)
+            # All of them: what crosses ranks has a place for each, with a gradient or not.
+            self._inner = Binding(self._local, self._inner or self._previous, ahead=True)
             self._previous = None
             self._shown.clear()
             if not self._inner.run(self._local):
@@ -286,6 +282,16 @@ class DistributedBinding:
             if part.layout is not None:
                 own.update({name: part.full(name, value) for name, value in own.items()})
         return states
+
+
+def _item(part) -> Item | None:
+    """A part as ranks compare it; None for a tensor that every rank has as it is."""
+    layout = part.layout
+    if layout is None:
+        return None
+    axes = {name for _, names in layout.dims for name in names} | set(layout.flat)
+    text = f"{part.name} of shape {layout.shape}, {part.local.dtype}, layout '{layout.request()}'"
+    return Item(text, part.name, frozenset(axes), frozenset(layout.distinct))
 
 
 def _whole_states(optimizer) -> dict[int, dict[str, WholeState]]:

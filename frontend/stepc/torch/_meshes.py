@@ -61,6 +61,7 @@ class TorchMesh:
         )
         self._communicator = communicator_of(self._reduce)
         self._items: Callable[[], list[_agreement.Item]] = list
+        self._present: list[tuple[_agreement.Item, bool]] = []
         self._agreed: set[int] = set()  # axes whose ranks have been compared
 
     def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
@@ -98,7 +99,7 @@ class TorchMesh:
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
         """All calls of a round are under way together."""
         self._agree({call.axes for call in calls})
-        works = []
+        works, presence = self._send_presence({call.axes for call in calls})
         for call in calls:
             memory = (ctypes.c_char * (8 * call.count)).from_address(call.data)
             highest = call.reduction == MAX_I64
@@ -109,6 +110,34 @@ class TorchMesh:
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
+        for sent, concerned in presence:
+            high, low = sent.view(2, -1)
+            for (item, _), same in zip(concerned, (high == -low).tolist(), strict=True):
+                if not same:
+                    raise errors.CommunicationError(
+                        f"{item.name} has a gradient on some ranks and none on others",
+                        "STEPC_COMMUNICATION_ERROR",
+                    )
+
+    def expect(self, present: list[tuple[_agreement.Item, bool]]) -> None:
+        """Says which tensors have a gradient in the coming step. That all ranks agree on
+        it is found out beside the first round, in calls of the same moment."""
+        self._present = present
+
+    def _send_presence(self, sets: set[int]) -> tuple[list, list]:
+        works, sent = [], []
+        for bits in sorted(sets) if self._present else ():
+            names = {axis.name for n, axis in enumerate(self._axes) if bits >> n & 1}
+            concerned = [(item, on) for item, on in self._present if item.concerns(names)]
+            if not concerned:
+                continue
+            present = torch.tensor([int(on) for _, on in concerned])
+            both = torch.cat([present, -present])
+            group = self._group(bits)
+            works.append(dist.all_reduce(both, dist.ReduceOp.MAX, group=group, async_op=True))
+            sent.append((both, concerned))
+        self._present = []
+        return works, sent
 
     def _agree(self, sets: set[int]) -> None:
         """Compares what ranks are about to exchange, once for each plan."""

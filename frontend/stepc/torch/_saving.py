@@ -98,6 +98,7 @@ class Saving:
             super().load_state_dict({**state_dict, "state": {}})
         with torch.inference_mode(False), torch.no_grad():
             self.state = self._adopt(state_dict)
+        self._poison = None
         self._set_scalars(_merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups]))
         for hook in post_hooks.values():
             hook(self)
