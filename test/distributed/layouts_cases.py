@@ -10,7 +10,7 @@ import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from zoo import ALL
 
 SHAPES = {"up": (10, 6), "down": (6, 10), "bias": (10,), "norm": (6,)}
@@ -139,6 +139,49 @@ def an_embedding_that_two_stages_share_counts_once():
     optimizer.step()
     for key, param in params:
         same_bits(param, whole[0] if key == "tied" else whole[1 + rank], key)
+
+
+@case
+def the_norm_of_gradients_that_lie_in_every_way():
+    """Two meshes, whole tensors, stages and two optimizers: as of one vector."""
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+    stage, at = grid.get_local_rank("pp"), grid.get_local_rank("tp")
+    made, _ = values()
+    stages = [values(seed)[1][0] for seed in range(2)]
+    spread = torch.randn(7, 5)
+    everything = [g for grads in stages for g in grads.values()] + [2 * spread, spread[0]]
+    plain = [torch.nn.Parameter(torch.zeros_like(g)) for g in everything]
+    dtensors = [
+        torch.nn.Parameter(distribute_tensor(torch.zeros(7, 5), grid["tp"], [Shard(0)])),
+        torch.nn.Parameter(torch.zeros(5)),
+    ]
+    layouts = [
+        ("up|bias", st.Layout(grid, ["distinct", Shard(0)])),
+        ("down", st.Layout(grid, ["distinct", Shard(1)])),
+        (".*", st.Layout(grid, ["distinct", Replicate()])),
+    ]
+    params = named(parts(made, at, 2))
+    optimizer = st.AdamW(params, layouts=layouts)
+    for norm_type in (2.0, math.inf):
+        for param, grad in zip(plain, everything, strict=True):
+            param.grad = grad.clone()
+        for key, param in params:
+            param.grad = parts(stages[stage], at, 2)[key].clone()
+        dtensors[0].grad = distribute_tensor(2 * spread, grid["tp"], [Shard(0)])
+        dtensors[1].grad = spread[0].clone()
+        wide = torch.cat([p.grad.double().flatten() for p in plain])
+        expected = torch.linalg.vector_norm(wide, norm_type)
+        # What both stages have is a matter of one of them.
+        mine = [optimizer, *dtensors] if stage == 0 else [optimizer]
+        norm = st.clip_grad_norm_(mine, 0.5, norm_type)
+        assert math.isclose(float(norm), float(expected), rel_tol=2**-45), (norm, expected)
+        coefficient = 0.5 / (float(expected) + 1e-6)
+        for key, param in params:
+            wanted = parts(stages[stage], at, 2)[key] * coefficient
+            assert torch.allclose(param.grad, wanted, rtol=1e-6, atol=0), key
+    for _, param in params:
+        param.grad.fill_(float("nan") if dist.get_rank() == 3 else 1.0)
+    assert st.clip_grad_norm_(optimizer, 1.0, math.inf).isnan()
 
 
 def refused(kind, words, function):

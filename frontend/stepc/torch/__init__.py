@@ -5,6 +5,7 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue`` and ``DynamicLossScale`` go with all of them."""
 
 from . import apex, came, colossal, deepspeed, hf, lomo
+from ._clipping import clip_grad_norm_
 from ._features import ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
 from ._layouts import Layout
@@ -48,6 +49,7 @@ __all__ = [
     "StepReport",
     "apex",
     "came",
+    "clip_grad_norm_",
     "colossal",
     "deepspeed",
     "hf",

@@ -1,0 +1,156 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The norm of gradients that lie on ranks in any way, and clipping by it.
+
+``clip=ClipByNorm(...)`` of an optimizer does the same inside of its step, in one round and
+without a pass of its own over the gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+
+from ._dtensor import _local, is_dtensor
+from ._layouts import DISTINCT, Layout, find
+from ._members import ObstacleError, parameter_name
+
+_Axes = tuple[tuple[int, ...], ...]
+
+
+class _Parts:
+    """Sums, or maxima, of the rank's parts by the ranks that have the others.
+
+    What is replicated over ranks is counted by each of them alone: sums of different
+    groups are made whole on their own, and then added.
+    """
+
+    def __init__(self, norm_type: float):
+        self._inf = norm_type == math.inf
+        self._found: dict[_Axes, tuple[list, torch.Tensor]] = {}
+
+    def add(self, grad: torch.Tensor, groups: list) -> None:
+        wide = grad.detach().to(torch.float64)
+        if self._inf:
+            own = wide.abs().amax() if wide.numel() else wide.new_zeros(())
+        else:
+            own = wide.square().sum()
+        key = tuple(sorted(tuple(dist.get_process_group_ranks(g)) for g in groups))
+        before = self._found.get(key)
+        if before is not None:
+            own = torch.maximum(before[1], own) if self._inf else before[1] + own
+        self._found[key] = (groups, own)
+
+    def norm(self, everywhere: list) -> torch.Tensor:
+        """All of them, over ``everywhere`` too: groups of ranks with other tensors."""
+        total = torch.zeros((), dtype=torch.float64)
+        for key in sorted(self._found):
+            groups, own = self._found[key]
+            for group in groups:
+                own = self._reduced(own, group)
+            total = torch.maximum(total, own) if self._inf else total + own
+        for group in everywhere:
+            total = self._reduced(total, group)
+        return total if self._inf else total.sqrt()
+
+    def _reduced(self, value: torch.Tensor, group) -> torch.Tensor:
+        if not self._inf:
+            value = value.clone()
+            dist.all_reduce(value, group=group)
+            return value
+        # A MAX of floats loses a NaN on some backends: it travels as a flag.
+        pair = torch.stack([value.nan_to_num(nan=0.0, posinf=math.inf), value.isnan().double()])
+        dist.all_reduce(pair, dist.ReduceOp.MAX, group=group)
+        return torch.where(pair[1] > 0, torch.full_like(pair[0], math.nan), pair[0])
+
+
+def _parameters(given) -> list[tuple[torch.Tensor, Layout | None]]:
+    """Parameters with a gradient, those of optimizers with what they say of them."""
+    if isinstance(given, torch.Tensor | torch.optim.Optimizer):
+        given = [given]
+    found: dict[int, tuple] = {}
+    for item in given:
+        if not isinstance(item, torch.optim.Optimizer):
+            found.setdefault(id(item), (item, None))
+            continue
+        rules = getattr(item, "_layouts", ())
+        for number, group in enumerate(item.param_groups):
+            for place, param in enumerate(group["params"]):
+                layout = None
+                if rules and not is_dtensor(param):
+                    layout = find(rules, group, place, parameter_name(group, number, place))
+                found.setdefault(id(param), (param, layout))
+    return [(param, layout) for param, layout in found.values()]
+
+
+def clip_grad_norm_(
+    parameters: Iterable, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> torch.Tensor:
+    """Clips gradients by their norm as of one vector, as :func:`torch.nn.utils.clip_grad_norm_`,
+    however they lie on ranks; returns the norm before, a f64 tensor that is the same on all.
+
+    ``parameters`` are tensors, or optimizers of :mod:`stepc.torch`, of which ``layouts`` are
+    known too: DTensors of one mesh or several, plain tensors, pipeline stages. What ranks
+    have in common is counted once. All ranks of the meshes call it together.
+
+    Args:
+        norm_type: 2 or infinity.
+        error_if_nonfinite: RuntimeError for a norm that is Inf or NaN; nothing has changed.
+
+    Raises ValueError for another ``norm_type``, and where a gradient is still to be summed.
+    """
+    norm_type = float(norm_type)
+    if norm_type not in (2.0, math.inf):
+        raise ValueError(f"norm_type is {norm_type:g}, expected 2 or inf")
+    parts, grads, everywhere = _Parts(norm_type), [], {}
+    try:
+        members = _parameters(parameters)
+    except ObstacleError as obstacle:
+        raise ValueError(str(obstacle)) from None
+    for param, layout in members:
+        mesh, placements = _placed(param, layout)
+        for dim, placement in enumerate(placements):
+            if placement == DISTINCT:
+                group = mesh.get_group(dim)
+                everywhere[tuple(dist.get_process_group_ranks(group))] = group
+        if param.grad is None:
+            continue
+        groups = [
+            mesh.get_group(dim)
+            for dim, placement in enumerate(placements)
+            if placement != DISTINCT and not placement.is_replicate()
+        ]
+        grad = _local(param.grad) if is_dtensor(param.grad) else param.grad
+        parts.add(grad, groups)
+        grads.append(grad)
+    with torch.no_grad():
+        norm = parts.norm([everywhere[ranks] for ranks in sorted(everywhere)])
+        if error_if_nonfinite and not torch.isfinite(norm):
+            raise RuntimeError(
+                f"The total norm of order {norm_type} for gradients from `parameters` is "
+                "non-finite, so it cannot be clipped."
+            )
+        coefficient = float(torch.clamp(max_norm / (norm + 1e-6), max=1.0))
+        for grad in grads:
+            grad.mul_(coefficient)
+    return norm
+
+
+def _placed(param: torch.Tensor, layout: Layout | None) -> tuple:
+    """Mesh and placements of a parameter's gradient."""
+    if layout is not None:
+        return layout.mesh, layout.placements
+    grad = param.grad
+    if not is_dtensor(param if grad is None else grad):
+        return None, ()
+    tensor = param if grad is None else grad
+    for placement in tensor.placements:
+        if placement.is_partial():
+            raise ValueError(
+                f"a gradient of shape {tuple(tensor.shape)} has placement {placement}: it is to be "
+                "summed first"
+            )
+    return tensor.device_mesh, tensor.placements
