@@ -314,8 +314,13 @@ class Launch:
             binding.count, binding.fresh = tensor.count - 1, int(tensor.fresh)
         return self.plan.bind(bindings)
 
+    def begin(self, step):
+        """What is done before a step."""
+
     def set_gradients(self, step):
         for identity, tensor, row in zip(self.ids, self.case.tensors, self.operands, strict=True):
+            if identity is None:  # not bound yet
+                continue
             if not tensor.takes_part(step):
                 self.plan.set_grad(identity, None)
                 continue
@@ -335,6 +340,7 @@ class Launch:
                 operand.remember()
         rows, counts = {}, [t.count - 1 for t in self.case.tensors]
         for step in range(self.case.steps):
+            self.begin(step)
             self.set_gradients(step)
             self.plan.step()
             skipped = bool(self.plan.last_step().skipped)
@@ -347,6 +353,8 @@ class Launch:
                 rows.setdefault(name, []).append(value)
             for index, tensor in enumerate(self.case.tensors):
                 counts[index] += tensor.takes_part(step) and not skipped
+                if self.ids[index] is None:
+                    continue
                 count = self.plan.count(self.ids[index])
                 assert count == counts[index], f"count {count}, expected {counts[index]}"
         results = {name: np.array(values, dtype="f8") for name, values in rows.items()}

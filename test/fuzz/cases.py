@@ -37,6 +37,7 @@ class Tensors:
     given: bool
     placed: bool
     own_gradients: bool
+    spread: object = None  # how it lies on the mesh (spread.py)
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Setting:
     threads: int
     chunk: int
     scalars: dict = field(default_factory=dict)
+    mesh: tuple = ()  # the sizes of its axes, where tensors are sharded
 
 
 def read_over_model(program):

@@ -7,5 +7,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
-    str(ROOT / folder) for folder in ("test/fuzz", "test/exact", "test/interpreter", "frontend")
+    str(ROOT / folder)
+    for folder in ("test/fuzz", "test/sharding", "test/exact", "test/interpreter", "frontend")
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -58,20 +59,21 @@ def run_here(seeds, folder, begin=lambda seed: None):
         os.unlink(case.definition.path)
 
 
-def work(seeds, folder, sender):
+def work(run, seeds, folder, sender):
     """In a process of its own: sends seeds as they begin, and failures."""
-    for failure in run_here(seeds, folder, sender.send):
+    for failure in run(seeds, folder, sender.send):
         sender.send(failure)
     sender.send(None)
 
 
-def run_part(seeds, folder):
-    """Failures of some programs; one whose code ends the process is one."""
+def run_part(seeds, folder, run=run_here, tally=None):
+    """Failures of some programs; one whose code ends the process is one. What ``run``
+    counts is added to the tally."""
     context = multiprocessing.get_context("fork")
     failures, seeds = [], list(seeds)
     while seeds:
         receiver, sender = context.Pipe(False)
-        process = context.Process(target=work, args=(seeds, folder, sender))
+        process = context.Process(target=work, args=(run, seeds, folder, sender))
         process.start()
         sender.close()
         last = None
@@ -79,6 +81,8 @@ def run_part(seeds, folder):
             while (message := receiver.recv()) is not None:
                 if isinstance(message, Failure):
                     failures.append(message)
+                elif isinstance(message, Counter):
+                    tally.update(message)
                 else:
                     last = message
             seeds = []
@@ -90,12 +94,13 @@ def run_part(seeds, folder):
     return failures
 
 
-def run_programs(seeds, folder, jobs=None, part=25):
+def run_programs(seeds, folder, jobs=None, part=25, run=run_here, tally=None):
     """Failures of the programs, some at a time in processes of their own."""
     seeds, jobs = list(seeds), jobs or os.cpu_count()
     parts = [seeds[i : i + part] for i in range(0, len(seeds), part)]
     with ThreadPoolExecutor(jobs) as pool:
-        return [f for found in pool.map(lambda p: run_part(p, folder), parts) for f in found]
+        found = pool.map(lambda p: run_part(p, folder, run, tally), parts)
+        return [failure for failures in found for failure in failures]
 
 
 def run_one(program, setting, folder, name="shrunk"):

@@ -10,7 +10,9 @@ from pathlib import Path
 from cases import make_setting
 from engine import run_one, save
 from generate import make_program
+from rank_engine import run_one as run_on_ranks
 from shrink import shrink
+from spread import make_sharded, spread_setting
 
 
 def isolated(function, *arguments):
@@ -29,18 +31,25 @@ def isolated(function, *arguments):
         process.join()
 
 
-def explain(seed, folder, seconds=120.0):
+def explain(seed, folder, seconds=120.0, ranks=False):
     """The shrunk program of a seed, its inputs, its failure, and how to see it again."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
 
     def fails(program, setting):
-        return isolated(run_one, program, setting, folder)
+        return isolated(run_on_ranks if ranks else run_one, program, setting, folder)
 
     program = make_program(seed)
-    program, setting, text = shrink(program, make_setting(program), fails, seconds)
+    setting = make_setting(program)
+    if ranks:
+        spread_setting(program, setting)
+    program, setting, text = shrink(program, setting, fails, seconds)
     command, case = save(program, setting, folder)
+    if ranks:
+        # What stepc-run compares is not sharded.
+        command, case = "", make_sharded(case, setting)
+    option = "--ranks " if ranks else ""
     return "\n".join([
-        f"--- seed {seed}: tools/fuzz/run.py --seed {seed} --programs 1",
+        f"--- seed {seed}: tools/fuzz/run.py {option}--seed {seed} --programs 1",
         text or "(it does not fail alone)", "", program.text(), case.describe(), "", command, "",
     ])  # fmt: skip

@@ -8,9 +8,9 @@ import numpy as np
 from driver import STORAGES
 from oracle import ZOO, widen
 from placement import Dims, Flat, even_cuts, random_cuts, random_rows
-from ranks import Sharded, gather, run_ranks
+from ranks import Sharded, WholeLaunch, gather, run_ranks
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Tensor, interpret, launch
+from steps import Case, Definition, Group, Tensor, interpret
 from values import fill
 
 # Extents around what a rank, a lane, a leaf and a block of rows have.
@@ -137,8 +137,7 @@ def run(sharded, packages):
     """The gathered results, the unsharded ones and the ranks' counters."""
     package = packages.get(sharded)
     results = run_ranks(sharded, package)
-    plain = launch(sharded.case, packages.packages)
-    assert not isinstance(plain, str), plain
+    plain = WholeLaunch(sharded, package).run()
     return gather(sharded, results), plain, [info for _, info, _ in results]
 
 

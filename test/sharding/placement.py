@@ -5,7 +5,7 @@ cannot share a mistake with the code under test."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from stepc._mesh import Layout, Mesh
@@ -17,8 +17,17 @@ def chunk(indices, parts, at):
     return indices[at * size : (at + 1) * size]
 
 
+class Placement:
+    """``at`` of axes: the coordinates of the ranks that have the tensor. Ranks at others
+    have other tensors in its place, as stages of a pipeline do."""
+
+    def is_on(self, mesh: Mesh, rank):
+        place = dict(zip(mesh.names, mesh.coordinates(rank), strict=True))
+        return all(place[axis] == coordinate for axis, coordinate in self.at.items())
+
+
 @dataclass
-class Dims:
+class Dims(Placement):
     """Dims cut by the axes named for them, one axis after the other.
 
     ``rows`` of a dim and flattened coordinate, where given, are any indices in place of
@@ -27,7 +36,7 @@ class Dims:
 
     axes: dict  # of a dim: the names of its axes
     rows: dict | None = None
-    distinct: tuple = ()
+    at: dict = field(default_factory=dict)
 
     def indices(self, mesh: Mesh, rank, shape):
         at = dict(zip(mesh.names, mesh.coordinates(rank), strict=True))
@@ -48,7 +57,7 @@ class Dims:
 
     def layout(self, mesh, rank, shape):
         dims = tuple((dim, tuple(axes)) for dim, axes in sorted(self.axes.items()) if axes)
-        return Layout(tuple(shape), dims, distinct=tuple(self.distinct))
+        return Layout(tuple(shape), dims, distinct=tuple(self.at))
 
     def cut(self, mesh, rank, shape, array, whole_dims=()):
         """The rank's part; ``whole_dims`` are those that are no dim of the parameter."""
@@ -66,12 +75,12 @@ class Dims:
 
 
 @dataclass
-class Flat:
+class Flat(Placement):
     """A range [begin, end) of the row-major order for each coordinate of the axes."""
 
     axes: tuple
     cuts: list  # one more than coordinates
-    distinct: tuple = ()
+    at: dict = field(default_factory=dict)
 
     def range(self, mesh, rank):
         at = dict(zip(mesh.names, mesh.coordinates(rank), strict=True))
@@ -83,9 +92,7 @@ class Flat:
 
     def layout(self, mesh, rank, shape):
         begin, _ = self.range(mesh, rank)
-        return Layout(
-            tuple(shape), flat=tuple(self.axes), begin=begin, distinct=tuple(self.distinct)
-        )
+        return Layout(tuple(shape), flat=tuple(self.axes), begin=begin, distinct=tuple(self.at))
 
     def cut(self, mesh, rank, shape, array, whole_dims=()):
         if tuple(array.shape) != tuple(shape) or whole_dims:

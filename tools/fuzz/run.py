@@ -5,6 +5,7 @@
 
     tools/fuzz/run.py --minutes 60 --seed 1000000     # seeds from there on
     tools/fuzz/run.py --seed 17 --programs 1          # one program again
+    tools/fuzz/run.py --ranks --minutes 60            # on ranks, beside the unsharded run
 
 Each that differs is made smaller and printed, with files for stepc-run in --keep.
 The exit status is 1 where there was one.
@@ -14,11 +15,13 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
-    str(ROOT / folder) for folder in ("test/fuzz", "test/exact", "test/interpreter", "frontend")
+    str(ROOT / folder)
+    for folder in ("test/fuzz", "test/sharding", "test/exact", "test/interpreter", "frontend")
 ]
 
 
@@ -29,14 +32,17 @@ def read_arguments():
     parser.add_argument("--programs", type=int, help="how many, in place of --minutes")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core)")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz"), help="folder for failures")
+    parser.add_argument("--ranks", action="store_true", help="sharded, on simulated ranks")
     return parser.parse_args()
 
 
 def main():
-    from engine import run_programs
+    from engine import run_here, run_programs
+    from rank_engine import describe, run_ranked
     from report import explain
 
     arguments = read_arguments()
+    run, tally = run_ranked if arguments.ranks else run_here, Counter()
     arguments.keep.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * arguments.minutes
     first = next_seed = arguments.seed
@@ -49,12 +55,13 @@ def main():
             break
         with tempfile.TemporaryDirectory() as folder:
             seeds = range(next_seed, next_seed + batch)
-            failures = run_programs(seeds, Path(folder), arguments.jobs)
+            failures = run_programs(seeds, Path(folder), arguments.jobs, run=run, tally=tally)
         for failure in failures:
-            print(explain(failure.seed, arguments.keep), flush=True)
+            print(explain(failure.seed, arguments.keep, ranks=arguments.ranks), flush=True)
         failed += len(failures)
         next_seed += batch
-        print(f"{next_seed - first} programs, {failed} failed", flush=True)
+        said = f"; {describe(tally)}" if arguments.ranks else ""
+        print(f"{next_seed - first} programs, {failed} failed{said}", flush=True)
     return 1 if failed else 0
 
 
