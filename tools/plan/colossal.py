@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .failure import PlanError
+from .layouts import Layout
 from .models import Model, Tensor
 
 BYTES = 4  # of an element that crosses: masters and states are f32
@@ -70,3 +71,12 @@ def count(model: Model, optimizer: str, world: int, split_dims: list[int | None]
         if split_dims is None or split_dims[number] is not None:
             found.add(1, 1)  # the root mean square of the update
     return found
+
+
+def count_on(model: Model, optimizer: str, layout: Layout) -> Calls:
+    """The same on a layout of ours: zero1, zero2 or tp."""
+    if layout.is_flat:
+        return count(model, optimizer, layout.ranks)
+    if set(layout.axes) == {"tp"}:
+        return count(model, optimizer, layout.ranks, [layout.split_dim(t) for t in model.tensors])
+    raise PlanError(f"layout is '{layout.name}', ColossalAI's are counted for zero1, zero2 and tp")

@@ -46,9 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.description = "memory of a rank, rounds, calls and bytes of a step, before it is run"
     add = parser.add_argument
-    add("definition", help="a .mlir file, a .stepc package, or a name of the zoo")
+    add("definition", help="a .mlir file, a .stepc package, or a name of the zoo; a,b: each")
     add("--fragment", action="append", default=[], help="before the definition; again for more")
-    add("--model", required=True, help=f"{', '.join(models.NAMES)}, or a file of tensors")
+    add("--model", required=True, help=f"{', '.join(models.NAMES)}, or a file; a,b: each")
     add("--dtype", choices=models.BYTES, help="of all parameters, in place of the model's")
     add("--grad", choices=models.BYTES, help="of gradients (default: the parameter's)")
     add("--state", choices=models.BYTES, help="of states (default: f32)")
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--groups", type=int, default=1, help="of parameters (default: 1)")
     add("--machine", metavar="FILE", help="JSON: ranks, ranks_per_node, inside, between, "
         "latency_inside, latency_between, memory (bytes a second, seconds); for times")  # fmt: skip
+    add("--compare", choices=["colossalai"], help="rounds and calls beside those of its "
+        "distributed optimizers, on zero1 and tp")  # fmt: skip
     add("--json", action="store_true")
     return parser
 
@@ -81,8 +83,6 @@ def _machines(given) -> list[machines.Machine]:
 
 
 def plans(given) -> list[planning.Plan]:
-    source = package.open_source(given.definition, given.fragment)
-    model = models.load(given.model, given.dtype)
     request = planning.Request(
         sizes=dict(_pair(text, int) for text in given.axis),
         rules=tuple(_pair(text, _dim) for text in given.rule),
@@ -90,25 +90,33 @@ def plans(given) -> list[planning.Plan]:
         grad=given.grad, state=given.state, gradients=given.gradients,
         workers=given.workers, groups=given.groups,
     )  # fmt: skip
+    loaded = [models.load(name, given.dtype) for name in given.model.split(",")]
+    sources = [package.open_source(n, given.fragment) for n in given.definition.split(",")]
     return [
         planning.make(source, model, machine, replace(request, layout=layout))
+        for model in loaded
         for layout in given.layout.split(",")
+        for source in sources
         for machine in _machines(given)
     ]
 
 
+def run(arguments: list[str] | None = None) -> str:
+    """What the command prints; PlanError or StepcError where there is no plan."""
+    given = _parser().parse_args(arguments)
+    made = plans(given)
+    if given.json:
+        found = [report.as_json(plan) for plan in made]
+        return json.dumps(found if len(found) > 1 else found[0], indent=1) + "\n"
+    if given.compare:
+        return report.table([report.beside_colossal(plan) for plan in made], report.PEERS)
+    return report.tables(made) if len(made) > 1 else report.text(made[0])
+
+
 def main() -> int:
-    given = _parser().parse_args()
     try:
-        made = plans(given)
+        print(run(), end="")
     except (PlanError, errors.StepcError) as error:
         print(f"stepc-plan: error: {error}", file=sys.stderr)
         return 1
-    if given.json:
-        found = [report.as_json(plan) for plan in made]
-        print(json.dumps(found if len(found) > 1 else found[0], indent=1))
-    elif len(made) > 1:
-        print(report.table([report.short(plan) for plan in made], report.SHORT), end="")
-    else:
-        print(report.text(made[0]), end="")
     return 0

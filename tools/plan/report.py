@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
+from . import colossal
 from .planning import Plan
-
-MIB = 1 << 20
 
 
 def size(number: int) -> str:
@@ -115,8 +114,16 @@ def as_json(plan: Plan) -> dict:
     }
 
 
+SHORT = ["optimizer", "layout", "ranks", "parameters", "gradients", "states", "all memory",
+         "rounds", "calls", "exchanged", "sent beside"]  # fmt: skip
+TIMES = ["optimizer", "layout", "ranks", "step (estimate)", "exchanges (estimate)",
+         "gradients and parameters (estimate)"]  # fmt: skip
+PEERS = ["optimizer", "model", "layout", "ranks", "rounds", "calls", "bytes of a rank",
+         "ColossalAI: rounds and calls", "bytes of a rank"]  # fmt: skip
+
+
 def short(plan: Plan) -> list[str]:
-    """A row of a table of plans."""
+    """A row of :data:`SHORT`."""
     account, memory = plan.account, plan.memory
     sent = sum(row.sent for row in plan.traffic)
     return [
@@ -127,11 +134,33 @@ def short(plan: Plan) -> list[str]:
     ]  # fmt: skip
 
 
-SHORT = ["optimizer", "layout", "ranks", "parameters", "gradients", "states", "all memory",
-         "rounds", "calls", "exchanged", "sent beside"]  # fmt: skip
+def timed(plan: Plan) -> list[str]:
+    """A row of :data:`TIMES`."""
+    step, exchanges, *beside = plan.times().values()
+    return [plan.package.name, plan.layout.name, str(plan.machine.ranks),
+            *map(seconds, (step, exchanges, sum(beside)))]  # fmt: skip
+
+
+def beside_colossal(plan: Plan) -> list[str]:
+    """A row of :data:`PEERS`."""
+    account = plan.account
+    theirs = colossal.count_on(plan.model, plan.package.name, plan.layout)
+    return [
+        plan.package.name, plan.model.name, plan.layout.name, str(plan.machine.ranks),
+        str(account.rounds), str(len(account.calls)), size(account.exchanged),
+        f"{theirs.calls:,}", size(theirs.bytes),
+    ]  # fmt: skip
 
 
 def table(rows: list[list[str]], header: list[str]) -> str:
     """Markdown."""
     out = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     return "\n".join(out + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def tables(plans: list[Plan]) -> str:
+    """A row for each plan, and times where the machine's figures are known."""
+    text = table([short(plan) for plan in plans], SHORT)
+    if all(plan.machine.is_timed for plan in plans):
+        text += "\n" + table([timed(plan) for plan in plans], TIMES)
+    return text
