@@ -1,5 +1,6 @@
 # Writes the references that are generated: docs/language.md from the dialect's
-# .td files, docs/passes.md from passes/Passes.td.
+# .td files, docs/passes.md from passes/Passes.td, the tables of docs/scaling.md
+# from stepc-plan.
 #
 #   generate.py             writes them
 #   generate.py --check     says which are stale; exit status 1 if any is
@@ -15,6 +16,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import scaling
 
 ROOT = Path(__file__).resolve().parents[2]
 LLVM = Path("/usr/lib/llvm-22")
@@ -148,7 +151,11 @@ def passes():
     return tidy("\n".join(out))
 
 
-DOCUMENTS = {"docs/language.md": language, "docs/passes.md": passes}
+DOCUMENTS = {
+    "docs/language.md": language,
+    "docs/passes.md": passes,
+    "docs/scaling.md": scaling.page,
+}
 
 
 def main():

@@ -1,0 +1,25 @@
+# The tables of docs/scaling.md: what stands between `<!-- stepc-plan ARGUMENTS -->` and
+# `<!-- end -->` is what the command prints. The text around them is written by hand.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import re
+import shlex
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "scaling.md"
+BLOCK = re.compile(r"(<!-- stepc-plan (.*?) -->\n).*?(\n?<!-- end -->)", re.S)
+
+
+def page():
+    """The page with tables made anew."""
+    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "frontend")]
+    from plan.command import run
+
+    def fill(match):
+        arguments = match[2].replace("tools/plan/", f"{ROOT}/tools/plan/")
+        shown = f"`stepc-plan {match[2]}`"
+        return f"{match[1]}\n{shown}\n\n{run(shlex.split(arguments))}\n<!-- end -->"
+
+    return BLOCK.sub(fill, PAGE.read_text())

@@ -1,0 +1,195 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Memory of one rank and what crosses ranks in a step, counted as the runtime counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .layouts import Layout, Part
+from .models import BYTES
+from .package import Package, Tiles, operand_bytes, reach, state_elements
+
+ENTRY = 8  # bytes of what crosses: an f64 or an integer
+_CHUNK = 16384  # elements of a chunk of work; the runtime's default
+_LARGE_BYTES, _LARGE_CHUNKS = 1 << 20, 4  # from these on all workers share a tensor
+_BATCH_BYTES = 256 * 1024
+
+
+@dataclass
+class PartAccount:
+    """Of one part. Bytes; ``states`` by name, ``kept`` what the runtime keeps for the tensor
+    between steps, ``workspace`` what a traversal of it needs, ``moved`` what a step reads and
+    writes. ``exchange``: entries by round, axes and operation."""
+
+    param: int
+    grad: int
+    states: dict[str, int]
+    kept: int = 0
+    workspace: int = 0
+    is_shared: bool = False
+    moved: int = 0
+    exchange: Counter = field(default_factory=Counter)
+
+
+def _is_whole(variant: dict) -> bool:
+    """Whether some segment takes tensors through a schedule one by one."""
+    entries = Counter(entry["segment"] for entry in variant["schedule"])
+    return max(entries.values(), default=0) > 1 or any(
+        "finish" in entry for entry in variant["schedule"]
+    )
+
+
+def _exchange_axes(buffer: dict, rule, part: Part) -> tuple[str, ...]:
+    """The axes over which a buffer crosses: all that shard its dims."""
+    if part.flat:
+        return part.flat
+    found: set[str] = set()
+    for dim, axes in part.dims:
+        index = max(len(rule.dims) + dim - len(part.shape), 0)
+        if rule.dims[index] in buffer["exchange"]["dims"]:
+            found.update(axes)
+    return tuple(sorted(found))
+
+
+def account_part(package: Package, part: Part) -> PartAccount:
+    rule, variant = package.rule(part.shape), package.variant(part)
+    tiles = Tiles(rule, part)
+    states, footprint = {}, 0
+    for operand in variant["operands"]:
+        footprint += operand_bytes(operand) if reach(operand, rule) == "full" else 0
+        if operand["role"] == "state":
+            states[operand["name"]] = state_elements(operand, rule, part) * operand_bytes(operand)
+    grad = BYTES[package.grad or part.dtype]
+    found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
+    found.moved = tiles.elements * sum(
+        operand_bytes(variant["operands"][i])
+        for entry in variant["schedule"]
+        for i in (*entry.get("reads", ()), *entry.get("writes", ()))
+        if reach(variant["operands"][i], rule) == "full"
+    )
+    if variant["space"] != "tiles":
+        return found
+    found.kept = -(-variant["tensor_slots"] * 8 // 64) * 64
+    for buffer in variant["workspace"]:
+        if "exchange" in buffer:
+            crossing = buffer["exchange"]
+            key = (crossing["round"], _exchange_axes(buffer, rule, part), crossing["op"])
+            found.exchange[key] += tiles.entries(buffer)
+        elif buffer["live"]:
+            found.kept += tiles.bytes(buffer)
+        else:
+            found.workspace += tiles.bytes(buffer)
+    tile = min(tiles.n, 64) * min(tiles.m, 4096)
+    chunks = -(-tiles.tiles // max(1, _CHUNK // max(tile, 1)))
+    bytes_of_row = tiles.elements * footprint + found.workspace
+    found.is_shared = _is_whole(variant) and bytes_of_row > _LARGE_BYTES
+    found.is_shared = found.is_shared and chunks >= _LARGE_CHUNKS
+    return found
+
+
+@dataclass
+class Call:
+    """One call of a round over the ranks that differ in ``axes``; ``bytes`` of the rank's
+    own buffer."""
+
+    round: int
+    axes: tuple[str, ...]
+    operation: str
+    bytes: int
+
+
+@dataclass
+class RankAccount:
+    """Of one rank, in bytes."""
+
+    param: int = 0
+    grad: int = 0
+    states: Counter = field(default_factory=Counter)
+    kept: int = 0
+    workspace: int = 0
+    exchange: int = 0
+    moved: int = 0
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        return len({call.round for call in self.calls})
+
+    @property
+    def exchanged(self) -> int:
+        return sum(call.bytes for call in self.calls)
+
+
+def _statistics(package: Package, groups: int) -> dict[tuple[int, str], int]:
+    """Values of statistics by round and operation, with which groups take part."""
+    manifest, values = package.manifest, Counter()
+    last = [0] * len(manifest["statistics"])
+    for variant in manifest["variants"]:
+        for contribution in variant["contributions"]:
+            at = contribution["statistic"]
+            last[at] = max(last[at], contribution["segment"])
+    for statistic, at in zip(manifest["statistics"], last, strict=True):
+        of_model = statistic["scope"] == "model"
+        values[at, statistic["kind"]] += 1 if of_model else groups
+    active = next((r for r, one in enumerate(manifest["rounds"]) if one["calls"]), None)
+    if active is not None:
+        in_maxima = values[active, "amax"] and not values[active, "sum"]
+        values[active, "amax" if in_maxima else "sum"] += groups
+    return values
+
+
+class Accountant:
+    """Counts ranks of one package on one layout; parts alike are counted once.
+
+    ``workers``: threads of a rank. ``groups``: of parameters.
+    """
+
+    def __init__(self, package: Package, layout: Layout, workers: int = 1, groups: int = 1):
+        self.package, self.layout = package, layout
+        self.workers, self.groups = workers, groups
+        self._parts: dict[Part, PartAccount] = {}
+        self._values = _statistics(package, groups)
+        self._wide = {name for name, size in layout.axes.items() if size > 1}
+
+    def of_part(self, part: Part) -> PartAccount:
+        if part not in self._parts:
+            self._parts[part] = account_part(self.package, part)
+        return self._parts[part]
+
+    def rank(self, parts: Counter[Part]) -> RankAccount:
+        found, packs = RankAccount(), Counter()
+        largest = total = shared = 0
+        for part, count in parts.items():
+            one = self.of_part(part)
+            found.param += one.param * count
+            found.grad += one.grad * count
+            found.kept += one.kept * count
+            found.moved += one.moved * count
+            for name, size in one.states.items():
+                found.states[name] += size * count
+            for (round_, axes, operation), entries in one.exchange.items():
+                # Axes of one rank are none: what crosses over the same others is one buffer.
+                wide = tuple(sorted(self._wide.intersection(axes)))
+                packs[round_, wide, operation] += entries * count
+            if one.is_shared:
+                shared = max(shared, one.workspace)
+            else:
+                largest, total = max(largest, one.workspace), total + one.workspace * count
+        found.workspace = max(largest, min(total, _BATCH_BYTES)) * self.workers + 2 * shared
+        found.exchange = sum(max(entries, 8) * ENTRY for entries in packs.values())
+        found.calls = self._calls(packs)
+        return found
+
+    def _calls(self, packs: Counter) -> list[Call]:
+        calls: Counter = Counter()
+        for (round_, axes, operation), entries in packs.items():
+            if axes:
+                calls[round_, axes, operation, "tensors"] += entries
+        for (round_, operation), values in self._values.items():
+            if self._wide:
+                calls[round_, tuple(sorted(self._wide)), operation, "statistics"] += values
+        return [
+            Call(*key[:3], entries * ENTRY) for key, entries in sorted(calls.items()) if entries
+        ]

@@ -1,0 +1,229 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layouts by the names of docs/sharding.md, and the part of each tensor that a rank has."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .failure import PlanError
+from .models import Model, Tensor
+
+UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
+KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
+
+Dims = tuple[tuple[int, tuple[str, ...]], ...]
+
+
+class Part(NamedTuple):
+    """What one rank has of a tensor: ``local`` extents of dims, or with ``flat`` the
+    elements [begin, end) of the row-major order. ``dims``: each sharded dim with the axes
+    that cut it, one after the other."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    dims: Dims = ()
+    local: tuple[int, ...] = ()
+    flat: tuple[str, ...] = ()
+    begin: int = 0
+    end: int = 0
+
+
+def chunk(extent: int, parts: int, at: int) -> int:
+    """The extent of part ``at`` as torch.chunk cuts: equal parts, the last ones smaller."""
+    size = -(-extent // parts)
+    return max(0, min(size, extent - at * size))
+
+
+@dataclass(frozen=True)
+class Line:
+    """The tensors of one dtype as ``zero=1`` puts them on one line of elements.
+    ``length``: of a rank's part, in elements, with the padding at the end. ``empty``: all
+    tensors without an element, which is what a rank has of nearly all."""
+
+    tensors: tuple[Tensor, ...]
+    starts: tuple[int, ...]
+    length: int
+    empty: Counter[Part]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``axes``: names and sizes of the mesh, the last innermost. ``kind``: who reduces
+    gradients and gathers parameters: ddp, zero1, zero2 or fsdp2; "" where nobody does."""
+
+    name: str
+    axes: dict[str, int]
+    kind: str
+    data_axes: tuple[str, ...]  # that shard, the replicating one of hsdp not among them
+    splits: tuple[tuple[str, int | None], ...] | int | None = None  # of tp
+    lines: tuple[Line, ...] = field(default=())
+
+    @property
+    def is_flat(self) -> bool:
+        return self.kind in ("zero1", "zero2")
+
+    @property
+    def ranks(self) -> int:
+        product = 1
+        for size in self.axes.values():
+            product *= size
+        return product
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        found = {}
+        for name, size in reversed(self.axes.items()):
+            found[name] = rank % size
+            rank //= size
+        return found
+
+    def size(self, axes: Sequence[str]) -> int:
+        product = 1
+        for name in axes:
+            product *= self.axes[name]
+        return product
+
+    def reach(self, axes: Sequence[str]) -> int:
+        """How far apart in the numbers of ranks a group over the axes lies."""
+        stride, reach = 1, 0
+        for name, size in reversed(self.axes.items()):
+            if name in axes:
+                reach += stride * (size - 1)
+            stride *= size
+        return reach
+
+    # --- Dims -----------------------------------------------------------------
+
+    def split_dim(self, tensor: Tensor) -> int | None:
+        """The dim that tp cuts, or None."""
+        if isinstance(self.splits, int):
+            rank = len(tensor.shape)
+            return self.splits % rank if -rank <= self.splits < rank else None
+        for pattern, dim in self.splits or ():
+            if re.search(pattern, tensor.name):
+                return dim % len(tensor.shape) if dim is not None and tensor.shape else None
+        return None
+
+    def dims(self, tensor: Tensor) -> Dims:
+        found: dict[int, tuple[str, ...]] = {}
+        if "tp" in self.axes and (dim := self.split_dim(tensor)) is not None:
+            found[dim] = ("tp",)
+        if self.kind == "fsdp2" and tensor.shape:
+            found[0] = (*found.get(0, ()), *self.data_axes)
+        return tuple(sorted(found.items()))
+
+    def local_shape(self, tensor: Tensor, at: dict[str, int], without: Sequence[str] = ()):
+        """The extents that the rank at these coordinates has; ``without`` axes are left
+        out."""
+        local = list(tensor.shape)
+        for dim, axes in self.dims(tensor):
+            for axis in axes:
+                if axis not in without:
+                    local[dim] = chunk(local[dim], self.axes[axis], at[axis])
+        return tuple(local)
+
+    # --- A rank ---------------------------------------------------------------
+
+    def parts(self, model: Model, rank: int) -> Counter[Part]:
+        """The rank's parts and how many tensors have each alike."""
+        if self.is_flat:
+            return self._flat_parts(rank)
+        at, found = self.coordinates(rank), Counter()
+        for tensor in model.tensors:
+            local = self.local_shape(tensor, at)
+            found[Part(tensor.shape, tensor.dtype, self.dims(tensor), local)] += 1
+        return found
+
+    def _flat_parts(self, rank: int) -> Counter[Part]:
+        found: Counter[Part] = Counter()
+        for line in self.lines:
+            found.update(line.empty)
+            low, high = rank * line.length, (rank + 1) * line.length
+            first = max(0, bisect.bisect_right(line.starts, low) - 1)
+            for tensor, start in zip(line.tensors[first:], line.starts[first:], strict=False):
+                if start >= high:
+                    break
+                begin = min(max(low - start, 0), tensor.elements)
+                end = min(max(high - start, begin), tensor.elements)
+                if begin < end:
+                    empty = Part(tensor.shape, tensor.dtype, flat=self.data_axes)
+                    found[empty] -= 1
+                    found[empty._replace(begin=begin, end=end)] += 1
+        return +found
+
+
+def make_lines(model: Model, ranks: int) -> tuple[Line, ...]:
+    """A line for each dtype, in the order of its first tensor."""
+    by_dtype: dict[str, list[Tensor]] = {}
+    for tensor in model.tensors:
+        by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    lines = []
+    for tensors in by_dtype.values():
+        starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
+        length = -(-starts[-1] // (ranks * UNIT)) * UNIT
+        empty = Counter(Part(t.shape, t.dtype, flat=("dp",)) for t in tensors)
+        lines.append(Line(tuple(tensors), starts[:-1], length, empty))
+    return tuple(lines)
+
+
+# --- By name ------------------------------------------------------------------
+
+
+def _factors(text: str) -> dict[str, int | None]:
+    """Each factor with the argument in brackets."""
+    found: dict[str, int | None] = {}
+    for word in text.split("*"):
+        match = re.fullmatch(r"(\w+)(?:\((-?\d+)\))?", word.strip())
+        if not match or match[1] not in KINDS:
+            raise PlanError(f"unknown layout '{word.strip()}', known: {', '.join(KINDS)}")
+        if match[2] is not None and match[1] != "tp":
+            raise PlanError(f"layout '{match[1]}' has no argument, given: {match[2]}")
+        name = {"zero3": "fsdp2"}.get(match[1], match[1])
+        if name in found:
+            raise PlanError(f"layout '{name}' comes twice in '{text}'")
+        found[name] = int(match[2]) if match[2] is not None else None
+    return found
+
+
+def parse(text: str, model: Model, ranks: int, sizes: dict[str, int], ranks_per_node: int = 8,
+          rules: tuple[tuple[str, int | None], ...] = ()) -> Layout:  # fmt: skip
+    """A preset or a product with ``*``. ``sizes``: of axes (tp, shard) that are given; the
+    data axis has the other ranks. ``tp`` alone cuts by ``rules`` (regular expressions of
+    names and a dim), else as the model says; ``tp(D)`` cuts dim D of every tensor that has
+    it."""
+    factors = _factors(text)
+    data = [name for name in factors if name != "tp"]
+    if len(data) > 1 or (data and "tp" in factors and data[0].startswith("zero")):
+        raise PlanError(
+            f"layout '{text}' is no product of tp and one of ddp, fsdp2, hsdp: stepc.torch's "
+            "zero= takes plain parameters"
+        )
+    kind = data[0] if data else ""
+    tp = sizes.get("tp", ranks if not kind else 0) if "tp" in factors else 1
+    if tp < 1 or ranks % tp:
+        raise PlanError(f"{ranks} ranks are not a multiple of tp = {tp} (--axis tp=N)")
+    axes: dict[str, int] = {}
+    if kind == "hsdp":
+        shard = sizes.get("shard", max(1, min(ranks_per_node, ranks) // tp))
+        if shard < 1 or ranks // tp % shard:
+            raise PlanError(f"{ranks // tp} ranks are not a multiple of shard = {shard}")
+        axes = {"replicate": ranks // tp // shard, "shard": shard}
+    elif kind:
+        axes = {"dp": ranks // tp}
+    if "tp" in factors:
+        axes["tp"] = tp
+    splits = factors.get("tp")
+    if "tp" in factors and splits is None:
+        splits = rules or model.splits
+        if not splits:
+            raise PlanError(f"model '{model.name}' has no rules for tp: --rule 'REGEX=DIM'")
+    kind = "fsdp2" if kind == "hsdp" else kind
+    shards = ("shard",) if "shard" in axes else ("dp",) if kind not in ("", "ddp") else ()
+    lines = make_lines(model, ranks) if kind in ("zero1", "zero2") else ()
+    return Layout(text, axes, kind, shards, splits, lines)

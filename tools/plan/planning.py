@@ -1,0 +1,138 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A plan: a model under a definition, on a layout of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import traffic
+from .account import Accountant, RankAccount
+from .failure import PlanError
+from .layouts import Layout, Part, parse
+from .machines import Machine
+from .models import BYTES, Model
+from .package import Package, Source
+
+GRADIENTS = ("local", "reduced")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for beside definition, model and machine; defaults are the command's."""
+
+    layout: str = "zero1"
+    sizes: dict[str, int] = field(default_factory=dict)  # of axes
+    rules: tuple[tuple[str, int | None], ...] = ()  # of tp
+    values: dict[str, float] = field(default_factory=dict)  # options and hyper-parameters
+    grad: str | None = None  # storage of gradients, where it is not the parameter's
+    state: str | None = None  # storage of states
+    gradients: str = "local"
+    workers: int = 1  # threads of a rank
+    groups: int = 1  # of parameters
+
+
+class Plan:
+    """What :func:`make` found. ``account``: of the rank that has the most."""
+
+    def __init__(self, model: Model, machine: Machine, layout: Layout, package: Package,
+                 request: Request):  # fmt: skip
+        self.model, self.machine, self.layout, self.package = model, machine, layout, package
+        self.request = request
+        self._accountant = Accountant(package, layout, request.workers, request.groups)
+        self.account = max(self.accounts(), key=lambda one: self.memory_of(one)["total"])
+        self.traffic = traffic.beside_step(model, layout, request.gradients)
+
+    def rank(self, rank: int) -> RankAccount:
+        return self._accountant.rank(self.layout.parts(self.model, rank))
+
+    def accounts(self):
+        """Of all ranks that could have the most: of dims, rank 0 has the largest part."""
+        ranks = self.layout.ranks if self.layout.is_flat else 1
+        return map(self.rank, range(ranks))
+
+    # --- Memory ---------------------------------------------------------------
+
+    def memory_of(self, account: RankAccount) -> dict[str, int | dict]:
+        """Bytes by kind; ``total`` is their sum, without what torch gathers for a layer."""
+        found: dict[str, int | dict] = {
+            "parameters": account.param,
+            "gradients": account.grad,
+            "states": dict(account.states),
+            "kept between steps": account.kept,
+            "workspace": account.workspace,
+            "exchange buffers": account.exchange,
+        }
+        if self.layout.is_flat:
+            found |= self._flat_memory()
+        found["total"] = sum(sum(v.values()) if isinstance(v, dict) else v for v in found.values())
+        return found
+
+    def _flat_memory(self) -> dict[str, int]:
+        """Every rank has whole parameters, and with zero1 whole gradients."""
+        lines = self.layout.lines
+        grad = self.request.grad
+        gradients = sum(t.elements * BYTES[grad or t.dtype] for t in self.model.tensors)
+        if self.layout.kind == "zero2":
+            gradients = sum(line.length * max(4, BYTES[line.tensors[0].dtype]) for line in lines)
+        wholes = [line.length * self.layout.ranks * BYTES[line.tensors[0].dtype] for line in lines]
+        own = {
+            "parameters": sum(t.bytes for t in self.model.tensors),
+            "gradients": gradients,
+            "gathered parameters": sum(wholes),
+        }
+        if self.layout.kind == "zero1" and self.request.gradients == "local":
+            own["gradients sent and received"] = 2 * max(wholes)
+        return own
+
+    @property
+    def memory(self) -> dict[str, int | dict]:
+        return self.memory_of(self.account)
+
+    @property
+    def largest_unit(self) -> int:
+        """Bytes that torch gathers at a time, one block; 0 where it gathers none."""
+        return traffic.largest_unit(self.model, self.layout) if self.layout.kind == "fsdp2" else 0
+
+    # --- Times ----------------------------------------------------------------
+
+    def times(self) -> dict[str, float]:
+        """Seconds, estimated: bytes over bandwidth and messages times latency, nothing
+        overlapped. Empty where the machine's figures are not known."""
+        if not self.machine.is_timed:
+            return {}
+        found = {"step, memory traffic": self.account.moved / self.machine.memory}
+        rounds: dict[tuple, list[int]] = {}
+        for call in self.account.calls:
+            rounds.setdefault((call.round, call.axes), []).append(call.bytes)
+        exchange = 0.0
+        for (_, axes), sizes in rounds.items():
+            size = self.layout.size(axes)
+            sent = traffic.ring("all_reduce", size, sum(sizes))
+            exchange += self.machine.seconds(size, self.layout.reach(axes), 1, sent)
+        found["exchanges of the step"] = exchange
+        for row in self.traffic:
+            size, reach = self.layout.size(row.axes), self.layout.reach(row.axes)
+            seconds = self.machine.seconds(size, reach, row.calls or 1, row.sent)
+            found[f"{row.what}, {row.operation}"] = seconds
+        return found
+
+
+def make(source: Source, model: Model, machine: Machine, request: Request) -> Plan:
+    """Chooses the variants and counts; compiles where the source is a definition."""
+    if request.gradients not in GRADIENTS:
+        raise PlanError(f"gradients is '{request.gradients}', known: {', '.join(GRADIENTS)}")
+    layout = parse(request.layout, model, machine.ranks, request.sizes, machine.ranks_per_node,
+                   request.rules)  # fmt: skip
+    package = Package(source, _kinds(model, layout), request.values, request.grad, request.state)
+    return Plan(model, machine, layout, package, request)
+
+
+def _kinds(model: Model, layout: Layout) -> set[Part]:
+    """A part of each kind: their layouts say which variants are needed."""
+    if layout.is_flat:
+        return {Part(t.shape, t.dtype, flat=layout.data_axes) for t in model.tensors}
+    at = layout.coordinates(0)
+    return {
+        Part(t.shape, t.dtype, layout.dims(t), layout.local_shape(t, at)) for t in model.tensors
+    }

@@ -1,0 +1,120 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the training loop moves beside the step: gradients that are reduced, parameters
+that are gathered; as ``stepc.torch`` does it with ``zero=``, and torch's ``fully_shard``
+and DistributedDataParallel with theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .layouts import Layout
+from .models import BYTES, Model, Tensor
+
+
+@dataclass
+class Traffic:
+    """``calls`` in a step; ``bytes`` of the rank's buffers, padding included; ``sent`` of
+    the rank where an all-reduce is a ring and the others send each part once. ``calls``
+    None: buckets are torch's own."""
+
+    what: str
+    operation: str
+    axes: tuple[str, ...]
+    calls: int | None
+    bytes: int
+    sent: int
+
+
+def ring(operation: str, size: int, data: int) -> int:
+    """Bytes that a rank sends of a buffer of ``data`` bytes, the whole one."""
+    return (2 if operation == "all_reduce" else 1) * data * (size - 1) // size
+
+
+def _row(what, operation, layout: Layout, axes, calls, data) -> Traffic:
+    return Traffic(what, operation, tuple(axes), calls, data,
+                   ring(operation, layout.size(axes), data))  # fmt: skip
+
+
+def _zero(layout: Layout, gradients: str) -> list[Traffic]:
+    """Of ``zero=1``: what _zero.py makes for each line. Gradients of zero2 travel alike, in
+    buckets while the backward pass runs."""
+    found, axes, world = [], layout.data_axes, layout.size(layout.data_axes)
+    for line in layout.lines:
+        whole = world * line.length * BYTES[line.tensors[0].dtype]
+        dtype = line.tensors[0].dtype
+        if gradients == "local":
+            if layout.kind == "zero1":
+                found.append(_row(f"{dtype} gradients: which there are", "all_reduce", layout, axes,
+                                  1, 4 * len(line.tensors)))  # fmt: skip
+            calls = 1 if layout.kind == "zero1" else None
+            found.append(_row(f"{dtype} gradients", "all_to_all", layout, axes, calls, whole))
+        else:
+            data = sum(tensor.bytes for tensor in line.tensors)
+            found.append(_row(f"{dtype} gradients (DDP)", "all_reduce", layout, axes, None, data))
+        found.append(_row(f"{dtype} parameters", "all_gather", layout, axes, 1, whole))
+    return found
+
+
+def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:
+    """Bytes that ``fully_shard`` gathers of a unit: rows of the dim up to equal parts."""
+    total, world = 0, layout.size(layout.data_axes)
+    for tensor in tensors:
+        if not tensor.shape:
+            continue
+        local = layout.local_shape(tensor, at, without=layout.data_axes)
+        rows = -(-local[0] // world) * world
+        elements = rows
+        for extent in local[1:]:
+            elements *= extent
+        total += elements * BYTES[tensor.dtype]
+    return total
+
+
+def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
+    """A unit is gathered for the forward and again for the backward pass, what belongs to
+    no block (the root) once; gradients are reduced once, in the parameter's dtype."""
+    axes, units = layout.data_axes, model.units()
+    sizes = {name: _padded(layout, tensors, at) for name, tensors in units.items()}
+    root = sizes.get("", 0)
+    blocks = len(units) - ("" in units)
+    total = sum(sizes.values())
+    rows = [
+        _row("parameters, forward", "all_gather", layout, axes, len(units), total),
+        _row("parameters, backward", "all_gather", layout, axes, blocks, total - root),
+        _row("gradients", "reduce_scatter", layout, axes, len(units), total),
+    ]
+    if "replicate" in layout.axes:
+        own = total // layout.size(axes)
+        rows.append(
+            _row("gradients, replicas", "all_reduce", layout, ("replicate",), len(units), own)
+        )
+    return rows
+
+
+def largest_unit(model: Model, layout: Layout) -> int:
+    """Bytes of the largest block with its padding, as ``fully_shard`` gathers it."""
+    at = layout.coordinates(0)
+    return max(_padded(layout, tensors, at) for tensors in model.units().values())
+
+
+def beside_step(model: Model, layout: Layout, gradients: str = "local") -> list[Traffic]:
+    """In each step, of rank 0; none over axes of one rank. What tensor parallelism moves
+    between layers is the model's, and is not here."""
+    at = layout.coordinates(0)
+    if layout.is_flat:
+        rows = _zero(layout, gradients)
+    elif layout.kind == "fsdp2":
+        rows = _fsdp2(model, layout, at)
+    elif layout.kind == "ddp":
+        data = 0
+        for tensor in model.tensors:
+            elements = 1
+            for extent in layout.local_shape(tensor, at):
+                elements *= extent
+            data += elements * BYTES[tensor.dtype]
+        rows = [_row("gradients (DDP)", "all_reduce", layout, ("dp",), None, data)]
+    else:
+        rows = []
+    return [row for row in rows if layout.size(row.axes) > 1]
