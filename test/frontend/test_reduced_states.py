@@ -39,6 +39,7 @@ MANIFEST = {
             "name": "example_matrix_0",
             "rule": "matrix",
             "options": {},
+            "layout": {},
             "operands": [
                 operand("param", "param", DIMS),
                 operand("grad", "grad", DIMS),
