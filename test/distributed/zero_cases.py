@@ -7,24 +7,8 @@ import torch
 import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import errors
+from zero_values import SHAPES, parameters, values
 from zoo import ALL
-
-SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (0, 4), (2, 3, 5, 7)]
-
-
-def values(dtype=torch.float32, steps=4):
-    """Parameters, and for each step and rank gradients whose mean is exact."""
-    world = dist.get_world_size()
-    params = [(torch.randn(s) * 0.1).to(dtype) for s in SHAPES]
-    grads = [
-        [[(torch.randint(-8, 9, s) / 64.0).to(dtype) for s in SHAPES] for _ in range(world)]
-        for _ in range(steps)
-    ]
-    return params, grads
-
-
-def parameters(made):
-    return [torch.nn.Parameter(value.clone()) for value in made]
 
 
 def mean(grads, i, dtype):
@@ -308,9 +292,14 @@ def refused(words, **arguments):
 def arguments_that_are_refused():
     refused("gradients is None, expected 'reduced'", zero=1)
     refused("gradients is 'summed', expected 'reduced'", zero=1, gradients="summed")
-    refused("zero is 3, expected 0 or 1", zero=3, gradients="local")
-    refused("gradients is of no use without zero=1", gradients="local")
-    refused("process_group is of no use without zero=1", process_group=dist.group.WORLD)
+    refused("zero is 3, expected 0, 1 or 2", zero=3, gradients="local")
+    refused("gradients is of no use without zero=1 or 2", gradients="local")
+    refused("process_group is of no use without zero=1 or 2", process_group=dist.group.WORLD)
+    refused("bucket_bytes is of no use without zero=2", zero=1, gradients="local", bucket_bytes=8)
+    refused("bucket_bytes is 0, expected a positive number", zero=2, gradients="local",
+            bucket_bytes=0)  # fmt: skip
+    refused("over DistributedDataParallel, which has reduced them, zero=1", zero=2,
+            gradients="reduced")  # fmt: skip
 
 
 if __name__ == "__main__":

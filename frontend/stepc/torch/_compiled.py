@@ -33,6 +33,7 @@ _KEYWORDS = [
     inspect.Parameter("zero", inspect.Parameter.KEYWORD_ONLY, default=0),
     inspect.Parameter("process_group", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("bucket_bytes", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("layouts", inspect.Parameter.KEYWORD_ONLY, default=None),
 ]
 
@@ -54,7 +55,9 @@ class CompiledStep(Saving):
     loss_scale: a number that gradients are divided by before all else, or
         ``DynamicLossScale()``; see ``scale``.
     zero: 1 keeps of each state only this rank's part of the elements, over the ranks
-        of ``process_group`` (default: all), each of which has the whole parameters.
+        of ``process_group`` (default: all), each of which has the whole parameters. 2
+        reduces gradients during the backward pass, in buckets of ``bucket_bytes``, keeps
+        this rank's part of their sum in f32 and frees ``.grad``.
     gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
         after DistributedDataParallel, or "local" where each has its own, whose mean
         the step takes.
@@ -92,6 +95,7 @@ class CompiledStep(Saving):
         zero=0,
         process_group=None,
         gradients=None,
+        bucket_bytes=None,
         layouts=None,
         **kwargs,
     ):
@@ -100,13 +104,14 @@ class CompiledStep(Saving):
             from ._layouts import check_rules
 
             self._layouts = check_rules(layouts)
-        self._set_zero(zero, process_group, gradients)
+        self._set_zero(zero, process_group, gradients, bucket_bytes)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
         self._step_supports_amp_scaling = False  # GradScaler unscales by itself
         self._after_init()
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
+        self._make_reducer()
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -120,16 +125,45 @@ class CompiledStep(Saving):
 
     _mesh = None  # of an optimizer all of whose tensors are whole
     _layouts: tuple = ()  # what the user says of plain parameters
+    _reducer = None  # of zero=2
     _zero = None  # how states are sharded over ranks that have whole parameters
 
-    def _set_zero(self, zero: int, process_group, gradients: str | None) -> None:
-        if zero == 0 and process_group is None and gradients is None:
+    def _set_zero(self, zero: int, process_group, gradients, bucket_bytes) -> None:
+        if (zero, process_group, gradients, bucket_bytes) == (0, None, None, None):
             return
         from ._zero import settings
 
-        self._zero = settings(zero, process_group, gradients)
+        self._zero = settings(zero, process_group, gradients, bucket_bytes)
 
-    def _state_place(self) -> tuple[int, int] | None:
+    def _make_reducer(self) -> None:
+        """With zero=2 the buckets of all parameters there are now."""
+        if self._zero is None or self._zero.stage != 2:
+            return
+        from ._members import parameter_name
+        from ._reducer import GradientReducer
+
+        if self._reducer is not None:
+            self._reducer.remove()
+        named = [
+            (param, parameter_name(group, number, place))
+            for number, group in enumerate(self.param_groups)
+            for place, param in enumerate(group["params"])
+        ]
+        self._reducer = GradientReducer(named, self._zero)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step
+        are forgotten."""
+        super().add_param_group(param_group)
+        if self._reducer is not None:
+            self._make_reducer()
+
+    def no_sync(self) -> contextlib.AbstractContextManager:
+        """With zero=2: backward passes inside keep their gradients in ``.grad``, to which the
+        next pass outside adds. Nothing otherwise."""
+        return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
+
+    def _state_place(self) -> tuple[int, ...] | None:
         return None if self._zero is None else self._zero.place
 
     def _layout_of(self, param: torch.Tensor):
@@ -351,6 +385,8 @@ class CompiledStep(Saving):
         is that they stay the same tensors.
         """
         super().zero_grad(set_to_none and not self._static_grads)
+        if self._reducer is not None:
+            self._reducer.clear()
 
     def __setstate__(self, state: dict) -> None:
         # Of a checkpoint from before there was the flag; torch's SGD sets it to False.

@@ -174,7 +174,9 @@ class DistributedBinding:
             for number, (group, _, params) in enumerate(self._groups)
             for place, param in enumerate(params)
         ]
-        return Zero(named, optimizer._zero)
+        if optimizer._reducer is not None:
+            return optimizer._reducer.zero
+        return Zero.of(named, optimizer._zero)
 
     def _part(self, param: torch.Tensor, axes: dict, name: str, whole_of: dict):
         if self._zero is not None:

@@ -24,6 +24,7 @@ from ._members import ObstacleError
 from ._rules import WholeState
 
 AXIS = "zero"
+_BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
 
 
@@ -33,36 +34,67 @@ class ZeroSettings:
 
     group: dist.ProcessGroup
     local_gradients: bool
+    stage: int
+    bucket_bytes: int
 
     @property
-    def place(self) -> tuple[int, int]:
-        """This rank in the group, and how many there are."""
-        return dist.get_rank(self.group), dist.get_world_size(self.group)
+    def place(self) -> tuple[int, ...]:
+        """This rank in the group, how many there are, and what else cuts depend on."""
+        own = dist.get_rank(self.group), dist.get_world_size(self.group)
+        return own if self.stage == 1 else (*own, self.bucket_bytes)
 
     def __reduce__(self):
         raise errors.StepcError(
-            "an optimizer with zero=1 cannot be copied or pickled: its process group cannot; "
+            "an optimizer with zero cannot be copied or pickled: its process group cannot; "
             "save its state_dict"
         )
 
 
-def settings(zero: int, group, gradients: str | None) -> ZeroSettings | None:
+def settings(
+    zero: int, group, gradients: str | None, bucket_bytes: int | None
+) -> ZeroSettings | None:
     """Checks the arguments; None where states are not sharded."""
+    given = {"process_group": group, "gradients": gradients, "bucket_bytes": bucket_bytes}
+    if zero not in (0, 1, 2):
+        raise ValueError(f"zero is {zero!r}, expected 0, 1 or 2")
+    for name, value in given.items():
+        stages = "zero=2" if name == "bucket_bytes" else "zero=1 or 2"
+        if value is not None and zero < (2 if name == "bucket_bytes" else 1):
+            raise ValueError(f"{name} is of no use without {stages}")
     if zero == 0:
-        if group is not None or gradients is not None:
-            name = "process_group" if group is not None else "gradients"
-            raise ValueError(f"{name} is of no use without zero=1")
         return None
-    if zero != 1:
-        raise ValueError(f"zero is {zero!r}, expected 0 or 1")
     if gradients not in ("reduced", "local"):
         raise ValueError(
             f"gradients is {gradients!r}, expected 'reduced' (all ranks have the same, as after "
             "DistributedDataParallel) or 'local' (each has its own; their mean is taken)"
         )
+    if zero == 2 and gradients == "reduced":
+        raise ValueError(
+            "zero=2 reduces gradients itself, during the backward pass, and needs "
+            "gradients='local'; over DistributedDataParallel, which has reduced them, zero=1 "
+            "keeps as little"
+        )
+    if bucket_bytes is not None and bucket_bytes < 1:
+        raise ValueError(f"bucket_bytes is {bucket_bytes}, expected a positive number")
     if not dist.is_initialized():
-        raise ValueError("zero=1 needs torch.distributed.init_process_group before it")
-    return ZeroSettings(group if group is not None else dist.group.WORLD, gradients == "local")
+        raise ValueError(f"zero={zero} needs torch.distributed.init_process_group before it")
+    return ZeroSettings(
+        group if group is not None else dist.group.WORLD,
+        gradients == "local",
+        zero,
+        bucket_bytes or _BUCKET_BYTES,
+    )
+
+
+def check_dense(named: list[tuple[torch.Tensor, str]]) -> None:
+    """ObstacleError for a parameter that cannot be cut."""
+    for param, name in named:
+        if param.device.type != "cpu" or param.layout is not torch.strided:
+            raise ObstacleError(
+                f"{name} is on device '{param.device}' with layout {param.layout}; zero takes "
+                "dense parameters on 'cpu'",
+                False,
+            )
 
 
 class ZeroPart:
@@ -242,22 +274,22 @@ def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
 
 
 class Zero:
-    """The lines of an optimizer, one for each dtype."""
+    """The lines of an optimizer."""
 
-    def __init__(self, named: list[tuple[torch.Tensor, str]], how: ZeroSettings):
+    def __init__(self, lines: list[ZeroLine], how: ZeroSettings):
         self._how = how
-        lines = defaultdict(list)
-        for param, name in named:
-            if param.device.type != "cpu" or param.layout is not torch.strided:
-                raise ObstacleError(
-                    f"{name} is on device '{param.device}' with layout {param.layout}; zero=1 "
-                    "takes dense parameters on 'cpu'",
-                    False,
-                )
-            lines[param.dtype].append((param, name))
-        self.lines = [ZeroLine(params, how.group) for params in lines.values()]
+        self.lines = lines
         self._parts = {id(p.param): p for line in self.lines for p in line.parts}
         self._checked = False
+
+    @classmethod
+    def of(cls, named: list[tuple[torch.Tensor, str]], how: ZeroSettings) -> Zero:
+        """One line for each dtype."""
+        check_dense(named)
+        lines = defaultdict(list)
+        for param, name in named:
+            lines[param.dtype].append((param, name))
+        return cls([ZeroLine(params, how.group) for params in lines.values()], how)
 
     def part_of(self, param: torch.Tensor) -> ZeroPart:
         return self._parts[id(param)]

@@ -43,7 +43,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         loss_scale: what the loss was multiplied by, a number, or
             :class:`~stepc.torch.DynamicLossScale`; gradients are divided by it
             before all else.
-        zero, process_group, gradients, layouts: over ranks; see
+        zero, process_group, gradients, bucket_bytes, layouts: over ranks; see
             :class:`~stepc.torch._compiled.CompiledStep`.
         hypers_and_options: values by name; others have the definition's default.
 
@@ -66,6 +66,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         zero: int = 0,
         process_group=None,
         gradients: str | None = None,
+        bucket_bytes: int | None = None,
         layouts=None,
         **hypers_and_options,
     ) -> None:
@@ -87,6 +88,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             zero=zero,
             process_group=process_group,
             gradients=gradients,
+            bucket_bytes=bucket_bytes,
             layouts=layouts,
         )
 
