@@ -33,6 +33,9 @@ struct Fault {
 std::vector<Fault> getRuleFaults();
 std::vector<Fault> getProgramFaults();
 std::vector<Fault> getLowerFaults();
+/// Of what crosses ranks, and of kernels of a rank's part.
+std::vector<Fault> getShardFaults();
+std::vector<Fault> getRangeFaults();
 
 std::vector<Fault> getFaults();
 

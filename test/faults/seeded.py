@@ -240,17 +240,22 @@ def in_child(environment, work):
 # --- Faults -------------------------------------------------------------------
 
 
-def pass_faults():
+def is_sharded(name):
+    """Whether it needs several ranks: sharded.py's."""
+    return name.removeprefix("control-").startswith(("shard-", "exchange-"))
+
+
+def pass_faults(sharded=False):
     run = subprocess.run([FAULTY, "--list"], capture_output=True, text=True, check=True)
-    return [line.split("\t")[0] for line in run.stdout.splitlines()]
+    names = [line.split("\t")[0] for line in run.stdout.splitlines()]
+    return [name for name in names if is_sharded(name) == sharded]
 
 
-def engine_faults():
+def engine_faults(sharded=False):
     names = set()
     for path in (ROOT / "runtime").rglob("*.cpp"):
         names |= set(re.findall(r'STEPC_FAULT\(\s*"([^"]+)"\)', path.read_text()))
-    # Those of several ranks are exchange_faults.sh's.
-    return sorted(name for name in names if not name.startswith("exchange-"))
+    return sorted(name for name in names if is_sharded(name) == sharded)
 
 
 def is_control(name):
@@ -260,13 +265,25 @@ def is_control(name):
 class Suite:
     """All cases with what the interpreter makes of them, and their packages."""
 
+    sharded = False
+
     def __init__(self, folder):
         self.folder = Path(folder)
-        self.cases = make_cases()
-        self.expected = steps.interpret(self.cases, jobs=2)
+        self.cases = self.make_cases()
+        self.expected = self.interpret()
         refused = [text for text in self.expected if isinstance(text, str)]
         assert not refused, refused
         self.packages = [None] * len(self.cases)
+
+    def make_cases(self):
+        return make_cases()
+
+    def interpret(self):
+        return steps.interpret(self.cases, jobs=2)
+
+    def run_case(self, index, data):
+        """In a process of its own: the first difference, or None."""
+        return run_model(self.cases[index], data, self.expected[index])
 
     def compile(self, index, compiler, *arguments):
         """The package's bytes or None, the status, and what was said."""
@@ -296,8 +313,7 @@ class Suite:
         return None, "refused: " + (lines[0] if lines else f"status {status}")
 
     def run(self, index, data, environment):
-        case, expected = self.cases[index], self.expected[index]
-        return in_child(environment, lambda: run_model(case, data, expected))
+        return in_child(environment, lambda: self.run_case(index, data))
 
     def try_fault(self, name, is_engine):
         """Where it had a place, and the first case that saw it with what it saw."""
@@ -342,14 +358,15 @@ def is_right(name, places, case):
     return places > 0 and (case is None) == is_control(name)
 
 
-def run_all(chosen=(), report=print):
+def run_all(chosen=(), report=print, make=Suite):
     """Tries all faults, or those chosen; returns the names of the wrong ones."""
     global suite
-    jobs = [(name, False) for name in pass_faults()] + [(name, True) for name in engine_faults()]
+    jobs = [(name, False) for name in pass_faults(make.sharded)]
+    jobs += [(name, True) for name in engine_faults(make.sharded)]
     jobs = [job for job in jobs if not chosen or job[0] in chosen]
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(folder)
+        suite = make(folder)
         with fork.Pool(2) as pool:
             suite.packages = pool.map(prepare, range(len(suite.cases)), chunksize=1)
         # Workers are forked anew, with the packages.
