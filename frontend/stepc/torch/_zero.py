@@ -11,8 +11,10 @@ of ranks, rounded up. So a rank may have several tensors, a part of one, or none
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -273,6 +275,17 @@ def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
     return ((bits * odd).sum() & (2**62 - 1)).reshape(())
 
 
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Says which collective it was that failed, for whatever reason the backend has."""
+    try:
+        yield
+    except errors.StepcError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise errors.CommunicationError(f"{what}: {error}", "STEPC_COMMUNICATION_ERROR") from error
+
+
 class Zero:
     """The lines of an optimizer."""
 
@@ -298,13 +311,15 @@ class Zero:
         """Gives every part its gradient: all ranks together."""
         for line in self.lines:
             if self._how.local_gradients:
-                line.reduce()
+                with _named("the gradients could not be reduced"):
+                    line.reduce()
             elif not self._checked or always_check:
-                line.check_equal()
+                with _named("the gradients could not be compared"):
+                    line.check_equal()
         self._checked = True
 
     def gather(self) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), _named("the parameters could not be gathered"):
             for line in self.lines:
                 line.gather()
 

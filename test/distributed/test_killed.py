@@ -1,0 +1,146 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A rank that is killed in the middle of a step: the others return an error that names
+what they were doing, within the deadline, and none hangs.
+
+Ranks are forked from one process. STEPC_KILL_POINTS=100 takes so many points in place of
+eight.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+POINTS = int(os.environ.get("STEPC_KILL_POINTS", "8"))
+
+PROGRAM = r"""
+import datetime, json, os, signal, sys, tempfile, time
+sys.path[:0] = [HERE, FRONTEND]
+import torch
+import torch.distributed as dist
+import stepc.torch as st
+from stepc import errors
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.device_mesh import init_device_mesh
+import torch.distributed.tensor
+
+WORLD, VICTIM, DEADLINE = 4, 2, 4
+COLLECTIVES = ["all_reduce", "all_to_all_single", "all_gather_single"]
+
+
+def optimizer(kind):
+    params = [torch.nn.Parameter(torch.ones(9, 6)), torch.nn.Parameter(torch.ones(5))]
+    if kind == "dtensor":
+        mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",))
+        params = [torch.nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, [Shard(0)]))]
+        return params, st.came.CAME(params, lr=1e-3)
+    return params, st.deepspeed.FusedLamb(
+        params, lr=1e-3, zero=1, gradients=kind, clip=st.ClipByNorm(1.0)
+    )
+
+
+def rank_main(rank, folder, kind, point, after):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD,
+        timeout=datetime.timedelta(seconds=DEADLINE),
+    )
+    params, opt = optimizer(kind)
+    calls = [0]
+
+    def counted(function):
+        def call(*args, **kwargs):
+            at = calls[0]
+            calls[0] += 1
+            dies = rank == VICTIM and at == point
+            if dies and not after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = function(*args, **kwargs)
+            if dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return call
+
+    for name in COLLECTIVES:
+        setattr(dist, name, counted(getattr(dist, name)))
+    said, began = None, None
+    try:
+        for step in range(40):
+            for param in params:
+                param.grad = torch.ones_like(param)
+            began = time.monotonic()
+            opt.step()
+    except errors.StepcError as error:
+        said = f"{type(error).__name__}: {error}"
+    except BaseException as error:
+        said = f"not ours: {type(error).__name__}: {error}"
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump([said, time.monotonic() - began], file)
+    os._exit(0)
+
+
+def one(kind, point, after):
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(WORLD):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    rank_main(rank, folder, kind, point, after)
+                finally:
+                    os._exit(1)
+            children.append(pid)
+        limit = time.monotonic() + 60
+        while children and time.monotonic() < limit:
+            done, _ = os.waitpid(-1, os.WNOHANG)
+            if done:
+                children.remove(done)
+            else:
+                time.sleep(0.02)
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        if children:
+            return f"{len(children)} ranks hang"
+        for rank in range(WORLD):
+            if rank == VICTIM:
+                continue
+            said, seconds = json.load(open(f"{folder}/{rank}.json"))
+            names = ("round", "gradients could not be", "parameters could not be", "rank 2")
+            if said is None or not any(name in said for name in names):
+                return f"rank {rank} said {said}"
+            if seconds > 4 * DEADLINE:
+                return f"rank {rank} took {seconds:.1f} s to say {said}"
+    return ""
+
+
+for argument in sys.argv[1:]:
+    kind, point, after = argument.split(",")
+    words = one(kind, int(point), after == "after")
+    if words:
+        print(f"{argument}: {words}", flush=True)
+"""
+
+
+def points():
+    kinds = ("local", "reduced", "dtensor")
+    return [
+        f"{kinds[i % 3]},{1 + (i * 7) // 3 % 29 if i >= 3 else i},{('before', 'after')[i % 2]}"
+        for i in range(POINTS)
+    ]
+
+
+def test_survivors_say_what_failed(tmp_path):
+    script = tmp_path / "killed.py"
+    frontend = str(HERE.parents[1] / "frontend")
+    script.write_text(PROGRAM.replace("HERE", repr(str(HERE))).replace("FRONTEND", repr(frontend)))
+    run = subprocess.run(
+        [sys.executable, str(script), *points()],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True, text=True, timeout=60 * POINTS, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout == "", run.stdout
