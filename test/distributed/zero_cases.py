@@ -279,6 +279,40 @@ def the_part_of_another_rank_is_refused():
                 raise AssertionError("it was not refused")
 
 
+@case
+def a_scaler_whose_overflow_is_one_on_all_ranks():
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    reference = ALL["AdamW"](plain)
+    optimizer = ALL["AdamW"](sharded, zero=1, gradients="local")
+    scaler = st.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    scales = []
+    for k, own in enumerate(grads):
+        scaled = [[scaler.get_scale() * g for g in of_rank] for of_rank in own]
+        if k == 1 and dist.get_rank() == 2:
+            scaled[2][3] = torch.full_like(scaled[2][3], float("inf"))
+        for param, grad in zip(sharded, scaled[dist.get_rank()], strict=True):
+            param.grad = grad.clone()
+        scaler.scale(torch.zeros(1))  # as a loss would
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        if k != 1:
+            step_whole(reference, plain, own)
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"step {k}, parameter {i}")
+    assert scales == [8.0, 4.0, 4.0, 8.0], scales
+    theirs = torch.amp.GradScaler("cpu", init_scale=8.0)
+    theirs.load_state_dict(scaler.state_dict())
+    theirs.scale(torch.zeros(1))
+    try:
+        theirs.step(optimizer)
+    except errors.StepcError as error:
+        assert "use stepc.torch.GradScaler" in str(error), error
+    else:
+        raise AssertionError("torch's scaler was not refused")
+
+
 def refused(words, **arguments):
     try:
         st.AdamW([torch.nn.Parameter(torch.ones(2))], **arguments)

@@ -10,6 +10,7 @@ from ._features import ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
 from ._layouts import Layout
 from ._report import StepReport
+from ._scaler import GradScaler
 from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad
@@ -39,6 +40,7 @@ __all__ = [
     "ClipByNorm",
     "ClipByValue",
     "DynamicLossScale",
+    "GradScaler",
     "Layout",
     "Lion",
     "NAdam",

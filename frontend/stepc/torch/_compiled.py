@@ -107,7 +107,8 @@ class CompiledStep(Saving):
         self._set_zero(zero, process_group, gradients, bucket_bytes)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
-        self._step_supports_amp_scaling = False  # GradScaler unscales by itself
+        # GradScaler unscales by itself; where ranks share the step it has to ask here.
+        self._step_supports_amp_scaling = self._is_shared
         self._after_init()
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
@@ -134,6 +135,18 @@ class CompiledStep(Saving):
         from ._zero import settings
 
         self._zero = settings(zero, process_group, gradients, bucket_bytes)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether ranks step plain parameters together."""
+        return self._zero is not None or any(layout is not None for _, layout in self._layouts)
+
+    def _refuse_scaler(self) -> None:
+        if self._is_shared and getattr(self, "found_inf", None) is not None:
+            raise errors.StepcError(
+                "torch's GradScaler knows of an overflow on this rank alone, and other ranks step "
+                "with it; use stepc.torch.GradScaler, or loss_scale=DynamicLossScale()"
+            )
 
     def _make_reducer(self) -> None:
         """With zero=2 the buckets of all parameters there are now."""
@@ -348,6 +361,7 @@ class CompiledStep(Saving):
                 f"an earlier step failed midway: {self._poison}; load a state to go on",
                 "STEPC_POISONED",
             )
+        self._refuse_scaler()
         binding, self._binding = self._binding, None
         why = why_eager(self)
         if why is None:
