@@ -147,6 +147,17 @@ def reference(world):
     return Collectives(lambda: dist.all_reduce(tensor))
 
 
+def exchange(collective, parts):
+    """One collective of buffers as large as all parameters, or a rank's part of them."""
+
+    def make(world):
+        part = -(-sum(one.numel() for one in world.whole) // world.size)
+        whole, own = torch.zeros(part * world.size), torch.zeros(part * parts(world.size))
+        return Collectives(lambda: collective(whole, own))
+
+    return make
+
+
 @dataclass(frozen=True)
 class Entry:
     """One contestant: what tables call it and how it is made in a :class:`World`."""
@@ -157,6 +168,13 @@ class Entry:
 
 ENTRIES = {
     REFERENCE: Entry("an all-reduce of 4 MiB", reference),
+    "gather": Entry(
+        "an all-gather of the parameters alone", exchange(dist.all_gather_single, lambda size: 1)
+    ),
+    "all-to-all": Entry(
+        "an all-to-all of the gradients alone",
+        exchange(dist.all_to_all_single, lambda size: size),
+    ),
     "zero-adamw": Entry("stepc AdamW zero=1, reduced", zero("AdamW", "reduced")),
     "zero-adafactor": Entry("stepc Adafactor zero=1, reduced", zero("Adafactor", "reduced")),
     "redundancy-foreach": Entry(
