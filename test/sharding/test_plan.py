@@ -146,6 +146,32 @@ def test_a_definition_is_planned_as_its_package(tmp_path):
         assert vars(of_package.account) == vars(of_text.account)
 
 
+def bucket_cuts(shapes, world, most):
+    """As zero=2 cuts: buckets of at most so many bytes of f32, from the last tensor on."""
+    buckets, cuts = [[]], {}
+    for number in reversed(range(len(shapes))):
+        sizes = [4 * int(np.prod(shapes[n])) for n in (*buckets[-1], number)]
+        if buckets[-1] and sum(sizes) > most:
+            buckets.append([])
+        buckets[-1].append(number)
+    for bucket in buckets:
+        found = zero_cuts([shapes[number] for number in bucket], world)
+        cuts |= dict(zip(bucket, found, strict=True))
+    return [cuts[number] for number in range(len(shapes))]
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_buckets(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan.layouts, "BUCKET", 50_000)
+    path = compile_all(tmp_path, name, (), STORAGES[0])
+    made, case = make_pair(name, (), "zero2", 3, {}, STORAGES[0], package=path)
+    cuts = bucket_cuts(SHAPES, 3, 50_000)
+    assert len(made.layout.lines) > 3
+    ends = [int(np.prod(shape)) for shape in SHAPES]
+    case.placements = [Flat(("dp",), [*c[:-1], end]) for c, end in zip(cuts, ends, strict=True)]
+    check(made, case, Package.from_bytes(path.read_bytes()))
+
+
 def test_rounds_do_not_grow_with_tensors():
     rounds = {"adamw": 0, "lamb": 1, "adafactor": 2, "came": 3}
     for name, expected in rounds.items():

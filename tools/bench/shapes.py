@@ -6,12 +6,16 @@ SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import math
 
 
-def gpt2():
+def gpt2(d=768):
     """GPT-2 124M: 148 tensors, in the order of its parameters()."""
-    d = 768
     block = [(d,), (d,), (d, 3 * d), (3 * d,), (d, d), (d,)]
     block += [(d,), (d,), (d, 4 * d), (4 * d,), (4 * d, d), (d,)]
     return [(50257, d), (1024, d), *(block * 12), (d,), (d,)]
+
+
+def gpt2_half():
+    """GPT-2's tensors at half the width."""
+    return gpt2(384)
 
 
 def vit():
@@ -47,9 +51,18 @@ def smoke():
     return [(7, 5), (64,), (), (3, 1, 2), (1000,)]
 
 
-SHAPES = {"gpt2": gpt2, "vit": vit, "bert": bert, "tiny": tiny, "host": host, "smoke": smoke}
+SHAPES = {
+    "gpt2": gpt2,
+    "gpt2-half": gpt2_half,
+    "vit": vit,
+    "bert": bert,
+    "tiny": tiny,
+    "host": host,
+    "smoke": smoke,
+}
 LABELS = {
     "gpt2": "GPT-2 124M (148 tensors)",
+    "gpt2-half": "GPT-2 at half the width (148 tensors)",
     "vit": "ViT-B/16 (152 tensors)",
     "bert": "BERT-large (398 tensors)",
     "tiny": "10 000 tensors of 64",

@@ -61,7 +61,7 @@ def account_part(package: Package, part: Part) -> PartAccount:
         footprint += operand_bytes(operand) if reach(operand, rule) == "full" else 0
         if operand["role"] == "state":
             states[operand["name"]] = state_elements(operand, rule, part) * operand_bytes(operand)
-    grad = BYTES[package.grad or part.dtype]
+    grad = BYTES[package.grad_of(part.dtype)]
     found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
     found.moved = tiles.elements * sum(
         operand_bytes(variant["operands"][i])

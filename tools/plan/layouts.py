@@ -8,7 +8,7 @@ import bisect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from .failure import PlanError
 from .models import Model, Tensor
 
 UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
+BUCKET = 25 * 2**20  # bytes: with zero=2 a line for each bucket of at most so many
 KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
 
 Dims = tuple[tuple[int, tuple[str, ...]], ...]
@@ -43,14 +44,16 @@ def chunk(extent: int, parts: int, at: int) -> int:
 
 @dataclass(frozen=True)
 class Line:
-    """The tensors of one dtype as ``zero=1`` puts them on one line of elements.
-    ``length``: of a rank's part, in elements, with the padding at the end. ``empty``: all
-    tensors without an element, which is what a rank has of nearly all."""
+    """Tensors of one dtype as ``zero=`` puts them on one line of elements. ``length``: of a
+    rank's part, in elements, with the padding at the end."""
 
     tensors: tuple[Tensor, ...]
     starts: tuple[int, ...]
     length: int
-    empty: Counter[Part]
+
+    @property
+    def dtype(self) -> str:
+        return self.tensors[0].dtype
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ class Layout:
     kind: str
     data_axes: tuple[str, ...]  # that shard, the replicating one of hsdp not among them
     splits: tuple[tuple[str, int | None], ...] | int | None = None  # of tp
-    lines: tuple[Line, ...] = field(default=())
+    lines: tuple[Line, ...] = ()
+    # All tensors of the lines without an element: what a rank has of nearly all.
+    empty: Counter[Part] = field(default_factory=Counter)
 
     @property
     def is_flat(self) -> bool:
@@ -141,9 +146,8 @@ class Layout:
         return found
 
     def _flat_parts(self, rank: int) -> Counter[Part]:
-        found: Counter[Part] = Counter()
+        found = self.empty.copy()
         for line in self.lines:
-            found.update(line.empty)
             low, high = rank * line.length, (rank + 1) * line.length
             first = max(0, bisect.bisect_right(line.starts, low) - 1)
             for tensor, start in zip(line.tensors[first:], line.starts[first:], strict=False):
@@ -158,17 +162,31 @@ class Layout:
         return +found
 
 
-def make_lines(model: Model, ranks: int) -> tuple[Line, ...]:
-    """A line for each dtype, in the order of its first tensor."""
+def _buckets(tensors: list[Tensor], most: float) -> Iterator[list[Tensor]]:
+    """Of at most so many bytes, or one tensor."""
+    bucket: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if bucket and size + tensor.bytes > most:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(tensor)
+        size += tensor.bytes
+    yield bucket
+
+
+def make_lines(model: Model, ranks: int, is_bucketed: bool) -> tuple[Line, ...]:
+    """A line for each dtype, or for each bucket of it, whose tensors come from the last
+    on."""
     by_dtype: dict[str, list[Tensor]] = {}
-    for tensor in model.tensors:
+    for tensor in reversed(model.tensors) if is_bucketed else model.tensors:
         by_dtype.setdefault(tensor.dtype, []).append(tensor)
     lines = []
-    for tensors in by_dtype.values():
-        starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
-        length = -(-starts[-1] // (ranks * UNIT)) * UNIT
-        empty = Counter(Part(t.shape, t.dtype, flat=("dp",)) for t in tensors)
-        lines.append(Line(tuple(tensors), starts[:-1], length, empty))
+    for of_dtype in by_dtype.values():
+        for tensors in _buckets(of_dtype, BUCKET if is_bucketed else float("inf")):
+            starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
+            length = -(-starts[-1] // (ranks * UNIT)) * UNIT
+            lines.append(Line(tuple(tensors), starts[:-1], length))
     return tuple(lines)
 
 
@@ -225,5 +243,8 @@ def parse(text: str, model: Model, ranks: int, sizes: dict[str, int], ranks_per_
             raise PlanError(f"model '{model.name}' has no rules for tp: --rule 'REGEX=DIM'")
     kind = "fsdp2" if kind == "hsdp" else kind
     shards = ("shard",) if "shard" in axes else ("dp",) if kind not in ("", "ddp") else ()
-    lines = make_lines(model, ranks) if kind in ("zero1", "zero2") else ()
-    return Layout(text, axes, kind, shards, splits, lines)
+    if kind not in ("zero1", "zero2"):
+        return Layout(text, axes, kind, shards, splits)
+    lines = make_lines(model, ranks, kind == "zero2")
+    empty = Counter(Part(t.shape, t.dtype, flat=shards) for t in model.tensors)
+    return Layout(text, axes, kind, shards, splits, lines, empty)

@@ -86,17 +86,18 @@ def whole_layout(part: Part) -> WholeLayout:
 
 class Package:
     """A manifest under one set of options. ``values``: options and hyper-parameters by name
-    that are not at their default."""
+    that are not at their default; ``grads``: storage of the gradient by that of the
+    parameter, where it is another one."""
 
     def __init__(self, source: Source, parts: Iterable[Part], values: dict[str, float],
-                 grad: str | None = None, state: str | None = None):  # fmt: skip
-        self.grad = grad
+                 grads: dict[str, str] | None = None, state: str | None = None):  # fmt: skip
+        self._grads = grads or {}
         options = "".join(f",option.{n}={describe_option(bool(v))}" for n, v in values.items()
                           if isinstance(v, bool))  # fmt: skip
         requests = set()
         for part in parts:
             layout = whole_layout(part).request()
-            types = f"param={part.dtype},grad={grad or part.dtype}"
+            types = f"param={part.dtype},grad={self.grad_of(part.dtype)}"
             requests.add(types + options + ("," + layout if layout else ""))
         if source.package is not None:
             self.manifest = _manifest(source.package, source.name)
@@ -105,6 +106,10 @@ class Package:
         self.interface = Interface.from_json(self.manifest)
         self.options = self._resolve(values)
         self._switches = {n: v for n, v in self.options.items() if isinstance(v, bool)}
+
+    def grad_of(self, dtype: str) -> str:
+        """The storage of gradients of parameters of this one."""
+        return self._grads.get(dtype, dtype)
 
     @property
     def name(self) -> str:
@@ -132,12 +137,12 @@ class Package:
         """The variant that updates a part; one of elements serves every layout."""
         rule = self.rule(part.shape)
         sharded = whole_layout(part).sharded_dims(rule.dims)
-        elements = None
+        elements, grad = None, self.grad_of(part.dtype)
         for variant in self.manifest["variants"]:
             storage = {o["role"]: o["storage"] for o in variant["operands"]}
             if (variant["rule"] != rule.name or variant["options"] != self._switches
                     or storage["param"] != part.dtype
-                    or storage.get("grad", part.dtype) != (self.grad or part.dtype)):  # fmt: skip
+                    or storage.get("grad", grad) != grad):  # fmt: skip
                 continue
             if frozenset(variant["layout"]) == sharded:
                 return variant

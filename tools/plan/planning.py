@@ -69,21 +69,21 @@ class Plan:
         return found
 
     def _flat_memory(self) -> dict[str, int]:
-        """Every rank has whole parameters, and with zero1 whole gradients."""
-        lines = self.layout.lines
-        grad = self.request.grad
-        gradients = sum(t.elements * BYTES[grad or t.dtype] for t in self.model.tensors)
-        if self.layout.kind == "zero2":
-            gradients = sum(line.length * max(4, BYTES[line.tensors[0].dtype]) for line in lines)
-        wholes = [line.length * self.layout.ranks * BYTES[line.tensors[0].dtype] for line in lines]
-        own = {
-            "parameters": sum(t.bytes for t in self.model.tensors),
-            "gradients": gradients,
-            "gathered parameters": sum(wholes),
-        }
-        if self.layout.kind == "zero1" and self.request.gradients == "local":
-            own["gradients sent and received"] = 2 * max(wholes)
-        return own
+        """Every rank has whole parameters, and with zero1 whole gradients; with zero2 the
+        sums of its part, their means, and two buckets on their way."""
+        lines, ranks = self.layout.lines, self.layout.ranks
+        wholes = [line.length * ranks * BYTES[line.dtype] for line in lines]
+        grads = {line.dtype: BYTES[self.package.grad_of(line.dtype)] for line in lines}
+        found = {"parameters": sum(t.bytes for t in self.model.tensors)}
+        if self.layout.kind == "zero1":
+            found["gradients"] = sum(t.elements * grads[t.dtype] for t in self.model.tensors)
+            if self.request.gradients == "local":
+                found["gradients sent and received"] = 2 * max(wholes)
+        else:
+            found["gradients"] = sum(line.length * grads[line.dtype] for line in lines)
+            found["means of gradients"] = found["gradients"]
+            found["buckets of gradients"] = 3 * max(wholes)
+        return found | {"gathered parameters": sum(wholes)}
 
     @property
     def memory(self) -> dict[str, int | dict]:
@@ -124,7 +124,13 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
         raise PlanError(f"gradients is '{request.gradients}', known: {', '.join(GRADIENTS)}")
     layout = parse(request.layout, model, machine.ranks, request.sizes, machine.ranks_per_node,
                    request.rules)  # fmt: skip
-    package = Package(source, _kinds(model, layout), request.values, request.grad, request.state)
+    dtypes = {tensor.dtype for tensor in model.tensors}
+    grads = dict.fromkeys(dtypes, request.grad) if request.grad else {}
+    if layout.kind == "zero2":
+        if request.gradients != "local":
+            raise PlanError("layout is 'zero2', which reduces local gradients itself")
+        grads = {dtype: "f64" if dtype == "f64" else "f32" for dtype in dtypes}
+    package = Package(source, _kinds(model, layout), request.values, grads, request.state)
     return Plan(model, machine, layout, package, request)
 
 

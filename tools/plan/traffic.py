@@ -38,23 +38,21 @@ def _row(what, operation, layout: Layout, axes, calls, data) -> Traffic:
 
 
 def _zero(layout: Layout, gradients: str) -> list[Traffic]:
-    """Of ``zero=1``: what _zero.py makes for each line. Gradients of zero2 travel alike, in
-    buckets while the backward pass runs."""
-    found, axes, world = [], layout.data_axes, layout.size(layout.data_axes)
-    for line in layout.lines:
-        whole = world * line.length * BYTES[line.tensors[0].dtype]
-        dtype = line.tensors[0].dtype
-        if gradients == "local":
-            if layout.kind == "zero1":
-                found.append(_row(f"{dtype} gradients: which there are", "all_reduce", layout, axes,
-                                  1, 4 * len(line.tensors)))  # fmt: skip
-            calls = 1 if layout.kind == "zero1" else None
-            found.append(_row(f"{dtype} gradients", "all_to_all", layout, axes, calls, whole))
-        else:
-            data = sum(tensor.bytes for tensor in line.tensors)
-            found.append(_row(f"{dtype} gradients (DDP)", "all_reduce", layout, axes, None, data))
-        found.append(_row(f"{dtype} parameters", "all_gather", layout, axes, 1, whole))
-    return found
+    """Of ``zero=``: what _zero.py makes for each line, and _reducer.py for each bucket."""
+    axes, world = layout.data_axes, layout.size(layout.data_axes)
+    lines = layout.lines
+    whole = sum(world * line.length * BYTES[line.dtype] for line in lines)
+    found = []
+    if gradients == "local":
+        numbers = 4 * sum(len(line.tensors) for line in lines)
+        found = [
+            _row("which gradients there are", "all_reduce", layout, axes, len(lines), numbers),
+            _row("gradients", "all_to_all", layout, axes, len(lines), whole),
+        ]
+    else:
+        data = sum(tensor.bytes for line in lines for tensor in line.tensors)
+        found = [_row("gradients (DDP)", "all_reduce", layout, axes, None, data)]
+    return [*found, _row("parameters", "all_gather", layout, axes, len(lines), whole)]
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:

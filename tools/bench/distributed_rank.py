@@ -1,0 +1,113 @@
+"""One rank of the distributed benchmark, started by distributed.py through torchrun.
+
+    distributed_rank.py SHAPE ROUNDS
+
+Rank 0 prints JSON on its last line.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+
+import datetime
+import json
+import random
+import sys
+import time
+
+import shapes
+import torch
+import torch.distributed as dist
+from sharded import ENTRIES, World
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Sent(TorchDispatchMode):
+    """Counts collectives and what this rank sends in them, in bytes: of an all-reduce what
+    a ring sends, of a broadcast a rank's share, of the others each part once."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.world, self.calls, self.bytes = world, 0, 0.0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d" and "barrier" not in func.name():
+            self._count(func.name(), args)
+        return func(*args, **(kwargs or {}))
+
+    def _count(self, name, args):
+        share = (self.world - 1) / self.world
+        self.calls += 1
+        if "allgather" in name:  # output, input
+            own = args[1] if isinstance(args[1], torch.Tensor) else args[1][0]
+            self.bytes += own.nbytes * (self.world - 1)
+        elif "alltoall" in name:
+            self.bytes += args[1].nbytes * share
+        elif "allreduce" in name or "broadcast" in name:
+            size = sum(tensor.nbytes for tensor in args[0])
+            self.bytes += size * share * (2 if "allreduce" in name else 1)
+        else:
+            raise ValueError(f"'{name}' is not a collective that is counted")
+
+
+def timed(contestant):
+    """Seconds of a step of the slowest rank."""
+    contestant.before()
+    dist.barrier()
+    begin = time.perf_counter()
+    contestant.step()
+    own = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+    dist.all_reduce(own, dist.ReduceOp.MAX)
+    contestant.after()
+    return own.item()
+
+
+def make_all(world):
+    """Contestants by name, and who cannot step, why; all ranks alike."""
+    seats, absent = {}, {}
+    for name, entry in ENTRIES.items():
+        try:
+            seats[name] = entry.make(world)
+            timed(seats[name])
+            timed(seats[name])  # states are there
+        except (RuntimeError, ValueError) as error:
+            seats.pop(name, None)
+            absent[name] = f"raises {type(error).__name__}: {error}".splitlines()[0][:120]
+    return seats, absent
+
+
+def count(seats, world):
+    """Calls and bytes of a step of each."""
+    found = {}
+    for name, seat in seats.items():
+        seat.before()
+        with Sent(world.size) as sent:
+            seat.step()
+        seat.after()
+        found[name] = {"calls": sent.calls, "bytes": sent.bytes}
+    return found
+
+
+def main():
+    shape, rounds = sys.argv[1], int(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=5))
+    world = World(shapes.SHAPES[shape]())
+    seats, absent = make_all(world)
+    sent = count(seats, world)
+    seconds = {name: [] for name in seats}
+    order, shuffle = list(seats), random.Random(0).shuffle
+    for _ in range(rounds):
+        shuffle(order)
+        for name in order:
+            timed(seats[name])
+            seconds[name].append(timed(seats[name]))
+    if world.rank == 0:
+        result = {"shape": shape, "ranks": world.size, "rounds": rounds,
+                  "elements": shapes.elements(world.shapes), "seconds": seconds,
+                  "sent": sent, "absent": absent}  # fmt: skip
+        print(json.dumps(result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
