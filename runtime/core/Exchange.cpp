@@ -157,6 +157,8 @@ void Exchange::unpackStatistics(int64_t round,
   });
   if (round != activeRound)
     return;
+  if (STEPC_FAULT("shard-active-groups-of-rank"))
+    return;
   bool inMaxima = sum == sums.data() && maximum != maxima.data();
   for (Group &group : groups)
     group.active = inMaxima ? *maximum++ != 0 : *sum++ != 0.0;

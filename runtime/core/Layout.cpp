@@ -7,6 +7,7 @@
 
 #include "core/Layout.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
 
@@ -18,7 +19,8 @@ using namespace stepc;
 static const std::string &getDimName(const Dims &ruleDims, int64_t rank,
                                      int64_t dim) {
   // From the last dim on; what is left belongs to the first name.
-  int64_t fromEnd = rank - dim;
+  int64_t fromEnd =
+      STEPC_FAULT("shard-dims-from-the-front") ? dim + 1 : rank - dim;
   int64_t index = int64_t(ruleDims.size()) - fromEnd;
   return ruleDims[size_t(std::max<int64_t>(index, 0))];
 }

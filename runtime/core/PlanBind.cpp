@@ -130,6 +130,10 @@ void Binder::setLayout(NewTensor &tensor) const {
   bound.countsWhole = mesh.isFirst(~layout.distinctAxes);
   if (STEPC_FAULT("exchange-replicated-counted-everywhere"))
     bound.countsPart = bound.countsWhole = true;
+  if (STEPC_FAULT("shard-distinct-not-counted"))
+    bound.countsPart = mesh.isFirst(~layout.getAxes());
+  if (STEPC_FAULT("shard-part-counted-as-whole"))
+    bound.countsPart = bound.countsWhole;
 }
 
 /// The class of the row, its dims, and how much work it is.
@@ -194,7 +198,9 @@ void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
   const Dims &dims = variant.operands[operand].dims;
   int64_t rank = bound.reducedRank;
   int64_t *own = bound.getReducedExtents(variant.operands.size(), operand);
-  std::copy_n(bound.flat ? tensor.layout.shape.data() : bound.getExtents(),
+  std::copy_n(bound.flat && !STEPC_FAULT("shard-reduced-state-cut")
+                  ? tensor.layout.shape.data()
+                  : bound.getExtents(),
               rank, own);
   // From the last dim on, for leading ones are never reduced.
   for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d)

@@ -33,7 +33,8 @@ int64_t TileShape::countBlocks() const {
     int64_t row = element / part.m;
     return row / part.n * perItem + row % part.n / STEPC_ROW_LEAF;
   };
-  return getBlock(end - 1) - getBlock(begin) + 1;
+  bool floor = STEPC_FAULT("shard-blocks-floored");
+  return getBlock(end - 1) - getBlock(begin) + (floor ? 0 : 1);
 }
 
 int64_t TileShape::countTiles() const {
@@ -71,7 +72,7 @@ TileShape stepc::getTileShape(const Dims &dims, const TensorLayout &layout,
   if (layout.flat && dims.size() > 1) {
     shape.part = shape.whole;
     shape.begin = layout.begin;
-    shape.end = layout.end;
+    shape.end = layout.end - (STEPC_FAULT("shard-range-short") ? 1 : 0);
     return shape;
   }
   shape.part = getTileDims(layout.flat ? Dims{"*"} : dims, extents, rank);

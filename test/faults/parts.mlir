@@ -28,7 +28,7 @@ step.optimizer @parts {
                      %i: state "item"[...b, 1, 1], %r: state "row"[...b, n, 1],
                      %c: state "col"[...b, 1, m]) {
     %gg = step.mul %g, %g : [...b, n, m]
-    %item = step.mean %gg over [n, m] : [...b, n, m]
+    %item = step.mean %g over [n, m] : [...b, n, m]
     %i1 = step.add %i, %item : [...b, 1, 1]
     %most_of_row = step.amax %g over [m] : [...b, n, m]
     %r1 = step.add %r, %most_of_row : [...b, n, 1]
@@ -43,7 +43,7 @@ step.optimizer @parts {
     %sizes = step.abs %g : [...b, n, m]
     %sum = step.sum %sizes : [...b, n, m]
     step.contribute %own, %sum
-    %by_item = step.div %g, %i1 : [...b, n, m], [...b, 1, 1]
+    %by_item = step.mul %g, %i1 : [...b, n, m], [...b, 1, 1]
     %by_row = step.mul %by_item, %r1 : [...b, n, m], [...b, n, 1]
     %by_col = step.div %by_row, %c1 : [...b, n, m], [...b, 1, m]
     %shifted = step.add %by_col, %row_mean : [...b, n, m], [...b, 1, 1]

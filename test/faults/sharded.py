@@ -33,6 +33,8 @@ from test_bounds import outside  # noqa: E402
 
 DEADLINE = 5_000  # milliseconds
 LEAST_EQUAL = 0.99
+# Of ranks that have no gradient where others have one: the runtime's own tests.
+ELSEWHERE = ("exchange-idle-not-neutral",)
 
 
 class Case(Sharded):
@@ -68,13 +70,15 @@ def flat_cases():
     )
     ranges = [flat((130, 70), 0.31, 0.52), flat((3, 65, 9), 0.2, 0.7), flat((3, 4200), 0.15, 0.9),
               flat((2, 5), 0.0, 0.4), flat((66, 3), 0.5, 0.5), flat((1030,), 0.1, 0.3)]  # fmt: skip
+    # What a whole tensor leaves in the memory that ranges use next is not theirs.
+    beside = [(Tensor((3, 4200)), Dims({})), *ranges]
     adafactor = ZOO / "adafactor.mlir"
     small = [Tensor((70, 9)), Tensor((130, 33), idle=(1,)), Tensor((50,))]
     placed = [Flat(("dp",), cuts(630, 0.4, 0.6)), Flat(("dp",), cuts(4290, 0.3, 0.9)), Dims({})]
     options = {"min_dim_size_to_factor": 2}
     return [
         with_options(make_case("flat adafactor", [adafactor], line, ranges), options),
-        make_case("flat parts", [ROOT / "test" / "faults" / "parts.mlir"], line, ranges),
+        make_case("flat parts", [ROOT / "test" / "faults" / "parts.mlir"], line, beside),
         make_case("flat lamb", [ZOO / "lamb.mlir"], line, ranges),
         with_options(make_case("flat came, idle", [ZOO / "came.mlir"], line,
                                list(zip(small, placed, strict=True)), number=3), options),
@@ -105,7 +109,7 @@ def dims_cases():
     nan = [(Tensor((30, 4), grads={0: np.nan}), Dims(both)), (Tensor((8, 8)), Dims(rows))]
     clip = ZOO / "fragments" / "clip_by_norm.mlir"
     inf_clip = ZOO / "fragments" / "clip_by_inf_norm.mlir"
-    clips = [ZOO / "adamw.mlir", *(f for f in (clip, inf_clip) if f.exists())]
+    clips = [ZOO / "adamw.mlir", clip, inf_clip]
     parts = ROOT / "test" / "faults" / "parts.mlir"
     groups = [{"lr": 0.1}, {"lr": 0.3}]
     idle = [
@@ -121,6 +125,7 @@ def dims_cases():
             {"min_dim_size_to_factor": 2},
         ),
         make_case("clipped adamw", clips, grid, tensors, [{"max_norm": 0.1}] * 2, number=2),
+        make_case("largest, nan", [ZOO / "sgd.mlir", inf_clip], grid, nan, number=2),
         make_case("idle parts", [parts], grid, idle, groups, number=3),
         make_case("dadapt", [ZOO / "dadapt_adam.mlir"], grid, tensors, [{}, {"lr": 2.0}]),
     ]
@@ -130,6 +135,7 @@ class Suite(seeded.Suite):
     """``expected``: bounds of one step; of several, only the unsharded run is known."""
 
     sharded = True
+    elsewhere = ELSEWHERE
 
     def make_cases(self):
         return [*flat_cases(), *dims_cases()]

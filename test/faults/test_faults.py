@@ -4,32 +4,37 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 import seeded
 
 
-def test_every_fault_is_caught(capfd):
+@pytest.mark.parametrize("script", ["seeded.py", "sharded.py"])
+def test_every_fault_is_caught(script, capfd):
     # In a process of its own: threads that other tests have started do not survive a
     # fork, and the engine would wait for them.
+    path = Path(seeded.__file__).with_name(script)
     with capfd.disabled():
         print(flush=True)
-        run = subprocess.run([sys.executable, "-u", seeded.__file__], check=False)
+        run = subprocess.run([sys.executable, "-u", path], check=False)
     assert run.returncode == 0
 
 
 def test_products_have_no_faults():
-    names = seeded.engine_faults()
-    assert len(names) >= 20
+    names = seeded.engine_faults() + seeded.engine_faults(sharded=True)
+    assert len(names) >= 30
     strings = seeded.LIBRARY.read_bytes()
     assert [name for name in names if name.encode() in strings] == []
     assert names[0].encode() in seeded.FAULTY_LIBRARY.read_bytes()
 
 
-def test_there_are_enough_faults():
-    names = [*seeded.pass_faults(), *seeded.engine_faults()]
+@pytest.mark.parametrize("sharded, faults, controls", [(False, 30, 5), (True, 45, 2)])
+def test_there_are_enough_faults(sharded, faults, controls):
+    names = [*seeded.pass_faults(sharded), *seeded.engine_faults(sharded)]
     assert len(names) == len(set(names))
-    assert sum(not seeded.is_control(name) for name in names) >= 30
-    assert sum(seeded.is_control(name) for name in names) >= 5
+    assert sum(not seeded.is_control(name) for name in names) >= faults
+    assert sum(seeded.is_control(name) for name in names) >= controls
 
 
 def test_a_fault_needs_a_name_and_a_place(tmp_path):

@@ -181,9 +181,9 @@ def whole_dims(case, tensor, name):
     return {d for d in range(len(tensor.shape)) if d - len(tensor.shape) in ones}
 
 
-def run_ranks(sharded, package):
+def run_ranks(sharded, package, deadline_ms=60_000):
     """The results of each rank, and their counters; raises what a rank raised."""
-    world = SimulatedWorld(sharded.mesh)
+    world = SimulatedWorld(sharded.mesh, deadline_ms)
     results, raised = [None] * sharded.world, [None] * sharded.world
 
     def run(rank):
