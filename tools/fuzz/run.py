@@ -48,7 +48,7 @@ def main():
     first = next_seed = arguments.seed
     failed = 0
     while True:
-        batch = 400
+        batch = 100 if arguments.ranks else 400
         if arguments.programs is not None:
             batch = min(batch, first + arguments.programs - next_seed)
         if batch <= 0 or (arguments.programs is None and time.monotonic() > end):
