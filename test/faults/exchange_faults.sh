@@ -6,8 +6,13 @@
 set -u
 source_dir=$1
 tests=$2
-library=$3
 failures=0
+
+# LD_PRELOAD is cut at spaces, which the path of the library may have.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+library=$folder/faulty.so
+ln -s "$3" "$library"
 
 run() {
   STEPC_FAULT=$1 LD_PRELOAD=$library timeout 60 "$tests" --gtest_fail_fast \

@@ -18,8 +18,12 @@ def page():
     from plan.command import run
 
     def fill(match):
-        arguments = match[2].replace("tools/plan/", f"{ROOT}/tools/plan/")
+        # Places in the tree, which may lie where a path has spaces.
+        arguments = [
+            str(ROOT / word) if word.startswith("tools/") else word
+            for word in shlex.split(match[2])
+        ]
         shown = f"`stepc-plan {match[2]}`"
-        return f"{match[1]}\n{shown}\n\n{run(shlex.split(arguments))}\n<!-- end -->"
+        return f"{match[1]}\n{shown}\n\n{run(arguments)}\n<!-- end -->"
 
     return BLOCK.sub(fill, PAGE.read_text())
