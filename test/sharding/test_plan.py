@@ -162,10 +162,10 @@ def bucket_cuts(shapes, world, most):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_buckets(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan.layouts, "BUCKET", 50_000)
+    monkeypatch.setattr(plan.layouts, "BUCKET", 10_000)
     path = compile_all(tmp_path, name, (), STORAGES[0])
     made, case = make_pair(name, (), "zero2", 3, {}, STORAGES[0], package=path)
-    cuts = bucket_cuts(SHAPES, 3, 50_000)
+    cuts = bucket_cuts(SHAPES, 3, 10_000)
     assert len(made.layout.lines) > 3
     ends = [int(np.prod(shape)) for shape in SHAPES]
     case.placements = [Flat(("dp",), [*c[:-1], end]) for c, end in zip(cuts, ends, strict=True)]

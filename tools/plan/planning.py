@@ -42,6 +42,7 @@ class Plan:
         self._accountant = Accountant(package, layout, request.workers, request.groups)
         self.account = max(self.accounts(), key=lambda one: self.memory_of(one)["total"])
         self.traffic = traffic.beside_step(model, layout, request.gradients)
+        self.traffic += traffic.presence(model, layout, self.account.calls)
 
     def rank(self, rank: int) -> RankAccount:
         return self._accountant.rank(self.layout.parts(self.model, rank))

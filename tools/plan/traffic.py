@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .account import Call
 from .layouts import Layout
 from .models import BYTES, Model, Tensor
 
@@ -89,6 +90,24 @@ def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
             _row("gradients, replicas", "all_reduce", layout, ("replicate",), len(units), own)
         )
     return rows
+
+
+def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
+    """What goes with the first round of exchanges: which tensors have a gradient, two
+    integers of each that lies on the axes, for each set of axes that has a call."""
+    if not calls:
+        return []
+    found, first = [], min(call.round for call in calls)
+    for axes in sorted({call.axes for call in calls if call.round == first}):
+        number = 0
+        for tensor in model.tensors:
+            own = {axis for _, names in layout.dims(tensor) for axis in names}
+            if layout.is_flat or own.intersection(axes):
+                number += 1
+        if number:
+            what = "which gradients there are, with the first round"
+            found.append(_row(what, "all_reduce", layout, axes, 1, 16 * number))
+    return found
 
 
 def largest_unit(model: Model, layout: Layout) -> int:

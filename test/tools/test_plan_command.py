@@ -1,0 +1,139 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command stepc-plan: what it takes, prints and refuses. Whether its figures are right,
+test/sharding/test_plan.py and test/distributed/traffic_cases.py say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = ROOT / "tools" / "plan" / "stepc-plan"
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "frontend")]
+
+from plan import colossal, layouts, models  # noqa: E402
+
+MODEL = "emb 33x20 f32\nlayers.{}.w [16,8] f32 3  # a comment\nlayers.{}.b 16 f32 3\nscale - f32\n"
+
+
+def run(*arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, str(PLAN), *map(str, arguments)], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "small.txt"
+    path.write_text(MODEL)
+    return path
+
+
+def test_json_of_a_file_of_tensors(model):
+    made = json.loads(
+        run("adafactor", "--model", model, "--ranks", 2, "--layout", "fsdp2", "--json")
+    )
+    assert made["tensors"] == 8
+    assert made["elements"] == 33 * 20 + 3 * (16 * 8 + 16) + 1
+    assert made["memory"]["parameters"] == 4 * (17 * 20 + 3 * (8 * 8 + 8) + 1)
+    # Rows of a rank's part, whole columns.
+    assert made["memory"]["states"]["exp_avg_sq_row"] == 4 * (17 + 3 * 8)
+    assert made["memory"]["states"]["exp_avg_sq_col"] == 4 * (20 + 3 * 8)
+    assert made["exchanges"]["rounds"] == made["exchanges"]["calls"] == 2
+    assert made["estimates"] == {"seconds": {}}
+    # The embedding and the scale belong to no block.
+    assert [row["calls"] for row in made["beside"][:3]] == [4, 3, 4]
+
+
+def test_text_and_tables(model):
+    text = run("adamw", "--model", model, "--ranks", 4, "--fragment", "clip_by_norm")
+    assert "1 rounds, 1 calls, 16 B" in text and "state exp_avg_sq" in text
+    assert "ESTIMATE" not in text
+    machine = ROOT / "tools" / "plan" / "example-machine.json"
+    arguments = ("--model", model, "--machine", machine, "--ranks")
+    assert "ESTIMATE" in run("adamw", *arguments, 16)
+    table = run("adamw,came", *arguments, "8,16", "--layout", "zero1,tp(0)*hsdp", "--axis", "tp=2",
+                "--axis", "shard=2")  # fmt: skip
+    assert table.count("| came |") == 8 and "(estimate)" in table
+
+
+def test_options_and_rules(model):
+    states = []
+    for value in ("false", "true"):
+        made = run("adamw", "--model", model, "--ranks", 2, "--set", f"amsgrad={value}", "--json")
+        states.append(set(json.loads(made)["memory"]["states"]))
+    assert states[1] - states[0] == {"max_exp_avg_sq"}
+    made = json.loads(run("lamb", "--model", model, "--ranks", 2, "--layout", "tp", "--rule",
+                          r"layers.*\.w=1", "--json"))  # fmt: skip
+    assert made["memory"]["parameters"] == 4 * (33 * 20 + 3 * (16 * 4 + 16) + 1)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["nosuch", "--ranks", 2], "'nosuch' is no file and no name of the zoo"),
+        (["adamw"], "neither --ranks nor --machine says how many ranks there are"),
+        (["adamw", "--ranks", 2, "--layout", "zero4"], "unknown layout 'zero4', known: ddp"),
+        (["adamw", "--ranks", 2, "--layout", "tp"], "has no rules for tp: --rule 'REGEX=DIM'"),
+        (["adamw", "--ranks", 2, "--layout", "tp*zero1"], "takes plain parameters"),
+        (["adamw", "--ranks", 6, "--layout", "tp(0)*fsdp2", "--axis", "tp=4"],
+         "6 ranks are not a multiple of tp = 4"),
+        (["adamw", "--ranks", 2, "--set", "nosuch=1"], "no option or hyper-parameter 'nosuch'"),
+        (["adamw", "--ranks", 2, "--set", "nosuch"], "'nosuch' is not NAME=VALUE"),
+        (["adamw", "--ranks", 2, "--layout", "zero2", "--gradients", "reduced"],
+         "reduces local gradients itself"),
+        (["adamw", "--ranks", 2, "--compare", "colossalai"], "no calls of ColossalAI's 'adamw'"),
+    ],
+)  # fmt: skip
+def test_refusals(model, arguments, words):
+    said = run(*arguments, "--model", model, code=1)
+    assert words in said and said.startswith("stepc-plan: error: ") and "Traceback" not in said
+
+
+def test_bad_models(tmp_path):
+    for text, words in (
+        ("a 2x2 f8\n", ":1: dtype is 'f8', known: f32, bf16, f64"),
+        ("ok 2\na\n", ":2: 'a', expected: name shape [dtype] [count]"),
+        ('[{"name": "a"}]', "tensor 0: not a name, shape, dtype and count"),
+    ):
+        path = tmp_path / "bad.txt"
+        path.write_text(text)
+        assert words in run("adamw", "--model", path, "--ranks", 2, code=1)
+
+
+def test_built_in_shapes_are_those_of_the_benchmark():
+    sys.path.insert(0, str(ROOT / "tools" / "bench"))
+    import shapes
+
+    for name, expected in (("gpt2", shapes.gpt2()), ("bert-large", shapes.bert())):
+        assert sorted(t.shape for t in models.load(name).tensors) == sorted(expected)
+    counts = {name: (len(models.load(name).tensors), models.load(name).elements)
+              for name in ("llama-7b", "llama-70b")}  # fmt: skip
+    assert counts == {"llama-7b": (291, 6_738_415_616), "llama-70b": (723, 68_976_648_192)}
+
+
+def test_colossal_by_hand():
+    model = models.Model("small", tuple(
+        models.Tensor(f"t{i}", shape) for i, shape in enumerate([(8, 4), (6, 4), (5,)])
+    ))  # fmt: skip
+    # Column statistic; gradient and square gathered; nothing; and a value of each.
+    count = colossal.count(model, "adafactor", 4)
+    assert (count.calls, count.bytes) == (1 + 2 + 3, 4 * (4 + 2 * 24 + 3))
+    count = colossal.count(model, "came", 4)
+    assert (count.calls, count.bytes) == (2 + 4 + 3, 4 * (2 * 4 + 4 * 24 + 3))
+    count = colossal.count(model, "adafactor", 2, [1, 0, None])
+    assert (count.calls, count.bytes) == (2 + 3, 4 * (8 + 4 + 6 + 2))
+    count = colossal.count(model, "lamb", 4)
+    assert (count.calls, count.bytes) == (3, 12)
+
+
+def test_groups_inside_and_between_nodes():
+    layout = layouts.parse("tp(0)*fsdp2", models.Model("m", ()), 64, {"tp": 8})
+    assert layout.axes == {"dp": 8, "tp": 8}
+    assert layout.reach(("tp",)) == 7 and layout.reach(("dp",)) == 56
