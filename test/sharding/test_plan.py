@@ -25,7 +25,8 @@ from plan.models import Model
 from plan.models import Tensor as Described
 from plan.package import open_source
 
-SHAPES = [(130, 70), (7,), (5, 33, 9), (1, 9), (1030, 700), (3, 2), (64, 64), (1025,), (9, 1)]
+SHAPES = [(130, 70), (7,), (5, 33, 9), (1, 9), (1030, 700), (3, 2), (64, 64), (1025,), (9, 1),
+          (64, 64), (7,)]  # fmt: skip
 STEPS = 2
 
 

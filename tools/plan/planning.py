@@ -40,6 +40,7 @@ class Plan:
         self.model, self.machine, self.layout, self.package = model, machine, layout, package
         self.request = request
         self._accountant = Accountant(package, layout, request.workers, request.groups)
+        self._of_all_ranks = self._flat_memory() if layout.is_flat else {}
         self.account = max(self.accounts(), key=lambda one: self.memory_of(one)["total"])
         self.traffic = traffic.beside_step(model, layout, request.gradients)
         self.traffic += traffic.presence(model, layout, self.account.calls)
@@ -64,8 +65,7 @@ class Plan:
             "workspace": account.workspace,
             "exchange buffers": account.exchange,
         }
-        if self.layout.is_flat:
-            found |= self._flat_memory()
+        found |= self._of_all_ranks
         found["total"] = sum(sum(v.values()) if isinstance(v, dict) else v for v in found.values())
         return found
 
