@@ -9,9 +9,16 @@
 using namespace mlir;
 using namespace mlir::step;
 
-Rounds::Rounds(OptimizerOp optimizer)
-    : optimizer(optimizer),
-      scalarsOps(optimizer.getBody().getOps<ScalarsOp>()) {}
+static bool maySkip(ScalarsOp op) {
+  return !op.getBody().getOps<SkipIfOp>().empty();
+}
+
+Rounds::Rounds(OptimizerOp optimizer, bool sharded)
+    : optimizer(optimizer), sharded(sharded),
+      scalarsOps(optimizer.getBody().getOps<ScalarsOp>()) {
+  if (sharded && llvm::any_of(scalarsOps, maySkip))
+    whole.reset(new Rounds(optimizer, false));
+}
 
 int64_t Rounds::getSegment(Value value) {
   if (auto found = segments.find(value); found != segments.end())
@@ -24,7 +31,7 @@ int64_t Rounds::getSegment(Value value) {
     for (Value operand : op->getOperands())
       segment = std::max(segment, getSegment(operand));
   auto reduction = dyn_cast_or_null<ReductionOpInterface>(op);
-  if (reduction && reduction.getAcrossAttr())
+  if (sharded && reduction && reduction.getAcrossAttr())
     ++segment;
   segments[value] = segment;
   return segment;
@@ -52,7 +59,27 @@ int64_t Rounds::getRound(ScalarsOp op) {
   return round;
 }
 
+/// Which calls still run in a step that is skipped is not to depend on the
+/// layout: what is of one round of whole tensors stays together, and behind
+/// the rounds before it, however long ranks need to have its statistics.
 int64_t Rounds::computeRound(ScalarsOp op) {
+  if (!whole)
+    return getNeeded(op);
+  int64_t round = 0;
+  for (ScalarsOp other : scalarsOps) {
+    int64_t distance = whole->getRound(op) - whole->getRound(other);
+    if (distance == 0)
+      round = std::max(round, getNeeded(other));
+    else if (distance > 0)
+      round = std::max(round, getRound(other) + 1);
+  }
+  return round;
+}
+
+/// The first round in which the operation can run.
+int64_t Rounds::getNeeded(ScalarsOp op) {
+  if (auto found = needed.find(op); found != needed.end())
+    return found->second;
   int64_t round = 0;
   op.getBody().walk([&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
@@ -60,16 +87,23 @@ int64_t Rounds::computeRound(ScalarsOp op) {
       if (auto statistic = dyn_cast_or_null<StatisticOp>(source))
         round = std::max(round, getSegment(statistic));
       else if (auto other = dyn_cast_or_null<ScalarsOp>(source))
-        round = std::max(round, getRound(other));
+        round = std::max(round, isBeside(other, op) ? getNeeded(other)
+                                                    : getRound(other));
     }
   });
+  needed[op] = round;
   return round;
+}
+
+/// Whether two run together where tensors are whole.
+bool Rounds::isBeside(ScalarsOp a, ScalarsOp b) {
+  return whole && whole->getRound(a) == whole->getRound(b);
 }
 
 int64_t Rounds::getFirstSureSegment() {
   int64_t segment = 0;
   for (ScalarsOp op : scalarsOps)
-    if (!op.getBody().getOps<SkipIfOp>().empty())
+    if (maySkip(op))
       segment = std::max(segment, getRound(op) + 1);
   return segment;
 }

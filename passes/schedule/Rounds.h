@@ -11,6 +11,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <memory>
+
 namespace mlir::step {
 
 /// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of
@@ -22,7 +24,7 @@ namespace mlir::step {
 /// recursion ends.
 class Rounds {
 public:
-  explicit Rounds(OptimizerOp optimizer);
+  explicit Rounds(OptimizerOp optimizer) : Rounds(optimizer, true) {}
 
   /// The first segment in which the value can be computed.
   int64_t getSegment(Value value);
@@ -39,12 +41,18 @@ public:
   ArrayRef<ScalarsOp> getScalarsOps() const { return scalarsOps; }
 
 private:
+  Rounds(OptimizerOp optimizer, bool sharded);
   int64_t computeRound(ScalarsOp op);
+  int64_t getNeeded(ScalarsOp op);
+  bool isBeside(ScalarsOp a, ScalarsOp b);
 
   OptimizerOp optimizer;
+  bool sharded;
+  /// Those of whole tensors, where a step may be skipped.
+  std::unique_ptr<Rounds> whole;
   SmallVector<ScalarsOp> scalarsOps;
   DenseMap<Value, int64_t> segments;
-  DenseMap<Operation *, int64_t> rounds, statistics;
+  DenseMap<Operation *, int64_t> rounds, needed, statistics;
 };
 
 /// Where hyper-parameters, persistent scalars and the results of rounds have
