@@ -21,7 +21,7 @@ from plan.package import open_source
 
 WORLD = 4
 OPERATIONS = {"allreduce": "all_reduce", "alltoall": "all_to_all", "allgather": "all_gather",
-              "reduce_scatter": "reduce_scatter"}  # fmt: skip
+              "reduce_scatter": "reduce_scatter", "broadcast": "broadcast"}  # fmt: skip
 
 
 class Collectives(TorchDispatchMode):

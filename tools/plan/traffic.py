@@ -53,7 +53,8 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
     else:
         data = sum(tensor.bytes for line in lines for tensor in line.tensors)
         found = [_row("gradients (DDP)", "all_reduce", layout, axes, None, data)]
-    return [*found, _row("parameters", "all_gather", layout, axes, len(lines), whole)]
+    # One from each rank, as on Gloo.
+    return [*found, _row("parameters", "broadcast", layout, axes, world * len(lines), whole)]
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:

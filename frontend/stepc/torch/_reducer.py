@@ -26,7 +26,6 @@ class Bucket(ZeroLine):
 
     def __init__(self, params: list[tuple[torch.Tensor, str]], group: dist.ProcessGroup):
         super().__init__(params, group)
-        self._dtype = params[0][0].dtype
         self._places = {id(part.param): n for n, part in enumerate(self.parts)}
         self._sent: torch.Tensor | None = None
         self._flight: tuple | None = None

@@ -167,7 +167,14 @@ class ZeroLine:
             end = min(max(high - start, begin), size)
             self.parts.append(ZeroPart(param, begin, end, name))
         self._starts, self._low = starts, low
-        self._whole: torch.Tensor | None = None
+        self._dtype = params[0][0].dtype
+        self._buffers: dict[str, torch.Tensor] = {}
+
+    def _buffer(self, name: str) -> torch.Tensor:
+        """The whole line, in memory that is kept from step to step; zeros at first."""
+        if name not in self._buffers:
+            self._buffers[name] = torch.zeros(self.world * self.length, dtype=self._dtype)
+        return self._buffers[name]
 
     # --- Gradients ------------------------------------------------------------
 
@@ -179,12 +186,13 @@ class ZeroLine:
         """
         present = torch.tensor([p.param.grad is not None for p in self.parts], dtype=torch.int32)
         dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
-        dtype = self.parts[0].param.dtype
-        sent = torch.zeros(self.world * self.length, dtype=dtype)
+        dtype, sent, received = self._dtype, self._buffer("sent"), self._buffer("whole")
         for part, start in zip(self.parts, self._starts, strict=False):
-            if part.param.grad is not None:
-                sent[start : start + part.param.numel()].copy_(part.param.grad.reshape(-1))
-        received = torch.empty_like(sent)
+            place = sent[start : start + part.param.numel()]
+            if part.param.grad is None:
+                place.zero_()
+            else:
+                place.copy_(part.param.grad.reshape(-1))
         # As bytes: not every backend knows all dtypes.
         dist.all_to_all_single(received.view(torch.uint8), sent.view(torch.uint8), group=self.group)
         wide = torch.promote_types(dtype, torch.float32)
@@ -239,7 +247,8 @@ class ZeroLine:
                 at = starts[id(part)] + part.begin - self._low
                 own[at : at + part.local.numel()].copy_(states[id(part.param)][name].reshape(-1))
             whole = torch.empty(self.world * self.length, dtype=dtype)
-            dist.all_gather_single(whole.view(torch.uint8), own.view(torch.uint8), group=self.group)
+            whole.view(self.world, -1)[self.rank] = own
+            self._share(whole)
             for part in holders:
                 at, shape = starts[id(part)], part.param.shape
                 states[id(part.param)][name] = whole[at : at + shape.numel()].view(shape).clone()
@@ -248,20 +257,34 @@ class ZeroLine:
 
     def gather(self) -> None:
         """Gives every rank the new parameters of all ranks, in their own dtype."""
-        dtype = self.parts[0].param.dtype
-        own = torch.zeros(self.length, dtype=dtype)
+        line = self._buffer("whole")
+        own = line.view(self.world, -1)[self.rank]
         for part, start in zip(self.parts, self._starts, strict=False):
             at = start + part.begin - self._low
             own[at : at + part.local.numel()].copy_(part.local.detach())
-        if self._whole is None:
-            self._whole = torch.empty(self.world * self.length, dtype=dtype)
-        dist.all_gather_single(
-            self._whole.view(torch.uint8), own.view(torch.uint8), group=self.group
-        )
+        self._share(line)
         for part, start in zip(self.parts, self._starts, strict=False):
             if part.local.grad is not None:
-                whole = self._whole[start : start + part.param.numel()]
+                whole = line[start : start + part.param.numel()]
                 part.param.detach().copy_(whole.view(part.param.shape))
+
+    def _share(self, line: torch.Tensor) -> None:
+        """Puts every rank's part of a line into that of all: all ranks together."""
+        parts = line.view(self.world, -1).view(torch.uint8)
+        if dist.get_backend(self.group) != "gloo":
+            dist.all_gather_single(
+                line.view(torch.uint8), parts[self.rank].clone(), group=self.group
+            )
+            return
+        # A third of the time of Gloo's all_gather, which goes round in a ring.
+        works = [
+            dist.broadcast(
+                part, dist.get_global_rank(self.group, rank), group=self.group, async_op=True
+            )
+            for rank, part in enumerate(parts)
+        ]
+        for work in works:
+            work.wait()
 
 
 def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
