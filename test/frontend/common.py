@@ -77,6 +77,7 @@ KEYWORDS = [
     ("zero", 0),
     ("process_group", None),
     ("gradients", None),
+    ("bucket_bytes", None),
     ("layouts", None),
 ]
 
