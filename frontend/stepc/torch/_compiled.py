@@ -21,6 +21,7 @@ from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._features import Feature
 from ._members import ObstacleError
+from ._on_ranks import OnRanks
 from ._report import StepReport
 from ._saving import Saving
 from ._state import StateMap
@@ -38,7 +39,7 @@ _KEYWORDS = [
 ]
 
 
-class CompiledStep(Saving):
+class CompiledStep(OnRanks, Saving):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -100,11 +101,7 @@ class CompiledStep(Saving):
         **kwargs,
     ):
         self._set_features(clip, loss_scale)
-        if layouts is not None:
-            from ._layouts import check_rules
-
-            self._layouts = check_rules(layouts)
-        self._set_zero(zero, process_group, gradients, bucket_bytes)
+        self._set_ranks(zero, process_group, gradients, bucket_bytes, layouts)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
         # GradScaler unscales by itself; where ranks share the step it has to ask here.
@@ -121,67 +118,6 @@ class CompiledStep(Saving):
         cls._dropped_dims = cls._dropped_dims | dict.fromkeys(cls._scalar_states, -1)
         if issubclass(cls, torch.optim.Optimizer):
             cls.__signature__ = _signature_of(cls)
-
-    # --- Where parameters lie -------------------------------------------------
-
-    _mesh = None  # of an optimizer all of whose tensors are whole
-    _layouts: tuple = ()  # what the user says of plain parameters
-    _reducer = None  # of zero=2
-    _zero = None  # how states are sharded over ranks that have whole parameters
-
-    def _set_zero(self, zero: int, process_group, gradients, bucket_bytes) -> None:
-        if (zero, process_group, gradients, bucket_bytes) == (0, None, None, None):
-            return
-        from ._zero import settings
-
-        self._zero = settings(zero, process_group, gradients, bucket_bytes)
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether ranks step plain parameters together."""
-        return self._zero is not None or any(layout is not None for _, layout in self._layouts)
-
-    def _refuse_scaler(self) -> None:
-        if self._is_shared and getattr(self, "found_inf", None) is not None:
-            raise errors.StepcError(
-                "torch's GradScaler knows of an overflow on this rank alone, and other ranks step "
-                "with it; use stepc.torch.GradScaler, or loss_scale=DynamicLossScale()"
-            )
-
-    def _make_reducer(self) -> None:
-        """With zero=2 the buckets of all parameters there are now."""
-        if self._zero is None or self._zero.stage != 2:
-            return
-        from ._members import parameter_name
-        from ._reducer import GradientReducer
-
-        if self._reducer is not None:
-            self._reducer.remove()
-        named = [
-            (param, parameter_name(group, number, place))
-            for number, group in enumerate(self.param_groups)
-            for place, param in enumerate(group["params"])
-        ]
-        self._reducer = GradientReducer(named, self._zero)
-
-    def add_param_group(self, param_group: dict) -> None:
-        """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step
-        are forgotten."""
-        super().add_param_group(param_group)
-        if self._reducer is not None:
-            self._make_reducer()
-
-    def no_sync(self) -> contextlib.AbstractContextManager:
-        """With zero=2: backward passes inside keep their gradients in ``.grad``, to which the
-        next pass outside adds. Nothing otherwise."""
-        return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
-
-    def _state_place(self) -> tuple[int, ...] | None:
-        return None if self._zero is None else self._zero.place
-
-    def _layout_of(self, param: torch.Tensor):
-        """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
-        return None
 
     # --- What a class says about itself ---------------------------------------
 
@@ -417,8 +353,7 @@ class CompiledStep(Saving):
             "_clip": self._clip,
             "_scaling": self._scaling,
             "_scalars": self._current_scalars(),
-            **({"_zero": self._zero} if self._zero else {}),
-            **({"_layouts": self._layouts} if self._layouts else {}),
+            **self._ranks_state(),
         }
 
 
