@@ -193,6 +193,22 @@ def refused(kind, words, function):
         raise AssertionError(f"it was not refused: {words}")
 
 
+@case
+def a_norm_of_gradients_still_to_be_summed_is_refused():
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+    for partial in ({"grad": "partial"}, {"grad_divisor": 2.0}):
+        params = named({"norm": torch.ones(6)})
+        params[0][1].grad = torch.ones(6)
+        layouts = [(".*", st.Layout(mesh, [Replicate()], **partial))]
+        optimizer = st.AdamW(params, layouts=layouts)
+        refused(ValueError, "is to be summed or divided by its optimizer's step first",
+                lambda own=optimizer: st.clip_grad_norm_(own, 1.0))  # fmt: skip
+        same_bits(params[0][1].grad, torch.ones(6), "the gradient")
+    local = st.AdamW([torch.nn.Parameter(torch.ones(2))], zero=1, gradients="local")
+    refused(ValueError, "an optimizer with gradients='local' takes their mean in its step",
+            lambda: st.clip_grad_norm_(local, 1.0))  # fmt: skip
+
+
 def stepped(params, **arguments):
     for _, param in params:
         param.grad = torch.ones_like(param)

@@ -76,6 +76,12 @@ def _parameters(given) -> list[tuple[torch.Tensor, Layout | None]]:
         if not isinstance(item, torch.optim.Optimizer):
             found.setdefault(id(item), (item, None))
             continue
+        zero = getattr(item, "_zero", None)
+        if zero is not None and zero.local_gradients:
+            raise ValueError(
+                "an optimizer with gradients='local' takes their mean in its step; give it "
+                "clip=ClipByNorm(...)"
+            )
         rules = getattr(item, "_layouts", ())
         for number, group in enumerate(item.param_groups):
             for place, param in enumerate(group["params"]):
@@ -100,7 +106,8 @@ def clip_grad_norm_(
         norm_type: 2 or infinity.
         error_if_nonfinite: RuntimeError for a norm that is Inf or NaN; nothing has changed.
 
-    Raises ValueError for another ``norm_type``, and where a gradient is still to be summed.
+    Raises ValueError for another ``norm_type``, and where a gradient is still to be summed,
+    by the step of its optimizer too.
     """
     norm_type = float(norm_type)
     if norm_type not in (2.0, math.inf):
@@ -142,6 +149,11 @@ def clip_grad_norm_(
 def _placed(param: torch.Tensor, layout: Layout | None) -> tuple:
     """Mesh and placements of a parameter's gradient."""
     if layout is not None:
+        if layout.grad == "partial" or layout.grad_divisor is not None:
+            raise ValueError(
+                f"a gradient of shape {tuple(param.shape)} is to be summed or divided by its "
+                "optimizer's step first; give that clip=ClipByNorm(...)"
+            )
         return layout.mesh, layout.placements
     grad = param.grad
     if not is_dtensor(param if grad is None else grad):
