@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The rules that users and libraries expect of a ``torch.optim.Optimizer``."""
 
-import copy
 import inspect
-import io
-import pickle
 import warnings
 
 import pytest
@@ -13,8 +10,6 @@ import stepc.torch
 import torch
 from common import (
     KEYWORDS,
-    OURS,
-    ZOO,
     bits_equal,
     clone_params,
     distance,
@@ -22,25 +17,8 @@ from common import (
     set_grads,
     train,
 )
-from stepc import errors
-from stepc.torch._state import ParamState
+from contract_kinds import KINDS, SHAPES, each_kind, make
 from torch.optim.optimizer import register_optimizer_step_post_hook
-
-SHAPES = [(3,), (2, 4)]
-
-
-def lion_from_file(params, **kwargs):
-    return stepc.torch.Optimizer(params, ZOO / "lion.mlir", **kwargs)
-
-
-KINDS = {**OURS, "file": lion_from_file}
-each_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def make(kind, shapes=SHAPES, **kwargs):
-    params = make_params(shapes)
-    return params, KINDS[kind](params, lr=0.1, **kwargs)
-
 
 # --- Construction -------------------------------------------------------------
 
@@ -347,195 +325,3 @@ def test_groups_with_their_own_values():
     a, b = stepc.torch.AdamW(groups(ours)), torch.optim.AdamW(groups(theirs))
     train((a, b), (ours, theirs), 10)
     assert distance(ours, theirs) < 50
-
-
-# --- Copies -------------------------------------------------------------------
-
-
-@each_kind
-def test_deepcopy_and_pickle(kind):
-    params, optimizer = make(kind)
-    optimizer.public_attribute = 3
-    set_grads(params)
-    optimizer.step()
-    for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
-        mirror = again.param_groups[0]["params"]
-        for state in again.state.values():
-            assert type(state) is dict
-        set_grads(mirror, seed=3)
-        again.step()
-    set_grads(params, seed=3)
-    optimizer.step()
-    assert bits_equal(params, mirror)
-    public = {name for name in copy.deepcopy(optimizer).__dict__ if not name.startswith("_")}
-    theirs = copy.deepcopy(torch.optim.SGD(params)).__dict__
-    assert public == {name for name in theirs if not name.startswith("_")}
-
-
-def test_static_promise_survives_copies():
-    optimizer = stepc.torch.AdamW(make_params(SHAPES), static_grads=True)
-    assert copy.deepcopy(optimizer)._static_grads is True
-
-
-@each_kind
-def test_saving_with_weights_only(kind):
-    params, optimizer = make(kind)
-    set_grads(params)
-    optimizer.step()
-    packed = optimizer.state_dict()
-    assert all(type(state) is dict for state in packed["state"].values())
-    file = io.BytesIO()
-    torch.save(packed, file)
-    file.seek(0)
-    loaded = torch.load(file, weights_only=True)
-    optimizer.load_state_dict(loaded)
-    optimizer.step()
-
-
-# --- Autograd -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("direct", ["1", "0"])
-@each_kind
-def test_version_counters(kind, direct, monkeypatch):
-    """A parameter changed between forward and backward gives torch's own error."""
-    from stepc.torch import _walk
-
-    monkeypatch.setenv("STEPC_DIRECT", direct)
-    monkeypatch.setattr(_walk, "direct_functions", _walk.direct_functions.__wrapped__)
-    params, optimizer = make(kind)
-    set_grads(params)
-    optimizer.step()
-    versions = [p._version for p in params]
-    loss = sum((p * p).sum() for p in params)
-    params[0].grad = None
-    optimizer.step()
-    assert [p._version - v for p, v in zip(params, versions, strict=True)] == [0, 1]
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
-
-
-def test_version_counters_of_states():
-    params, optimizer = make("adamw")
-    set_grads(params)
-    optimizer.step()
-    watched = [t for state in optimizer.state.values() for t in state.values()]
-    versions = [t._version for t in watched]
-    optimizer.step()
-    assert all(t._version > v for t, v in zip(watched, versions, strict=True))
-
-
-# --- State --------------------------------------------------------------------
-
-
-def test_state_layout_of_adamw():
-    params, optimizer = make("adamw", amsgrad=True)
-    set_grads(params)
-    for expected in (1, 2, 3):
-        optimizer.step()
-        for p in params:
-            state = optimizer.state[p]
-            assert list(state) == ["step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"]
-            step = state["step"]
-            assert (step.dtype, step.dim(), step.device.type) == (torch.float32, 0, "cpu")
-            assert step == expected
-            assert type(state) is ParamState and isinstance(state, dict)
-    steps = [optimizer.state[p]["step"] for p in params]
-    assert len({step.untyped_storage().data_ptr() for step in steps}) == 1
-
-
-def test_small_states_share_memory():
-    params, optimizer = make("adamw")
-    set_grads(params)
-    optimizer.step()
-    first, second = (optimizer.state[p]["exp_avg"] for p in params)
-    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
-    assert second.data_ptr() % 64 == 0
-
-
-def test_state_of_sgd_is_torchs():
-    for momentum in (0.0, 0.9):
-        ours, a = make("sgd", momentum=momentum)
-        theirs = clone_params(ours)
-        b = torch.optim.SGD(theirs, lr=0.1, momentum=momentum)
-        train((a, b), (ours, theirs), 2)
-        assert [list(s) for s in a.state.values()] == [list(s) for s in b.state.values()]
-
-
-def test_add_param_group():
-    ours = make_params()
-    theirs = clone_params(ours)
-    a, b = stepc.torch.AdamW(ours[:4]), torch.optim.AdamW(theirs[:4])
-    train((a, b), (ours[:4], theirs[:4]), 3)
-    a.add_param_group({"params": ours[4:], "lr": 0.1})
-    b.add_param_group({"params": theirs[4:], "lr": 0.1})
-    train((a, b), (ours, theirs), 3)
-    assert distance(ours, theirs) < 50
-    assert float(a.state[ours[0]]["step"]) == 6 and float(a.state[ours[5]]["step"]) == 3
-
-
-def test_gradient_scaler():
-    """The scaler unscales and skips by itself, also with ``fused=True``."""
-    params = make_params(SHAPES)
-    optimizer = stepc.torch.AdamW(params, lr=0.1, fused=True)
-    twin = clone_params(params)
-    plain = stepc.torch.AdamW(twin, lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    set_grads(params, twin)
-    plain.step()
-    with torch.no_grad():
-        for p in params:
-            p.grad.mul_(4.0)
-    scaler.scale(torch.ones(()))
-    scaler.step(optimizer)
-    scaler.update()
-    assert bits_equal(params, twin)
-    params[0].grad.fill_(float("inf"))
-    scaler.scale(torch.ones(()))
-    scaler.step(optimizer)
-    assert bits_equal(params, twin)
-
-
-def test_state_taken_before_the_first_step():
-    params, optimizer = make("adamw")
-    state = optimizer.state
-    assert not state
-    set_grads(params)
-    optimizer.step()
-    assert optimizer.state is state and len(state) == len(params)
-
-
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "Optimizer"])
-@pytest.mark.parametrize("value", [None, "abc", torch.ones(2), 10**400])
-def test_bad_value_at_a_step(name, value):
-    """Named with its group; nothing is changed, and a good one goes on."""
-    params = make_params(SHAPES)
-    groups = [{"params": params[:1]}, {"params": params[1:]}]
-    args = (ZOO / "lion.mlir",) if name == "Optimizer" else ()
-    optimizer = getattr(stepc.torch, name)(groups, *args)
-    for first in (True, False):
-        set_grads(params)
-        before = clone_params(params)
-        optimizer.param_groups[1]["weight_decay"] = value
-        with pytest.raises(errors.HyperparameterError) as caught:
-            optimizer.step()
-        words = f"hyper-parameter 'weight_decay' of group 1 is {value!r}, expected a number"
-        assert words in str(caught.value) and isinstance(caught.value, ValueError)
-        assert bits_equal(params, before)
-        optimizer.param_groups[1]["weight_decay"] = 0.0
-        optimizer.step()
-        assert first or optimizer.state[params[1]]
-
-
-@pytest.mark.parametrize("betas", [(0.9,), (0.9, None), 0.9, (0.9, 0.9, 0.9)])
-@pytest.mark.parametrize("name", ["AdamW", "Lion"])
-def test_bad_betas_at_a_step(name, betas):
-    params = make_params(SHAPES)
-    optimizer = getattr(stepc.torch, name)(params)
-    set_grads(params)
-    optimizer.param_groups[0]["betas"] = betas
-    with pytest.raises(errors.HyperparameterError, match="'betas' of group 0 is .*two of them"):
-        optimizer.step()
-    del optimizer.param_groups[0]["betas"]
-    with pytest.raises(errors.HyperparameterError, match="group 0 has no hyper-parameter 'betas'"):
-        optimizer.step()
