@@ -7,6 +7,8 @@
 #ifndef STEPC_TEST_FAULTS_SEED_H
 #define STEPC_TEST_FAULTS_SEED_H
 
+#include "dialect/Step.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Operation.h"
 
@@ -44,6 +46,12 @@ inline bool swapOperands(Operation *op, unsigned a = 0, unsigned b = 1) {
 inline bool replaceBy(Operation *op, Value value) {
   op->getResult(0).replaceAllUsesWith(value);
   return true;
+}
+
+/// Whether the phase becomes a kernel: of tiles or elements.
+inline bool isKernel(PhaseOp phase) {
+  return phase.getSpace() == Space::Tiles ||
+         phase.getSpace() == Space::Elements;
 }
 
 } // namespace mlir::step::faults

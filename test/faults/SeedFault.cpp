@@ -58,6 +58,7 @@ private:
 std::vector<Fault> faults::getFaults() {
   std::vector<Fault> all = getRuleFaults();
   llvm::append_range(all, getProgramFaults());
+  llvm::append_range(all, getFinishFaults());
   llvm::append_range(all, getLowerFaults());
   llvm::append_range(all, getShardFaults());
   llvm::append_range(all, getRangeFaults());

@@ -29,9 +29,10 @@ struct Fault {
   bool (*seed)(ModuleOp module);
 };
 
-/// By stage: of rules, of programs, of kernels.
+/// By stage: of rules, of programs, of what runs between kernels, of kernels.
 std::vector<Fault> getRuleFaults();
 std::vector<Fault> getProgramFaults();
+std::vector<Fault> getFinishFaults();
 std::vector<Fault> getLowerFaults();
 /// Of what crosses ranks, and of kernels of a rank's part.
 std::vector<Fault> getShardFaults();
