@@ -12,9 +12,7 @@ from ctypes import c_void_p, pointer
 from dataclasses import dataclass, field
 
 import numpy as np
-from driver import Operand, Plan
-from oracle import store
-from placement import Dims
+from driver import Operand
 from stepc import errors
 from stepc._mesh import Mesh, SimulatedWorld
 from stepc._runtime import Binding
@@ -250,11 +248,3 @@ def gather_parts(sharded, index, name, shape, parts):
         again = placement.cut(sharded.mesh, rank, tensor.shape, array, ones)
         assert again.tobytes() == part.tobytes(), f"{key} differs between ranks"
     return array
-
-
-def whole_everywhere(case, axes=("dp",), sizes=(2,)):
-    """Every tensor replicated."""
-    return Sharded(case, Mesh(tuple(axes), tuple(sizes)), [Dims({}) for _ in case.tensors])
-
-
-__all__ = ["Plan", "Sharded", "gather", "run_ranks", "store", "whole_everywhere"]

@@ -55,7 +55,8 @@ class TorchMesh:
         self._meshes = list(meshes)
         self._grids: list[tuple[tuple[str, ...], torch.Tensor]] = []
         self.axes_of: list[tuple[str, ...]] = [self._add(mesh) for mesh in meshes]
-        self.axes_of_groups = [self._axis("zero", group).name for group in groups]
+        for group in groups:
+            self._axis("zero", group)
         self.mesh = Mesh(
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )

@@ -14,6 +14,7 @@ import torch
 
 from . import apex, came
 from ._adam import GroupCounts, PeerAdam
+from ._checks import check_betas, check_not_negative
 from ._compiled import CompiledStep
 from ._features import DynamicLossScale
 from ._hypers import BETAS
@@ -194,13 +195,9 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
         bias_correction: bool = False,
         **features,
     ) -> None:
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps >= 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for index in (0, 1):
-            if not 0.0 <= betas[index] < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")
+        check_not_negative(lr, "learning rate")
+        check_not_negative(eps, "epsilon value")
+        check_betas(betas)
         defaults = {
             "lr": lr,
             "betas": betas,
