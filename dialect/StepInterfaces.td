@@ -23,6 +23,9 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
                     "null where every rank has all that is reduced. The shard stage "
                     "sets it.",
                     "::mlir::ArrayAttr", "getAcrossAttr">,
+    InterfaceMethod<"The condition under which the reduction is left out and gives "
+                    "+0.0; null where it never is.",
+                    "::mlir::Value", "getUnless">,
     InterfaceMethod<"True where the whole tensor is reduced, to an f64.",
                     "bool", "isWhole">,
     InterfaceMethod<"Positions of the reduced dims in the operand's type, "

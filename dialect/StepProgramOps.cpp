@@ -282,6 +282,13 @@ LogicalResult PhaseOp::verifyRegions() {
     if (operand.getWrites())
       results.push_back(operand.getStorage());
   }
+  if (auto unless = getUnless()) {
+    if (int64_t(*unless) < 0 || *unless >= getTensorSlots())
+      return emitOpError() << "is left out by slot " << *unless << " of "
+                           << getTensorSlots() << " of the tensor";
+    if (getSpace() != Space::Tiles || !results.empty())
+      return emitOpError("is left out, but is not of tiles or writes operands");
+  }
   Type compute = getComputeType(*this);
   results.append(getAccumulators().size(), compute);
   if (TypeRange(arguments) != getBody().getArgumentTypes())
@@ -303,6 +310,9 @@ LogicalResult CombineOp::verify() {
   if (!getExchange() && bool(getSlot()) != (getLevel() == Level::Tensor))
     return emitOpError() << "combines to " << stringifyLevel(getLevel())
                          << (getSlot() ? " in a slot" : " in a temp");
+  if (getUnless() && getLevel() != Level::Tensor)
+    return emitOpError() << "combines to " << stringifyLevel(getLevel())
+                         << ", which cannot be left out";
   return success();
 }
 

@@ -177,9 +177,11 @@ def Step_PhaseOp : Step_Op<"phase", [
     of the scalar row and those of the tensor (f64), then for each operand that
     is read its element, in the operand's storage type; it yields for each
     operand that is written the new element, in storage type, and then a value
-    for each accumulator. One kernel is made of each phase of elements or tiles.
+    for each accumulator. One kernel is made of each phase of elements or tiles. It
+    is left out for a tensor whose slot `unless` is not 0.
 
     Constraints:
+    - only a phase of tiles that writes nothing is left out, by a slot of the tensor
     - arguments and yielded values agree with slots, operands and accumulators
     - the body holds only arith and math operations, without side effects
   }];
@@ -188,10 +190,11 @@ def Step_PhaseOp : Step_Op<"phase", [
                        DefaultValuedAttr<Step_SpaceAttr, "Space::Elements">:$space,
                        DefaultValuedAttr<I64Attr, "0">:$segment,
                        DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
-                       DefaultValuedAttr<Step_AccumulatorArrayAttr, "{}">:$accumulators);
+                       DefaultValuedAttr<Step_AccumulatorArrayAttr, "{}">:$accumulators,
+                       OptionalAttr<I64Attr>:$unless);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `slots` $num_slots `operands` $operands attr-dict-with-keyword $body
+    $sym_name `slots` $num_slots (`unless` $unless^)? `operands` $operands attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }
@@ -205,22 +208,25 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
     the number of elements of the whole tensor. The order of additions is the tree's
     (docs/statistics.md). The buffer's contents are used up. What is only the rank's
     part goes unrounded and undivided to an exchange, from which `step.receive` takes
-    the whole.
+    the whole. Where the slot `unless` is not 0 it is +0.0: the phase was left out.
 
     Constraints:
     - the buffer is in the program's workspace
     - a temp of the program, a slot of the tensor or an exchange is named
     - columns are combined to columns, rows to the others
+    - what may be left out is one result for the tensor
   }];
   let arguments = (ins StrAttr:$partial, Step_CombinerAttr:$combiner,
                        Step_SpaceAttr:$space, Step_LevelAttr:$level,
                        UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
                        OptionalAttr<I64Attr>:$slot,
                        OptionalAttr<StrAttr>:$exchange,
+                       OptionalAttr<I64Attr>:$unless,
                        DefaultValuedAttr<I64Attr, "0">:$segment);
   let assemblyFormat = [{
     $partial $combiner `of` $space `to` $level (`mean` $mean^)?
-    (`in` $temp^)? (`slot` $slot^)? (`send` $exchange^)? attr-dict
+    (`in` $temp^)? (`slot` $slot^)? (`send` $exchange^)? (`unless` $unless^)?
+    attr-dict
   }];
   let hasVerifier = 1;
 }

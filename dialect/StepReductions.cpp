@@ -44,6 +44,9 @@ static LogicalResult inferReduction(MLIRContext *context, Type operand,
 static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
   if (!over)
     return success();
+  if (op.getUnless())
+    return op->emitOpError("reduces dims, but only the reduction of a whole "
+                           "tensor can be left out by 'unless'");
   if (over.empty())
     return op->emitOpError("reduces over no dim; without 'over' it reduces the "
                            "whole tensor");

@@ -22,6 +22,27 @@ def Step_ReductionGroup : OpDocGroup {
     an f64. Everything is added in f64, in the order that `docs/statistics.md`
     describes (*the tree*), and rounded to the compute type once where the result is
     a tensor.
+
+    The reduction of a whole tensor may be left out: `unless %flag` gives +0.0 where the
+    flag holds, and the tensor is not traversed for it.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      %k = step.hyper "k" = 0.0
+      %zero = step.constant 0.0
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %off = step.compare le, %k, %zero : f64, f64
+        %g2 = step.mul %g, %g : [*]
+        %mean = step.mean %g2 unless %off : [*]
+        %shrink = step.mul %k, %mean : f64
+        %rate = step.sub %lr, %shrink : f64
+        %u = step.mul %g, %rate : [*], f64
+        %p1 = step.sub %p, %u : [*]
+        step.return %p1
+      }
+    }
+    ```
   }];
 }
 let opDocGroup = Step_ReductionGroup in {
@@ -32,11 +53,11 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
         Step_ReductionOpInterface]> {
   let summary = what;
   let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over,
-                       OptionalAttr<StrArrayAttr>:$across);
+                       OptionalAttr<StrArrayAttr>:$across, Optional<I1>:$unless);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
     $operand (`over` custom<DimNames>($over)^)?
-    (`across` custom<DimNames>($across)^)? attr-dict `:`
+    (`across` custom<DimNames>($across)^)? (`unless` $unless^)? attr-dict `:`
     custom<ShortType>(type($operand))
   }];
   let hasVerifier = 1;

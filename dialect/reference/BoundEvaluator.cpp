@@ -115,6 +115,11 @@ Datum BoundEvaluator::evaluateArithmetic(Operation *op,
 }
 
 Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
+  Truth leftOut = Truth::False;
+  if (op.getUnless())
+    leftOut = static_cast<Truth>(getMask(op.getUnless()).elements.front());
+  if (leftOut == Truth::True)
+    return Interval::of(0.0);
   SmallVector<Axis> axes = shapes.getAxes(op.getInput().getType());
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())
@@ -123,7 +128,8 @@ Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
       reduce(op.getReductionKind(), getBounds(op.getInput()).elements, axes,
              positions);
   if (op.isWhole())
-    return elements.front();
+    return leftOut == Truth::Either ? hull(elements.front(), Interval::of(0.0))
+                                    : elements.front();
   for (Interval &element : elements)
     element = roundTo(compute, element);
   return Bounds{shapes.getShape(op->getResult(0).getType()),

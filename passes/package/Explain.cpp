@@ -64,6 +64,9 @@ static void explainKernel(raw_ostream &out, const ExplainedProgram &program,
                           const ExplainedEntry &entry) {
   out << "  kernel " << entry.name << ": " << entry.numOperations
       << " operations fused (" << entry.operations << ")\n";
+  if (entry.unless >= 0)
+    out << "    left out where scalar " << entry.unless
+        << " of the tensor is not 0\n";
   for (bool writes : {false, true}) {
     std::string text = list(program, entry, Kind::Full, writes);
     out << (writes ? "    writes " : "    reads  ")
@@ -183,8 +186,11 @@ static void explainProgram(raw_ostream &out, const ExplainedProgram &program) {
   explainEntries(out, program);
   int64_t kernels = program.countKernels();
   out << "  in all: " << formatCount(kernels, "kernel") << ", "
-      << program.moved.total() << " bytes per parameter; least possible "
-      << program.least.total() << "\n";
+      << program.moved.total() << " bytes per parameter";
+  if (program.avoidable > 0)
+    out << ", " << program.moved.total() - program.avoidable
+        << " where what may be left out is";
+  out << "; least possible " << program.least.total() << "\n";
   if (!program.layout.empty())
     out << "  across ranks: " << describeExchanged(program) << "\n";
   if (!program.tiled)

@@ -181,6 +181,7 @@ ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   ExplainedEntry entry{ExplainedEntry::Kind::Kernel, scheduled.name,
                        scheduled.segment};
   PhaseOp phase = scheduled.kernel;
+  entry.unless = int64_t(phase.getUnless().value_or(-1));
   countOps({phase.getOperation()}, entry);
   touchOperands(entry, phase);
   for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
@@ -353,6 +354,7 @@ ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
     const ExplainedEntry &entry = out.entries.back();
     out.moved.reads += entry.traffic.reads;
     out.moved.writes += entry.traffic.writes;
+    out.avoidable += entry.unless >= 0 ? entry.traffic.total() : 0;
     out.partialShare += entry.partialShare;
   }
   for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {

@@ -99,6 +99,8 @@ struct ExplainedEntry {
   /// Of a kernel.
   Traffic traffic;
   double partialShare = 0;
+  /// Of a kernel that may be left out: the tensor's scalar that says so, or -1.
+  int64_t unless = -1;
   /// Of a finish: what it combines, what goes to other ranks and comes from
   /// them, and statistics it contributes to.
   std::vector<std::string> combines, sends, receives;
@@ -132,6 +134,8 @@ struct ExplainedProgram {
   /// By all kernels, and the least possible: what the rule needs is read once
   /// and what it changes is written once.
   Traffic moved, least;
+  /// Of `moved`, what kernels move that may be left out.
+  int64_t avoidable = 0;
   double partialShare = 0;
   /// Reads of operands that a kernel before has read; those of a value that a
   /// kernel before has written are read back.

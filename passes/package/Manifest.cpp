@@ -280,6 +280,8 @@ static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
       if (operand.getWrites())
         writes.push_back(int64_t(index));
     }
+  if (auto unless = phase.getUnless())
+    object["unless_slot"] = int64_t(*unless);
   object["reads"] = std::move(reads);
   object["writes"] = std::move(writes);
   return object;

@@ -60,6 +60,9 @@ void FinishPlan::placeOps() {
     for (Value operand : op.getOperands())
       if (isOfFinish(analysis.getDomain(operand)))
         position = std::max(position, getAvailable(operand, domain));
+    if (reduction && reduction.getUnless()) // behind placeConditions' copy
+      position = std::max(position,
+                          Position{analysis.getTime(reduction.getUnless()), 1});
     positions[&op] = position;
     getStep(position, domain).ops.push_back(&op);
   }
@@ -126,6 +129,18 @@ void FinishPlan::placeContributions() {
   }
 }
 
+/// What a traversal is left out by is a slot of the tensor.
+void FinishPlan::placeConditions() {
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
+    Value flag = reduction.getUnless();
+    if (!flag || !slots.insert(flag))
+      continue;
+    if (analysis.getDomain(flag) != Domain::Tensor)
+      getStep({analysis.getTime(flag), 0}, Domain::Tensor)
+          .copies.push_back(flag);
+  }
+}
+
 void FinishPlan::keep(Value value, int64_t usedIn) {
   Domain domain = analysis.getDomain(value);
   if (domain == Domain::Tensor)
@@ -162,6 +177,7 @@ void FinishPlan::run() {
   placeOps();
   placeStores();
   placeContributions();
+  placeConditions();
   llvm::stable_sort(steps, [](const SmallStep &a, const SmallStep &b) {
     return a.position < b.position;
   });

@@ -37,7 +37,7 @@ struct SmallStep {
   SmallVector<Operation *> ops;
   /// States whose new values are written.
   SmallVector<unsigned> stores;
-  /// Contributed scalars that are not of the tensor.
+  /// Scalars that are not of the tensor but become slots of it.
   SmallVector<Value> copies;
 };
 
@@ -64,6 +64,7 @@ private:
   void placeOps();
   void placeStores();
   void placeContributions();
+  void placeConditions();
   void findKept();
   void keep(Value value, int64_t usedIn);
   Domain getStepDomain(Operation *op) const;

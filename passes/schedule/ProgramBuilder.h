@@ -37,6 +37,8 @@ private:
     SmallVector<Value> reads, writes;
     SmallVector<Operation *> ops;
     SmallVector<ReductionOpInterface> reductions;
+    /// The slot of the tensor by which it is left out; null: it never is.
+    IntegerAttr unless;
   };
 
   void collectSlots();

@@ -68,7 +68,7 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
   auto phase = PhaseOp::create(builder, rule.getLoc(), name, slots.size(),
                                builder.getArrayAttr(body.operands), space,
                                segment, int64_t(finish.getSlots().size()),
-                               builder.getArrayAttr(accumulators));
+                               builder.getArrayAttr(accumulators), body.unless);
   OpBuilder::InsertionGuard guard(builder);
   Block *block = builder.createBlock(&phase.getBody());
   IRMapping mapping;
@@ -94,6 +94,8 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
 void ProgramBuilder::buildTraversal(size_t index) {
   const Traversal &traversal = traversals.getTraversals()[index];
   Body body;
+  if (traversal.unless)
+    body.unless = getSlot(traversal.unless);
   for (BlockArgument argument : rule.getBody().getArguments()) {
     unsigned number = argument.getArgNumber();
     bool writes = llvm::is_contained(traversal.stores, number);
@@ -231,7 +233,9 @@ void ProgramBuilder::buildCombine(ReductionOpInterface reduction, Space space,
       builder.getStringAttr(getPartialName(reduction)),
       kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum, space,
       getLevel(analysis.getDomain(result)),
-      kind == ReductionKind::Mean && !crosses, temp, slot, exchange, segment);
+      kind == ReductionKind::Mean && !crosses, temp, slot, exchange,
+      reduction.getUnless() ? getSlot(reduction.getUnless()) : IntegerAttr(),
+      segment);
 }
 
 IntegerAttr ProgramBuilder::getSlot(Value value) {

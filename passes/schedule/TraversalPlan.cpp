@@ -9,22 +9,31 @@
 using namespace mlir;
 using namespace mlir::step;
 
-size_t TraversalPlan::getIndex(Time time) const {
+size_t TraversalPlan::getIndex(Time time, Value unless) const {
   return llvm::find_if(traversals,
-                       [&](const Traversal &t) { return t.time == time; }) -
+                       [&](const Traversal &t) {
+                         return t.time == time && t.unless == unless;
+                       }) -
          traversals.begin();
 }
 
-/// One traversal for each time at which a reduction or a store is due.
+/// One traversal for each time at which a reduction or a store is due; those
+/// that may be left out have their own.
 void TraversalPlan::findTraversals() {
   SmallVector<std::pair<Time, ReductionOpInterface>> reductions;
   SmallVector<std::pair<Time, unsigned>> stores;
-  SmallVector<Time> due;
+  std::vector<Traversal> due;
+  auto need = [&](Time time, Value unless) {
+    if (llvm::none_of(due, [&](const Traversal &t) {
+          return t.time == time && t.unless == unless;
+        }))
+      due.push_back({time, unless});
+  };
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
     if (analysis.getDomain(reduction.getInput()) != Domain::Full)
       continue;
     reductions.push_back({analysis.getReductionTime(reduction), reduction});
-    due.push_back(reductions.back().first);
+    need(reductions.back().first, reduction.getUnless());
   }
   for (unsigned argument : rule.getReturnedArguments()) {
     bool isFull = analysis.getDomain(rule.getBody().getArgument(argument)) ==
@@ -32,19 +41,21 @@ void TraversalPlan::findTraversals() {
     if (!isFull || !analysis.getStoredValue(argument))
       continue;
     stores.push_back({analysis.getStoreTime(argument), argument});
-    due.push_back(stores.back().first);
+    need(stores.back().first, {});
   }
   // A program has a phase, also where the tensor stays as it is.
   if (due.empty())
-    due.push_back(Time{0, 0});
-  llvm::sort(due);
-  due.erase(llvm::unique(due), due.end());
-  for (Time time : due)
-    traversals.emplace_back().time = time;
+    need(Time{0, 0}, {});
+  llvm::stable_sort(due, [](const Traversal &a, const Traversal &b) {
+    return a.time < b.time ||
+           (a.time == b.time && bool(a.unless) > bool(b.unless));
+  });
+  traversals = std::move(due);
   for (auto &[time, reduction] : reductions)
-    traversals[getIndex(time)].reductions.push_back(reduction);
+    traversals[getIndex(time, reduction.getUnless())].reductions.push_back(
+        reduction);
   for (auto &[time, argument] : stores)
-    writers[argument] = getIndex(time);
+    writers[argument] = getIndex(time, {});
 }
 
 /// Adds what the traversal needs for `value`. Where that is an argument's old

@@ -19,6 +19,9 @@ namespace mlir::step {
 /// One traversal of the tensor.
 struct Traversal {
   Time time;
+  /// Where this condition holds, the traversal is left out; null: it never is.
+  /// Before others of its time.
+  Value unless;
   /// Reductions whose partial results it leaves.
   SmallVector<ReductionOpInterface> reductions;
   /// Arguments (param, states of its dims) whose new values it writes.
@@ -57,7 +60,7 @@ public:
 
 private:
   void findTraversals();
-  size_t getIndex(Time time) const;
+  size_t getIndex(Time time, Value unless) const;
   bool distribute();
   void collect(Traversal &traversal, Value value, int64_t &conflict);
   int64_t getTotalBytes() const;

@@ -396,3 +396,58 @@ step.optimizer @opt {
     step.receive "exchange0" sum of tiles to tensor slot 1
   }
 }
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"partial0", ["B", "N", "ML"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    // expected-error @+1 {{'step.phase' op is left out by slot 1 of 1 of the tensor}}
+    step.phase @sweep slots 0 unless 1 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"partial0", ["B", "N", "ML"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    // expected-error @+1 {{'step.phase' op is left out, but is not of tiles or writes operands}}
+    step.phase @sweep slots 0 unless 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield %p : f32
+    }
+  }
+}
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"partial0", ["B", "N", "ML"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.combine' op combines to rows, which cannot be left out}}
+    step.combine "partial0" sum of tiles to rows send "exchange0" unless 0
+  }
+}

@@ -157,3 +157,14 @@ step.optimizer @logical {
     step.return %p
   }
 }
+
+// -----
+
+step.optimizer @left_out {
+  %o = step.option "o" = false
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, 1]) {
+    // expected-error @+1 {{'step.sum' op reduces dims, but only the reduction of a whole tensor can be left out by 'unless'}}
+    %0 = step.sum %g over [m] unless %o : [n, m]
+    step.return %p, %0 : [n, m], [n, 1]
+  }
+}

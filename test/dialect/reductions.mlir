@@ -35,6 +35,10 @@ step.optimizer @reductions {
   step.rule @any(%p: param[*], %g: grad[*]) {
     // CHECK-NEXT: step.amax %grad {note = "kept"} : [*]{{$}}
     %0 = step.amax %g {note = "kept"} : [*]
+    // CHECK-NEXT: %[[LARGE:.*]] = step.compare
+    %1 = step.compare gt, %0, %0 : f64, f64
+    // CHECK-NEXT: step.sum %grad unless %[[LARGE]] : [*]{{$}}
+    %2 = step.sum %g unless %1 : [*]
     step.return %p
   }
 

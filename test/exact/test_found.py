@@ -125,6 +125,31 @@ step.fragment @norm {
     %g1 = step.mul %g, %root : [*], f64
     step.return %g1
   }""",
+    # Not found: traversals that some of the tensors leave out, by flags of all kinds.
+    "reductions that are left out": """
+  %a = step.hyper "a" = 0.2
+  %zero = step.constant 0.0
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1], %t: count) {
+    %number = step.to_f64 %t
+    %four = step.constant 4.0
+    %even = step.compare eq, %number, %four : f64, f64
+    %size = step.mean %p unless %even : [n, m]
+    %most = step.amax %g : [n, m]
+    %two = step.constant 2.5
+    %large = step.compare gt, %most, %two : f64, f64
+    %gg = step.mul %g, %g : [n, m]
+    %sum = step.sum %gg unless %large : [n, m]
+    %least = step.amax %p unless %large : [n, m]
+    %rows = step.mean %g over [m] : [n, m]
+    %all = step.sum %rows unless %even : [n, 1]
+    %x = step.add %size, %sum : f64
+    %y = step.add %x, %all : f64
+    %z = step.add %y, %least : f64
+    %rate = step.mul %a, %z : f64
+    %u = step.mul %g, %rate : [n, m], f64
+    %p1 = step.sub %p, %u : [n, m]
+    step.return %p1, %rows : [n, m], [n, 1]
+  }""",
 }
 
 

@@ -167,7 +167,7 @@ class Body:
             return self.arithmetic()
         one = self.pick(names)
         if self.coin():
-            return self.emit(self.pick(["sum", "amax", "mean"]), [one], F64)
+            return self.whole(self.pick(["sum", "amax", "mean"]), one)
         return self.emit(self.pick(BINARY), [one, self.a_scalar()], self.program.types[one])
 
     def masks(self):
@@ -199,13 +199,17 @@ class Body:
         names = [condition, *names]
         return self.emit("select", names, tensor(self.shape_of(names)))
 
+    def whole(self, kind, name):
+        """A reduction of the whole tensor, some of them left out by a flag."""
+        return self.emit(kind, [name, self.a_flag()] if self.coin(0.2) else [name], F64)
+
     def reduce(self):
         name = self.a_tensor()
         dims = self.program.types[name].dims
         kind = self.pick(["sum", "mean", "mean", "amax"])
         named = [d for d in dims if d != "1" and d != "*" and not d.startswith("...")]
         if self.coin() or not named or len(set(named)) != len(named):
-            return self.emit(kind, [name], F64)
+            return self.whole(kind, name)
         over = [d for d in named if self.coin()] or [self.pick(named)]
         kept = tuple("1" if d in over else d for d in dims)
         return self.emit(kind, [name], tensor(kept), after=f" over [{', '.join(over)}]")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SCALAR, FLAG, COUNT = "f64", "i1", "i64"
+REDUCTIONS = ("sum", "mean", "amax")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,10 @@ def mask(dims):
 
 @dataclass
 class Op:
-    """``name`` with operands; ``before`` and ``after`` stand around them in the text."""
+    """``name`` with operands; ``before`` and ``after`` stand around them in the text.
+
+    A second operand of a reduction is the flag that leaves it out.
+    """
 
     name: str
     operands: list
@@ -45,10 +49,12 @@ class Op:
     typed: bool = True
 
     def text(self, types):
-        operands = ", ".join(self.operands)
+        is_reduction = self.name in REDUCTIONS
+        operands = (" unless " if is_reduction else ", ").join(self.operands)
         line = f"step.{self.name} {self.before}{operands}{self.after}"
         if self.typed and self.operands:
-            line += " : " + ", ".join(str(types[o]) for o in self.operands)
+            typed = self.operands[:1] if is_reduction else self.operands
+            line += " : " + ", ".join(str(types[o]) for o in typed)
         return f"{self.result} = {line}" if self.result else line
 
 

@@ -131,3 +131,36 @@ step.optimizer @clipped {
     step.return %p1, %m1
   }
 }
+
+// -----
+
+// What may be left out has a traversal of its own, before what shares its time.
+step.optimizer @left_out {
+  %lr = step.hyper "lr" = 1.0e-3
+  %o = step.hyper "o" = 0.0
+  %zero = step.constant 0.0
+  // CHECK-LABEL: step.program @left_out_any_0
+  // CHECK: step.tensor_scalars @left_out_any_0_small0 slots {{[0-9]+}}, 6 writes [[[ALWAYS:[0-9]+]]]
+  // CHECK: step.phase @left_out_any_0_phase0 slots {{[0-9]+}} unless [[ALWAYS]]
+  // CHECK-SAME: name = "param"
+  // CHECK-NOT: name = "grad"
+  // CHECK: step.combine {{.*}} unless [[ALWAYS]]
+  // CHECK: step.phase @left_out_any_0_phase1 slots {{[0-9]+}} operands
+  // CHECK-SAME: name = "grad"
+  // CHECK: step.tensor_scalars {{.*}} writes [[[LARGE:[0-9]+]]]
+  // CHECK: step.phase @left_out_any_0_phase2 slots {{[0-9]+}} unless [[LARGE]]
+  // CHECK: step.combine {{.*}} unless [[LARGE]]
+  // CHECK: step.phase @left_out_any_0_phase3
+  step.rule @left_out_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %off = step.compare gt, %o, %zero : f64, f64
+    %size = step.amax %p unless %off : [*]
+    %most = step.amax %g : [*]
+    %large = step.compare gt, %most, %lr : f64, f64
+    %gg = step.mul %g, %g : [*]
+    %mean = step.mean %gg unless %large : [*]
+    %rate = step.mul %size, %mean : f64
+    %u = step.mul %g, %rate : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1
+  }
+}

@@ -53,6 +53,7 @@ private:
   Value countResults(Level level, const Extents &in) const;
   void storeResult(const Destination &to, Value sum, Value index);
   void storeNeutral(const Destination &to, Level level, const Extents &in);
+  void combineAll(CombineOp combine, const Destination &to, const Extents &in);
   void combineColumns(CombineOp combine, const Destination &to);
   void combineRows(CombineOp combine, const Destination &to, const Extents &in);
   void combineRangeColumns(CombineOp combine, const Destination &to);
@@ -267,6 +268,21 @@ void FinishEmitter::storeNeutral(const Destination &to, Level level,
 void FinishEmitter::emitCombine(CombineOp combine) {
   Extents in = getExtents(combine.getSpace());
   Destination to = getDestination(combine, in);
+  if (!combine.getUnless())
+    return combineAll(combine, to, in);
+  Type f64 = b.getF64Type();
+  Value zero = arith::ConstantOp::create(b, w.loc, b.getFloatAttr(f64, 0.0));
+  Value slot = w.load(w.view(row.tensorSlots, f64), *combine.getUnless());
+  Value leftOut =
+      arith::CmpFOp::create(b, w.loc, arith::CmpFPredicate::UNE, slot, zero);
+  // The partial results are not there.
+  w.branch(
+      leftOut, [&] { storeResult(to, zero, w.constantWord(0)); },
+      [&] { combineAll(combine, to, in); });
+}
+
+void FinishEmitter::combineAll(CombineOp combine, const Destination &to,
+                               const Extents &in) {
   bool ofRange = row.range && combine.getSpace() == Space::Tiles;
   Value elements = ofRange ? row.range->elements
                            : w.mul(in.items, w.mul(in.rows, in.columns));
