@@ -121,6 +121,24 @@ def no_sync_keeps_gradients_until_the_next_pass():
 
 
 @case
+def gradients_that_no_pass_brought_are_reduced_by_the_step():
+    """On some ranks, or left by no_sync, beside what a pass has sent before."""
+    made, grads = values(steps=2)
+    plain, sharded = parameters(made), parameters(made)
+    reference = st.AdamW(plain)
+    optimizer = st.AdamW(sharded, zero=2, gradients="local", bucket_bytes=3000)
+    backward(sharded, grads[0][dist.get_rank()])
+    with optimizer.no_sync():
+        backward(sharded, grads[1][dist.get_rank()], {0} if dist.get_rank() == 1 else ())
+    grads[1][1][0].zero_()
+    step_whole(reference, plain, grads)
+    optimizer.step()
+    assert all(param.grad is None for param in sharded)
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+@case
 def zero_grad_forgets():
     made, grads = values()
     plain, sharded = parameters(made), parameters(made)

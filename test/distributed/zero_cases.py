@@ -269,7 +269,7 @@ def the_part_of_another_rank_is_refused():
     again.load_state_dict(saved[0])
     dist.broadcast_object_list(saved, src=1)
     if dist.get_rank() != 1:
-        expected = f"part 1 of 4, this optimizer has part {dist.get_rank()} of 4"
+        expected = "this optimizer has elements ["
         for other in (again, ALL["AdamW"](parameters(params))):
             try:
                 other.load_state_dict(saved[0])

@@ -9,52 +9,22 @@ the user's parameters.
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import torch
 
 from .. import errors
 from ._agreement import Item
-from ._binding import Binding, bound_groups, owned_state
-from ._dtensor import DTensorPart, is_dtensor
-from ._hypers import HyperReader
-from ._layouts import Layout, PlainPart, find
-from ._members import ObstacleError, parameter_name
-from ._rules import Rules, WholeState, whole_states
+from ._binding import Binding, owned_state
+from ._parts import Parts, is_distributed
 from ._state import StateMap
 
 
 def make_binding(optimizer, previous=None):
     """A Binding, or where a parameter is spread over ranks one of its parts."""
-    if (
-        optimizer._zero is not None
-        or optimizer._layouts
-        or any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"])
-    ):
+    if is_distributed(optimizer):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None)
-
-
-class WholePart:
-    """A parameter that every rank has as it is."""
-
-    layout = None
-
-    def __init__(self, param: torch.Tensor):
-        self.param = self.local = param
-
-    def is_current(self) -> bool:
-        return True
-
-    def refresh(self) -> None:
-        pass
-
-    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
-        return state
-
-    def hide(self, name: str, state):
-        return state
 
 
 class _LocalOptimizer:
@@ -96,27 +66,15 @@ class DistributedBinding:
         self._epoch = self._state.epoch
         self._groups = [(group, group["params"], list(group["params"]))
                         for group in optimizer.param_groups]  # fmt: skip
-        params = list(itertools.chain.from_iterable(params for _, _, params in self._groups))
-        found = self._find_layouts(optimizer)
-        meshes = list(
-            dict.fromkeys(
-                [p.device_mesh for p in params if is_dtensor(p)]
-                + [layout.mesh for layout in found.values()]
-            )
-        )
-        self._zero = self._make_zero(optimizer, meshes)
-        self._torch_mesh = TorchMesh(meshes, [optimizer._zero.group] if self._zero else [])
-        axes = dict(zip(meshes, self._torch_mesh.axes_of, strict=True))
-        self._plain = {key: (layout, axes[layout.mesh]) for key, layout in found.items()}
-        whole_of = _whole_states(optimizer)
-        groups = [
-            [
-                self._part(param, axes, parameter_name(group, number, place), whole_of)
-                for place, param in enumerate(params)
-            ]
-            for number, (group, _, params) in enumerate(self._groups)
-        ]
-        self._parts = list(itertools.chain.from_iterable(groups))
+        parts = Parts(optimizer)
+        self._zero = parts.zero
+        group = None if self._zero is None else optimizer._zero.group
+        self._torch_mesh = TorchMesh(parts.meshes, group)
+        axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
+        self._parts = list(parts)
+        for part in self._parts:
+            part.resolve(axes, self._torch_mesh)
+        groups = parts.groups
         self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
         for part in self._parts:
             if part.param in self._state:
@@ -142,53 +100,6 @@ class DistributedBinding:
             Item(f"rounds of the model {'; '.join(calls) or 'none'}"),
         ]
         return items + [item for item, _ in self._compared]
-
-    def _find_layouts(self, optimizer) -> dict[int, Layout]:
-        """Those that ``layouts`` gives plain parameters, by ``id()``."""
-        found = {}
-        if not optimizer._layouts:
-            return found
-        for number, (group, _, params) in enumerate(self._groups):
-            for place, param in enumerate(params):
-                name = parameter_name(group, number, place)
-                if not is_dtensor(param):
-                    layout = find(optimizer._layouts, group, place, name)
-                    if layout is not None:
-                        found[id(param)] = layout
-        return found
-
-    def _make_zero(self, optimizer, meshes: list):
-        """The parameters of ``zero=1``, or None."""
-        if optimizer._zero is None:
-            return None
-        from ._zero import Zero
-
-        if meshes:
-            raise ObstacleError(
-                "a parameter is a DTensor, whose placements say already where its states lie; "
-                "zero=1 is for plain parameters",
-                False,
-            )
-        named = [
-            (param, parameter_name(group, number, place))
-            for number, (group, _, params) in enumerate(self._groups)
-            for place, param in enumerate(params)
-        ]
-        if optimizer._reducer is not None:
-            return optimizer._reducer.zero
-        return Zero.of(named, optimizer._zero)
-
-    def _part(self, param: torch.Tensor, axes: dict, name: str, whole_of: dict):
-        if self._zero is not None:
-            part = self._zero.part_of(param)
-            part.whole = whole_of[id(param)]
-            return part
-        if id(param) in self._plain:
-            layout, own = self._plain[id(param)]
-            return PlainPart(param, name, layout, own, self._torch_mesh)
-        if is_dtensor(param):
-            return DTensorPart(param, axes[param.device_mesh], name, whole_of[id(param)])
-        return WholePart(param)
 
     # --- A step ---------------------------------------------------------------
 
@@ -269,20 +180,26 @@ class DistributedBinding:
     def reports(self) -> dict:
         return self._inner.reports()
 
+    @property
+    def parts(self) -> list:
+        """Those of all parameters, in order, resolved."""
+        return self._parts
+
     def full_states(self) -> dict[int, dict]:
         """Whole states by ``id()`` of the parameter: all ranks together."""
         states = {
-            id(part.param): dict(self._state[part.param])
+            id(part.param): {
+                name: part.show(name, part.hide(name, value))
+                for name, value in self._state[part.param].items()
+            }
             for part in self._parts
             if part.param in self._state
         }
         if self._zero is not None:
             self._zero.full(states)
-            return states
         for part in self._parts:
             own = states.get(id(part.param), {})
-            if part.layout is not None:
-                own.update({name: part.full(name, value) for name, value in own.items()})
+            own.update({n: part.full(n, value, self._torch_mesh) for n, value in own.items()})
         return states
 
 
@@ -294,21 +211,3 @@ def _item(part) -> Item | None:
     axes = {name for _, names in layout.dims for name in names} | set(layout.flat)
     text = f"{part.name} of shape {layout.shape}, {part.local.dtype}, layout '{layout.request()}'"
     return Item(text, part.name, frozenset(axes), frozenset(layout.distinct))
-
-
-def _whole_states(optimizer) -> dict[int, dict[str, WholeState]]:
-    """The states of each parameter, of the whole tensor, by ``id()``."""
-    interface = optimizer._get_definition().interface()
-    groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-    rules = Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups])
-    found = {}
-    for number, bound in enumerate(groups):
-        for param in bound.params:
-            rule = rules.find(number, param.shape)
-            dropped = optimizer._dropped_dims
-            own = whole_states(rule, tuple(param.shape), dropped) if rule else {}
-            # Some are of a whole tensor on every rank, and not of its elements.
-            for name in optimizer._scalar_states:
-                own.pop(name, None)
-            found[id(param)] = own
-    return found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import torch
@@ -26,6 +27,23 @@ def _local(tensor) -> torch.Tensor:
     return part.wait() if hasattr(part, "wait") and hasattr(part, "elem") else part
 
 
+def picklable(value):
+    """A DTensor as torch can pickle it: not where its part begins inside of a storage, as
+    small states do. The same memory; other values as they are."""
+    if not is_dtensor(value) or not value._local_tensor.storage_offset():
+        return value
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        torch.from_dlpack(value._local_tensor),
+        value.device_mesh,
+        value.placements,
+        run_check=False,
+        shape=value.shape,
+        stride=value.stride(),
+    )
+
+
 class DTensorPart:
     """A DTensor parameter as the plan sees it.
 
@@ -34,13 +52,44 @@ class DTensorPart:
     dims.
     """
 
-    def __init__(self, param, axes: tuple[str, ...], name: str, whole: dict[str, WholeState]):
-        self.param, self.name, self._whole = param, name, whole
+    layout = None
+
+    def __init__(self, param, name: str, states_of):
+        self.param, self.name, self.states_of = param, name, states_of
         self._spec = param._spec
         self._memory = param._local_tensor
         with torch.no_grad():
             self.local = _local(param).detach().requires_grad_(param.requires_grad)
-        self.layout = _layout(param, axes, name)
+
+    @functools.cached_property
+    def whole(self) -> dict[str, WholeState]:
+        return self.states_of(tuple(self.param.shape))
+
+    def resolve(self, axes: dict, mesh) -> None:
+        self.layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+
+    @property
+    def place(self) -> str | None:
+        """By its placements and coordinates."""
+        mesh = self.param.device_mesh
+        words = [
+            f"dim {placement.dim}, {mesh.get_local_rank(d)} of {mesh.size(d)}"
+            for d, placement in enumerate(self.param.placements)
+            if not placement.is_replicate()
+        ]
+        return f"part ({'; '.join(words)})" if words else None
+
+    @property
+    def is_sharded(self) -> bool:
+        return not all(placement.is_replicate() for placement in self.param.placements)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Where it begins in the whole tensor."""
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+        mesh, placements = self.param.device_mesh, self.param.placements
+        return tuple(compute_local_shape_and_global_offset(self.param.shape, mesh, placements)[1])
 
     def is_current(self) -> bool:
         """Whether the parameter still lies where and as it did."""
@@ -85,7 +134,7 @@ class DTensorPart:
     def show(self, name: str, state: torch.Tensor):
         """A state as the user has it: a DTensor in the placements of its dims. What the
         definition does not declare, a count, stays what it is."""
-        whole = self._whole.get(name)
+        whole = self.whole.get(name)
         if whole is None:
             return state
         from torch.distributed.tensor import DTensor
@@ -103,7 +152,7 @@ class DTensorPart:
     def hide(self, name: str, state):
         """The same as the plan has it. A whole tensor, as another world saved it, is cut;
         a DTensor that lies otherwise is refused."""
-        whole = self._whole.get(name)
+        whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor):
             return state
         if not is_dtensor(state):
@@ -126,7 +175,13 @@ class DTensorPart:
             )
         return _local(state).detach()
 
-    def full(self, name: str, state) -> torch.Tensor:
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        return False
+
+    def saved(self, name: str, state):
+        return state
+
+    def full(self, name: str, state, mesh) -> torch.Tensor:
         """The whole state: all ranks of the mesh together."""
         return state.full_tensor() if is_dtensor(state) else state
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from .. import _mesh
 from ._members import ObstacleError
+from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
 
 DISTINCT = "distinct"
 _GRADS = ("reduced", "partial")
@@ -90,35 +91,66 @@ def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout 
 
 
 class PlainPart:
-    """A plain parameter that is the rank's part of a larger tensor."""
+    """A plain parameter that is the rank's part of a larger tensor (see :mod:`._parts`).
 
-    def __init__(self, param: torch.Tensor, name: str, how: Layout, axes: tuple[str, ...], mesh):
-        self.param, self.name = param, name
+    ``first`` is where it begins in the whole, once resolved.
+    """
+
+    layout = None
+    first: tuple[int, ...] | None = None
+
+    def __init__(self, param: torch.Tensor, name: str, how: Layout, states_of):
+        self.param, self.name, self.how = param, name, how
         self.local = param.detach().requires_grad_(param.requires_grad)
-        self._how = how
+        self.whole: dict = {}
+        self.states_of = states_of
+        self._summed = None
+
+    @property
+    def is_sharded(self) -> bool:
+        placements = self.how.placements
+        return any(p != DISTINCT and not p.is_replicate() for p in placements)
+
+    @property
+    def place(self) -> str | None:
+        """By its coordinates: what is known without the other ranks."""
+        mesh, words = self.how.mesh, []
+        names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
+        for number, placement in enumerate(self.how.placements):
+            if placement == DISTINCT or not placement.is_replicate():
+                at = f"{mesh.get_local_rank(number)} of {mesh.size(number)}"
+                dim = "" if placement == DISTINCT else f"dim {placement.dim}, "
+                words.append(f"{dim}{names[number]} {at}")
+        return f"part ({'; '.join(words)})" if words else None
+
+    def resolve(self, axes: dict, mesh) -> None:
+        """Asks the other ranks how large their parts are: all of them together."""
         dims: dict[int, list[str]] = {}
         replicated, distinct = [], []
-        for axis, placement in zip(axes, how.placements, strict=True):
+        for axis, placement in zip(axes[self.how.mesh], self.how.placements, strict=True):
             if placement == DISTINCT:
                 distinct.append(axis)
             elif placement.is_replicate():
                 replicated.append(axis)
             else:
-                dims.setdefault(placement.dim % max(param.dim(), 1), []).append(axis)
-        shape = how.shape or self._whole_shape(param, dims, mesh)
+                dims.setdefault(placement.dim % max(self.param.dim(), 1), []).append(axis)
+        self._find_extents(dims, mesh)
         placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
-        self.layout = _mesh.Layout(tuple(shape), placed, distinct=tuple(distinct))
-        self._summed = mesh.group_of(replicated) if how.grad == "partial" else None
+        self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct))
+        self.whole = self.states_of(self.shape)
+        self._summed = mesh.group_of(replicated) if self.how.grad == "partial" else None
 
-    @staticmethod
-    def _whole_shape(param: torch.Tensor, dims: dict, mesh) -> tuple[int, ...]:
-        """The extents of all parts of a dim: all ranks of its axes together."""
-        shape = list(param.shape)
+    def _find_extents(self, dims: dict[int, list[str]], mesh) -> None:
+        shape, first = list(self.param.shape), [0] * self.param.dim()
         for dim, names in sorted(dims.items()):
-            extent = torch.tensor([shape[dim]])
-            dist.all_reduce(extent, group=mesh.group_of(names))
-            shape[dim] = int(extent)
-        return tuple(shape)
+            group = mesh.group_of(names)
+            extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
+            rank = dist.get_rank(group)
+            extents[rank] = shape[dim]
+            dist.all_reduce(extents, group=group)
+            first[dim], shape[dim] = int(extents[:rank].sum()), int(extents.sum())
+        self.shape = tuple(self.how.shape or shape)
+        self.first = tuple(first)
 
     def is_current(self) -> bool:
         return self.param.data_ptr() == self.local.data_ptr()
@@ -130,15 +162,41 @@ class PlainPart:
         if grad is not None and self._summed is not None:
             grad = grad.detach().clone()
             dist.all_reduce(grad, group=self._summed)
-        if grad is not None and self._how.grad_divisor is not None:
-            grad = grad.detach() / self._how.grad_divisor
+        if grad is not None and self.how.grad_divisor is not None:
+            grad = grad.detach() / self.how.grad_divisor
         self.local.grad = grad
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state
 
     def hide(self, name: str, state):
-        return state
+        """A whole state, as ``full_state_dict`` has it, is cut."""
+        whole = self.whole.get(name)
+        if whole is None or not isinstance(state, torch.Tensor):
+            return state
+        own = state_sizes(whole, self.local.shape)
+        if tuple(state.shape) != whole.shape or tuple(state.shape) == own:
+            return state
+        first = offsets_of(whole, self.first)
+        at = tuple(slice(f, f + s) for f, s in zip(first, own, strict=True))
+        return state[at].clone()
 
-    def full(self, name: str, state):
-        return state
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        return False
+
+    def saved(self, name: str, state):
+        if not isinstance(state, torch.Tensor) or self.place is None or name == "step":
+            return state
+        if self.first is None:
+            guess = self.states_of(tuple(self.local.shape)).get(name)
+            return unresolved(state, guess, self.place)
+        whole = self.whole.get(name)
+        return state if whole is None else box_part(state, whole, self.first, self.place)
+
+    def full(self, name: str, state, mesh):
+        """The whole state: all ranks of the mesh together."""
+        whole = self.whole.get(name)
+        if whole is None or not self.layout.dims:
+            return state
+        group = mesh.group_of([axis for _, names in self.layout.dims for axis in names])
+        return assemble(state, whole.shape, offsets_of(whole, self.first), group)

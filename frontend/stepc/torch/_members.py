@@ -69,6 +69,15 @@ def parameter_name(group: dict, number: int, position: int) -> str:
     return f"parameter {position} of group {number}"
 
 
+def parameter_names(groups: list[dict]) -> list[str]:
+    """Of all parameters, in order."""
+    return [
+        parameter_name(group, number, position)
+        for number, group in enumerate(groups)
+        for position in range(len(group["params"]))
+    ]
+
+
 def members_of(groups: list[dict]) -> Iterator[Member]:
     """The parameters that have a gradient; ObstacleError for one that cannot go."""
     return members_at(groups, range(sum(len(group["params"]) for group in groups)))

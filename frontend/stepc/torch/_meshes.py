@@ -50,13 +50,12 @@ class TorchMesh:
 
     _made: dict[Ranks, dist.ProcessGroup] = {}
 
-    def __init__(self, meshes: Sequence[DeviceMesh], groups: Sequence[dist.ProcessGroup] = ()):
+    def __init__(self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None = None):
         self._axes: list[_Axis] = []
         self._meshes = list(meshes)
         self._grids: list[tuple[tuple[str, ...], torch.Tensor]] = []
         self.axes_of: list[tuple[str, ...]] = [self._add(mesh) for mesh in meshes]
-        for group in groups:
-            self._axis("zero", group)
+        self.zero_axis = None if zero is None else self._add_zero(zero)
         self.mesh = Mesh(
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )
@@ -70,6 +69,20 @@ class TorchMesh:
         own = tuple(self._axis(name, mesh.get_group(d)).name for d, name in enumerate(names))
         self._grids.append((own, mesh.mesh))
         return own
+
+    def _add_zero(self, group: dist.ProcessGroup) -> str:
+        """The axis over which states are shared. Its ranks tell each other where they are in
+        the meshes, which with it are grids of one dim more: all ranks of the group together."""
+        axis = self._axis("zero", group)
+        own = [mesh.mesh.tolist() for mesh in self._meshes]
+        found: list = [None] * len(axis.ranks)
+        if any(axis.name not in names for names, _ in self._grids):
+            dist.all_gather_object(found, own, group=group)
+            for number, (names, _) in enumerate(list(self._grids)):
+                if axis.name not in names:
+                    grid = torch.stack([torch.tensor(of_rank[number]) for of_rank in found])
+                    self._grids.append(((axis.name, *names), grid))
+        return axis.name
 
     def _axis(self, name: str, group: dist.ProcessGroup) -> _Axis:
         """The axis of these ranks, or a new one of that name where none has it yet."""

@@ -10,6 +10,9 @@ import contextlib
 import torch
 
 from .. import errors
+from ._dtensor import is_dtensor, picklable
+from ._members import parameter_names
+from ._state_parts import StatePart
 
 
 class OnRanks:
@@ -52,17 +55,14 @@ class OnRanks:
         """With zero=2 the buckets of all parameters there are now."""
         if self._zero is None or self._zero.stage != 2:
             return
-        from ._members import parameter_name
+        from ._parts import Parts
         from ._reducer import GradientReducer
 
         if self._reducer is not None:
             self._reducer.remove()
-        named = [
-            (param, parameter_name(group, number, place))
-            for number, group in enumerate(self.param_groups)
-            for place, param in enumerate(group["params"])
-        ]
-        self._reducer = GradientReducer(named, self._zero)
+        self._reducer = None
+        parts = list(Parts(self, cut=False))
+        self._reducer = GradientReducer(parts, self._zero)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step
@@ -76,9 +76,79 @@ class OnRanks:
         next pass outside adds. Nothing otherwise."""
         return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
 
-    def _state_place(self) -> tuple[int, ...] | None:
-        return None if self._zero is None else self._zero.place
+    def _parts(self) -> dict:
+        """What this rank has of each parameter, by ``id()``: without a word to others."""
+        from ._parts import Parts
+
+        known = [] if self._binding is None else getattr(self._binding, "parts", [])
+        if [id(part.param) for part in known] != self._param_ids():
+            known = Parts(self)
+        return {id(part.param): part for part in known}
+
+    def _param_ids(self) -> list[int]:
+        return [id(param) for group in self.param_groups for param in group["params"]]
+
+    # --- States that are parts ------------------------------------------------
+
+    def _pack_parts(self, packed: dict) -> None:
+        """Lets the states that are parts say so, in what ``state_dict`` has made."""
+        parts = self._parts() if self._is_shared else {}
+        for number, id_ in zip(_numbers(packed), self._param_ids(), strict=True):
+            own = packed["state"].get(number)
+            if not isinstance(own, dict):
+                continue
+            if id_ in parts:
+                own = {name: parts[id_].saved(name, value) for name, value in own.items()}
+            packed["state"][number] = {name: picklable(value) for name, value in own.items()}
+
+    def _check_parts(self, state_dict: dict) -> None:
+        """ValueError for a state that is another part than this rank has."""
+        values = state_dict["state"]
+        parts = self._parts() if values and self._is_shared else {}
+        params = [p for group in self.param_groups for p in group["params"]]
+        names = parameter_names(self.param_groups)
+        for number, param, called in zip(_numbers(state_dict), params, names, strict=False):
+            own = values.get(number)
+            for name, value in own.items() if isinstance(own, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    words = _strange(param, parts.get(id(param)), name, value)
+                    if words:
+                        raise ValueError(
+                            f"state '{name}' of {called} {words}; full_state_dict() makes a state "
+                            "that loads anywhere, torch.distributed.checkpoint one of parts"
+                        )
+
+    def _full_states(self) -> dict[int, dict]:
+        """Whole states by ``id()`` of the parameter: all ranks together."""
+        from ._distributed import make_binding
+        from ._parts import is_distributed
+
+        if not is_distributed(self):
+            return {}
+        binding = self._binding
+        return (make_binding(self) if binding is None else binding).full_states()
 
     def _layout_of(self, param: torch.Tensor):
         """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
         return None
+
+
+def _numbers(packed: dict) -> list:
+    return [number for group in packed["param_groups"] for number in group["params"]]
+
+
+def _strange(param, part, name: str, value: torch.Tensor) -> str:
+    """What of a loaded state cannot be this rank's, in words; "" where it can."""
+    own = None if part is None else part.place
+    if isinstance(value, StatePart):
+        has = "has whole states" if own is None else f"has {own}"
+        return "" if value.place == own else f"is {value.place}, this optimizer {has}"
+    if is_dtensor(value) and not is_dtensor(param):
+        return f"is a DTensor with placements {tuple(value.placements)}, the parameter is none"
+    if is_dtensor(value) and value.shape == param.shape and value.placements != param.placements:
+        return (
+            f"has placements {tuple(value.placements)}, the parameter has {tuple(param.placements)}"
+        )
+    if part is not None and part.is_bare(name, value):
+        return "is a part that does not say which"
+    return ""

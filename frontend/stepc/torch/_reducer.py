@@ -24,8 +24,8 @@ from ._zero import Zero, ZeroLine, ZeroSettings, check_dense
 class Bucket(ZeroLine):
     """A line whose gradients are reduced when all are there, or the pass has ended."""
 
-    def __init__(self, params: list[tuple[torch.Tensor, str]], group: dist.ProcessGroup):
-        super().__init__(params, group)
+    def __init__(self, inner: list, group: dist.ProcessGroup):
+        super().__init__(inner, group)
         self._places = {id(part.param): n for n, part in enumerate(self.parts)}
         self._sent: torch.Tensor | None = None
         self._flight: tuple | None = None
@@ -41,7 +41,7 @@ class Bucket(ZeroLine):
         """Moves a gradient into the buffer."""
         place = self._places[id(param)]
         if self._sent is None:
-            self._sent = torch.zeros(self.world * self.length, dtype=self._dtype)
+            self._sent = self._zeros("sent")
         start = self._starts[place]
         self._sent[start : start + param.numel()] += param.grad.reshape(-1)
         param.grad = None
@@ -56,12 +56,9 @@ class Bucket(ZeroLine):
         self.land()
         sent, self._sent = self._sent, None
         if sent is None:
-            sent = torch.zeros(self.world * self.length, dtype=self._dtype)
-        received = torch.empty_like(sent)
-        work = dist.all_to_all_single(
-            received.view(torch.uint8), sent.view(torch.uint8), group=self.group, async_op=True
-        )
-        self._flight = work, sent, received
+            sent = self._zeros("sent")
+        received = self._zeros("received")
+        self._flight = self._exchange(sent, received, async_op=True), sent, received
         self._seen |= self._here
         self._here = set()
 
@@ -78,10 +75,24 @@ class Bucket(ZeroLine):
         self._sum = total if self._sum is None else self._sum.add_(total)
 
     def reduce(self) -> None:
-        """Gives each part the mean over ranks of what they have added up, in f32."""
+        """Gives each part the mean over ranks of what they have added up, in f32.
+
+        What is in ``.grad`` of a rank, as it came by no pass or by one without sync, is
+        sent first.
+        """
         self.land()
-        present = torch.tensor([n in self._seen for n in range(len(self.parts))], dtype=torch.int32)
+        rest = [n for n, part in enumerate(self.parts) if part.param.grad is not None]
+        present = torch.tensor(
+            [2 if n in rest else int(n in self._seen) for n in range(len(self.parts))],
+            dtype=torch.int32,
+        )
         dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
+        if (present == 2).any():
+            with torch.no_grad():
+                for number in rest:
+                    self.take(self.parts[number].param)
+                self.send()
+                self.land()
         for part, start, any_rank in zip(self.parts, self._starts, present.tolist(), strict=False):
             part.local.grad = None
             if any_rank:
@@ -93,15 +104,15 @@ class Bucket(ZeroLine):
 class GradientReducer:
     """The buckets of an optimizer, and the hooks that fill them."""
 
-    def __init__(self, named: list[tuple[torch.Tensor, str]], how: ZeroSettings):
-        check_dense(named)
+    def __init__(self, inner: list, how: ZeroSettings):
+        check_dense([(part.local, part.name) for part in inner])
         lines = defaultdict(list)
-        for param, name in reversed(named):
-            lines[param.dtype].append((param, name))
+        for part in reversed(inner):
+            lines[part.local.dtype].append(part)
         self.buckets = [
             Bucket(bucket, how.group)
-            for params in lines.values()
-            for bucket in _cut(params, how.bucket_bytes)
+            for parts in lines.values()
+            for bucket in _buckets(parts, how.bucket_bytes)
         ]
         self.zero = Zero(self.buckets, how)
         self._of = {id(part.param): b for b in self.buckets for part in b.parts}
@@ -109,9 +120,9 @@ class GradientReducer:
         self._in_pass = False
         self._paused = False
         self._hooks = [
-            param.register_post_accumulate_grad_hook(self._take)
-            for param, _ in named
-            if param.requires_grad
+            part.param.register_post_accumulate_grad_hook(self._take)
+            for part in inner
+            if part.param.requires_grad
         ]
 
     def remove(self) -> None:
@@ -155,14 +166,14 @@ class GradientReducer:
             self._next += 1
 
 
-def _cut(params: list[tuple[torch.Tensor, str]], most: int) -> Iterator[list]:
+def _buckets(parts: list, most: int) -> Iterator[list]:
     """Buckets of at most so many bytes, or one parameter."""
     bucket, size = [], 0
-    for param, name in params:
-        own = param.numel() * param.element_size()
+    for part in parts:
+        own = part.local.numel() * part.local.element_size()
         if bucket and size + own > most:
             yield bucket
             bucket, size = [], 0
-        bucket.append((param, name))
+        bucket.append(part)
         size += own
     yield bucket

@@ -16,8 +16,6 @@ _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_ho
 # The key of a saved group under which scalars are that the definition keeps
 # between steps. Groups are what torch and its checkpoints carry unread.
 SCALARS = "scalars"
-# The key under which is which part of how many the states are: of zero=1.
-PART = "part_of_states"
 
 
 class Saving:
@@ -44,8 +42,7 @@ class Saving:
             scalars = _scalars_of_group(self._current_scalars(), number)
             if scalars:
                 group[SCALARS] = scalars
-            if self._state_place() is not None:
-                group[PART] = self._state_place()
+        self._pack_parts(packed)
         self._finish_saving(packed)
         for hook in post_hooks.values():
             result = hook(self, packed)
@@ -61,17 +58,12 @@ class Saving:
         All ranks call it together.
         """
         packed = self.state_dict()
-        binding = self._binding
-        if binding is None or not hasattr(binding, "full_states"):
-            return packed
-        states = binding.full_states()
+        states = self._full_states()
         numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for number, param in zip(numbers, params, strict=True):
             if number in packed["state"] and id(param) in states:
                 packed["state"][number] = states[id(param)]
-        for group in packed["param_groups"]:
-            group.pop(PART, None)
         self._finish_saving(packed)
         return packed
 
@@ -93,7 +85,7 @@ class Saving:
             if result is not None:
                 state_dict = result
         self._check_saved(state_dict)
-        state_dict = self._without_part(state_dict)
+        self._check_parts(state_dict)
         with self._without(_LOAD_HOOKS):
             super().load_state_dict({**state_dict, "state": {}})
         with torch.inference_mode(False), torch.no_grad():
@@ -102,26 +94,6 @@ class Saving:
         self._set_scalars(_merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups]))
         for hook in post_hooks.values():
             hook(self)
-
-    def _state_place(self) -> tuple[int, int] | None:
-        """Which part of how many the states are, where ranks share them."""
-        return None
-
-    def _without_part(self, state_dict: dict) -> dict:
-        """The same without what says whose part it is; ValueError for another's."""
-        groups = []
-        for group in state_dict["param_groups"]:
-            group = dict(group)
-            part = group.pop(PART, None)
-            own = self._state_place()
-            if part is not None and tuple(part) != own:
-                words = "whole states" if own is None else f"part {own[0]} of {own[1]}"
-                raise ValueError(
-                    f"the loaded state is part {part[0]} of {part[1]}, this optimizer has "
-                    f"{words}; full_state_dict() makes a state that loads anywhere"
-                )
-            groups.append(group)
-        return {**state_dict, "param_groups": groups}
 
     def _check_saved(self, state_dict: dict) -> None:
         """Refuses what cannot be loaded, before anything has changed."""

@@ -11,11 +11,12 @@ from ._layouts import DISTINCT
 
 
 def _groups_of(optimizer) -> list[dist.ProcessGroup]:
-    """The groups over which ranks have other gradients of the optimizer, in an order that
-    is the same on all; those of DTensors torch looks after."""
-    if getattr(optimizer, "_zero", None) is not None:
-        return [optimizer._zero.group]
+    """The groups over which ranks have other gradients of the optimizer; those of DTensors
+    torch looks after. One axis after the other on all ranks: so what one rank of a grid
+    has comes to all others."""
     found = {}
+    if getattr(optimizer, "_zero", None) is not None:
+        found[tuple(dist.get_process_group_ranks(optimizer._zero.group))] = optimizer._zero.group
     for _, layout in getattr(optimizer, "_layouts", ()):
         if layout is None:
             continue
@@ -23,7 +24,7 @@ def _groups_of(optimizer) -> list[dist.ProcessGroup]:
             if placement == DISTINCT or not placement.is_replicate():
                 group = layout.mesh.get_group(dim)
                 found[tuple(dist.get_process_group_ranks(group))] = group
-    return [found[ranks] for ranks in sorted(found)]
+    return list(found.values())
 
 
 class GradScaler(torch.amp.GradScaler):

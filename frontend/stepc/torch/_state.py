@@ -14,6 +14,8 @@ from collections import defaultdict
 
 import torch
 
+from ._dtensor import is_dtensor, picklable
+
 
 class Epoch:
     """A counter that all state dicts of one optimizer share."""
@@ -70,6 +72,8 @@ class ParamState(dict):
 
 def _alone(value):
     """A tensor without the block that it is a part of, which would be saved too."""
+    if is_dtensor(value):
+        return picklable(value)
     if not isinstance(value, torch.Tensor) or value._base is None:
         return value
     return value.detach().clone()

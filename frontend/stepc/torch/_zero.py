@@ -11,6 +11,7 @@ of ranks, rounded up. So a rank may have several tensors, a part of one, or none
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 from collections import defaultdict
@@ -21,11 +22,9 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
-from .._mesh import Layout
 from ._members import ObstacleError
-from ._rules import WholeState
+from ._zero_part import ZeroPart, has_rows, row_size
 
-AXIS = "zero"
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
 
@@ -38,12 +37,6 @@ class ZeroSettings:
     local_gradients: bool
     stage: int
     bucket_bytes: int
-
-    @property
-    def place(self) -> tuple[int, ...]:
-        """This rank in the group, how many there are, and what else cuts depend on."""
-        own = dist.get_rank(self.group), dist.get_world_size(self.group)
-        return own if self.stage == 1 else (*own, self.bucket_bytes)
 
     def __reduce__(self):
         raise errors.StepcError(
@@ -99,82 +92,72 @@ def check_dense(named: list[tuple[torch.Tensor, str]]) -> None:
             )
 
 
-class ZeroPart:
-    """A parameter of which this rank steps the elements [begin, end), perhaps none."""
+def cuts(sizes: list[int], units: list[int], world: int) -> list[int]:
+    """Where the parts of a line of tensors begin, and where the last ends.
 
-    whole: dict[str, WholeState] = {}
-
-    def __init__(self, param: torch.Tensor, begin: int, end: int, name: str):
-        self.param, self.name = param, name
-        self.begin, self.end = begin, end
-        self._memory = param.data_ptr()
-        self._in_place = param.is_contiguous()
-        with torch.no_grad():
-            self.local = self._cut(param).detach().requires_grad_(param.requires_grad)
-        self.layout = Layout(tuple(param.shape), flat=(AXIS,), begin=begin)
-
-    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This rank's elements in row-major order; of a contiguous tensor a view."""
-        return tensor.reshape(-1)[self.begin : self.end]
-
-    def is_current(self) -> bool:
-        return self.param.data_ptr() == self._memory
-
-    def refresh(self) -> None:
-        """Takes the gradient's part, and the parameter's where it is not in place."""
-        with torch.no_grad():
-            if not self._in_place:
-                self.local.copy_(self._cut(self.param))
-            grad = self.param.grad
-            self.local.grad = None if grad is None else self._cut(grad).detach()
-
-    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
-        return state
-
-    def is_cut(self, name: str) -> bool:
-        """Whether a rank has a range of the state, as of the parameter."""
-        whole = self.whole.get(name)
-        return whole is not None and whole.has_dims_of(self.param)
-
-    def hide(self, name: str, state):
-        """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
-        if not isinstance(state, torch.Tensor) or not self.is_cut(name):
-            return state
-        if state.shape == self.local.shape:
-            return state
-        if state.shape == self.param.shape:
-            return self._cut(state).clone()
-        raise errors.TensorError(
-            f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
-            f"{tuple(self.param.shape)}, or {tuple(self.local.shape)} for this rank's part",
-            "STEPC_SHAPE_MISMATCH",
-        )
+    ``units``: what of a tensor cannot be cut, in elements. Parts are even but for that, and
+    fall on whole vectors of a kernel where they may.
+    """
+    starts = list(itertools.accumulate(sizes, initial=0))
+    length = -(-starts[-1] // (world * _UNIT)) * _UNIT
+    found = [rank * length for rank in range(world + 1)]
+    for rank in range(1, world):
+        place = bisect.bisect_right(starts, found[rank]) - 1
+        if place < len(units) and units[place] > 1:
+            inside = found[rank] - starts[place]
+            rows = round(inside / units[place])
+            found[rank] = max(starts[place] + rows * units[place], found[rank - 1])
+    return found
 
 
 class ZeroLine:
-    """All parameters of one dtype as one line of elements, cut evenly over a group."""
+    """All parameters of one dtype as one line of elements, cut over a group. ``parts`` of
+    the line are what its ranks have alike."""
 
-    def __init__(self, params: list[tuple[torch.Tensor, str]], group: dist.ProcessGroup):
+    def __init__(self, inner: list, group: dist.ProcessGroup):
         self.group = group
         self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
-        sizes = [param.numel() for param, _ in params]
-        starts = list(itertools.accumulate(sizes, initial=0))
-        self.length = -(-starts[-1] // (self.world * _UNIT)) * _UNIT
-        low, high = self.rank * self.length, (self.rank + 1) * self.length
+        sizes = [part.local.numel() for part in inner]
+        units = [row_size(part.local) if has_rows(part) else 1 for part in inner]
+        self._starts = list(itertools.accumulate(sizes, initial=0))
+        self._cuts = cuts(sizes, units, self.world)
+        self._low, high = self._cuts[self.rank], self._cuts[self.rank + 1]
+        self.length = high - self._low
         self.parts: list[ZeroPart] = []
-        for (param, name), start, size in zip(params, starts, sizes, strict=False):
-            begin = min(max(low - start, 0), size)
+        for part, start, size in zip(inner, self._starts, sizes, strict=False):
+            begin = min(max(self._low - start, 0), size)
             end = min(max(high - start, begin), size)
-            self.parts.append(ZeroPart(param, begin, end, name))
-        self._starts, self._low = starts, low
-        self._dtype = params[0][0].dtype
+            self.parts.append(ZeroPart(part, begin, end))
+        self._dtype = inner[0].local.dtype
         self._buffers: dict[str, torch.Tensor] = {}
 
     def _buffer(self, name: str) -> torch.Tensor:
-        """The whole line, in memory that is kept from step to step; zeros at first."""
+        """Memory that is kept from step to step, zeros at first: of the whole line, or for
+        what is received of this rank's part of every rank's."""
         if name not in self._buffers:
-            self._buffers[name] = torch.zeros(self.world * self.length, dtype=self._dtype)
+            self._buffers[name] = self._zeros(name)
         return self._buffers[name]
+
+    def _zeros(self, name: str) -> torch.Tensor:
+        size = self.world * self.length if name == "received" else self._cuts[-1]
+        return torch.zeros(size, dtype=self._dtype)
+
+    def _cut(self, line: torch.Tensor) -> list[torch.Tensor]:
+        """The parts of a line, of each rank."""
+        return [line[a:b] for a, b in itertools.pairwise(self._cuts)]
+
+    def _exchange(self, sent: torch.Tensor, received: torch.Tensor, async_op: bool = False):
+        """Gives each rank its part of the lines of all, as bytes: not every backend knows
+        all dtypes."""
+        size = sent.element_size()
+        return dist.all_to_all_single(
+            received.view(torch.uint8),
+            sent.view(torch.uint8),
+            [size * self.length] * self.world,
+            [size * (b - a) for a, b in itertools.pairwise(self._cuts)],
+            group=self.group,
+            async_op=async_op,
+        )
 
     # --- Gradients ------------------------------------------------------------
 
@@ -184,17 +167,16 @@ class ZeroLine:
         Summed in f32 in the order of the ranks, so that every run gives the same bits; a
         gradient that only some ranks have counts as zero on the others.
         """
-        present = torch.tensor([p.param.grad is not None for p in self.parts], dtype=torch.int32)
+        present = torch.tensor([p.grad is not None for p in self.parts], dtype=torch.int32)
         dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
-        dtype, sent, received = self._dtype, self._buffer("sent"), self._buffer("whole")
+        dtype, sent, received = self._dtype, self._buffer("sent"), self._buffer("received")
         for part, start in zip(self.parts, self._starts, strict=False):
-            place = sent[start : start + part.param.numel()]
-            if part.param.grad is None:
+            place = sent[start : start + part.inner.local.numel()]
+            if part.grad is None:
                 place.zero_()
             else:
-                place.copy_(part.param.grad.reshape(-1))
-        # As bytes: not every backend knows all dtypes.
-        dist.all_to_all_single(received.view(torch.uint8), sent.view(torch.uint8), group=self.group)
+                place.copy_(part.grad.reshape(-1))
+        self._exchange(sent, received)
         wide = torch.promote_types(dtype, torch.float32)
         rows = received.view(self.world, self.length)
         total = torch.zeros(self.length, dtype=wide)
@@ -205,14 +187,14 @@ class ZeroLine:
             part.local.grad = None
             if any_rank:
                 at = start + part.begin - self._low
-                part.local.grad = mean[at : at + part.local.numel()]
+                part.local.grad = mean[at : at + part.local.numel()].view(part.local.shape)
 
     def check_equal(self) -> None:
         """TensorError where ranks have other gradients, which are said to be reduced.
 
         Compares a checksum of the bits, and that all ranks have one.
         """
-        sums = torch.stack([_checksum(part.param.grad) for part in self.parts])
+        sums = torch.stack([_checksum(part.grad) for part in self.parts])
         ends = torch.cat([sums, -sums])
         dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.group)
         high, low = ends.view(2, -1)
@@ -228,7 +210,7 @@ class ZeroLine:
     # --- States ---------------------------------------------------------------
 
     def full(self, states: dict[int, dict]) -> None:
-        """Puts whole states in place of this rank's parts: all ranks together.
+        """Puts whole states in place of this rank's ranges: all ranks together.
 
         ``states``: by ``id()`` of the parameter; all ranks have the same names.
         """
@@ -236,21 +218,18 @@ class ZeroLine:
             name for part in self.parts for name in states.get(id(part.param), {})
             if part.is_cut(name)
         )  # fmt: skip
+        starts = dict(zip(map(id, self.parts), self._starts, strict=False))
         for name in names:
             holders = [
                 p for p in self.parts if p.is_cut(name) and name in states.get(id(p.param), {})
             ]
-            dtype = states[id(holders[0].param)][name].dtype
-            own = torch.zeros(self.length, dtype=dtype)
-            starts = dict(zip(map(id, self.parts), self._starts, strict=False))
+            whole = torch.zeros(self._cuts[-1], dtype=states[id(holders[0].param)][name].dtype)
             for part in holders:
-                at = starts[id(part)] + part.begin - self._low
-                own[at : at + part.local.numel()].copy_(states[id(part.param)][name].reshape(-1))
-            whole = torch.empty(self.world * self.length, dtype=dtype)
-            whole.view(self.world, -1)[self.rank] = own
+                at = starts[id(part)] + part.begin
+                whole[at : at + part.local.numel()] = states[id(part.param)][name].reshape(-1)
             self._share(whole)
             for part in holders:
-                at, shape = starts[id(part)], part.param.shape
+                at, shape = starts[id(part)], part.inner.local.shape
                 states[id(part.param)][name] = whole[at : at + shape.numel()].view(shape).clone()
 
     # --- Parameters -----------------------------------------------------------
@@ -258,30 +237,34 @@ class ZeroLine:
     def gather(self) -> None:
         """Gives every rank the new parameters of all ranks, in their own dtype."""
         line = self._buffer("whole")
-        own = line.view(self.world, -1)[self.rank]
         for part, start in zip(self.parts, self._starts, strict=False):
-            at = start + part.begin - self._low
-            own[at : at + part.local.numel()].copy_(part.local.detach())
+            at = start + part.begin
+            line[at : at + part.local.numel()].copy_(part.local.detach().reshape(-1))
         self._share(line)
         for part, start in zip(self.parts, self._starts, strict=False):
             if part.local.grad is not None:
-                whole = line[start : start + part.param.numel()]
-                part.param.detach().copy_(whole.view(part.param.shape))
+                whole = part.inner.local.detach()
+                whole.copy_(line[start : start + whole.numel()].view(whole.shape))
 
     def _share(self, line: torch.Tensor) -> None:
         """Puts every rank's part of a line into that of all: all ranks together."""
-        parts = line.view(self.world, -1).view(torch.uint8)
-        if dist.get_backend(self.group) != "gloo":
+        parts = self._cut(line.view(-1))
+        even = all(part.numel() == self.length for part in parts)
+        if even and dist.get_backend(self.group) != "gloo":
             dist.all_gather_single(
-                line.view(torch.uint8), parts[self.rank].clone(), group=self.group
+                line.view(torch.uint8), parts[self.rank].view(torch.uint8).clone(), group=self.group
             )
             return
         # A third of the time of Gloo's all_gather, which goes round in a ring.
         works = [
             dist.broadcast(
-                part, dist.get_global_rank(self.group, rank), group=self.group, async_op=True
+                part.view(torch.uint8),
+                dist.get_global_rank(self.group, rank),
+                group=self.group,
+                async_op=True,
             )
             for rank, part in enumerate(parts)
+            if part.numel()
         ]
         for work in works:
             work.wait()
@@ -315,17 +298,17 @@ class Zero:
     def __init__(self, lines: list[ZeroLine], how: ZeroSettings):
         self._how = how
         self.lines = lines
-        self._parts = {id(p.param): p for line in self.lines for p in line.parts}
+        self._parts = {id(part.param): part for line in lines for part in line.parts}
         self._checked = False
 
     @classmethod
-    def of(cls, named: list[tuple[torch.Tensor, str]], how: ZeroSettings) -> Zero:
-        """One line for each dtype."""
-        check_dense(named)
+    def of(cls, inner: list, how: ZeroSettings) -> Zero:
+        """One line for each dtype, of the parts that the ranks of the group have alike."""
+        check_dense([(part.local, part.name) for part in inner])
         lines = defaultdict(list)
-        for param, name in named:
-            lines[param.dtype].append((param, name))
-        return cls([ZeroLine(params, how.group) for params in lines.values()], how)
+        for part in inner:
+            lines[part.local.dtype].append(part)
+        return cls([ZeroLine(parts, how.group) for parts in lines.values()], how)
 
     def part_of(self, param: torch.Tensor) -> ZeroPart:
         return self._parts[id(param)]

@@ -1,0 +1,163 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What this rank has of each parameter of an optimizer.
+
+A part is made without a word to other ranks, so that states can be saved and checked;
+``resolve`` asks them for what only they know, when a step is prepared. A part has
+
+- ``param``, the user's, and ``local``, the ordinary tensor that the plan steps
+- ``is_sharded``: whether it is a part of a larger tensor
+- ``place``, in words which part it is; None for all of it
+- once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
+  ``whole``, the states of the whole parameter by name
+- ``show`` and ``hide``: a state of the plan as the user has it, and back
+- ``saved``: the user's state as ``state_dict`` has it; ``is_bare``: whether a loaded one
+  is a part that does not say which; ``full``: the whole of it, made by all ranks together
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+
+import torch
+
+from ._binding import bound_groups
+from ._dtensor import DTensorPart, is_dtensor
+from ._hypers import HyperReader
+from ._layouts import Layout, PlainPart, find
+from ._members import ObstacleError, parameter_name
+from ._rules import Rules, WholeState, whole_states
+
+StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
+
+
+def is_distributed(optimizer) -> bool:
+    """Whether a parameter is, or is said to be, spread over ranks."""
+    return (
+        optimizer._zero is not None
+        or bool(optimizer._layouts)
+        or any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"])
+    )
+
+
+class WholePart:
+    """A parameter that every rank has as it is."""
+
+    layout = place = None
+    is_sharded = False
+    first: tuple[int, ...] | None = None
+
+    def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
+        self.param = self.local = param
+        self.name, self.states_of = name, states_of
+
+    @functools.cached_property
+    def whole(self) -> dict[str, WholeState]:
+        return self.states_of(tuple(self.param.shape))
+
+    def resolve(self, axes: dict, mesh) -> None:
+        pass
+
+    def is_current(self) -> bool:
+        return True
+
+    def refresh(self) -> None:
+        pass
+
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
+        return state
+
+    def hide(self, name: str, state):
+        return state
+
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        return False
+
+    def saved(self, name: str, state):
+        return state
+
+    def full(self, name: str, state, mesh):
+        return state
+
+
+class Parts:
+    """Those of all parameters, by group; ``zero`` has the lines that they are cut from.
+
+    ``cut`` False: before zero cuts them, what ranks have alike.
+    """
+
+    def __init__(self, optimizer, *, cut: bool = True):
+        states_of = _states_of(optimizer)
+        inner = [
+            [
+                _part(optimizer, group, number, place, states_of(number))
+                for place in range(len(group["params"]))
+            ]
+            for number, group in enumerate(optimizer.param_groups)
+        ]
+        every = list(itertools.chain.from_iterable(inner))
+        self.meshes = list(dict.fromkeys(m for m in map(_mesh_of, every) if m is not None))
+        self.zero = _zero_of(optimizer, every) if cut else None
+        self.groups = inner
+        if self.zero is not None:
+            self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
+            for part in every:  # a line may be older than what the groups now say
+                self.zero.part_of(part.param).inner = part
+
+    def __iter__(self):
+        return itertools.chain.from_iterable(self.groups)
+
+
+def _mesh_of(part):
+    if isinstance(part, PlainPart):
+        return part.how.mesh
+    return part.param.device_mesh if isinstance(part, DTensorPart) else None
+
+
+def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
+    param, name = group["params"][place], parameter_name(group, number, place)
+    if is_dtensor(param):
+        return DTensorPart(param, name, states_of)
+    layout: Layout | None = None
+    if optimizer._layouts:
+        layout = find(optimizer._layouts, group, place, name)
+    if layout is None:
+        return WholePart(param, name, states_of)
+    return PlainPart(param, name, layout, states_of)
+
+
+def _zero_of(optimizer, every: list):
+    """The lines of ``zero``, or None."""
+    if optimizer._zero is None:
+        return None
+    if optimizer._reducer is not None:
+        other = next((part for part in every if not isinstance(part, WholePart)), None)
+        if other is not None:
+            raise ObstacleError(
+                f"{other.name} is a part of a larger tensor; zero=2 is for whole tensors, zero=1 "
+                "keeps the states of a part of it",
+                False,
+            )
+        return optimizer._reducer.zero
+    from ._zero import Zero
+
+    return Zero.of(every, optimizer._zero)
+
+
+def _states_of(optimizer) -> Callable[[int], StatesOf]:
+    """For a group what gives the states beside a parameter of a shape."""
+    rules: list[Rules] = []  # made when one is asked for: a constructor may not be done
+
+    def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
+        if not rules:
+            interface = optimizer._get_definition().interface()
+            groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+            rules.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
+        rule = rules[0].find(number, torch.Size(shape))
+        own = whole_states(rule, tuple(shape), optimizer._dropped_dims) if rule else {}
+        # Some are of a whole tensor on every rank, and not of its elements.
+        return {name: s for name, s in own.items() if name not in optimizer._scalar_states}
+
+    return lambda number: functools.partial(states, number)

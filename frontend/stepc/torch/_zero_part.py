@@ -1,0 +1,190 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a rank has of a parameter whose states the ranks of a group share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .. import errors
+from .._mesh import Layout
+from ._members import ObstacleError
+from ._rules import WholeState
+from ._state_parts import (
+    StatePart,
+    assemble,
+    box_part,
+    boxes_of_range,
+    offsets_of,
+    state_sizes,
+    unresolved,
+)
+
+
+class ZeroPart:
+    """A parameter of which this rank steps a part (see :mod:`._parts`), perhaps none.
+
+    ``inner`` is what the ranks of the group have alike. Where that is a whole tensor, the
+    part is a range of its elements, and the layout is flat; where it is itself a part of
+    a larger tensor, as tensor parallelism makes them, the part is a range of its rows, so
+    that dim 0 is sharded by one axis more. ``begin`` and ``end`` count elements in both.
+    """
+
+    layout = None
+
+    def __init__(self, inner, begin: int, end: int):
+        self.inner, self.param, self.name = inner, inner.param, inner.name
+        self.begin, self.end = begin, end
+        self.by_rows = has_rows(inner)
+        tensor = inner.local
+        self._memory = tensor.data_ptr()
+        # Rows are views in any strides.
+        self._in_place = self.by_rows or tensor.is_contiguous()
+        with torch.no_grad():
+            self.local = self._cut(tensor).detach().requires_grad_(self.param.requires_grad)
+
+    @property
+    def whole(self) -> dict:
+        return self.inner.whole
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        """The gradient of all that the ranks of the group have."""
+        return self.inner.local.grad
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The rows [first, last) of ``inner``, where it is cut by them."""
+        size = max(row_size(self.inner.local), 1)
+        return self.begin // size, self.end // size
+
+    @property
+    def place(self) -> str:
+        if not self.by_rows:
+            return f"elements [{self.begin}, {self.end}) of {tuple(self.inner.local.shape)}"
+        first, last = self.rows
+        return f"rows [{first}, {last}) of {self.inner.place or 'a part'}"
+
+    def resolve(self, axes: dict, mesh) -> None:
+        """Adds what only other ranks know; see :mod:`._parts`."""
+        self.inner.resolve(axes, mesh)
+        self.axis = mesh.zero_axis
+        below = self.inner.layout
+        shape = tuple(self.inner.local.shape)
+        if not self.by_rows:
+            distinct = () if below is None else below.distinct
+            self.layout = Layout(shape, flat=(self.axis,), begin=self.begin, distinct=distinct)
+            return
+        dims = dict(below.dims)
+        if any(self.axis in names for names in dims.values()) or self.axis in below.distinct:
+            raise ObstacleError(
+                f"{self.name} is another part on each rank of the process group, over which zero "
+                "shares states of equal parts",
+                False,
+            )
+        dims[0] = (*dims.get(0, ()), self.axis)
+        self.layout = Layout(below.shape, tuple(sorted(dims.items())), distinct=below.distinct)
+
+    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This rank's part; of a contiguous tensor, and of rows, a view."""
+        if self.by_rows:
+            return tensor[slice(*self.rows)]
+        return tensor.reshape(-1)[self.begin : self.end]
+
+    def is_current(self) -> bool:
+        return self.inner.is_current() and self.inner.local.data_ptr() == self._memory
+
+    def refresh(self) -> None:
+        """Takes the gradient's part, and the parameter's where it is not in place."""
+        self.inner.refresh()
+        with torch.no_grad():
+            if not self._in_place:
+                self.local.copy_(self._cut(self.inner.local))
+            grad = self.inner.local.grad
+            self.local.grad = None if grad is None else self._cut(grad).detach()
+
+    def is_cut(self, name: str) -> bool:
+        """Whether a rank has a range of the state, as of the parameter's elements."""
+        whole = self.whole.get(name)
+        return whole is not None and not self.by_rows and whole.has_dims_of(self.param)
+
+    def _first(self) -> tuple[int, ...] | None:
+        """Where the rows begin in the whole tensor."""
+        first = self.inner.first
+        return None if first is None else (first[0] + self.rows[0], *first[1:])
+
+    # --- States ---------------------------------------------------------------
+
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
+        return state
+
+    def hide(self, name: str, state):
+        """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
+        whole = self.whole.get(name)
+        if whole is None or not isinstance(state, torch.Tensor):
+            return state
+        if self.by_rows:
+            return self._hide_rows(name, whole, state)
+        if not self.is_cut(name) or state.shape == self.local.shape:
+            return state
+        if state.shape == self.inner.local.shape:
+            return self._cut(state).clone()
+        raise self._misshapen(name, state, tuple(self.local.shape))
+
+    def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
+        own = state_sizes(whole, self.local.shape)
+        if tuple(state.shape) == own:
+            return state
+        if tuple(state.shape) != whole.shape:
+            raise self._misshapen(name, state, own)
+        first = offsets_of(whole, self._first())
+        return state[tuple(slice(f, f + s) for f, s in zip(first, own, strict=True))].clone()
+
+    def _misshapen(self, name: str, state: torch.Tensor, own: tuple) -> errors.TensorError:
+        return errors.TensorError(
+            f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
+            f"{self.whole[name].shape}, or {own} for this rank's part",
+            "STEPC_SHAPE_MISMATCH",
+        )
+
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        part = self.is_cut(name) and state.shape == self.local.shape
+        return part and state.shape != self.inner.local.shape
+
+    def saved(self, name: str, state):
+        """The state as ``state_dict`` has it: a part that knows of what it is one."""
+        if not isinstance(state, torch.Tensor) or name == "step":
+            return state
+        if self.by_rows and self.layout is None:
+            return unresolved(
+                state, self.inner.states_of(tuple(self.local.shape)).get(name), self.place
+            )
+        whole = self.whole.get(name)
+        if whole is None:
+            return state
+        if self.by_rows:
+            return box_part(state, whole, self._first(), self.place)
+        if not self.is_cut(name) or state.shape != self.local.shape:
+            return state
+        boxes = boxes_of_range(whole.shape, self.begin, self.end)
+        return StatePart.of(state, whole.shape, self.place, boxes)
+
+    def full(self, name: str, state, mesh):
+        """The whole of a state that is cut by rows: all ranks together."""
+        whole = self.whole.get(name)
+        if whole is None or not self.by_rows:
+            return state
+        axes = [axis for _, names in self.layout.dims for axis in names]
+        return assemble(state, whole.shape, offsets_of(whole, self._first()), mesh.group_of(axes))
+
+
+def has_rows(inner) -> bool:
+    """Whether a part is one of a larger tensor, whose elements are not a range of it."""
+    return inner.local.dim() > 0 and inner.is_sharded
+
+
+def row_size(tensor: torch.Tensor) -> int:
+    """The elements of one index of dim 0."""
+    return math.prod(tensor.shape[1:])
