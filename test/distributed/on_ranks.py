@@ -18,8 +18,9 @@ _CASES: dict = {}
 
 
 def case(function):
-    """Marks a function that all ranks call together."""
-    _CASES[function.__name__] = function
+    """Marks a function that all ranks call together; of a file that is imported none."""
+    if function.__module__ == "__main__":
+        _CASES[function.__name__] = function
     return function
 
 

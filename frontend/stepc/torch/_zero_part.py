@@ -10,6 +10,7 @@ import torch
 
 from .. import errors
 from .._mesh import Layout
+from ._dtensor import is_dtensor
 from ._members import ObstacleError
 from ._rules import WholeState
 from ._state_parts import (
@@ -125,6 +126,8 @@ class ZeroPart:
         whole = self.whole.get(name)
         if whole is None or not isinstance(state, torch.Tensor):
             return state
+        if is_dtensor(state):  # as a constructor makes them
+            state = self.inner.hide(name, state)
         if self.by_rows:
             return self._hide_rows(name, whole, state)
         if not self.is_cut(name) or state.shape == self.local.shape:
@@ -137,6 +140,9 @@ class ZeroPart:
         own = state_sizes(whole, self.local.shape)
         if tuple(state.shape) == own:
             return state
+        if tuple(state.shape) == state_sizes(whole, self.inner.local.shape):
+            dim = whole.of_param.index(0)
+            return state.narrow(dim, self.rows[0], own[dim]).clone()
         if tuple(state.shape) != whole.shape:
             raise self._misshapen(name, state, own)
         first = offsets_of(whole, self._first())

@@ -1,0 +1,307 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""zero=1 inside of tensor parallelism, tp = 2 x dp = 2, against one process."""
+
+import io
+import tempfile
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from model import batch, loss_of
+from models_cases import STEPS, model, near, slowly, tensor_parallel
+from on_ranks import case, main, same_bits, whole
+from stepc import errors
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from zoo import ALL
+
+SHAPES = {
+    "up": (10, 6),
+    "down": (6, 10),
+    "bias": (10,),
+    "norm": (6,),
+    "experts": (4, 5, 6),
+    "one": (1, 8),
+}
+CUT = {"up": 0, "bias": 0, "down": 1, "experts": 2, "one": 1}
+
+
+def grid():
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def values(steps=3):
+    """Parameters, and gradients of each dp rank, whose mean is exact."""
+    generator = torch.Generator().manual_seed(0)
+    made = {n: torch.randn(s, generator=generator) for n, s in SHAPES.items()}
+    grads = [
+        [
+            {n: torch.randint(-8, 9, s, generator=generator) / 16.0 for n, s in SHAPES.items()}
+            for _ in range(2)
+        ]
+        for _ in range(steps)
+    ]
+    return made, grads
+
+
+def mean(own):
+    return {n: (own[0][n] + own[1][n]) / 2 for n in SHAPES}
+
+
+def named(tensors):
+    return [(name, torch.nn.Parameter(tensor.clone())) for name, tensor in tensors.items()]
+
+
+def part(tensor, name, at):
+    return tensor.chunk(2, CUT[name])[at].clone() if name in CUT else tensor
+
+
+def layouts(mesh):
+    """As of the mesh of tensor parallelism alone, or of all."""
+    beside = [] if mesh.ndim == 1 else [Replicate()]
+    return [
+        (name, st.Layout(mesh, [*beside, Shard(CUT[name]) if name in CUT else Replicate()]))
+        for name in SHAPES
+    ]
+
+
+def arguments(mesh, mode="local"):
+    return {"zero": 1, "gradients": mode, "process_group": mesh["dp"].get_group()}
+
+
+def spread(kind, mesh, made):
+    """Parameters and the optimizer's arguments of one way to say that tp cuts them."""
+    at = mesh.get_local_rank("tp")
+    if kind == "DTensor":
+        cut = {n: Shard(d) for n, d in CUT.items()}
+        own = {
+            n: distribute_tensor(v.clone(), mesh["tp"], [cut.get(n, Replicate())])
+            for n, v in made.items()
+        }
+        return [(n, torch.nn.Parameter(v)) for n, v in own.items()], {}
+    params = named({n: part(v, n, at) for n, v in made.items()})
+    of = mesh["tp"] if kind == "layouts of tp" else mesh
+    return params, {"layouts": layouts(of)}
+
+
+def give(kind, mesh, params, own):
+    at = mesh.get_local_rank("tp")
+    for name, param in params:
+        if kind == "DTensor":
+            param.grad = distribute_tensor(own[name], mesh["tp"], param.placements)
+        else:
+            param.grad = part(own[name], name, at).clone()
+
+
+def same_as(kind, mesh, params, expected, what):
+    at = mesh.get_local_rank("tp")
+    for name, param in params:
+        if kind == "DTensor":
+            same_bits(whole(param), expected[name], f"{what}, {name}")
+        else:
+            same_bits(param, part(expected[name].detach(), name, at), f"{what}, {name}")
+
+
+KINDS = ("DTensor", "layouts of tp", "layouts of all")
+
+
+def compare(name, kind, mode="local", steps=3):
+    mesh = grid()
+    made, grads = values(steps)
+    plain = named(made)
+    reference = ALL[name](plain)
+    params, said = spread(kind, mesh, made)
+    optimizer = ALL[name](params, **said, **arguments(mesh, mode))
+    for own in grads:
+        both = mean(own)
+        for key, param in plain:
+            param.grad = both[key].clone()
+        reference.step()
+        give(kind, mesh, params, own[mesh.get_local_rank("dp")] if mode == "local" else both)
+        optimizer.step()
+        same_as(kind, mesh, params, dict(plain), f"{name}, {kind}")
+    return mesh, reference, optimizer, plain, params
+
+
+@case
+def every_optimizer_over_dtensors():
+    for name in ALL:
+        compare(name, "DTensor")
+
+
+@case
+def the_ways_to_say_it():
+    for kind in KINDS[1:]:
+        for name in ("AdamW", "hf.Adafactor", "CAME", "FusedLamb", "AdamW, clipped"):
+            compare(name, kind, "local" if name != "CAME" else "reduced")
+
+
+@case
+def states_are_shared():
+    """Every element of a moment is on one rank, and no rank has much more than a fourth."""
+    mesh, reference, optimizer, plain, params = compare("CAME", "DTensor")
+    sizes = torch.tensor([optimizer.state[p]["exp_avg"].numel() for _, p in params])
+    total = sizes.clone()
+    dist.all_reduce(total)
+    replicated = [2 if n not in CUT else 1 for n in SHAPES]
+    assert total.tolist() == [k * p.numel() for k, (_, p) in zip(replicated, plain, strict=True)]
+    assert sizes.sum() <= sum(p.numel() for _, p in plain) / 4 + 40
+    full = optimizer.full_state_dict()["state"]
+    for (key, own), expected in zip(
+        full.items(), reference.state_dict()["state"].values(), strict=True
+    ):
+        assert set(own) == set(expected)
+        for name, state in expected.items():
+            same_bits(own[name], state, f"{key}, {name}")
+
+
+def through_a_file(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+@case
+def states_go_on_where_they_were():
+    """By state_dict on the same rank, by full_state_dict, and by a checkpoint of parts."""
+    place = [tempfile.mkdtemp() if dist.get_rank() == 0 else ""]
+    dist.broadcast_object_list(place)
+    for name in ("AdamW", "CAME", "hf.Adafactor"):
+        for kind in KINDS[:2]:
+            mesh, reference, optimizer, plain, params = compare(name, kind)
+            state, full = through_a_file(optimizer.state_dict()), optimizer.full_state_dict()
+            folder = f"{place[0]}/{name}/{kind}"
+            dcp.save({"state": optimizer.state_dict()["state"]}, checkpoint_id=folder)
+            others = {}
+            for how in ("state_dict", "full", "checkpoint"):
+                again, said = spread(kind, mesh, {k: p.detach() for k, p in plain})
+                other = ALL[name](again, **said, **arguments(mesh))
+                if how == "checkpoint":
+                    give(kind, mesh, again, {n: torch.zeros(s) for n, s in SHAPES.items()})
+                    other.param_groups[0]["lr"] = 0.0
+                    other.step()
+                    target = other.state_dict()
+                    dcp.load({"state": target["state"]}, checkpoint_id=folder)
+                    for group, then in zip(
+                        target["param_groups"], state["param_groups"], strict=True
+                    ):
+                        group["lr"] = then["lr"]
+                    other.load_state_dict(target)
+                    again, _ = refilled(kind, mesh, again, plain)
+                else:
+                    other.load_state_dict(state if how == "state_dict" else full)
+                others[how] = (other, again)
+            _, grads = values(4)
+            both = mean(grads[3])
+            for key, param in plain:
+                param.grad = both[key].clone()
+            reference.step()
+            for how, (other, again) in others.items():
+                give(kind, mesh, again, grads[3][mesh.get_local_rank("dp")])
+                other.step()
+                same_as(kind, mesh, again, dict(plain), f"{name}, {kind}, {how}")
+
+
+def refilled(kind, mesh, again, plain):
+    at = mesh.get_local_rank("tp")
+    with torch.no_grad():
+        for (name, param), (_, value) in zip(again, plain, strict=True):
+            own = part(value.detach(), name, at)
+            (param.to_local() if kind == "DTensor" else param).copy_(own)
+    return again, at
+
+
+@case
+def the_guide_of_colossalai():
+    """Adafactor under HybridParallelPlugin, tp = 2 x zero = 2: a transformer, ten steps."""
+    mesh = grid()
+    for name in ("hf.Adafactor", "AdamW"):
+        make = slowly(name)
+        alone = model()
+        reference = make(alone.parameters())
+        net = tensor_parallel(model(), mesh["tp"])
+        optimizer = make(net.parameters(), **arguments(mesh))
+        shadows = [torch.nn.Parameter(whole(p).detach().clone()) for p in net.parameters()]
+        other = make(shadows)
+        at, losses, expected = mesh.get_local_rank("dp"), [], []
+        for step in range(STEPS):
+            tokens, targets = batch(step)
+            reference.zero_grad()
+            loss = loss_of(alone, tokens, targets)
+            loss.backward()
+            reference.step()
+            expected.append(float(loss.detach()))
+            optimizer.zero_grad()
+            loss = loss_of(net, tokens.chunk(2)[at], targets.chunk(2)[at])
+            loss.backward()
+            # The mean over dp of the gradients that tp has, stepped whole.
+            for own, param in zip(shadows, net.parameters(), strict=True):
+                own.grad = whole(param.grad).clone()
+                total = own.grad.clone()
+                dist.all_reduce(total, group=mesh["dp"].get_group())
+                own.grad = total / 2
+            other.step()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        for (key, param), shadow in zip(net.named_parameters(), shadows, strict=True):
+            same_bits(whole(param), shadow, f"{name}, {key}")
+        near(losses, expected)
+
+
+@case
+def an_overflow_on_one_rank_skips_on_all():
+    mesh = grid()
+    made, grads = values()
+    for kind in KINDS[:2]:
+        params, said = spread(kind, mesh, made)
+        optimizer = ALL["AdamW, clipped"](params, **said, **arguments(mesh))
+        give(kind, mesh, params, grads[0][mesh.get_local_rank("dp")])
+        own = params[0][1].grad
+        if dist.get_rank() == 2:
+            (own.to_local() if kind == "DTensor" else own)[0, 0] = float("inf")
+        before = [whole(p).detach().clone() for _, p in params]
+        optimizer.step()
+        assert optimizer.last_step.skipped
+        for (key, param), then in zip(params, before, strict=True):
+            same_bits(whole(param), then, f"{kind}, {key}")
+
+
+@case
+def a_scaler_hears_of_an_overflow_at_the_other_corner():
+    """Ranks that share no group learn it over two."""
+    mesh = grid()
+    made, grads = values()
+    params, said = spread("layouts of tp", mesh, made)
+    optimizer = ALL["AdamW"](params, **said, **arguments(mesh))
+    scaler = st.GradScaler("cpu", init_scale=8.0)
+    give("layouts of tp", mesh, params, grads[0][mesh.get_local_rank("dp")])
+    if dist.get_rank() == 3:
+        params[0][1].grad[0, 0] = float("inf")
+    scaler.scale(torch.zeros(1))
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4.0, scaler.get_scale()
+
+
+@case
+def what_is_refused():
+    mesh = grid()
+    made, grads = values()
+    params, said = spread("DTensor", mesh, made)
+    own = arguments(mesh)
+    own["process_group"] = mesh["tp"].get_group()
+    optimizer = ALL["AdamW"](params, **own)
+    give("DTensor", mesh, params, grads[0][0])
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "'up' is another part on each rank of the process group" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+
+
+if __name__ == "__main__":
+    main()
