@@ -47,7 +47,12 @@ void mlir::step::buildShardPipeline(OpPassManager &pm) {
   pm.addNestedPass<OptimizerOp>(createVerifySharded());
 }
 
-void mlir::step::buildSchedulePipeline(OpPassManager &pm) {
+void mlir::step::buildSchedulePipeline(OpPassManager &pm,
+                                       const ScheduleOptions &options) {
+  if (options.certifyClipping) {
+    pm.addNestedPass<OptimizerOp>(createCertifyClipping());
+    addCleanup(pm);
+  }
   pm.addNestedPass<OptimizerOp>(createFormPhases());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());
@@ -81,9 +86,9 @@ void mlir::step::registerPassesAndPipelines() {
   PassPipelineRegistration<>("step-stage-shard",
                              "the shard stage: local programs of a rank",
                              buildShardPipeline);
-  PassPipelineRegistration<>("step-stage-schedule",
-                             "the schedule stage: programs of phases",
-                             buildSchedulePipeline);
+  PassPipelineRegistration<ScheduleOptions>(
+      "step-stage-schedule", "the schedule stage: programs of phases",
+      buildSchedulePipeline);
   PassPipelineRegistration<LowerOptions>(
       "step-stage-lower", "the lower stage: CPU kernels in the LLVM dialect",
       buildLowerPipeline);

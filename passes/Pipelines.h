@@ -27,6 +27,13 @@ struct BindOptions : PassPipelineOptions<BindOptions> {
       llvm::cl::desc("requested variants; see step-instantiate-variants")};
 };
 
+struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
+  Option<bool> certifyClipping{
+      *this, "certify-clipping",
+      llvm::cl::desc("leave out means that provably clip nothing"),
+      llvm::cl::init(false)};
+};
+
 struct LowerOptions : PassPipelineOptions<LowerOptions> {
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
@@ -39,7 +46,7 @@ struct LowerOptions : PassPipelineOptions<LowerOptions> {
 void buildDefinePipeline(OpPassManager &pm);
 void buildBindPipeline(OpPassManager &pm, const BindOptions &options);
 void buildShardPipeline(OpPassManager &pm);
-void buildSchedulePipeline(OpPassManager &pm);
+void buildSchedulePipeline(OpPassManager &pm, const ScheduleOptions &options);
 void buildLowerPipeline(OpPassManager &pm, const LowerOptions &options);
 
 /// Makes all passes and pipelines of Stepc known by name.

@@ -108,6 +108,7 @@ class PlanInfo(Structure):
         ("exchangeRounds", c_int64),
         ("exchangeCalls", c_int64),
         ("exchangeBytes", c_int64),
+        ("leftOut", c_int64),
     ]
 
 

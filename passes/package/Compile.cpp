@@ -278,7 +278,11 @@ LogicalResult Compilation::run(StringRef source) {
   if (stopsAfter(Stage::Shard))
     return success();
 
-  if (failed(runStage(Stage::Schedule, "schedule", buildSchedulePipeline)))
+  ScheduleOptions schedule;
+  schedule.certifyClipping = options.certifyClipping;
+  if (failed(runStage(Stage::Schedule, "schedule", [&](OpPassManager &pm) {
+        buildSchedulePipeline(pm, schedule);
+      })))
     return failure();
   OptimizerOp scheduled = findOptimizer(module);
   result.explanation = explain(scheduled, options.explanation);

@@ -30,6 +30,7 @@ struct CompileOptions {
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps
   Explanation explanation = Explanation::None;
+  bool certifyClipping = false; // see step-certify-clipping
   /// Called with the passes of each stage before they run; may add to them.
   std::function<void(Stage, PassManager &)> extend;
 };

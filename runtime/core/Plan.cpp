@@ -192,6 +192,21 @@ double Plan::getReport(int64_t group, const char *name) const {
   return rounds.getReport(group, name);
 }
 
+/// The slots of a tensor still say it.
+int64_t Plan::countLeftOut() const {
+  int64_t count = 0;
+  for (const BoundTensor &tensor : tensors)
+    for (const ScheduleEntry &entry :
+         package->getManifest().variants[tensor.variant].schedule) {
+      if (entry.unlessSlot < 0)
+        continue;
+      auto *slots =
+          reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]);
+      count += slots[entry.unlessSlot] != 0.0;
+    }
+  return count;
+}
+
 StepcPlanInfo Plan::getInfo() const {
   StepcPlanInfo info = {};
   info.structSize = sizeof(info);
@@ -204,6 +219,7 @@ StepcPlanInfo Plan::getInfo() const {
   info.exchangeRounds = exchange.getNumRounds();
   info.exchangeCalls = exchange.getNumCalls();
   info.exchangeBytes = exchange.getNumBytes();
+  info.leftOut = countLeftOut();
   if (workspaceBlock)
     info.workspaceBytes = int64_t(workspaceBlock->getSize());
 

@@ -188,6 +188,7 @@ private:
   bool runRound(int64_t round) override;
   const double *getContribution(const BoundTensor &tensor,
                                 const ContributedSlot &own) const;
+  int64_t countLeftOut() const;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
   void countStep() noexcept;

@@ -69,7 +69,9 @@ class Adafactor:
                 square = g.square() + EPS
                 means = square.mean(1, keepdim=True), square.mean(0, keepdim=True)
                 old = self.states.get(param)
-                new = means if old is None else [o.lerp(m, w) for o, m in zip(old, means)]
+                new = means
+                if old is not None:
+                    new = [o.lerp(m, w) for o, m in zip(old, means, strict=True)]
                 self.states[param] = new
                 u = g * (new[0].mean() / (new[0] * new[1])).sqrt()
                 rms = u.square().mean().sqrt().item()
@@ -102,8 +104,10 @@ def main():
         rms, estimate, bound = torch.tensor(window, dtype=torch.float64).T
         share = [(rms <= 1), (estimate + bound <= 1), (bound <= PRECISE * estimate)]
         figures = [f"{100 * one.double().mean():.1f} %" for one in share]
-        print(f"{step + 2 - part:4d}-{step + 1:<4d}{figures[0]:>14}{figures[1]:>9}"
-              f"{figures[2]:>17}{(bound / estimate).median():>15.1e}{loss.item():7.3f}")  # fmt: skip
+        print(
+            f"{step + 2 - part:4d}-{step + 1:<4d}{figures[0]:>14}{figures[1]:>9}"
+            f"{figures[2]:>17}{(bound / estimate).median():>15.1e}{loss.item():7.3f}"
+        )
         window = []
 
 

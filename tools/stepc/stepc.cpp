@@ -108,6 +108,11 @@ static cl::opt<Explanation> explainStep(
                clEnumValN(Explanation::Svg, "svg", "as a picture"),
                clEnumValN(Explanation::Text, "", "")),
     cl::init(Explanation::None), cl::cat(category));
+static cl::opt<bool> certifyClipping(
+    "certify-clipping",
+    cl::desc("leave out the traversal for the root mean square of an update "
+             "where a bound proves that nothing is clipped"),
+    cl::cat(category));
 static cl::opt<bool> timeStages("time",
                                 cl::desc("print the stages and their times"),
                                 cl::cat(category));
@@ -282,6 +287,7 @@ int main(int argc, char **argv) {
   options.stopAfter = compileTo;
   options.dumpDirectory = dumpDirectory;
   options.explanation = explainStep;
+  options.certifyClipping = certifyClipping;
   std::string path = output;
   if (llvm::Error error = readRequests(options.variants))
     return refuse(llvm::toString(std::move(error)), 2);

@@ -322,6 +322,8 @@ typedef struct StepcPlanInfo {
   int64_t exchangeRounds;  /* in which ranks combined anything */
   int64_t exchangeCalls;   /* of the communicator's groups, in these */
   int64_t exchangeBytes;   /* of this rank's elements, in these */
+  int64_t leftOut;         /* traversals of tensors that their last step was
+                              able to leave out */
 } StepcPlanInfo;
 STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,
                                        StepcPlanInfo *out);
