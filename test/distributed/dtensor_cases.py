@@ -287,67 +287,6 @@ def a_state_in_other_placements_is_refused():
     same_bits(whole(params[0]), before, "parameter")
 
 
-def refused_plan(make, words):
-    """Steps that ranks prepared differently: an error on all that names the difference."""
-    try:
-        make()
-    except errors.CommunicationError as error:
-        assert any(w in str(error) for w in words), error
-    else:
-        raise AssertionError("it was not refused")
-
-
-@case
-def plans_that_differ_are_refused():
-    """Before anything has moved; and each rank says in what, and from whom."""
-    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
-    rank = dist.get_rank()
-
-    def tensor(dtype):
-        return DTensor.from_local(torch.ones(2, 4, dtype=dtype), mesh, [Shard(0)])
-
-    def step(make, count=3, dtype=torch.float32, groups=1):
-        params = [torch.nn.Parameter(tensor(dtype)) for _ in range(count)]
-        first = len(params) - groups + 1
-        optimizer = make(params[:first])
-        for param in params[first:]:
-            optimizer.add_param_group({"params": [param]})
-        for param in params:
-            param.grad = tensor(dtype)
-        optimizer.step()
-
-    lamb, adafactor = ALL["FusedLamb"], ALL["hf.Adafactor"]
-    refused_plan(lambda: step(lamb if rank else adafactor), ["definition"])
-    refused_plan(lambda: step(lamb, count=2 if rank == 3 else 3), ["parameter 2 of group 0"])
-    bf16 = torch.bfloat16
-    refused_plan(lambda: step(lamb, dtype=bf16 if rank == 1 else torch.float32), ["bfloat16"])
-    refused_plan(lambda: step(lamb, count=3, groups=3 if rank else 2), ["parameter groups"])
-    step(lamb)
-
-
-@case
-def a_gradient_on_some_ranks_only_is_refused():
-    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
-    params = [(f"w{i}", torch.nn.Parameter(DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])))
-              for i in range(3)]  # fmt: skip
-    optimizer = ALL["FusedLamb"](params)
-    for name, param in params:
-        if name != "w1" or dist.get_rank() != 2:
-            param.grad = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
-    refused_plan(optimizer.step, ["parameter 'w1' has a gradient on some ranks and none on"])
-    # It stays so until a state is loaded.
-    for _, param in params:
-        param.grad = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
-    try:
-        optimizer.step()
-    except errors.StatusError as error:
-        assert error.status == "STEPC_POISONED" and "w1" in str(error), error
-    else:
-        raise AssertionError("it went on")
-    optimizer.load_state_dict(optimizer.state_dict())
-    optimizer.step()
-
-
 @case
 def first_gradients_come_at_different_steps():
     for name in ("AdamW", "CAME", "AdamW, clipped"):

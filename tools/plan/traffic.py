@@ -7,6 +7,7 @@ and DistributedDataParallel with theirs.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from .account import Call
@@ -94,21 +95,22 @@ def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
 
 
 def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
-    """What goes with the first round of exchanges: which tensors have a gradient, two
-    integers of each that lies on the axes, for each set of axes that has a call."""
+    """What goes before a step with exchanges, for each set of axes that tensors lie on: two
+    integers for each of them, whether it has a gradient, and four that check the rest."""
     if not calls:
         return []
-    found, first = [], min(call.round for call in calls)
-    for axes in sorted({call.axes for call in calls if call.round == first}):
-        number = 0
-        for tensor in model.tensors:
-            own = {axis for _, names in layout.dims(tensor) for axis in names}
-            if layout.is_flat or own.intersection(axes):
-                number += 1
-        if number:
-            what = "which gradients there are, with the first round"
-            found.append(_row(what, "all_reduce", layout, axes, 1, 16 * number))
-    return found
+    numbers = Counter(
+        tuple(sorted({axis for _, names in layout.dims(tensor) for axis in names}))
+        for tensor in model.tensors
+    )
+    if layout.is_flat:
+        numbers = {layout.data_axes: len(model.tensors)}
+    what = "which gradients there are"
+    return [
+        _row(what, "all_reduce", layout, axes, 1, 16 * (number + 2))
+        for axes, number in sorted(numbers.items())
+        if axes
+    ]
 
 
 def largest_unit(model: Model, layout: Layout) -> int:

@@ -4,8 +4,10 @@
 
 Compared through the key-value store of the process group, with a deadline, and not by a
 collective: one rank may bind anew alone, and then has nothing new to compare. Each rank
-notes, one after the other, what it has not exchanged with the group before; the n-th note
-of all ranks must be the same.
+notes, one after the other, what it has not noted for the group before; the n-th note of
+all ranks must be the same. A rank notes before it knows whether it will exchange anything,
+and reads the notes of others when it is about to: so one that exchanges nothing, as its
+layout is another, is named too.
 """
 
 from __future__ import annotations
@@ -28,54 +30,73 @@ class Item:
 
     text: str
     name: str = ""  # of the tensor
-    axes: frozenset[str] | None = None  # over which it is sharded; None: all compare it
-    distinct: frozenset[str] = frozenset()  # other coordinates of these have others
+    axes: frozenset[str] | None = None  # along which ranks have it alike; None: all
 
-    def concerns(self, axes: set[str]) -> bool:
-        """Whether the ranks along these axes have it alike."""
-        if self.axes is None:
-            return True
-        return bool(self.axes & axes) and not self.distinct & axes
+    def concerns(self, axis: str) -> bool:
+        """Whether the ranks along the axis have it alike."""
+        return self.axes is None or axis in self.axes
 
 
 class _Notes:
-    """What this process has noted in a store, by the group's ranks."""
+    """What this process has noted in a store for one group, and how much is compared."""
+
+    def __init__(self):
+        self.texts: list[str] = []
+        self.compared = 0
+
+
+class _Book:
+    """The notes for each group, by its name and ranks."""
 
     def __init__(self):
         self._store = None
-        self._noted: dict[tuple[int, ...], list[str]] = {}
+        self._notes: dict[str, _Notes] = {}
 
-    def of(self, store, ranks: tuple[int, ...]) -> list[str]:
+    def of(self, store, key: str) -> _Notes:
         if store is not self._store:  # torch.distributed has been started anew
-            self._store, self._noted = store, {}
-        return self._noted.setdefault(ranks, [])
+            self._store, self._notes = store, {}
+        return self._notes.setdefault(key, _Notes())
 
 
-_notes = _Notes()
+_book = _Book()
 
 
-def check(items: list[Item], axes: set[str], ranks: tuple[int, ...], group) -> None:
-    """CommunicationError where a rank of the group is to exchange other things.
+def _open(group) -> tuple:
+    """The store, the ranks, where their notes are, and those of this one."""
+    store = dist.distributed_c10d._get_default_store()
+    ranks = tuple(dist.get_process_group_ranks(group))
+    place = f"stepc/exchanges/{group.group_name}/{'-'.join(map(str, ranks))}"
+    return store, ranks, place, _book.of(store, place)
+
+
+def note(items: list[Item], axis: str, group) -> None:
+    """Notes what is to be alike on the ranks along an axis. Waits for nobody."""
+    store, _, place, notes = _open(group)
+    text = json.dumps([item.text for item in items if item.concerns(axis)])
+    if text not in notes.texts:
+        store.set(f"{place}/{len(notes.texts)}/{dist.get_rank()}", text)
+        notes.texts.append(text)
+
+
+def compare(group) -> None:
+    """CommunicationError where a rank of the group has noted other things.
 
     Names the rank and the first item in which it differs; or a rank that has not come when
     the group's timeout is over.
     """
-    own = [item.text for item in items if item.concerns(axes)]
-    text = json.dumps(own)
-    store, me = dist.distributed_c10d._get_default_store(), dist.get_rank()
-    noted = _notes.of(store, ranks)
-    if text in noted:
-        return
-    place = f"stepc/exchanges/{'-'.join(map(str, ranks))}/{len(noted)}"
-    # What is refused is none that the group has agreed on: every rank refuses it.
-    noted.append("")
-    store.set(f"{place}/{me}", text)
-    for rank in ranks:
-        if rank != me:
-            theirs = _read(store, f"{place}/{rank}", rank, group)
-            if theirs != text:
-                raise _difference(own, json.loads(theirs), rank)
-    noted[-1] = text
+    store, ranks, place, notes = _open(group)
+    for number in range(notes.compared, len(notes.texts)):
+        own = notes.texts[number]
+        for rank in ranks:
+            if rank == dist.get_rank():
+                continue
+            theirs = _read(store, f"{place}/{number}/{rank}", rank, group)
+            if theirs != own:
+                # What is refused is none that the group has agreed on: every rank refuses it.
+                notes.texts[number:] = [""] * (len(notes.texts) - number)
+                notes.compared = len(notes.texts)
+                raise difference(json.loads(own), json.loads(theirs), rank)
+    notes.compared = len(notes.texts)
 
 
 def _read(store, key: str, rank: int, group) -> str:
@@ -97,7 +118,7 @@ def _timeout(group) -> datetime.timedelta:
         return _DEFAULT
 
 
-def _difference(own: list[str], other: list[str], rank: int) -> errors.CommunicationError:
+def difference(own: list[str], other: list[str], rank: int) -> errors.CommunicationError:
     for number, mine in enumerate(own):
         theirs = other[number] if number < len(other) else "nothing"
         if mine != theirs:

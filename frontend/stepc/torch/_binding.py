@@ -76,6 +76,7 @@ class Binding:
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
         self._may_skip = _may_skip(package.manifest)
+        self.exchanges = self._mesh is not None and _exchanges(package.manifest)
         self.rounds = [[c["function"] for c in r["calls"]] for r in package.manifest["rounds"]]
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         if self._mesh is not None:
@@ -223,6 +224,16 @@ class Binding:
 
     # --- What is inside -------------------------------------------------------
 
+    def count(self, param: torch.Tensor) -> int:
+        """The steps that a parameter has taken; 0 of one that is not bound."""
+        tensor = self._by_param.get(id(param))
+        return 0 if tensor is None else self.plan.count(tensor)
+
+    def hypers_of(self, optimizer) -> list[tuple[float, ...]]:
+        """The hyper-parameters of each group as they are now."""
+        groups = enumerate(optimizer.param_groups)
+        return [self._reader.read(optimizer, number, group) for number, group in groups]
+
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
         return self._may_skip and bool(self.plan.last_step().skipped)
@@ -336,3 +347,9 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_
 def _may_skip(manifest: dict) -> bool:
     calls = itertools.chain.from_iterable(r["calls"] for r in manifest.get("rounds", ()))
     return any(call.get("may_skip") for call in calls)
+
+
+def _exchanges(manifest: dict) -> bool:
+    """Whether ranks exchange anything in a step."""
+    buffers = itertools.chain.from_iterable(v["workspace"] for v in manifest["variants"])
+    return any("exchange" in b for b in buffers) or any(r["calls"] for r in manifest["rounds"])

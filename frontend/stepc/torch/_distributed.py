@@ -13,9 +13,12 @@ import os
 
 import torch
 
-from .. import errors
+from .. import __version__, errors
+from ..interface import describe_options
 from ._agreement import Item
-from ._binding import Binding, owned_state
+from ._before_step import BeforeStep
+from ._binding import Binding, bound_groups, owned_state
+from ._hypers import HyperReader
 from ._parts import Parts, is_distributed
 from ._state import StateMap
 
@@ -72,34 +75,67 @@ class DistributedBinding:
         self._torch_mesh = TorchMesh(parts.meshes, group)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
+        self._agree_on_parts(optimizer, parts, axes)
         for part in self._parts:
             part.resolve(axes, self._torch_mesh)
-        groups = parts.groups
-        self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
+        self._local = _LocalOptimizer(optimizer, parts.groups, self._torch_mesh)
         for part in self._parts:
             if part.param in self._state:
                 items = self._state[part.param]
                 hidden = {name: part.hide(name, value) for name, value in items.items()}
                 self._local.state.put_quietly(part.local, hidden)
-        compared = ((_item(part), part) for part in self._parts)
-        self._compared = [(item, part) for item, part in compared if item is not None]
-        definition = optimizer._get_definition().digest()
-        self._torch_mesh.tell(lambda: self._items(definition))
-        inner = getattr(previous, "_inner", None)
         self._inner: Binding | None = None
-        self._previous = inner
+        self._previous = getattr(previous, "_inner", None)
+        self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
 
-    def _items(self, definition: str) -> list[Item]:
-        """What all ranks of a group must have alike."""
-        # What is of the model is of the same round everywhere; exchanges may be fewer.
-        calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(self._inner.rounds) if r]
+    def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
+        """Notes what ranks must have alike, and compares it where they speak before the first
+        round: to say how large their parts are, and to share gradients."""
+        definition = optimizer._get_definition()
+        interface = definition.interface()
+        reader = HyperReader(optimizer, interface)
+        names = ", ".join(optimizer._fragments)
+        fragments = f" with {names}" if names else ""
+        groups = bound_groups(optimizer, interface, reader)
         items = [
-            Item(f"definition {definition}"),
-            Item(f"{len(self._groups)} parameter groups"),
-            Item(f"rounds of the model {'; '.join(calls) or 'none'}"),
+            Item(f"stepc {__version__}"),
+            Item(f"definition '{interface.name}'{fragments} {definition.digest()}"),
+            Item(f"{len(groups)} parameter groups"),
         ]
-        return items + [item for item, _ in self._compared]
+        items += [
+            Item(f"{describe_options(group.options) or 'no options'} of group {number}")
+            for number, group in enumerate(groups)
+        ]
+        spoken: set[str] = set()
+        if optimizer._zero is not None:
+            items.append(Item(str(optimizer._zero), axes=frozenset({self._torch_mesh.zero_axis})))
+            spoken.add(self._torch_mesh.zero_axis)
+        for number, own in enumerate(parts.groups):
+            for part in own:
+                along = part.alike(axes, self._torch_mesh)
+                frozen = "" if part.param.requires_grad else ", frozen"
+                text = f"{part.name} of group {number}, {part.describe(axes)}{frozen}"
+                items.append(Item(text, part.name, frozenset(along)))
+                spoken |= part.speaks(axes)
+        self._torch_mesh.tell(items)
+        self._torch_mesh.agree(spoken)
+
+    def _bind(self) -> None:
+        """Makes the plan of the parts, and finds out what it exchanges."""
+        # All of them: what crosses ranks has a place for each, with a gradient or not.
+        inner = self._inner = Binding(self._local, self._inner or self._previous, ahead=True)
+        self._previous = None
+        self._shown.clear()
+        # What is of the model is of the same round everywhere; exchanges may be fewer.
+        calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(inner.rounds) if r]
+        self._torch_mesh.tell([Item(f"rounds of the model {'; '.join(calls) or 'none'}")])
+        self._before = None
+        if inner.exchanges:
+            own = [part for part in self._parts if part.local.requires_grad]
+            kept = {id(part.local): inner.count(part.local) for part in own}
+            counts = kept if self._local._keeps_step else None
+            self._before = BeforeStep(self._torch_mesh, own, counts)
 
     # --- A step ---------------------------------------------------------------
 
@@ -111,17 +147,18 @@ class DistributedBinding:
             part.refresh()
         if self._zero is not None:
             self._zero.refresh(os.environ.get("STEPC_CHECK") == "1")
-        self._torch_mesh.expect(
-            [(item, part.local.grad is not None) for item, part in self._compared]
-        )
         self._local.follow()
-        if self._inner is None or not self._inner.run(self._local):
-            # All of them: what crosses ranks has a place for each, with a gradient or not.
-            self._inner = Binding(self._local, self._inner or self._previous, ahead=True)
-            self._previous = None
-            self._shown.clear()
+        if self._inner is None:
+            self._bind()
+        if self._before is not None:
+            self._torch_mesh.agree(self._before.axes)
+            self._before.run(self._inner.hypers_of(self._local))
+        if not self._inner.run(self._local):
+            self._bind()
             if not self._inner.run(self._local):
                 raise errors.StepcError("the optimizer changed while its step was being prepared")
+        if self._before is not None and self._inner.was_skipped():
+            self._before.was_skipped()
         self._show()
         if self._zero is not None and not self._inner.was_skipped():
             self._zero.gather()
@@ -201,13 +238,3 @@ class DistributedBinding:
             own = states.get(id(part.param), {})
             own.update({n: part.full(n, value, self._torch_mesh) for n, value in own.items()})
         return states
-
-
-def _item(part) -> Item | None:
-    """A part as ranks compare it; None for a tensor that every rank has as it is."""
-    layout = part.layout
-    if layout is None:
-        return None
-    axes = {name for _, names in layout.dims for name in names} | set(layout.flat)
-    text = f"{part.name} of shape {layout.shape}, {part.local.dtype}, layout '{layout.request()}'"
-    return Item(text, part.name, frozenset(axes), frozenset(layout.distinct))

@@ -65,6 +65,21 @@ class DTensorPart:
     def whole(self) -> dict[str, WholeState]:
         return self.states_of(tuple(self.param.shape))
 
+    def describe(self, axes: dict) -> str:
+        """All of the whole tensor, and how it lies."""
+        placements = ", ".join(map(str, self.param.placements))
+        over = "+".join(axes[self.param.device_mesh])
+        return (
+            f"{self.param.dtype} of shape {tuple(self.param.shape)}, DTensor of {placements} over "
+            f"{over}"
+        )
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return set(axes[self.param.device_mesh])
+
+    def speaks(self, axes: dict) -> set[str]:
+        return set()
+
     def resolve(self, axes: dict, mesh) -> None:
         self.layout = _layout(self.param, axes[self.param.device_mesh], self.name)
 

@@ -123,6 +123,32 @@ class PlainPart:
                 words.append(f"{dim}{names[number]} {at}")
         return f"part ({'; '.join(words)})" if words else None
 
+    def describe(self, axes: dict) -> str:
+        """What is the same on all ranks that have parts of it."""
+        shape = [str(extent) for extent in self.param.shape]
+        for placement in self.how.placements:
+            if placement != DISTINCT and not placement.is_replicate():
+                shape[placement.dim] = "-"
+        placements = ", ".join(map(str, self.how.placements))
+        divided = "" if self.how.grad_divisor is None else f" divided by {self.how.grad_divisor}"
+        return (
+            f"{self.param.dtype} of shape ({', '.join(shape)}), layout {placements} over "
+            f"{'+'.join(axes[self.how.mesh])}, gradient {self.how.grad}{divided}"
+        )
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        """Not those of a tensor that only some pipeline stages have."""
+        pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
+        summed = self.how.grad == "partial"
+        return {
+            axis
+            for axis, placement in pairs
+            if placement != DISTINCT and (summed or not placement.is_replicate())
+        }
+
+    def speaks(self, axes: dict) -> set[str]:
+        return self.alike(axes, None)
+
     def resolve(self, axes: dict, mesh) -> None:
         """Asks the other ranks how large their parts are: all of them together."""
         dims: dict[int, list[str]] = {}
@@ -159,12 +185,21 @@ class PlainPart:
         """Takes the gradient; one that is partial is summed, which all ranks of the
         mesh do together. The user's own stays as it is."""
         grad = self.param.grad
-        if grad is not None and self._summed is not None:
-            grad = grad.detach().clone()
-            dist.all_reduce(grad, group=self._summed)
+        if self._summed is not None:
+            grad = self._sum(grad)
         if grad is not None and self.how.grad_divisor is not None:
             grad = grad.detach() / self.how.grad_divisor
         self.local.grad = grad
+
+    def _sum(self, grad: torch.Tensor | None) -> torch.Tensor | None:
+        """Over ranks; zero where it is missing, None where it is missing on all."""
+        dtype = self.param.dtype if grad is None else grad.dtype
+        line = torch.zeros(self.param.numel() + 1, dtype=dtype)
+        if grad is not None:
+            line[:-1] = grad.detach().reshape(-1)
+            line[-1] = 1  # that there is one
+        dist.all_reduce(line, group=self._summed)
+        return line[:-1].view(self.param.shape) if line[-1] else None
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state

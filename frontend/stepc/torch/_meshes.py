@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,9 +60,6 @@ class TorchMesh:
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )
         self._communicator = communicator_of(self._reduce)
-        self._items: Callable[[], list[_agreement.Item]] = list
-        self._present: list[tuple[_agreement.Item, bool]] = []
-        self._agreed: set[int] = set()  # axes whose ranks have been compared
 
     def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
         names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
@@ -102,18 +99,28 @@ class TorchMesh:
         """Tells a plan where this rank is, before anything is bound."""
         at = self.mesh.rank([axis.coordinate for axis in self._axes])
         plan.set_mesh(self.mesh.struct(at), self._communicator)
-        self._agreed.clear()
 
-    def tell(self, items: Callable[[], list[_agreement.Item]]) -> None:
-        """Says what the plan is about to exchange; asked for before its first round."""
-        self._items = items
+    def tell(self, items: list[_agreement.Item]) -> None:
+        """Notes for all axes what is about to be exchanged; waits for nobody."""
+        for axis in self._axes:
+            if len(axis.ranks) > 1:
+                _agreement.note(items, axis.name, axis.group)
+
+    def agree(self, names: Iterable[str]) -> None:
+        """That the ranks along these axes have noted the same; CommunicationError."""
+        for axis in self._axes:
+            if axis.name in names and len(axis.ranks) > 1:
+                _agreement.compare(axis.group)
+
+    def names_of(self, bits: int) -> set[str]:
+        return {axis.name for number, axis in enumerate(self._axes) if bits >> number & 1}
 
     # --- Rounds ---------------------------------------------------------------
 
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
         """All calls of a round are under way together."""
-        self._agree({call.axes for call in calls})
-        works, presence = self._send_presence({call.axes for call in calls})
+        self.agree(set().union(*(self.names_of(call.axes) for call in calls)))
+        works = []
         for call in calls:
             memory = (ctypes.c_char * (8 * call.count)).from_address(call.data)
             highest = call.reduction == MAX_I64
@@ -124,43 +131,6 @@ class TorchMesh:
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
-        for sent, concerned in presence:
-            high, low = sent.view(2, -1)
-            for (item, _), same in zip(concerned, (high == -low).tolist(), strict=True):
-                if not same:
-                    raise errors.CommunicationError(
-                        f"{item.name} has a gradient on some ranks and none on others",
-                        "STEPC_COMMUNICATION_ERROR",
-                    )
-
-    def expect(self, present: list[tuple[_agreement.Item, bool]]) -> None:
-        """Says which tensors have a gradient in the coming step. That all ranks agree on
-        it is found out beside the first round, in calls of the same moment."""
-        self._present = present
-
-    def _send_presence(self, sets: set[int]) -> tuple[list, list]:
-        works, sent = [], []
-        for bits in sorted(sets) if self._present else ():
-            names = {axis.name for n, axis in enumerate(self._axes) if bits >> n & 1}
-            concerned = [(item, on) for item, on in self._present if item.concerns(names)]
-            if not concerned:
-                continue
-            present = torch.tensor([int(on) for _, on in concerned])
-            both = torch.cat([present, -present])
-            group = self._group(bits)
-            works.append(dist.all_reduce(both, dist.ReduceOp.MAX, group=group, async_op=True))
-            sent.append((both, concerned))
-        self._present = []
-        return works, sent
-
-    def _agree(self, sets: set[int]) -> None:
-        """Compares what ranks are about to exchange, once for each plan."""
-        for bits in sorted(sets - self._agreed):
-            names = {axis.name for n, axis in enumerate(self._axes) if bits >> n & 1}
-            group = self._group(bits)
-            ranks = tuple(dist.get_process_group_ranks(group))
-            _agreement.check(self._items(), names, ranks, group)
-            self._agreed.add(bits)
 
     def group_of(self, names: Sequence[str]) -> dist.ProcessGroup:
         """The process group of the axes of these names."""

@@ -8,6 +8,8 @@ A part is made without a word to other ranks, so that states can be saved and ch
 - ``param``, the user's, and ``local``, the ordinary tensor that the plan steps
 - ``is_sharded``: whether it is a part of a larger tensor
 - ``place``, in words which part it is; None for all of it
+- ``describe``: what ranks must have alike, along the axes that ``alike`` names; those of
+  ``speaks`` they need before the plan is made
 - once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
   ``whole``, the states of the whole parameter by name
 - ``show`` and ``hide``: a state of the plan as the user has it, and back
@@ -56,6 +58,15 @@ class WholePart:
     @functools.cached_property
     def whole(self) -> dict[str, WholeState]:
         return self.states_of(tuple(self.param.shape))
+
+    def describe(self, axes: dict) -> str:
+        return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return set()
+
+    def speaks(self, axes: dict) -> set[str]:
+        return set()
 
     def resolve(self, axes: dict, mesh) -> None:
         pass

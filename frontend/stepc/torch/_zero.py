@@ -38,6 +38,11 @@ class ZeroSettings:
     stage: int
     bucket_bytes: int
 
+    def __str__(self) -> str:
+        mode = "local" if self.local_gradients else "reduced"
+        bucket = f", bucket_bytes={self.bucket_bytes}" if self.stage == 2 else ""
+        return f"zero={self.stage}, gradients='{mode}'{bucket}"
+
     def __reduce__(self):
         raise errors.StepcError(
             "an optimizer with zero cannot be copied or pickled: its process group cannot; "

@@ -68,6 +68,15 @@ class ZeroPart:
         first, last = self.rows
         return f"rows [{first}, {last}) of {self.inner.place or 'a part'}"
 
+    def describe(self, axes: dict) -> str:
+        return self.inner.describe(axes)
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return {mesh.zero_axis} | self.inner.alike(axes, mesh)
+
+    def speaks(self, axes: dict) -> set[str]:
+        return self.inner.speaks(axes)
+
     def resolve(self, axes: dict, mesh) -> None:
         """Adds what only other ranks know; see :mod:`._parts`."""
         self.inner.resolve(axes, mesh)
