@@ -15,6 +15,30 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tools" / "bench" / "run.py"
 
 
+def test_every_optimizer_of_torch_takes_part_in_each_of_its_ways():
+    """torch's for-loop, foreach and, where it has it, fused; and each can be stepped."""
+    code = """
+import torch
+from optimizers import ENTRIES, FAMILIES
+zoo = "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD".split()
+for name in zoo:
+    family = FAMILIES[name.lower()]
+    assert {"gpt2", "tiny"} <= set(family.shapes), name
+    ways = [w for p in family.peers for w in ("for-loop", "foreach", "fused") if p.endswith(w)]
+    fused = ["fused"] if name in ("Adagrad", "Adam", "AdamW", "SGD") else []
+    ways += ["for-loop"] * ("torch-adafactor" in family.peers)
+    assert sorted(ways) == sorted(["for-loop", "foreach", *fused]), name
+    for peer in family.peers:
+        if ENTRIES[peer].needs == "torch":
+            param = torch.nn.Parameter(torch.ones(3, 4))
+            param.grad = torch.ones(3, 4)
+            ENTRIES[peer].make([param]).step()
+            assert (param < 1.0).all(), peer
+"""
+    env = {**os.environ, "PYTHONPATH": str(RUN.parent)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench results")  # a path with a space

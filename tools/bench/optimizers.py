@@ -63,8 +63,8 @@ def hf_adafactor(params):
     return Adafactor(params, lr=LR, relative_step=False, scale_parameter=True)
 
 
-def torch_adafactor(params):
-    return torch.optim.Adafactor(params, lr=LR, foreach=False)
+def torch_adafactor(**options):
+    return lambda params: torch.optim.Adafactor(params, lr=LR, **options)
 
 
 def came_pytorch(params):
@@ -138,7 +138,10 @@ ENTRIES = {
     "stepc-torch-adafactor": Entry("stepc.torch.Adafactor", "ours", ours("Adafactor")),
     "stepc-adalomo": Entry("stepc.torch.lomo.AdaLomo", "ours", ours_adalomo),
     "hf-adafactor": Entry("transformers Adafactor", "peer", hf_adafactor, needs="transformers"),
-    "torch-adafactor": Entry("torch Adafactor for-loop", "peer", torch_adafactor),
+    "torch-adafactor": Entry("torch Adafactor for-loop", "peer", torch_adafactor(foreach=False)),
+    "torch-adafactor-foreach": Entry(
+        "torch Adafactor foreach", "peer", torch_adafactor(foreach=True)
+    ),
     "stepc-came": Entry("stepc.torch.came.CAME", "ours", ours("came.CAME")),
     "came-pytorch": Entry("came-pytorch CAME", "peer", came_pytorch, needs="came_pytorch"),
     "stepc-lamb": Entry("stepc.torch.deepspeed.FusedLamb", "ours", ours("deepspeed.FusedLamb")),
@@ -147,6 +150,44 @@ ENTRIES = {
     "clip-fused": Entry("torch clip, AdamW fused", "peer", ClippedFused),
     "scaler-clip-fused": Entry("torch GradScaler, clip, fused", "peer", scaled_clipped_fused),
 }
+
+
+# torch.optim's others: options of the class beside `lr`, and whether torch has it fused. Their
+# family has the class's name in small letters.
+TORCH = {
+    "ASGD": ({}, False),
+    "Adadelta": ({}, False),
+    "Adagrad": ({}, True),
+    "Adam": ({}, True),
+    "Adamax": ({}, False),
+    "NAdam": ({}, False),
+    "RAdam": ({}, False),
+    "RMSprop": ({"momentum": 0.9}, False),
+    "Rprop": ({}, False),
+    "SGD": ({"momentum": 0.9}, True),
+}
+
+
+def torch_optim(name, **options):
+    return lambda params: getattr(torch.optim, name)(params, lr=LR, **options)
+
+
+def _torch_ways(name, options, has_fused):
+    """Entries of torch's ways to step, and of ours, by name."""
+    ways = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}}
+    if has_fused:
+        ways["fused"] = {"fused": True}
+    key = name.lower()
+    made = {f"stepc-{key}": Entry(f"stepc.torch.{name}", "ours", ours(name, **options))}
+    for way, flags in ways.items():
+        make = torch_optim(name, **options, **flags)
+        made[f"{key}-{way}"] = Entry(f"torch {name} {way}", "peer", make)
+    return made
+
+
+TORCH_ENTRIES = {name: _torch_ways(name, *settings) for name, settings in TORCH.items()}
+for _entries in TORCH_ENTRIES.values():
+    ENTRIES.update(_entries)
 
 
 @dataclass(frozen=True)
@@ -179,7 +220,7 @@ FAMILIES = {
     "adafactor": Family(
         "Adafactor",
         ("stepc-hf-adafactor", "stepc-torch-adafactor"),
-        ("hf-adafactor", "torch-adafactor"),
+        ("hf-adafactor", "torch-adafactor", "torch-adafactor-foreach"),
     ),
     "came": Family(
         "CAME",
@@ -200,6 +241,9 @@ FAMILIES = {
         limits=("read-gradient",),
     ),
 }
+for _name, _entries in TORCH_ENTRIES.items():
+    _own, *_peers = _entries
+    FAMILIES[_name.lower()] = Family(_name, (_own,), tuple(_peers), shapes=("gpt2", "tiny"))
 PEERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.peers))
 LABELS = {name: entry.label for name, entry in ENTRIES.items()}
 OURS = tuple(name for name, entry in ENTRIES.items() if entry.kind == "ours")
