@@ -285,6 +285,23 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
+  let summary = "make CUDA kernels of phases";
+  let description = [{
+    Before: programs of the elements space, and the functions of their scalar phases
+    and rounds. After: one `gpu.module` with an entry point for each kernel of the
+    schedule, `name` and `name_strided`, over the same table and chunks as on the
+    CPU (docs/cuda.md), made of functions that a block of threads runs on a chunk:
+    a loop over accesses of 16 bytes, and a loop over the same body for what is
+    left or not aligned; and an entry point for each function, over a list of its
+    arguments. The optimizers are gone.
+  }];
+  let dependentDialects = [
+    "::mlir::func::FuncDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
 def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
   let summary = "expand integer powers to multiplications";
   let description = [{
@@ -325,12 +342,24 @@ def ConvertToLLVM : Pass<"step-convert-to-llvm", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def ConvertToNVVM : Pass<"step-convert-to-nvvm", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "convert a device's module to the LLVM and NVVM dialects";
+  let description = [{
+    As step-convert-to-llvm does on the CPU; memory is global. Accesses of 16
+    bytes that are `nontemporal` become inline PTX, with the cache operator `.cs`;
+    square roots are rounded correctly.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
 def VerifyLowered : Pass<"step-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "check what may stand after the lower stage";
   let description = [{
-    Only the LLVM dialect is left. There is no call to a function without a
-    body, no intrinsic but those of a list of exact ones, no fused
-    multiply-add, no fast-math flag, no bf16 arithmetic and no global.
+    Only the LLVM dialect is left, and for a device a `gpu.module` with, besides, the
+    NVVM dialect's numbers of threads and inline PTX that loads or stores. There is no
+    call to a function without a body, no intrinsic but those of a list of exact ones,
+    no fused multiply-add, no fast-math flag, no bf16 arithmetic and no global.
   }];
 }
 

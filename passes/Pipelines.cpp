@@ -8,6 +8,7 @@
 #include "passes/Passes.h"
 
 #include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -58,6 +59,15 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());
 }
 
+/// What every target computes by the same operations.
+static void addExpansions(OpPassManager &pm) {
+  pm.addPass(createExpandPowi());
+  pm.addPass(createExpandPow());
+  pm.addPass(createExpandBF16());
+  addCleanup(pm);
+  pm.addPass(createSCFToControlFlowPass());
+}
+
 void mlir::step::buildLowerPipeline(OpPassManager &pm,
                                     const LowerOptions &options) {
   pm.addPass(createLowerScalarPhases());
@@ -65,12 +75,18 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
   pm.addPass(createLowerPhasesToCPU(cpu));
-  pm.addPass(createExpandPowi());
-  pm.addPass(createExpandPow());
-  pm.addPass(createExpandBF16());
-  addCleanup(pm);
-  pm.addPass(createSCFToControlFlowPass());
+  addExpansions(pm);
   pm.addPass(createConvertToLLVM());
+  addCleanup(pm);
+  pm.addPass(createVerifyLowered());
+}
+
+void mlir::step::buildLowerToCUDAPipeline(OpPassManager &pm) {
+  pm.addPass(createLowerScalarPhases());
+  pm.addPass(createLowerRounds());
+  pm.addPass(createLowerPhasesToCUDA());
+  addExpansions(pm);
+  pm.addNestedPass<gpu::GPUModuleOp>(createConvertToNVVM());
   addCleanup(pm);
   pm.addPass(createVerifyLowered());
 }
@@ -92,4 +108,8 @@ void mlir::step::registerPassesAndPipelines() {
   PassPipelineRegistration<LowerOptions>(
       "step-stage-lower", "the lower stage: CPU kernels in the LLVM dialect",
       buildLowerPipeline);
+  PassPipelineRegistration<>(
+      "step-stage-lower-to-cuda",
+      "the lower stage: CUDA kernels in the LLVM and NVVM dialects",
+      buildLowerToCUDAPipeline);
 }

@@ -48,6 +48,8 @@ void buildBindPipeline(OpPassManager &pm, const BindOptions &options);
 void buildShardPipeline(OpPassManager &pm);
 void buildSchedulePipeline(OpPassManager &pm, const ScheduleOptions &options);
 void buildLowerPipeline(OpPassManager &pm, const LowerOptions &options);
+/// The lower stage of a CUDA device, in place of the one above.
+void buildLowerToCUDAPipeline(OpPassManager &pm);
 
 /// Makes all passes and pipelines of Stepc known by name.
 void registerPassesAndPipelines();

@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/lower/ViewToLLVM.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
 #include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
-#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/Pattern.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
@@ -27,31 +27,6 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// The address becomes the pointer of a memref descriptor. Its size is never
-/// read; the largest one keeps it honest.
-struct LowerView : ConvertOpToLLVMPattern<ViewOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
-
-  LogicalResult
-  matchAndRewrite(ViewOp op, OpAdaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    auto type = cast<MemRefType>(op.getResult().getType());
-    Type descriptorType = getTypeConverter()->convertType(type);
-    auto descriptor = MemRefDescriptor::poison(rewriter, loc, descriptorType);
-    Value pointer = LLVM::IntToPtrOp::create(
-        rewriter, loc, descriptor.getElementPtrType(), adaptor.getAddress());
-    descriptor.setAllocatedPtr(rewriter, loc, pointer);
-    descriptor.setAlignedPtr(rewriter, loc, pointer);
-    descriptor.setConstantOffset(rewriter, loc, 0);
-    descriptor.setConstantSize(rewriter, loc, 0,
-                               std::numeric_limits<int64_t>::max());
-    descriptor.setConstantStride(rewriter, loc, 0, 1);
-    rewriter.replaceOp(op, Value(descriptor));
-    return success();
-  }
-};
-
 struct LowerPrefetch : ConvertOpToLLVMPattern<PrefetchOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -74,7 +49,8 @@ struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
     LowerToLLVMOptions options(context);
     LLVMTypeConverter converter(context, options);
     RewritePatternSet patterns(context);
-    patterns.add<LowerView, LowerPrefetch>(converter);
+    populateViewPatterns(converter, patterns, /*addressSpace=*/0);
+    patterns.add<LowerPrefetch>(converter);
     arith::populateArithToLLVMConversionPatterns(converter, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);

@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 namespace mlir::step {
 #define GEN_PASS_DEF_VERIFYLOWERED
@@ -45,15 +47,28 @@ static bool isAllowed(Operation *op) {
       LLVM::Prefetch>(op);
 }
 
-static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
-  if (!isAllowed(op))
+/// What a device's module may have besides: its threads and blocks, the spaces
+/// of its memory, and PTX that does nothing but access memory.
+static bool isAllowedOnDevice(Operation *op) {
+  if (auto text = dyn_cast<LLVM::InlineAsmOp>(op))
+    return text.getAsmString().starts_with("ld.global.") ||
+           text.getAsmString().starts_with("st.global.");
+  return isa<gpu::GPUModuleOp, LLVM::AddrSpaceCastOp, NVVM::ThreadIdXOp,
+             NVVM::BlockIdXOp, NVVM::GridDimXOp>(op);
+}
+
+static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {
+  bool onDevice =
+      isa<gpu::GPUModuleOp>(op) || op->getParentOfType<gpu::GPUModuleOp>();
+  if (!isAllowed(op) && !(onDevice && isAllowedOnDevice(op)))
     return op->emitOpError("is not allowed after the lower stage");
   if (auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
       function && function.isExternal())
     return function.emitOpError("has no body; kernels call nothing outside");
   if (auto call = dyn_cast<LLVM::CallOp>(op)) {
-    std::optional<StringRef> callee = call.getCallee();
-    if (!callee || !symbols.lookup<LLVM::LLVMFuncOp>(*callee))
+    if (!call.getCalleeAttr() ||
+        !symbols.lookupNearestSymbolFrom<LLVM::LLVMFuncOp>(
+            call, call.getCalleeAttr()))
       return call.emitOpError("calls something outside of the module");
   }
   if (auto math = dyn_cast<LLVM::FastmathFlagsInterface>(op);
@@ -71,7 +86,7 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
 namespace {
 struct VerifyLowered : step::impl::VerifyLoweredBase<VerifyLowered> {
   void runOnOperation() override {
-    SymbolTable symbols(getOperation());
+    SymbolTableCollection symbols;
     auto check = [&](Operation *op) -> WalkResult {
       if (op == getOperation())
         return WalkResult::advance();

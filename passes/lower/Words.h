@@ -104,7 +104,11 @@ public:
   /// `for (i = begin; i < end; i += step)`; `emitBody` fills it.
   void loop(Value begin, Value end, int64_t step,
             function_ref<void(Value)> emitBody) const {
-    auto loop = scf::ForOp::create(b, loc, begin, end, constant(step));
+    loop(begin, end, constant(step), emitBody);
+  }
+  void loop(Value begin, Value end, Value step,
+            function_ref<void(Value)> emitBody) const {
+    auto loop = scf::ForOp::create(b, loc, begin, end, step);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     emitBody(loop.getInductionVar());

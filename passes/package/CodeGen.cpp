@@ -20,20 +20,27 @@
 using namespace mlir;
 using namespace mlir::step;
 
-static const char *const kTriple = "x86_64-unknown-linux-gnu";
-
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
-createTargetMachine(const Target &target) {
+static void initializeBackends() {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+}
+
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+createTargetMachine(const Target &target) {
+  initializeBackends();
   std::string message;
-  llvm::Triple triple(kTriple);
+  llvm::Triple triple(target.isDevice() ? "nvptx64-nvidia-cuda"
+                                        : "x86_64-unknown-linux-gnu");
   const llvm::Target *backend =
       llvm::TargetRegistry::lookupTarget(triple, message);
   if (!backend)
-    return llvm::createStringError("no code generator for " + Twine(kTriple) +
+    return llvm::createStringError("no code generator for " + triple.str() +
                                    ": " + message);
   llvm::TargetOptions options;
   // Products and sums stay two roundings, whatever the processor can fuse.
@@ -68,30 +75,36 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
-static llvm::Error emitObject(llvm::Module &module,
-                              llvm::TargetMachine &machine,
-                              llvm::SmallVector<char, 0> &object) {
-  llvm::raw_svector_ostream stream(object);
+static llvm::Expected<llvm::SmallVector<char, 0>>
+emitFile(llvm::Module &module, llvm::TargetMachine &machine,
+         llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr,
-                                  llvm::CodeGenFileType::ObjectFile))
-    return llvm::createStringError("the code generator cannot write objects");
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
+    return llvm::createStringError("the code generator cannot write files");
   passes.run(module);
-  return llvm::Error::success();
+  return bytes;
 }
 
-llvm::Expected<llvm::SmallVector<char, 0>>
-mlir::step::generateObject(ModuleOp module, const Target &target) {
+/// Object code, or text, of what was lowered for the target.
+static llvm::Expected<llvm::SmallVector<char, 0>>
+generate(Operation *module, const Target &target, llvm::CodeGenFileType type) {
   auto machine = createTargetMachine(target);
   if (!machine)
     return machine.takeError();
+  // Accesses whose alignment is not given have that of their type.
+  module->setAttr(
+      LLVM::LLVMDialect::getDataLayoutAttrName(),
+      StringAttr::get(
+          module->getContext(),
+          (*machine)->createDataLayout().getStringRepresentation()));
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(module, context, "stepc");
   if (!llvmModule)
     return llvm::createStringError("the module does not translate to LLVM IR");
   llvmModule->setTargetTriple((*machine)->getTargetTriple());
-  llvmModule->setDataLayout((*machine)->createDataLayout());
   for (llvm::Function &function : *llvmModule) {
     function.addFnAttr("no-builtins");
     function.addFnAttr("target-cpu", target.cpu);
@@ -102,8 +115,18 @@ mlir::step::generateObject(ModuleOp module, const Target &target) {
       function.addFnAttr(llvm::Attribute::AlwaysInline);
   }
   optimize(*llvmModule, **machine);
-  llvm::SmallVector<char, 0> object;
-  if (llvm::Error error = emitObject(*llvmModule, **machine, object))
-    return error;
-  return object;
+  return emitFile(*llvmModule, **machine, type);
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>>
+mlir::step::generateObject(ModuleOp module, const Target &target) {
+  return generate(module, target, llvm::CodeGenFileType::ObjectFile);
+}
+
+llvm::Expected<std::string> mlir::step::generatePTX(gpu::GPUModuleOp module,
+                                                    const Target &target) {
+  auto text = generate(module, target, llvm::CodeGenFileType::AssemblyFile);
+  if (!text)
+    return text.takeError();
+  return std::string(text->begin(), text->end());
 }

@@ -9,6 +9,7 @@
 
 #include "passes/package/Manifest.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/Support/Error.h"
 
 namespace mlir::step {
@@ -17,6 +18,19 @@ namespace mlir::step {
 /// and nothing may be contracted or turned into a call of a library function.
 llvm::Expected<llvm::SmallVector<char, 0>> generateObject(ModuleOp module,
                                                           const Target &target);
+
+/// The text of a device's module in the LLVM and NVVM dialects, of which the
+/// same holds.
+llvm::Expected<std::string> generatePTX(gpu::GPUModuleOp module,
+                                        const Target &target);
+
+/// Refuses text that computes otherwise than the definition says, that needs
+/// anything outside of it, or that keeps values in local memory.
+llvm::Error checkPTX(StringRef text);
+
+/// The cubin that the assembler, a program, makes of the text.
+llvm::Expected<std::string> assemblePTX(StringRef ptx, const Target &target,
+                                        StringRef assembler);
 
 /// Links one object into a shared object, with lld as a library. lld resets the
 /// process's command-line options: read them before.

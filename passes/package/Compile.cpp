@@ -13,7 +13,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -21,7 +23,9 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
@@ -33,12 +37,14 @@ using namespace mlir;
 using namespace mlir::step;
 
 void mlir::step::registerDialects(DialectRegistry &registry) {
-  registry
-      .insert<StepDialect, arith::ArithDialect, cf::ControlFlowDialect,
-              func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-              memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect>();
+  registry.insert<StepDialect, arith::ArithDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+                  NVVM::NVVMDialect, math::MathDialect, memref::MemRefDialect,
+                  scf::SCFDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
 }
 
 /// The definition in a module that was checked.
@@ -165,10 +171,16 @@ public:
   LogicalResult run(StringRef source);
 
 private:
-  LogicalResult runStage(Stage stage, StringRef name,
+  LogicalResult runStage(Stage stage, StringRef name, ModuleOp of,
                          function_ref<void(OpPassManager &)> build);
+  LogicalResult runStage(Stage stage, StringRef name,
+                         function_ref<void(OpPassManager &)> build) {
+    return runStage(stage, name, module, build);
+  }
+  LogicalResult lower();
+  llvm::Expected<std::string> makeCode(const Target &target);
   LogicalResult package(StringRef source, llvm::json::Object manifest);
-  LogicalResult dump(Stage stage, StringRef name);
+  LogicalResult dump(Stage stage, StringRef name, ModuleOp of);
   /// Of errors that are not about a place in the definition.
   LogicalResult refuse(llvm::Error error) {
     return emitError(UnknownLoc::get(module.getContext()),
@@ -184,6 +196,8 @@ private:
   LogicalResult timed(StringRef name, function_ref<LogicalResult()> work);
 
   ModuleOp module;
+  /// What the lower stage made for devices.
+  OwningOpRef<ModuleOp> deviceModule;
   const CompileOptions &options;
   CompileResult &result;
 };
@@ -199,7 +213,7 @@ LogicalResult Compilation::timed(StringRef name,
   return outcome;
 }
 
-LogicalResult Compilation::dump(Stage stage, StringRef name) {
+LogicalResult Compilation::dump(Stage stage, StringRef name, ModuleOp of) {
   if (options.dumpDirectory.empty())
     return success();
   llvm::SmallString<128> path(options.dumpDirectory);
@@ -208,53 +222,88 @@ LogicalResult Compilation::dump(Stage stage, StringRef name) {
         code, "cannot make the directory '" + path + "': " + code.message()));
   llvm::sys::path::append(path, llvm::Twine(static_cast<int>(stage) + 1) + "-" +
                                     name + ".mlir");
-  if (llvm::Error error = writeFile(path, print(module)))
+  if (llvm::Error error = writeFile(path, print(of)))
     return refuse(std::move(error));
   return success();
 }
 
-LogicalResult Compilation::runStage(Stage stage, StringRef name,
+LogicalResult Compilation::runStage(Stage stage, StringRef name, ModuleOp of,
                                     function_ref<void(OpPassManager &)> build) {
   LogicalResult outcome = timed(name, [&] {
     PassManager pm(module.getContext());
     build(pm);
     if (options.extend)
       options.extend(stage, pm);
-    return pm.run(module);
+    return pm.run(of);
   });
-  return failed(outcome) ? outcome : dump(stage, name);
+  return failed(outcome) ? outcome : dump(stage, name, of);
+}
+
+llvm::Expected<std::string> Compilation::makeCode(const Target &target) {
+  if (target.isDevice()) {
+    auto kernels = *deviceModule->getOps<gpu::GPUModuleOp>().begin();
+    auto ptx = generatePTX(kernels, target);
+    if (!ptx)
+      return ptx.takeError();
+    if (llvm::Error error = checkPTX(*ptx))
+      return error;
+    if (target.kind == CodeKind::PTX)
+      return ptx;
+    return assemblePTX(*ptx, target, options.assembler);
+  }
+  auto object = generateObject(module, target);
+  if (!object)
+    return object.takeError();
+  auto shared = linkSharedObject(*object);
+  if (!shared)
+    return shared.takeError();
+  if (llvm::Error error = checkSharedObject(*shared))
+    return error;
+  return shared;
 }
 
 LogicalResult Compilation::package(StringRef source,
                                    llvm::json::Object manifest) {
-  llvm::SmallVector<char, 0> object;
-  std::string shared;
+  std::vector<PackageMember> members = {
+      {"manifest.json", toText(std::move(manifest))},
+      {"source.mlir", source.str()}};
   auto generate = [&]() -> LogicalResult {
-    auto generated = generateObject(module, *options.target);
-    if (!generated)
-      return refuse(generated.takeError());
-    object = std::move(*generated);
-    return success();
-  };
-  auto link = [&]() -> LogicalResult {
-    auto linked = linkSharedObject(object);
-    if (!linked)
-      return refuse(linked.takeError());
-    shared = std::move(*linked);
-    if (llvm::Error error = checkSharedObject(shared))
-      return refuse(std::move(error));
+    for (const Target *target : options.targets) {
+      auto code = makeCode(*target);
+      if (!code)
+        return refuse(code.takeError());
+      members.push_back({target->getFile(), std::move(*code)});
+    }
     return success();
   };
   auto write = [&] {
-    result.package = writePackage(
-        {{"manifest.json", toText(std::move(manifest))},
-         {"source.mlir", source.str()},
-         {("code/" + options.target->name + ".so").str(), shared}});
+    result.package = writePackage(members);
     return success();
   };
   return failure(failed(timed("code", generate)) ||
-                 failed(timed("link", link)) ||
                  failed(timed("package", write)));
+}
+
+/// The kernels of processors and those of devices are lowered from the same
+/// programs, each on their own.
+LogicalResult Compilation::lower() {
+  auto isDevice = [](const Target *target) { return target->isDevice(); };
+  bool forDevices = llvm::any_of(options.targets, isDevice);
+  bool forProcessors = !llvm::all_of(options.targets, isDevice);
+  if (forDevices)
+    deviceModule = cast<ModuleOp>(module->clone());
+  if (forProcessors &&
+      failed(runStage(Stage::Lower, "lower", module, [](OpPassManager &pm) {
+        buildLowerPipeline(pm, LowerOptions());
+      })))
+    return failure();
+  if (forDevices && failed(runStage(Stage::Lower, "lower-to-cuda",
+                                    *deviceModule, buildLowerToCUDAPipeline)))
+    return failure();
+  if (options.stopAfter == Stage::Lower)
+    result.ir = (forProcessors ? print(module) : "") +
+                (forDevices ? print(*deviceModule) : "");
+  return success();
 }
 
 LogicalResult Compilation::run(StringRef source) {
@@ -287,15 +336,13 @@ LogicalResult Compilation::run(StringRef source) {
   OptimizerOp scheduled = findOptimizer(module);
   result.explanation = explain(scheduled, options.explanation);
   llvm::json::Object manifest =
-      buildManifest(std::move(interface), scheduled, *options.target);
+      buildManifest(std::move(interface), scheduled, options.targets);
   if (stopsAfter(Stage::Schedule))
     return success();
 
-  if (failed(runStage(Stage::Lower, "lower", [](OpPassManager &pm) {
-        buildLowerPipeline(pm, LowerOptions());
-      })))
+  if (failed(lower()))
     return failure();
-  if (stopsAfter(Stage::Lower))
+  if (options.stopAfter == Stage::Lower)
     return success();
   return package(source, std::move(manifest));
 }

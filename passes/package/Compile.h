@@ -25,7 +25,8 @@ namespace mlir::step {
 enum class Explanation { None, Text, Svg };
 
 struct CompileOptions {
-  const Target *target = findTarget("cpu");
+  std::vector<const Target *> targets = {getDefaultTarget()};
+  std::string assembler;             // of cubins: the path of ptxas
   std::vector<std::string> variants; // requests; see VariantRequest
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps

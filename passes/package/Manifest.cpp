@@ -16,21 +16,6 @@ using namespace mlir;
 using namespace mlir::step;
 namespace json = llvm::json;
 
-/// prefetchw is no part of x86-64-v3, but a no-op where it is missing.
-static constexpr StringRef kV3Features[] = {"avx",  "avx2", "bmi",   "bmi2",
-                                            "f16c", "fma",  "lzcnt", "movbe"};
-static constexpr Target kTargets[] = {
-    {"x86-64-v3", "x86-64-v3", "+prfchw", kV3Features}};
-
-const Target *mlir::step::findTarget(StringRef name) {
-  if (name == "cpu")
-    return &kTargets[0];
-  for (const Target &target : kTargets)
-    if (target.name == name)
-      return &target;
-  return nullptr;
-}
-
 static json::Array toJson(ArrayRef<StringAttr> dims) {
   json::Array array;
   for (StringAttr dim : dims)
@@ -339,14 +324,28 @@ static json::Object describe(ProgramOp program, bool subsets) {
                       {"subsets", subsets}};
 }
 
+static json::Object describe(const Target &target) {
+  json::Object object{{"target", target.name}, {"file", target.getFile()}};
+  if (target.isDevice()) {
+    object["device"] = "cuda";
+    object["compute_capability"] = target.computeCapability;
+    return object;
+  }
+  json::Array features;
+  for (StringRef feature : target.cpuFeatures)
+    features.push_back(feature);
+  object["cpu_features"] = std::move(features);
+  return object;
+}
+
 json::Object mlir::step::buildManifest(json::Object interface,
                                        OptimizerOp scheduled,
-                                       const Target &target) {
+                                       ArrayRef<const Target *> targets) {
   json::Object manifest = std::move(interface);
   manifest["format"] = 3;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
-  json::Array variants, features;
+  json::Array variants, code;
   json::Array rounds = describeRounds(scheduled);
   // Where tensors depend on each other, all are stepped at once.
   bool subsets = rounds.empty();
@@ -356,13 +355,10 @@ json::Object mlir::step::buildManifest(json::Object interface,
   manifest["results"] = countResults(scheduled) + countReports(scheduled);
   // What only some variants would have used may be gone by now.
   manifest["reports"] = describeReports(scheduled);
-  for (StringRef feature : target.cpuFeatures)
-    features.push_back(feature);
+  for (const Target *target : targets)
+    code.push_back(describe(*target));
   manifest["variants"] = std::move(variants);
-  manifest["code"] =
-      json::Array{json::Object{{"target", target.name},
-                               {"file", ("code/" + target.name + ".so").str()},
-                               {"cpu_features", std::move(features)}}};
+  manifest["code"] = std::move(code);
   return manifest;
 }
 

@@ -84,3 +84,41 @@ llvm.mlir.global internal @state(0.0 : f32) : f32
 func.func @left() {
   return
 }
+
+// -----
+
+// Of a device besides: what its module, threads and memory need.
+gpu.module @kernels {
+  llvm.func @helper() {
+    llvm.return
+  }
+  llvm.func @fine(%a: i64) {
+    %t = nvvm.read.ptx.sreg.tid.x : i32
+    %g = llvm.inttoptr %a : i64 to !llvm.ptr<1>
+    %p = llvm.addrspacecast %g : !llvm.ptr<1> to !llvm.ptr
+    %x = llvm.inline_asm has_side_effects "ld.global.cs.b32 $0, [$1];", "=r,l" %a : (i64) -> i32
+    llvm.inline_asm has_side_effects "st.global.cs.b32 [$0], $1;", "l,r" %a, %x : (i64, i32) -> ()
+    llvm.call @helper() : () -> ()
+    llvm.return
+  }
+  llvm.func @approximate(%x: f32) {
+    // expected-error @+1 {{'llvm.inline_asm' op is not allowed after the lower stage}}
+    %y = llvm.inline_asm "rsqrt.approx.f32 $0, $1;", "=f,f" %x : (f32) -> f32
+    llvm.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @+1 {{'llvm.func' op has no body; kernels call nothing outside}}
+  llvm.func @__nv_expf(f32) -> f32
+}
+
+// -----
+
+llvm.func @threads() {
+  // expected-error @+1 {{'nvvm.read.ptx.sreg.tid.x' op is not allowed after the lower stage}}
+  %t = nvvm.read.ptx.sreg.tid.x : i32
+  llvm.return
+}

@@ -17,6 +17,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -45,10 +46,17 @@ static cl::opt<std::string>
            cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string>
     targetName("target",
-               cl::desc("processor to compile for: x86-64-v3, or cpu, which is "
-                        "the same (default)"),
-               cl::value_desc("name"), cl::init("x86-64-v3"),
+               cl::desc("what to compile for: x86-64-v3, or cpu, which is the "
+                        "same (default); sm_80, sm_90, sm_100, or cuda, which "
+                        "is all of them and later devices; compute_80, ... "
+                        "for PTX alone"),
+               cl::value_desc("names"), cl::init("x86-64-v3"),
                cl::cat(category));
+static cl::opt<std::string> assembler(
+    "ptxas",
+    cl::desc("the assembler of cubins; an empty name for none, so that devices "
+             "get PTX (default: ptxas, where PATH has one)"),
+    cl::value_desc("program"), cl::init("ptxas"), cl::cat(category));
 static cl::opt<std::string>
     param("param",
           cl::desc("storage of the parameter: f32 (default), bf16, f64"),
@@ -180,6 +188,24 @@ static llvm::Error readRequests(std::vector<std::string> &requests) {
   return llvm::Error::success();
 }
 
+/// What --target and --ptxas say. An assembler that was asked for must be
+/// there.
+static llvm::Error readTargetOptions(CompileOptions &options) {
+  if (!assembler.empty()) {
+    auto found = llvm::sys::findProgramByName(assembler);
+    if (found)
+      options.assembler = *found;
+    else if (assembler.getNumOccurrences() != 0)
+      return llvm::createStringError("no program '" + assembler +
+                                     "': " + found.getError().message());
+  }
+  auto targets = readTargets(targetName, !options.assembler.empty());
+  if (!targets)
+    return targets.takeError();
+  options.targets = std::move(*targets);
+  return llvm::Error::success();
+}
+
 /// Says what is wrong with the combination of options; empty if nothing is.
 static llvm::StringRef checkUsage() {
   bool hasStage = compileTo.getNumOccurrences() != 0;
@@ -280,10 +306,8 @@ int main(int argc, char **argv) {
   // All options are read before anything is compiled: the linker, a library in
   // this process, resets them.
   CompileOptions options;
-  options.target = findTarget(targetName);
-  if (!options.target)
-    return refuse("no target '" + targetName + "'; there are x86-64-v3 and cpu",
-                  2);
+  if (llvm::Error error = readTargetOptions(options))
+    return refuse(llvm::toString(std::move(error)), 2);
   options.stopAfter = compileTo;
   options.dumpDirectory = dumpDirectory;
   options.explanation = explainStep;

@@ -8,7 +8,7 @@
 #ifndef STEPC_PASSES_LOWER_CPU_TILERUN_H
 #define STEPC_PASSES_LOWER_CPU_TILERUN_H
 
-#include "passes/lower/cpu/BodyEmitter.h"
+#include "passes/lower/BodyEmitter.h"
 
 namespace mlir::step {
 

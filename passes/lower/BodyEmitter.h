@@ -5,8 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#ifndef STEPC_PASSES_LOWER_CPU_BODYEMITTER_H
-#define STEPC_PASSES_LOWER_CPU_BODYEMITTER_H
+#ifndef STEPC_PASSES_LOWER_BODYEMITTER_H
+#define STEPC_PASSES_LOWER_BODYEMITTER_H
 
 #include "passes/lower/Words.h"
 
@@ -20,14 +20,22 @@ inline constexpr int64_t kLineBytes = 64;
 /// Size in bytes of one element of the operand in memory.
 int64_t getElementBytes(OperandAttr operand);
 
+/// What is known of an access by vectors.
+struct AccessHints {
+  /// Not used again soon: caches may drop it first.
+  bool nontemporal = false;
+  /// Of the address, in bytes; that of an element where none is given.
+  llvm::MaybeAlign alignment;
+};
+
 /// Loads the element, or the vector of `lanes` elements, number `index` from
 /// `address`: in the storage type.
 Value emitLoad(const Words &w, Type storage, int64_t lanes, Value address,
-               Value index);
+               Value index, AccessHints hints = {});
 
 /// Stores such a value. One element for a vector stands for all of them.
 void emitStore(const Words &w, Type storage, int64_t lanes, Value value,
-               Value address, Value index);
+               Value address, Value index, AccessHints hints = {});
 
 /// Emits the body of one phase for one element or one vector of elements.
 ///
@@ -70,4 +78,4 @@ private:
 
 } // namespace mlir::step
 
-#endif // STEPC_PASSES_LOWER_CPU_BODYEMITTER_H
+#endif // STEPC_PASSES_LOWER_BODYEMITTER_H

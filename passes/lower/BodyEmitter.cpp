@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/lower/cpu/BodyEmitter.h"
+#include "passes/lower/BodyEmitter.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -24,14 +24,15 @@ static Type getMemoryType(Type storage) {
 }
 
 Value mlir::step::emitLoad(const Words &w, Type storage, int64_t lanes,
-                           Value address, Value index) {
+                           Value address, Value index, AccessHints hints) {
   Type memory = getMemoryType(storage);
   Value view = w.view(address, memory);
   Value element;
   if (lanes) {
     storage = VectorType::get({lanes}, storage);
     element = vector::LoadOp::create(
-        w.b, w.loc, VectorType::get({lanes}, memory), view, ValueRange{index});
+        w.b, w.loc, VectorType::get({lanes}, memory), view, ValueRange{index},
+        hints.nontemporal, hints.alignment);
   } else {
     element = w.load(view, index);
   }
@@ -41,7 +42,8 @@ Value mlir::step::emitLoad(const Words &w, Type storage, int64_t lanes,
 }
 
 void mlir::step::emitStore(const Words &w, Type storage, int64_t lanes,
-                           Value value, Value address, Value index) {
+                           Value value, Value address, Value index,
+                           AccessHints hints) {
   Type memory = getMemoryType(storage);
   Value view = w.view(address, memory);
   auto shaped = dyn_cast<VectorType>(value.getType());
@@ -53,7 +55,8 @@ void mlir::step::emitStore(const Words &w, Type storage, int64_t lanes,
     value = vector::BroadcastOp::create(
         w.b, w.loc, VectorType::get({lanes}, memory), value);
   if (lanes)
-    vector::StoreOp::create(w.b, w.loc, value, view, ValueRange{index});
+    vector::StoreOp::create(w.b, w.loc, value, view, ValueRange{index},
+                            hints.nontemporal, hints.alignment);
   else
     w.store(value, view, index);
 }

@@ -1,0 +1,87 @@
+//===- ElementRow.cpp - a row of the table in the elements space ----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/ElementRow.h"
+
+#include "stepc/kernel_abi.h"
+
+#include <cstddef>
+
+using namespace mlir;
+using namespace mlir::step;
+
+static_assert(offsetof(StepcCall, table) == 0 &&
+                  offsetof(StepcCall, rowWords) == 8 &&
+                  offsetof(StepcCall, chunks) == 16 &&
+                  offsetof(StepcCall, workspace) == 24 &&
+                  sizeof(StepcChunk) == 24,
+              "the kernels read these structures as 64-bit words");
+
+CallWords CallWords::load(const Words &w, Value call) {
+  Value words = w.words(call);
+  return {w.load(words, int64_t(0)), w.load(words, 1), w.load(words, 2),
+          w.load(words, 3)};
+}
+
+Chunk mlir::step::readChunk(const Words &w, const CallWords &call,
+                            Value entry) {
+  Value chunks = w.words(call.chunks);
+  Value first = w.mul(entry, w.constant(3));
+  Value rowBytes = w.mul(call.rowWords, w.constantWord(8));
+  Value row = w.add(call.table, w.mul(w.load(chunks, first), rowBytes));
+  return {row, w.load(chunks, w.add(first, w.constant(1))),
+          w.load(chunks, w.add(first, w.constant(2)))};
+}
+
+Value ElementRow::getScalars() const { return w.load(row, STEPC_ROW_SCALARS); }
+
+Value ElementRow::getAddress(int64_t k) const {
+  return w.load(row, STEPC_ROW_OPERANDS + k);
+}
+
+Value ElementRow::getAddress(int64_t k, Value position) const {
+  Value size = w.constantWord(getElementBytes(operands[k]));
+  return w.add(getAddress(k), w.mul(position, size));
+}
+
+Value ElementRow::getRank() const {
+  return w.toIndex(w.load(row, STEPC_ROW_RANK));
+}
+
+Value ElementRow::extentIndex(Value dim) const {
+  return w.add(w.constant(STEPC_ROW_OPERANDS + operands.size()), dim);
+}
+
+Value ElementRow::getExtent(Value dim) const {
+  return w.load(row, extentIndex(dim));
+}
+
+Value ElementRow::getStride(Value rank, int64_t k, Value dim) const {
+  Value before = w.mul(rank, w.constant(k + 1));
+  return w.load(row, w.add(extentIndex(before), dim));
+}
+
+SmallVector<Value> ElementRow::emitOffsets(Value rank, Value position) const {
+  SmallVector<Value> state(operands.size(), w.constantWord(0));
+  state.push_back(position);
+  auto loop =
+      scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1), state);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(loop.getBody());
+  // From the innermost dim outward.
+  Value fromLast = w.add(loop.getInductionVar(), w.constant(1));
+  Value dim = w.sub(rank, fromLast);
+  Value extent = getExtent(dim);
+  Value rest = loop.getRegionIterArgs().back();
+  Value coordinate = w.rem(rest, extent);
+  SmallVector<Value> next;
+  for (int64_t k = 0; k < int64_t(operands.size()); ++k)
+    next.push_back(w.add(loop.getRegionIterArg(k),
+                         w.mul(coordinate, getStride(rank, k, dim))));
+  next.push_back(w.div(rest, extent));
+  scf::YieldOp::create(w.b, w.loc, next);
+  return SmallVector<Value>(loop.getResults().drop_back());
+}

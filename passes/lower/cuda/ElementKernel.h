@@ -1,0 +1,21 @@
+//===- ElementKernel.h - device kernels of the elements space ---*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CUDA_ELEMENTKERNEL_H
+#define STEPC_PASSES_LOWER_CUDA_ELEMENTKERNEL_H
+
+#include "passes/lower/Words.h"
+
+namespace mlir::step {
+
+/// Makes the entry points of a phase of elements, `name` and `name_strided`,
+/// and the device functions that they call. The insertion point is in a
+/// gpu.module.
+void emitElementKernels(OpBuilder &builder, PhaseOp phase);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CUDA_ELEMENTKERNEL_H

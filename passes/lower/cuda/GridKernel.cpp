@@ -1,0 +1,67 @@
+//===- GridKernel.cpp - entry points on a device --------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cuda/GridKernel.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+Value mlir::step::emitThread(const Words &w) {
+  return gpu::ThreadIdOp::create(w.b, w.loc, gpu::Dimension::x);
+}
+
+/// An entry point with `words` i64 arguments.
+static void emitKernel(const Words &w, StringRef name, int64_t words,
+                       function_ref<void(ValueRange)> emitBody) {
+  OpBuilder::InsertionGuard guard(w.b);
+  SmallVector<Type> types(words, w.b.getI64Type());
+  auto kernel =
+      gpu::GPUFuncOp::create(w.b, w.loc, name, w.b.getFunctionType(types, {}));
+  kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), w.b.getUnitAttr());
+  kernel.setKnownBlockSize(ArrayRef<int32_t>{kBlockThreads, 1, 1});
+  w.b.setInsertionPointToStart(&kernel.getBody().front());
+  emitBody(kernel.getArguments());
+  gpu::ReturnOp::create(w.b, w.loc);
+}
+
+void mlir::step::emitChunkKernel(
+    const Words &w, StringRef name,
+    function_ref<void(const CallWords &, Value entry)> emitEntry) {
+  emitKernel(w, name, 6, [&](ValueRange in) {
+    CallWords call{in[0], in[1], in[2], in[3]};
+    Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
+    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+    w.loop(w.add(w.toIndex(in[4]), block), w.toIndex(in[5]), blocks,
+           [&](Value entry) { emitEntry(call, entry); });
+  });
+}
+
+void mlir::step::emitListKernel(const Words &w, StringRef name,
+                                func::FuncOp function) {
+  emitKernel(w, name, 3, [&](ValueRange in) {
+    Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
+    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+    Value size = w.constant(kBlockThreads);
+    Value thread = w.add(w.mul(block, size), emitThread(w));
+    int64_t count = function.getNumArguments();
+    int64_t words = count + function.getNumResults();
+    Value list = w.words(in[0]);
+    w.loop(w.add(w.toIndex(in[1]), thread), w.toIndex(in[2]),
+           w.mul(blocks, size), [&](Value entry) {
+             Value first = w.mul(entry, w.constant(words));
+             SmallVector<Value> arguments;
+             for (int64_t k = 0; k < count; ++k)
+               arguments.push_back(w.load(list, w.add(first, w.constant(k))));
+             auto call = func::CallOp::create(w.b, w.loc, function, arguments);
+             if (call.getNumResults() == 0)
+               return;
+             Value to = w.load(list, w.add(first, w.constant(count)));
+             w.store(call.getResult(0), w.words(to), w.constant(0));
+           });
+  });
+}

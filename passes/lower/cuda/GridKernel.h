@@ -1,0 +1,41 @@
+//===- GridKernel.h - entry points on a device ------------------*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Entry points are thin: a loop over a list that is spread over the blocks, or
+// the threads, of a grid of any size, around a call of a function that does the
+// work (docs/cuda.md).
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CUDA_GRIDKERNEL_H
+#define STEPC_PASSES_LOWER_CUDA_GRIDKERNEL_H
+
+#include "passes/lower/ElementRow.h"
+
+namespace mlir::step {
+
+/// Threads of a block, of every kernel.
+inline constexpr int64_t kBlockThreads = 256;
+
+/// The number of this thread in its block, an index.
+Value emitThread(const Words &w);
+
+/// Makes the entry point `name(table, rowWords, chunks, workspace, begin,
+/// end)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
+/// of threads for each.
+void emitChunkKernel(
+    const Words &w, StringRef name,
+    function_ref<void(const CallWords &, Value entry)> emitEntry);
+
+/// Makes the entry point `name(list, begin, end)` around a function of words: a
+/// thread for each entry [begin, end) of a list of the function's arguments.
+/// Where the function has a result, an i64, the entry ends with the address at
+/// which it is stored.
+void emitListKernel(const Words &w, StringRef name, func::FuncOp function);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CUDA_GRIDKERNEL_H

@@ -1,0 +1,42 @@
+// RUN: stepc-opt --step-lower-phases-to-cuda --split-input-file --verify-diagnostics %s
+
+step.optimizer @unscheduled {
+  // expected-error @+1 {{'step.rule' op is not scheduled}}
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %p
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @scalars_left {
+  step.program @program variant <"any", {}, f32> operands [#p] {
+    // expected-error @+1 {{'step.scalar_phase' op has no function yet}}
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] {
+    ^bb0(%x: f32):
+      step.yield %x : f32
+    }
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @tiled {
+  // expected-error @+1 {{'step.program' op is in the tiles space, which has no kernels for cuda}}
+  step.program @program variant <"any", {}, f32> operands [#p] {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>} {
+    ^bb0(%x: f32):
+      step.yield %x : f32
+    }
+  }
+}

@@ -1,0 +1,88 @@
+// RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s | FileCheck %s
+
+// The optimizer is gone; the module of a device is left.
+
+// CHECK-NOT: step.optimizer
+// CHECK-LABEL: gpu.module @kernels
+
+// The function of a scalar phase, and a kernel of its name: a thread for each
+// entry of a list of the function's five arguments.
+
+// CHECK: func.func private @scalars_entry(
+// CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
+// CHECK: gpu.func @scalars(%[[LIST:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64) kernel
+// CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
+// CHECK: %[[BLOCK:.*]] = gpu.block_id x
+// CHECK: %[[BLOCKS:.*]] = gpu.grid_dim x
+// CHECK: %[[THREAD:.*]] = gpu.thread_id x
+// CHECK: %[[FIRST:.*]] = arith.muli %[[BLOCK]], %c256
+// CHECK: arith.addi %[[FIRST]], %[[THREAD]]
+// CHECK: %[[STEP:.*]] = arith.muli %[[BLOCKS]], %c256
+// CHECK: scf.for %[[ENTRY:.*]] = %{{.*}} to %{{.*}} step %[[STEP]]
+// CHECK: arith.muli %[[ENTRY]], %c5
+// CHECK-COUNT-5: memref.load
+// CHECK: func.call @scalars_entry
+
+// A run: where all addresses are multiples of 16, accesses of 16 bytes (8 bf16,
+// twice 4 f32), spread over the 256 threads; then, or else, single elements.
+
+// CHECK-LABEL: func.func private @phase0_run(
+// CHECK-SAME: %[[SCALARS:.*]]: i64, %[[P:.*]]: i64, %[[G:.*]]: i64, %[[M:.*]]: i64, %[[N:.*]]: index)
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+// CHECK: %[[TID:.*]] = gpu.thread_id x
+// CHECK: %[[WHOLE:.*]] = arith.andi %[[N]], %c-8
+// CHECK: %[[SOME:.*]] = arith.ori %[[P]], %[[G]]
+// CHECK: %[[BITS:.*]] = arith.ori %[[SOME]], %[[M]]
+// CHECK: arith.andi %[[BITS]], %c15_i64
+// CHECK: %[[ALIGNED:.*]] = arith.cmpi eq
+// CHECK: %[[VECTORS:.*]] = arith.select %[[ALIGNED]], %[[WHOLE]], %c0
+// CHECK: %[[BEGIN:.*]] = arith.muli %[[TID]], %c8
+// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[VECTORS]] step %c2048
+// CHECK: vector.load %{{.*}} {alignment = 16 : i64} : memref<?xi16>, vector<8xi16>
+// CHECK: vector.load %{{.*}} {alignment = 16 : i64} : memref<?xf32>, vector<8xf32>
+// A state is not used again soon.
+// CHECK: vector.load %{{.*}} {alignment = 16 : i64, nontemporal = true} : memref<?xf32>, vector<8xf32>
+// CHECK: vector.store %{{.*}} {alignment = 16 : i64} : memref<?xi16>, vector<8xi16>
+// CHECK: vector.store %{{.*}} {alignment = 16 : i64, nontemporal = true} : memref<?xf32>, vector<8xf32>
+// CHECK: %[[REST:.*]] = arith.addi %[[VECTORS]], %[[TID]]
+// CHECK: scf.for %{{.*}} = %[[REST]] to %[[N]] step %c256
+// CHECK: memref.load %{{.*}} : memref<?xi16>
+// CHECK: memref.store %{{.*}} : memref<?xi16>
+
+// CHECK-LABEL: func.func private @phase0_strided_run(
+// CHECK: scf.for {{.*}} step %c256
+// CHECK: arith.remui
+// CHECK: memref.load
+// CHECK-NOT: vector.load
+
+// The kernels: a block of threads for each chunk.
+
+// CHECK: gpu.func @phase0(%[[TABLE:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %[[FROM:.*]]: i64, %[[TO:.*]]: i64) kernel
+// CHECK: %[[BLOCK:.*]] = gpu.block_id x
+// CHECK: %[[BLOCKS:.*]] = gpu.grid_dim x
+// CHECK: scf.for {{.*}} step %[[BLOCKS]]
+// CHECK: func.call @phase0_run
+// CHECK: gpu.func @phase0_strided(
+// CHECK: func.call @phase0_strided_run
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
+#g = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+#m = #step.operand<kind = state, name = "m", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 1.0
+  step.program @program variant <"any", {}, f32> operands [#p, #g, #m] {
+    step.scalar_phase @scalars {
+    ^bb0(%a: f64, %t: i64, %fresh: i1):
+      step.yield %a : f64
+    }
+    step.phase @phase0 slots 1 operands [#p, #g, #m] {
+    ^bb0(%slot: f64, %p: bf16, %g: f32, %m: f32):
+      %lr_value = arith.truncf %slot : f64 to f32
+      %x = arith.extf %p : bf16 to f32
+      %n = arith.addf %m, %g : f32
+      %u = arith.mulf %n, %lr_value : f32
+      %y = arith.subf %x, %u : f32
+      %r = arith.truncf %y : f32 to bf16
+      step.yield %r, %n : bf16, f32
+    }
+  }
+}
