@@ -248,6 +248,8 @@ struct Variant {
 struct CodeEntry {
   std::string target;
   std::string file;
+  /// What the code runs on: the processor ("cpu") or a kind of device.
+  std::string device;
   std::vector<std::string> cpuFeatures;
 };
 

@@ -84,6 +84,13 @@ static void readCode(const FieldReader &fields, const Json &root,
     CodeEntry entry;
     entry.target = fields.getString(list.elements[i], "target", where);
     entry.file = fields.getString(list.elements[i], "file", where);
+    entry.device = list.elements[i].find("device")
+                       ? fields.getString(list.elements[i], "device", where)
+                       : "cpu";
+    if (entry.device != "cpu") {
+      manifest.code.push_back(std::move(entry));
+      continue;
+    }
     const Json &features =
         fields.getArray(list.elements[i], "cpu_features", where);
     for (const Json &feature : features.elements) {

@@ -71,7 +71,9 @@ const CodeEntry &Package::chooseCode() const {
   const CodeEntry *best = nullptr;
   std::string refused;
   for (const CodeEntry &entry : manifest.code) {
-    std::string missing = getMissingCpuFeatures(entry.cpuFeatures);
+    std::string missing = entry.device == "cpu"
+                              ? getMissingCpuFeatures(entry.cpuFeatures)
+                              : "a device, " + entry.device;
     if (!missing.empty())
       refused +=
           (refused.empty() ? "" : "; ") + entry.target + " needs " + missing;
