@@ -1,0 +1,241 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The PTX of definitions, run by an interpreter, has the bits of the processor's kernels
+of the same package on the same table and chunks: dense rows by vectors and by single
+elements, rows that are not aligned, strided rows, and the prologue.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ptx import Fault, Kernel, Memory
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("STEPC_BIN", ROOT / "build" / "bin"))
+STORAGES = {
+    "f32": "param=f32",
+    "bf16 and f32": "param=bf16,grad=bf16,state=f32",
+    "bf16": "param=bf16,grad=f32,state=bf16",
+    "f64": "param=f64",
+}
+TYPES = {"f32": np.float32, "bf16": np.uint16, "f64": np.float64}
+# All in every storage would take too long.
+CASES = [("adamw", storage) for storage in STORAGES] + [
+    ("adamax", "f32"),
+    ("lion", "bf16"),
+    ("radam", "bf16 and f32"),
+    ("rprop", "f32"),
+]
+
+
+class Package:
+    """Code of both kinds, and the last variant: the one with most states."""
+
+    def __init__(self, definition, storage, folder):
+        path = folder / "x.stepc"
+        subprocess.run(
+            [BIN / "stepc", ROOT / "frontend" / "optimizers" / f"{definition}.mlir",
+             "--target=cpu,compute_80", f"--variant={STORAGES[storage]}", "-o", path],
+            check=True, timeout=300,
+        )  # fmt: skip
+        with zipfile.ZipFile(path) as archive:
+            self.manifest = json.loads(archive.read("manifest.json"))
+            self.ptx = archive.read("code/compute_80.ptx").decode()
+            archive.extract("code/x86-64-v3.so", folder)
+        self.object = ctypes.CDLL(str(folder / "code" / "x86-64-v3.so"))
+        variants = self.manifest["variants"]
+        self.variant = max(variants, key=lambda variant: len(variant["operands"]))
+        self.operands = self.variant["operands"]
+
+
+def words(*values):
+    return np.array(values, np.int64)
+
+
+def make_values(storage, count, seed):
+    values = np.random.default_rng(seed).standard_normal(count)
+    values[:: max(1, count // 5)] = -0.0
+    values[1 :: max(2, count // 3)] = 1e-41
+    if count > 20:
+        values[7:11] = [np.inf, np.nan, 3e38, 1e-30]
+    if storage != "bf16":
+        return values.astype(TYPES[storage])
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def make_operand(operand, count, seed, offset):
+    """Memory of a row's operand, that begins `offset` elements after 64 bytes."""
+    values = make_values(operand["storage"], count, seed)
+    if operand["role"] == "state":  # as after steps: sums of squares
+        values = values & 0x7FFF if values.dtype == np.uint16 else np.abs(values)
+    room = np.zeros(values.nbytes + 256, np.uint8)
+    begin = -room.ctypes.data % 64 + offset * values.itemsize
+    view = room[begin : begin + values.nbytes].view(values.dtype)
+    view[:] = values
+    return view
+
+
+class Rows:
+    """Tensors with their table, of which each run has a copy of its own."""
+
+    def __init__(self, package, shapes, strided):
+        self.package, self.strided = package, strided
+        slots = package.variant["scalars"]["slots"]
+        self.scalars = [np.zeros(max(slots, 1)) for _ in shapes]
+        self.operands, rows = [], []
+        for number, (count, offset) in enumerate(shapes):
+            own = [
+                make_operand(operand, count, 10 * number + k, offset)
+                for k, operand in enumerate(package.operands)
+            ]
+            self.operands.append(own)
+            row = [self.scalars[number].ctypes.data, 0]
+            row += [array.ctypes.data for array in own]
+            rows.append(row + (self.layout(row, count) if strided else []))
+        self.table = np.array(rows, np.int64)
+
+    def layout(self, row, count):
+        """Extents and strides: transposed, but for the first operand."""
+        columns = 5
+        extents = [count // columns, columns]
+        row[1] = 2
+        strides = [[columns, 1]] + [[1, extents[0]]] * (len(self.package.operands) - 1)
+        return extents + [stride for pair in strides for stride in pair]
+
+    def arrays(self):
+        return [*self.scalars, *(array for row in self.operands for array in row)]
+
+
+def fill_scalars(package, rows, on_device):
+    """Runs the prologue for each row, as of its first and later steps."""
+    hypers = np.array([float(hyper["default"]) or 0.25 for hyper in package.manifest["hypers"]])
+    results = np.zeros(1)
+    for number, row in enumerate(rows.scalars):
+        count, fresh = number + 1, int(number == 0)
+        addresses = hypers.ctypes.data, results.ctypes.data, count, fresh, row.ctypes.data
+        for name in filter(None, package.variant["scalars"]["functions"]):
+            if on_device:
+                entries = words(*addresses)
+                memory = Memory([hypers, results, row, entries])
+                Kernel(package.ptx, name).launch(1, [entries.ctypes.data, 0, 1], memory)
+            else:
+                arguments = map(ctypes.c_int64, addresses)
+                getattr(package.object, name)(*arguments)
+
+
+def run_kernels(package, rows, chunks, on_device):
+    chunks = words(*chunks)
+    workspace = np.zeros(64, np.uint8)
+    call = words(
+        rows.table.ctypes.data, rows.table.shape[1], chunks.ctypes.data, workspace.ctypes.data
+    )
+    key = "strided_kernel" if rows.strided else "kernel"
+    for entry in package.variant["schedule"]:
+        if on_device:
+            memory = Memory([*rows.arrays(), rows.table, chunks])
+            arguments = [*map(int, call), 0, len(chunks)]
+            Kernel(package.ptx, entry[key]).launch(2, arguments, memory)
+        else:
+            getattr(package.object, entry[key])(
+                ctypes.c_void_p(call.ctypes.data), ctypes.c_int64(0), ctypes.c_int64(len(chunks))
+            )
+
+
+def bits(array):
+    """The array's bits, with one NaN for all."""
+    if array.dtype == np.uint16:
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    array = array.copy()
+    array[np.isnan(array)] = np.nan
+    return array.view(np.uint32 if array.dtype == np.float32 else np.uint64)
+
+
+def compare(package, shapes, chunks, strided):
+    runs = []
+    for on_device in (False, True):
+        rows = Rows(package, shapes, strided)
+        before = [array.copy() for array in rows.arrays()]
+        fill_scalars(package, rows, on_device)
+        run_kernels(package, rows, chunks, on_device)
+        runs.append(rows.arrays())
+    changed = False
+    for own, other, old in zip(*runs, before, strict=True):
+        np.testing.assert_array_equal(bits(own), bits(other))
+        changed |= bool((bits(own) != bits(old)).any())
+    assert changed
+
+
+@pytest.mark.parametrize(("definition", "storage"), CASES)
+def test_same_bits(definition, storage, tmp_path):
+    package = Package(definition, storage, tmp_path)
+    # Elements for one and a half rounds of all threads by vectors, with a tail; a
+    # chunk that begins nowhere in particular; a row that is not aligned; one element.
+    vector = 256 * 16 // min(TYPES[o["storage"]]().itemsize for o in package.operands)
+    most = vector + vector // 8 + 3
+    shapes = [(most + 9, 0), (37, 1), (1, 0)]
+    chunks = [(0, 0, most), (0, most, 9), (1, 0, 37), (2, 0, 1)]
+    compare(package, shapes, chunks, strided=False)
+    compare(package, [(35, 0), (300, 1)], [(0, 0, 20), (0, 20, 15), (1, 0, 300)], strided=True)
+
+
+def test_another_kernel_has_other_bits(tmp_path):
+    package = Package("sgd", "f32", tmp_path)
+    compare(package, [(11, 0)], [(0, 0, 11)], strided=False)
+    package.ptx = package.ptx.replace("sub.rn.f32", "add.rn.f32")
+    with pytest.raises(AssertionError):
+        compare(package, [(11, 0)], [(0, 0, 11)], strided=False)
+
+
+TEXT = """
+.visible .entry small(
+	.param .u64 small_param_0
+)
+.reqntid 2, 1, 1
+{
+	.reg .b32 	%r<9>;
+	ld.param.b64 	%rd1, [small_param_0];
+	mov.u32 	%r1, %tid.x;
+	setp.eq.b32 	%p1, %r1, 0;
+	@%p1 bra 	$L_1;
+	BODY
+$L_1:
+	ret;
+
+}
+"""
+
+
+def run_small(body):
+    memory = np.array([1.5, 2.5, 0, 0], np.float32)
+    kernel = Kernel(TEXT.replace("BODY", body.replace(";", ";\n")), "small")
+    kernel.launch(1, [memory.ctypes.data], Memory([memory]))
+    return memory
+
+
+def test_interpreter_computes():
+    body = "ld.global.v2.b32\t{%r2, %r3}, [%rd1]; add.rn.f32\t%r4, %r2, %r3;"
+    assert list(run_small(body + "st.global.b32\t[%rd1+8], %r4;")) == [1.5, 2.5, 4.0, 0]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("ld.global.b32\t%r2, [%rd1+16];", "is in no region"),
+        ("ld.global.b32\t%r2, [%rd1+2];", "is no multiple of 4"),
+        ("ld.global.v2.b32\t{%r2, %r3}, [%rd1+4];", "is no multiple of 8"),
+        ("ld.b32\t%r2, [%rd1];", "is not of global memory"),
+        ("add.f32\t%r2, 0f00000000, 0f00000000;", "does not round to nearest"),
+        ("sqrt.approx.f32\t%r2, 0f00000000;", "does not round to nearest"),
+        ("fma.rn.f32\t%r2, 0f00000000, 0f00000000, 0f00000000;", "is not known"),
+        ("add.rn.ftz.f32\t%r2, 0f00000000, 0f00000000;", "is not known"),
+    ],
+)
+def test_interpreter_refuses(body, message):
+    with pytest.raises(Fault, match=message):
+        run_small(body)

@@ -1,0 +1,199 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Packages with code for CUDA devices: every definition of the elements space has it, the
+processor's runtime steps with such a package, and kernels keep to their registers.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("STEPC_BIN", ROOT / "build" / "bin"))
+ZOO = ROOT / "frontend" / "optimizers"
+REGISTERS = ROOT / "tools" / "gpu" / "registers.py"
+VARIANTS = [
+    f"--variant=param={param},grad={grad},state={state}"
+    for param, grad, state in (
+        ("f32", "f32", "f32"),
+        ("bf16", "bf16", "f32"),
+        ("bf16", "f32", "bf16"),
+        ("f64", "f64", "f64"),
+    )
+]
+MESSAGE = "is in the tiles space, which has no kernels for cuda"
+
+
+def compile_zoo(name, target, package, *more):
+    return subprocess.run(
+        [BIN / "stepc", ZOO / f"{name}.mlir", f"--target={target}", "-o", package, *more],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def read(package, member):
+    with zipfile.ZipFile(package) as archive:
+        return archive.read(member).decode()
+
+
+def is_tiled(name):
+    """Whether its schedule is of the tiles space."""
+    run = subprocess.run(
+        [BIN / "stepc", ZOO / f"{name}.mlir", "--compile-to=schedule"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return "space = #step<space" in run.stdout
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
+def test_zoo(name, tmp_path):
+    """A kernel of each name in the manifest is an entry point, or the definition is refused."""
+    package = tmp_path / "x.stepc"
+    run = compile_zoo(name, "compute_80", package, *VARIANTS)
+    if is_tiled(name):
+        assert run.returncode == 1 and MESSAGE in run.stderr
+        assert not package.exists()
+        return
+    assert run.returncode == 0, run.stderr
+    manifest = json.loads(read(package, "manifest.json"))
+    text = read(package, "code/compute_80.ptx")
+    names = [
+        entry[key]
+        for variant in manifest["variants"]
+        for entry in variant["schedule"]
+        for key in ("kernel", "strided_kernel")
+    ]
+    names += [
+        function
+        for variant in manifest["variants"]
+        for function in variant["scalars"]["functions"]
+        if function
+    ]
+    assert len(names) >= 3 * len(VARIANTS)
+    for entry in names:
+        assert f".visible .entry {entry}(" in text
+    assert text.count(".visible") == len(set(names))
+
+
+def test_kernels_say_how_they_are_launched(tmp_path):
+    package = tmp_path / "x.stepc"
+    assert compile_zoo("sgd", "compute_80", package).returncode == 0
+    text = read(package, "code/compute_80.ptx")
+    assert text.count(".reqntid 256") == text.count(".visible .entry")
+
+
+def test_processor_steps_with_code_of_devices(tmp_path):
+    """Its result is that of a package for the processor alone."""
+    packages = {"cpu": tmp_path / "cpu.stepc", "cpu,cuda": tmp_path / "both.stepc"}
+    for target, package in packages.items():
+        run = compile_zoo("adamw", target, package, "--ptxas=")
+        assert run.returncode == 0, run.stderr
+    code = json.loads(read(packages["cpu,cuda"], "manifest.json"))["code"]
+    targets = [entry["target"] for entry in code]
+    assert targets == ["x86-64-v3", "compute_80"]
+    with zipfile.ZipFile(packages["cpu"]) as one, zipfile.ZipFile(packages["cpu,cuda"]) as both:
+        member = "code/x86-64-v3.so"
+        assert one.read(member) == both.read(member)
+    run = step(packages["cpu,cuda"], tmp_path)
+    assert run.returncode == 0, run.stderr + run.stdout
+    assert "1 case: no difference" in run.stdout
+
+
+def step(package, folder):
+    """Two steps of a package in the runtime, compared with the interpreter."""
+    values = np.random.default_rng(1).standard_normal((3, 13)).astype(np.float32)
+    np.savez(folder / "in.npz", **{"0/param": values, "0/grad": values[::-1].copy()})
+    case = {"input": str(package), "prefix": "0/", "options": {}, "hypers": {}, "steps": 2}
+    return subprocess.run(
+        [BIN / "stepc-run", "--batch=-", f"--tensors={folder / 'in.npz'}", "--compare"],
+        input=json.dumps(case), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_package_for_devices_alone_is_refused(tmp_path):
+    package = tmp_path / "x.stepc"
+    assert compile_zoo("adamw", "compute_90", package).returncode == 0
+    run = step(package, tmp_path)
+    assert run.returncode != 0
+    message = "has no code for this processor: compute_90 needs a device, cuda"
+    assert message in run.stderr + run.stdout
+
+
+def load_registers():
+    spec = importlib.util.spec_from_file_location("registers", REGISTERS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REPORT = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'a_phase0_strided' for 'sm_80'
+ptxas info    : Function properties for a_phase0_strided
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 0 barriers, 400 bytes cmem[0]
+ptxas info    : Compiling entry function 'a_phase0' for 'sm_80'
+ptxas info    : Function properties for a_phase0
+    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers, 400 bytes cmem[0]
+"""
+
+
+def test_register_report():
+    """What ptxas prints is read whole, and each way to break a budget is told."""
+    registers = load_registers()
+    kernels = registers.parse_report(REPORT)
+    assert kernels == {"a_phase0_strided": (40, 0), "a_phase0": (32, 28)}
+    assert registers.check("a", "80", kernels, {"strided": 39, "phase": 32}) == [
+        "a: strided kernels on sm_80 need 40 registers, the budget is 39",
+        "a: phase kernels on sm_80 spill 28 bytes",
+    ]
+    fine = {"a_phase0": (32, 0)}
+    assert registers.check("a", "80", fine, {}) == ["a: phase kernels on sm_80 have no budget"]
+    assert registers.check("a", "80", fine, {"phase": 32}) == []
+
+
+@pytest.mark.skipif(not load_registers().find_ptxas(), reason="ptxas is not installed")
+def test_registers():
+    """Some of the table: all of it takes a minute."""
+    names = ["adamw f32,f32,f32", "adamw bf16,bf16,f32", "adamw f64,f64,f64"]
+    run = subprocess.run(
+        [sys.executable, REGISTERS, *names], capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.skipif(not load_registers().find_ptxas(), reason="ptxas is not installed")
+def test_cubins(tmp_path):
+    """With an assembler: its code for each device, and PTX for all others."""
+    ptxas = load_registers().find_ptxas()
+    package = tmp_path / "x.stepc"
+    run = compile_zoo("sgd", "cpu,cuda", package, f"--ptxas={ptxas}")
+    assert run.returncode == 0, run.stderr
+    code = json.loads(read(package, "manifest.json"))["code"]
+    files = [entry["file"] for entry in code]
+    assert files == ["code/x86-64-v3.so", "code/sm_80.cubin", "code/sm_90.cubin",
+                     "code/sm_100.cubin", "code/compute_80.ptx"]  # fmt: skip
+    with zipfile.ZipFile(package) as archive:
+        assert all(archive.read(file).startswith(b"\x7fELF") for file in files[:4])
+    assert "no difference" in step(package, tmp_path).stdout
+
+
+def test_assembler_that_fails_is_told(tmp_path):
+    package = tmp_path / "x.stepc"
+    run = compile_zoo("sgd", "sm_90", package, "--ptxas=false")
+    assert run.returncode == 1
+    assert "false' assembles no code for sm_90" in run.stderr
+    assert not package.exists()
