@@ -116,12 +116,25 @@ STEP_INFER_CONDITION(IsFiniteOp)
 
 SmallVector<unsigned> RuleOp::getReturnedArguments() {
   SmallVector<unsigned> indices;
-  if (isOfFragment())
+  if (isOfFragment() && !comesAfter())
     return {getArgumentOfKind(RoleKind::Grad).getArgNumber()};
   for (unsigned index = 0; index < getRoles().size(); ++index)
-    if (getRole(index).isReturned())
+    if (comesAfter() ? getRole(index).getKind() == RoleKind::State
+                     : getRole(index).isReturned())
       indices.push_back(index);
   return indices;
+}
+
+Value RuleOp::getReturnedParam() {
+  for (auto [index, value] :
+       llvm::zip(getReturnedArguments(), getReturn().getValues()))
+    if (getRole(index).getKind() == RoleKind::Param)
+      return value;
+  return {};
+}
+
+bool RuleOp::comesAfter() {
+  return isOfFragment() && getArgumentOfKind(RoleKind::Param);
 }
 
 Value RuleOp::getGuard(unsigned index) {

@@ -74,12 +74,14 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
 def Step_FragmentOp : Step_Op<"fragment", [
     IsolatedFromAbove, Symbol, SymbolTable, SingleBlock, NoTerminator,
     NoRegionArguments]> {
-  let summary = "what is done to gradients before any optimizer";
+  let summary = "what is done before or after the rules of any optimizer";
   let description = [{
     Holds what an optimizer holds, with one rule. It sees a gradient, and
-    returns the gradient that the rules of the optimizer see in its place.
+    returns the gradient that the rules of the optimizer see in its place. Or it
+    sees a param, the new one as it is stored, and returns the new values of
+    states of its own, which every rule of the optimizer gets.
     `step-inline-fragments` puts the fragments of a module in front of its
-    optimizer's rules, in their order.
+    optimizer's rules, or behind them, in their order.
 
     ```mlir
     step.fragment @scale {
@@ -89,12 +91,22 @@ def Step_FragmentOp : Step_Op<"fragment", [
         step.return %g1
       }
     }
+    step.fragment @mean_of_two {
+      %half = step.constant 0.5
+      step.rule @any(%p: param[*], %a: state "mean"[*] kept) {
+        %s = step.add %p, %a : [*]
+        %a1 = step.mul %s, %half : [*], f64
+        step.return %a1
+      }
+    }
     ```
 
     Constraints:
     - those of an optimizer
-    - there is exactly one rule, of one grad with dims [*], at most one count and
-      at most one fresh, and without conditions
+    - there is exactly one rule, of one grad, or of one param and states that are
+      not guarded, with dims [*], at most one count and at most one fresh, and
+      without conditions
+    - no rule of the optimizer has a state of the same name
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
@@ -264,6 +276,13 @@ def Step_RuleOp : Step_Op<"rule", [
     void setRuleConditions(ArrayRef<RuleCondition> conditions);
     /// True for the rule of a fragment, which returns a gradient.
     bool isOfFragment() { return isa_and_nonnull<FragmentOp>((*this)->getParentOp()); }
+
+    /// The new value of the param.
+    ::mlir::Value getReturnedParam();
+
+    /// Whether this is of a fragment that sees the new param: it stands behind
+    /// the optimizer's rules, others before them.
+    bool comesAfter();
     /// The argument of the kind; null if there is none.
     BlockArgument getArgumentOfKind(RoleKind kind);
     /// True once the rule is bound: a variant with storage types.
@@ -275,7 +294,7 @@ def Step_RuleOp : Step_Op<"rule", [
 def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
   let summary = "ends a rule";
   let description = [{
-    Gives the new values; of a fragment the new gradient. Their types follow
+    Gives the new values; of a fragment the new gradient, or those of its states. Their types follow
     after a colon, unless all are `[*]`.
 
     ```mlir

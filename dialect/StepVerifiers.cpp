@@ -108,14 +108,12 @@ static LogicalResult verifyKinds(RuleOp rule) {
   unsigned counts[5] = {};
   for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
     ++counts[static_cast<unsigned>(role.getKind())];
-    if (rule.isOfFragment() && role.isReturned())
-      return rule.emitOpError()
-             << "has '" << role.getDisplayName()
-             << "' in a fragment, which sees only a gradient";
   }
-  SmallVector<RoleKind> needed = {RoleKind::Grad};
-  if (!rule.isOfFragment())
-    needed.insert(needed.begin(), RoleKind::Param);
+  SmallVector<RoleKind> needed;
+  if (!rule.isOfFragment() || rule.comesAfter())
+    needed.push_back(RoleKind::Param);
+  if (!rule.comesAfter())
+    needed.push_back(RoleKind::Grad);
   for (RoleKind kind : needed)
     if (counts[static_cast<unsigned>(kind)] != 1)
       return rule.emitOpError()
@@ -126,6 +124,28 @@ static LogicalResult verifyKinds(RuleOp rule) {
       return rule.emitOpError()
              << "takes at most one " << stringifyRoleKind(kind) << ": "
              << counts[static_cast<unsigned>(kind)];
+  return success();
+}
+
+/// A fragment sees a gradient, or a param with states of its own.
+static LogicalResult verifyRolesInFragment(RuleOp rule) {
+  if (!rule.isOfFragment())
+    return success();
+  RoleKind refused = rule.comesAfter() ? RoleKind::Grad : RoleKind::State;
+  for (BlockArgument argument : rule.getBody().getArguments()) {
+    RoleAttr role = rule.getRole(argument.getArgNumber());
+    if (role.getKind() == refused)
+      return rule.emitOpError()
+             << "has '" << role.getDisplayName()
+             << "' in a fragment, which sees either a grad or a param and "
+                "states";
+    if (role.getGuarded())
+      return rule.emitOpError()
+             << "guards state '" << role.getDisplayName() << "' in a fragment";
+    if (role.isTensor() && !isAnyRank(getDims(argument.getType()).front()))
+      return rule.emitOpError() << "has '" << role.getDisplayName()
+                                << "' of other dims than [*] in a fragment";
+  }
   return success();
 }
 
@@ -225,13 +245,9 @@ static LogicalResult verifyBinding(RuleOp rule) {
 /// A fragment goes with rules of any dims, and is inlined before rules are
 /// bound.
 static LogicalResult verifyInFragment(RuleOp rule) {
-  ArrayRef<StringAttr> dims =
-      getDims(rule.getArgumentOfKind(RoleKind::Grad).getType());
-  if (!isAnyRank(dims.front()))
-    return rule.emitOpError("has a grad of other dims than [*] in a fragment");
   if (rule.isBound())
     return rule.emitOpError("is bound in a fragment");
-  return success();
+  return rule.comesAfter() ? verifyStates(rule) : success();
 }
 
 LogicalResult RuleOp::verify() {
@@ -248,13 +264,13 @@ LogicalResult RuleOp::verify() {
                            << " has role '" << stringifyRoleKind(role.getKind())
                            << "' and type " << argument.getType();
   }
-  if (failed(verifyKinds(*this)))
+  if (failed(verifyRolesInFragment(*this)) || failed(verifyKinds(*this)))
     return failure();
   if (failed(verifyGuards(*this)) || failed(verifyConditions(*this)))
     return failure();
-  Type grad = getArgumentOfKind(RoleKind::Grad).getType();
   if (isOfFragment())
     return verifyInFragment(*this);
+  Type grad = getArgumentOfKind(RoleKind::Grad).getType();
   Type param = getArgumentOfKind(RoleKind::Param).getType();
   if (param != grad)
     return emitOpError() << "has param and grad of different dims: " << param
@@ -303,11 +319,14 @@ LogicalResult RuleOp::verifyRegions() {
 LogicalResult ReturnOp::verify() {
   auto rule = cast<RuleOp>((*this)->getParentOp());
   SmallVector<unsigned> indices = rule.getReturnedArguments();
-  if (getValues().size() != indices.size())
-    return emitOpError() << "returns " << getValues().size()
-                         << " values; the rule has a "
-                         << (rule.isOfFragment() ? "grad" : "param") << " and "
-                         << indices.size() - 1 << " states";
+  if (getValues().size() != indices.size()) {
+    auto error = emitOpError() << "returns " << getValues().size()
+                               << " values; the rule has ";
+    if (rule.comesAfter())
+      return error << indices.size() << " states";
+    return error << "a " << (rule.isOfFragment() ? "grad" : "param") << " and "
+                 << indices.size() - 1 << " states";
+  }
   for (auto [value, index] : llvm::zip(getValues(), indices)) {
     Type expected = rule.getBody().getArgument(index).getType();
     if (value.getType() != expected)

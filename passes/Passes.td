@@ -21,12 +21,13 @@ include "mlir/Pass/PassBase.td"
 //===----------------------------------------------------------------------===//
 
 def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
-  let summary = "put fragments in front of the optimizer's rules";
+  let summary = "put fragments in front of the optimizer's rules, or behind them";
   let description = [{
     Before: an optimizer, and fragments beside it. After: the optimizer declares
     what the fragments do, and each of its rules begins with their operations, in
     their order, on the rule's dims; the rest of the rule uses the gradient that
-    they return. The fragments are gone.
+    they return. Those that see a param come last: each rule gets their states, and
+    does what they do with its new param. The fragments are gone.
 
     A name that the optimizer or a fragment before has already gets the prefix
     `fragment.`. Where a rule stores its gradient in a state, what is stored is

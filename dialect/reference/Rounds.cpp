@@ -37,8 +37,10 @@ void Rounds::raise(Value value, unsigned segment) {
   known = std::max(known, segment);
 }
 
-void Rounds::visitRule(RuleOp rule, unsigned gradient) {
-  raise(rule.getArgumentOfKind(RoleKind::Grad), gradient);
+void Rounds::visitRule(RuleOp rule, unsigned input) {
+  raise(rule.getArgumentOfKind(rule.comesAfter() ? RoleKind::Param
+                                                 : RoleKind::Grad),
+        input);
   for (Operation &op : rule.getBody().front()) {
     if (auto contribute = dyn_cast<ContributeOp>(op))
       raise(contribute.getStatistic(), segments.lookup(contribute.getValue()));
@@ -53,15 +55,22 @@ bool Rounds::visit(const Source &source) {
     for (Value result : scalars.getResults())
       raise(result, getRound(scalars) + 1);
   }
-  unsigned gradient = 0;
+  unsigned gradient = 0, param = 0;
   for (FragmentOp fragment : source.fragments) {
-    visitRule(fragment.getRule(), gradient);
-    gradient =
-        segments.lookup(fragment.getRule().getReturn().getValues().front());
+    RuleOp rule = fragment.getRule();
+    if (rule.comesAfter())
+      continue;
+    visitRule(rule, gradient);
+    gradient = segments.lookup(rule.getReturn().getValues().front());
   }
   OptimizerOp optimizer = source.optimizer;
-  for (auto rule : optimizer.getBody().getOps<RuleOp>())
+  for (auto rule : optimizer.getBody().getOps<RuleOp>()) {
     visitRule(rule, gradient);
+    param = std::max(param, segments.lookup(rule.getReturnedParam()));
+  }
+  for (FragmentOp fragment : source.fragments)
+    if (fragment.getRule().comesAfter())
+      visitRule(fragment.getRule(), param);
   return changed;
 }
 

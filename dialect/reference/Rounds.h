@@ -29,7 +29,8 @@ private:
   /// The round that it runs in, as far as is known.
   unsigned getRound(ScalarsOp scalars) const;
   /// Where the values of a rule's body are complete.
-  void visitRule(RuleOp rule, unsigned gradient);
+  /// `input` is the segment of the gradient, or param, that the rule sees.
+  void visitRule(RuleOp rule, unsigned input);
   /// Everything once; true if that changed something.
   bool visit(const Source &source);
   void raise(Value value, unsigned segment);

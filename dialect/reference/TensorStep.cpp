@@ -85,6 +85,33 @@ Expected<RuleOp> mlir::step::reference::chooseRule(const Source &source,
 // Arguments
 //===----------------------------------------------------------------------===//
 
+static RoleAttr getRole(BlockArgument argument) {
+  auto rule = cast<RuleOp>(argument.getOwner()->getParentOp());
+  return rule.getRole(argument.getArgNumber());
+}
+
+SmallVector<BlockArgument> TensorStep::getArguments() {
+  SmallVector<BlockArgument> arguments(rule.getBody().getArguments());
+  for (FragmentOp fragment : source.fragments)
+    for (BlockArgument argument : fragment.getRule().getBody().getArguments())
+      if (getRole(argument).getKind() == RoleKind::State)
+        arguments.push_back(argument);
+  return arguments;
+}
+
+SmallVector<std::pair<BlockArgument, Value>> TensorStep::getReturned() {
+  SmallVector<RuleOp> rules = {rule};
+  for (FragmentOp fragment : source.fragments)
+    if (fragment.getRule().comesAfter())
+      rules.push_back(fragment.getRule());
+  SmallVector<std::pair<BlockArgument, Value>> returned;
+  for (RuleOp one : rules)
+    for (auto [index, value] :
+         llvm::zip(one.getReturnedArguments(), one.getReturn().getValues()))
+      returned.emplace_back(one.getBody().getArgument(index), value);
+  return returned;
+}
+
 Error TensorStep::bind() {
   Expected<RuleOp> chosen = chooseRule(
       source, request.rule, request.param.tensor.shape, *frame.outer);
@@ -118,14 +145,14 @@ void TensorStep::bindArguments() {
   }
 }
 
-bool TensorStep::isAbsent(unsigned index) {
-  const Datum *datum = frame.find(rule.getBody().getArgument(index));
+bool TensorStep::isAbsent(BlockArgument argument) {
+  const Datum *datum = frame.find(argument);
   return datum && std::holds_alternative<Absent>(*datum);
 }
 
-Error TensorStep::checkShape(unsigned index, const Tensor &tensor) {
-  StringRef name = rule.getRole(index).getDisplayName();
-  Shape wanted = shapes.getShape(rule.getBody().getArgument(index).getType());
+Error TensorStep::checkShape(BlockArgument argument, const Tensor &tensor) {
+  StringRef name = getRole(argument).getDisplayName();
+  Shape wanted = shapes.getShape(argument.getType());
   if (tensor.shape != wanted)
     return makeError("'" + name + "' has shape " + toString(tensor.shape) +
                      ", expected " + toString(wanted));
@@ -136,31 +163,31 @@ Error TensorStep::checkShape(unsigned index, const Tensor &tensor) {
   return Error::success();
 }
 
-Error TensorStep::bindTensor(unsigned index, const StoredTensor &given) {
-  if (Error error = checkShape(index, given.tensor))
+Error TensorStep::bindTensor(BlockArgument argument,
+                             const StoredTensor &given) {
+  if (Error error = checkShape(argument, given.tensor))
     return error;
   for (auto [position, element] : llvm::enumerate(given.tensor.elements))
     if (!std::isnan(element) && roundTo(given.storage, element) != element)
-      return makeError("'" + rule.getRole(index).getDisplayName() +
+      return makeError("'" + getRole(argument).getDisplayName() +
                        "' is stored as " + getName(given.storage) +
                        ", which does not have its element " + Twine(position));
-  storages[index] = given.storage;
-  Value argument = rule.getBody().getArgument(index);
+  storages[argument] = given.storage;
   // The first fragment sees the gradient in the rule's place.
-  if (rule.getRole(index).getKind() == RoleKind::Grad &&
-      !source.fragments.empty())
-    argument = FragmentOp(source.fragments.front())
-                   .getRule()
-                   .getArgumentOfKind(RoleKind::Grad);
+  if (getRole(argument).getKind() == RoleKind::Grad)
+    for (FragmentOp fragment : source.fragments)
+      if (!fragment.getRule().comesAfter()) {
+        argument = fragment.getRule().getArgumentOfKind(RoleKind::Grad);
+        break;
+      }
   frame.values[argument] = roundTo(request.compute, given.tensor);
   return Error::success();
 }
 
 Error TensorStep::bindTensors() {
   SmallVector<StringRef> known;
-  for (BlockArgument argument : rule.getBody().getArguments()) {
-    unsigned index = argument.getArgNumber();
-    RoleAttr role = rule.getRole(index);
+  for (BlockArgument argument : getArguments()) {
+    RoleAttr role = getRole(argument);
     if (!role.isTensor())
       continue;
     const StoredTensor *tensor =
@@ -169,18 +196,21 @@ Error TensorStep::bindTensors() {
       StringRef name = role.getName();
       auto given = request.states.find(name.str());
       bool isGiven = given != request.states.end();
-      if (isAbsent(index) && isGiven)
+      if (llvm::is_contained(known, name))
+        return makeError("state '" + name + "' of a fragment is one of rule '" +
+                         rule.getSymName() + "'");
+      if (isAbsent(argument) && isGiven)
         return makeError("state '" + name +
                          "' is given and exists only with option '" +
                          std::get<Absent>(frame.get(argument)).option + "'");
-      if (isAbsent(index))
+      if (isAbsent(argument))
         continue;
       known.push_back(name);
       if (!isGiven)
         return makeError("state '" + name + "' is not given");
       tensor = &given->second;
     }
-    if (Error error = bindTensor(index, *tensor))
+    if (Error error = bindTensor(argument, *tensor))
       return error;
   }
   for (const auto &[name, state] : request.states)
@@ -195,11 +225,10 @@ Error TensorStep::bindTensors() {
 //===----------------------------------------------------------------------===//
 
 void TensorStep::findStoredValues() {
-  for (auto [index, value] :
-       llvm::zip(rule.getReturnedArguments(), rule.getReturn().getValues())) {
-    if (isAbsent(index))
+  for (auto [argument, value] : getReturned()) {
+    if (isAbsent(argument))
       continue;
-    Format format = storages.at(index);
+    Format format = storages.at(argument);
     auto [entry, inserted] = stored.try_emplace(value, format);
     if (!inserted)
       entry->second = std::min(entry->second, format);
@@ -210,19 +239,29 @@ Error TensorStep::evaluate(Value value) {
   if (frame.find(value))
     return Error::success();
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return evaluateGradient(argument);
+    return evaluateArgument(argument);
   return evaluateResult(cast<OpResult>(value));
 }
 
-/// The gradient that a fragment makes, as the next one or the rule sees it. To
-/// these it is an argument, which is rounded only where it is stored.
-Error TensorStep::evaluateGradient(BlockArgument argument) {
+/// The gradient that a fragment makes, as the next one or the rule sees it: to
+/// these it is an argument, which is rounded only where it is stored. Or the
+/// new param as it is stored, which a fragment after the rule sees.
+Error TensorStep::evaluateArgument(BlockArgument argument) {
   RuleOp owner = cast<RuleOp>(argument.getOwner()->getParentOp());
+  if (owner.comesAfter()) {
+    Expected<Datum> param = collect(rule.getArgumentOfKind(RoleKind::Param),
+                                    rule.getReturnedParam());
+    if (!param)
+      return param.takeError();
+    frame.values[argument] = std::move(*param);
+    return Error::success();
+  }
   Value result;
   for (FragmentOp fragment : source.fragments) {
     if (fragment.getRule() == owner)
       break;
-    result = fragment.getRule().getReturn().getValues().front();
+    if (!fragment.getRule().comesAfter())
+      result = fragment.getRule().getReturn().getValues().front();
   }
   if (Error error = evaluate(result))
     return error;
@@ -291,16 +330,16 @@ TensorStep::contribute(StatisticOp statistic) {
   return std::nullopt;
 }
 
-Expected<Datum> TensorStep::collect(unsigned index, Value value) {
+Expected<Datum> TensorStep::collect(BlockArgument argument, Value value) {
   if (Error error = evaluate(value))
     return error;
   const Datum &datum = frame.get(value);
   if (const auto *absent = std::get_if<Absent>(&datum))
-    return makeError("the new value of '" +
-                     rule.getRole(index).getDisplayName() + "' needs state '" +
-                     absent->state + "', which exists only with option '" +
-                     absent->option + "'");
-  Format storage = storages.at(index);
+    return makeError("the new value of '" + getRole(argument).getDisplayName() +
+                     "' needs state '" + absent->state +
+                     "', which exists only with option '" + absent->option +
+                     "'");
+  Format storage = storages.at(argument);
   if (!jumps)
     return Datum(roundTo(storage, std::get<Tensor>(datum)));
   // An argument is returned as it was given.
@@ -311,15 +350,14 @@ Expected<Datum> TensorStep::collect(unsigned index, Value value) {
 
 Expected<Outcome> TensorStep::finish() {
   Outcome outcome;
-  for (auto [index, value] :
-       llvm::zip(rule.getReturnedArguments(), rule.getReturn().getValues())) {
-    if (isAbsent(index))
+  for (auto [argument, value] : getReturned()) {
+    if (isAbsent(argument))
       continue;
-    Expected<Datum> datum = collect(index, value);
+    Expected<Datum> datum = collect(argument, value);
     if (!datum)
       return datum.takeError();
-    bool isParam = rule.getRole(index).getKind() == RoleKind::Param;
-    std::string name = rule.getRole(index).getName().str();
+    bool isParam = getRole(argument).getKind() == RoleKind::Param;
+    std::string name = getRole(argument).getName().str();
     if (auto *bounds = std::get_if<Bounds>(&*datum))
       (isParam ? outcome.paramBounds : outcome.stateBounds[name]) =
           std::move(*bounds);
@@ -332,10 +370,9 @@ Expected<Outcome> TensorStep::finish() {
 
 SmallVector<InitialState> TensorStep::makeInitialStates() {
   SmallVector<InitialState> states;
-  for (BlockArgument argument : rule.getBody().getArguments()) {
-    unsigned index = argument.getArgNumber();
-    RoleAttr role = rule.getRole(index);
-    if (role.getKind() != RoleKind::State || isAbsent(index))
+  for (BlockArgument argument : getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (role.getKind() != RoleKind::State || isAbsent(argument))
       continue;
     states.push_back(
         {role.getName().str(), makeFilled(shapes.getShape(argument.getType()),

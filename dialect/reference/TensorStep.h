@@ -46,15 +46,20 @@ public:
   SmallVector<InitialState> makeInitialStates();
 
 private:
+  /// The rule's arguments, and the states of fragments that come after it.
+  SmallVector<BlockArgument> getArguments();
+  /// What is returned for which of them.
+  SmallVector<std::pair<BlockArgument, Value>> getReturned();
+
   void bindArguments();
-  llvm::Error bindTensor(unsigned index, const StoredTensor &stored);
-  llvm::Error checkShape(unsigned index, const Tensor &tensor);
-  bool isAbsent(unsigned index);
+  llvm::Error bindTensor(BlockArgument argument, const StoredTensor &stored);
+  llvm::Error checkShape(BlockArgument argument, const Tensor &tensor);
+  bool isAbsent(BlockArgument argument);
   void findStoredValues();
   llvm::Error evaluate(Value value);
-  llvm::Error evaluateGradient(BlockArgument argument);
+  llvm::Error evaluateArgument(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
-  llvm::Expected<Datum> collect(unsigned index, Value value);
+  llvm::Expected<Datum> collect(BlockArgument argument, Value value);
 
   const Source &source;
   const TensorRequest &request;
@@ -63,7 +68,7 @@ private:
   Shapes shapes;
   Frame frame;
   /// Of the tensor arguments that exist.
-  std::map<unsigned, Format> storages;
+  DenseMap<Value, Format> storages;
   /// The storage format of each value that the return stores in something that
   /// exists; the narrowest where it stores the value twice.
   DenseMap<Value, Format> stored;

@@ -19,16 +19,13 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// Puts fragments into one optimizer. Invariant: `gradients` holds for each
-/// rule the gradient that the fragments so far have made.
+/// Puts fragments into one optimizer. Invariant: each target holds the gradient
+/// that the fragments so far have made.
 class Inliner {
 public:
   explicit Inliner(OptimizerOp optimizer);
 
-  void inlineFragment(FragmentOp fragment);
-
-  /// Gives the rules the gradient that the fragments made.
-  void replaceGradients();
+  LogicalResult inlineFragments(ArrayRef<FragmentOp> fragments);
 
 private:
   /// What is known of one rule of the optimizer.
@@ -42,7 +39,11 @@ private:
 
   void copyDeclarations(FragmentOp fragment, IRMapping &mapping);
   void rename(Operation *op, StringRef fragment);
-  void copyRule(RuleOp source, Target &target, IRMapping mapping);
+  void copyBefore(RuleOp source, Target &target, IRMapping mapping);
+  LogicalResult copyAfter(FragmentOp fragment, RuleOp rule, IRMapping mapping);
+
+  /// Gives the rules the gradient that the fragments made.
+  void replaceGradients();
 
   OptimizerOp optimizer;
   SmallVector<Target> targets;
@@ -102,14 +103,18 @@ void Inliner::copyDeclarations(FragmentOp fragment, IRMapping &mapping) {
   }
 }
 
+static BlockArgument addArgument(RuleOp rule, RoleAttr role, Type type) {
+  SmallVector<Attribute> roles(rule.getRoles().getValue());
+  roles.push_back(role);
+  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
+  return rule.getBody().addArgument(type, rule.getLoc());
+}
+
 /// The argument of the kind, which the rule gets if it has none.
 static Value getOrAddArgument(RuleOp rule, RoleKind kind, Type type) {
   if (BlockArgument argument = rule.getArgumentOfKind(kind))
     return argument;
-  SmallVector<Attribute> roles(rule.getRoles().getValue());
-  roles.push_back(RoleAttr::get(rule.getContext(), kind));
-  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
-  return rule.getBody().addArgument(type, rule.getLoc());
+  return addArgument(rule, RoleAttr::get(rule.getContext(), kind), type);
 }
 
 /// A type of a fragment, where `*` stands for the rule's `dims`.
@@ -121,9 +126,18 @@ static Type replaceDims(Type type, ArrayRef<StringAttr> dims) {
   return SymTensorType::get(type.getContext(), dims);
 }
 
-void Inliner::copyRule(RuleOp source, Target &target, IRMapping mapping) {
+/// Copies what the fragment's rule does, to where the builder is.
+static void copyBody(RuleOp source, ArrayRef<StringAttr> dims,
+                     OpBuilder &builder, IRMapping &mapping) {
+  for (Operation &op : source.getBody().front().without_terminator()) {
+    Operation *copy = builder.clone(op, mapping);
+    for (OpResult result : copy->getResults())
+      result.setType(replaceDims(result.getType(), dims));
+  }
+}
+
+void Inliner::copyBefore(RuleOp source, Target &target, IRMapping mapping) {
   OpBuilder builder(target.begin);
-  ArrayRef<StringAttr> dims = getDims(target.gradient.getType());
   for (BlockArgument argument : source.getBody().getArguments()) {
     RoleKind kind = source.getRole(argument.getArgNumber()).getKind();
     mapping.map(argument,
@@ -131,19 +145,67 @@ void Inliner::copyRule(RuleOp source, Target &target, IRMapping mapping) {
                     ? target.gradient
                     : getOrAddArgument(target.rule, kind, argument.getType()));
   }
-  for (Operation &op : source.getBody().front().without_terminator()) {
-    Operation *copy = builder.clone(op, mapping);
-    for (OpResult result : copy->getResults())
-      result.setType(replaceDims(result.getType(), dims));
-  }
+  copyBody(source, getDims(target.gradient.getType()), builder, mapping);
   target.gradient = mapping.lookup(source.getReturn().getValues().front());
 }
 
-void Inliner::inlineFragment(FragmentOp fragment) {
-  IRMapping mapping;
-  copyDeclarations(fragment, mapping);
-  for (Target &target : targets)
-    copyRule(fragment.getRule(), target, mapping);
+static Value createStored(Value value, unsigned role, ReturnOp ret) {
+  OpBuilder builder(ret);
+  return StoredOp::create(builder, ret.getLoc(), value,
+                          ArrayRef<int64_t>(role));
+}
+
+/// The new param, as it is stored. `step-mark-stored` sees to operations'
+/// results.
+static Value getNewParam(RuleOp rule) {
+  ReturnOp ret = rule.getReturn();
+  BlockArgument param = rule.getArgumentOfKind(RoleKind::Param);
+  SmallVector<unsigned> returned = rule.getReturnedArguments();
+  auto position = llvm::find(returned, param.getArgNumber()) - returned.begin();
+  OpOperand &operand = ret->getOpOperand(position);
+  if (isa<BlockArgument>(operand.get()) && operand.get() != param)
+    operand.set(createStored(operand.get(), param.getArgNumber(), ret));
+  return operand.get();
+}
+
+LogicalResult Inliner::copyAfter(FragmentOp fragment, RuleOp rule,
+                                 IRMapping mapping) {
+  RuleOp source = fragment.getRule();
+  Value param = getNewParam(rule);
+  ArrayRef<StringAttr> dims = getDims(param.getType());
+  SmallVector<unsigned> states;
+  for (BlockArgument argument : source.getBody().getArguments()) {
+    RoleAttr role = source.getRole(argument.getArgNumber());
+    if (role.getKind() != RoleKind::State) {
+      mapping.map(argument, role.getKind() == RoleKind::Param
+                                ? param
+                                : getOrAddArgument(rule, role.getKind(),
+                                                   argument.getType()));
+      continue;
+    }
+    for (auto known : rule.getRoles().getAsRange<RoleAttr>())
+      if (known.getKind() == RoleKind::State &&
+          known.getName() == role.getName())
+        return fragment.emitOpError()
+               << "has state '" << role.getDisplayName() << "', which rule '"
+               << rule.getSymName() << "' has already";
+    BlockArgument state =
+        addArgument(rule, role, replaceDims(argument.getType(), dims));
+    mapping.map(argument, state);
+    states.push_back(state.getArgNumber());
+  }
+  ReturnOp ret = rule.getReturn();
+  OpBuilder builder(ret);
+  copyBody(source, dims, builder, mapping);
+  for (auto [value, state] :
+       llvm::zip(source.getReturn().getValues(), states)) {
+    // A copy of the param is rounded alone, the param is not.
+    Value copy = mapping.lookup(value);
+    if (copy == param)
+      copy = createStored(copy, state, ret);
+    ret->insertOperands(ret->getNumOperands(), copy);
+  }
+  return success();
 }
 
 /// To the rule the gradient is an argument still, which is rounded where it is
@@ -152,10 +214,8 @@ void Inliner::inlineFragment(FragmentOp fragment) {
 static void storeGradient(OpOperand &use, Value gradient) {
   auto ret = cast<ReturnOp>(use.getOwner());
   auto rule = cast<RuleOp>(ret->getParentOp());
-  int64_t role = rule.getReturnedArguments()[use.getOperandNumber()];
-  OpBuilder builder(ret);
-  use.set(StoredOp::create(builder, ret.getLoc(), gradient,
-                           ArrayRef<int64_t>(role)));
+  unsigned role = rule.getReturnedArguments()[use.getOperandNumber()];
+  use.set(createStored(gradient, role, ret));
 }
 
 void Inliner::replaceGradients() {
@@ -169,6 +229,26 @@ void Inliner::replaceGradients() {
     }
 }
 
+LogicalResult Inliner::inlineFragments(ArrayRef<FragmentOp> fragments) {
+  SmallVector<std::pair<FragmentOp, IRMapping>> later;
+  for (FragmentOp fragment : fragments) {
+    IRMapping mapping;
+    copyDeclarations(fragment, mapping);
+    if (fragment.getRule().comesAfter()) {
+      later.emplace_back(fragment, mapping);
+      continue;
+    }
+    for (Target &target : targets)
+      copyBefore(fragment.getRule(), target, mapping);
+  }
+  replaceGradients();
+  for (auto &[fragment, mapping] : later)
+    for (Target &target : targets)
+      if (failed(copyAfter(fragment, target.rule, mapping)))
+        return failure();
+  return success();
+}
+
 namespace {
 struct InlineFragments : step::impl::InlineFragmentsBase<InlineFragments> {
   void runOnOperation() override {
@@ -176,12 +256,9 @@ struct InlineFragments : step::impl::InlineFragmentsBase<InlineFragments> {
     SmallVector<OptimizerOp> optimizers(getOperation().getOps<OptimizerOp>());
     if (fragments.empty() || optimizers.empty())
       return markAllAnalysesPreserved();
-    for (OptimizerOp optimizer : optimizers) {
-      Inliner inliner(optimizer);
-      for (FragmentOp fragment : fragments)
-        inliner.inlineFragment(fragment);
-      inliner.replaceGradients();
-    }
+    for (OptimizerOp optimizer : optimizers)
+      if (failed(Inliner(optimizer).inlineFragments(fragments)))
+        return signalPassFailure();
     for (FragmentOp fragment : fragments)
       fragment.erase();
   }

@@ -440,14 +440,14 @@ step.fragment @body {
 // -----
 
 step.fragment @roles {
-  // expected-error @+1 {{'step.rule' op has 'param' in a fragment, which sees only a gradient}}
+  // expected-error @+1 {{'step.rule' op has 'grad' in a fragment, which sees either a grad or a param and states}}
   step.rule @any(%p: param[*], %g: grad[*]) { step.return %g }
 }
 
 // -----
 
 step.fragment @roles {
-  // expected-error @+1 {{'step.rule' op has 'm' in a fragment, which sees only a gradient}}
+  // expected-error @+1 {{'step.rule' op has 'm' in a fragment, which sees either a grad or a param and states}}
   step.rule @any(%g: grad[*], %m: state "m"[*]) { step.return %g }
 }
 
@@ -461,8 +461,48 @@ step.fragment @roles {
 // -----
 
 step.fragment @dims {
-  // expected-error @+1 {{'step.rule' op has a grad of other dims than [*] in a fragment}}
+  // expected-error @+1 {{'step.rule' op has 'grad' of other dims than [*] in a fragment}}
   step.rule @any(%g: grad[n]) { step.return %g : [n] }
+}
+
+// -----
+
+step.fragment @dims {
+  // expected-error @+1 {{'step.rule' op has 'm' of other dims than [*] in a fragment}}
+  step.rule @any(%p: param[*], %m: state "m"[1]) { step.return %m : [1] }
+}
+
+// -----
+
+step.fragment @guarded {
+  %o = step.option "o" = true
+  // expected-error @+1 {{'step.rule' op guards state 'm' in a fragment}}
+  step.rule @any(%p: param[*], %m: state "m"[*] if %o) { step.return %m }
+}
+
+// -----
+
+step.fragment @roles {
+  // expected-error @+1 {{'step.rule' op needs exactly one param: 2}}
+  step.rule @any(%p: param[*], %q: param[*]) { step.return }
+}
+
+// -----
+
+step.fragment @states {
+  // expected-error @+1 {{'step.rule' op declares state 'm' twice}}
+  step.rule @any(%p: param[*], %m: state "m"[*], %n: state "m"[*]) {
+    step.return %m, %n
+  }
+}
+
+// -----
+
+step.fragment @return {
+  step.rule @any(%p: param[*], %m: state "m"[*]) {
+    // expected-error @+1 {{'step.return' op returns 2 values; the rule has 1 states}}
+    step.return %p, %m
+  }
 }
 
 // -----

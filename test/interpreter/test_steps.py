@@ -365,9 +365,52 @@ def test_fragments_come_before_the_rules_in_their_order(tmp_path):
             assert_same(result[f"t{index}/param"], new)
 
 
-@pytest.mark.parametrize("name", ["adamw", "lion", "sgd"])
+AFTER = """
+step.fragment @watch {
+  %size = step.statistic "size" sum over model
+  step.scalars over model {
+    step.report "size", %size
+    step.yield
+  }
+  step.rule @any(%p: param[*], %a: state "mean"[*] kept, %c: state "copy"[*] kept, %t: count) {
+    %n = step.to_f64 %t
+    %s = step.sum %p : [*]
+    step.contribute %size, %s
+    %d = step.div %p, %n : [*], f64
+    %a1 = step.add %a, %d : [*]
+    step.return %a1, %p
+  }
+}
+"""
+
+
+def test_fragments_after_the_rules_see_the_param_as_it_is_stored(tmp_path):
+    """And what they store is rounded alone."""
+    text = optimizer(RULE.format("step.return %g")) + AFTER
+    g = normal(100)
+    one = {"param": np.zeros(100, "f4"), "grad": g}
+    result = step(write(tmp_path, text), [one], state="mean:f32,copy:bf16", param="bf16")
+    seen = bf16_to_f32(bf16_from(g))
+    assert_same(result["t0/param"], bf16_from(g))
+    assert_same(result["t0/mean"], seen)
+    assert_same(result["t0/copy"], bf16_from(g))
+    result = step(write(tmp_path, text), [one], state="mean:f32,copy:bf16")
+    assert_same(result["t0/param"], g)
+    assert_same(result["t0/mean"], g)
+    assert_same(result["t0/copy"], bf16_from(g))
+
+
+def test_a_state_of_a_fragment_that_the_rule_has(tmp_path):
+    text = (ZOO / "lion.mlir").read_text() + AFTER.replace('"mean"', '"exp_avg"')
+    one = {"param": ones(1), "grad": ones(1)}
+    with pytest.raises(Refused, match="state 'exp_avg' of a fragment is one of rule 'any'"):
+        step(write(tmp_path, text), [one])
+
+
+@pytest.mark.parametrize("name", ["adamw", "lion", "sgd", "adafactor"])
 def test_fragments_are_what_inlining_makes_of_them(tmp_path, name):
     text = (ZOO / f"{name}.mlir").read_text() + CLIP + WARM_UP
+    text += AFTER.replace("return %a1, %p", "return %a1, %a1")  # no op that passes insert
     whole = write(tmp_path, text, "whole.mlir")
     inlined = write(tmp_path, "", "inlined.mlir")
     subprocess.run(

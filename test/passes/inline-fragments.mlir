@@ -143,6 +143,71 @@ step.fragment @look {
 
 // -----
 
+// Fragments of a param come last, in the rule's dims: they see the new one, which is
+// rounded before, and what they copy of it is rounded alone.
+// CHECK-LABEL: step.optimizer @after {
+// CHECK:      step.rule @matrix(%param: param[n, m], %grad: grad[n, m], %m: state "m"[n, m] kept, %copy: state "copy"[n, m] kept, %count: count)
+// CHECK-NEXT:   %[[G:.*]] = step.neg %grad : [n, m]
+// CHECK-NEXT:   %[[P:.*]] = step.sub %param, %[[G]] : [n, m]
+// CHECK-NEXT:   %[[T:.*]] = step.to_f64 %count
+// CHECK-NEXT:   %[[M:.*]] = step.lerp %m, %[[P]], %[[T]] : [n, m], [n, m], f64
+// CHECK-NEXT:   %[[C:.*]] = step.stored %[[P]] as [3]
+// CHECK-NEXT:   step.return %[[P]], %[[M]], %[[C]]
+// CHECK:      step.rule @grad(
+// CHECK-NEXT:   %[[G:.*]] = step.neg %grad
+// CHECK-NEXT:   %[[P:.*]] = step.stored %[[G]] as [0]
+// CHECK:        step.stored %[[P]] as [3]
+// CHECK:      step.rule @same(
+// CHECK:        step.lerp %m, %param,
+// CHECK-NEXT:   %[[C:.*]] = step.stored %param as [3]
+// CHECK-NEXT:   step.return %param, %{{.*}}, %[[C]]
+step.optimizer @after {
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+    %p1 = step.sub %p, %g : [n, m]
+    step.return %p1 : [n, m]
+  }
+  step.rule @grad(%p: param[n], %g: grad[n]) {
+    step.return %g : [n]
+  }
+  step.rule @same(%p: param[*], %g: grad[*]) {
+    step.return %p
+  }
+}
+step.fragment @mean {
+  step.rule @any(%p: param[*], %m: state "m"[*] kept, %c: state "copy"[*] kept, %t: count) {
+    %w = step.to_f64 %t
+    %m1 = step.lerp %m, %p, %w : [*], [*], f64
+    step.return %m1, %p
+  }
+}
+step.fragment @neg {
+  step.rule @any(%g: grad[*]) {
+    %g1 = step.neg %g : [*]
+    step.return %g1
+  }
+}
+
+// -----
+
+// A rule whose param is its gradient unchanged stores that.
+// CHECK-LABEL: step.optimizer @gradient {
+// CHECK:        %[[P:.*]] = step.stored %grad as [0]
+// CHECK-NEXT:   %[[A:.*]] = step.add %m, %[[P]] : [*]
+// CHECK-NEXT:   step.return %[[P]], %[[A]]
+step.optimizer @gradient {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %g
+  }
+}
+step.fragment @total {
+  step.rule @any(%p: param[*], %m: state "m"[*] kept) {
+    %m1 = step.add %m, %p : [*]
+    step.return %m1
+  }
+}
+
+// -----
+
 // Without an optimizer there is nothing to put them into.
 // CHECK-LABEL: step.fragment @alone
 step.fragment @alone {
