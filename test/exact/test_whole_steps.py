@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled steps of several tensors have the interpreter's bits: every definition of
-the zoo, with fragments before it, in f32, bf16 and f64.
+the zoo, with fragments before and after it, in f32, bf16 and f64.
 
 STEPC_STEP_CASES=200 runs so many cases for each package in place of a few, and
 STEPC_ALL_FRAGMENTS=1 each definition behind all combinations of fragments.
@@ -24,12 +24,14 @@ HYPERS = ELEMENTWISE | TORCH | PAPERS
 FRAGMENTS = [
     [], ["clip_by_norm"], ["unscale", "clip_by_inf_norm"], ["torch_scaler", "clip_by_norm"],
     ["colossal_scaler"], ["deepspeed_scaler", "clip_by_value"], ["clip_by_value", "clip_by_norm"],
+    ["param_copy", "ema"], ["grad_scaler", "skip_nonfinite", "clip_by_norm", "ema"],
+    ["unscale", "accumulation", "swa", "param_copy"],
 ]  # fmt: skip
 # Each definition alone, and behind one of the combinations.
 CHOSEN = [
     (name, FRAGMENTS[i])
     for k, name in enumerate(HYPERS)
-    for i in (range(7) if "STEPC_ALL_FRAGMENTS" in os.environ else (0, 1 + k % 6))
+    for i in (range(10) if "STEPC_ALL_FRAGMENTS" in os.environ else (0, 1 + k % 9))
 ]
 PROFILES = 4
 # Several tiles of rows and columns.

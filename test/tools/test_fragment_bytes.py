@@ -1,0 +1,61 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a fragment adds to a step: the bytes that it must, and no traversal besides."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
+ZOO = ROOT / "frontend" / "optimizers"
+
+# By fragments: bytes per parameter, in f32, and kernels that come to those of an
+# optimizer whose only traversal is the update.
+ADDED = {
+    "unscale accumulation clip_by_value": (0, 0),
+    "clip_by_norm": (4, 1),
+    "grad_scaler accumulation skip_nonfinite clip_by_norm": (4, 1),
+    "ema": (8, 0),
+    "swa": (8, 0),
+    "param_copy": (2, 0),
+}
+
+
+def traffic(name, variant, fragments):
+    """The largest number of bytes per parameter of a rule, and its kernels."""
+    storages = "param=f32,grad=f32"
+    if "param_copy" in fragments:
+        storages += ",state.param_copy=bf16"
+    arguments = [f"--fragment={ZOO / 'fragments' / f'{f}.mlir'}" for f in fragments]
+    run = subprocess.run(
+        [STEPC, ZOO / f"{name}.mlir", *arguments, f"--variant={storages}{variant}", "--explain"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    found = re.findall(r"in all: (\d+) kernels?, ([0-9.]+) bytes per parameter", run.stdout)
+    return max((float(count), int(kernels)) for kernels, count in found)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_bytes_of_an_update_in_one_traversal(name):
+    variant = {"adamw": "", "sgd": ",option.has_momentum=true"}[name]
+    alone, kernels = traffic(name, variant, [])
+    for fragments, (more, traversals) in ADDED.items():
+        assert traffic(name, variant, fragments.split()) == (alone + more, kernels + traversals)
+
+
+@pytest.mark.parametrize("name", ["lamb", "adafactor"])
+def test_an_average_goes_with_the_last_traversal(name):
+    alone, kernels = traffic(name, "", [])
+    assert kernels > 1
+    assert traffic(name, "", ["ema", "param_copy"]) == (alone + 8 + 2, kernels)
+
+
+@pytest.mark.parametrize("fragment", ["ema", "swa"])
+def test_an_average_that_rests_is_not_touched(fragment):
+    alone = traffic("adamw", "", [])
+    assert traffic("adamw", ",option.averages=false", [fragment]) == alone
+    assert traffic("adamw", ",option.averages=true", [fragment]) != alone
