@@ -79,6 +79,10 @@ KEYWORDS = [
     ("gradients", None),
     ("bucket_bytes", None),
     ("layouts", None),
+    ("average", None),
+    ("accumulation_steps", None),
+    ("skip_nonfinite", False),
+    ("param_copy", None),
 ]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

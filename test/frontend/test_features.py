@@ -140,8 +140,8 @@ def test_options_of_a_scaler():
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
 @pytest.mark.parametrize("scaler", SCALERS)
 def test_copies_keep_them(how, scaler):
-    optimizer = adamw(clip=[ClipByValue(2.0), ClipByNorm(1.0, math.inf)])
-    optimizer._set_features(optimizer.clip, SCALERS[scaler]())
+    clip = [ClipByValue(2.0), ClipByNorm(1.0, math.inf)]
+    optimizer = adamw(clip=clip, loss_scale=SCALERS[scaler]())
     again = how(optimizer)
     assert repr(again.clip) == repr(optimizer.clip) and again.clip[0] is not optimizer.clip[0]
     assert again._fragments == optimizer._fragments

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Optimizers for PyTorch. ``stepc.torch.X`` is ``torch.optim.X`` where torch has
 one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes any
-definition. ``ClipByNorm``, ``ClipByValue`` and ``DynamicLossScale`` go with all of them."""
+definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
+all of them."""
 
 from . import apex, came, colossal, deepspeed, hf, lomo
 from ._clipping import clip_grad_norm_
-from ._features import ClipByNorm, ClipByValue, DynamicLossScale
+from ._features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
 from ._layouts import Layout
 from ._report import StepReport
@@ -29,8 +30,10 @@ from .sgd import SGD
 
 __all__ = [
     "ASGD",
+    "EMA",
     "LARS",
     "SGD",
+    "SWA",
     "Adadelta",
     "Adafactor",
     "Adagrad",

@@ -21,6 +21,7 @@ import torch
 from .. import _runtime, errors
 from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
+from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
 from ._preparation import Preparation
@@ -50,6 +51,7 @@ class Binding:
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
+        self._has_scaler = optimizer._grad_scale is not None
         self._state = owned_state(optimizer)
         self._epoch = self._state.epoch
         definition = optimizer._get_definition()
@@ -72,6 +74,7 @@ class Binding:
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
             previous._exact_count if previous else None,
+            states_of(optimizer._features),
         )
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
@@ -118,6 +121,7 @@ class Binding:
         if (
             self._walk.moved()
             or optimizer.state is not self._state
+            or (optimizer._grad_scale is not None) != self._has_scaler
             or self._state.epoch != self._epoch
             or len(groups) != len(self._groups)
         ):

@@ -16,6 +16,7 @@ from .. import errors
 from ..definition import Definition
 from ..interface import Interface, Options
 from . import _features, _hypers
+from ._averages import Averages
 from ._binding import Binding
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
@@ -36,10 +37,14 @@ _KEYWORDS = [
     inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("bucket_bytes", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("layouts", inspect.Parameter.KEYWORD_ONLY, default=None),
+    *(
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in _features.KEYWORDS.items()
+    ),
 ]
 
 
-class CompiledStep(OnRanks, Saving):
+class CompiledStep(OnRanks, Averages, Saving):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -65,6 +70,13 @@ class CompiledStep(OnRanks, Saving):
     layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
         regular expression of names, and the ``Layout`` of those that it matches as a
         whole, or None for tensors that are whole; the first that matches counts.
+    average: ``EMA()`` or ``SWA()`` of the parameters, kept by the step; see
+        ``averaged_parameters``.
+    accumulation_steps: how many backward passes gradients are the sum of; the step
+        divides by it.
+    skip_nonfinite: leaves out a step with a gradient that is Inf or NaN.
+    param_copy: ``torch.bfloat16``, say: the step writes a copy of each new parameter
+        in that dtype; see ``parameter_copies``.
     """
 
     _zoo_name: str | None = None
@@ -80,8 +92,9 @@ class CompiledStep(OnRanks, Saving):
 
     # Class attributes, so that copies and unpickled objects start without.
     _static_grads = False
-    _clip: tuple[Feature, ...] = ()
-    _scaling: tuple[Feature, ...] = ()  # none or one
+    _given = _features.Features()
+    _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
+    _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _scalars: dict = {}  # what the last binding kept between steps
     _binding: Binding | None = None
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
@@ -100,7 +113,8 @@ class CompiledStep(OnRanks, Saving):
         layouts=None,
         **kwargs,
     ):
-        self._set_features(clip, loss_scale)
+        more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
+        self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(zero, process_group, gradients, bucket_bytes, layouts)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
@@ -144,14 +158,15 @@ class CompiledStep(OnRanks, Saving):
 
     # --- Clipping and loss scaling --------------------------------------------
 
-    def _set_features(self, clip, loss_scale) -> None:
-        self._clip = _features.clips(clip)
-        self._scaling = _features.loss_scales(loss_scale)
-
     @property
     def _features(self) -> tuple[Feature, ...]:
         """In the order of application."""
-        return self._scaling + self._clip
+        given = self._given.in_order()
+        return given if self._grad_scale is None else (self._grad_scale, *given)
+
+    @property
+    def _scaling(self) -> tuple[Feature, ...]:
+        return self._given.scaling
 
     @property
     def _fragments(self) -> tuple[str, ...]:
@@ -170,7 +185,19 @@ class CompiledStep(OnRanks, Saving):
     def clip(self) -> tuple[Feature, ...]:
         """What clips the gradients, in order. Their numbers may be changed:
         ``opt.clip[0].max_norm = 0.5`` holds from the next step on."""
-        return self._clip
+        return self._given.clip
+
+    @property
+    def accumulation_steps(self) -> float:
+        """How many backward passes gradients are the sum of. May be set between steps
+        where the constructor was given one."""
+        return self._given.accumulation[0].steps if self._given.accumulation else 1
+
+    @accumulation_steps.setter
+    def accumulation_steps(self, steps: int) -> None:
+        if not self._given.accumulation:
+            raise ValueError("the optimizer was made without accumulation_steps")
+        self._given.accumulation[0]._set_numbers(steps=steps)
 
     @property
     def loss_scale(self) -> float:
@@ -298,6 +325,7 @@ class CompiledStep(OnRanks, Saving):
                 "STEPC_POISONED",
             )
         self._refuse_scaler()
+        self._refuse_averages()
         binding, self._binding = self._binding, None
         why = why_eager(self)
         if why is None:
@@ -350,8 +378,7 @@ class CompiledStep(OnRanks, Saving):
         return {
             **super().__getstate__(),
             "_static_grads": self._static_grads,
-            "_clip": self._clip,
-            "_scaling": self._scaling,
+            "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),
         }

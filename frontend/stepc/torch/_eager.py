@@ -14,6 +14,10 @@ import torch
 from .. import errors
 
 
+class NeedsEagerError(errors.StepcError):
+    """A GradScaler is to unscale the gradients itself; nothing has changed."""
+
+
 def why_eager(optimizer) -> str | None:
     """Why torch's own step must run, if the groups' flags say so."""
     if optimizer._eager_class is None:
@@ -39,6 +43,8 @@ def step_eagerly(optimizer, why: str) -> None:
     Warns once for each reason. StepcError where the step would have to clip or
     unscale gradients, which torch's does not.
     """
+    if optimizer._grad_scale is not None:
+        raise NeedsEagerError(why)
     if optimizer._features:
         raise errors.StepcError(
             f"{type(optimizer).__name__} must run torch's own step ({why}), which does not do "

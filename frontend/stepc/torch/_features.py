@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What any optimizer can do to its gradients first: unscale them and clip them.
+"""What any optimizer can do to its gradients first, unscale and clip them, and with its
+parameters after: average and copy them.
 
 Each feature is a fragment of the zoo, compiled into the step; nothing is read or
 written twice for it, and ``.grad`` stays as it is. Its numbers are attributes that
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -28,6 +30,8 @@ class Feature:
     _hypers: dict[str, str] = {}  # of the fragment: the attribute it is
     _options: dict[str, str] = {}  # likewise
     _scalars: dict[str, str] = {}  # kept between steps: the attribute it begins as
+    _state: str | None = None  # of each parameter, which begins as the parameter
+    _storage: torch.dtype | None = None  # of that state, where it is not the usual one
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if k[0] != "_")
@@ -177,6 +181,167 @@ def loss_scales(loss_scale: float | Feature | None) -> tuple[Feature, ...]:
     return (LossScale(loss_scale),)
 
 
+class GradScale(Feature):
+    """The scale of a ``GradScaler``, for one step: gradients are divided by it, and an
+    Inf or NaN among them skips the step."""
+
+    _fragment = "grad_scaler"
+    _hypers = {"grad_scale": "scale"}
+
+    def __init__(self, scale: float):
+        self.scale = scale
+
+
+# --- Other things to do to gradients ------------------------------------------
+
+
+class Accumulation(Feature):
+    """Gradients are sums of ``steps`` backward passes, of which the step takes the mean."""
+
+    _fragment = "accumulation"
+    _hypers = {"accumulation_steps": "steps"}
+
+    def __init__(self, steps: float):
+        self._set_numbers(steps=steps)
+
+
+class SkipNonfinite(Feature):
+    """A step with a gradient that is Inf or NaN is left out."""
+
+    _fragment = "skip_nonfinite"
+
+
+# --- What becomes of the parameters -------------------------------------------
+
+
+class _Average(Feature):
+    """``active``: whether steps average; where it is False the average is neither read
+    nor written. May be set between steps."""
+
+    active = True
+
+    def __init__(self, active: bool):
+        self.active = bool(active)
+
+
+class EMA(_Average):
+    """An exponential moving average of the parameters, kept inside the step:
+    ``a + (1 - decay) * (p - a)``, beginning as the parameters after the first step.
+
+    As :class:`torch.optim.swa_utils.AveragedModel` with ``get_ema_multi_avg_fn(decay)``
+    and ``update_parameters`` behind each step. Raises ValueError where ``decay`` is not
+    from 0 to 1.
+    """
+
+    _fragment = "ema"
+    _hypers = {"ema_decay": "decay", "ema_active": "active"}
+    _state = "ema"
+
+    def __init__(self, decay: float = 0.999, active: bool = True):
+        super().__init__(active)
+        if isinstance(decay, torch.Tensor) or not 0.0 <= decay <= 1.0:
+            raise ValueError(f"decay is {decay!r}, expected a number from 0 to 1")
+        self.decay = decay
+
+
+class SWA(_Average):
+    """The mean of the parameters over the steps in which it is active.
+
+    As :class:`torch.optim.swa_utils.AveragedModel`, whose ``update_parameters`` is called
+    behind each of these steps. To average once an epoch set ``opt.average.active`` for the
+    epoch's last step.
+    """
+
+    _fragment = "swa"
+    _hypers = {"swa_active": "active"}
+    _state = "swa"
+
+    def __init__(self, active: bool = True):
+        super().__init__(active)
+
+
+class ParamCopy(Feature):
+    """A copy of each new parameter in ``dtype``, written and never read."""
+
+    _fragment = "param_copy"
+    _state = "param_copy"
+
+    def __init__(self, dtype: torch.dtype):
+        self._storage = dtype
+
+
+# --- The arguments of an optimizer --------------------------------------------
+
+
+def _average_of(average) -> tuple[Feature, ...]:
+    if average is None:
+        return ()
+    if not isinstance(average, _Average):
+        raise TypeError(f"average is {average!r}, expected EMA(), SWA() or None")
+    return (average,)
+
+
+def _accumulation_of(steps) -> tuple[Feature, ...]:
+    if steps is None:
+        return ()
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"accumulation_steps is {steps!r}, expected a positive integer or None")
+    return (Accumulation(steps),)
+
+
+def _copy_of(dtype) -> tuple[Feature, ...]:
+    if dtype is None:
+        return ()
+    if dtype not in (torch.bfloat16, torch.float32):
+        raise ValueError(f"param_copy is {dtype!r}, expected torch.bfloat16, torch.float32 or None")
+    return (ParamCopy(dtype),)
+
+
+# What every class takes beside ``clip`` and ``loss_scale``, with its default.
+KEYWORDS = {
+    "average": None,
+    "accumulation_steps": None,
+    "skip_nonfinite": False,
+    "param_copy": None,
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """All of an optimizer, from its arguments. TypeError and ValueError."""
+
+    clip: tuple[Feature, ...] = ()
+    scaling: tuple[Feature, ...] = ()  # none or one
+    accumulation: tuple[Feature, ...] = ()  # none or one, as those below
+    skip: tuple[Feature, ...] = ()
+    average: tuple[Feature, ...] = ()
+    copy: tuple[Feature, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        clip=None,
+        loss_scale=None,
+        average=None,
+        accumulation_steps=None,
+        skip_nonfinite=False,
+        param_copy=None,
+    ) -> Features:
+        return cls(
+            clips(clip),
+            loss_scales(loss_scale),
+            _accumulation_of(accumulation_steps),
+            (SkipNonfinite(),) if skip_nonfinite else (),
+            _average_of(average),
+            _copy_of(param_copy),
+        )
+
+    def in_order(self) -> tuple[Feature, ...]:
+        """In the order of application."""
+        before = self.scaling + self.accumulation + self.skip + self.clip
+        return before + self.average + self.copy
+
+
 # --- In the names of a definition ---------------------------------------------
 
 
@@ -207,6 +372,16 @@ def options(interface: Interface, features: tuple[Feature, ...]) -> Options:
         for feature in features
         for name, value in zip(feature._options, feature.settings(), strict=True)
     }
+
+
+def states_of(features: tuple[Feature, ...]) -> frozenset[str]:
+    """The names of the states that they add."""
+    return frozenset(feature._state for feature in features if feature._state)
+
+
+def storages(features: tuple[Feature, ...]) -> dict[str, torch.dtype]:
+    """By state, where it is not the usual one."""
+    return {f._state: f._storage for f in features if f._storage is not None}
 
 
 def initial_scalars(interface: Interface, features: tuple[Feature, ...]) -> dict[str, float]:

@@ -25,6 +25,7 @@ class Preparation:
 
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     ``exact_count``: what another plan knows of a parameter's count, or None.
+    ``of_params``: the states that begin as the parameter.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Preparation:
         dropped: dict[str, int],
         num_params: int,
         exact_count: Known | None = None,
+        of_params: frozenset[str] = frozenset(),
     ):
         self._state = state
         self._rules = Rules(interface, options)
@@ -44,6 +46,7 @@ class Preparation:
         self._dropped = dropped
         self._num_params = num_params
         self._exact_count = exact_count
+        self._of_params = of_params
         self.owners: list[torch.Tensor] = []
         self._owned: set[int] = set()  # id() of each owner
         self._spare: list = []  # a counter for each parameter, by its index
@@ -116,6 +119,8 @@ class Preparation:
                 if _is_usable(shown, member, dtype, shape):
                     member.states[slot], member.shown[slot] = given, shown
                     continue
+            elif name in self._of_params and shape is None:
+                given = member.param.detach()
             request = _states.Request(member.param, name, dtype, init, given, shape)
             missing.append((slot, request))
         return missing

@@ -12,7 +12,7 @@ import torch
 from .. import errors
 from .._mesh import Layout
 from ..interface import Interface, Options, Rule, describe_option, describe_options
-from . import _tensors
+from . import _features, _tensors
 from ._members import Member
 
 
@@ -131,6 +131,10 @@ def variant_specs(
             f"option.{name}={describe_option(on)}"
             for name, on in sorted(options.items())
             if name in settable
+        ]
+        parts += [
+            f"state.{name}={_tensors.STORAGE[dtype]}"
+            for name, dtype in sorted(_features.storages(optimizer._features).items())
         ]
         specs.add(",".join([*parts, layout] if layout else parts))
     return tuple(sorted(specs))

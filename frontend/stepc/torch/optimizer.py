@@ -15,7 +15,7 @@ from ..definition import Definition
 from ..interface import Interface, Options
 from ._compiled import CompiledStep
 from ._eager import level_of_caller
-from ._features import hyper_names
+from ._features import KEYWORDS, Features, hyper_names
 from ._saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
@@ -71,7 +71,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
-        self._set_features(clip, loss_scale)
+        more = {n: hypers_and_options.pop(n) for n in KEYWORDS if n in hypers_and_options}
+        self._given = Features.of(clip, loss_scale, **more)
         self._interface = self._without_features(self._definition.interface())
         self._interface.check_names(hypers_and_options)
         defaults = {**dict(self._interface.hypers), **dict(self._interface.options)}
@@ -90,6 +91,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             gradients=gradients,
             bucket_bytes=bucket_bytes,
             layouts=layouts,
+            **more,
         )
 
     def _without_features(self, interface: Interface) -> Interface:
