@@ -1,0 +1,120 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""In the loops of others: transformers' Trainer, Accelerate, and steps with a closure as
+Lightning's. Beside torch's AdamW in the same loop."""
+
+import pytest
+import stepc.torch
+import torch
+from common import bits_equal, distance
+
+pytest.importorskip("accelerate")
+
+FEATURES = {"average": stepc.torch.EMA(0.9)}
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b = torch.nn.Linear(8, 16), torch.nn.Linear(16, 1)
+
+    def forward(self, x=None, y=None):
+        out = self.b(torch.tanh(self.a(x)))[:, 0]
+        return {"loss": ((out - y) ** 2).mean(), "logits": out}
+
+
+def data():
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(32, 9, generator=generator)
+    return [{"x": row[:8], "y": row[8]} for row in rows]
+
+
+def trained(folder, kind, *, how="optimizers", steps=6, resume=False, **kwargs):
+    """The model and optimizer after a run of the Trainer, saved after three steps."""
+    from transformers import Trainer, TrainingArguments
+
+    arguments = TrainingArguments(
+        str(folder), max_steps=steps, save_steps=3, per_device_train_batch_size=4, report_to=[],
+        use_cpu=True, logging_strategy="no", disable_tqdm=True, seed=0,
+    )  # fmt: skip
+    net = Net()
+    given = {"optimizer_cls_and_kwargs": (kind, {"lr": 1e-2, **kwargs})}
+    if how == "optimizers":
+        optimizer = kind(net.parameters(), lr=1e-2, **kwargs)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        given = {"optimizers": (optimizer, schedule)}
+    trainer = Trainer(net, arguments, train_dataset=data(), **given)
+    trainer.train(resume_from_checkpoint=resume)
+    inner = trainer.optimizer
+    return net, getattr(inner, "optimizer", inner)
+
+
+@pytest.mark.parametrize("how", ["optimizers", "optimizer_cls_and_kwargs"])
+def test_trainer(tmp_path, how):
+    ours, optimizer = trained(tmp_path / "ours", stepc.torch.AdamW, how=how)
+    theirs, _ = trained(tmp_path / "theirs", torch.optim.AdamW, how=how)
+    assert type(optimizer) is stepc.torch.AdamW and optimizer.last_step is not None
+    assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
+
+
+def test_trainer_resumes(tmp_path):
+    """From what it saved after three steps, to the bit; averages are saved with it."""
+    folder = tmp_path / "ours"
+    whole, first = trained(folder, stepc.torch.AdamW, **FEATURES)
+    averages = [a.clone() for a in first.averaged_parameters()]
+    again, second = trained(
+        folder, stepc.torch.AdamW, resume=str(folder / "checkpoint-3"), **FEATURES
+    )
+    assert bits_equal(list(whole.parameters()), list(again.parameters()))
+    assert bits_equal(averages, second.averaged_parameters())
+    assert second.scalars["n_averaged"] == 6.0
+
+
+def test_accelerate():
+    """``prepare``, gradients of two batches in a step, and clipping by ``accelerator``."""
+    from accelerate import Accelerator
+
+    nets = []
+    for kind in (stepc.torch.AdamW, torch.optim.AdamW):
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        net = Net()
+        optimizer = kind(net.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        net, optimizer, loader, schedule = accelerator.prepare(net, optimizer, loader, schedule)
+        for batch in loader:
+            with accelerator.accumulate(net):
+                accelerator.backward(net(**batch)["loss"])
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(net.parameters(), 0.5)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+        assert optimizer.optimizer.state[next(net.parameters())]["step"] == 4
+        nets.append(accelerator.unwrap_model(net))
+    assert distance(*(list(net.parameters()) for net in nets)) < 1e4
+
+
+def test_closure_of_lightning():
+    """Its automatic optimization gives ``step`` a closure, which zeroes gradients, runs the
+    model and differentiates; a wrapper stands around ``step``, as its precision plugins'."""
+    nets = []
+    for kind in (stepc.torch.AdamW, torch.optim.AdamW):
+        net = Net()
+        optimizer = kind(net.parameters(), lr=1e-2)
+        losses = []
+        for row in range(0, 32, 4):
+            batch = {k: torch.stack([d[k] for d in data()[row : row + 4]]) for k in ("x", "y")}
+
+            def closure(net=net, optimizer=optimizer, batch=batch):
+                loss = net(**batch)["loss"]
+                optimizer.zero_grad()
+                loss.backward()
+                return loss
+
+            losses.append(optimizer.step(closure=closure).item())
+        nets.append((net, losses))
+    (ours, left), (theirs, right) = nets
+    assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
+    assert left == pytest.approx(right, rel=1e-4)
