@@ -85,6 +85,5 @@ class Averages:
     def _refuse_averages(self) -> None:
         if self._holds_averages:
             raise errors.StepcError(
-                "the parameters have the values of their averages; they are back behind "
-                "averaged()"
+                "the parameters have the values of their averages; they are back behind averaged()"
             )
