@@ -94,7 +94,8 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     Constraints:
     - a state has an initial value; no other role has one, a name or a guard, or
       is kept
-    - the storage type is f32, f64 or bf16, and count and fresh have none
+    - the storage type is f32, f64 or bf16, of a state also i16, the lower halves
+      of f32; count and fresh have none
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
@@ -174,7 +175,8 @@ def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
 
     Constraints:
     - the kind is param, grad, state or temp
-    - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16
+    - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16, of a
+      state also i16
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,

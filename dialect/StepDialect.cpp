@@ -54,8 +54,10 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
 
 using EmitError = function_ref<InFlightDiagnostic()>;
 
-static LogicalResult verifyStorage(EmitError emitError, Type storage) {
-  if (storage.isF32() || storage.isF64() || storage.isBF16())
+static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
+                                   Type storage) {
+  if (storage.isF32() || storage.isF64() || storage.isBF16() ||
+      (kind == RoleKind::State && storage.isSignlessInteger(16)))
     return success();
   return emitError() << "storage type " << storage
                      << " is none of f32, f64, bf16";
@@ -83,7 +85,7 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   if (kind == RoleKind::Count || kind == RoleKind::Fresh)
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' is no tensor and has no storage type";
-  return verifyStorage(emitError, storage);
+  return verifyStorage(emitError, kind, storage);
 }
 
 LogicalResult LayoutAttr::verify(EmitError emitError, DictionaryAttr dims) {
@@ -123,7 +125,7 @@ LogicalResult OperandAttr::verify(EmitError emitError, RoleKind kind,
   if (!isa<SymTensorType>(shape))
     return emitError() << "operand '" << name.getValue() << "' has shape "
                        << shape << ", which is not a '!step.tensor'";
-  return verifyStorage(emitError, storage);
+  return verifyStorage(emitError, kind, storage);
 }
 
 LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,

@@ -76,6 +76,54 @@ def Step_RoundOp : Step_Op<"round", [
   }];
   let hasVerifier = 1;
 }
+
+/// What takes an f32 apart into its nearest bf16 and the rest.
+class Step_HalfOp<string mnemonic, string what> : Step_Op<mnemonic, [
+    Pure, HasParent<"RuleOp">, SameOperandsAndResultType]> {
+  let summary = what;
+  let results = (outs Step_TensorType:$result);
+  let hasVerifier = 1;
+}
+
+def Step_UpperHalfOp : Step_HalfOp<"upper_half", "the nearest bf16, a tie away from zero"> {
+  let description = [{
+    With `step.lower_half` it is another way to write every f32: no other rule
+    for ties leaves a difference that 16 bits always hold. Any NaN gives the quiet
+    one, and what is too large infinity. Inserted by binding.
+
+    Constraints:
+    - the rule is bound and computes in f32
+  }];
+  let arguments = (ins Step_TensorType:$operand);
+  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+}
+
+def Step_LowerHalfOp : Step_HalfOp<"lower_half", "what the nearest bf16 lacks"> {
+  let description = [{
+    The bits of the operand less those of `step.upper_half` of it, as integers: a
+    number from -32768 to 32767; 0 for NaN. Inserted by binding.
+
+    Constraints:
+    - those of step.upper_half
+  }];
+  let arguments = (ins Step_TensorType:$operand);
+  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+}
+
+def Step_JoinHalvesOp : Step_HalfOp<"join_halves", "the f32 that was taken apart"> {
+  let description = [{
+    The sum of the bits of `upper`, a value of bf16, and the integer `lower`. Where
+    that is NaN the two were not made of one number, and it is `upper`. Inserted by
+    binding.
+
+    Constraints:
+    - those of step.upper_half
+  }];
+  let arguments = (ins Step_TensorType:$upper, Step_TensorType:$lower);
+  let assemblyFormat = [{
+    $upper `,` $lower attr-dict `:` custom<ShortTypes>(type($upper), type($lower))
+  }];
+}
 } // opDocGroup
 
 //===----------------------------------------------------------------------===//

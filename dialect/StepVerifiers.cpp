@@ -375,6 +375,18 @@ LogicalResult BroadcastOp::verify() {
   return success();
 }
 
+/// The halves are those of the bits of an f32.
+static LogicalResult verifyHalves(Operation *op) {
+  VariantAttr variant = cast<RuleOp>(op->getParentOp()).getVariantAttr();
+  if (!variant || !variant.getCompute().isF32())
+    return op->emitOpError("is for bound rules that compute in f32");
+  return success();
+}
+
+LogicalResult UpperHalfOp::verify() { return verifyHalves(*this); }
+LogicalResult LowerHalfOp::verify() { return verifyHalves(*this); }
+LogicalResult JoinHalvesOp::verify() { return verifyHalves(*this); }
+
 LogicalResult RoundOp::verify() {
   if (!getStorage().isF32() && !getStorage().isBF16())
     return emitOpError() << "rounds to " << getStorage()

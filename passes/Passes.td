@@ -118,8 +118,8 @@ def InstantiateVariants
     and a value of each option; the definition's rules are gone.
 
     A request is a list "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
-    option.amsgrad=true". What it does not name: param f32, grad as the param,
-    states the compute type, options their default. A derived option that is
+    option.amsgrad=true,master=f32". What it does not name: param f32, grad as the
+    param, states the compute type, options their default, no master. A derived option that is
     not named takes both values, each in a variant of its own. Without a request
     there is one empty request.
   }];
@@ -136,6 +136,28 @@ def ResolveOptions : Pass<"step-resolve-options", "::mlir::step::OptimizerOp"> {
     values returned for them.
 
     An absent state whose value would still be needed is an error.
+  }];
+}
+
+def KeepMasters : Pass<"step-keep-masters", "::mlir::step::OptimizerOp"> {
+  let summary = "keep the f32 of parameters that are stored as bf16";
+  let description = [{
+    Before: bound rules whose attribute `master`, from a request, is "f32" or
+    "remainder". After: such a rule has one more state, and the attribute is gone.
+
+    With "f32" the state is `master`, and where it rounds to the parameter it is
+    what the rule reads in its place; elsewhere, and in the first step, the parameter
+    is. With "remainder" the state is `remainder`, an i16 that together with the
+    parameter is the f32. Both leave the same bits in the parameter, the nearest bf16
+    with ties away from zero.
+
+    ```mlir
+    // state "remainder" as i16
+    %x = step.join_halves %p, %remainder : [*]
+    // ... the rule of an f32 parameter, which makes %x1 of %x
+    %p1 = step.upper_half %x1 : [*]
+    %remainder1 = step.lower_half %x1 : [*]
+    ```
   }];
 }
 

@@ -38,6 +38,7 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   variants.variants.assign(options.variants.begin(), options.variants.end());
   pm.addNestedPass<OptimizerOp>(createInstantiateVariants(variants));
   pm.addNestedPass<OptimizerOp>(createResolveOptions());
+  pm.addNestedPass<OptimizerOp>(createKeepMasters());
   pm.addNestedPass<OptimizerOp>(createResolveStorage());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyBound());

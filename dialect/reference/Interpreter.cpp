@@ -41,6 +41,7 @@ static TensorRequest getTensor(const Request &request) {
   return {0,
           true,
           request.compute,
+          Master::None,
           request.rule,
           request.count,
           request.fresh,

@@ -17,6 +17,7 @@
 
 #include "dialect/Step.h"
 #include "dialect/reference/Interval.h"
+#include "dialect/reference/Masters.h"
 
 #include "llvm/Support/Error.h"
 
@@ -81,6 +82,9 @@ struct TensorRequest {
   /// False: the tensor is bound and takes no part in this step.
   bool participates = true;
   Format compute = Format::F32;
+  /// In exact mode, of a param stored as bf16: the rule is run as one of an f32
+  /// param, and `states` has one more, which this names.
+  Master master = Master::None;
   std::string rule;
   int64_t count = 1;
   bool fresh = false;

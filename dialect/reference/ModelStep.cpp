@@ -35,6 +35,9 @@ Error ModelStep::bind() {
       return makeError("tensor " + Twine(index) + " is of group " +
                        Twine(tensor.group) + ", there are " +
                        Twine(groups.size()));
+    if (tensor.master != Master::None && request.mode != Mode::Exact)
+      return makeError("tensor " + Twine(index) +
+                       " has a master, which is for exact mode only");
     tensors.emplace_back(source, tensor, groups[tensor.group],
                          isBound() ? &outcome.jumps : nullptr);
     if (Error error = tensors.back().bind())

@@ -25,6 +25,8 @@ llvm::StringRef mlir::step::reference::getName(Format format) {
     return "f32";
   case Format::F64:
     return "f64";
+  case Format::I16:
+    return "i16";
   }
   llvm_unreachable("not a format");
 }
@@ -38,6 +40,8 @@ std::optional<Format> mlir::step::reference::parseFormat(llvm::StringRef name) {
 }
 
 double mlir::step::reference::roundTo(Format format, double value) {
+  if (format == Format::I16)
+    return std::clamp(std::round(value), -32768.0, 32767.0);
   if (format == Format::F64 || value == 0.0 || !std::isfinite(value))
     return value;
   // bf16 and f32 have the same exponents and differ in the bits they keep.

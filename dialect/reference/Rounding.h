@@ -16,13 +16,14 @@
 namespace mlir::step::reference {
 
 /// A floating-point format, narrowest first: every value of a format is also
-/// one of each later format, and each is a double.
-enum class Format { BF16, F32, F64 };
+/// one of each later format, and each is a double. I16 is of lower halves of
+/// f32 only: nothing else is rounded to it.
+enum class Format { BF16, F32, F64, I16 };
 
-/// "bf16", "f32" or "f64".
+/// "bf16", "f32", "f64" or "i16".
 llvm::StringRef getName(Format format);
 
-/// The format of that name; none for any other word.
+/// The floating-point format of that name; none for any other word.
 std::optional<Format> parseFormat(llvm::StringRef name);
 
 /// The value of `format` nearest to `value`, ties to even, rounded once.

@@ -184,14 +184,57 @@ Error TensorStep::bindTensor(BlockArgument argument,
   return Error::success();
 }
 
+/// The param as the rule sees it: the f32 behind it, where there is one.
+Expected<StoredTensor> TensorStep::readMaster() {
+  if (request.master == Master::None)
+    return request.param;
+  if (request.param.storage != Format::BF16)
+    return makeError("a master is asked for of 'param', which is stored as " +
+                     getName(request.param.storage) +
+                     "; only bf16 has masters");
+  StringRef name = getStateName(request.master);
+  auto given = request.states.find(name.str());
+  if (given == request.states.end())
+    return makeError("state '" + name + "' is not given");
+  Format wanted = getStateFormat(request.master);
+  if (given->second.storage != wanted)
+    return makeError("state '" + name + "' is stored as " +
+                     getName(given->second.storage) + ", expected " +
+                     getName(wanted));
+  const Tensor &param = request.param.tensor, &state = given->second.tensor;
+  if (state.shape != param.shape)
+    return makeError("'" + name + "' has shape " + toString(state.shape) +
+                     ", expected " + toString(param.shape));
+  return StoredTensor{getMaster(request.master, param, state, request.fresh),
+                      Format::F32};
+}
+
+/// Rounds the param, and leaves the f32 behind it in its state.
+void TensorStep::writeMaster(Outcome &outcome) {
+  if (request.master == Master::None)
+    return;
+  Tensor &kept = outcome.states[getStateName(request.master).str()];
+  kept = outcome.param;
+  for (double &element : outcome.param.elements)
+    element = getUpperHalf(element);
+  if (request.master == Master::Remainder)
+    for (double &element : kept.elements)
+      element = getLowerHalf(element);
+}
+
 Error TensorStep::bindTensors() {
   SmallVector<StringRef> known;
+  Expected<StoredTensor> param = readMaster();
+  if (!param)
+    return param.takeError();
+  if (request.master != Master::None)
+    known.push_back(getStateName(request.master));
   for (BlockArgument argument : getArguments()) {
     RoleAttr role = getRole(argument);
     if (!role.isTensor())
       continue;
     const StoredTensor *tensor =
-        role.getKind() == RoleKind::Grad ? &request.grad : &request.param;
+        role.getKind() == RoleKind::Grad ? &request.grad : &*param;
     if (role.getKind() == RoleKind::State) {
       StringRef name = role.getName();
       auto given = request.states.find(name.str());
@@ -365,6 +408,7 @@ Expected<Outcome> TensorStep::finish() {
       (isParam ? outcome.param : outcome.states[name]) =
           std::get<Tensor>(std::move(*datum));
   }
+  writeMaster(outcome);
   return outcome;
 }
 
@@ -378,5 +422,8 @@ SmallVector<InitialState> TensorStep::makeInitialStates() {
         {role.getName().str(), makeFilled(shapes.getShape(argument.getType()),
                                           role.getInit().getValueAsDouble())});
   }
+  if (request.master != Master::None)
+    states.push_back({getStateName(request.master).str(),
+                      makeFilled(request.param.tensor.shape, 0.0)});
   return states;
 }

@@ -55,6 +55,8 @@ private:
   llvm::Error bindTensor(BlockArgument argument, const StoredTensor &stored);
   llvm::Error checkShape(BlockArgument argument, const Tensor &tensor);
   bool isAbsent(BlockArgument argument);
+  llvm::Expected<StoredTensor> readMaster();
+  void writeMaster(Outcome &outcome);
   void findStoredValues();
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);

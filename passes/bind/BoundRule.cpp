@@ -31,6 +31,19 @@ static LogicalResult verifyRoles(RuleOp rule) {
   return success();
 }
 
+/// What is stored as an integer is one: a lower half.
+static LogicalResult verifyIntegers(RuleOp rule) {
+  for (auto [value, index] :
+       llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments()))
+    if (rule.getRole(index).getStorage().isInteger() &&
+        !value.getDefiningOp<LowerHalfOp>())
+      return rule.emitOpError()
+             << "stores '" << rule.getRole(index).getDisplayName() << "' as "
+             << rule.getRole(index).getStorage()
+             << ", and returns no lower half for it";
+  return success();
+}
+
 static LogicalResult verifyBody(RuleOp rule) {
   for (Operation &op : rule.getBody().front()) {
     if (isa<StoredOp>(op))
@@ -43,5 +56,6 @@ static LogicalResult verifyBody(RuleOp rule) {
 }
 
 LogicalResult mlir::step::verifyBoundRule(RuleOp rule) {
-  return failure(failed(verifyRoles(rule)) || failed(verifyBody(rule)));
+  return failure(failed(verifyRoles(rule)) || failed(verifyIntegers(rule)) ||
+                 failed(verifyBody(rule)));
 }

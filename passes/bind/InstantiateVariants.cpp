@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/StoredStates.h"
+#include "passes/bind/Masters.h"
 #include "passes/bind/VariantRequest.h"
 
 #include "mlir/IR/Builders.h"
@@ -46,7 +47,7 @@ private:
   LogicalResult instantiate(RuleOp rule, const VariantRequest &request);
   LogicalResult setStorages(RuleOp rule, const VariantRequest &request,
                             SmallVectorImpl<Attribute> &roles, Type &compute);
-  bool isKnown(VariantAttr variant, ArrayAttr roles);
+  bool isKnown(VariantAttr variant, ArrayAttr roles, StringAttr master);
 
   OptimizerOp optimizer;
   OpBuilder builder;
@@ -147,12 +148,18 @@ LogicalResult Instantiator::setStorages(RuleOp rule,
              << "' as bf16 while computing in f64, which is not supported";
     roles.push_back(role.withStorage(storage));
   }
+  if (!request.master.empty() && !param.isBF16())
+    return rule.emitOpError()
+           << "would keep a master of 'param', which is stored as " << param
+           << "; only bf16 has masters";
   return success();
 }
 
-bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles) {
+bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles,
+                           StringAttr master) {
   return llvm::any_of(bound, [&](RuleOp rule) {
-    return rule.getVariantAttr() == variant && rule.getRoles() == roles;
+    return rule.getVariantAttr() == variant && rule.getRoles() == roles &&
+           rule->getAttr(kMaster) == master;
   });
 }
 
@@ -192,12 +199,15 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   if (failed(setStorages(rule, request, roles, compute)))
     return failure();
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);
+  StringAttr master = request.master.empty()
+                          ? StringAttr()
+                          : builder.getStringAttr(request.master);
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
                                     values, compute, getLayout(request, param));
-    if (isKnown(variant, rolesAttr))
+    if (isKnown(variant, rolesAttr, master))
       continue;
     builder.setInsertionPointToEnd(&optimizer.getBody().front());
     auto clone = cast<RuleOp>(builder.clone(*rule));
@@ -207,6 +217,8 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     clone.setVariantAttr(variant);
     clone->removeAttr(kDroppedStates);
     clone.setRolesAttr(rolesAttr);
+    if (master)
+      clone->setAttr(kMaster, master);
     bound.push_back(clone);
   }
   return success();
@@ -234,7 +246,7 @@ struct InstantiateVariants
   using InstantiateVariantsBase::InstantiateVariantsBase;
 
   void runOnOperation() override {
-    SmallVector<VariantRequest> requests;
+    std::vector<VariantRequest> requests;
     for (const std::string &text : variants)
       if (llvm::Error error = requests.emplace_back().parse(text)) {
         getOperation().emitOpError() << "got a variant request with "

@@ -153,13 +153,18 @@ llvm::Error VariantRequest::parse(StringRef text) {
     } else if (key.consume_front("layout.")) {
       if (llvm::Error error = setLayout(key, value, item))
         return error;
+    } else if (key == "master") {
+      if (value != "f32" && value != "remainder")
+        return refuse("'" + item + "': '" + value +
+                      "' is neither f32 nor remainder");
+      master = value.str();
     } else if (key == "rank") {
       if (value.getAsInteger(10, rank) || rank < 1)
         return refuse("'" + item + "': '" + value + "' is no rank above 0");
     } else {
       return refuse("'" + item + "': '" + key +
                     "' is none of param, grad, state, state.NAME, option.NAME, "
-                    "layout.DIM, rank");
+                    "layout.DIM, rank, master");
     }
   }
   return llvm::Error::success();
@@ -181,6 +186,7 @@ std::string VariantRequest::str() const {
   for (auto &[number, axes] : layout)
     add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
         llvm::join(axes, "+"));
+  add("master", master);
   add("rank", rank ? std::to_string(rank) : "");
   return llvm::join(items, ",");
 }

@@ -30,7 +30,9 @@ static Space getSpace(Domain domain) {
 Value ProgramBuilder::addArgument(Block *block, Value value, Type storage) {
   Location loc = value.getLoc();
   Value element = block->addArgument(storage, loc);
-  if (storage != compute)
+  if (storage.isInteger())
+    element = arith::SIToFPOp::create(builder, loc, compute, element);
+  else if (storage != compute)
     element = arith::ExtFOp::create(builder, loc, compute, element);
   if (!isa<SymMaskType>(value.getType()))
     return element;
@@ -45,6 +47,8 @@ Value ProgramBuilder::emitStored(Value value, Type storage) {
   Location loc = value.getLoc();
   if (value.getType().isInteger(1))
     return arith::UIToFPOp::create(builder, loc, storage, value);
+  if (storage.isInteger())
+    return arith::FPToSIOp::create(builder, loc, storage, value);
   if (storage != compute)
     return arith::TruncFOp::create(builder, loc, storage, value);
   return value;

@@ -101,6 +101,54 @@ static Value emitRound(OpBuilder &builder, Location loc, Value value,
   return arith::ExtFOp::create(builder, loc, value.getType(), narrow);
 }
 
+/// `ofNaN` where x is NaN, else `value`.
+static Value selectNaN(OpBuilder &builder, Location loc, Value x, Value ofNaN,
+                       Value value) {
+  Value isNaN =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNO, x, x);
+  return arith::SelectOp::create(builder, loc, isNaN, ofNaN, value);
+}
+
+/// The bits of the nearest bf16, ties away from zero. Adding half of the last
+/// kept bit carries into the exponent, and from the largest numbers to
+/// infinity, as it should; so it does for NaN, of which nothing is left.
+static Value emitUpperBits(OpBuilder &b, Location loc, Value bits) {
+  auto constant = [&](int32_t value) {
+    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+  };
+  Value sum = arith::AddIOp::create(b, loc, bits, constant(0x8000));
+  return arith::AndIOp::create(b, loc, sum, constant(-0x10000));
+}
+
+static Value emitUpperHalf(OpBuilder &b, Location loc, Value x) {
+  Value bits = arith::BitcastOp::create(b, loc, b.getI32Type(), x);
+  Value upper = arith::BitcastOp::create(b, loc, x.getType(),
+                                         emitUpperBits(b, loc, bits));
+  Value nan = arith::ConstantOp::create(
+      b, loc,
+      b.getFloatAttr(x.getType(), APFloat::getQNaN(APFloat::IEEEsingle())));
+  return selectNaN(b, loc, x, nan, upper);
+}
+
+static Value emitLowerHalf(OpBuilder &b, Location loc, Value x) {
+  Value bits = arith::BitcastOp::create(b, loc, b.getI32Type(), x);
+  Value rest = arith::SubIOp::create(b, loc, bits, emitUpperBits(b, loc, bits));
+  Value lower = arith::SIToFPOp::create(b, loc, x.getType(), rest);
+  Value zero =
+      arith::ConstantOp::create(b, loc, b.getFloatAttr(x.getType(), 0.0));
+  return selectNaN(b, loc, x, zero, lower);
+}
+
+static Value emitJoinHalves(OpBuilder &b, Location loc, Value upper,
+                            Value lower) {
+  Type i32 = b.getI32Type();
+  Value bits = arith::BitcastOp::create(b, loc, i32, upper);
+  Value rest = arith::FPToSIOp::create(b, loc, i32, lower);
+  Value sum = arith::AddIOp::create(b, loc, bits, rest);
+  Value whole = arith::BitcastOp::create(b, loc, upper.getType(), sum);
+  return selectNaN(b, loc, whole, upper, whole);
+}
+
 Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
                                  IRMapping &mapping, Type type) {
   Location loc = op->getLoc();
@@ -145,5 +193,8 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
       .Case([&](BroadcastOp) { return in[0]; })
       .Case([&](RoundOp round) {
         return emitRound(b, loc, in[0], round.getStorage());
-      });
+      })
+      .Case([&](UpperHalfOp) { return emitUpperHalf(b, loc, in[0]); })
+      .Case([&](LowerHalfOp) { return emitLowerHalf(b, loc, in[0]); })
+      .Case([&](JoinHalvesOp) { return emitJoinHalves(b, loc, in[0], in[1]); });
 }

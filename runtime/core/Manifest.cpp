@@ -18,6 +18,7 @@ int64_t stepc::getByteSize(Storage storage) {
   case Storage::F64:
     return 8;
   case Storage::BF16:
+  case Storage::I16:
     return 2;
   }
   return 0;
@@ -31,17 +32,21 @@ const char *stepc::getName(Storage storage) {
     return "f64";
   case Storage::BF16:
     return "bf16";
+  case Storage::I16:
+    return "i16";
   }
   return "";
 }
 
 DLDataType stepc::getDLDataType(Storage storage) {
-  uint8_t code = storage == Storage::BF16 ? kDLBfloat : kDLFloat;
+  uint8_t code = storage == Storage::BF16  ? kDLBfloat
+                 : storage == Storage::I16 ? kDLInt
+                                           : kDLFloat;
   return {code, uint8_t(8 * getByteSize(storage)), 1};
 }
 
 bool stepc::getStorage(DLDataType type, Storage &storage) {
-  for (Storage s : {Storage::F32, Storage::F64, Storage::BF16}) {
+  for (Storage s : kStorages) {
     DLDataType known = getDLDataType(s);
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) {
       storage = s;

@@ -24,7 +24,10 @@
 namespace stepc {
 
 /// How the elements of a tensor are kept in memory.
-enum class Storage : uint8_t { F32, F64, BF16 };
+enum class Storage : uint8_t { F32, F64, BF16, I16 };
+
+constexpr Storage kStorages[] = {Storage::F32, Storage::F64, Storage::BF16,
+                                 Storage::I16};
 
 int64_t getByteSize(Storage storage);
 const char *getName(Storage storage);

@@ -129,8 +129,9 @@ Operand VariantReader::readOperand(const Json &value,
 void VariantReader::readStorage(const Json &value, const std::string &where,
                                 Operand &operand) const {
   std::string storage = fields.getString(value, "storage", where);
-  for (Storage s : {Storage::F32, Storage::F64, Storage::BF16})
-    if (storage == getName(s)) {
+  for (Storage s : kStorages)
+    if (storage == getName(s) &&
+        (s != Storage::I16 || operand.role == Role::State)) {
       operand.storage = s;
       return;
     }

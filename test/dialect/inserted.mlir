@@ -24,3 +24,17 @@ step.optimizer @inserted {
     step.return %p, %r : [n, m], [n, 1]
   }
 }
+
+// CHECK-LABEL: step.optimizer @halves
+step.optimizer @halves {
+  step.rule @any(%p: param[n, m] as bf16, %g: grad[n, m] as bf16, %r: state "rest"[n, m] as i16)
+      variant <"any", {}, f32> {
+    // CHECK: step.join_halves %param, %rest : [n, m]{{$}}
+    %0 = step.join_halves %p, %r : [n, m]
+    // CHECK: step.upper_half %{{.*}} : [n, m]{{$}}
+    %1 = step.upper_half %0 : [n, m]
+    // CHECK: step.lower_half %{{.*}} : [n, m]{{$}}
+    %2 = step.lower_half %0 : [n, m]
+    step.return %1, %2 : [n, m], [n, m]
+  }
+}

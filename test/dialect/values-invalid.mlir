@@ -360,6 +360,26 @@ step.optimizer @stored {
 
 // -----
 
+step.optimizer @halves {
+  step.rule @any(%p: param[*] as f64, %g: grad[*] as f64) variant <"any", {}, f64> {
+    // expected-error @+1 {{'step.upper_half' op is for bound rules that compute in f32}}
+    %0 = step.upper_half %p : [*]
+    step.return %0
+  }
+}
+
+// -----
+
+step.optimizer @unbound_halves {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.join_halves' op is for bound rules that compute in f32}}
+    %0 = step.join_halves %p, %g : [*]
+    step.return %0
+  }
+}
+
+// -----
+
 step.optimizer @round {
   step.rule @any(%p: param[*], %g: grad[*]) {
     // expected-error @+1 {{'step.round' op rounds to 'f64', which is neither f32 nor bf16}}

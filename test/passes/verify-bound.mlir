@@ -57,3 +57,13 @@ step.optimizer @option {
     step.return %d
   }
 }
+
+// -----
+
+step.optimizer @halves {
+  // expected-error @+1 {{'step.rule' op stores 'r' as 'i16', and returns no lower half for it}}
+  step.rule @any(%p: param[*] as bf16, %g: grad[*] as bf16, %r: state "r"[*] as i16) variant <"any", {}, f32> {
+    %p1 = step.upper_half %p : [*]
+    step.return %p1, %g
+  }
+}

@@ -115,6 +115,12 @@ static bool readTensorKey(StringRef key, const json::Value &value,
   }
   if (key == "participates")
     return readFlags(value, out.participates);
+  if (key == "master") {
+    std::optional<StringRef> text = value.getAsString();
+    std::optional<Master> master = parseMaster(text.value_or(""));
+    out.master = master.value_or(Master::None);
+    return master.has_value();
+  }
   if (key == "param" || key == "grad" || key == "state") {
     std::optional<StringRef> text = value.getAsString();
     return text && !errorToBool(parseStorages(key, *text, out.storages));

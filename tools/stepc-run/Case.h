@@ -31,6 +31,7 @@ struct TensorCase {
   /// Storage formats by role; none: that of the array that is given. "state"
   /// is the default of the states, "state.NAME" that of one.
   std::map<std::string, Format> storages;
+  mlir::step::reference::Master master = mlir::step::reference::Master::None;
 };
 
 /// Steps of the tensors of a model: what the command line or a line of a batch

@@ -134,10 +134,14 @@ static std::string describeVariant(const PreparedTensor &tensor,
       ("param=" + mlir::step::reference::getName(tensor.param.storage) +
        ",grad=" + mlir::step::reference::getName(tensor.grad.storage))
           .str();
+  Master master = tensor.request.master;
+  if (master != Master::None)
+    variant += (",master=" + mlir::step::reference::getName(master)).str();
   for (const auto &[name, state] : tensor.states)
-    variant +=
-        (",state." + name + "=" + mlir::step::reference::getName(state.storage))
-            .str();
+    if (name != getStateName(master))
+      variant += (",state." + name + "=" +
+                  mlir::step::reference::getName(state.storage))
+                     .str();
   // Integers are part of no variant.
   for (const auto &[name, value] : group.options)
     if (const bool *flag = std::get_if<bool>(&value))

@@ -31,9 +31,9 @@ static DLTensor toDLTensor(stepc::run::Array &array) {
   tensor.data = array.bytes.data();
   tensor.device = {kDLCPU, 0};
   tensor.ndim = static_cast<int32_t>(array.shape.size());
-  tensor.dtype.code = array.storage == Format::BF16
-                          ? static_cast<uint8_t>(kDLBfloat)
-                          : static_cast<uint8_t>(kDLFloat);
+  tensor.dtype.code = array.storage == Format::BF16  ? uint8_t(kDLBfloat)
+                      : array.storage == Format::I16 ? uint8_t(kDLInt)
+                                                     : uint8_t(kDLFloat);
   tensor.dtype.bits = static_cast<uint8_t>(8 * getElementSize(array.storage));
   tensor.dtype.lanes = 1;
   tensor.shape = array.shape.data();
@@ -67,9 +67,10 @@ orderHypers(const json::Object &manifest,
 static void dropUnknownStates(const json::Object &manifest,
                               PreparedTensor &tensor) {
   std::set<std::string> known;
-  for (const json::Value &rule : *manifest.getArray("rules"))
-    for (const json::Value &state : *rule.getAsObject()->getArray("states"))
-      known.insert(state.getAsObject()->getString("name")->str());
+  for (const json::Value &variant : *manifest.getArray("variants"))
+    for (const json::Value &item : *variant.getAsObject()->getArray("operands"))
+      if (*item.getAsObject()->getString("role") == "state")
+        known.insert(item.getAsObject()->getString("name")->str());
   erase_if(tensor.states,
            [&](const auto &state) { return !known.count(state.first); });
 }

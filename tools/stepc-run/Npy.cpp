@@ -23,6 +23,7 @@ static constexpr StringLiteral npyMagic("\x93NUMPY");
 size_t stepc::run::getElementSize(Format storage) {
   switch (storage) {
   case Format::BF16:
+  case Format::I16:
     return 2;
   case Format::F32:
     return 4;
@@ -51,6 +52,8 @@ static double loadElement(Format storage, const char *address) {
     return loadAs<float>(address);
   case Format::F64:
     return loadAs<double>(address);
+  case Format::I16:
+    return loadAs<int16_t>(address);
   }
   llvm_unreachable("not a format");
 }
@@ -60,7 +63,9 @@ static void storeElement(Format storage, double value, char *address) {
   // that makes it one.
   float narrow = static_cast<float>(value);
   uint16_t upper = bit_cast<uint32_t>(narrow) >> 16;
-  if (storage == Format::BF16)
+  if (storage == Format::I16)
+    upper = static_cast<uint16_t>(static_cast<int16_t>(value));
+  if (storage == Format::BF16 || storage == Format::I16)
     std::memcpy(address, &upper, sizeof(upper));
   else if (storage == Format::F32)
     std::memcpy(address, &narrow, sizeof(narrow));
@@ -189,12 +194,14 @@ static Expected<stepc::run::Array> parseNpy(StringRef bytes) {
 
   auto storage = StringSwitch<std::optional<Format>>(header.descr)
                      .Case("<u2", Format::BF16)
+                     .Case("<i2", Format::I16)
                      .Case("<f4", Format::F32)
                      .Case("<f8", Format::F64)
                      .Default(std::nullopt);
   if (!storage)
     return makeError("has dtype '" + header.descr +
-                     "', expected float32, float64, or uint16 for bf16");
+                     "', expected float32, float64, uint16 for bf16, or int16 "
+                     "for remainders");
   if (header.fortranOrder && header.shape.size() > 1)
     return makeError("is in Fortran order; save numpy.ascontiguousarray of it");
   StringRef data = bytes.substr(start + length);
@@ -250,6 +257,7 @@ Error stepc::run::readArrays(StringRef argument, ArrayMap &arrays) {
 /// A .npy file of version 1.
 static std::string formatNpy(const stepc::run::Array &array) {
   const char *descr = array.storage == Format::BF16  ? "<u2"
+                      : array.storage == Format::I16 ? "<i2"
                       : array.storage == Format::F32 ? "<f4"
                                                      : "<f8";
   std::string shape;

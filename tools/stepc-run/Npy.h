@@ -44,8 +44,8 @@ Array toArray(const mlir::step::reference::Tensor &tensor, Format storage);
 
 /// Reads `FILE.npz`, whose arrays have names, or `NAME=FILE.npy`, and adds what
 /// it holds. Errors name the file and what is wrong with it: a dtype other than
-/// float32, float64 and uint16, Fortran order, a truncated array, a name that
-/// is there already.
+/// float32, float64, uint16 and int16, Fortran order, a truncated array, a name
+/// that is there already.
 llvm::Error readArrays(llvm::StringRef argument, ArrayMap &arrays);
 
 /// Writes `path`, an .npz file.

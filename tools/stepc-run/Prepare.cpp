@@ -84,9 +84,11 @@ static void prepareStates(const TensorCase &input, const std::string &prefix,
     auto given = arrays.find(prefix + state.name);
     bool isGiven = given != arrays.end();
     anyGiven |= isGiven;
-    Format storage =
-        findStorage(input, "state", state.name,
-                    isGiven ? given->second.storage : prepared.request.compute);
+    Format storage = state.name == getStateName(input.master)
+                         ? getStateFormat(input.master)
+                         : findStorage(input, "state", state.name,
+                                       isGiven ? given->second.storage
+                                               : prepared.request.compute);
     prepared.states.emplace_back(state.name,
                                  isGiven ? convert(given->second, storage)
                                          : toArray(state.tensor, storage));
@@ -121,6 +123,7 @@ static Expected<PreparedTensor> prepareTensor(const Case &input,
   }
   prepared.request.group = tensor.group;
   prepared.request.rule = tensor.rule;
+  prepared.request.master = tensor.master;
   prepared.request.count = tensor.count;
   prepared.request.compute =
       param->storage == Format::F64 ? Format::F64 : Format::F32;

@@ -133,6 +133,11 @@ static cl::opt<std::string>
                  cl::desc("the same of the states, of all or by name"),
                  cl::cat(category));
 static cl::opt<std::string>
+    masterForm("master", cl::value_desc("f32|remainder"),
+               cl::desc("how the f32 of a bf16 parameter is kept (default: it "
+                        "is not)"),
+               cl::cat(category));
+static cl::opt<std::string>
     batch("batch", cl::desc("run the cases in a file; - is standard input"),
           cl::value_desc("FILE.jsonl"), cl::cat(category));
 
@@ -169,6 +174,12 @@ static Case readCommandLine() {
     else
       refuseUsage("--option " + item +
                   ": expected NAME=true, NAME=false or NAME=INTEGER");
+  }
+  if (!masterForm.empty()) {
+    auto master = mlir::step::reference::parseMaster(masterForm);
+    if (!master)
+      refuseUsage("--master " + masterForm + ": expected f32 or remainder");
+    result.tensor.master = *master;
   }
   for (auto [role, text] :
        {std::pair("param", &paramStorage), std::pair("grad", &gradStorage),

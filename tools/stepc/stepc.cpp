@@ -69,6 +69,12 @@ static cl::opt<std::string> state(
     cl::desc("storage of the states: one type for all, or name:type,... "
              "(default: what is computed in, f32, or f64 for f64 parameters)"),
     cl::value_desc("types"), cl::cat(category));
+static cl::opt<std::string>
+    master("master",
+           cl::desc("how the f32 of a bf16 parameter is kept: f32, a state, or "
+                    "remainder, the bits that the parameter lacks (default: "
+                    "not)"),
+           cl::value_desc("form"), cl::cat(category));
 static cl::list<std::string>
     optionValues("option",
                  cl::desc("value of an option of the definition; may be given "
@@ -145,7 +151,7 @@ static llvm::Error readStates(VariantRequest &request) {
   return llvm::Error::success();
 }
 
-/// The request that --param, --grad, --state and --option make.
+/// The request that --param, --grad, --state, --master and --option make.
 static llvm::Error readBaseRequest(VariantRequest &request) {
   if (!param.empty())
     if (llvm::Error error =
@@ -154,6 +160,9 @@ static llvm::Error readBaseRequest(VariantRequest &request) {
   if (!grad.empty())
     if (llvm::Error error =
             request.setStorage(request.grad, grad, "grad=" + grad))
+      return error;
+  if (!master.empty())
+    if (llvm::Error error = request.parse("master=" + master))
       return error;
   for (llvm::StringRef item : optionValues) {
     auto [name, value] = item.split('=');

@@ -1,0 +1,143 @@
+//===- KeepMasters.cpp - step-keep-masters --------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/bind/Masters.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_KEEPMASTERS
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+/// Gives one bound rule the state that its parameter's f32 is kept in. The rule
+/// itself stays that of an f32 parameter: only what it reads for the parameter
+/// and what it leaves there are others.
+class Keeper {
+public:
+  explicit Keeper(RuleOp rule)
+      : rule(rule), builder(rule.getContext()),
+        isRemainder(rule->getAttrOfType<StringAttr>(kMaster) == "remainder"),
+        name(isRemainder ? "remainder" : "master"),
+        param(rule.getArgumentOfKind(RoleKind::Param)) {}
+
+  LogicalResult run();
+
+private:
+  BlockArgument addArgument(RoleAttr role, Type type);
+  BlockArgument getFresh();
+  Value emitCurrent(BlockArgument state);
+  Value unmark(Value value);
+  void emitNew(OpOperand &returned);
+
+  RuleOp rule;
+  OpBuilder builder;
+  bool isRemainder;
+  StringRef name;
+  BlockArgument param;
+};
+} // namespace
+
+BlockArgument Keeper::addArgument(RoleAttr role, Type type) {
+  SmallVector<Attribute> roles(rule.getRoles().getValue());
+  roles.push_back(role);
+  rule.setRolesAttr(builder.getArrayAttr(roles));
+  return rule.getBody().addArgument(type, rule.getLoc());
+}
+
+BlockArgument Keeper::getFresh() {
+  if (BlockArgument fresh = rule.getArgumentOfKind(RoleKind::Fresh))
+    return fresh;
+  return addArgument(RoleAttr::get(builder.getContext(), RoleKind::Fresh),
+                     builder.getI1Type());
+}
+
+/// The f32 before the step. A master counts where it rounds to the parameter;
+/// elsewhere somebody has written the parameter since, and it is the master.
+Value Keeper::emitCurrent(BlockArgument state) {
+  Location loc = rule.getLoc();
+  if (isRemainder)
+    return JoinHalvesOp::create(builder, loc, param, state);
+  Value rounded = UpperHalfOp::create(builder, loc, state);
+  Value same = CompareOp::create(builder, loc, Predicate::EQ, rounded, param);
+  Value known = SelectOp::create(builder, loc, same, state, param);
+  return SelectOp::create(builder, loc, getFresh(), param, known);
+}
+
+/// The new value before it is rounded for the parameter. Other roles that the
+/// same value is stored for round it still.
+Value Keeper::unmark(Value value) {
+  auto stored = value.getDefiningOp<StoredOp>();
+  if (!stored)
+    return value;
+  SmallVector<int64_t> others;
+  for (int64_t role : stored.getRoles())
+    if (role != int64_t(param.getArgNumber()))
+      others.push_back(role);
+  if (!others.empty()) {
+    stored.setRoles(others);
+    return value;
+  }
+  Value operand = stored.getOperand();
+  stored.replaceAllUsesWith(operand);
+  stored.erase();
+  return operand;
+}
+
+void Keeper::emitNew(OpOperand &returned) {
+  Value value = unmark(returned.get());
+  auto ret = rule.getReturn();
+  builder.setInsertionPoint(ret);
+  Value upper = UpperHalfOp::create(builder, ret.getLoc(), value);
+  Value kept = value;
+  if (isRemainder)
+    kept = LowerHalfOp::create(builder, ret.getLoc(), value);
+  returned.set(upper);
+  ret.getValuesMutable().append(kept);
+}
+
+LogicalResult Keeper::run() {
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    if (role.getKind() == RoleKind::State && role.getName() == name)
+      return rule.emitOpError()
+             << "has a state '" << name << "' of its own, which is what the "
+             << "parameter's master is kept in";
+  Type storage =
+      isRemainder ? Type(builder.getI16Type()) : builder.getF32Type();
+  BlockArgument state = addArgument(
+      RoleAttr::get(builder.getContext(), RoleKind::State,
+                    builder.getStringAttr(name), builder.getF64FloatAttr(0.0),
+                    /*guarded=*/false, /*kept=*/false, storage),
+      param.getType());
+  Block &body = rule.getBody().front();
+  Operation *first = &body.front();
+  builder.setInsertionPoint(first);
+  Value current = emitCurrent(state);
+  param.replaceUsesWithIf(current, [&](OpOperand &use) {
+    return use.getOwner() == first || first->isBeforeInBlock(use.getOwner());
+  });
+  SmallVector<unsigned> arguments = rule.getReturnedArguments();
+  const auto *place = llvm::find(arguments, param.getArgNumber());
+  // Read after the argument was added: the new state's value is still to come.
+  emitNew(rule.getReturn()->getOpOperand(place - arguments.begin()));
+  rule->removeAttr(kMaster);
+  return success();
+}
+
+namespace {
+struct KeepMasters : step::impl::KeepMastersBase<KeepMasters> {
+  void runOnOperation() override {
+    for (auto rule : getOperation().getBody().getOps<RuleOp>())
+      if (rule->hasAttr(kMaster) && failed(Keeper(rule).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
