@@ -217,6 +217,15 @@ class Interface:
         """
         return next((rule for rule in self.rules if rule.holds(shape, options)), None)
 
+    def check_states(self, given: dict) -> None:
+        """TypeError for a name that is no state of any rule."""
+        for name in given:
+            if name not in self.states:
+                raise TypeError(
+                    f"optimizer '{self.name}' has no state '{name}'; states: "
+                    f"{', '.join(self.states) or 'none'}"
+                )
+
     def check_names(self, given: dict) -> None:
         """TypeError for a name that is neither a hyper-parameter nor an option."""
         for name in given:

@@ -83,6 +83,8 @@ KEYWORDS = [
     ("accumulation_steps", None),
     ("skip_nonfinite", False),
     ("param_copy", None),
+    ("master", None),
+    ("state_dtype", None),
 ]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

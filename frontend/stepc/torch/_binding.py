@@ -24,6 +24,7 @@ from . import _states, _tensors, _walk
 from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
+from ._precision import Remainders
 from ._preparation import Preparation
 from ._rules import Rules, variant_specs
 from ._state import StateMap
@@ -73,6 +74,7 @@ class Binding:
             resolved,
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
+            optimizer._master_state,
             previous._exact_count if previous else None,
             states_of(optimizer._features),
         )
@@ -94,6 +96,7 @@ class Binding:
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
         self._turn = 0
+        self._remainders = Remainders(optimizer._versions)
         self._attach(members)
         # It would keep the old plan, and what that knows, for nothing.
         self._preparation.forget_counts()
@@ -107,6 +110,7 @@ class Binding:
         """One step; False, with nothing done, when another Binding is needed."""
         if not (self._is_current(optimizer) and self._refresh()):
             return False
+        self._remainders.refresh()
         self.plan.step()
         if self._pending:
             # Those bound ahead of their first gradient stay.
@@ -114,7 +118,12 @@ class Binding:
             self._pending = [m for m in self._pending if m.param.grad is None]
             self._commit(taken)
         self._bump()
+        self.note_versions()
         return True
+
+    def note_versions(self) -> None:
+        """What is written to parameters from now on is not the step's."""
+        self._remainders.note()
 
     def _is_current(self, optimizer) -> bool:
         groups = optimizer.param_groups
@@ -205,6 +214,7 @@ class Binding:
         for member in members:
             described = _tensors.describe([member.param])
             self.plan.set_param(self._ids[member.index], described[0])
+        self._remainders.refresh()
         self.plan.step_begin()
         return self._by_param
 
@@ -225,6 +235,7 @@ class Binding:
             self._pending = [m for m in self._pending if self._ids[m.index] not in stepped]
             self._commit(taken)
         self._bump_states()
+        self.note_versions()
 
     # --- What is inside -------------------------------------------------------
 
@@ -295,6 +306,9 @@ class Binding:
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
                 self._held.append(held)
+            if "remainder" in member.names:
+                remainder = member.states[member.names.index("remainder")]
+                self._remainders.add(member.param, remainder)
         self._pending.extend(members)
         self._hold_memory(members)
         for tensor in itertools.chain.from_iterable(m.shown for m in members):

@@ -23,6 +23,7 @@ from ._eager import step_eagerly, why_eager
 from ._features import Feature
 from ._members import ObstacleError
 from ._on_ranks import OnRanks
+from ._precision import Precision
 from ._report import StepReport
 from ._saving import Saving
 from ._state import StateMap
@@ -41,10 +42,12 @@ _KEYWORDS = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
         for name, default in _features.KEYWORDS.items()
     ),
+    inspect.Parameter("master", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("state_dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
 ]
 
 
-class CompiledStep(OnRanks, Averages, Saving):
+class CompiledStep(OnRanks, Averages, Precision, Saving):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -77,6 +80,11 @@ class CompiledStep(OnRanks, Averages, Saving):
     skip_nonfinite: leaves out a step with a gradient that is Inf or NaN.
     param_copy: ``torch.bfloat16``, say: the step writes a copy of each new parameter
         in that dtype; see ``parameter_copies``.
+    master: the f32 behind each bfloat16 parameter: "f32" keeps it as the state
+        ``master``, "remainder" as the 16 bits that the parameter lacks. Both leave the
+        same bits in all steps.
+    state_dtype: of states beside parameters that are not float64: torch.bfloat16 or
+        torch.float32 (default) for all, or a dict by name.
     """
 
     _zoo_name: str | None = None
@@ -111,11 +119,14 @@ class CompiledStep(OnRanks, Averages, Saving):
         gradients=None,
         bucket_bytes=None,
         layouts=None,
+        master=None,
+        state_dtype=None,
         **kwargs,
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(zero, process_group, gradients, bucket_bytes, layouts)
+        self._set_precision(master, state_dtype)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
         # GradScaler unscales by itself; where ranks share the step it has to ask here.
@@ -381,6 +392,7 @@ class CompiledStep(OnRanks, Averages, Saving):
             "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),
+            **self._precision_state(),
         }
 
 

@@ -166,6 +166,7 @@ class DistributedBinding:
             p.param for p in self._parts if p.layout is not None and p.local.grad is not None
         ]
         torch._C._increment_version(stepped)
+        self._inner.note_versions()
         return True
 
     def _is_current(self, optimizer) -> bool:

@@ -41,14 +41,15 @@ def step_eagerly(optimizer, why: str) -> None:
     """torch's own step, without its hooks: ours ran them.
 
     Warns once for each reason. StepcError where the step would have to clip or
-    unscale gradients, which torch's does not.
+    unscale gradients, or to keep masters, which torch's does not.
     """
     if optimizer._grad_scale is not None:
         raise NeedsEagerError(why)
-    if optimizer._features:
+    asked = [*map(repr, optimizer._features), *optimizer._precision_words()]
+    if asked:
         raise errors.StepcError(
             f"{type(optimizer).__name__} must run torch's own step ({why}), which does not do "
-            f"what was asked for: {', '.join(map(repr, optimizer._features))}"
+            f"what was asked for: {', '.join(asked)}"
         )
     if why not in optimizer._warned:
         optimizer._warned |= {why}

@@ -36,6 +36,7 @@ class Member:
     label: str  # "w", for those of the runtime, or the same where it has no name
     param: torch.Tensor
     grad: torch.Tensor | None
+    names: list[str] = field(default_factory=list)  # of the states
     states: list[torch.Tensor] = field(default_factory=list)  # as the plan has them
     shown: list[torch.Tensor] = field(default_factory=list)  # as the user has them
     items: dict = field(default_factory=dict)  # what its state gets

@@ -129,6 +129,7 @@ def _mesh_of(part):
 
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
     param, name = group["params"][place], parameter_name(group, number, place)
+    states_of = _with_master(states_of, optimizer._master_state(param))
     if is_dtensor(param):
         return DTensorPart(param, name, states_of)
     layout: Layout | None = None
@@ -155,6 +156,16 @@ def _zero_of(optimizer, every: list):
     from ._zero import Zero
 
     return Zero.of(every, optimizer._zero)
+
+
+def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
+    """The same with what the parameter's float32 is kept in, if it is."""
+    if master is None:
+        return states_of
+    return lambda shape: {
+        **states_of(shape),
+        master: WholeState(tuple(shape), tuple(range(len(shape)))),
+    }
 
 
 def _states_of(optimizer) -> Callable[[int], StatesOf]:

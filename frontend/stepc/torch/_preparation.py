@@ -36,12 +36,13 @@ class Preparation:
         options: list[Options],
         dropped: dict[str, int],
         num_params: int,
+        master_of: Callable[[torch.Tensor], str | None],
         exact_count: Known | None = None,
         of_params: frozenset[str] = frozenset(),
     ):
         self._state = state
         self._rules = Rules(interface, options)
-        self._variants = Variants(manifest, options)
+        self._variants = Variants(manifest, options, master_of)
         self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
         self._dropped = dropped
         self._num_params = num_params
@@ -102,6 +103,7 @@ class Preparation:
         state = self._state.get(member.param) or {}
         wanted = self._wanted(rule, variant)
         member.fresh = bool(wanted) or not state
+        member.names = [name for name, *_ in wanted]
         member.states = [None] * len(wanted)
         member.shown = [None] * len(wanted)
         missing = []

@@ -127,6 +127,7 @@ def variant_specs(
     for number, param, grad, layout in wanted:
         options = _switches(rules.options_of(number))
         parts = [f"param={_tensors.STORAGE[param]}", f"grad={_tensors.STORAGE[grad]}"]
+        parts += optimizer._storage_request(param, interface)
         parts += [
             f"option.{name}={describe_option(on)}"
             for name, on in sorted(options.items())
@@ -142,25 +143,37 @@ def variant_specs(
 
 class Variants:
     """The variants of a package, by rule, options and storage. ``options``: of each
-    group, as for :class:`Rules`."""
+    group, as for :class:`Rules`. ``master_of``: the state that a parameter's f32 is kept
+    in, or None."""
 
-    def __init__(self, manifest: dict, options: list[Options]):
+    def __init__(
+        self,
+        manifest: dict,
+        options: list[Options],
+        master_of: Callable[[torch.Tensor], str | None],
+    ):
+        self._master_of = master_of
         self._optimizer = manifest["optimizer"]
         self._switches = [frozenset(_switches(of_group).items()) for of_group in options]
         self._found: dict[tuple, dict] = {}
+        declared = {rule["name"]: {s["name"] for s in rule["states"]} for rule in manifest["rules"]}
         for variant in manifest["variants"]:
             operands = variant["operands"]
             storage = {o["role"]: o["storage"] for o in operands if o["role"] != "state"}
             options = frozenset(variant["options"].items())
             # A rule that does not read the gradient may not list it.
-            key = (variant["rule"], options, storage["param"], storage.get("grad"))
+            states = {o["name"] for o in operands if o["role"] == "state"}
+            # What the compiler has added.
+            master = next(iter(states - declared[variant["rule"]]), None)
+            key = (variant["rule"], options, storage["param"], storage.get("grad"), master)
             self._found.setdefault((*key, frozenset(variant["layout"])), variant)
 
     def find(self, member: Member, rule: Rule) -> dict | None:
         """The variant for a parameter, or None."""
         storage = _tensors.STORAGE
         param, grad = storage[member.param.dtype], storage[member.grad_dtype]
-        key = (rule.name, self._switches[member.group], param, grad)
+        master = self._master_of(member.param)
+        key = (rule.name, self._switches[member.group], param, grad, master)
         sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()
         found = self._found.get((*key, sharded))
         if found is None and sharded:
@@ -174,9 +187,11 @@ class Variants:
         words = describe_options(dict(self._switches[member.group]))
         of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
         layout = f", layout '{member.request}'" if member.request else ""
+        master = self._master_of(member.param)
+        kept = f", its f32 kept as '{master}'" if master else ""
         return errors.TensorError(
             f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "
-            f"{member.param.dtype} with a gradient of {member.grad_dtype}{of_rule}{layout}"
+            f"{member.param.dtype} with a gradient of {member.grad_dtype}{kept}{of_rule}{layout}"
             + (f", {words}" if words else ""),
             "STEPC_DTYPE_MISMATCH",
         )

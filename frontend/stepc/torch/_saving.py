@@ -86,10 +86,12 @@ class Saving:
                 state_dict = result
         self._check_saved(state_dict)
         self._check_parts(state_dict)
+        self._check_masters(state_dict)
         with self._without(_LOAD_HOOKS):
             super().load_state_dict({**state_dict, "state": {}})
         with torch.inference_mode(False), torch.no_grad():
             self.state = self._adopt(state_dict)
+        self._versions.clear()
         self._poison = None
         self._set_scalars(_merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups]))
         for hook in post_hooks.values():
@@ -115,13 +117,14 @@ class Saving:
         own = chain.from_iterable(group["params"] for group in self.param_groups)
         params = dict(zip(saved, own, strict=True))
         state = defaultdict(dict)
+        forgotten = self._forgotten_states()
         for key, value in state_dict["state"].items():
             if key in params and isinstance(value, dict):
                 param = params[key]
                 value = {
                     name: adopted(param, name, self._as_tensor(name, item))
                     for name, item in value.items()
-                    if name not in self._transient_states
+                    if name not in forgotten
                 }
                 state[param] = value
             else:

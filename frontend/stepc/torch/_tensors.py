@@ -11,7 +11,8 @@ import torch
 from .._runtime import DLTensor
 
 STORAGE = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
-DTYPE = {name: dtype for dtype, name in STORAGE.items()}
+# Of states: lower halves of float32 too.
+DTYPE = {"i16": torch.int16, **{name: dtype for dtype, name in STORAGE.items()}}
 
 GRAD = torch._C.TensorBase.__dict__["grad"]  # the descriptor
 TABLE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # the capsule

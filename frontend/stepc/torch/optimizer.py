@@ -16,6 +16,7 @@ from ..interface import Interface, Options
 from ._compiled import CompiledStep
 from ._eager import level_of_caller
 from ._features import KEYWORDS, Features, hyper_names
+from ._precision import MASTERS
 from ._saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
@@ -45,6 +46,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             before all else.
         zero, process_group, gradients, bucket_bytes, layouts: over ranks; see
             :class:`~stepc.torch._compiled.CompiledStep`.
+        master, state_dtype: how parameters and states are kept; see the same.
         hypers_and_options: values by name; others have the definition's default.
 
     A package does the clipping and unscaling that it was compiled with
@@ -68,6 +70,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         gradients: str | None = None,
         bucket_bytes: int | None = None,
         layouts=None,
+        master: str | None = None,
+        state_dtype=None,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
@@ -92,6 +96,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             bucket_bytes=bucket_bytes,
             layouts=layouts,
             **more,
+            master=master,
+            state_dtype=state_dtype,
         )
 
     def _without_features(self, interface: Interface) -> Interface:
@@ -159,7 +165,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
                         f"'{interface.name}' needs; it is of another optimizer"
                     )
         names = {name for s in state_dict["state"].values() if isinstance(s, dict) for name in s}
-        unknown = sorted(map(str, names - {"step", *interface.states}))
+        unknown = sorted(map(str, names - {"step", *interface.states, *MASTERS.values()}))
         if unknown:
             warnings.warn(
                 f"stepc: the loaded state has {', '.join(map(repr, unknown))}, which optimizer "
