@@ -152,11 +152,16 @@ def KeepMasters : Pass<"step-keep-masters", "::mlir::step::OptimizerOp"> {
     with ties away from zero.
 
     ```mlir
-    // state "remainder" as i16
-    %x = step.join_halves %p, %remainder : [*]
-    // ... the rule of an f32 parameter, which makes %x1 of %x
-    %p1 = step.upper_half %x1 : [*]
-    %remainder1 = step.lower_half %x1 : [*]
+    step.optimizer @example {
+      step.rule @any_0(%p: param[*] as bf16, %g: grad[*] as bf16,
+                       %r: state "remainder"[*] as i16) variant <"any", {}, f32> {
+        %x = step.join_halves %p, %r : [*]
+        %x1 = step.sub %x, %g : [*]
+        %p1 = step.upper_half %x1 : [*]
+        %r1 = step.lower_half %x1 : [*]
+        step.return %p1, %r1
+      }
+    }
     ```
   }];
 }

@@ -325,7 +325,7 @@ def test_torchs_own_step_keeps_no_master():
 def test_a_package_without_masters_is_refused(tmp_path):
     file = tmp_path / "sgd.stepc"
     definition = Definition.from_zoo("sgd")
-    specs = ["param=bf16,grad=bf16"]
+    specs = ["--variant=param=bf16,grad=bf16"]
     file.write_bytes(_compiler.compile_package(definition.text, definition.path, specs))
     params = make_params([(3,)], torch.bfloat16)
     optimizer = stepc.torch.Optimizer(params, file, master="remainder")
