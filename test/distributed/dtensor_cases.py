@@ -94,6 +94,12 @@ def every_optimizer_in_bf16():
 
 
 @case
+def what_is_behind_bf16_is_sharded_with_it():
+    for keywords in ({"master": "f32"}, {"master": "remainder", "state_dtype": torch.bfloat16}):
+        compare(lambda params, k=keywords: st.AdamW(params, lr=1e-2, **k), torch.bfloat16)
+
+
+@case
 def a_gradient_missing_everywhere():
     for name in ("AdamW", "hf.Adafactor", "AdamW, clipped"):
         compare(ALL[name], absent={(0, 1), (2, 0), (2, 3)})

@@ -85,6 +85,24 @@ def states_are_those_of_the_own_range():
 
 
 @case
+def what_is_behind_bf16_is_of_the_own_range():
+    for form, name in (("f32", "master"), ("remainder", "remainder")):
+
+        def make(params, form=form, **keywords):
+            return st.AdamW(params, lr=1e-2, master=form, **keywords)
+
+        reference, optimizer, plain, sharded = compare(make, "reduced", torch.bfloat16)
+        optimizer.load_state_dict(optimizer.state_dict())
+        _, grads = values(torch.bfloat16)
+        step_whole(reference, plain, grads[0])
+        step_zero(optimizer, sharded, grads[0], "reduced")
+        saved = optimizer.full_state_dict()["state"]
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"{form}, parameter {i}")
+            same_bits(saved[i][name], reference.state[a][name], f"{name} of {i}")
+
+
+@case
 def scalars_among_states_are_whole():
     """Counts, and what has one element, beside a parameter without dims: bound anew they
     are what they were on every rank, also where it has none of the parameter."""

@@ -93,7 +93,10 @@ GOOD = npy_bytes(X)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (npy_bytes(X.astype("i4")), "has dtype '<i4', expected float32, float64, uint16 for bf16, or int16"),
+        (
+            npy_bytes(X.astype("i4")),
+            "has dtype '<i4', expected float32, float64, uint16 for bf16, or int16",
+        ),
         (npy_bytes(X.astype(">f4")), "has dtype '>f4'"),
         (npy_bytes(np.asfortranarray(X)), "is in Fortran order"),
         (GOOD[:-4], "has shape 2x3 and 20 bytes of data"),

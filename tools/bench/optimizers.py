@@ -147,6 +147,13 @@ ENTRIES = {
     "stepc-lamb": Entry("stepc.torch.deepspeed.FusedLamb", "ours", ours("deepspeed.FusedLamb")),
     "po-lamb": Entry("pytorch_optimizer Lamb", "peer", po_lamb, needs="pytorch_optimizer"),
     "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip),
+    "stepc-master": Entry("stepc AdamW, f32 masters", "ours", ours("AdamW", master="f32")),
+    "stepc-remainder": Entry("stepc AdamW, remainders", "ours", ours("AdamW", master="remainder")),
+    "stepc-narrow": Entry(
+        "stepc AdamW, remainders, bf16 states",
+        "ours",
+        ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
+    ),
     "clip-fused": Entry("torch clip, AdamW fused", "peer", ClippedFused),
     "scaler-clip-fused": Entry("torch GradScaler, clip, fused", "peer", scaled_clipped_fused),
 }
@@ -239,6 +246,13 @@ FAMILIES = {
         ("stepc-clip",),
         ("clip-fused", "scaler-clip-fused"),
         limits=("read-gradient",),
+    ),
+    # Beside f32 parameters, which have nothing to keep, they are our AdamW.
+    "masters": Family(
+        "AdamW with the f32 behind bf16 parameters",
+        ("stepc-master", "stepc-remainder", "stepc-narrow"),
+        ("fused",),
+        shapes=("gpt2",),
     ),
 }
 for _name, _entries in TORCH_ENTRIES.items():
