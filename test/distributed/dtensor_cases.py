@@ -95,8 +95,19 @@ def every_optimizer_in_bf16():
 
 @case
 def what_is_behind_bf16_is_sharded_with_it():
-    for keywords in ({"master": "f32"}, {"master": "remainder", "state_dtype": torch.bfloat16}):
-        compare(lambda params, k=keywords: st.AdamW(params, lr=1e-2, **k), torch.bfloat16)
+    compare(lambda params: st.AdamW(params, lr=1e-2, master="f32"), torch.bfloat16)
+    made, grads = tensors(torch.bfloat16)
+    plain, spread_out = parameters(made), spread(made, mesh := grid(), TWO_DIMS)
+    keywords = {"lr": 1e-2, "master": "remainder", "state_dtype": torch.bfloat16}
+    reference, optimizer = st.AdamW(plain, **keywords), st.AdamW(spread_out, **keywords)
+    run(reference, plain, grads)
+    run(optimizer, spread_out, grads, mesh, TWO_DIMS)
+    saved = optimizer.full_state_dict()["state"]
+    for i, (a, b) in enumerate(zip(plain, spread_out, strict=True)):
+        same_bits(whole(b), a, f"parameter {i}")
+        assert isinstance(optimizer.state[b]["remainder"], DTensor)
+        for name, expected in reference.state[a].items():
+            same_bits(saved[i][name], expected, f"state {name} of {i}")
 
 
 @case
