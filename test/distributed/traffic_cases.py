@@ -105,6 +105,17 @@ def zero2():
 
 
 @case
+def a_type_for_what_crosses():
+    def counted(**arguments):
+        net = Net()
+        return count(net, st.AdamW(net.parameters(), zero=1, gradients="local", **arguments)).bytes
+
+    plain, half = counted(), counted(reduce_dtype=torch.bfloat16)
+    assert half["all_to_all"] * 2 == plain["all_to_all"]
+    assert half["broadcast"] == plain["broadcast"]
+
+
+@case
 def fully_shard():
     from torch.distributed.fsdp import fully_shard as shard
 

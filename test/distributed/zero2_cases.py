@@ -31,11 +31,11 @@ def step_whole(optimizer, params, passes, absent=()):
     optimizer.step()
 
 
-def compare(name, passes=1, dtype=torch.float32, bucket_bytes=3000, absent=()):
+def compare(name, passes=1, dtype=torch.float32, bucket_bytes=3000, absent=(), **more):
     made, grads = values(dtype, steps=4 * passes)
     plain, sharded = parameters(made), parameters(made)
     reference = ALL[name](plain)
-    optimizer = ALL[name](sharded, zero=2, gradients="local", bucket_bytes=bucket_bytes)
+    optimizer = ALL[name](sharded, zero=2, gradients="local", bucket_bytes=bucket_bytes, **more)
     assert len(optimizer._reducer.buckets) > 2 or bucket_bytes > 10**6
     for k in range(4):
         own = grads[k * passes : (k + 1) * passes]
@@ -73,6 +73,43 @@ def micro_batches_add_up_in_the_shard():
 def one_bucket_for_all_and_one_for_each():
     compare("CAME", bucket_bytes=10**9)
     compare("CAME", bucket_bytes=1)
+
+
+@case
+def without_overlap():
+    for name in ("AdamW", "CAME"):
+        compare(name, passes=2, overlap=False)
+
+
+@case
+def gradients_cross_in_another_type():
+    """Of which each micro-batch is rounded, and the sum is f32."""
+    generator = torch.Generator().manual_seed(5)
+    made, _ = values()
+    for sent in (torch.bfloat16, torch.float32):
+        plain, sharded = parameters(made), parameters(made)
+        reference = st.AdamW(plain)
+        optimizer = st.AdamW(
+            sharded, zero=2, gradients="local", bucket_bytes=3000, reduce_dtype=sent
+        )
+        passes = [
+            [[torch.randn(p.shape, generator=generator) for p in made] for _ in range(4)]
+            for _ in range(2)
+        ]
+        for own in passes:
+            backward(sharded, own[dist.get_rank()])
+        for i, param in enumerate(plain):
+            total = torch.zeros(param.shape)
+            for own in passes:
+                of_pass = torch.zeros(param.shape)
+                for rank in range(4):
+                    of_pass += own[rank][i].to(sent)
+                total += of_pass
+            param.grad = total / 4 if param.numel() else None
+        reference.step()
+        optimizer.step()
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"by {sent}, parameter {i}")
 
 
 @case

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """zero=1 on four ranks against the steps of one process, bit for bit."""
 
+import contextlib
+
 import stepc.torch as st
 import torch
 import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import errors
+from stepc.torch._binding import Binding
 from zero_values import SHAPES, parameters, values
 from zoo import ALL
 
@@ -32,10 +35,10 @@ def step_zero(optimizer, params, grads, mode, absent=(), absent_here=()):
     optimizer.step()
 
 
-def compare(make, mode, dtype):
+def compare(make, mode, dtype, **more):
     made, grads = values(dtype)
     plain, sharded = parameters(made), parameters(made)
-    reference, optimizer = make(plain), make(sharded, zero=1, gradients=mode)
+    reference, optimizer = make(plain), make(sharded, zero=1, gradients=mode, **more)
     for k, own in enumerate(grads):
         absent = {1, 4} if k == 2 else set()
         step_whole(reference, plain, own, absent)
@@ -65,6 +68,112 @@ def every_optimizer_in_bf16():
     for make in ALL.values():
         compare(make, "local", torch.bfloat16)
         compare(make, "reduced", torch.bfloat16)
+
+
+@contextlib.contextmanager
+def calls_of(name):
+    """How often a method of a Binding is called."""
+    found, method = [], getattr(Binding, name)
+    setattr(Binding, name, lambda *own: [found.append(1), method(*own)][1])
+    try:
+        yield found
+    finally:
+        setattr(Binding, name, method)
+
+
+@case
+def lines_are_stepped_while_others_are_under_way():
+    """Where a definition steps each tensor by itself; in one step else, or without overlap."""
+    for name, make in ALL.items():
+        for mode in ("local", "reduced"):
+            with calls_of("step_some") as found:
+                _, optimizer, _, _ = compare(make, mode, torch.float32, bucket_bytes=3000)
+            lines = len(optimizer._binding._zero.lines)
+            assert lines > 2
+            alone = name in ("AdamW", "SGD", "Lion")
+            assert not alone or len(found) == 3 * lines, (name, len(found))  # all but the first
+            assert not found or not optimizer._binding._inner.exchanges, name
+    with calls_of("step_some") as found:
+        for name in ("AdamW", "CAME"):
+            for dtype in (torch.float32, torch.bfloat16):
+                compare(ALL[name], "local", dtype, bucket_bytes=3000, overlap=False)
+    assert not found
+
+
+@case
+def gradients_of_another_kind_between_lines():
+    """A reduced gradient in other strides: the plan that was made for dense ones is not
+    stepped in part."""
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = (
+        ALL["AdamW"](plain),
+        ALL["AdamW"](sharded, zero=1, gradients="reduced", bucket_bytes=3000),
+    )
+    for k, own in enumerate(grads):
+        step_whole(reference, plain, own)
+        for i, param in enumerate(sharded):
+            param.grad = mean(own, i, param.dtype)
+            if k == 2 and i == 4:
+                param.grad = param.grad.t().contiguous().t()
+        optimizer.step()
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+@case
+def a_hyper_parameter_that_changes_between_steps_of_lines():
+    made, grads = values()
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = (
+        ALL["AdamW"](plain),
+        ALL["AdamW"](sharded, zero=1, gradients="local", bucket_bytes=3000),
+    )
+    for k, own in enumerate(grads):
+        for each in (reference, optimizer):
+            each.param_groups[0]["lr"] = 1e-2 / (k + 1)
+            each.param_groups[0]["weight_decay"] = 0.0 if k == 2 else 0.1
+        step_whole(reference, plain, own, {1, 4} if k == 3 else ())
+        step_zero(optimizer, sharded, own, "local", {1, 4} if k == 3 else ())
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+        assert float(optimizer.state[b]["step"]) == float(reference.state[a]["step"])
+
+
+def rounded_mean(own, i, dtype):
+    """Of what crosses in the dtype, added up in f32 in the order of the ranks."""
+    total = torch.zeros(own[0][i].shape)
+    for of_rank in own:
+        total += of_rank[i].to(dtype)
+    return total / len(own)
+
+
+@case
+def gradients_cross_in_another_type():
+    generator = torch.Generator().manual_seed(5)
+    for dtype in (torch.float32, torch.bfloat16):
+        for sent in (torch.bfloat16, torch.float16, torch.float32):
+            made, _ = values(dtype)
+            grads = [
+                [[torch.randn(s, generator=generator).to(dtype) for s in SHAPES] for _ in range(4)]
+                for _ in range(2)
+            ]
+            for arguments in ({}, {"bucket_bytes": 3000}):
+                plain, sharded = parameters(made), parameters(made)
+                reference, optimizer = (
+                    ALL["AdamW"](plain),
+                    ALL["AdamW"](
+                        sharded, zero=1, gradients="local", reduce_dtype=sent, **arguments
+                    ),
+                )
+                for own in grads:
+                    for i, param in enumerate(plain):
+                        param.grad_dtype = None
+                        param.grad = rounded_mean(own, i, sent)
+                    reference.step()
+                    step_zero(optimizer, sharded, own, "local")
+                for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+                    same_bits(b, a, f"{dtype} by {sent}, parameter {i}")
 
 
 @case
@@ -347,7 +456,13 @@ def arguments_that_are_refused():
     refused("zero is 3, expected 0, 1 or 2", zero=3, gradients="local")
     refused("gradients is of no use without zero=1 or 2", gradients="local")
     refused("process_group is of no use without zero=1 or 2", process_group=dist.group.WORLD)
-    refused("bucket_bytes is of no use without zero=2", zero=1, gradients="local", bucket_bytes=8)
+    refused("bucket_bytes is of no use without zero=1 or 2", bucket_bytes=8)
+    refused("overlap is of no use without zero=1 or 2", overlap=False)
+    refused("reduce_dtype is torch.int8, expected torch.bfloat16, torch.float16", zero=1,
+            gradients="local", reduce_dtype=torch.int8)  # fmt: skip
+    refused("reduce_dtype is of no use where no gradient is reduced here", zero=1,
+            gradients="reduced", reduce_dtype=torch.bfloat16)  # fmt: skip
+    refused("reduce_dtype is of no use where", reduce_dtype=torch.float32)
     refused("bucket_bytes is 0, expected a positive number", zero=2, gradients="local",
             bucket_bytes=0)  # fmt: skip
     refused("over DistributedDataParallel, which has reduced them, zero=1", zero=2,

@@ -78,6 +78,8 @@ KEYWORDS = [
     ("process_group", None),
     ("gradients", None),
     ("bucket_bytes", None),
+    ("reduce_dtype", None),
+    ("overlap", True),
     ("layouts", None),
     ("average", None),
     ("accumulation_steps", None),

@@ -48,7 +48,7 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
     if gradients == "local":
         numbers = 4 * sum(len(line.tensors) for line in lines)
         found = [
-            _row("which gradients there are", "all_reduce", layout, axes, len(lines), numbers),
+            _row("which gradients there are", "all_reduce", layout, axes, 1, numbers),
             _row("gradients", "all_to_all", layout, axes, len(lines), whole),
         ]
     else:

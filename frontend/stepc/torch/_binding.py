@@ -83,6 +83,9 @@ class Binding:
         self._may_skip = _may_skip(package.manifest)
         self.exchanges = self._mesh is not None and _exchanges(package.manifest)
         self.rounds = [[c["function"] for c in r["calls"]] for r in package.manifest["rounds"]]
+        # Whether tensors may be stepped one after the other.
+        variants = package.manifest["variants"]
+        self.in_parts = not any(self.rounds) and all(v["subsets"] for v in variants)
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         if self._mesh is not None:
             self._mesh.enter(self.plan)
@@ -199,30 +202,39 @@ class Binding:
 
     # --- A step in parts ------------------------------------------------------
 
-    def begin(self, optimizer) -> dict[int, int] | None:
+    def begin(self, optimizer) -> bool:
         """Begins a step whose gradients come one by one.
 
-        Returns the plan's id of each parameter, by ``id()``; None, with nothing
-        done, when another Binding is needed. StatusError where the definition
-        needs all gradients at once.
+        False, with nothing done, when another Binding is needed. StatusError where the
+        definition needs all gradients at once.
         """
         if not self._is_current(optimizer):
-            return None
+            return False
         members = list(trainable_members(optimizer.param_groups))
         if any(member.index not in self._ids for member in members):
-            return None
+            return False
         for member in members:
             described = _tensors.describe([member.param])
             self.plan.set_param(self._ids[member.index], described[0])
         self._remainders.refresh()
         self.plan.step_begin()
-        return self._by_param
+        return True
 
-    def step_one(self, param: torch.Tensor, tensor: int) -> None:
-        """Steps one parameter, which has a gradient, between begin and end."""
-        self.plan.set_grad(tensor, _tensors.describe([param.grad])[0])
-        self.plan.step_tensors((tensor,))
-        torch._C._increment_version([param])
+    def set_grads(self, params: list[torch.Tensor]) -> list[int]:
+        """Tells the plan the gradients of parameters. Returns its ids of them. NeedsBindError
+        for one that it was not made for."""
+        ids = [self._by_param[id(param)] for param in params]
+        for param, tensor in zip(params, ids, strict=True):
+            self.plan.set_grad(tensor, _tensors.describe([param.grad])[0])
+        return ids
+
+    def step_some(self, params: list[torch.Tensor]) -> list[int]:
+        """Steps parameters, which have gradients, between begin and end. Returns the plan's
+        ids of them."""
+        ids = self.set_grads(params)
+        self.plan.step_tensors(ids)
+        torch._C._increment_version(params)
+        return ids
 
     def end(self, stepped: set[int]) -> None:
         """Ends it. ``stepped``: ids of the tensors that took part; their gradients

@@ -15,7 +15,7 @@ import torch
 from .. import errors
 from ..definition import Definition
 from ..interface import Interface, Options
-from . import _features, _hypers
+from . import _features, _hypers, _on_ranks
 from ._averages import Averages
 from ._binding import Binding
 from ._distributed import make_binding
@@ -33,14 +33,9 @@ _KEYWORDS = [
     inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("zero", inspect.Parameter.KEYWORD_ONLY, default=0),
-    inspect.Parameter("process_group", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("bucket_bytes", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("layouts", inspect.Parameter.KEYWORD_ONLY, default=None),
     *(
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in _features.KEYWORDS.items()
+        for name, default in {**_on_ranks.KEYWORDS, **_features.KEYWORDS}.items()
     ),
     inspect.Parameter("master", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("state_dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
@@ -64,12 +59,18 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
     loss_scale: a number that gradients are divided by before all else, or
         ``DynamicLossScale()``; see ``scale``.
     zero: 1 keeps of each state only this rank's part of the elements, over the ranks
-        of ``process_group`` (default: all), each of which has the whole parameters. 2
-        reduces gradients during the backward pass, in buckets of ``bucket_bytes``, keeps
-        this rank's part of their sum in f32 and frees ``.grad``.
+        of ``process_group`` (default: all), each of which has the same parameters. 2
+        reduces gradients during the backward pass, keeps this rank's part of their sum
+        in f32 and frees ``.grad``.
     gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
         after DistributedDataParallel, or "local" where each has its own, whose mean
         the step takes.
+    bucket_bytes: what of the parameters is exchanged at a time: with ``zero=2`` 25 MiB,
+        else all of a dtype.
+    reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
+        torch.float32; by default their own. They are added up in f32 in any case, and
+        with it the step gets their mean as it is, also where parameters are bfloat16.
+    overlap: whether exchanges of one bucket go on while another is stepped.
     layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
         regular expression of names, and the ``Layout`` of those that it matches as a
         whole, or None for tensors that are whole; the first that matches counts.
@@ -114,18 +115,14 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         static_grads=False,
         clip=None,
         loss_scale=None,
-        zero=0,
-        process_group=None,
-        gradients=None,
-        bucket_bytes=None,
-        layouts=None,
         master=None,
         state_dtype=None,
         **kwargs,
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
+        ranks = {name: kwargs.pop(name) for name in _on_ranks.KEYWORDS if name in kwargs}
         self._given = _features.Features.of(clip, loss_scale, **more)
-        self._set_ranks(zero, process_group, gradients, bucket_bytes, layouts)
+        self._set_ranks(**ranks)
         self._set_precision(master, state_dtype)
         self._static_grads = bool(static_grads)
         super().__init__(*args, **kwargs)
@@ -134,6 +131,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         self._after_init()
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
+        self._check_reduced()
         self._make_reducer()
 
     def __init_subclass__(cls, **kwargs):

@@ -146,8 +146,22 @@ class DistributedBinding:
         for part in self._parts:
             part.refresh()
         if self._zero is not None:
-            self._zero.refresh(os.environ.get("STEPC_CHECK") == "1")
+            self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1")
         self._local.follow()
+        if not self._step_by_lines():
+            self._step_at_once()
+        stepped = [
+            p.param for p in self._parts if p.layout is not None and p.local.grad is not None
+        ]
+        torch._C._increment_version(stepped)
+        self._inner.note_versions()
+        return True
+
+    def _step_at_once(self) -> None:
+        """Steps all parts, whose gradients have come."""
+        lines = range(0 if self._zero is None else len(self._zero.lines))
+        for number in lines:
+            self._zero.end_reduce(number)
         if self._inner is None:
             self._bind()
         if self._before is not None:
@@ -157,16 +171,48 @@ class DistributedBinding:
             self._bind()
             if not self._inner.run(self._local):
                 raise errors.StepcError("the optimizer changed while its step was being prepared")
-        if self._before is not None and self._inner.was_skipped():
+        skipped = self._inner.was_skipped()
+        if self._before is not None and skipped:
             self._before.was_skipped()
         self._show()
-        if self._zero is not None and not self._inner.was_skipped():
-            self._zero.gather()
-        stepped = [
-            p.param for p in self._parts if p.layout is not None and p.local.grad is not None
-        ]
-        torch._C._increment_version(stepped)
-        self._inner.note_versions()
+        if self._zero is not None and not skipped:
+            for number in lines:
+                self._zero.begin_gather(number)
+            self._zero.end_gather()
+
+    def _step_by_lines(self) -> bool:
+        """Steps each line of ``zero`` as its gradients come, and sends it on while the next
+        is stepped. False, with nothing done, where all are to be stepped at once."""
+        zero, inner = self._zero, self._inner
+        if zero is None or not zero.overlaps or inner is None or not inner.in_parts:
+            return False
+        if not self._begin_lines():
+            self._inner, self._previous = None, inner
+            return False
+        stepped: set[int] = set()
+        try:
+            for number, line in enumerate(zero.lines):
+                zero.end_reduce(number)
+                own = [part.local for part in line.parts if part.local.grad is not None]
+                stepped.update(inner.step_some(own))
+                zero.begin_gather(number)
+        finally:
+            inner.end(stepped)
+        self._show()
+        zero.end_gather()
+        return True
+
+    def _begin_lines(self) -> bool:
+        """False, with nothing done, where another binding is needed."""
+        if not self._inner.begin(self._local):
+            return False
+        if not self._zero.local_gradients:
+            # They are the user's, and may be of another kind than before.
+            try:
+                self._inner.set_grads([p.local for p in self._parts if p.local.grad is not None])
+            except errors.NeedsBindError:
+                self._inner.end(set())
+                return False
         return True
 
     def _is_current(self, optimizer) -> bool:

@@ -13,6 +13,7 @@ from .. import errors
 from .._mesh import Layout
 from ._members import ObstacleError
 from ._rules import WholeState
+from ._tensors import set_grad
 
 
 def is_dtensor(tensor) -> bool:
@@ -53,9 +54,11 @@ class DTensorPart:
     """
 
     layout = None
+    sums_at_step = False
 
-    def __init__(self, param, name: str, states_of):
+    def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
         self.param, self.name, self.states_of = param, name, states_of
+        self._reduce_dtype = reduce_dtype
         self._spec = param._spec
         self._memory = param._local_tensor
         with torch.no_grad():
@@ -98,6 +101,11 @@ class DTensorPart:
     def is_sharded(self) -> bool:
         return not all(placement.is_replicate() for placement in self.param.placements)
 
+    def cut_over(self) -> list:
+        """The process groups whose ranks have other parts of it."""
+        mesh, placements = self.param.device_mesh, self.param.placements
+        return [mesh.get_group(d) for d, p in enumerate(placements) if not p.is_replicate()]
+
     @property
     def first(self) -> tuple[int, ...]:
         """Where it begins in the whole tensor."""
@@ -131,8 +139,12 @@ class DTensorPart:
             )
         with torch.no_grad():
             if grad.placements != self.param.placements:
+                dtype, sent = grad.dtype, self._reduce_dtype
+                if sent is not None and any(p.is_partial() for p in grad.placements):
+                    grad = grad.to(sent)
                 grad = grad.redistribute(self.param.device_mesh, self.param.placements)
-            self.local.grad = _local(grad).detach()
+                grad = grad.to(torch.promote_types(dtype, grad.dtype))
+            set_grad(self.local, _local(grad).detach())
 
     def _placements(self, whole: WholeState) -> list:
         """Of a state: those of the parameter in the dims that it has."""

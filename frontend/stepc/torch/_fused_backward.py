@@ -29,13 +29,11 @@ class FusedBackward(CompiledStep):
         params = self._all_params()
         self._check_no_gradients()
         with self._locked():
-            ids = self._begin()
+            self._begin()
             stepped: set[int] = set()
 
             def step(param: torch.Tensor) -> None:
-                tensor = ids[id(param)]
-                self._binding.step_one(param, tensor)
-                stepped.add(tensor)
+                stepped.update(self._binding.step_some([param]))
                 param.grad = None
 
             try:
@@ -44,21 +42,18 @@ class FusedBackward(CompiledStep):
             finally:
                 self._binding.end(stepped)
 
-    def _begin(self) -> dict[int, int]:
-        """Begins a step; the plan's id of each parameter, by ``id()``."""
+    def _begin(self) -> None:
+        """Begins a step."""
         binding, self._binding = self._binding, None
-        ids = None if binding is None else binding.begin(self)
-        if ids is None:
+        if binding is None or not binding.begin(self):
             self._keep_scalars(binding)
             try:
                 binding = Binding(self, binding, ahead=True)
             except ObstacleError as obstacle:
                 raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
-            ids = binding.begin(self)
-        if ids is None:
-            raise errors.StepcError("the optimizer changed while its step was being prepared")
+            if not binding.begin(self):
+                raise errors.StepcError("the optimizer changed while its step was being prepared")
         self._binding = binding
-        return ids
 
     def _norm_in_backward(self, loss: torch.Tensor, scale: float) -> torch.Tensor:
         """The 2-norm of all gradients over ``scale``, as one vector; frees them and

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from .. import _mesh
 from ._members import ObstacleError
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
+from ._tensors import set_grad
 
 DISTINCT = "distinct"
 _GRADS = ("reduced", "partial")
@@ -99,8 +100,9 @@ class PlainPart:
     layout = None
     first: tuple[int, ...] | None = None
 
-    def __init__(self, param: torch.Tensor, name: str, how: Layout, states_of):
+    def __init__(self, param: torch.Tensor, name: str, how: Layout, states_of, reduce_dtype):
         self.param, self.name, self.how = param, name, how
+        self._reduce_dtype = reduce_dtype
         self.local = param.detach().requires_grad_(param.requires_grad)
         self.whole: dict = {}
         self.states_of = states_of
@@ -110,6 +112,18 @@ class PlainPart:
     def is_sharded(self) -> bool:
         placements = self.how.placements
         return any(p != DISTINCT and not p.is_replicate() for p in placements)
+
+    @property
+    def sums_at_step(self) -> bool:
+        return self.how.grad == "partial"
+
+    def cut_over(self) -> list:
+        """The process groups whose ranks have other parts of it, or other tensors."""
+        return [
+            self.how.mesh.get_group(d)
+            for d, placement in enumerate(self.how.placements)
+            if placement == DISTINCT or not placement.is_replicate()
+        ]
 
     @property
     def place(self) -> str | None:
@@ -189,17 +203,19 @@ class PlainPart:
             grad = self._sum(grad)
         if grad is not None and self.how.grad_divisor is not None:
             grad = grad.detach() / self.how.grad_divisor
-        self.local.grad = grad
+        set_grad(self.local, grad)
 
     def _sum(self, grad: torch.Tensor | None) -> torch.Tensor | None:
         """Over ranks; zero where it is missing, None where it is missing on all."""
-        dtype = self.param.dtype if grad is None else grad.dtype
+        dtype = self._reduce_dtype or (self.param.dtype if grad is None else grad.dtype)
         line = torch.zeros(self.param.numel() + 1, dtype=dtype)
         if grad is not None:
             line[:-1] = grad.detach().reshape(-1)
             line[-1] = 1  # that there is one
         dist.all_reduce(line, group=self._summed)
-        return line[:-1].view(self.param.shape) if line[-1] else None
+        if not line[-1]:
+            return None
+        return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state

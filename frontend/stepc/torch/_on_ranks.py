@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What an optimizer is told of ranks: ``zero``, ``process_group``, ``gradients``,
-``bucket_bytes`` and ``layouts``. What follows from it is in :mod:`._distributed`."""
+"""What an optimizer is told of ranks by its arguments, :data:`KEYWORDS`. What follows from
+it is in :mod:`._distributed`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ import torch
 
 from .. import errors
 from ._dtensor import is_dtensor, picklable
-from ._members import parameter_names
+from ._members import ObstacleError, parameter_names
 from ._state_parts import StatePart
+
+# What every class takes, with its default.
+KEYWORDS = {
+    "zero": 0,
+    "process_group": None,
+    "gradients": None,
+    "bucket_bytes": None,
+    "reduce_dtype": None,
+    "overlap": True,
+    "layouts": None,
+}
 
 
 class OnRanks:
@@ -22,21 +33,36 @@ class OnRanks:
     _layouts: tuple = ()  # what the user says of plain parameters
     _reducer = None  # of zero=2
     _zero = None  # how states are sharded over ranks that have whole parameters
+    _reduce_dtype: torch.dtype | None = None  # in which gradients cross ranks
 
-    def _set_ranks(self, zero: int, process_group, gradients, bucket_bytes, layouts) -> None:
+    def _set_ranks(self, zero=0, layouts=None, reduce_dtype=None, **more) -> None:
         """Takes over the constructor's arguments; ValueError and TypeError."""
         if layouts is not None:
             from ._layouts import check_rules
 
             self._layouts = check_rules(layouts)
-        if (zero, process_group, gradients, bucket_bytes) != (0, None, None, None):
-            from ._zero import settings
+        if reduce_dtype is not None or zero != 0 or any(more[n] != KEYWORDS[n] for n in more):
+            from ._zero_settings import check_reduce_dtype, settings
 
-            self._zero = settings(zero, process_group, gradients, bucket_bytes)
+            check_reduce_dtype(reduce_dtype)
+            self._zero = settings(zero, reduce_dtype=reduce_dtype, **more)
+        self._reduce_dtype = reduce_dtype
+
+    def _check_reduced(self) -> None:
+        """ValueError where a dtype is given for what is never reduced here."""
+        if self._reduce_dtype is None or (self._zero is not None and self._zero.local_gradients):
+            return
+        partial = any(how is not None and how.grad == "partial" for _, how in self._layouts)
+        params = (p for group in self.param_groups for p in group["params"])
+        if not partial and not any(map(is_dtensor, params)):
+            raise ValueError(
+                "reduce_dtype is of no use where no gradient is reduced here: that needs "
+                "gradients='local', a Layout with grad='partial', or DTensors"
+            )
 
     def _ranks_state(self) -> dict:
         """What pickling keeps of it."""
-        kept = {"_zero": self._zero, "_layouts": self._layouts}
+        kept = {name: getattr(self, name) for name in ("_zero", "_layouts", "_reduce_dtype")}
         return {name: value for name, value in kept.items() if value}
 
     @property
@@ -62,7 +88,10 @@ class OnRanks:
             self._reducer.remove()
         self._reducer = None
         parts = list(Parts(self, cut=False))
-        self._reducer = GradientReducer(parts, self._zero)
+        try:
+            self._reducer = GradientReducer(parts, self._zero)
+        except ObstacleError as obstacle:
+            raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step

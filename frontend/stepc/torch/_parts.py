@@ -6,7 +6,9 @@ A part is made without a word to other ranks, so that states can be saved and ch
 ``resolve`` asks them for what only they know, when a step is prepared. A part has
 
 - ``param``, the user's, and ``local``, the ordinary tensor that the plan steps
-- ``is_sharded``: whether it is a part of a larger tensor
+- ``is_sharded``: whether it is a part of a larger tensor; ``cut_over``: the process groups
+  whose ranks have other parts of it, or other tensors
+- ``sums_at_step``: whether its gradient is to be summed by the step, not as it comes
 - ``place``, in words which part it is; None for all of it
 - ``describe``: what ranks must have alike, along the axes that ``alike`` names; those of
   ``speaks`` they need before the plan is made
@@ -29,7 +31,7 @@ from ._binding import bound_groups
 from ._dtensor import DTensorPart, is_dtensor
 from ._hypers import HyperReader
 from ._layouts import Layout, PlainPart, find
-from ._members import ObstacleError, parameter_name
+from ._members import parameter_name
 from ._rules import Rules, WholeState, whole_states
 
 StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
@@ -48,7 +50,7 @@ class WholePart:
     """A parameter that every rank has as it is."""
 
     layout = place = None
-    is_sharded = False
+    is_sharded = sums_at_step = False
     first: tuple[int, ...] | None = None
 
     def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
@@ -58,6 +60,9 @@ class WholePart:
     @functools.cached_property
     def whole(self) -> dict[str, WholeState]:
         return self.states_of(tuple(self.param.shape))
+
+    def cut_over(self) -> list:
+        return []
 
     def describe(self, axes: dict) -> str:
         return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
@@ -131,13 +136,13 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._master_state(param))
     if is_dtensor(param):
-        return DTensorPart(param, name, states_of)
+        return DTensorPart(param, name, states_of, optimizer._reduce_dtype)
     layout: Layout | None = None
     if optimizer._layouts:
         layout = find(optimizer._layouts, group, place, name)
     if layout is None:
         return WholePart(param, name, states_of)
-    return PlainPart(param, name, layout, states_of)
+    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype)
 
 
 def _zero_of(optimizer, every: list):
@@ -145,13 +150,6 @@ def _zero_of(optimizer, every: list):
     if optimizer._zero is None:
         return None
     if optimizer._reducer is not None:
-        other = next((part for part in every if not isinstance(part, WholePart)), None)
-        if other is not None:
-            raise ObstacleError(
-                f"{other.name} is a part of a larger tensor; zero=2 is for whole tensors, zero=1 "
-                "keeps the states of a part of it",
-                False,
-            )
         return optimizer._reducer.zero
     from ._zero import Zero
 

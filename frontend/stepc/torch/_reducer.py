@@ -7,6 +7,11 @@ their gradients come in that order; each bucket is a line that is cut evenly. A 
 goes into its bucket's buffer as soon as it is whole, and ``.grad`` is freed; a full bucket
 is sent, in the order of the buckets, which is the same on all ranks. What arrives is added
 up in f32: first over ranks in their order, then over micro-batches.
+
+Where tensor parallelism has cut a parameter, the ranks of the group have the same part of
+it, whose gradient goes the same way. One that is still to be summed over other ranks is
+left in ``.grad`` where the user says so by a layout, as these may not have it in the same
+passes; the step takes it. A DTensor is redistributed as it comes.
 """
 
 from __future__ import annotations
@@ -18,17 +23,22 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
-from ._zero import Zero, ZeroLine, ZeroSettings, check_dense
+from ._members import ObstacleError
+from ._zero import Zero, ZeroLine, buckets, check_dense
+from ._zero_part import ZeroPart
+from ._zero_settings import ZeroSettings
+
+_LEFT = 2  # of a presence: in ``.grad``, to be sent by the step
 
 
 class Bucket(ZeroLine):
     """A line whose gradients are reduced when all are there, or the pass has ended."""
 
-    def __init__(self, inner: list, group: dist.ProcessGroup):
-        super().__init__(inner, group)
-        self._places = {id(part.param): n for n, part in enumerate(self.parts)}
+    def __init__(self, inner: list, how: ZeroSettings):
+        super().__init__(inner, how)
+        self._overlap = how.overlap
+        self._places = {id(part): n for n, part in enumerate(self.parts)}
         self._sent: torch.Tensor | None = None
-        self._flight: tuple | None = None
         self._here: set[int] = set()  # of this backward pass
         self.clear()
 
@@ -37,14 +47,14 @@ class Bucket(ZeroLine):
         self._sum: torch.Tensor | None = None
         self._seen: set[int] = set()
 
-    def take(self, param: torch.Tensor) -> None:
+    def take(self, part: ZeroPart) -> None:
         """Moves a gradient into the buffer."""
-        place = self._places[id(param)]
+        place, inner = self._places[id(part)], part.inner.local
         if self._sent is None:
             self._sent = self._zeros("sent")
         start = self._starts[place]
-        self._sent[start : start + param.numel()] += param.grad.reshape(-1)
-        param.grad = None
+        self._sent[start : start + inner.numel()] += inner.grad.reshape(-1)
+        part.param.grad = inner.grad = None
         self._here.add(place)
 
     @property
@@ -61,44 +71,37 @@ class Bucket(ZeroLine):
         self._flight = self._exchange(sent, received, async_op=True), sent, received
         self._seen |= self._here
         self._here = set()
+        if not self._overlap:
+            self.land()
 
     def land(self) -> None:
         """Adds up what has been sent, if anything."""
-        if self._flight is None:
-            return
-        work, _, received = self._flight
-        self._flight = None
-        work.wait()
-        total = torch.zeros(self.length, dtype=torch.promote_types(self._dtype, torch.float32))
-        for row in received.view(self.world, self.length):
-            total += row
-        self._sum = total if self._sum is None else self._sum.add_(total)
+        if self._flight is not None:
+            total = self._landed()
+            self._sum = total if self._sum is None else self._sum.add_(total)
 
-    def reduce(self) -> None:
-        """Gives each part the mean over ranks of what they have added up, in f32.
+    def presence(self) -> list[int]:
+        """2 for what came by no pass, or by one without sync, and is still in ``.grad``."""
+        return [
+            int(n in self._seen) if part.grad is None else _LEFT
+            for n, part in enumerate(self.parts)
+        ]
 
-        What is in ``.grad`` of a rank, as it came by no pass or by one without sync, is
-        sent first.
-        """
+    def begin_reduce(self, present: list[int]) -> None:
+        """Sends what any rank has left."""
+        if _LEFT in present:
+            for part in self.parts:
+                if part.grad is not None:
+                    self.take(part)
+            self.send()
+
+    def end_reduce(self, present: list[int]) -> None:
+        """Gives each part the mean over ranks of what they have added up, in f32."""
         self.land()
-        rest = [n for n, part in enumerate(self.parts) if part.param.grad is not None]
-        present = torch.tensor(
-            [2 if n in rest else int(n in self._seen) for n in range(len(self.parts))],
-            dtype=torch.int32,
-        )
-        dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
-        if (present == 2).any():
-            with torch.no_grad():
-                for number in rest:
-                    self.take(self.parts[number].param)
-                self.send()
-                self.land()
-        for part, start, any_rank in zip(self.parts, self._starts, present.tolist(), strict=False):
-            part.local.grad = None
-            if any_rank:
-                at = start + part.begin - self._low
-                part.local.grad_dtype = None  # it may be wider than the parameter
-                part.local.grad = self._sum[at : at + part.local.numel()] / self.world
+        if any(present):
+            self._give(self._sum / self.world, present)
+        else:
+            self._give(torch.empty(self.length), present)
 
 
 class GradientReducer:
@@ -106,23 +109,26 @@ class GradientReducer:
 
     def __init__(self, inner: list, how: ZeroSettings):
         check_dense([(part.local, part.name) for part in inner])
+        _check_alike(inner, how.group)
         lines = defaultdict(list)
         for part in reversed(inner):
-            lines[part.local.dtype].append(part)
-        self.buckets = [
-            Bucket(bucket, how.group)
-            for parts in lines.values()
-            for bucket in _buckets(parts, how.bucket_bytes)
+            lines[part.sums_at_step, part.local.dtype].append(part)
+        made = [
+            (late, Bucket(bucket, how))
+            for (late, _), parts in lines.items()
+            for bucket in buckets(parts, how.bucket_bytes)
         ]
+        self.buckets = [bucket for _, bucket in made]
+        self._in_passes = [bucket for late, bucket in made if not late]
         self.zero = Zero(self.buckets, how)
-        self._of = {id(part.param): b for b in self.buckets for part in b.parts}
+        self._of = {id(part.param): b for b in self._in_passes for part in b.parts}
         self._next = 0  # the first bucket that this pass has not sent
         self._in_pass = False
         self._paused = False
         self._hooks = [
             part.param.register_post_accumulate_grad_hook(self._take)
             for part in inner
-            if part.param.requires_grad
+            if part.param.requires_grad and not part.sums_at_step
         ]
 
     def remove(self) -> None:
@@ -148,32 +154,35 @@ class GradientReducer:
         if not self._in_pass:
             self._in_pass = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
+        part = self.zero.part_of(param)
         with torch.no_grad():
-            self._of[id(param)].take(param)
+            part.inner.refresh()
+            self._of[id(param)].take(part)
             self._send(lambda bucket: bucket.is_full)
 
     def _end_pass(self) -> None:
         """All ranks send all buckets, whatever gradients the pass had."""
         with torch.no_grad():
             self._send(lambda bucket: True)
-            for bucket in self.buckets:
+            for bucket in self._in_passes:
                 bucket.land()
         self._next, self._in_pass = 0, False
 
     def _send(self, is_ready) -> None:
-        while self._next < len(self.buckets) and is_ready(self.buckets[self._next]):
-            self.buckets[self._next].send()
+        while self._next < len(self._in_passes) and is_ready(self._in_passes[self._next]):
+            self._in_passes[self._next].send()
             self._next += 1
 
 
-def _buckets(parts: list, most: int) -> Iterator[list]:
-    """Buckets of at most so many bytes, or one parameter."""
-    bucket, size = [], 0
-    for part in parts:
-        own = part.local.numel() * part.local.element_size()
-        if bucket and size + own > most:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(part)
-        size += own
-    yield bucket
+def _check_alike(inner: list, group: dist.ProcessGroup) -> None:
+    """ObstacleError for a parameter of which the ranks of the group have other parts: before
+    anything crosses, for their sizes may differ."""
+    own = set(dist.get_process_group_ranks(group))
+    for part in inner:
+        for over in part.cut_over():
+            if len(own.intersection(dist.get_process_group_ranks(over))) > 1:
+                raise ObstacleError(
+                    f"{part.name} is another part on each rank of the process group, over which "
+                    "zero shares states of equal parts",
+                    False,
+                )

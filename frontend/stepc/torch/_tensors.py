@@ -114,3 +114,11 @@ def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool]
         if tensor.is_neg():
             return f"{what}is a lazily negated view", True
     return None
+
+
+def set_grad(tensor: torch.Tensor, grad: torch.Tensor | None) -> None:
+    """Gives a tensor that is no user's its gradient, which may be of another dtype."""
+    tensor.grad = None
+    if grad is not None:
+        tensor.grad_dtype = None
+        tensor.grad = grad

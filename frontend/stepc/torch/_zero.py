@@ -5,8 +5,13 @@ steps it, and the ranks put the parameters together again.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", SC 2020, P_os. The parameters of one dtype are one line of elements, in order,
-which is cut evenly: rank r has [r * c, (r + 1) * c) of it, c the length over the number
-of ranks, rounded up. So a rank may have several tensors, a part of one, or none.
+or several of at most ``bucket_bytes``, each of which is cut evenly: rank r has [r * c,
+(r + 1) * c) of it, c the length over the number of ranks, rounded up. So a rank may have
+several tensors, a part of one, or none.
+
+Lines are exchanged in their order, which is the same on all ranks. With ``overlap`` all
+are under way together, and one whose gradients have come is stepped while the next come
+and the one before is gathered, where the definition steps each tensor by itself.
 """
 
 from __future__ import annotations
@@ -16,74 +21,17 @@ import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
 from ._members import ObstacleError
+from ._tensors import set_grad
 from ._zero_part import ZeroPart, has_rows, row_size
+from ._zero_settings import ZeroSettings
 
-_BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
-
-
-@dataclass(frozen=True)
-class ZeroSettings:
-    """What an optimizer's arguments ``zero``, ``process_group`` and ``gradients`` say."""
-
-    group: dist.ProcessGroup
-    local_gradients: bool
-    stage: int
-    bucket_bytes: int
-
-    def __str__(self) -> str:
-        mode = "local" if self.local_gradients else "reduced"
-        bucket = f", bucket_bytes={self.bucket_bytes}" if self.stage == 2 else ""
-        return f"zero={self.stage}, gradients='{mode}'{bucket}"
-
-    def __reduce__(self):
-        raise errors.StepcError(
-            "an optimizer with zero cannot be copied or pickled: its process group cannot; "
-            "save its state_dict"
-        )
-
-
-def settings(
-    zero: int, group, gradients: str | None, bucket_bytes: int | None
-) -> ZeroSettings | None:
-    """Checks the arguments; None where states are not sharded."""
-    given = {"process_group": group, "gradients": gradients, "bucket_bytes": bucket_bytes}
-    if zero not in (0, 1, 2):
-        raise ValueError(f"zero is {zero!r}, expected 0, 1 or 2")
-    for name, value in given.items():
-        stages = "zero=2" if name == "bucket_bytes" else "zero=1 or 2"
-        if value is not None and zero < (2 if name == "bucket_bytes" else 1):
-            raise ValueError(f"{name} is of no use without {stages}")
-    if zero == 0:
-        return None
-    if gradients not in ("reduced", "local"):
-        raise ValueError(
-            f"gradients is {gradients!r}, expected 'reduced' (all ranks have the same, as after "
-            "DistributedDataParallel) or 'local' (each has its own; their mean is taken)"
-        )
-    if zero == 2 and gradients == "reduced":
-        raise ValueError(
-            "zero=2 reduces gradients itself, during the backward pass, and needs "
-            "gradients='local'; over DistributedDataParallel, which has reduced them, zero=1 "
-            "keeps as little"
-        )
-    if bucket_bytes is not None and bucket_bytes < 1:
-        raise ValueError(f"bucket_bytes is {bucket_bytes}, expected a positive number")
-    if not dist.is_initialized():
-        raise ValueError(f"zero={zero} needs torch.distributed.init_process_group before it")
-    return ZeroSettings(
-        group if group is not None else dist.group.WORLD,
-        gradients == "local",
-        zero,
-        bucket_bytes or _BUCKET_BYTES,
-    )
 
 
 def check_dense(named: list[tuple[torch.Tensor, str]]) -> None:
@@ -119,9 +67,9 @@ class ZeroLine:
     """All parameters of one dtype as one line of elements, cut over a group. ``parts`` of
     the line are what its ranks have alike."""
 
-    def __init__(self, inner: list, group: dist.ProcessGroup):
-        self.group = group
-        self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
+    def __init__(self, inner: list, how: ZeroSettings):
+        self.group = how.group
+        self.world, self.rank = dist.get_world_size(how.group), dist.get_rank(how.group)
         sizes = [part.local.numel() for part in inner]
         units = [row_size(part.local) if has_rows(part) else 1 for part in inner]
         self._starts = list(itertools.accumulate(sizes, initial=0))
@@ -134,7 +82,13 @@ class ZeroLine:
             end = min(max(high - start, begin), size)
             self.parts.append(ZeroPart(part, begin, end))
         self._dtype = inner[0].local.dtype
+        self._sent_dtype = how.reduce_dtype or self._dtype
+        self._wide = torch.promote_types(self._dtype, torch.float32)
+        # Where it is said in what gradients cross, the mean stays as it was added up.
+        self._mean_dtype = self._dtype if how.reduce_dtype is None else self._wide
         self._buffers: dict[str, torch.Tensor] = {}
+        self._flight: tuple | None = None  # gradients on their way
+        self._gathering: list = []
 
     def _buffer(self, name: str) -> torch.Tensor:
         """Memory that is kept from step to step, zeros at first: of the whole line, or for
@@ -145,7 +99,7 @@ class ZeroLine:
 
     def _zeros(self, name: str) -> torch.Tensor:
         size = self.world * self.length if name == "received" else self._cuts[-1]
-        return torch.zeros(size, dtype=self._dtype)
+        return torch.zeros(size, dtype=self._dtype if name == "whole" else self._sent_dtype)
 
     def _cut(self, line: torch.Tensor) -> list[torch.Tensor]:
         """The parts of a line, of each rank."""
@@ -166,33 +120,44 @@ class ZeroLine:
 
     # --- Gradients ------------------------------------------------------------
 
-    def reduce(self) -> None:
-        """The mean over ranks of their own gradients, of this rank's elements.
+    def presence(self) -> list[int]:
+        """For each part whether this rank has a gradient of it; positive if so."""
+        return [int(part.grad is not None) for part in self.parts]
 
-        Summed in f32 in the order of the ranks, so that every run gives the same bits; a
-        gradient that only some ranks have counts as zero on the others.
-        """
-        present = torch.tensor([p.grad is not None for p in self.parts], dtype=torch.int32)
-        dist.all_reduce(present, dist.ReduceOp.MAX, group=self.group)
-        dtype, sent, received = self._dtype, self._buffer("sent"), self._buffer("received")
+    def begin_reduce(self, present: list[int]) -> None:
+        """Sends this rank's own gradients. ``present``: the highest of all ranks' presence;
+        what only some have counts as zero on the others."""
+        sent, received = self._buffer("sent"), self._buffer("received")
         for part, start in zip(self.parts, self._starts, strict=False):
             place = sent[start : start + part.inner.local.numel()]
             if part.grad is None:
                 place.zero_()
             else:
                 place.copy_(part.grad.reshape(-1))
-        self._exchange(sent, received)
-        wide = torch.promote_types(dtype, torch.float32)
-        rows = received.view(self.world, self.length)
-        total = torch.zeros(self.length, dtype=wide)
-        for row in rows:
+        self._flight = self._exchange(sent, received, async_op=True), sent, received
+
+    def end_reduce(self, present: list[int]) -> None:
+        """Gives each part the mean over ranks of their gradients, of its elements.
+
+        Summed in f32 in the order of the ranks, so that every run gives the same bits.
+        """
+        self._give((self._landed() / self.world).to(self._mean_dtype), present)
+
+    def _landed(self) -> torch.Tensor:
+        """The sum of what the ranks have sent."""
+        work, _, received = self._flight
+        self._flight = None
+        work.wait()
+        total = torch.zeros(self.length, dtype=self._wide)
+        for row in received.view(self.world, self.length):
             total += row
-        mean = (total / self.world).to(dtype)
-        for part, start, any_rank in zip(self.parts, self._starts, present.tolist(), strict=False):
-            part.local.grad = None
-            if any_rank:
-                at = start + part.begin - self._low
-                part.local.grad = mean[at : at + part.local.numel()].view(part.local.shape)
+        return total
+
+    def _give(self, mean: torch.Tensor, present: list[int]) -> None:
+        for part, start, any_rank in zip(self.parts, self._starts, present, strict=False):
+            at = start + part.begin - self._low
+            own = mean[at : at + part.local.numel()].view(part.local.shape)
+            set_grad(part.local, own if any_rank else None)
 
     def check_equal(self) -> None:
         """TensorError where ranks have other gradients, which are said to be reduced.
@@ -232,36 +197,44 @@ class ZeroLine:
             for part in holders:
                 at = starts[id(part)] + part.begin
                 whole[at : at + part.local.numel()] = states[id(part.param)][name].reshape(-1)
-            self._share(whole)
+            for work in self._share(whole):
+                work.wait()
             for part in holders:
                 at, shape = starts[id(part)], part.inner.local.shape
                 states[id(part.param)][name] = whole[at : at + shape.numel()].view(shape).clone()
 
     # --- Parameters -----------------------------------------------------------
 
-    def gather(self) -> None:
-        """Gives every rank the new parameters of all ranks, in their own dtype."""
+    def begin_gather(self) -> None:
+        """Sends the new parameters of this rank's part, in their own dtype."""
         line = self._buffer("whole")
         for part, start in zip(self.parts, self._starts, strict=False):
             at = start + part.begin
             line[at : at + part.local.numel()].copy_(part.local.detach().reshape(-1))
-        self._share(line)
+        self._gathering = self._share(line)
+
+    def end_gather(self) -> None:
+        """Gives every parameter that has been stepped the elements of all ranks."""
+        works, self._gathering = self._gathering, []
+        for work in works:
+            work.wait()
+        line = self._buffer("whole")
         for part, start in zip(self.parts, self._starts, strict=False):
             if part.local.grad is not None:
                 whole = part.inner.local.detach()
                 whole.copy_(line[start : start + whole.numel()].view(whole.shape))
 
-    def _share(self, line: torch.Tensor) -> None:
-        """Puts every rank's part of a line into that of all: all ranks together."""
+    def _share(self, line: torch.Tensor) -> list:
+        """Puts every rank's part of a line into that of all: all ranks together. Returns
+        what is to be waited for."""
         parts = self._cut(line.view(-1))
         even = all(part.numel() == self.length for part in parts)
         if even and dist.get_backend(self.group) != "gloo":
-            dist.all_gather_single(
-                line.view(torch.uint8), parts[self.rank].view(torch.uint8).clone(), group=self.group
-            )
-            return
+            own = parts[self.rank].view(torch.uint8).clone()
+            whole = line.view(torch.uint8)
+            return [dist.all_gather_single(whole, own, group=self.group, async_op=True)]
         # A third of the time of Gloo's all_gather, which goes round in a ring.
-        works = [
+        return [
             dist.broadcast(
                 part.view(torch.uint8),
                 dist.get_global_rank(self.group, rank),
@@ -271,8 +244,6 @@ class ZeroLine:
             for rank, part in enumerate(parts)
             if part.numel()
         ]
-        for work in works:
-            work.wait()
 
 
 def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
@@ -305,36 +276,97 @@ class Zero:
         self.lines = lines
         self._parts = {id(part.param): part for line in lines for part in line.parts}
         self._checked = False
+        self._present: list[list[int]] = []
 
     @classmethod
     def of(cls, inner: list, how: ZeroSettings) -> Zero:
-        """One line for each dtype, of the parts that the ranks of the group have alike."""
+        """Lines for each dtype, of the parts that the ranks of the group have alike."""
         check_dense([(part.local, part.name) for part in inner])
-        lines = defaultdict(list)
+        dtypes = defaultdict(list)
         for part in inner:
-            lines[part.local.dtype].append(part)
-        return cls([ZeroLine(parts, how.group) for parts in lines.values()], how)
+            dtypes[part.local.dtype].append(part)
+        lines = [
+            ZeroLine(bucket, how)
+            for parts in dtypes.values()
+            for bucket in buckets(parts, how.bucket_bytes)
+        ]
+        return cls(lines, how)
 
     def part_of(self, param: torch.Tensor) -> ZeroPart:
         return self._parts[id(param)]
 
-    def refresh(self, always_check: bool) -> None:
-        """Gives every part its gradient: all ranks together."""
-        for line in self.lines:
-            if self._how.local_gradients:
-                with _named("the gradients could not be reduced"):
-                    line.reduce()
-            elif not self._checked or always_check:
-                with _named("the gradients could not be compared"):
-                    line.check_equal()
-        self._checked = True
+    @property
+    def local_gradients(self) -> bool:
+        return self._how.local_gradients
 
-    def gather(self) -> None:
+    @property
+    def overlaps(self) -> bool:
+        """Whether a line may be stepped while others are under way."""
+        return self._how.overlap and len(self.lines) > 1
+
+    # --- Gradients ------------------------------------------------------------
+
+    def begin_reduce(self, always_check: bool) -> None:
+        """Before a step: all ranks together. Where gradients are local, their exchange is
+        begun, behind the small one that says which there are."""
+        if not self._how.local_gradients:
+            if not self._checked or always_check:
+                with _named("the gradients could not be compared"):
+                    for line in self.lines:
+                        line.check_equal()
+            self._checked = True
+            return
+        with torch.no_grad(), _named("the gradients could not be reduced"):
+            own = [line.presence() for line in self.lines]
+            every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
+            dist.all_reduce(every, dist.ReduceOp.MAX, group=self._how.group)
+            self._present = [piece.tolist() for piece in every.split(list(map(len, own)))]
+            if self._how.overlap:
+                for line, present in zip(self.lines, self._present, strict=True):
+                    line.begin_reduce(present)
+
+    def end_reduce(self, number: int) -> None:
+        """Gives the parts of a line their gradients; lines in their order."""
+        if self._how.local_gradients:
+            line, present = self.lines[number], self._present[number]
+            with torch.no_grad(), _named("the gradients could not be reduced"):
+                if not self._how.overlap:
+                    line.begin_reduce(present)
+                line.end_reduce(present)
+
+    # --- Parameters -----------------------------------------------------------
+
+    def begin_gather(self, number: int) -> None:
+        """Sends what of a line this rank has stepped."""
         with torch.no_grad(), _named("the parameters could not be gathered"):
-            for line in self.lines:
-                line.gather()
+            self.lines[number].begin_gather()
+            if not self._how.overlap:
+                self.lines[number].end_gather()
+
+    def end_gather(self) -> None:
+        """Puts the parameters of all lines together."""
+        if self._how.overlap:
+            with torch.no_grad(), _named("the parameters could not be gathered"):
+                for line in self.lines:
+                    line.end_gather()
+
+    # --- States ---------------------------------------------------------------
 
     def full(self, states: dict[int, dict]) -> None:
         with torch.no_grad():
             for line in self.lines:
                 line.full(states)
+
+
+def buckets(parts: list, most: int | None) -> Iterator[list]:
+    """Some of the parts after the others, of at most so many bytes, or one of them; None:
+    all."""
+    bucket, size = [], 0
+    for part in parts:
+        own = part.local.numel() * part.local.element_size()
+        if bucket and most is not None and size + own > most:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(part)
+        size += own
+    yield bucket

@@ -22,6 +22,7 @@ from ._state_parts import (
     state_sizes,
     unresolved,
 )
+from ._tensors import set_grad
 
 
 class ZeroPart:
@@ -113,7 +114,7 @@ class ZeroPart:
             if not self._in_place:
                 self.local.copy_(self._cut(self.inner.local))
             grad = self.inner.local.grad
-            self.local.grad = None if grad is None else self._cut(grad).detach()
+            set_grad(self.local, None if grad is None else self._cut(grad).detach())
 
     def is_cut(self, name: str) -> bool:
         """Whether a rank has a range of the state, as of the parameter's elements."""

@@ -13,6 +13,7 @@ import torch
 from .. import errors
 from ..definition import Definition
 from ..interface import Interface, Options
+from . import _on_ranks
 from ._compiled import CompiledStep
 from ._eager import level_of_caller
 from ._features import KEYWORDS, Features, hyper_names
@@ -44,8 +45,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         loss_scale: what the loss was multiplied by, a number, or
             :class:`~stepc.torch.DynamicLossScale`; gradients are divided by it
             before all else.
-        zero, process_group, gradients, bucket_bytes, layouts: over ranks; see
-            :class:`~stepc.torch._compiled.CompiledStep`.
+        zero, process_group, gradients, bucket_bytes, reduce_dtype, overlap, layouts: over
+            ranks; see :class:`~stepc.torch._compiled.CompiledStep`.
         master, state_dtype: how parameters and states are kept; see the same.
         hypers_and_options: values by name; others have the definition's default.
 
@@ -65,17 +66,14 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         static_grads: bool = False,
         clip=None,
         loss_scale=None,
-        zero: int = 0,
-        process_group=None,
-        gradients: str | None = None,
-        bucket_bytes: int | None = None,
-        layouts=None,
         master: str | None = None,
         state_dtype=None,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
         more = {n: hypers_and_options.pop(n) for n in KEYWORDS if n in hypers_and_options}
+        others = _on_ranks.KEYWORDS
+        ranks = {n: hypers_and_options.pop(n) for n in others if n in hypers_and_options}
         self._given = Features.of(clip, loss_scale, **more)
         self._interface = self._without_features(self._definition.interface())
         self._interface.check_names(hypers_and_options)
@@ -90,11 +88,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             static_grads=static_grads,
             clip=clip,
             loss_scale=loss_scale,
-            zero=zero,
-            process_group=process_group,
-            gradients=gradients,
-            bucket_bytes=bucket_bytes,
-            layouts=layouts,
+            **ranks,
             **more,
             master=master,
             state_dtype=state_dtype,
