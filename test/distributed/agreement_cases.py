@@ -77,9 +77,9 @@ def stepped_before(make, params, steps):
     return optimizer
 
 
-def of_parts(mesh, layout):
+def of_parts(mesh, layout, **more):
     """A plain part of a larger tensor, by ``layouts``."""
-    return LAMB(plain([("w", torch.ones(4, 4))]), layouts=[("w", layout(mesh))])
+    return LAMB(plain([("w", torch.ones(4, 4))]), layouts=[("w", layout(mesh))], **more)
 
 
 def clipped(*norm):
@@ -183,6 +183,19 @@ KINDS = {
         "gradients='reduced'",
     ),
     "bucket_bytes": (lambda m: zero(m, 2, bucket_bytes=odd(2000, 1000)), "bucket_bytes=2000"),
+    "reduce_dtype": (
+        lambda m: zero(m, reduce_dtype=odd(torch.bfloat16, None)),
+        "reduce_dtype=torch.bfloat16",
+    ),
+    "overlap": (lambda m: zero(m, overlap=odd(False, True)), "overlap=False"),
+    "reduce_dtype of a plain part": (
+        lambda m: of_parts(
+            m,
+            lambda mesh: st.Layout(mesh, [Replicate()], grad="partial"),
+            reduce_dtype=odd(torch.bfloat16, None),
+        ),
+        "reduce_dtype=torch.bfloat16",
+    ),
     "zero's parameters": (
         lambda m: zero(m, tensors=named([(8, 4), (odd(9, 8),), (4, 8)])),
         "of shape (9,)",

@@ -14,7 +14,7 @@ from models_cases import STEPS, model, near, slowly, tensor_parallel
 from on_ranks import case, main, same_bits, whole
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from zoo import ALL
 
 SHAPES = {
@@ -58,11 +58,18 @@ def part(tensor, name, at):
     return tensor.chunk(2, CUT[name])[at].clone() if name in CUT else tensor
 
 
-def layouts(mesh):
+def layouts(mesh, partial=()):
     """As of the mesh of tensor parallelism alone, or of all."""
     beside = [] if mesh.ndim == 1 else [Replicate()]
     return [
-        (name, st.Layout(mesh, [*beside, Shard(CUT[name]) if name in CUT else Replicate()]))
+        (
+            name,
+            st.Layout(
+                mesh,
+                [*beside, Shard(CUT[name]) if name in CUT else Replicate()],
+                grad="partial" if name in partial else "reduced",
+            ),
+        )
         for name in SHAPES
     ]
 
@@ -71,7 +78,7 @@ def arguments(mesh, mode="local"):
     return {"zero": 1, "gradients": mode, "process_group": mesh["dp"].get_group()}
 
 
-def spread(kind, mesh, made):
+def spread(kind, mesh, made, partial=()):
     """Parameters and the optimizer's arguments of one way to say that tp cuts them."""
     at = mesh.get_local_rank("tp")
     if kind == "DTensor":
@@ -83,7 +90,7 @@ def spread(kind, mesh, made):
         return [(n, torch.nn.Parameter(v)) for n, v in own.items()], {}
     params = named({n: part(v, n, at) for n, v in made.items()})
     of = mesh["tp"] if kind == "layouts of tp" else mesh
-    return params, {"layouts": layouts(of)}
+    return params, {"layouts": layouts(of, partial)}
 
 
 def give(kind, mesh, params, own):
@@ -93,6 +100,20 @@ def give(kind, mesh, params, own):
             param.grad = distribute_tensor(own[name], mesh["tp"], param.placements)
         else:
             param.grad = part(own[name], name, at).clone()
+
+
+def backward(kind, mesh, params, own, partial=()):
+    """A pass with these gradients; of ``partial`` ones each tp rank has a share that is still
+    to be summed."""
+    at = mesh.get_local_rank("tp")
+    loss = 0
+    for name, param in params:
+        share = (0.25, 0.75)[at] if name in partial else 1
+        if kind == "DTensor":
+            to = {"grad_placements": [Partial()]} if name in partial else {}
+            param = param.to_local(**to)
+        loss = loss + (param * part(own[name], name, at) * share).sum()
+    loss.backward()
 
 
 def same_as(kind, mesh, params, expected, what):
@@ -136,6 +157,72 @@ def the_ways_to_say_it():
     for kind in KINDS[1:]:
         for name in ("AdamW", "hf.Adafactor", "CAME", "FusedLamb", "AdamW, clipped"):
             compare(name, kind, "local" if name != "CAME" else "reduced")
+
+
+def compare_stage2(name, kind, passes=2, partial=(), **more):
+    """With buckets smaller than all, against the mean of the sum over passes."""
+    mesh = grid()
+    made, grads = values(3 * passes)
+    plain = named(made)
+    reference = ALL[name](plain)
+    params, said = spread(kind, mesh, made, partial)
+    own = arguments(mesh) | {"zero": 2, "bucket_bytes": 200} | more
+    optimizer = ALL[name](params, **said, **own)
+    assert len(optimizer._reducer.buckets) > 3
+    for step in range(3):
+        of_step = grads[step * passes : (step + 1) * passes]
+        optimizer.zero_grad()
+        for of_pass in of_step:
+            backward(kind, mesh, params, of_pass[mesh.get_local_rank("dp")], partial)
+            left = {key for key, param in params if param.grad is not None}
+            assert left == (set(partial) if kind != "DTensor" else set())
+        for key, param in plain:
+            param.grad = sum(mean(of_pass)[key] for of_pass in of_step)
+        reference.step()
+        optimizer.step()
+        assert all(param.grad is None for _, param in params)
+        same_as(kind, mesh, params, dict(plain), f"{name}, {kind}, step {step}")
+    return optimizer
+
+
+@case
+def stage_2_of_every_optimizer_over_dtensors():
+    for name in ALL:
+        compare_stage2(name, "DTensor", 1)
+
+
+@case
+def stage_2_with_layouts_and_gradients_that_are_partial():
+    for kind in ("DTensor", "layouts of tp"):
+        for name in ("AdamW", "hf.Adafactor", "AdamW, clipped"):
+            compare_stage2(name, kind, partial=("norm",))
+    compare_stage2("AdamW", "layouts of all")
+    # What is sent is rounded to the type; these gradients have few bits.
+    for kind in ("DTensor", "layouts of tp"):
+        compare_stage2("AdamW", kind, partial=("norm",), reduce_dtype=torch.bfloat16)
+
+
+@case
+def partial_gradients_cross_in_another_type():
+    """Of a DTensor and of a plain parameter, with zero=1: as rounded, and widened again."""
+    mesh = grid()
+    generator = torch.Generator().manual_seed(3)
+    shares = torch.randn(2, 40, generator=generator)
+    expected = torch.nn.Parameter(torch.ones(40))
+    reference = st.SGD([expected], lr=1.0)
+    expected.grad = shares.bfloat16().sum(0).float()
+    assert not torch.equal(expected.grad, shares.sum(0))
+    reference.step()
+    own = shares[mesh.get_local_rank("tp")]
+    plain = torch.nn.Parameter(torch.ones(40))
+    plain.grad = own.clone()
+    how = [("w", st.Layout(mesh["tp"], [Replicate()], grad="partial"))]
+    st.SGD([("w", plain)], lr=1.0, layouts=how, reduce_dtype=torch.bfloat16).step()
+    same_bits(plain, expected, "plain")
+    spread_out = torch.nn.Parameter(distribute_tensor(torch.ones(40), mesh["tp"], [Replicate()]))
+    spread_out.grad = DTensor.from_local(own.clone(), mesh["tp"], [Partial()])
+    st.SGD([spread_out], lr=1.0, reduce_dtype=torch.bfloat16).step()
+    same_bits(whole(spread_out), expected, "DTensor")
 
 
 @case
@@ -252,6 +339,31 @@ def the_guide_of_colossalai():
 
 
 @case
+def the_guide_of_colossalai_with_stage_2():
+    """The same, of which gradients are reduced in the backward pass: as with stage 1."""
+    mesh = grid()
+    for name in ("hf.Adafactor", "AdamW"):
+        nets = [tensor_parallel(model(), mesh["tp"]) for _ in range(2)]
+        make = slowly(name)
+        both = [
+            make(net.parameters(), **(arguments(mesh) | {"zero": stage}))
+            for stage, net in enumerate(nets, 1)
+        ]
+        at, losses = mesh.get_local_rank("dp"), ([], [])
+        for step in range(STEPS):
+            tokens, targets = batch(step)
+            for net, optimizer, own in zip(nets, both, losses, strict=True):
+                optimizer.zero_grad()
+                loss = loss_of(net, tokens.chunk(2)[at], targets.chunk(2)[at])
+                loss.backward()
+                optimizer.step()
+                own.append(float(loss.detach()))
+        for (key, one), two in zip(nets[0].named_parameters(), nets[1].parameters(), strict=True):
+            same_bits(whole(one), whole(two), f"{name}, {key}")
+        assert losses[0] == losses[1]
+
+
+@case
 def an_overflow_on_one_rank_skips_on_all():
     mesh = grid()
     made, grads = values()
@@ -291,14 +403,21 @@ def what_is_refused():
     mesh = grid()
     made, grads = values()
     params, said = spread("DTensor", mesh, made)
-    own = arguments(mesh)
-    own["process_group"] = mesh["tp"].get_group()
+    own = arguments(mesh) | {"process_group": mesh["tp"].get_group()}
+    words = "'up' is another part on each rank of the process group"
     optimizer = ALL["AdamW"](params, **own)
     give("DTensor", mesh, params, grads[0][0])
+    refused(words, optimizer.step)
+    for kind in KINDS[:2]:  # before anything crosses
+        params, said = spread(kind, mesh, made)
+        refused(words, lambda p=params, s=said: ALL["AdamW"](p, **s, **(own | {"zero": 2})))
+
+
+def refused(words, function):
     try:
-        optimizer.step()
+        function()
     except errors.TensorError as error:
-        assert "'up' is another part on each rank of the process group" in str(error), error
+        assert words in str(error), error
     else:
         raise AssertionError("it was not refused")
 

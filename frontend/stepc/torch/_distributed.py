@@ -108,6 +108,8 @@ class DistributedBinding:
             for number, group in enumerate(groups)
         ]
         spoken: set[str] = set()
+        if optimizer._zero is None and optimizer._reduce_dtype is not None:
+            items.append(Item(f"reduce_dtype={optimizer._reduce_dtype}"))
         if optimizer._zero is not None:
             items.append(Item(str(optimizer._zero), axes=frozenset({self._torch_mesh.zero_axis})))
             spoken.add(self._torch_mesh.zero_axis)
