@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from plan import planning
+from plan import layouts, planning
 from plan.machines import Machine
 from plan.models import Model, Tensor
 from plan.package import open_source
@@ -89,9 +89,16 @@ def count(net, optimizer):
 
 def compare_zero(stage):
     for name, make in (("adamw", st.AdamW), ("deepspeed_lamb", st.colossal.Lamb)):
-        net = Net()
-        optimizer = make(net.parameters(), lr=1e-3, zero=stage, gradients="local")
-        expect(planned(name, net, f"zero{stage}"), count(net, optimizer))
+        for layouts.BUCKET in (25 * 2**20, 5000):
+            net = Net()
+            optimizer = make(
+                net.parameters(),
+                lr=1e-3,
+                zero=stage,
+                gradients="local",
+                bucket_bytes=layouts.BUCKET,
+            )
+            expect(planned(name, net, f"zero{stage}"), count(net, optimizer))
 
 
 @case

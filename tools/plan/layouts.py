@@ -16,7 +16,7 @@ from .failure import PlanError
 from .models import Model, Tensor
 
 UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
-BUCKET = 25 * 2**20  # bytes: with zero=2 a line for each bucket of at most so many
+BUCKET = 25 * 2**20  # bytes, of a line
 KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
 
 Dims = tuple[tuple[int, tuple[str, ...]], ...]
@@ -162,12 +162,12 @@ class Layout:
         return +found
 
 
-def _buckets(tensors: list[Tensor], most: float) -> Iterator[list[Tensor]]:
-    """Of at most so many bytes, or one tensor."""
+def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Of at most BUCKET bytes, or one tensor."""
     bucket: list[Tensor] = []
     size = 0
     for tensor in tensors:
-        if bucket and size + tensor.bytes > most:
+        if bucket and size + tensor.bytes > BUCKET:
             yield bucket
             bucket, size = [], 0
         bucket.append(tensor)
@@ -175,15 +175,15 @@ def _buckets(tensors: list[Tensor], most: float) -> Iterator[list[Tensor]]:
     yield bucket
 
 
-def make_lines(model: Model, ranks: int, is_bucketed: bool) -> tuple[Line, ...]:
-    """A line for each dtype, or for each bucket of it, whose tensors come from the last
-    on."""
+def make_lines(model: Model, ranks: int, is_reversed: bool) -> tuple[Line, ...]:
+    """A line for each bucket of each dtype, whose tensors come from the last on where they
+    are reversed."""
     by_dtype: dict[str, list[Tensor]] = {}
-    for tensor in reversed(model.tensors) if is_bucketed else model.tensors:
+    for tensor in reversed(model.tensors) if is_reversed else model.tensors:
         by_dtype.setdefault(tensor.dtype, []).append(tensor)
     lines = []
     for of_dtype in by_dtype.values():
-        for tensors in _buckets(of_dtype, BUCKET if is_bucketed else float("inf")):
+        for tensors in _buckets(of_dtype):
             starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
             length = -(-starts[-1] // (ranks * UNIT)) * UNIT
             lines.append(Line(tuple(tensors), starts[:-1], length))

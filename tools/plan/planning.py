@@ -79,7 +79,7 @@ class Plan:
         if self.layout.kind == "zero1":
             found["gradients"] = sum(t.elements * grads[t.dtype] for t in self.model.tensors)
             if self.request.gradients == "local":
-                found["gradients sent and received"] = 2 * max(wholes)
+                found["gradients sent and received"] = 2 * sum(wholes)
         else:
             found["gradients"] = sum(line.length * grads[line.dtype] for line in lines)
             found["means of gradients"] = found["gradients"]

@@ -65,8 +65,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
     gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
         after DistributedDataParallel, or "local" where each has its own, whose mean
         the step takes.
-    bucket_bytes: what of the parameters is exchanged at a time: with ``zero=2`` 25 MiB,
-        else all of a dtype.
+    bucket_bytes: what of the parameters is exchanged at a time, by default 25 MiB.
     reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
         torch.float32; by default their own. They are added up in f32 in any case, and
         with it the step gets their mean as it is, also where parameters are bfloat16.

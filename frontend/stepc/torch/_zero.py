@@ -4,8 +4,8 @@
 steps it, and the ranks put the parameters together again.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-Models", SC 2020, P_os. The parameters of one dtype are one line of elements, in order,
-or several of at most ``bucket_bytes``, each of which is cut evenly: rank r has [r * c,
+Models", SC 2020, P_os. The parameters of one dtype are lines of elements, in order, of at
+most ``bucket_bytes`` or one parameter, each of which is cut evenly: rank r has [r * c,
 (r + 1) * c) of it, c the length over the number of ranks, rounded up. So a rank may have
 several tensors, a part of one, or none.
 
@@ -64,7 +64,7 @@ def cuts(sizes: list[int], units: list[int], world: int) -> list[int]:
 
 
 class ZeroLine:
-    """All parameters of one dtype as one line of elements, cut over a group. ``parts`` of
+    """Parameters of one dtype as one line of elements, cut over a group. ``parts`` of
     the line are what its ranks have alike."""
 
     def __init__(self, inner: list, how: ZeroSettings):
@@ -358,13 +358,12 @@ class Zero:
                 line.full(states)
 
 
-def buckets(parts: list, most: int | None) -> Iterator[list]:
-    """Some of the parts after the others, of at most so many bytes, or one of them; None:
-    all."""
+def buckets(parts: list, most: int) -> Iterator[list]:
+    """Some of the parts after the others, of at most so many bytes, or one of them."""
     bucket, size = [], 0
     for part in parts:
         own = part.local.numel() * part.local.element_size()
-        if bucket and most is not None and size + own > most:
+        if bucket and size + own > most:
             yield bucket
             bucket, size = [], 0
         bucket.append(part)

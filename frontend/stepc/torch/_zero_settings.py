@@ -23,7 +23,7 @@ class ZeroSettings:
     group: dist.ProcessGroup
     local_gradients: bool
     stage: int
-    bucket_bytes: int | None  # of a line; None: a line for all of a dtype
+    bucket_bytes: int  # of a line, at most, or one parameter
     reduce_dtype: torch.dtype | None
     overlap: bool
 
@@ -31,9 +31,8 @@ class ZeroSettings:
         words = [
             f"zero={self.stage}",
             f"gradients='{'local' if self.local_gradients else 'reduced'}'",
+            f"bucket_bytes={self.bucket_bytes}",
         ]
-        if self.bucket_bytes is not None:
-            words.append(f"bucket_bytes={self.bucket_bytes}")
         if self.reduce_dtype is not None:
             words.append(f"reduce_dtype={self.reduce_dtype}")
         if not self.overlap:
@@ -88,7 +87,7 @@ def settings(
         process_group if process_group is not None else dist.group.WORLD,
         gradients == "local",
         zero,
-        bucket_bytes or (_BUCKET_BYTES if zero == 2 else None),
+        bucket_bytes or _BUCKET_BYTES,
         reduce_dtype,
         bool(overlap),
     )
