@@ -24,6 +24,7 @@ from . import _states, _tensors, _walk
 from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
+from ._partitions import check_partitions
 from ._precision import Remainders
 from ._preparation import Preparation
 from ._rules import Rules, variant_specs
@@ -67,6 +68,7 @@ class Binding:
         rules = Rules(interface, resolved)
         specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
         package = definition.package(specs)
+        check_partitions(optimizer, package.manifest)
         self._preparation = Preparation(
             self._state,
             interface,

@@ -12,6 +12,7 @@ import torch
 from .. import errors
 from ._dtensor import is_dtensor, picklable
 from ._members import ObstacleError, parameter_names
+from ._partitions import GivenParameters
 from ._state_parts import StatePart
 
 # What every class takes, with its default.
@@ -97,6 +98,8 @@ class OnRanks:
         """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step
         are forgotten."""
         super().add_param_group(param_group)
+        given = self.__dict__.setdefault("_given_params", GivenParameters())
+        given.add(self.param_groups[-1]["params"])
         if self._reducer is not None:
             self._make_reducer()
 
