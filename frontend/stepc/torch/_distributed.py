@@ -67,12 +67,10 @@ class DistributedBinding:
 
         self._state = owned_state(optimizer)
         self._epoch = self._state.epoch
-        self._groups = [(group, group["params"], list(group["params"]))
-                        for group in optimizer.param_groups]  # fmt: skip
+        self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
-        group = None if self._zero is None else optimizer._zero.group
-        self._torch_mesh = TorchMesh(parts.meshes, group)
+        self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
         self._agree_on_parts(optimizer, parts, axes)
@@ -225,10 +223,11 @@ class DistributedBinding:
             or len(groups) != len(self._groups)
         ):
             return False
-        for group, (known, params, copy) in zip(groups, self._groups, strict=True):
-            if group is not known or group["params"] is not params or len(params) != len(copy):
+        for group, (known, before) in zip(groups, self._groups, strict=True):
+            # ColossalAI gives a group another list in each step.
+            if group is not known or len(group["params"]) != len(before):
                 return False
-            if any(now is not then for now, then in zip(params, copy, strict=True)):
+            if any(now is not then for now, then in zip(group["params"], before, strict=True)):
                 return False
         return all(part.is_current() for part in self._parts)
 

@@ -34,6 +34,7 @@ class OnRanks:
     _layouts: tuple = ()  # what the user says of plain parameters
     _reducer = None  # of zero=2
     _zero = None  # how states are sharded over ranks that have whole parameters
+    _shards = None  # what ColossalAI says of ranks
     _reduce_dtype: torch.dtype | None = None  # in which gradients cross ranks
 
     def _set_ranks(self, zero=0, layouts=None, reduce_dtype=None, **more) -> None:
@@ -63,13 +64,16 @@ class OnRanks:
 
     def _ranks_state(self) -> dict:
         """What pickling keeps of it."""
-        kept = {name: getattr(self, name) for name in ("_zero", "_layouts", "_reduce_dtype")}
+        names = ("_zero", "_layouts", "_shards", "_reduce_dtype")
+        kept = {name: getattr(self, name) for name in names}
         return {name: value for name, value in kept.items() if value}
 
     @property
     def _is_shared(self) -> bool:
         """Whether ranks step plain parameters together."""
-        return self._zero is not None or any(layout is not None for _, layout in self._layouts)
+        if self._zero is not None or self._shards is not None:
+            return True
+        return any(layout is not None for _, layout in self._layouts)
 
     def _refuse_scaler(self) -> None:
         if self._is_shared and getattr(self, "found_inf", None) is not None:
@@ -77,6 +81,40 @@ class OnRanks:
                 "torch's GradScaler knows of an overflow on this rank alone, and other ranks step "
                 "with it; use stepc.torch.GradScaler, or loss_scale=DynamicLossScale()"
             )
+
+    def setup_distributed(
+        self,
+        tp_group=None,
+        dp_group=None,
+        shard_to_working_param: dict[int, torch.Tensor] | None = None,
+        padding_map: dict | None = None,
+        is_zero: bool | None = None,
+        *,
+        use_zero: bool | None = None,
+    ) -> None:
+        """Tells of ranks as ColossalAI's plugins do, with its optimizers' arguments.
+
+        Args:
+            tp_group: process group of tensor parallelism; a parameter with ``dist_layout`` is
+                cut over it.
+            dp_group: process group over which masters are cut.
+            shard_to_working_param: from the ``id()`` of a master in the groups to the
+                parameter of the model.
+            padding_map: not needed.
+            is_zero, use_zero: whether there are masters; by default, if the map has any.
+
+        Raises ValueError for an optimizer with ``zero`` or ``layouts``. What cannot be
+        stepped so, the next step refuses.
+        """
+        from ._shards import Shards
+
+        if self._zero is not None or self._layouts:
+            raise ValueError("setup_distributed is of no use with zero or layouts")
+        working = dict(shard_to_working_param or {})
+        given = next((flag for flag in (is_zero, use_zero) if flag is not None), bool(working))
+        self._keep_scalars(self._binding)
+        self._shards = Shards(tp_group, dp_group if given else None, working)
+        self._binding = None
 
     def _make_reducer(self) -> None:
         """With zero=2 the buckets of all parameters there are now."""

@@ -33,6 +33,7 @@ from ._hypers import HyperReader
 from ._layouts import Layout, PlainPart, find
 from ._members import parameter_name
 from ._rules import Rules, WholeState, whole_states
+from ._shards import MasterPart
 
 StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
 
@@ -41,6 +42,7 @@ def is_distributed(optimizer) -> bool:
     """Whether a parameter is, or is said to be, spread over ranks."""
     return (
         optimizer._zero is not None
+        or optimizer._shards is not None
         or bool(optimizer._layouts)
         or any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"])
     )
@@ -99,7 +101,8 @@ class WholePart:
 
 
 class Parts:
-    """Those of all parameters, by group; ``zero`` has the lines that they are cut from.
+    """Those of all parameters, by group; ``zero`` has the lines that they are cut from,
+    ``shared_over`` is the process group over which their states are, if one is.
 
     ``cut`` False: before zero cuts them, what ranks have alike.
     """
@@ -116,6 +119,7 @@ class Parts:
         every = list(itertools.chain.from_iterable(inner))
         self.meshes = list(dict.fromkeys(m for m in map(_mesh_of, every) if m is not None))
         self.zero = _zero_of(optimizer, every) if cut else None
+        self.shared_over = _shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
             self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
@@ -126,7 +130,15 @@ class Parts:
         return itertools.chain.from_iterable(self.groups)
 
 
+def _shared_over(optimizer):
+    if optimizer._zero is not None:
+        return optimizer._zero.group
+    return None if optimizer._shards is None else optimizer._shards.dp_group
+
+
 def _mesh_of(part):
+    if isinstance(part, MasterPart):
+        return _mesh_of(part.inner)
     if isinstance(part, PlainPart):
         return part.how.mesh
     return part.param.device_mesh if isinstance(part, DTensorPart) else None
@@ -135,6 +147,12 @@ def _mesh_of(part):
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._master_state(param))
+    if optimizer._shards is not None:
+        return optimizer._shards.part(
+            param,
+            lambda tensor: WholePart(tensor, name, states_of),
+            lambda tensor, how: PlainPart(tensor, name, how, states_of, None),
+        )
     if is_dtensor(param):
         return DTensorPart(param, name, states_of, optimizer._reduce_dtype)
     layout: Layout | None = None

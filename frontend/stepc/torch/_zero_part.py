@@ -119,7 +119,7 @@ class ZeroPart:
     def is_cut(self, name: str) -> bool:
         """Whether a rank has a range of the state, as of the parameter's elements."""
         whole = self.whole.get(name)
-        return whole is not None and not self.by_rows and whole.has_dims_of(self.param)
+        return whole is not None and not self.by_rows and whole.has_dims_of(self.inner.param)
 
     def _first(self) -> tuple[int, ...] | None:
         """Where the rows begin in the whole tensor."""
