@@ -20,10 +20,9 @@ class Partition:
 
     def __init__(self, optimizer, rank):
         self.optimizer, self.rank, self.flats = optimizer, rank, []
-        self.numel = []
+        self.model = [param for group in optimizer.param_groups for param in group["params"]]
         for group in optimizer.param_groups:
             flat = self.flatten(group["params"])
-            self.numel.append(sum(p.numel() for p in group["params"]))
             own = flat.chunk(WORLD)[rank].clone().float().detach()
             own.requires_grad = True
             self.flats.append(own)

@@ -9,18 +9,18 @@ dims, or adds anything up, would take the part for a vector.
 
 from __future__ import annotations
 
-import weakref
-
 import torch
 
 from ._members import ObstacleError, parameter_name
 
 
 class GivenParameters:
-    """Those that an optimizer was made with, by ``id()``; it keeps none of them alive."""
+    """Those that an optimizer was made with, by ``id()``: it keeps none of them alive, and has
+    no weak reference, with which torch does not swap tensors. A model has them, so that none
+    that is put in their place has an ``id()`` of theirs."""
 
     def __init__(self):
-        self._refs: dict[int, weakref.ref] = {}
+        self._ids: set[int] = set()
         self._has_dims = False
         self.groups = 0
 
@@ -28,18 +28,14 @@ class GivenParameters:
         """Those of one more group."""
         self.groups += 1
         for param in params:
-            self._refs[id(param)] = weakref.ref(param)
+            self._ids.add(id(param))
             self._has_dims |= param.dim() > 1
 
     def replaced_by(self, params: list[torch.Tensor]) -> bool:
         """Whether these are flat, and none of them, while some were not or were more."""
-        if not params or not (self._has_dims or len(self._refs) > len(params)):
+        if not params or not (self._has_dims or len(self._ids) > len(params)):
             return False
-        return all(p.dim() == 1 and not self._has(p) for p in params)
-
-    def _has(self, param: torch.Tensor) -> bool:
-        known = self._refs.get(id(param))
-        return known is not None and known() is param
+        return all(p.dim() == 1 and id(p) not in self._ids for p in params)
 
 
 def check_partitions(optimizer, manifest: dict) -> None:
