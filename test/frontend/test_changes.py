@@ -114,7 +114,8 @@ def test_momentum_crosses_zero(compiler_runs):
             optimizer.param_groups[0]["weight_decay"] = decay
         train((a, b), (ours, theirs), 3, first=3 * step)
         assert distance(ours, theirs) < 100
-    assert len(compiler_runs) <= 1
+    # The interface may have been asked for before, by another test.
+    assert sum("-o" in run for run in compiler_runs) <= 1
 
 
 def test_momentum_from_zero():
