@@ -317,12 +317,15 @@ def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
   let summary = "make CUDA kernels of phases";
   let description = [{
     Before: programs of the elements space, and the functions of their scalar phases
-    and rounds. After: one `gpu.module` with an entry point for each kernel of the
-    schedule, `name` and `name_strided`, over the same table and chunks as on the
-    CPU (docs/cuda.md), made of functions that a block of threads runs on a chunk:
-    a loop over accesses of 16 bytes, and a loop over the same body for what is
-    left or not aligned; and an entry point for each function, over a list of its
-    arguments. The optimizers are gone.
+    Before: scheduled programs, none of sharded tensors in the tiles space, and the
+    functions of their scalar phases and rounds. After: one `gpu.module` with an entry
+    point for each kernel of the schedule, `name` and `name_strided`, and for each
+    finish, over the same table and chunks as on the CPU (docs/cuda.md), made of
+    functions that a block of threads runs: over accesses of 16 bytes, and over the
+    same body for single elements, which are left or not aligned; with reductions in
+    the order of additions of the CPU. Besides an entry point for each function, over
+    a list of its arguments, and one for each kind of statistics over tensors. The
+    optimizers are gone.
   }];
   let dependentDialects = [
     "::mlir::func::FuncDialect", "::mlir::gpu::GPUDialect",

@@ -17,7 +17,7 @@ static_assert(offsetof(StepcCall, table) == 0 &&
                   offsetof(StepcCall, rowWords) == 8 &&
                   offsetof(StepcCall, chunks) == 16 &&
                   offsetof(StepcCall, workspace) == 24 &&
-                  sizeof(StepcChunk) == 24,
+                  sizeof(StepcCall) == 32 && sizeof(StepcChunk) == 24,
               "the kernels read these structures as 64-bit words");
 
 CallWords CallWords::load(const Words &w, Value call) {

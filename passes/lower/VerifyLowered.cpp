@@ -47,14 +47,24 @@ static bool isAllowed(Operation *op) {
       LLVM::Prefetch>(op);
 }
 
+static bool isShared(LLVM::LLVMPointerType type) {
+  return type.getAddressSpace() == unsigned(NVVM::NVVMMemorySpace::Shared);
+}
+
 /// What a device's module may have besides: its threads and blocks, the spaces
-/// of its memory, and PTX that does nothing but access memory.
+/// of its memory, the memory that a block shares, barriers and shuffles, and
+/// PTX that does nothing but access memory.
 static bool isAllowedOnDevice(Operation *op) {
+  if (auto memory = dyn_cast<LLVM::GlobalOp>(op))
+    return memory.getAddrSpace() == unsigned(NVVM::NVVMMemorySpace::Shared);
+  if (auto address = dyn_cast<LLVM::AddressOfOp>(op))
+    return isShared(cast<LLVM::LLVMPointerType>(address.getType()));
   if (auto text = dyn_cast<LLVM::InlineAsmOp>(op))
     return text.getAsmString().starts_with("ld.global.") ||
            text.getAsmString().starts_with("st.global.");
   return isa<gpu::GPUModuleOp, LLVM::AddrSpaceCastOp, NVVM::ThreadIdXOp,
-             NVVM::BlockIdXOp, NVVM::GridDimXOp>(op);
+             NVVM::BlockIdXOp, NVVM::GridDimXOp, NVVM::BarrierOp,
+             NVVM::Barrier0Op, NVVM::ShflOp>(op);
 }
 
 static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {

@@ -67,4 +67,24 @@ gpu.module @kernels {
     memref.store %n, %words[%b] : memref<?xindex>
     gpu.return
   }
+
+  // Threads of a block: memory, barriers, shuffles of whole warps.
+
+  // CHECK: llvm.mlir.global private @shared() {addr_space = 3 : i32
+  memref.global "private" @shared : memref<64xf32, #gpu.address_space<workgroup>> = uninitialized
+
+  // CHECK-LABEL: llvm.func @together(
+  // CHECK: llvm.mlir.addressof @shared : !llvm.ptr<3>
+  // CHECK: llvm.store {{.*}} !llvm.ptr<3>
+  // CHECK: nvvm.barrier
+  // CHECK: nvvm.shfl.sync bfly
+  func.func @together(%x: f32, %bits: i32, %i: index) -> i32 {
+    %shared = memref.get_global @shared : memref<64xf32, #gpu.address_space<workgroup>>
+    memref.store %x, %shared[%i] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %offset = arith.constant 8 : i32
+    %width = arith.constant 32 : i32
+    %y, %valid = gpu.shuffle xor %bits, %offset, %width : i32
+    return %y : i32
+  }
 }

@@ -27,9 +27,9 @@ step.optimizer @scalars_left {
 // -----
 
 #p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
-step.optimizer @tiled {
-  // expected-error @+1 {{'step.program' op is in the tiles space, which has no kernels for cuda}}
-  step.program @program variant <"any", {}, f32> operands [#p] {
+step.optimizer @sharded {
+  // expected-error @+1 {{'step.program' op is of sharded tensors in the tiles space, which has no kernels for cuda}}
+  step.program @program variant <"any", {}, f32, <{"*" = ["dp"]}>> operands [#p] {
     step.scalar_phase @scalars {
     ^bb0(%t: i64, %fresh: i1):
       step.yield
@@ -37,6 +37,29 @@ step.optimizer @tiled {
     step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>} {
     ^bb0(%x: f32):
       step.yield %x : f32
+    }
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f64, reads = true, writes = true>
+#a = #step.accumulator<combiner = sum, direction = row, partial = "partial">
+step.optimizer @many {
+  step.program @program variant <"any", {}, f64> operands [#p] attributes {workspace = [#step.buffer<"partial", ["B", "N", "ML"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      step.yield
+    }
+    // Four are the most.
+    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a]} {
+    ^bb0(%x: f64):
+      step.yield %x, %x, %x, %x, %x : f64, f64, f64, f64, f64
+    }
+    // expected-error @+1 {{'step.phase' op has more reductions along rows than a block of cuda has shared memory for}}
+    step.phase @phase1 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a, #a]} {
+    ^bb0(%x: f64):
+      step.yield %x, %x, %x, %x, %x, %x : f64, f64, f64, f64, f64, f64
     }
   }
 }

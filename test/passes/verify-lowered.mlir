@@ -89,6 +89,17 @@ func.func @left() {
 
 // Of a device besides: what its module, threads and memory need.
 gpu.module @kernels {
+  llvm.mlir.global private @shared() {addr_space = 3 : i32} : !llvm.array<8 x f64> {
+    %0 = llvm.mlir.undef : !llvm.array<8 x f64>
+    llvm.return %0 : !llvm.array<8 x f64>
+  }
+  llvm.func @together(%x: i32, %offset: i32, %mask: i32) -> i32 {
+    %p = llvm.mlir.addressof @shared : !llvm.ptr<3>
+    llvm.store %x, %p : i32, !llvm.ptr<3>
+    nvvm.barrier0
+    %y = nvvm.shfl.sync bfly %mask, %x, %offset, %mask : i32 -> i32
+    llvm.return %y : i32
+  }
   llvm.func @helper() {
     llvm.return
   }
@@ -120,5 +131,24 @@ gpu.module @kernels {
 llvm.func @threads() {
   // expected-error @+1 {{'nvvm.read.ptx.sreg.tid.x' op is not allowed after the lower stage}}
   %t = nvvm.read.ptx.sreg.tid.x : i32
+  llvm.return
+}
+
+// -----
+
+// Memory of all blocks would be state.
+gpu.module @kernels {
+  // expected-error @+1 {{'llvm.mlir.global' op is not allowed after the lower stage}}
+  llvm.mlir.global private @state() : f64 {
+    %0 = llvm.mlir.undef : f64
+    llvm.return %0 : f64
+  }
+}
+
+// -----
+
+llvm.func @barrier() {
+  // expected-error @+1 {{'nvvm.barrier0' op is not allowed after the lower stage}}
+  nvvm.barrier0
   llvm.return
 }

@@ -1,115 +1,41 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """An interpreter of the PTX that stepc writes, for tests: integers, correctly rounded
-floats, branches and global memory, which is memory of this process. Threads run one after
-the other, so there are no barriers. PTX ISA 8.0 defines the instructions; one that is
-not known here is an error, and so is an access that is not aligned or not in a region
-that the test named.
+floats, branches, barriers, shuffles, shared memory, and global memory, which is memory of
+this process. The threads of a block run in lock-step: those furthest behind go on
+together until they meet others. PTX ISA 8.0 defines the instructions; one that
+is not known here is an error, and so is an access that is not aligned, that is not in a region
+that the test named, or that races with one of another thread.
 """
 
-import ctypes
 import re
 
 import numpy as np
+from lanes import COMPARISONS, FLOATS, INTEGERS, from_bits, get_width, signed, to_bits
+from memory import Fault, Memory
 
 _LABEL = re.compile(r"(\$\w+):$")
-_REGISTER = re.compile(r"%\w+(\.x)?")
+_SHARED = re.compile(r"^\s*\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\];", re.M)
+_WARP = 32
+
+__all__ = ["Fault", "Kernel", "Memory"]
 
 
-class Fault(Exception):
-    """What a device would stop for, or undefined."""
-
-
-def _float(bits, width):
-    integer, real = (np.uint32, np.float32) if width == 32 else (np.uint64, np.float64)
-    return integer(bits).view(real)
-
-
-def _bits(value):
-    return int(value.view(np.uint32 if value.dtype == np.float32 else np.uint64))
-
-
-def _signed(bits, width):
-    return bits - (1 << width) if bits >> (width - 1) else bits
-
-
-def _maximum(x, y, sign):
-    """max (sign 1) or min (-1) of two floats: -0 is below +0, NaN only where both are."""
-    if np.isnan(x) or np.isnan(y):
-        return y if np.isnan(x) else x
-    if x == y:
-        return x if np.signbit(x) == (sign < 0) else y
-    return x if (x > y) == (sign > 0) else y
-
-
-_ARITHMETIC = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "div": lambda x, y: x / y,
-    "sqrt": np.sqrt,
-    "rcp": lambda x: x.dtype.type(1) / x,
-    "abs": np.abs,
-    "neg": lambda x: -x,
-    "max": lambda x, y: _maximum(x, y, 1),
-    "min": lambda x, y: _maximum(x, y, -1),
-}
-
-_INTEGERS = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "mad": lambda x, y, z: x * y + z,
-    "div": lambda x, y: x // y,
-    "rem": lambda x, y: x % y,
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
-    "not": lambda x: ~x,
-    "shl": lambda x, y: x << min(y, 64),
-    "shr": lambda x, y: x >> min(y, 64),
-    "abs": abs,
-    "neg": lambda x: -x,
-    "min": min,
-    "max": max,
-    "bfe": lambda x, first, length: (x >> first) & ((1 << length) - 1),
-}
-
-_COMPARISONS = {
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-    "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y,
-}
-
-
-class Memory:
-    """Regions of this process that a kernel may access: addresses and lengths in bytes."""
-
-    def __init__(self, arrays):
-        self.regions = [(array.ctypes.data, array.nbytes) for array in arrays]
-
-    def check(self, address, size, alignment):
-        if address % alignment:
-            raise Fault(f"address {address:#x} is no multiple of {alignment}")
-        if not any(base <= address and address + size <= base + n for base, n in self.regions):
-            raise Fault(f"address {address:#x} is in no region")
-
-    def load(self, address, size, count):
-        self.check(address, size * count, size * count)
-        data = ctypes.string_at(address, size * count)
-        return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
-
-    def store(self, address, size, values):
-        self.check(address, size * len(values), size * len(values))
-        data = b"".join(value.to_bytes(size, "little") for value in values)
-        ctypes.memmove(address, data, len(data))
-
-
-def _width(kind):
-    return 1 if kind == "pred" else int(kind[1:])
+def _split(line):
+    """(predicate, wanted, operation, parts of its name, operands) of an instruction."""
+    predicate, wanted = None, True
+    if line.startswith("@"):
+        head, line = line.split(None, 1)
+        wanted, predicate = head[1] != "!", head.lstrip("@!")
+    name, _, rest = line.partition("\t")
+    name, _, more = name.strip().partition(" ")
+    operands = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", (more + rest).strip())
+    operands = [
+        re.findall(r"[^{},\s]+", operand) if operand.startswith("{") else operand
+        for operand in operands
+    ]
+    operation, *parts = name.split(".")
+    return predicate, wanted, operation, parts, operands
 
 
 class Kernel:
@@ -121,186 +47,359 @@ class Kernel:
             raise Fault(f"no entry point {name}")
         self.parameters = re.findall(r"(\w+_param_\d+)", match[1])
         self.threads = int(re.search(r"\.reqntid (\d+)", match[2])[1])
-        self.code, self.labels = [], {}
+        self.shared = {name: int(size) for _, name, size in _SHARED.findall(text)}
+        lines, labels = [], {}
         for line in match[3].splitlines():
             line = line.strip()
             if label := _LABEL.match(line):
-                self.labels[label[1]] = len(self.code)
+                labels[label[1]] = len(lines)
             elif line and not line.startswith(("//", ".")):
-                self.code.append(self.decode(line.rstrip(";")))
-
-    def decode(self, line):
-        """(predicate, wanted, operation, parts of its name, operands)."""
-        predicate, wanted = None, True
-        if line.startswith("@"):
-            head, line = line.split(None, 1)
-            wanted, predicate = head[1] != "!", head.lstrip("@!")
-        name, _, rest = line.partition("\t")
-        name, _, more = name.strip().partition(" ")
-        rest = (more + rest).strip()
-        operands = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", rest)
-        operands = [
-            re.findall(r"[^{},\s]+", operand) if operand.startswith("{") else operand
-            for operand in operands
+                lines.append(_split(line.rstrip(";")))
+        self.code = [
+            (predicate, wanted, operation, _make(operation, parts, operands, labels))
+            for predicate, wanted, operation, parts, operands in lines
         ]
-        parts = name.split(".")
-        return predicate, wanted, parts[0], parts[1:], operands
 
     def launch(self, blocks, arguments, memory):
         """Runs all threads of a grid of `blocks` blocks."""
         given = dict(zip(self.parameters, arguments, strict=True))
+        memory.begin_launch()
         with np.errstate(all="ignore"):
             for block in range(blocks):
-                for thread in range(self.threads):
-                    special = {
-                        "%tid.x": thread, "%ctaid.x": block,
-                        "%nctaid.x": blocks, "%ntid.x": self.threads,
-                    }  # fmt: skip
-                    _Thread(given, special, memory).run(self.code, self.labels)
+                _Block(self, block, blocks, given, memory).run(self.code)
 
 
-class _Thread:
-    def __init__(self, given, special, memory):
-        self.given, self.memory = given, memory
-        self.registers = special
+class _Block:
+    """A block of threads. Registers hold the bits of all threads; those of predicates are
+    bools. `groups`: by place in the code, the threads that are there.
+    """
 
-    def run(self, code, labels):
-        counter = 0
-        while True:
-            predicate, wanted, operation, parts, operands = code[counter]
-            counter += 1
-            if predicate and self.registers[predicate] != wanted:
+    def __init__(self, kernel, number, blocks, given, memory):
+        self.count, self.given, self.memory = kernel.threads, given, memory
+        self.all = np.arange(self.count)
+        special = {"%ctaid.x": number, "%nctaid.x": blocks, "%ntid.x": self.count}
+        self.registers = {
+            name: np.full(self.count, value, np.uint64) for name, value in special.items()
+        }
+        self.registers["%tid.x"] = self.all.astype(np.uint64)
+        self.arrays = {name: np.full(size, 0xFF, np.uint8) for name, size in kernel.shared.items()}
+        self.shared = Memory(self.arrays.values())
+        self.shared.begin_launch()
+        self.number = number
+        self.ended = 0
+
+    def get(self, name, threads):
+        if name not in self.registers:
+            raise Fault(f"{name} is read before it is set")
+        return self.registers[name][threads]
+
+    def set(self, name, threads, values):
+        if name not in self.registers:
+            kind = bool if name.startswith("%p") else np.uint64
+            self.registers[name] = np.zeros(self.count, kind)
+        self.registers[name][threads] = values
+
+    def run(self, code):
+        groups, waiting = {0: self.all}, {}
+        while groups or waiting:
+            if not groups:
+                groups = self.pass_barrier(waiting)
+                waiting = {}
+            place = min(groups)
+            threads = groups.pop(place)
+            self.go_on(code, place, threads, groups, waiting)
+
+    def pass_barrier(self, waiting):
+        """All threads of the block have come to one barrier."""
+        if self.ended:
+            raise Fault("threads have ended that others wait for at a barrier")
+        if len(waiting) != 1:
+            raise Fault("threads of a block wait at different barriers")
+        self.memory.begin_interval()
+        self.shared.begin_interval()
+        return waiting
+
+    def go_on(self, code, place, threads, groups, waiting):
+        """Runs `threads` from `place` on until they meet others, wait or end."""
+        others = min(groups, default=len(code))
+        active = slice(None) if len(threads) == self.count else threads
+
+        def leave(target, which):
+            have = groups.get(target)
+            groups[target] = which if have is None else np.union1d(have, which)
+
+        while place < others:
+            predicate, wanted, operation, execute = code[place]
+            chosen, run = threads, active
+            if predicate:
+                taken = self.get(predicate, active) == wanted
+                if not taken.all():
+                    chosen = run = threads[taken]
+            if operation == "bra":
+                if len(chosen) == len(threads):
+                    place = execute
+                    if place >= others:
+                        break
+                    continue
+                if len(chosen):
+                    leave(execute, chosen)
+                    rest = threads[~taken]
+                    leave(place + 1, rest)
+                    return
+                place += 1
                 continue
             if operation == "ret":
+                self.ended += len(chosen)
+                if len(chosen) == len(threads):
+                    return
+                threads = active = threads[~taken]
+            elif operation == "bar":
+                if len(chosen) != len(threads):
+                    raise Fault("a barrier has a predicate")
+                have = waiting.get(place + 1)
+                waiting[place + 1] = threads if have is None else np.union1d(have, threads)
                 return
-            if operation == "bra":
-                counter = labels[operands[0]]
-            else:
-                self.execute(operation, parts, operands)
+            elif len(chosen):
+                execute(self, run)
+            place += 1
+        leave(place, threads)
 
-    def value(self, operand, width):
-        """The bits of a register or a constant."""
-        if operand.startswith(("0f", "0d")):
-            return int(operand[2:], 16)
-        if operand[0] == "%":
-            return self.registers[operand]
-        return int(operand, 0) % (1 << width)
+    def numbers(self, threads):
+        """Numbers of the threads in the grid."""
+        return self.all[threads] + self.number * self.count
 
-    def set(self, register, value, width):
-        self.registers[register] = int(value) % (1 << width)
 
-    def address(self, operand):
-        register, _, offset = operand.strip("[]").partition("+")
-        return (self.registers[register] + int(offset or 0)) % (1 << 64)
+def _read(operand, width):
+    """A function (block, threads) -> bits of a register or a constant."""
+    if operand.startswith(("0f", "0d")):
+        constant = np.uint64(int(operand[2:], 16))
+    elif operand[0] == "%":
+        return lambda block, threads: block.get(operand, threads)
+    elif operand[0].isalpha():
+        return lambda block, threads: np.uint64(block.arrays[operand].ctypes.data)
+    else:
+        constant = np.uint64(int(operand, 0) % (1 << width))
+    return lambda block, threads: constant
 
-    def execute(self, operation, parts, operands):
-        kind = parts[-1]
-        if operation in ("ld", "st"):
-            self.access(operation, parts, operands)
-        elif operation == "mov":
-            self.move(operands, _width(kind))
-        elif operation == "cvt":
-            self.convert(parts, operands)
-        elif operation == "setp":
-            self.registers[operands[0]] = self.compare(parts, operands)
-        elif operation == "selp":
-            chosen = operands[1] if self.registers[operands[3]] else operands[2]
-            self.set(operands[0], self.value(chosen, _width(kind)), _width(kind))
-        elif kind == "pred":
-            values = [self.registers[operand] for operand in operands[1:]]
-            self.registers[operands[0]] = bool(_INTEGERS[operation](*values) & 1)
-        elif kind[0] == "f":
-            self.compute(operation, parts, operands)
+
+def _make(operation, parts, operands, labels):
+    """A function (block, threads) that executes the instruction."""
+    if operation in ("ret", "bar"):
+        return None
+    if operation == "bra":
+        return labels[operands[0]]
+    if operation in _MAKERS:
+        return _MAKERS[operation](operation, parts, operands)
+    if parts[-1] == "pred":
+        return _make_logic(operation, parts, operands)
+    if parts[-1][0] == "f":
+        return _make_float(operation, parts, operands)
+    return _make_integer(operation, parts, operands)
+
+
+def _unknown(operation, parts, why="is not known"):
+    message = f"{'.'.join([operation, *parts])} {why}"
+
+    def execute(block, threads):
+        raise Fault(message)
+
+    return execute
+
+
+def _make_access(operation, parts, operands):
+    count = int(parts[-2][1:]) if parts[-2:-1] in (["v2"], ["v4"]) else 1
+    width = get_width(parts[-1])
+    if parts[0] == "param":
+        name = operands[1].strip("[]")
+        return lambda block, threads: block.set(
+            operands[0], threads, np.uint64(block.given[name] % (1 << 64))
+        )
+    if parts[0] not in ("global", "shared"):
+        return _unknown(operation, parts, "is not of global or shared memory")
+    place, data = operands if operation == "st" else operands[::-1]
+    data = data if isinstance(data, list) else [data]
+    register, _, offset = place.strip("[]").partition("+")
+    base, offset = _read(register, 64), np.uint64(int(offset or 0) % (1 << 64))
+    sources = [_read(part, width) for part in data] if operation == "st" else []
+
+    def execute(block, threads):
+        memory = block.memory if parts[0] == "global" else block.shared
+        numbers = block.numbers(threads)
+        addresses = np.broadcast_to(base(block, threads) + offset, numbers.shape)
+        if sources:
+            values = [source(block, threads) for source in sources]
+            memory.store(addresses, width // 8, values, numbers)
         else:
-            self.count(operation, parts, operands)
+            values = memory.load(addresses, width // 8, count, numbers)
+            for name, value in zip(data, values, strict=True):
+                block.set(name, threads, value)
 
-    def access(self, operation, parts, operands):
-        count = int(parts[-2][1:]) if parts[-2:-1] in (["v2"], ["v4"]) else 1
-        size = _width(parts[-1]) // 8
-        if parts[0] == "param":
-            self.registers[operands[0]] = self.given[operands[1].strip("[]")]
-            return
-        if parts[0] != "global":
-            raise Fault(f"{operation}.{'.'.join(parts)} is not of global memory")
-        place, data = operands if operation == "st" else operands[::-1]
-        data = data if isinstance(data, list) else [data]
-        if operation == "ld":
-            for register, value in zip(
-                data, self.memory.load(self.address(place), size, count), strict=True
-            ):
-                self.registers[register] = value
-        else:
-            values = [self.value(part, 8 * size) % (1 << 8 * size) for part in data]
-            self.memory.store(self.address(place), size, values)
+    return execute
 
-    def move(self, operands, width):
-        to, source = operands
-        if isinstance(to, list):
-            part = width // len(to)
-            bits = self.value(source, width)
-            for k, register in enumerate(to):
-                self.set(register, bits >> (k * part), part)
-        elif isinstance(source, list):
-            part = width // len(source)
-            values = (self.value(s, part) % (1 << part) << (k * part) for k, s in enumerate(source))
-            self.set(to, sum(values), width)
-        else:
-            self.set(to, self.value(source, width), width)
 
-    def convert(self, parts, operands):
-        to, source = parts[-2:]
-        bits = self.value(operands[1], _width(source)) % (1 << _width(source))
-        if source[0] == "f":
-            value = _float(bits, _width(source))
-        else:
-            value = _signed(bits, _width(source)) if source[0] == "s" else bits
+def _make_move(operation, parts, operands):
+    to, source = operands
+    width = get_width(parts[-1])
+    if isinstance(to, list):
+        part, read = width // len(to), _read(source, width)
+
+        def unpack(block, threads):
+            bits = read(block, threads)
+            for k, name in enumerate(to):
+                block.set(name, threads, (bits >> np.uint64(k * part)) & _mask(part))
+
+        return unpack
+    if isinstance(source, list):
+        part = width // len(source)
+        reads = [_read(s, part) for s in source]
+
+        def pack(block, threads):
+            bits = np.uint64(0)
+            for k, read in enumerate(reads):
+                bits = bits | ((read(block, threads) & _mask(part)) << np.uint64(k * part))
+            block.set(to, threads, bits)
+
+        return pack
+    read = _read(source, width)
+    if width == 1:
+        return lambda block, threads: block.set(to, threads, read(block, threads) != 0)
+    return lambda block, threads: block.set(to, threads, read(block, threads))
+
+
+def _mask(width):
+    return np.uint64((1 << width) - 1)
+
+
+def _make_convert(operation, parts, operands):
+    to, source = parts[-2:]
+    read = _read(operands[1], get_width(source))
+    if source[0] == "f" and to[0] != "f":
+        return _unknown(operation, parts)
+    if to[0] == "f" and source[0] != "f" and "rn" not in parts:
+        return _unknown(operation, parts, "does not round to nearest")
+
+    def execute(block, threads):
+        value = from_bits(read(block, threads), source)
         if to[0] == "f":
-            if "rn" not in parts and source[0] != "f":
-                raise Fault(f"cvt.{'.'.join(parts)} does not round to nearest")
-            real = np.float32 if to == "f32" else np.float64
-            self.registers[operands[0]] = _bits(real(value))
-        elif source[0] == "f":
-            raise Fault(f"cvt.{'.'.join(parts)} is not known")
-        else:
-            self.set(operands[0], value, _width(to))
+            value = value.astype(np.float32 if to == "f32" else np.float64)
+        block.set(operands[0], threads, to_bits(value, get_width(to)))
 
-    def compare(self, parts, operands):
-        name, kind = parts[0], parts[-1]
-        width = _width(kind)
-        x, y = (self.value(operand, width) % (1 << width) for operand in operands[1:])
-        if kind[0] == "s":
-            x, y = _signed(x, width), _signed(y, width)
-        if kind[0] != "f":
-            return bool(_COMPARISONS[name](x, y))
-        x, y = _float(x, width), _float(y, width)
-        unordered = bool(np.isnan(x) or np.isnan(y))
+    return execute
+
+
+def _make_compare(operation, parts, operands):
+    name, kind = parts[0], parts[-1]
+    reads = [_read(operand, get_width(kind)) for operand in operands[1:]]
+
+    def execute(block, threads):
+        x, y = (from_bits(read(block, threads), kind) for read in reads)
+        unordered = np.isnan(x) | np.isnan(y) if kind[0] == "f" else False
         if name in ("nan", "num"):
-            return unordered == (name == "nan")
-        if name.endswith("u") and name != "u":
-            return unordered or bool(_COMPARISONS[name[:-1]](x, y))
-        return not unordered and bool(_COMPARISONS[name](x, y))
-
-    def compute(self, operation, parts, operands):
-        if operation in ("add", "sub", "mul", "div", "sqrt", "rcp") and parts[0] != "rn":
-            raise Fault(f"{operation}.{'.'.join(parts)} does not round to nearest")
-        if operation not in _ARITHMETIC or "ftz" in parts:
-            raise Fault(f"{operation}.{'.'.join(parts)} is not known")
-        width = _width(parts[-1])
-        values = [_float(self.value(operand, width), width) for operand in operands[1:]]
-        if "NaN" in parts and any(np.isnan(value) for value in values):
-            result = values[0].dtype.type(np.nan)
+            result = unordered if name == "nan" else ~unordered
+        elif kind[0] == "f" and name.endswith("u"):
+            result = COMPARISONS[name[:-1]](x, y) | unordered
+        elif kind[0] == "f":
+            result = COMPARISONS[name](x, y) & ~unordered
         else:
-            result = _ARITHMETIC[operation](*values)
-        self.registers[operands[0]] = _bits(result)
+            result = COMPARISONS[name](x, y)
+        block.set(operands[0], threads, result)
 
-    def count(self, operation, parts, operands):
-        kind = parts[-1]
-        width = _width(kind)
-        values = [self.value(operand, width) % (1 << width) for operand in operands[1:]]
-        signed_division = operation in ("div", "rem") and kind[0] == "s"
-        if operation not in _INTEGERS or "hi" in parts or signed_division:
-            raise Fault(f"{operation}.{'.'.join(parts)} is not known")
-        if kind[0] == "s" and operation != "shl":
-            values = [_signed(value, width) for value in values]
-        wide = "wide" in parts
-        self.set(operands[0], _INTEGERS[operation](*values), 2 * width if wide else width)
+    return execute
+
+
+def _make_select(operation, parts, operands):
+    width = get_width(parts[-1])
+    first, second = _read(operands[1], width), _read(operands[2], width)
+
+    def execute(block, threads):
+        condition = block.get(operands[3], threads)
+        chosen = np.where(condition, first(block, threads), second(block, threads))
+        block.set(operands[0], threads, chosen)
+
+    return execute
+
+
+def _make_shuffle(operation, parts, operands):
+    """Of whole warps: each thread gets the value of the one whose number differs by the bits."""
+    if parts != ["sync", "bfly", "b32"] or [int(operands[3], 0), int(operands[4], 0)] != [31, -1]:
+        return _unknown(operation, parts)
+    offset = int(operands[2])
+    # A predicate may stand beside the register.
+    to, read = operands[0].partition("|")[0], _read(operands[1], 32)
+
+    def execute(block, threads):
+        numbers = block.all[threads]
+        if (np.bincount(numbers // _WARP, minlength=1) % _WARP).any():
+            raise Fault("a shuffle waits for threads of its warp that are elsewhere")
+        everywhere = np.zeros(block.count, np.uint64)
+        everywhere[numbers] = read(block, threads)
+        block.set(to, threads, everywhere[numbers ^ offset])
+
+    return execute
+
+
+def _make_logic(operation, parts, operands):
+    function = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
+                "not": np.logical_not}.get(operation)  # fmt: skip
+    if function is None:
+        return _unknown(operation, parts)
+    reads = [_read(operand, 1) for operand in operands[1:]]
+    return lambda block, threads: block.set(
+        operands[0], threads, function(*(read(block, threads) != 0 for read in reads))
+    )
+
+
+def _make_float(operation, parts, operands):
+    if operation in ("add", "sub", "mul", "div", "sqrt", "rcp") and parts[0] != "rn":
+        return _unknown(operation, parts, "does not round to nearest")
+    if operation not in FLOATS or "ftz" in parts:
+        return _unknown(operation, parts)
+    kind = parts[-1]
+    width = get_width(kind)
+    reads = [_read(operand, width) for operand in operands[1:]]
+
+    def execute(block, threads):
+        values = [from_bits(read(block, threads), kind) for read in reads]
+        result = FLOATS[operation](*values)
+        if "NaN" in parts:
+            isnan = np.isnan(values[0]) | np.isnan(values[1])
+            result = np.where(isnan, result.dtype.type(np.nan), result)
+        block.set(operands[0], threads, to_bits(result, width))
+
+    return execute
+
+
+def _make_integer(operation, parts, operands):
+    kind = parts[-1]
+    width = get_width(kind)
+    signed_division = operation in ("div", "rem") and kind[0] == "s"
+    if operation not in INTEGERS or "hi" in parts or signed_division:
+        return _unknown(operation, parts)
+    reads = [_read(operand, width) for operand in operands[1:]]
+    function = INTEGERS[operation]
+    # Widths of shifts count: what is shifted out is gone.
+    shift = operation in ("shl", "shr")
+    is_signed = kind[0] == "s" and operation != "shl"
+    result_width = 2 * width if "wide" in parts else width
+
+    def execute(block, threads):
+        values = [read(block, threads) & _mask(width) for read in reads]
+        if is_signed:
+            values = [signed(values[0], width)] + [
+                value if shift else signed(value, width) for value in values[1:]
+            ]
+        result = function(*values, width) if shift else function(*values)
+        block.set(operands[0], threads, to_bits(result, result_width))
+
+    return execute
+
+
+_MAKERS = {
+    "ld": _make_access,
+    "st": _make_access,
+    "mov": _make_move,
+    "cvt": _make_convert,
+    "setp": _make_compare,
+    "selp": _make_select,
+    "shfl": _make_shuffle,
+}

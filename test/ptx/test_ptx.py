@@ -6,52 +6,20 @@ elements, rows that are not aligned, strided rows, and the prologue.
 """
 
 import ctypes
-import json
-import os
-import subprocess
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from packages import ZOO, Package, bits
 from ptx import Fault, Kernel, Memory
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(os.environ.get("STEPC_BIN", ROOT / "build" / "bin"))
-STORAGES = {
-    "f32": "param=f32",
-    "bf16 and f32": "param=bf16,grad=bf16,state=f32",
-    "bf16": "param=bf16,grad=f32,state=bf16",
-    "f64": "param=f64",
-}
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f64": np.float64}
 # All in every storage would take too long.
-CASES = [("adamw", storage) for storage in STORAGES] + [
+CASES = [("adamw", storage) for storage in ("f32", "bf16 and f32", "bf16", "f64")] + [
     ("adamax", "f32"),
     ("lion", "bf16"),
     ("radam", "bf16 and f32"),
     ("rprop", "f32"),
 ]
-
-
-class Package:
-    """Code of both kinds, and the last variant: the one with most states."""
-
-    def __init__(self, definition, storage, folder):
-        path = folder / "x.stepc"
-        subprocess.run(
-            [BIN / "stepc", ROOT / "frontend" / "optimizers" / f"{definition}.mlir",
-             "--target=cpu,compute_80", f"--variant={STORAGES[storage]}", "-o", path],
-            check=True, timeout=300,
-        )  # fmt: skip
-        with zipfile.ZipFile(path) as archive:
-            self.manifest = json.loads(archive.read("manifest.json"))
-            self.ptx = archive.read("code/compute_80.ptx").decode()
-            archive.extract("code/x86-64-v3.so", folder)
-        self.object = ctypes.CDLL(str(folder / "code" / "x86-64-v3.so"))
-        variants = self.manifest["variants"]
-        self.variant = max(variants, key=lambda variant: len(variant["operands"]))
-        self.operands = self.variant["operands"]
 
 
 def words(*values):
@@ -147,15 +115,6 @@ def run_kernels(package, rows, chunks, on_device):
             )
 
 
-def bits(array):
-    """The array's bits, with one NaN for all."""
-    if array.dtype == np.uint16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    array = array.copy()
-    array[np.isnan(array)] = np.nan
-    return array.view(np.uint32 if array.dtype == np.float32 else np.uint64)
-
-
 def compare(package, shapes, chunks, strided):
     runs = []
     for on_device in (False, True):
@@ -173,7 +132,7 @@ def compare(package, shapes, chunks, strided):
 
 @pytest.mark.parametrize(("definition", "storage"), CASES)
 def test_same_bits(definition, storage, tmp_path):
-    package = Package(definition, storage, tmp_path)
+    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path)
     # Elements for one and a half rounds of all threads by vectors, with a tail; a
     # chunk that begins nowhere in particular; a row that is not aligned; one element.
     vector = 256 * 16 // min(TYPES[o["storage"]]().itemsize for o in package.operands)
@@ -185,7 +144,7 @@ def test_same_bits(definition, storage, tmp_path):
 
 
 def test_another_kernel_has_other_bits(tmp_path):
-    package = Package("sgd", "f32", tmp_path)
+    package = Package(ZOO / "sgd.mlir", "f32", tmp_path)
     compare(package, [(11, 0)], [(0, 0, 11)], strided=False)
     package.ptx = package.ptx.replace("sub.rn.f32", "add.rn.f32")
     with pytest.raises(AssertionError):
@@ -223,13 +182,53 @@ def test_interpreter_computes():
     assert list(run_small(body + "st.global.b32\t[%rd1+8], %r4;")) == [1.5, 2.5, 4.0, 0]
 
 
+def test_barrier_and_shuffle():
+    """The second thread sees what the first wrote, and both get the other's number."""
+    text = """
+.visible .entry both(
+	.param .u64 both_param_0
+)
+.reqntid 32, 1, 1
+{
+	ld.param.b64 	%rd1, [both_param_0];
+	mov.u32 	%r1, %tid.x;
+	mul.wide.u32 	%rd2, %r1, 4;
+	add.s64 	%rd3, %rd1, %rd2;
+	mov.b64 	%rd4, shared_memory;
+	add.s64 	%rd5, %rd4, %rd2;
+	st.shared.b32 	[%rd5], %r1;
+	bar.sync 	0;
+	sub.s64 	%rd6, %rd4, %rd2;
+	ld.shared.b32 	%r2, [%rd6+124];
+	shfl.sync.bfly.b32 	%r3, %r2, 1, 31, -1;
+	st.global.b32 	[%rd3], %r3;
+	ret;
+
+}
+"""
+    text = ".shared .align 16 .b8 shared_memory[128];\n" + text
+    memory = np.zeros(32, np.uint32)
+    arguments = 1, [memory.ctypes.data], Memory([memory])
+    Kernel(text, "both").launch(*arguments)
+    assert list(memory) == [(31 - t) ^ 1 for t in range(32)]
+    with pytest.raises(Fault, match="thread 0 reads what another one"):
+        Kernel(text.replace("bar.sync 	0;", ""), "both").launch(*arguments)
+    with pytest.raises(Fault, match="is in no region"):
+        Kernel(text.replace("+124", "+128"), "both").launch(*arguments)
+    with pytest.raises(Fault, match="is not known"):
+        Kernel(text.replace("31, -1", "15, -1"), "both").launch(*arguments)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        ("bar.sync\t0;", "threads have ended that others wait for at a barrier"),
+        ("shfl.sync.bfly.b32\t%r3, %r1, 1, 31, -1;", "of its warp that are elsewhere"),
+        ("add.s32\t%r3, %r7, 1;", "%r7 is read before it is set"),
         ("ld.global.b32\t%r2, [%rd1+16];", "is in no region"),
         ("ld.global.b32\t%r2, [%rd1+2];", "is no multiple of 4"),
         ("ld.global.v2.b32\t{%r2, %r3}, [%rd1+4];", "is no multiple of 8"),
-        ("ld.b32\t%r2, [%rd1];", "is not of global memory"),
+        ("ld.b32\t%r2, [%rd1];", "is not of global or shared memory"),
         ("add.f32\t%r2, 0f00000000, 0f00000000;", "does not round to nearest"),
         ("sqrt.approx.f32\t%r2, 0f00000000;", "does not round to nearest"),
         ("fma.rn.f32\t%r2, 0f00000000, 0f00000000, 0f00000000;", "is not known"),

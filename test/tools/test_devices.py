@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packages with code for CUDA devices: every definition of the elements space has it, the
+"""Packages with code for CUDA devices: every definition of the zoo has it, the
 processor's runtime steps with such a package, and kernels keep to their registers.
 """
 
@@ -28,7 +28,9 @@ VARIANTS = [
         ("f64", "f64", "f64"),
     )
 ]
-MESSAGE = "is in the tiles space, which has no kernels for cuda"
+
+# Many variants of large kernels; test/ptx compiles them in other storages.
+SLOW = {"adafactor", "adalomo", "came", "dadapt_sgd", "fused_lamb", "lars", "torch_adafactor"}
 
 
 def compile_zoo(name, target, package, *more):
@@ -45,27 +47,12 @@ def read(package, member):
         return archive.read(member).decode()
 
 
-def is_tiled(name):
-    """Whether its schedule is of the tiles space."""
-    run = subprocess.run(
-        [BIN / "stepc", ZOO / f"{name}.mlir", "--compile-to=schedule"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    return "space = #step<space" in run.stdout
-
-
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
 def test_zoo(name, tmp_path):
-    """A kernel of each name in the manifest is an entry point, or the definition is refused."""
+    """Each name in the manifest is an entry point, and there are no others."""
     package = tmp_path / "x.stepc"
-    run = compile_zoo(name, "compute_80", package, *VARIANTS)
-    if is_tiled(name):
-        assert run.returncode == 1 and MESSAGE in run.stderr
-        assert not package.exists()
-        return
+    variants = VARIANTS[1:2] if name in SLOW else VARIANTS
+    run = compile_zoo(name, "compute_80", package, *variants)
     assert run.returncode == 0, run.stderr
     manifest = json.loads(read(package, "manifest.json"))
     text = read(package, "code/compute_80.ptx")
@@ -73,7 +60,8 @@ def test_zoo(name, tmp_path):
         entry[key]
         for variant in manifest["variants"]
         for entry in variant["schedule"]
-        for key in ("kernel", "strided_kernel")
+        for key in ("kernel", "strided_kernel", "finish")
+        if key in entry
     ]
     names += [
         function
@@ -81,7 +69,9 @@ def test_zoo(name, tmp_path):
         for function in variant["scalars"]["functions"]
         if function
     ]
-    assert len(names) >= 3 * len(VARIANTS)
+    names += [call["function"] for r in manifest["rounds"] for call in r["calls"]]
+    names += [f"{manifest['optimizer']}_{s['kind']}" for s in manifest["statistics"]]
+    assert len(names) >= 3 * len(variants)
     for entry in names:
         assert f".visible .entry {entry}(" in text
     assert text.count(".visible") == len(set(names))

@@ -14,18 +14,9 @@
 #ifndef STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H
 #define STEPC_PASSES_LOWER_CPU_REDUCTIONTREE_H
 
-#include "passes/lower/Words.h"
+#include "passes/lower/Combiners.h"
 
 namespace mlir::step {
-
-/// The f64, or the vector of f64, that changes nothing: +0.0 or -Inf.
-Value emitNeutral(const Words &w, Combiner combiner, int64_t lanes);
-
-/// Two partial results made one.
-Value emitCombined(const Words &w, Combiner combiner, Value x, Value y);
-
-/// The value of a lane or an element, of the compute type, as f64.
-Value emitWidened(const Words &w, Value value);
 
 /// The 16 lanes made one: k and k + 8, k and k + 4, k and k + 2, k and k + 1.
 Value emitFolded(const Words &w, Combiner combiner, Value lanes);
@@ -45,14 +36,6 @@ void emitDense(const Words &w, Combiner combiner, Value address, Value count);
 /// is the first.
 void emitSequence(const Words &w, Combiner combiner, Value address, Value count,
                   Value stride);
-
-/// The f64 as it crosses ranks: itself; for a maximum the integer that orders
-/// as the f64 does, -0.0 below +0.0 and any NaN above all.
-Value emitSent(const Words &w, Combiner combiner, Value value);
-
-/// Entry `index` of an exchange at an address, as f64 again.
-Value emitReceived(const Words &w, Combiner combiner, Value address,
-                   Value index);
 
 } // namespace mlir::step
 

@@ -4,36 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+#include "passes/lower/FinishResults.h"
 #include "passes/lower/cpu/ReductionTree.h"
 #include "passes/lower/cpu/TileKernel.h"
-#include "passes/lower/cpu/TileRow.h"
 #include "passes/lower/cpu/TileRun.h"
 #include "stepc/kernel_abi.h"
-
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// The extents of what a phase of a space traverses, on this rank and of the
-/// whole tensor. All values are words.
-struct Extents {
-  Value items, rows, columns; // B', N', M'
-  Value leaves;               // ceil(M' / 1024)
-  Value wholeItems, wholeRows, wholeColumns;
-};
-
-/// Where the results of a combine or receive go, and of how many elements each
-/// is the sum.
-struct Destination {
-  Combiner combiner;
-  std::optional<StringRef> temp, exchange;
-  std::optional<int64_t> slot;
-  /// A word to divide by, or null.
-  Value divisor;
-};
-
 /// Emits one finish function. `row` is the row of the table it works on.
 class FinishEmitter {
 public:
@@ -44,14 +24,11 @@ public:
   void emitCombine(CombineOp combine);
   void emitReceive(ReceiveOp receive);
   void emitVectors(PhaseOp phase, func::FuncOp run);
-  void emitScalars(TensorScalarsOp scalars);
 
 private:
-  Extents getExtents(Space space) const;
-  template <typename OpT>
-  Destination getDestination(OpT op, const Extents &in) const;
-  Value countResults(Level level, const Extents &in) const;
-  void storeResult(const Destination &to, Value sum, Value index);
+  void storeResult(const Destination &to, Value sum, Value index) const {
+    step::storeResult(w, program, row, to, sum, index);
+  }
   void storeNeutral(const Destination &to, Level level, const Extents &in);
   void combineAll(CombineOp combine, const Destination &to, const Extents &in);
   void combineColumns(CombineOp combine, const Destination &to);
@@ -72,89 +49,6 @@ private:
   const Words &w;
 };
 } // namespace
-
-Extents FinishEmitter::getExtents(Space space) const {
-  Value one = w.constantWord(1);
-  switch (space) {
-  case Space::Rows:
-    return {row.B,      one, row.N,     w.ceilDiv(row.N, STEPC_LEAF),
-            row.wholeB, one, row.wholeN};
-  case Space::Columns:
-    return {row.B, one, row.M, row.leaves, row.wholeB, one, row.wholeM};
-  case Space::Items:
-    return {one, one, row.B,     w.ceilDiv(row.B, STEPC_LEAF),
-            one, one, row.wholeB};
-  default:
-    return {row.B,      row.N,      row.M,     row.leaves,
-            row.wholeB, row.wholeN, row.wholeM};
-  }
-}
-
-/// A mean is of all elements, wherever they lie.
-template <typename OpT>
-Destination FinishEmitter::getDestination(OpT op, const Extents &in) const {
-  Destination to;
-  to.combiner = op.getCombiner();
-  to.temp = op.getTemp();
-  to.slot = op.getSlot();
-  if constexpr (std::is_same_v<OpT, CombineOp>)
-    to.exchange = op.getExchange();
-  if (!op.getMean())
-    return to;
-  switch (op.getLevel()) {
-  case Level::Rows:
-    to.divisor = in.wholeColumns;
-    break;
-  case Level::Columns:
-    to.divisor = in.wholeRows;
-    break;
-  case Level::Items:
-    to.divisor = w.mul(in.wholeRows, in.wholeColumns);
-    break;
-  case Level::Tensor:
-    to.divisor = w.mul(in.wholeItems, w.mul(in.wholeRows, in.wholeColumns));
-    break;
-  }
-  return to;
-}
-
-/// A word: how many results there are.
-Value FinishEmitter::countResults(Level level, const Extents &in) const {
-  switch (level) {
-  case Level::Rows:
-    return w.mul(in.items, in.rows);
-  case Level::Columns:
-    return w.mul(in.items, in.columns);
-  case Level::Items:
-    return in.items;
-  case Level::Tensor:
-    break;
-  }
-  return w.constantWord(1);
-}
-
-/// Writes element `index` (a word) of the temp or exchange, or the slot. A
-/// temp's is rounded to its type; what is exchanged is not.
-void FinishEmitter::storeResult(const Destination &to, Value sum, Value index) {
-  if (to.exchange) {
-    Value sent = emitSent(w, to.combiner, sum);
-    w.store(sent, w.view(row.getBuffer(*to.exchange), sent.getType()),
-            w.toIndex(index));
-    return;
-  }
-  if (to.divisor) {
-    Value number =
-        arith::UIToFPOp::create(b, w.loc, b.getF64Type(), to.divisor);
-    sum = arith::DivFOp::create(b, w.loc, sum, number);
-  }
-  Type compute = program.getVariant().getCompute();
-  if (to.temp && !compute.isF64())
-    sum = arith::TruncFOp::create(b, w.loc, compute, sum);
-  Value address = to.temp ? row.getBuffer(*to.temp) : row.tensorSlots;
-  if (to.slot)
-    index = w.constantWord(*to.slot);
-  w.store(sum, w.view(address, sum.getType()), w.toIndex(index));
-}
 
 void FinishEmitter::combineColumns(CombineOp combine, const Destination &to) {
   Value partial = row.getBuffer(combine.getPartial());
@@ -259,15 +153,15 @@ void FinishEmitter::combineRangeRows(CombineOp combine, const Destination &to) {
 /// Of no elements: every result is the neutral value, or that divided.
 void FinishEmitter::storeNeutral(const Destination &to, Level level,
                                  const Extents &in) {
-  w.loop(w.constant(0), w.toIndex(countResults(level, in)), 1,
+  w.loop(w.constant(0), w.toIndex(countResults(w, level, in)), 1,
          [&](Value index) {
            storeResult(to, emitNeutral(w, to.combiner, 0), w.toWord(index));
          });
 }
 
 void FinishEmitter::emitCombine(CombineOp combine) {
-  Extents in = getExtents(combine.getSpace());
-  Destination to = getDestination(combine, in);
+  Extents in = getExtents(w, row, combine.getSpace());
+  Destination to = getDestination(w, combine, in);
   if (!combine.getUnless())
     return combineAll(combine, to, in);
   Type f64 = b.getF64Type();
@@ -304,10 +198,10 @@ void FinishEmitter::combineAll(CombineOp combine, const Destination &to,
 
 /// What ranks have reduced, in the order of the combine that sent it.
 void FinishEmitter::emitReceive(ReceiveOp receive) {
-  Extents in = getExtents(receive.getSpace());
-  Destination to = getDestination(receive, in);
+  Extents in = getExtents(w, row, receive.getSpace());
+  Destination to = getDestination(w, receive, in);
   Value address = row.getBuffer(receive.getExchange());
-  Value count = w.toIndex(countResults(receive.getLevel(), in));
+  Value count = w.toIndex(countResults(w, receive.getLevel(), in));
   w.loop(w.constant(0), count, 1, [&](Value index) {
     storeResult(to, emitReceived(w, to.combiner, address, index),
                 w.toWord(index));
@@ -316,7 +210,7 @@ void FinishEmitter::emitReceive(ReceiveOp receive) {
 
 /// A phase of vectors: one call for each item.
 void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
-  Extents in = getExtents(phase.getSpace());
+  Extents in = getExtents(w, row, phase.getSpace());
   w.loop(w.constant(0), w.toIndex(in.items), 1, [&](Value item) {
     Value number = w.toWord(item);
     TileRunArguments arguments;
@@ -342,26 +236,6 @@ void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
   });
 }
 
-void FinishEmitter::emitScalars(TensorScalarsOp scalars) {
-  Type f64 = b.getF64Type();
-  Value shared = w.view(row.scalars, f64), own = w.view(row.tensorSlots, f64);
-  Block &body = scalars.getBody().front();
-  IRMapping mapping;
-  int64_t numSlots = scalars.getNumSlots();
-  for (BlockArgument argument : body.getArguments()) {
-    if (argument.use_empty())
-      continue;
-    int64_t slot = argument.getArgNumber();
-    mapping.map(argument, slot < numSlots ? w.load(shared, slot)
-                                          : w.load(own, slot - numSlots));
-  }
-  for (Operation &op : body.without_terminator())
-    b.clone(op, mapping);
-  for (auto [slot, value] :
-       llvm::zip(scalars.getWrites(), body.getTerminator()->getOperands()))
-    w.store(mapping.lookup(value), own, w.constant(slot));
-}
-
 void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
                             StringRef name, ArrayRef<Operation *> entries) {
   Location loc = program.getLoc();
@@ -379,7 +253,8 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
   Words w(builder, loc);
-  TileRow row(w, program, block->getArgument(0), block->getArgument(1));
+  TileRow row(w, program, CallWords::load(w, block->getArgument(0)),
+              block->getArgument(1));
   FinishEmitter emitter(builder, program, row, w);
   for (Operation *entry : entries) {
     if (auto combine = dyn_cast<CombineOp>(entry))
@@ -389,7 +264,7 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
     else if (auto phase = dyn_cast<PhaseOp>(entry))
       emitter.emitVectors(phase, runs.lookup(phase));
     else
-      emitter.emitScalars(cast<TensorScalarsOp>(entry));
+      emitTensorScalars(w, row, cast<TensorScalarsOp>(entry));
   }
   func::ReturnOp::create(builder, loc);
 }

@@ -9,7 +9,6 @@
 #include "passes/lower/cpu/Gather.h"
 #include "passes/lower/cpu/ReductionTree.h"
 #include "passes/lower/cpu/RunFunctions.h"
-#include "passes/lower/cpu/TileRow.h"
 #include "passes/lower/cpu/TileRun.h"
 #include "stepc/kernel_abi.h"
 
@@ -17,13 +16,6 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// Where a tile lies. All values are words.
-struct Tile {
-  Value item;           // b
-  Value firstRow, rows; // of the item
-  Value firstColumn, columns;
-};
-
 /// Emits the two kernels of one phase, or the one of flat ranges.
 class TileKernelEmitter {
 public:
@@ -39,11 +31,6 @@ public:
 private:
   using EmitTile = function_ref<void(const TileRow &, const Tile &)>;
   void emitEntry(StringRef name, EmitTile emitTile);
-  Tile locate(const TileRow &row, Value number) const;
-  Value getOperandAddress(const TileRow &row, const Tile &tile,
-                          OperandAttr operand) const;
-  Value getPartialAddress(const TileRow &row, const Tile &tile,
-                          AccumulatorAttr accumulator) const;
   void clearColumns(const TileRow &row, const Tile &tile) const;
   void emitContiguousTile(const TileRow &row, const Tile &tile);
   void emitRun(const TileRow &row, const Tile &tile, Value rows);
@@ -66,75 +53,13 @@ private:
 };
 } // namespace
 
-Tile TileKernelEmitter::locate(const TileRow &row, Value number) const {
-  Value columnBlock = w.rem(number, row.tileColumns);
-  Value rest = w.div(number, row.tileColumns);
-  if (row.range)
-    rest = w.add(rest, row.range->firstBlock);
-  Tile tile;
-  tile.item = w.div(rest, row.rowBlocks);
-  tile.firstRow =
-      w.mul(w.rem(rest, row.rowBlocks), w.constantWord(STEPC_ROW_LEAF));
-  tile.rows =
-      w.min(w.sub(row.N, tile.firstRow), w.constantWord(STEPC_ROW_LEAF));
-  tile.firstColumn = w.mul(columnBlock, w.constantWord(STEPC_TILE_COLUMNS));
-  tile.columns =
-      w.min(w.sub(row.M, tile.firstColumn), w.constantWord(STEPC_TILE_COLUMNS));
-  return tile;
-}
-
-/// The address of the first element that the tile has of the operand.
-Value TileKernelEmitter::getOperandAddress(const TileRow &row, const Tile &tile,
-                                           OperandAttr operand) const {
-  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-  Value element;
-  switch (getAccess(phase, operand)) {
-  case Access::Tile:
-    element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
-    if (row.range)
-      element = w.sub(element, row.range->begin);
-    break;
-  case Access::Row:
-    element = firstRow;
-    break;
-  case Access::Column:
-    element = w.add(w.mul(tile.item, row.M), tile.firstColumn);
-    break;
-  case Access::Item:
-    element = tile.item;
-    break;
-  }
-  Value size = w.constantWord(getElementBytes(operand));
-  return w.add(row.getAddress(operand), w.mul(element, size));
-}
-
-Value TileKernelEmitter::getPartialAddress(const TileRow &row, const Tile &tile,
-                                           AccumulatorAttr accumulator) const {
-  Value index;
-  if (accumulator.getDirection() == Direction::Row) {
-    Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-    if (row.range)
-      firstRow = w.sub(firstRow, row.range->firstRow);
-    Value leaf = w.div(tile.firstColumn, w.constantWord(STEPC_LEAF));
-    index = w.add(w.mul(firstRow, row.leaves), leaf);
-  } else {
-    Value block = w.div(tile.firstRow, w.constantWord(STEPC_ROW_LEAF));
-    block = w.add(w.mul(tile.item, row.rowBlocks), block);
-    if (row.range)
-      block = w.sub(block, row.range->firstBlock);
-    index = w.add(w.mul(block, row.M), tile.firstColumn);
-  }
-  return w.add(row.getBuffer(accumulator.getPartial()),
-               w.mul(index, w.constantWord(8)));
-}
-
 /// What is accumulated along columns starts from the neutral value.
 void TileKernelEmitter::clearColumns(const TileRow &row,
                                      const Tile &tile) const {
   for (AccumulatorAttr accumulator : accumulators) {
     if (accumulator.getDirection() != Direction::Column)
       continue;
-    Value address = getPartialAddress(row, tile, accumulator);
+    Value address = getPartialAddress(w, row, tile, accumulator);
     Value columns = w.toIndex(tile.columns);
     Value vectors = w.floorTo(columns, STEPC_LANES);
     Type f64 = w.b.getF64Type();
@@ -163,9 +88,9 @@ void TileKernelEmitter::emitRun(const TileRow &row, const Tile &tile,
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
   for (OperandAttr operand : operands)
-    in.operands.push_back(getOperandAddress(row, tile, operand));
+    in.operands.push_back(getOperandAddress(w, row, tile, phase, operand));
   for (AccumulatorAttr accumulator : accumulators)
-    in.accumulators.push_back(getPartialAddress(row, tile, accumulator));
+    in.accumulators.push_back(getPartialAddress(w, row, tile, accumulator));
   in.pitch = row.M;
   in.leaves = row.leaves;
   in.rows = rows;
@@ -187,7 +112,7 @@ void TileKernelEmitter::emitStridedLeaf(const TileRow &row, const Tile &leaf) {
   in.tensorSlots = row.tensorSlots;
   for (auto [operand, copy] : llvm::zip(operands, copies)) {
     if (!copy) {
-      in.operands.push_back(getOperandAddress(row, leaf, operand));
+      in.operands.push_back(getOperandAddress(w, row, leaf, phase, operand));
       continue;
     }
     in.operands.push_back(copy);
@@ -195,7 +120,7 @@ void TileKernelEmitter::emitStridedLeaf(const TileRow &row, const Tile &leaf) {
       emitGather(w, getMemory(operand), first, leaf.columns, copy);
   }
   for (AccumulatorAttr accumulator : accumulators)
-    in.accumulators.push_back(getPartialAddress(row, leaf, accumulator));
+    in.accumulators.push_back(getPartialAddress(w, row, leaf, accumulator));
   in.pitch = row.M;
   in.leaves = row.leaves;
   in.rows = w.constant(1);
@@ -228,7 +153,7 @@ void TileKernelEmitter::clearRow(const TileRow &row, const Tile &line) const {
   for (AccumulatorAttr accumulator : accumulators) {
     if (accumulator.getDirection() != Direction::Row)
       continue;
-    Value leaves = w.view(getPartialAddress(row, line, accumulator), f64);
+    Value leaves = w.view(getPartialAddress(w, row, line, accumulator), f64);
     w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,
            [&](Value leaf) {
              w.store(emitNeutral(w, accumulator.getCombiner(), 0), leaves,
@@ -303,17 +228,17 @@ void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
         getAccess(phase, operand) == Access::Tile && !program.isFlatRange()
             ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
             : Value());
-  Value call = entry->getArgument(0);
+  CallWords call = CallWords::load(w, entry->getArgument(0));
   w.loop(w.toIndex(entry->getArgument(1)), w.toIndex(entry->getArgument(2)), 1,
          [&](Value index) {
-           Value chunks = w.words(w.load(w.words(call), 2));
+           Value chunks = w.words(call.chunks);
            Value first = w.mul(index, w.constant(3));
            TileRow row(w, program, call, w.load(chunks, first));
            Value start = w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
            Value length =
                w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
            w.loop(start, w.add(start, length), 1, [&](Value number) {
-             emitTile(row, locate(row, w.toWord(number)));
+             emitTile(row, locateTile(w, row, w.toWord(number)));
            });
          });
   func::ReturnOp::create(w.b, w.loc);

@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cpu/TileRun.h"
 
-#include "passes/Spaces.h"
 #include "passes/lower/cpu/ReductionTree.h"
 #include "passes/lower/cpu/RunFunctions.h"
 #include "stepc/kernel_abi.h"
@@ -15,38 +14,6 @@
 
 using namespace mlir;
 using namespace mlir::step;
-
-static Type getParamShape(PhaseOp phase) {
-  auto program = cast<ProgramOp>(phase->getParentOp());
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
-    if (operand.getKind() == RoleKind::Param)
-      return operand.getShape();
-  llvm_unreachable("every rule has a param");
-}
-
-Access mlir::step::getAccess(PhaseOp phase, OperandAttr operand) {
-  Space space = getSpaceOf(getParamShape(phase), operand.getShape());
-  if (phase.getSpace() != Space::Tiles)
-    return space == phase.getSpace() ? Access::Tile : Access::Item;
-  switch (space) {
-  case Space::Rows:
-    return Access::Row;
-  case Space::Columns:
-    return Access::Column;
-  case Space::Items:
-    return Access::Item;
-  default:
-    return Access::Tile;
-  }
-}
-
-SmallVector<Value> TileRunArguments::getValues() const {
-  SmallVector<Value> values{scalars, tensorSlots};
-  values.append(operands.begin(), operands.end());
-  values.append(accumulators.begin(), accumulators.end());
-  values.append({pitch, leaves, rows, cols});
-  return values;
-}
 
 namespace {
 /// Emits one run function. `row` holds the addresses of the row at hand.
@@ -269,17 +236,7 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   OpBuilder::InsertionGuard guard(w.b);
   Block &entry = function.getBody().front();
   w.b.setInsertionPointToStart(&entry);
-  auto arguments = entry.getArguments();
-  in.scalars = arguments[0];
-  in.tensorSlots = arguments[1];
-  in.operands.assign(arguments.begin() + 2,
-                     arguments.begin() + 2 + numOperands);
-  in.accumulators.assign(arguments.begin() + 2 + numOperands,
-                         arguments.begin() + 2 + numOperands + numPartials);
-  in.pitch = arguments[arguments.size() - 4];
-  in.leaves = arguments[arguments.size() - 3];
-  in.rows = arguments[arguments.size() - 2];
-  in.cols = arguments[arguments.size() - 1];
+  in = TileRunArguments(entry.getArguments(), numOperands, numPartials);
   body.fixSlots(in.scalars, in.tensorSlots);
   auto lanes = MemRefType::get({STEPC_LANES}, w.b.getF64Type());
   for (unsigned k = 0; k < accumulators.size(); ++k)

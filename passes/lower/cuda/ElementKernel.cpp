@@ -12,9 +12,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// The widest access of a thread, in bytes.
-static constexpr int64_t kAccessBytes = 16;
-
 namespace {
 /// Emits the kernels of one phase. Each block of threads has a chunk; its
 /// threads share the elements.

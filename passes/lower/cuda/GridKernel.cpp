@@ -29,15 +29,41 @@ static void emitKernel(const Words &w, StringRef name, int64_t words,
   gpu::ReturnOp::create(w.b, w.loc);
 }
 
+/// The numbers `begin` to `end` - 1 (indices), shared out over the blocks.
+static void emitGridLoop(const Words &w, Value begin, Value end,
+                         function_ref<void(Value)> emitBody) {
+  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
+  Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+  w.loop(w.add(begin, block), end, blocks, emitBody);
+}
+
 void mlir::step::emitChunkKernel(
     const Words &w, StringRef name,
-    function_ref<void(const CallWords &, Value entry)> emitEntry) {
+    function_ref<void(const CallWords &, Value number)> emitEntry,
+    int64_t parts) {
   emitKernel(w, name, 6, [&](ValueRange in) {
     CallWords call{in[0], in[1], in[2], in[3]};
-    Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
-    w.loop(w.add(w.toIndex(in[4]), block), w.toIndex(in[5]), blocks,
-           [&](Value entry) { emitEntry(call, entry); });
+    Value begin = w.toIndex(in[4]), end = w.toIndex(in[5]);
+    if (parts != 1) {
+      begin = w.mul(begin, w.constant(parts));
+      end = w.mul(end, w.constant(parts));
+    }
+    emitGridLoop(w, begin, end, [&](Value number) { emitEntry(call, number); });
+  });
+}
+
+void mlir::step::emitBlockListKernel(
+    const Words &w, StringRef name, int64_t words,
+    function_ref<void(ArrayRef<Value>)> emitEntry) {
+  emitKernel(w, name, 3, [&](ValueRange in) {
+    Value list = w.words(in[0]);
+    emitGridLoop(w, w.toIndex(in[1]), w.toIndex(in[2]), [&](Value number) {
+      Value first = w.mul(number, w.constant(words));
+      SmallVector<Value> entry;
+      for (int64_t k = 0; k < words; ++k)
+        entry.push_back(w.load(list, w.add(first, w.constant(k))));
+      emitEntry(entry);
+    });
   });
 }
 

@@ -25,10 +25,17 @@ Value emitThread(const Words &w);
 
 /// Makes the entry point `name(table, rowWords, chunks, workspace, begin,
 /// end)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
-/// of threads for each.
+/// of threads for each. Where an entry has several parts, each is a block's,
+/// and the number is that of the entry times `parts` plus that of the part.
 void emitChunkKernel(
     const Words &w, StringRef name,
-    function_ref<void(const CallWords &, Value entry)> emitEntry);
+    function_ref<void(const CallWords &, Value number)> emitEntry,
+    int64_t parts = 1);
+
+/// Makes the entry point `name(list, begin, end)`: `emitEntry` for the entries
+/// [begin, end) of a list of `words` words each, a block of threads for each.
+void emitBlockListKernel(const Words &w, StringRef name, int64_t words,
+                         function_ref<void(ArrayRef<Value>)> emitEntry);
 
 /// Makes the entry point `name(list, begin, end)` around a function of words: a
 /// thread for each entry [begin, end) of a list of the function's arguments.

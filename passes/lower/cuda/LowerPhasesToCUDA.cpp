@@ -6,8 +6,10 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/lower/Words.h"
+#include "passes/lower/cuda/BlockRun.h"
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
+#include "passes/lower/cuda/TileGrid.h"
 #include "passes/schedule/Schedule.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -25,6 +27,20 @@ using namespace mlir::step;
 namespace {
 struct LowerPhasesToCUDA
     : step::impl::LowerPhasesToCUDABase<LowerPhasesToCUDA> {
+  /// What of the tiles space has no kernels on a device.
+  LogicalResult checkProgram(ProgramOp program) {
+    if (program.isTiled() && program.getVariant().getLayout())
+      return program.emitOpError(
+          "is of sharded tensors in the tiles space, which has no kernels for "
+          "cuda");
+    for (auto phase : program.getBody().getOps<PhaseOp>())
+      if (!fitsSharedMemory(phase))
+        return phase.emitOpError(
+            "has more reductions along rows than a block of cuda has shared "
+            "memory for");
+    return success();
+  }
+
   /// What has no kernels on a device, or was not made ready for this pass.
   LogicalResult check(OptimizerOp optimizer) {
     for (Operation &op : optimizer.getBody().front()) {
@@ -33,9 +49,8 @@ struct LowerPhasesToCUDA
       auto program = dyn_cast<ProgramOp>(op);
       if (!program)
         continue;
-      if (program.isTiled())
-        return program.emitOpError(
-            "is in the tiles space, which has no kernels for cuda");
+      if (failed(checkProgram(program)))
+        return failure();
       for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
         if (!getOperation().lookupSymbol<func::FuncOp>(phase.getSymName()))
           return phase.emitOpError("has no function yet");
@@ -60,6 +75,30 @@ struct LowerPhasesToCUDA
     }
   }
 
+  void emitEntry(OpBuilder &builder, ProgramOp program,
+                 const ScheduleEntry &entry) {
+    if (!entry.kernel)
+      emitFinishGrid(builder, program, entry.name, entry.finish);
+    else if (program.isTiled())
+      emitTileGrids(builder, entry.kernel);
+    else
+      emitElementKernels(builder, entry.kernel);
+  }
+
+  /// One entry point for each kind of statistics.
+  void emitStatistics(OpBuilder &builder, OptimizerOp optimizer) {
+    for (Combiner combiner : {Combiner::Sum, Combiner::Amax})
+      if (llvm::any_of(optimizer.getBody().getOps<StatisticOp>(),
+                       [&](StatisticOp statistic) {
+                         bool isSum = statistic.getKind() == ReductionKind::Sum;
+                         return isSum == (combiner == Combiner::Sum);
+                       }))
+        emitStatisticGrid(
+            Words(builder, optimizer.getLoc()),
+            (optimizer.getSymName() + "_" + stringifyCombiner(combiner)).str(),
+            combiner);
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (auto optimizer : module.getOps<OptimizerOp>())
@@ -72,8 +111,10 @@ struct LowerPhasesToCUDA
     builder.setInsertionPointToEnd(device.getBody());
     module.walk([&](ProgramOp program) {
       for (const ScheduleEntry &entry : getSchedule(program))
-        emitElementKernels(builder, entry.kernel);
+        emitEntry(builder, program, entry);
     });
+    for (auto optimizer : module.getOps<OptimizerOp>())
+      emitStatistics(builder, optimizer);
     for (auto optimizer :
          llvm::make_early_inc_range(module.getOps<OptimizerOp>()))
       optimizer.erase();

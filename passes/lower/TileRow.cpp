@@ -4,24 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/lower/cpu/TileRow.h"
+#include "passes/lower/TileRow.h"
 
 #include "stepc/kernel_abi.h"
-
-#include <cstddef>
 
 using namespace mlir;
 using namespace mlir::step;
 
-static_assert(offsetof(StepcCall, workspace) == 24 && sizeof(StepcCall) == 32,
-              "the kernels read these structures as 64-bit words");
-
-TileRow::TileRow(const Words &w, ProgramOp program, Value call, Value index)
-    : w(w), program(program) {
-  Value callWords = w.words(call);
-  Value rowBytes = w.mul(w.load(callWords, 1), w.constantWord(8));
-  workspace = w.load(callWords, 3);
-  rowAddress = w.add(w.load(callWords, int64_t(0)), w.mul(index, rowBytes));
+TileRow::TileRow(const Words &w, ProgramOp program, const CallWords &call,
+                 Value index)
+    : w(w), program(program), workspace(call.workspace) {
+  Value rowBytes = w.mul(call.rowWords, w.constantWord(8));
+  rowAddress = w.add(call.table, w.mul(index, rowBytes));
   row = w.words(rowAddress);
   scalars = w.load(row, STEPC_ROW_SCALARS);
   tensorSlots = w.load(row, STEPC_TILE_SLOTS);
@@ -67,20 +61,47 @@ void TileRow::readRange() {
   range = in;
 }
 
-int64_t TileRow::getIndex(OperandAttr operand) const {
-  ProgramOp op = program;
+int64_t mlir::step::getOperandIndex(ProgramOp program, OperandAttr operand) {
   for (auto [k, own] :
-       llvm::enumerate(op.getOperands().getAsRange<OperandAttr>()))
+       llvm::enumerate(program.getOperands().getAsRange<OperandAttr>()))
     if (own.getKind() == operand.getKind() &&
         own.getName() == operand.getName())
       return k;
   llvm_unreachable("a phase's operands are the program's");
 }
 
+SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
+                                                  Value extents,
+                                                  ArrayRef<int64_t> operands,
+                                                  Value position) {
+  Value words = w.words(extents), dims = w.toIndex(rank);
+  SmallVector<Value> state(operands.size(), w.constantWord(0));
+  state.push_back(position);
+  auto loop =
+      scf::ForOp::create(w.b, w.loc, w.constant(0), dims, w.constant(1), state);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(loop.getBody());
+  // From the innermost dim outward.
+  Value fromLast = w.add(loop.getInductionVar(), w.constant(1));
+  Value dim = w.sub(dims, fromLast);
+  Value extent = w.load(words, dim);
+  Value rest = loop.getRegionIterArgs().back();
+  Value coordinate = w.rem(rest, extent);
+  SmallVector<Value> next;
+  for (auto [k, operand] : llvm::enumerate(operands)) {
+    Value strides = w.mul(dims, w.constant(1 + operand));
+    Value stride = w.load(words, w.add(strides, dim));
+    next.push_back(w.add(loop.getRegionIterArg(k), w.mul(coordinate, stride)));
+  }
+  next.push_back(w.div(rest, extent));
+  scf::YieldOp::create(w.b, w.loc, next);
+  return SmallVector<Value>(loop.getResults().drop_back());
+}
+
 Value TileRow::getAddress(OperandAttr operand) const {
   if (operand.getKind() == RoleKind::Temp)
     return getBuffer(operand.getName());
-  return w.load(row, STEPC_TILE_OPERANDS + getIndex(operand));
+  return w.load(row, STEPC_TILE_OPERANDS + getOperandIndex(program, operand));
 }
 
 Value TileRow::getBuffer(StringRef name) const {
@@ -102,6 +123,7 @@ Value TileRow::getExtents() const {
 }
 
 Value TileRow::getStrides(OperandAttr operand) const {
-  Value words = w.mul(getRank(), w.constantWord(8 * (1 + getIndex(operand))));
+  Value words = w.mul(
+      getRank(), w.constantWord(8 * (1 + getOperandIndex(program, operand))));
   return w.add(getExtents(), words);
 }

@@ -1,25 +1,35 @@
-//===- TileRow.h - a row of the table in the tiles space ---------*- C++
-//-*-===//
+//===- TileRow.h - a row of the table in the tiles space -------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#ifndef STEPC_PASSES_LOWER_CPU_TILEROW_H
-#define STEPC_PASSES_LOWER_CPU_TILEROW_H
+#ifndef STEPC_PASSES_LOWER_TILEROW_H
+#define STEPC_PASSES_LOWER_TILEROW_H
 
-#include "passes/lower/Words.h"
+#include "passes/lower/ElementRow.h"
 
 #include <optional>
 
 namespace mlir::step {
 
+/// The place of a phase's operand among the program's.
+int64_t getOperandIndex(ProgramOp program, OperandAttr operand);
+
+/// For each of the operands (by their places) of a strided row the offset in
+/// elements of the element number `position`, in row-major order. `rank`, the
+/// address `extents` and the results are words.
+SmallVector<Value> emitStridedOffsets(const Words &w, Value rank, Value extents,
+                                      ArrayRef<int64_t> operands,
+                                      Value position);
+
 /// What a row of the table says of a tensor
 /// (runtime/include/stepc/kernel_abi.h). All values are words.
 class TileRow {
 public:
-  /// Emits the reading of row number `index`, a word, of `call`, an address.
-  TileRow(const Words &w, ProgramOp program, Value call, Value index);
+  /// Emits the reading of row number `index`, a word, of the call's table.
+  TileRow(const Words &w, ProgramOp program, const CallWords &call,
+          Value index);
 
   /// The address of the program's operand or buffer of that name.
   Value getAddress(OperandAttr operand) const;
@@ -51,7 +61,6 @@ public:
   std::optional<Range> range;
 
 private:
-  int64_t getIndex(OperandAttr operand) const;
   void readRange();
 
   const Words &w;
@@ -61,4 +70,4 @@ private:
 
 } // namespace mlir::step
 
-#endif // STEPC_PASSES_LOWER_CPU_TILEROW_H
+#endif // STEPC_PASSES_LOWER_TILEROW_H

@@ -1,0 +1,124 @@
+//===- Tile.cpp - where a tile and its operands lie
+//------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/Tile.h"
+
+#include "passes/Spaces.h"
+#include "stepc/kernel_abi.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+static Type getParamShape(PhaseOp phase) {
+  auto program = cast<ProgramOp>(phase->getParentOp());
+  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
+    if (operand.getKind() == RoleKind::Param)
+      return operand.getShape();
+  llvm_unreachable("every rule has a param");
+}
+
+Access mlir::step::getAccess(PhaseOp phase, OperandAttr operand) {
+  Space space = getSpaceOf(getParamShape(phase), operand.getShape());
+  if (phase.getSpace() != Space::Tiles)
+    return space == phase.getSpace() ? Access::Tile : Access::Item;
+  switch (space) {
+  case Space::Rows:
+    return Access::Row;
+  case Space::Columns:
+    return Access::Column;
+  case Space::Items:
+    return Access::Item;
+  default:
+    return Access::Tile;
+  }
+}
+
+SmallVector<Value> TileRunArguments::getValues() const {
+  SmallVector<Value> values{scalars, tensorSlots};
+  values.append(operands.begin(), operands.end());
+  values.append(accumulators.begin(), accumulators.end());
+  values.append({pitch, leaves, rows, cols});
+  return values;
+}
+
+TileRunArguments::TileRunArguments(ValueRange values, int64_t numOperands,
+                                   int64_t numAccumulators) {
+  scalars = values[0];
+  tensorSlots = values[1];
+  ValueRange rest = values.drop_front(2);
+  operands.assign(rest.begin(), rest.begin() + numOperands);
+  rest = rest.drop_front(numOperands);
+  accumulators.assign(rest.begin(), rest.begin() + numAccumulators);
+  rest = rest.drop_front(numAccumulators);
+  pitch = rest[0];
+  leaves = rest[1];
+  rows = rest[2];
+  cols = rest[3];
+}
+
+Tile mlir::step::locateTile(const Words &w, const TileRow &row, Value number) {
+  Value columnBlock = w.rem(number, row.tileColumns);
+  Value rest = w.div(number, row.tileColumns);
+  if (row.range)
+    rest = w.add(rest, row.range->firstBlock);
+  Tile tile;
+  tile.item = w.div(rest, row.rowBlocks);
+  tile.firstRow =
+      w.mul(w.rem(rest, row.rowBlocks), w.constantWord(STEPC_ROW_LEAF));
+  tile.rows =
+      w.min(w.sub(row.N, tile.firstRow), w.constantWord(STEPC_ROW_LEAF));
+  tile.firstColumn = w.mul(columnBlock, w.constantWord(STEPC_TILE_COLUMNS));
+  tile.columns =
+      w.min(w.sub(row.M, tile.firstColumn), w.constantWord(STEPC_TILE_COLUMNS));
+  return tile;
+}
+
+Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
+                                    const Tile &tile, PhaseOp phase,
+                                    OperandAttr operand) {
+  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  Value element;
+  switch (getAccess(phase, operand)) {
+  case Access::Tile:
+    element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+    if (row.range)
+      element = w.sub(element, row.range->begin);
+    break;
+  case Access::Row:
+    element = firstRow;
+    break;
+  case Access::Column:
+    element = w.add(w.mul(tile.item, row.M), tile.firstColumn);
+    break;
+  case Access::Item:
+    element = tile.item;
+    break;
+  }
+  Value size = w.constantWord(getElementBytes(operand));
+  return w.add(row.getAddress(operand), w.mul(element, size));
+}
+
+Value mlir::step::getPartialAddress(const Words &w, const TileRow &row,
+                                    const Tile &tile,
+                                    AccumulatorAttr accumulator) {
+  Value index;
+  if (accumulator.getDirection() == Direction::Row) {
+    Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+    if (row.range)
+      firstRow = w.sub(firstRow, row.range->firstRow);
+    Value leaf = w.div(tile.firstColumn, w.constantWord(STEPC_LEAF));
+    index = w.add(w.mul(firstRow, row.leaves), leaf);
+  } else {
+    Value block = w.div(tile.firstRow, w.constantWord(STEPC_ROW_LEAF));
+    block = w.add(w.mul(tile.item, row.rowBlocks), block);
+    if (row.range)
+      block = w.sub(block, row.range->firstBlock);
+    index = w.add(w.mul(block, row.M), tile.firstColumn);
+  }
+  return w.add(row.getBuffer(accumulator.getPartial()),
+               w.mul(index, w.constantWord(8)));
+}

@@ -1,0 +1,384 @@
+//===- BlockRun.cpp - a phase on rows of elements, by a block -------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A block walks down a strip of columns, row by row. Where all addresses permit
+// a thread has the `lanes` columns of one access of 16 bytes in every row, and
+// their sums along columns in registers; what is left is shared out by single
+// columns, of which a thread has the same in every row, with the sums in
+// memory. What is summed along rows is staged in shared memory, some rows at a
+// time: a thread then adds one of the 16 lanes of a leaf, in their order.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cuda/BlockRun.h"
+
+#include "passes/lower/cuda/BlockTree.h"
+#include "passes/lower/cuda/ElementKernel.h"
+#include "passes/lower/cuda/GridKernel.h"
+#include "passes/lower/cuda/LaneSums.h"
+#include "stepc/kernel_abi.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// Elements that a thread handles at once.
+static int64_t getLanes(PhaseOp phase) {
+  int64_t narrowest = 4;
+  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
+    if (getBlockAccess(phase, operand) == Access::Tile)
+      narrowest = std::min(narrowest, getElementBytes(operand));
+  return kAccessBytes / narrowest;
+}
+
+int64_t mlir::step::getStripColumns(PhaseOp phase) {
+  return getLanes(phase) * kBlockThreads;
+}
+
+Access mlir::step::getBlockAccess(PhaseOp phase, OperandAttr operand) {
+  Access access = getAccess(phase, operand);
+  bool ofVectors = phase.getSpace() != Space::Tiles;
+  return ofVectors && access == Access::Item ? Access::Row : access;
+}
+
+bool mlir::step::fitsSharedMemory(PhaseOp phase) {
+  return LaneSums::countRows(phase, getStripColumns(phase)) > 0;
+}
+
+namespace {
+/// Where an operand of strided rows is found.
+struct StridedRows {
+  Value rank, extents, first; // words
+};
+
+/// Emits one run function.
+class BlockRunEmitter {
+public:
+  BlockRunEmitter(OpBuilder &builder, PhaseOp phase)
+      : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
+        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
+        lanes(getLanes(phase)), width(getStripColumns(phase)),
+        sums(w, phase, width) {
+    for (OperandAttr operand : body.getOperands())
+      accesses.push_back(getBlockAccess(phase, operand));
+  }
+
+  func::FuncOp emit(StringRef name, bool isStrided);
+
+private:
+  /// What is to be done in a strip: its first column, the first one of this
+  /// thread that is handled by vectors and whether there is one, and the range
+  /// of its single columns. All are indices but the condition.
+  struct Strip {
+    Value begin, vector, hasVector, single, singleEnd;
+  };
+
+  bool isAlongRow(unsigned k) const {
+    return accumulators[k].getDirection() == Direction::Row;
+  }
+  Value countVectorColumns() const;
+  void emitStrip(const Strip &strip);
+  void clearColumns(const Strip &strip);
+  void storeColumns(const Strip &strip, ValueRange columnSums);
+  SmallVector<Value> emitRow(const Strip &strip, Value number, Value staged,
+                             ValueRange columnSums);
+  SmallVector<Value> emitVectors(const Strip &strip, Value staged,
+                                 ValueRange columnSums);
+  void emitSingles(const Strip &strip, Value number, Value staged);
+  void openRow(Value number);
+  SmallVector<Value> locateElement(Value number, Value column) const;
+  Value asVector(Value value) const;
+  AccessHints getHints(unsigned k) const;
+
+  Words w;
+  PhaseOp phase;
+  /// With the slots fixed, and the same with the row's operands too.
+  BodyEmitter body;
+  std::optional<BodyEmitter> rowBody;
+  SmallVector<AccumulatorAttr> accumulators;
+  SmallVector<Access> accesses;
+  int64_t lanes, width;
+  LaneSums sums;
+  TileRunArguments in;
+  std::optional<StridedRows> strided;
+  /// Addresses of the row at hand.
+  SmallVector<Value> operandRows;
+};
+} // namespace
+
+/// What no later phase of the schedule reads is read by nobody before the next
+/// step, where it is the optimizer's own.
+AccessHints BlockRunEmitter::getHints(unsigned k) const {
+  OperandAttr operand = body.getOperands()[k];
+  bool streamed = operand.getKind() == RoleKind::State;
+  for (Operation *op = phase->getNextNode(); op; op = op->getNextNode())
+    if (auto later = dyn_cast<PhaseOp>(op))
+      for (auto other : later.getOperands().getAsRange<OperandAttr>())
+        streamed &= other.getKind() != operand.getKind() ||
+                    other.getName() != operand.getName();
+  return {streamed, llvm::Align(kAccessBytes)};
+}
+
+/// The columns, from the first on, that are handled by vectors in every row: an
+/// index.
+Value BlockRunEmitter::countVectorColumns() const {
+  Value zero = w.constantWord(0), bits = zero, pitches = zero;
+  for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
+    if (accesses[k] != Access::Tile && accesses[k] != Access::Column)
+      continue;
+    bits = arith::OrIOp::create(w.b, w.loc, bits, in.operands[k]);
+    Value size = w.constantWord(getElementBytes(operand));
+    if (accesses[k] == Access::Tile)
+      pitches =
+          arith::OrIOp::create(w.b, w.loc, pitches, w.mul(in.pitch, size));
+  }
+  // A single row goes nowhere from its begin.
+  Value isSingle = w.isLess(w.toWord(in.rows), w.constantWord(2));
+  bits =
+      arith::OrIOp::create(w.b, w.loc, bits, w.select(isSingle, zero, pitches));
+  Value low =
+      arith::AndIOp::create(w.b, w.loc, bits, w.constantWord(kAccessBytes - 1));
+  Value aligned =
+      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, low, zero);
+  return w.select(aligned, w.floorTo(in.cols, lanes), w.constant(0));
+}
+
+/// Sets the addresses of row `number` (an index), and fixes what is the same in
+/// all of it.
+void BlockRunEmitter::openRow(Value number) {
+  Value row = w.toWord(number);
+  operandRows.clear();
+  SmallVector<Value> elements;
+  for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
+    Value size = w.constantWord(getElementBytes(operand));
+    Value address = in.operands[k];
+    if (accesses[k] == Access::Tile && !strided)
+      address = w.add(address, w.mul(w.mul(row, in.pitch), size));
+    if (accesses[k] == Access::Row)
+      address = w.add(address, w.mul(row, size));
+    operandRows.push_back(address);
+    bool fixed = accesses[k] == Access::Row || accesses[k] == Access::Item;
+    elements.push_back(
+        fixed && operand.getReads()
+            ? emitLoad(w, operand.getStorage(), 0, address, w.constant(0))
+            : Value());
+  }
+  rowBody.emplace(body);
+  rowBody->fixOperands(elements);
+}
+
+Value BlockRunEmitter::asVector(Value value) const {
+  if (isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(
+      w.b, w.loc, VectorType::get({lanes}, value.getType()), value);
+}
+
+/// The vector of this thread in the row at hand, if it has one. Returns the
+/// sums along columns.
+SmallVector<Value> BlockRunEmitter::emitVectors(const Strip &strip,
+                                                Value staged,
+                                                ValueRange columnSums) {
+  auto branch = scf::IfOp::create(w.b, w.loc, columnSums.getTypes(),
+                                  strip.hasVector, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.elseBlock());
+  if (!columnSums.empty())
+    scf::YieldOp::create(w.b, w.loc, columnSums);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  ArrayRef<OperandAttr> operands = body.getOperands();
+  SmallVector<Value> next(columnSums);
+  unsigned ofColumn = 0;
+  auto load = [&](unsigned k) {
+    return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k],
+                    strip.vector, getHints(k));
+  };
+  auto store = [&](unsigned k, Value value) {
+    emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
+              strip.vector, getHints(k));
+  };
+  auto accumulate = [&](unsigned k, Value value) {
+    value = asVector(value);
+    if (isAlongRow(k))
+      return sums.stage(k, value, staged, w.sub(strip.vector, strip.begin));
+    next[ofColumn] = emitCombined(w, accumulators[k].getCombiner(),
+                                  next[ofColumn], emitWidened(w, value));
+    ++ofColumn;
+  };
+  rowBody->emit(lanes, {load, store, accumulate});
+  if (!next.empty())
+    scf::YieldOp::create(w.b, w.loc, next);
+  return SmallVector<Value>(branch.getResults());
+}
+
+/// For each operand the address of the row's element in `column`, an index.
+SmallVector<Value> BlockRunEmitter::locateElement(Value number,
+                                                  Value column) const {
+  SmallVector<Value> addresses;
+  ArrayRef<OperandAttr> operands = body.getOperands();
+  auto getElement = [&](unsigned k, Value offset) {
+    Value size = w.constantWord(getElementBytes(operands[k]));
+    return w.add(operandRows[k], w.mul(offset, size));
+  };
+  Value word = w.toWord(column);
+  SmallVector<Value> offsets(operands.size(), word);
+  if (strided) {
+    auto program = cast<ProgramOp>(phase->getParentOp());
+    SmallVector<unsigned> moving;
+    SmallVector<int64_t> places;
+    for (unsigned k = 0; k < operands.size(); ++k)
+      if (accesses[k] == Access::Tile) {
+        moving.push_back(k);
+        places.push_back(getOperandIndex(program, operands[k]));
+      }
+    Value position = w.add(w.mul(w.toWord(number), in.pitch), word);
+    SmallVector<Value> found =
+        emitStridedOffsets(w, strided->rank, strided->extents, places,
+                           w.add(strided->first, position));
+    for (auto [k, offset] : llvm::zip(moving, found))
+      offsets[k] = offset;
+  }
+  for (unsigned k = 0; k < operands.size(); ++k) {
+    bool moves = accesses[k] == Access::Tile || accesses[k] == Access::Column;
+    addresses.push_back(moves ? getElement(k, offsets[k]) : operandRows[k]);
+  }
+  return addresses;
+}
+
+/// The single columns of this thread in the row at hand.
+void BlockRunEmitter::emitSingles(const Strip &strip, Value number,
+                                  Value staged) {
+  ArrayRef<OperandAttr> operands = body.getOperands();
+  Value zero = w.constant(0);
+  w.loop(strip.single, strip.singleEnd, kBlockThreads, [&](Value column) {
+    SmallVector<Value> addresses = locateElement(number, column);
+    auto load = [&](unsigned k) {
+      return emitLoad(w, operands[k].getStorage(), 0, addresses[k], zero);
+    };
+    auto store = [&](unsigned k, Value value) {
+      emitStore(w, operands[k].getStorage(), 0, value, addresses[k], zero);
+    };
+    auto accumulate = [&](unsigned k, Value value) {
+      if (isAlongRow(k))
+        return sums.stage(k, value, staged, w.sub(column, strip.begin));
+      Value sum = w.view(in.accumulators[k], w.b.getF64Type());
+      w.store(emitCombined(w, accumulators[k].getCombiner(),
+                           w.load(sum, column), emitWidened(w, value)),
+              sum, column);
+    };
+    rowBody->emit(0, {load, store, accumulate});
+  });
+}
+
+/// Row `number`, whose staged values go to row `staged` of the shared memory.
+SmallVector<Value> BlockRunEmitter::emitRow(const Strip &strip, Value number,
+                                            Value staged,
+                                            ValueRange columnSums) {
+  openRow(number);
+  SmallVector<Value> next(columnSums);
+  if (!strided)
+    next = emitVectors(strip, staged, columnSums);
+  emitSingles(strip, number, staged);
+  rowBody.reset();
+  return next;
+}
+
+/// Sums along columns that are kept in memory start from the neutral value.
+void BlockRunEmitter::clearColumns(const Strip &strip) {
+  for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
+    if (isAlongRow(k))
+      continue;
+    Value sum = w.view(in.accumulators[k], w.b.getF64Type());
+    Value neutral = emitNeutral(w, accumulator.getCombiner(), 0);
+    w.loop(strip.single, strip.singleEnd, kBlockThreads,
+           [&](Value column) { w.store(neutral, sum, column); });
+  }
+}
+
+void BlockRunEmitter::storeColumns(const Strip &strip, ValueRange columnSums) {
+  if (columnSums.empty())
+    return;
+  auto branch = scf::IfOp::create(w.b, w.loc, strip.hasVector,
+                                  /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  unsigned ofColumn = 0;
+  for (unsigned k = 0; k < accumulators.size(); ++k)
+    if (!isAlongRow(k))
+      emitStore(w, w.b.getF64Type(), lanes, columnSums[ofColumn++],
+                in.accumulators[k], strip.vector);
+}
+
+void BlockRunEmitter::emitStrip(const Strip &strip) {
+  SmallVector<Value> neutral;
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (!isAlongRow(k) && !strided)
+      neutral.push_back(emitNeutral(w, accumulator.getCombiner(), lanes));
+  clearColumns(strip);
+  OpBuilder::InsertionGuard guard(w.b);
+  int64_t rows = sums.isEmpty() ? STEPC_ROW_LEAF : sums.getRows();
+  auto groups = scf::ForOp::create(w.b, w.loc, w.constant(0), in.rows,
+                                   w.constant(rows), neutral);
+  w.b.setInsertionPointToStart(groups.getBody());
+  Value first = groups.getInductionVar();
+  Value end = w.min(w.add(first, w.constant(rows)), in.rows);
+  auto loop = scf::ForOp::create(w.b, w.loc, first, end, w.constant(1),
+                                 groups.getRegionIterArgs());
+  {
+    OpBuilder::InsertionGuard inner(w.b);
+    w.b.setInsertionPointToStart(loop.getBody());
+    Value number = loop.getInductionVar();
+    SmallVector<Value> next =
+        emitRow(strip, number, w.sub(number, first), loop.getRegionIterArgs());
+    if (!next.empty())
+      scf::YieldOp::create(w.b, w.loc, next);
+  }
+  sums.emit(in, first, end, strip.begin);
+  if (!neutral.empty())
+    scf::YieldOp::create(w.b, w.loc, loop.getResults());
+  w.b.setInsertionPointAfter(groups);
+  storeColumns(strip, groups.getResults());
+}
+
+func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
+  int64_t numOperands = body.getOperands().size();
+  int64_t numPartials = accumulators.size();
+  int64_t before = isStrided ? 3 : 0;
+  func::FuncOp function = makeInternalFunction(
+      w.b, w.loc, name, before + 2 + numOperands + numPartials + 2, 2);
+  OpBuilder::InsertionGuard guard(w.b);
+  Block &entry = function.getBody().front();
+  w.b.setInsertionPointToStart(&entry);
+  ValueRange arguments = entry.getArguments();
+  if (isStrided)
+    strided = StridedRows{arguments[0], arguments[1], arguments[2]};
+  in = TileRunArguments(arguments.drop_front(before), numOperands, numPartials);
+  body.fixSlots(in.scalars, in.tensorSlots);
+  Value vectors = isStrided ? w.constant(0) : countVectorColumns();
+  Value thread = emitThread(w);
+  w.loop(w.constant(0), in.cols, width, [&](Value begin) {
+    Strip strip;
+    strip.begin = begin;
+    strip.vector = w.add(begin, w.mul(thread, w.constant(lanes)));
+    strip.hasVector = w.isLess(strip.vector, vectors);
+    strip.single = w.add(w.max(begin, vectors), thread);
+    strip.singleEnd = w.min(w.add(begin, w.constant(width)), in.cols);
+    emitStrip(strip);
+  });
+  func::ReturnOp::create(w.b, w.loc);
+  return function;
+}
+
+func::FuncOp mlir::step::emitBlockRun(OpBuilder &builder, PhaseOp phase,
+                                      StringRef name) {
+  return BlockRunEmitter(builder, phase).emit(name, /*isStrided=*/false);
+}
+
+func::FuncOp mlir::step::emitStridedBlockRun(OpBuilder &builder, PhaseOp phase,
+                                             StringRef name) {
+  return BlockRunEmitter(builder, phase).emit(name, /*isStrided=*/true);
+}

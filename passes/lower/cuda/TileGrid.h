@@ -1,0 +1,30 @@
+//===- TileGrid.h - device kernels of the tiles space -----------*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CUDA_TILEGRID_H
+#define STEPC_PASSES_LOWER_CUDA_TILEGRID_H
+
+#include "passes/lower/Words.h"
+
+namespace mlir::step {
+
+/// Makes the entry points of a phase of tiles, `name` and `name_strided`, and
+/// the device functions that they call. The insertion point is in a
+/// gpu.module.
+void emitTileGrids(OpBuilder &builder, PhaseOp phase);
+
+/// Makes the entry point `name` of the entries between two traversals, which a
+/// block runs for a row.
+void emitFinishGrid(OpBuilder &builder, ProgramOp program, StringRef name,
+                    ArrayRef<Operation *> entries);
+
+/// Makes the entry point `name(list, begin, end)`, which combines a statistic
+/// over tensors: a block for each entry of four words (docs/cuda.md).
+void emitStatisticGrid(const Words &w, StringRef name, Combiner combiner);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CUDA_TILEGRID_H

@@ -1,0 +1,118 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The PTX of definitions with reductions, run by an interpreter, has the bits of the
+processor's kernels of the same package, in kernels and finishes, statistics and rounds.
+
+STEPC_PTX_FULL=1 runs every definition in every storage, which takes some minutes; else
+each has one.
+"""
+
+import os
+import re
+
+import numpy as np
+import pytest
+from packages import STORAGES, ZOO, Package, bits
+from ptx import Fault
+from tiles import Step, Tensors
+
+FULL = os.environ.get("STEPC_PTX_FULL") == "1"
+TILED = {
+    "adafactor": "f32", "adalomo": "bf16 and f32", "asgd": "bf16 and f32", "came": "bf16 and f32",
+    "dadapt_adam": "f32", "dadapt_sgd": "bf16", "deepspeed_lamb": "bf16", "fused_lamb": "f32",
+    "lamb": "bf16 and f32", "lars": "all bf16", "nadam": "f32", "torch_adafactor": "f64",
+}  # fmt: skip
+CASES = [
+    (name, storage)
+    for name, chosen in TILED.items()
+    for storage in STORAGES
+    if FULL or storage == chosen
+]
+# Each with the elements by which its operands miss 64 bytes. Tiles end at 64 rows and 4096
+# columns, leaves at 1024 columns, vectors at 16 bytes.
+WHOLE = [((1030,), 1), ((5200,), 0), ((16, 3), 0), ((1,), 3), ((0,), 0)]
+MATRICES = [((67, 40), 0), ((66, 37), 0), ((3, 2, 20), 1), ((2, 4128), 0), ((1, 1), 0), ((0, 7), 0)]
+STRIDED = [((9, 5), 0), ((66, 4), 1)]
+STRIDED_MATRICES = [((9, 5), 0), ((2, 3, 4), 1)]
+
+
+def get_shapes(rule, strided):
+    if rule == ["*"]:
+        return STRIDED if strided else WHOLE
+    return STRIDED_MATRICES if strided else MATRICES
+
+
+def compare(package, shapes, strided, **hypers):
+    """Steps on both, which must leave the same; returns what the device left, and whether
+    anything changed.
+    """
+    runs = []
+    for on_device in (False, True):
+        tensors = Tensors(package, shapes, strided)
+        before = [array.copy() for array in tensors.results()]
+        step = Step(tensors, on_device, hypers)
+        step.run()
+        runs.append([*tensors.results(), step.results, step.statistics])
+    for own, other in zip(*runs, strict=True):
+        np.testing.assert_array_equal(bits(own), bits(other))
+    pairs = zip(runs[0], before, strict=False)
+    return tensors, any((bits(x) != bits(y)).any() for x, y in pairs)
+
+
+@pytest.mark.parametrize(("definition", "storage"), CASES)
+def test_same_bits(definition, storage, tmp_path):
+    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path)
+    check(package)
+
+
+def check(package):
+    made = {variant["rule"] for variant in package.manifest["variants"]}
+    for rule in package.manifest["rules"]:
+        if rule["name"] in made:
+            package.choose_rule(rule["name"])
+            for strided in (False, True):
+                _, changed = compare(package, get_shapes(rule["dims"], strided), strided)
+                assert changed
+
+
+@pytest.mark.parametrize(
+    ("definition", "fragments"),
+    [("adamw", ["clip_by_norm"]), ("sgd", ["grad_scaler", "clip_by_inf_norm"])],
+)
+def test_statistics(definition, fragments, tmp_path):
+    """Sums and maxima over tensors, and rounds that use them."""
+    files = [f"--fragment={ZOO / 'fragments' / f'{name}.mlir'}" for name in fragments]
+    package = Package(ZOO / f"{definition}.mlir", "f32", tmp_path, *files)
+    assert package.manifest["statistics"]
+    check(package)
+
+
+def test_traversals_that_are_left_out(tmp_path):
+    """A kernel looks itself whether its slot says so."""
+    package = Package(ZOO / "adafactor.mlir", "f32", tmp_path, "--certify-clipping")
+    package.choose_rule("matrix")
+    slots = [e["unless_slot"] for e in package.variant["schedule"] if "unless_slot" in e]
+    assert len(slots) == 1
+    for threshold, expected in ((1e9, True), (1e-9, False)):
+        tensors, _ = compare(package, [((5, 7), 0), ((9, 4), 0)], False, clip_threshold=threshold)
+        assert [bool(own[slots[0]]) for own in tensors.slots] == [expected, expected]
+
+
+def test_another_order_has_other_bits(tmp_path):
+    package = Package(ZOO / "lamb.mlir", "f32", tmp_path)
+    right = package.ptx
+    # Not every sum changes with the order.
+    shapes = [((1000,), 0)] * 8
+    compare(package, shapes, strided=False)
+    # Lanes folded in another order.
+    package.ptx = re.sub(
+        r"(shfl\.sync\.bfly\.b32.*), (8|1), 31, -1;",
+        lambda match: f"{match[1]}, {9 - int(match[2])}, 31, -1;",
+        right,
+    )
+    with pytest.raises(AssertionError):
+        compare(package, shapes, strided=False)
+    # Without barriers threads read what others write.
+    package.ptx = re.sub(r"\n\s*bar\.sync\s+0;", "", right)
+    with pytest.raises(Fault, match="another one"):
+        compare(package, shapes, strided=False)
