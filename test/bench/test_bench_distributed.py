@@ -21,9 +21,11 @@ def test_two_ranks(tmp_path):
     # torch's Adafactor raises on DTensors.
     assert set(results["absent"]) <= {"rows-torch-adafactor"}, results["absent"]
     assert all(len(values) == 2 for values in results["seconds"].values())
-    assert len(results["ratios"]) == 9
+    assert len(results["ratios"]) == 13
     sent = results["sent"]
     assert sent["rows-adamw"] == {"calls": 0, "bytes": 0.0}
     # 1114 elements, cut at whole vectors of 16; a broadcast from each rank.
     assert sent["zero-adamw"] == {"calls": 2, "bytes": 4 * 560}
+    half = sent["zero-adamw-local"]["bytes"] - sent["zero-adamw-half"]["bytes"]
+    assert half == 2 * 560  # gradients in bfloat16
     assert sent["colossal"]["calls"] == 2 + 5

@@ -31,6 +31,7 @@ def arguments():
     parser.add_argument("--shape", choices=shapes.SHAPES, default="gpt2-half")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="names in sharded.py, separated by commas; all need 20 GB")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     return parser.parse_args()
 
@@ -41,6 +42,7 @@ def run(chosen):
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(chosen.ranks),
         "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
         str(HERE / "distributed_rank.py"), chosen.shape, str(chosen.rounds),
+        chosen.only or ",".join(ENTRIES),
     ]  # fmt: skip
     variables = environment("default") | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
@@ -77,6 +79,8 @@ def text(results):
         f"{'':60}{'ms':>9}{'best':>9}{'calls':>7}{'MB sent':>9}",
     ]
     for name, entry in ENTRIES.items():
+        if name not in results["median"] and name not in results["absent"]:
+            continue
         if name in results["absent"]:
             lines.append(f"  {entry.label:58}  {results['absent'][name]}")
             continue

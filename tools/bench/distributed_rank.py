@@ -1,6 +1,6 @@
 """One rank of the distributed benchmark, started by distributed.py through torchrun.
 
-    distributed_rank.py SHAPE ROUNDS
+    distributed_rank.py SHAPE ROUNDS NAMES
 
 Rank 0 prints JSON on its last line.
 
@@ -17,7 +17,7 @@ import time
 import shapes
 import torch
 import torch.distributed as dist
-from sharded import ENTRIES, World
+from sharded import ENTRIES, REFERENCE, World
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -61,10 +61,11 @@ def timed(contestant):
     return own.item()
 
 
-def make_all(world):
+def make_all(world, names):
     """Contestants by name, and who cannot step, why; all ranks alike."""
     seats, absent = {}, {}
-    for name, entry in ENTRIES.items():
+    for name in names:
+        entry = ENTRIES[name]
         try:
             seats[name] = entry.make(world)
             timed(seats[name])
@@ -88,11 +89,11 @@ def count(seats, world):
 
 
 def main():
-    shape, rounds = sys.argv[1], int(sys.argv[2])
+    shape, rounds, names = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(",")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=5))
     world = World(shapes.SHAPES[shape]())
-    seats, absent = make_all(world)
+    seats, absent = make_all(world, list(dict.fromkeys([REFERENCE, *names])))
     sent = count(seats, world)
     seconds = {name: [] for name in seats}
     order, shuffle = list(seats), random.Random(0).shuffle

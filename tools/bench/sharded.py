@@ -85,8 +85,8 @@ def rows(make):
     return lambda world: Steps(make, world.rows, world.row_gradients)
 
 
-def zero(name, gradients):
-    return whole(ours(name, zero=1, gradients=gradients))
+def zero(name, gradients, **options):
+    return whole(ours(name, zero=1, gradients=gradients, **options))
 
 
 def redundancy(**options):
@@ -185,6 +185,20 @@ ENTRIES = {
     ),
     "zero-adamw-local": Entry("stepc AdamW zero=1, local", zero("AdamW", "local")),
     "zero-adafactor-local": Entry("stepc Adafactor zero=1, local", zero("Adafactor", "local")),
+    "zero-adamw-waiting": Entry(
+        "stepc AdamW zero=1, local, overlap=False", zero("AdamW", "local", overlap=False)
+    ),
+    "zero-adamw-line": Entry(
+        "stepc AdamW zero=1, local, one bucket", zero("AdamW", "local", bucket_bytes=1 << 40)
+    ),
+    "zero-adamw-half": Entry(
+        "stepc AdamW zero=1, local, reduce_dtype=bfloat16",
+        zero("AdamW", "local", reduce_dtype=torch.bfloat16),
+    ),
+    "zero-adafactor-waiting": Entry(
+        "stepc Adafactor zero=1, local, overlap=False",
+        zero("Adafactor", "local", overlap=False),
+    ),
     "reduce-redundancy": Entry(
         "all-reduce in buckets, ZeroRedundancyOptimizer fused",
         whole(redundancy(fused=True), in_buckets),
@@ -197,13 +211,17 @@ ENTRIES = {
     "colossal": Entry("ColossalAI's collectives of Adafactor alone", colossal),
 }
 
-# Ours, and the peer that does the same.
+# Ours, and the peer that does the same, or ours in another way.
 PAIRS = (
     ("zero-adamw", "redundancy-foreach"),
     ("zero-adamw", "redundancy-fused"),
     ("zero-adafactor", "redundancy-fused"),
     ("zero-adamw-local", "reduce-redundancy"),
     ("zero-adafactor-local", "reduce-redundancy"),
+    ("zero-adamw-local", "zero-adamw-waiting"),
+    ("zero-adamw-local", "zero-adamw-line"),
+    ("zero-adamw-half", "zero-adamw-local"),
+    ("zero-adafactor-local", "zero-adafactor-waiting"),
     ("rows-adamw", "rows-foreach"),
     ("rows-adamw", "rows-fused"),
     ("rows-adafactor", "rows-fused"),
