@@ -124,6 +124,39 @@ def Step_JoinHalvesOp : Step_HalfOp<"join_halves", "the f32 that was taken apart
     $upper `,` $lower attr-dict `:` custom<ShortTypes>(type($upper), type($lower))
   }];
 }
+
+def Step_CarriedOp : Step_Op<"carried", [Pure, HasParent<"RuleOp">]> {
+  let summary = "a scalar of the tensor, kept from the step before";
+  let description = [{
+    What `step.carry` left in the last step of the tensor; 0 where there was none, or
+    where somebody else may have written what it was computed from. So 0 says nothing,
+    and whoever uses the value computes it where it is 0. `step-carry-statistics`
+    inserts both.
+
+    Constraints:
+    - the rule is bound
+    - at most one step.carry is of it
+  }];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$name attr-dict";
+  let hasVerifier = 1;
+}
+
+def Step_CarryOp : Step_Op<"carry", [HasParent<"RuleOp">]> {
+  let summary = "keeps a scalar of the tensor for the next step";
+  let description = [{
+    When the step's new values are written, so never in a skipped step. `recomputed` is
+    the scalar from which the carried one, where it is known, must not differ: the
+    runtime compares the two for a tensor now and then.
+
+    Constraints:
+    - `carried` is the result of a step.carried
+  }];
+  let arguments = (ins F64:$value, F64:$carried, F64:$recomputed);
+  let assemblyFormat = "$value `as` $carried `of` $recomputed attr-dict";
+  let hasVerifier = 1;
+}
 } // opDocGroup
 
 //===----------------------------------------------------------------------===//
@@ -153,7 +186,9 @@ def Step_ProgramOp : Step_Op<"program", [
     tensor. Segments are numbered; scalar phases of later segments stand where
     their segment begins (docs/statistics.md). `contributions` are triples of a
     statistic, a slot and a segment; for `partial_statistics` the slot holds the part of
-    a rank, for others what all ranks of the tensor have.
+    a rank, for others what all ranks of the tensor have. `carried` are pairs of slots: of
+    a scalar that is kept from step to step, and of the one that is computed where that is
+    not known.
 
     Constraints:
     - the body begins with a scalar phase, and there is a phase
@@ -168,7 +203,8 @@ def Step_ProgramOp : Step_Op<"program", [
                        DefaultValuedAttr<Step_BufferArrayAttr, "{}">:$workspace,
                        DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$partial_statistics);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$partial_statistics,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$carried);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `variant` $variant `operands` $operands

@@ -307,7 +307,7 @@ LogicalResult RuleOp::verifyRegions() {
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
   for (Operation &op : block.without_terminator()) {
-    if (!isValueOp(&op) && !isa<ContributeOp>(op))
+    if (!isValueOp(&op) && !isa<ContributeOp, CarryOp>(op))
       return op.emitOpError("is not allowed in a rule, only operations of the "
                             "language");
     if (failed(verifyOperandsInRule(&op)))
@@ -386,6 +386,21 @@ static LogicalResult verifyHalves(Operation *op) {
 LogicalResult UpperHalfOp::verify() { return verifyHalves(*this); }
 LogicalResult LowerHalfOp::verify() { return verifyHalves(*this); }
 LogicalResult JoinHalvesOp::verify() { return verifyHalves(*this); }
+
+LogicalResult CarriedOp::verify() {
+  if (!cast<RuleOp>((*this)->getParentOp()).getVariantAttr())
+    return emitOpError("is for bound rules");
+  auto isCarry = [](Operation *user) { return isa<CarryOp>(user); };
+  if (llvm::count_if((*this)->getUsers(), isCarry) > 1)
+    return emitOpError() << "'" << getName() << "' is kept by several step.carry";
+  return success();
+}
+
+LogicalResult CarryOp::verify() {
+  if (!getCarried().getDefiningOp<CarriedOp>())
+    return emitOpError("keeps a value for what is no 'step.carried'");
+  return success();
+}
 
 LogicalResult RoundOp::verify() {
   if (!getStorage().isF32() && !getStorage().isBF16())

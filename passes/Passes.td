@@ -220,6 +220,34 @@ def VerifySharded : Pass<"step-verify-sharded", "::mlir::step::OptimizerOp"> {
 // schedule
 //===----------------------------------------------------------------------===//
 
+def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp"> {
+  let summary = "keep statistics of parameters from step to step";
+  let description = [{
+    Before: bound rules. After: the same, with the same bits as long as nobody but the
+    step writes parameters and states; a reduction of a whole tensor that depends on
+    nothing else is computed of the new values, when they are written, and its result is
+    carried (`step.carry`) to the next step, which then need not read the old ones for it.
+    Where the carried value is 0 it is not known, and the reduction is made as before.
+
+    Only where that saves reading: nothing else that is reduced reads the same tensors, and
+    the new parameter depends on the result. So it is for Adafactor's and AdaLomo's
+    root mean square of the parameter and LARS's norm, not for LAMB's, whose update has
+    read the parameter anyway. Not by default: whoever asks for it promises
+    that all writes are the step's, or are told to the runtime
+    (`stepcPlanParametersWritten`). Rules of sharded tensors stay as they are.
+
+    ```mlir
+    %before = step.carried "carried0"
+    %known = step.compare ne %before, %zero : f64, f64
+    %mean = step.mean %square unless %known : [n, m]
+    %now = step.select %known, %before, %mean : i1, f64, f64
+    ...
+    %after = step.mean %square_of_new : [n, m]
+    step.carry %after as %before of %mean
+    ```
+  }];
+}
+
 def CertifyClipping : Pass<"step-certify-clipping", "::mlir::step::OptimizerOp"> {
   let summary = "leave out means that provably clip nothing";
   let description = [{

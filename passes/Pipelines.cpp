@@ -51,10 +51,12 @@ void mlir::step::buildShardPipeline(OpPassManager &pm) {
 
 void mlir::step::buildSchedulePipeline(OpPassManager &pm,
                                        const ScheduleOptions &options) {
-  if (options.certifyClipping) {
+  if (options.exclusiveWrites)
+    pm.addNestedPass<OptimizerOp>(createCarryStatistics());
+  if (options.certifyClipping)
     pm.addNestedPass<OptimizerOp>(createCertifyClipping());
+  if (options.exclusiveWrites || options.certifyClipping)
     addCleanup(pm);
-  }
   pm.addNestedPass<OptimizerOp>(createFormPhases());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());

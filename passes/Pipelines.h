@@ -32,6 +32,10 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
       *this, "certify-clipping",
       llvm::cl::desc("leave out means that provably clip nothing"),
       llvm::cl::init(false)};
+  Option<bool> exclusiveWrites{
+      *this, "exclusive-writes",
+      llvm::cl::desc("carry statistics of parameters from step to step"),
+      llvm::cl::init(false)};
 };
 
 struct LowerOptions : PassPipelineOptions<LowerOptions> {

@@ -156,6 +156,7 @@ _SIGNATURES = {
     "stepcPlanBind": [c_void_p, POINTER(Binding), c_int64, POINTER(c_int64)],
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
+    "stepcPlanParametersWritten": [c_void_p],
     "stepcStep": [c_void_p],
     "stepcStepBegin": [c_void_p],
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
@@ -231,6 +232,7 @@ _EXCEPTIONS = {
     "STEPC_BUSY": errors.BusyError,
     "STEPC_NEEDS_BIND": errors.NeedsBindError,
     "STEPC_COMMUNICATION_ERROR": errors.CommunicationError,
+    "STEPC_STALE_STATISTICS": errors.StaleStatisticsError,
 }
 
 
@@ -353,6 +355,10 @@ class Plan:
 
     def set_param(self, tensor: int, param: DLTensor) -> None:
         check(self._lib, self._lib.stepcPlanSetParam(self._handle, tensor, byref(param)))
+
+    def parameters_written(self) -> None:
+        """Tells that others than steps have written parameters or states."""
+        check(self._lib, self._lib.stepcPlanParametersWritten(self._handle))
 
     def step(self) -> None:
         """One step of all tensors that have a gradient; releases the GIL."""

@@ -329,6 +329,7 @@ LogicalResult Compilation::run(StringRef source) {
 
   ScheduleOptions schedule;
   schedule.certifyClipping = options.certifyClipping;
+  schedule.exclusiveWrites = options.exclusiveWrites;
   if (failed(runStage(Stage::Schedule, "schedule", [&](OpPassManager &pm) {
         buildSchedulePipeline(pm, schedule);
       })))

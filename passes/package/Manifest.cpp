@@ -299,6 +299,15 @@ static json::Array describeContributions(ProgramOp program) {
   return contributions;
 }
 
+static json::Array describeCarried(ProgramOp program) {
+  json::Array carried;
+  ArrayRef<int64_t> pairs = program.getCarried();
+  for (size_t k = 0; k + 1 < pairs.size(); k += 2)
+    carried.push_back(
+        json::Object{{"slot", pairs[k]}, {"recomputed", pairs[k + 1]}});
+  return carried;
+}
+
 static json::Object describe(ProgramOp program, bool subsets) {
   json::Object options;
   for (NamedAttribute option : program.getVariant().getOptions())
@@ -309,7 +318,7 @@ static json::Object describe(ProgramOp program, bool subsets) {
     operands.push_back(describe(operand));
   for (const ScheduleEntry &entry : getSchedule(program))
     schedule.push_back(describe(program, entry));
-  return json::Object{{"name", program.getSymName()},
+  json::Object object{{"name", program.getSymName()},
                       {"rule", program.getVariant().getRule().getValue()},
                       {"options", std::move(options)},
                       {"layout", describe(program.getVariant().getLayout())},
@@ -322,6 +331,9 @@ static json::Object describe(ProgramOp program, bool subsets) {
                       {"schedule", std::move(schedule)},
                       {"contributions", describeContributions(program)},
                       {"subsets", subsets}};
+  if (!program.getCarried().empty())
+    object["carried"] = describeCarried(program);
+  return object;
 }
 
 static json::Object describe(const Target &target) {

@@ -45,12 +45,14 @@ SmallStep &FinishPlan::getStep(Position position, Domain domain) {
   });
   if (found != steps.end())
     return *found;
-  return steps.emplace_back(SmallStep{position, domain, {}, {}, {}});
+  return steps.emplace_back(SmallStep{position, domain, {}, {}, {}, {}});
 }
 
 void FinishPlan::placeOps() {
   for (Operation &op : rule.getBody().front().without_terminator()) {
-    if (op.getNumResults() == 0 || !isOfFinish(getStepDomain(&op)))
+    // What is carried is there from the beginning.
+    if (op.getNumResults() == 0 || isa<CarriedOp>(op) ||
+        !isOfFinish(getStepDomain(&op)))
       continue;
     Domain domain = getStepDomain(&op);
     auto reduction = dyn_cast<ReductionOpInterface>(op);
@@ -141,6 +143,23 @@ void FinishPlan::placeConditions() {
   }
 }
 
+/// A scalar is carried when it is there and nobody needs the old one any more.
+void FinishPlan::placeCarried() {
+  for (auto carry : rule.getBody().front().getOps<CarryOp>()) {
+    Position position = getAvailable(carry.getValue(), Domain::Tensor);
+    for (Operation *user : carry.getCarried().getUsers()) {
+      auto found = positions.find(user);
+      if (found != positions.end())
+        position = std::max(position, {found->second.time,
+                                       found->second.index + 1});
+    }
+    getStep(position, Domain::Tensor).carries.push_back(carry);
+    slots.insert(carry.getValue());
+    slots.insert(carry.getCarried());
+    slots.insert(carry.getRecomputed());
+  }
+}
+
 void FinishPlan::keep(Value value, int64_t usedIn) {
   Domain domain = analysis.getDomain(value);
   if (domain == Domain::Tensor)
@@ -178,6 +197,7 @@ void FinishPlan::run() {
   placeStores();
   placeContributions();
   placeConditions();
+  placeCarried();
   llvm::stable_sort(steps, [](const SmallStep &a, const SmallStep &b) {
     return a.position < b.position;
   });

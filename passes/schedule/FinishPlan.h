@@ -39,6 +39,8 @@ struct SmallStep {
   SmallVector<unsigned> stores;
   /// Scalars that are not of the tensor but become slots of it.
   SmallVector<Value> copies;
+  /// Slots that become others, for the next step.
+  SmallVector<CarryOp> carries;
 };
 
 /// Orders all that is not Full and not of a cohort: vectors of rows, columns
@@ -65,6 +67,7 @@ private:
   void placeStores();
   void placeContributions();
   void placeConditions();
+  void placeCarried();
   void findKept();
   void keep(Value value, int64_t usedIn);
   Domain getStepDomain(Operation *op) const;

@@ -196,11 +196,24 @@ SmallVector<int64_t> ProgramBuilder::getContributions() {
   for (auto contribute : rule.getBody().front().getOps<ContributeOp>()) {
     StatisticOp statistic = contribute.getStatisticOp();
     triples.push_back(llvm::find(statistics, statistic) - statistics.begin());
-    triples.push_back(llvm::find(finish.getSlots(), contribute.getValue()) -
-                      finish.getSlots().begin());
+    triples.push_back(getSlotNumber(contribute.getValue()));
     triples.push_back(analysis.getTime(contribute.getValue()).segment);
   }
   return triples;
+}
+
+/// Of each carried scalar its slot, and that of the scalar it stands for.
+SmallVector<int64_t> ProgramBuilder::getCarried() {
+  SmallVector<int64_t> pairs;
+  for (auto carry : rule.getBody().front().getOps<CarryOp>()) {
+    pairs.push_back(getSlotNumber(carry.getCarried()));
+    pairs.push_back(getSlotNumber(carry.getRecomputed()));
+  }
+  return pairs;
+}
+
+int64_t ProgramBuilder::getSlotNumber(Value value) const {
+  return llvm::find(finish.getSlots(), value) - finish.getSlots().begin();
 }
 
 /// Statistics to which the rank contributes its part.
@@ -328,8 +341,11 @@ void ProgramBuilder::buildTensorScalars(const SmallStep &step) {
       kept.push_back(op->getResult(0));
   SmallVector<int64_t> writes;
   for (Value value : kept)
-    writes.push_back(llvm::find(finish.getSlots(), value) -
-                     finish.getSlots().begin());
+    writes.push_back(getSlotNumber(value));
+  for (CarryOp carry : step.carries) {
+    kept.push_back(carry.getValue());
+    writes.push_back(getSlotNumber(carry.getCarried()));
+  }
   auto scalars = TensorScalarsOp::create(
       builder, rule.getLoc(), makeName("_small" + Twine(numSmallPhases++)),
       slots.size(), finish.getSlots().size(), writes,
@@ -373,7 +389,8 @@ void ProgramBuilder::build() {
                               variant, builder.getArrayAttr(operands),
                               builder.getArrayAttr(buffers),
                               int64_t(finish.getSlots().size()),
-                              getContributions(), getPartialStatistics());
+                              getContributions(), getPartialStatistics(),
+                              getCarried());
   builder.createBlock(&program.getBody());
   beginSegment(0);
   if (elementwise)

@@ -47,6 +47,7 @@ private:
   bool isElementwise();
   SmallVector<int64_t> getContributions();
   SmallVector<int64_t> getPartialStatistics();
+  SmallVector<int64_t> getCarried();
 
   void buildScalarPhase(int64_t segment);
   void buildTraversal(size_t index);
@@ -61,6 +62,7 @@ private:
 
   OperandAttr getTemp(Value value) const;
   IntegerAttr getSlot(Value value);
+  int64_t getSlotNumber(Value value) const;
   OperandAttr getOperand(unsigned argument, bool reads, bool writes) const;
   Value addArgument(Block *block, Value value, Type storage);
   void addSlotArguments(Block *block, IRMapping &mapping, Type element);

@@ -243,8 +243,7 @@ void ProgramBuilder::buildCombine(ReductionOpInterface reduction, Space space,
 }
 
 IntegerAttr ProgramBuilder::getSlot(Value value) {
-  return builder.getI64IntegerAttr(llvm::find(finish.getSlots(), value) -
-                                   finish.getSlots().begin());
+  return builder.getI64IntegerAttr(getSlotNumber(value));
 }
 
 /// Takes what the round before the segment reduced over ranks.

@@ -66,7 +66,7 @@ Domain RuleAnalysis::classify(Operation *op) const {
     return classifyDims(op->getResult(0).getType());
   if (isa<ConstantOp>(op))
     return Domain::Constant;
-  if (isa<ReductionOpInterface>(op))
+  if (isa<ReductionOpInterface, CarriedOp>(op))
     return Domain::Tensor;
   for (Value operand : op->getOperands())
     if (getDomain(operand) == Domain::Tensor)
@@ -106,6 +106,12 @@ void RuleAnalysis::findLatestSegments() {
     if (auto contribute = dyn_cast<ContributeOp>(op)) {
       limit(contribute.getValue(),
             rounds.getSegment(contribute.getStatisticOp()));
+      continue;
+    }
+    // Kept where new values are written.
+    if (auto carry = dyn_cast<CarryOp>(op)) {
+      limit(carry.getValue(), std::max(rounds.getFirstSureSegment(),
+                                       rounds.getSegment(carry.getValue())));
       continue;
     }
     auto own = latestSegments.find(op.getResult(0));

@@ -118,6 +118,7 @@ const char *stepcStatusString(StepcStatus status) {
     STEPC_CASE(STEPC_POISONED)
     STEPC_CASE(STEPC_INTERNAL_ERROR)
     STEPC_CASE(STEPC_COMMUNICATION_ERROR)
+    STEPC_CASE(STEPC_STALE_STATISTICS)
   }
 #undef STEPC_CASE
   return "STEPC_UNKNOWN_STATUS";
@@ -207,6 +208,10 @@ StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
 StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                               const DLTensor *param) {
   return withPlan(plan, [&] { plan->plan.setParam(id, param); });
+}
+
+StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.parametersWritten(); });
 }
 
 StepcStatus stepcStep(StepcPlan *plan) {

@@ -199,6 +199,14 @@ struct Contribution {
   bool partial = false;
 };
 
+/// A scalar that a tensor's last step left for the next one.
+struct Carried {
+  /// 0 where it is not known.
+  size_t slot = 0;
+  /// What is computed in its place then.
+  size_t recomputed = 0;
+};
+
 /// A dim of a rule that ranks share out, with the axes' names for reports.
 struct ShardedDim {
   std::string dim;
@@ -232,6 +240,7 @@ struct Variant {
   /// In ascending order of segments.
   std::vector<ScheduleEntry> schedule;
   std::vector<Contribution> contributions;
+  std::vector<Carried> carried;
   /// Whether some tensors may be stepped before others have their gradients.
   bool subsets = false;
 

@@ -32,6 +32,7 @@ Package::Package(std::string packageName, std::string_view bytes)
   for (const Variant &variant : manifest.variants) {
     variants.push_back(resolve(variant));
     maxScalarSlots = std::max(maxScalarSlots, variant.scalarSlots);
+    carriesScalars |= !variant.carried.empty();
   }
   for (const Round &round : manifest.rounds) {
     rounds.emplace_back();

@@ -45,6 +45,8 @@ public:
 
   /// The largest number of scalar slots of any variant.
   size_t getMaxScalarSlots() const { return maxScalarSlots; }
+  /// Whether some variant carries scalars from step to step.
+  bool carries() const { return carriesScalars; }
 
 private:
   const CodeEntry &chooseCode() const;
@@ -58,6 +60,7 @@ private:
   std::vector<VariantCode> variants;
   std::vector<std::vector<StepcRoundFunction>> rounds;
   size_t maxScalarSlots = 0;
+  bool carriesScalars = false;
 };
 
 /// Reads the file and makes a package of it.

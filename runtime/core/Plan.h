@@ -138,6 +138,8 @@ public:
   /// False when it is another case; nothing has changed then.
   bool setGradFast(int64_t id, const DLTensor *grad) noexcept;
 
+  void parametersWritten();
+
   bool isPoisoned() const { return poisoned; }
 
 private:
@@ -168,6 +170,12 @@ private:
   void replaceOperand(int64_t id, size_t operand, const DLTensor &tensor);
   void moveRow(int64_t id, int32_t toClass, const RowLayout &layout) noexcept;
   void addViews(int64_t id, uintptr_t begin, uintptr_t end, bool writtenOnly);
+
+  // PlanCarried.cpp
+  double *getSlots(const BoundTensor &tensor);
+  void forgetCarried(const BoundTensor &tensor);
+  void beginCarriedCheck() noexcept;
+  void endCarriedCheck();
 
   /// What a variant has of a statistic.
   struct ContributedSlot {
@@ -224,6 +232,14 @@ private:
   std::vector<ClassSegment> classSegments;
   /// For each variant, for each statistic: the slot to contribute, or -1.
   std::vector<ContributedSlot> contributionSlots;
+  /// The tensor whose carried scalar was looked at last, and the scalar of the
+  /// step under way; no slot: none.
+  size_t carriedTurn = 0;
+  struct {
+    double *slot = nullptr;
+    const double *recomputed = nullptr;
+    double known = 0.0;
+  } checked;
   Cohorts cohorts;
   bool cohortsValid = true;
 

@@ -170,6 +170,8 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
     moveRow(id, toClass, layout);
   }
   getRow(tensor)[getOperandWord(tensor, operand)] = int64_t(view.address);
+  if (!isGrad)
+    forgetCarried(tensor);
   if (isGrad)
     tensor.gradRowMajor =
         isRowMajor(tensor.getExtents(), tensor.rank, boundStrides);

@@ -231,6 +231,7 @@ void Plan::step() {
   bool waitedFor = exchange.isWide() && rounds.any() && !groups.empty();
   if (!listedIds.empty() || waitedFor) {
     rounds.begin();
+    beginCarriedCheck();
     runListed();
     rounds.end(lastStep.skipped != 0);
   }
@@ -239,6 +240,7 @@ void Plan::step() {
   if (!lastStep.skipped || STEPC_FAULT("engine-count-on-skip"))
     countStep();
   ++numSteps;
+  endCarriedCheck();
 }
 
 /// Counts a step of all listed tensors, which are whole cohorts.

@@ -34,6 +34,7 @@ private:
   ScheduleEntry readEntry(const Json &value, const std::string &where) const;
   void readSchedule(const Json &value, const std::string &where);
   void readContributions(const Json &value, const std::string &where);
+  void readCarried(const Json &value, const std::string &where);
   void requireNothingBeforeSkips(const std::string &where) const;
   void requireElements(const std::string &where) const;
   int64_t getSegment(const Json &value, const std::string &where) const;
@@ -70,6 +71,8 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
                at(where, "schedule"));
   readContributions(fields.getArray(value, "contributions", where),
                     at(where, "contributions"));
+  if (value.find("carried"))
+    readCarried(fields.getArray(value, "carried", where), at(where, "carried"));
   variant.subsets = fields.getBool(value, "subsets", where);
   if (variant.subsets && !variant.schedule.empty() &&
       variant.schedule.front().segment != variant.schedule.back().segment)
@@ -259,6 +262,17 @@ void VariantReader::readContributions(const Json &value,
       if (other.statistic == contribution.statistic)
         fields.bad(at(place, "statistic"), "is contributed to twice");
     variant.contributions.push_back(contribution);
+  }
+}
+
+void VariantReader::readCarried(const Json &value, const std::string &where) {
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    std::string place = at(where, i);
+    auto getSlot = [&](const char *name) {
+      return fields.getIndex(value.elements[i], name, variant.tensorSlots,
+                             "is not a slot", place);
+    };
+    variant.carried.push_back({getSlot("slot"), getSlot("recomputed")});
   }
 }
 

@@ -127,6 +127,11 @@ static cl::opt<bool> certifyClipping(
     cl::desc("leave out the traversal for the root mean square of an update "
              "where a bound proves that nothing is clipped"),
     cl::cat(category));
+static cl::opt<bool> exclusiveWrites(
+    "exclusive-writes",
+    cl::desc("carry statistics of parameters from step to step; promises that "
+             "only steps write them"),
+    cl::cat(category));
 static cl::opt<bool> timeStages("time",
                                 cl::desc("print the stages and their times"),
                                 cl::cat(category));
@@ -321,6 +326,7 @@ int main(int argc, char **argv) {
   options.dumpDirectory = dumpDirectory;
   options.explanation = explainStep;
   options.certifyClipping = certifyClipping;
+  options.exclusiveWrites = exclusiveWrites;
   std::string path = output;
   if (llvm::Error error = readRequests(options.variants))
     return refuse(llvm::toString(std::move(error)), 2);

@@ -63,7 +63,9 @@ typedef enum StepcStatus {
   STEPC_NEEDS_BIND = 15,  /* the tensor must be bound anew for this */
   STEPC_POISONED = 16,    /* an earlier step failed midway */
   STEPC_INTERNAL_ERROR = 17,
-  STEPC_COMMUNICATION_ERROR = 18 /* ranks could not combine their parts */
+  STEPC_COMMUNICATION_ERROR = 18, /* ranks could not combine their parts */
+  STEPC_STALE_STATISTICS = 19 /* parameters were written by others, although
+                                 the package is made with --exclusive-writes */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */
@@ -250,6 +252,12 @@ STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
  * memory is looked for when the next step begins, which is refused then. */
 STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                                         const DLTensor *param);
+
+/* Tells that others than steps have written parameters or states where they
+ * are. Needed between such a write and the next step where the package is made
+ * with --exclusive-writes, which keeps statistics of parameters from step to
+ * step (`carried` of a variant in the manifest); else it does nothing. */
+STEPC_API StepcStatus stepcPlanParametersWritten(StepcPlan *plan);
 
 /*===--- Steps
  * -------------------------------------------------------------===*/
