@@ -122,8 +122,10 @@ class Definition:
             "STEPC_UNKNOWN_NAME",
         )
 
-    def package(self, variants: tuple[str, ...]) -> _runtime.Package:
+    def package(self, variants: tuple[str, ...], flags: tuple[str, ...] = ()) -> _runtime.Package:
         """A package with the variants, each a SPEC of the compiler's ``--variant``.
+
+        ``flags``: other options of the compiler.
 
         Compiles once; later calls, in this process or another, find it. A
         definition that is a package already is returned as it is.
@@ -133,7 +135,7 @@ class Definition:
             if name not in _packages:
                 _packages[name] = _runtime.Package.from_bytes(self.package_bytes, self.path)
             return _packages[name]
-        arguments = [f"--variant={spec}" for spec in sorted(variants)]
+        arguments = [*flags, *(f"--variant={spec}" for spec in sorted(variants))]
         name = self._key("package", arguments)
         if name not in _packages:
             _packages[name] = _cache.load_or_make(

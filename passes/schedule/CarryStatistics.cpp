@@ -32,7 +32,7 @@ namespace {
 struct Source {
   llvm::SetVector<Value> leaves;
   llvm::SetVector<Operation *> ops;
-  /// Whether it depends on nothing but the leaves.
+  /// Whether it depends on nothing but the leaves, and `fresh`.
   bool closed = true;
 };
 
@@ -60,11 +60,12 @@ private:
 } // namespace
 
 /// Through elementwise operations, up to other reductions.
-static void collect(Value value, Source &source) {
+static void collect(RuleOp rule, Value value, Source &source) {
   if (isa<BlockArgument>(value)) {
-    source.closed &= isShaped(value.getType());
     if (isShaped(value.getType()))
       source.leaves.insert(value);
+    else
+      source.closed &= value == rule.getArgumentOfKind(RoleKind::Fresh);
     return;
   }
   Operation *op = value.getDefiningOp();
@@ -75,13 +76,13 @@ static void collect(Value value, Source &source) {
     return;
   }
   for (Value operand : op->getOperands())
-    collect(operand, source);
+    collect(rule, operand, source);
   source.ops.insert(op);
 }
 
 static Source getSource(ReductionOpInterface reduction) {
   Source source;
-  collect(reduction.getInput(), source);
+  collect(cast<RuleOp>(reduction->getParentOp()), reduction.getInput(), source);
   return source;
 }
 
@@ -168,6 +169,9 @@ void Carrier::carry(Candidate &candidate, unsigned number) {
   IRMapping mapping;
   for (Value leaf : candidate.source.leaves)
     mapping.map(leaf, getStored(cast<BlockArgument>(leaf)));
+  // The states of the next step are not fresh.
+  if (BlockArgument fresh = rule.getArgumentOfKind(RoleKind::Fresh))
+    mapping.map(fresh, ConstantOp::create(b, loc, b.getBoolAttr(false)));
   for (Operation *op : candidate.source.ops)
     b.clone(*op, mapping);
   Operation *after = b.clone(*reduction, mapping);

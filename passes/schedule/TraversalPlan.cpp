@@ -90,6 +90,16 @@ void TraversalPlan::collect(Traversal &traversal, Value value,
   traversal.computed.insert(value);
 }
 
+/// The first from `index` on that is never left out, so may write.
+size_t TraversalPlan::findSure(size_t index) {
+  Time time = traversals[index].time;
+  while (index < traversals.size() && traversals[index].unless)
+    ++index;
+  if (index == traversals.size())
+    traversals.push_back({time, {}});
+  return index;
+}
+
 /// Fills the traversals for the present `writers`. An old value that is still
 /// needed after its writer defers the write; returns false then.
 bool TraversalPlan::distribute() {
@@ -108,7 +118,7 @@ bool TraversalPlan::distribute() {
     for (unsigned argument : traversal.stores)
       collect(traversal, analysis.getStoredValue(argument), conflict);
     if (conflict >= 0) {
-      writers[conflict] = index;
+      writers[conflict] = findSure(index);
       return false;
     }
   }
@@ -140,6 +150,8 @@ bool TraversalPlan::improveWriter(unsigned argument) {
   int64_t least = getTotalBytes();
   for (size_t later = original[argument] + 1; later < traversals.size();
        ++later) {
+    if (traversals[later].unless)
+      continue;
     writers = original;
     writers[argument] = later;
     settle();

@@ -61,6 +61,7 @@ public:
 private:
   void findTraversals();
   size_t getIndex(Time time, Value unless) const;
+  size_t findSure(size_t index);
   bool distribute();
   void collect(Traversal &traversal, Value value, int64_t &conflict);
   int64_t getTotalBytes() const;

@@ -35,6 +35,11 @@ step.optimizer @halves {
     %1 = step.upper_half %0 : [n, m]
     // CHECK: step.lower_half %{{.*}} : [n, m]{{$}}
     %2 = step.lower_half %0 : [n, m]
+    // CHECK: %[[OLD:.*]] = step.carried "sum"{{$}}
+    %3 = step.carried "sum"
+    %4 = step.sum %p : [n, m]
+    // CHECK: step.carry %[[SUM:.*]] as %[[OLD]] of %[[SUM]]{{$}}
+    step.carry %4 as %3 of %4
     step.return %1, %2 : [n, m], [n, m]
   }
 }

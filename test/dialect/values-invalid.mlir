@@ -380,6 +380,40 @@ step.optimizer @unbound_halves {
 
 // -----
 
+step.optimizer @unbound_carried {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.carried' op is for bound rules}}
+    %0 = step.carried "x"
+    step.return %p : [*]
+  }
+}
+
+// -----
+
+step.optimizer @carried_twice {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.carried' op 'x' is kept by several step.carry}}
+    %0 = step.carried "x"
+    %1 = step.sum %p : [*]
+    step.carry %1 as %0 of %1
+    step.carry %1 as %0 of %1
+    step.return %p : [*]
+  }
+}
+
+// -----
+
+step.optimizer @carry_of_nothing {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %0 = step.sum %p : [*]
+    // expected-error @+1 {{'step.carry' op keeps a value for what is no 'step.carried'}}
+    step.carry %0 as %0 of %0
+    step.return %p : [*]
+  }
+}
+
+// -----
+
 step.optimizer @round {
   step.rule @any(%p: param[*], %g: grad[*]) {
     // expected-error @+1 {{'step.round' op rounds to 'f64', which is neither f32 nor bf16}}

@@ -35,11 +35,12 @@ PREDICATES = {
 class Definition:
     """A definition with fragments before it, and what its interface says.
 
-    Without ``interface`` the compiler is asked.
+    Without ``interface`` the compiler is asked. ``flags``: other options of it.
     """
 
-    def __init__(self, path, fragments=(), interface=None):
+    def __init__(self, path, fragments=(), interface=None, flags=()):
         self.path, self.fragments = str(path), [str(f) for f in fragments]
+        self.flags = list(flags)
         if interface is None:
             run = subprocess.run(
                 [STEPC, self.path, *self.arguments(), "--interface"],
@@ -49,10 +50,10 @@ class Definition:
         self.interface = interface
 
     def arguments(self):
-        return [f"--fragment={fragment}" for fragment in self.fragments]
+        return [*self.flags, *(f"--fragment={fragment}" for fragment in self.fragments)]
 
     def key(self):
-        return (self.path, *self.fragments)
+        return (self.path, *self.flags, *self.fragments)
 
     def option_values(self, group):
         """Those of a group, with defaults and derived ones."""

@@ -150,6 +150,22 @@ step.fragment @norm {
     %p1 = step.sub %p, %u : [n, m]
     step.return %p1, %rows : [n, m], [n, 1]
   }""",
+    # The write of `s`, deferred to the last traversal that reads the old one, was left out
+    # with it.
+    "a write beside what is left out": """
+  %a = step.hyper "a" = 0.2
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, m],
+                    %r: state "r"[n, 1]) {
+    %s1 = step.add %s, %g : [n, m]
+    %sum = step.sum %g : [n, m]
+    %positive = step.compare gt, %sum, %a : f64, f64
+    %old = step.mul %s, %s : [n, m]
+    %size = step.mean %old unless %positive : [n, m]
+    %r1 = step.add %r, %size : [n, 1], f64
+    %u = step.mul %s1, %a : [n, m], f64
+    %p1 = step.sub %p, %u : [n, m]
+    step.return %p1, %s1, %r1 : [n, m], [n, m], [n, 1]
+  }""",
 }
 
 

@@ -72,6 +72,7 @@ def bits_equal(a, b):
 # What every class takes by keyword, behind the arguments of the original.
 KEYWORDS = [
     ("static_grads", False),
+    ("exclusive_writes", False),
     ("clip", None),
     ("loss_scale", None),
     ("zero", 0),

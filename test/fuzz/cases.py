@@ -182,7 +182,10 @@ def make_array(program, index, name, shape, kind, storage):
 
 def make_case(program, setting, path):
     """The case; None where a shape fits no rule."""
-    definition = Definition(path, interface=interface_of(program))
+    # A third each of plain packages, and of those that keep or leave out reductions.
+    flags = [[], ["--exclusive-writes"], ["--exclusive-writes", "--certify-clipping"]]
+    flags = flags[program.seed % 3]
+    definition = Definition(path, interface=interface_of(program), flags=flags)
     tensors = []
     for index, made in enumerate(setting.tensors):
         group = setting.groups[made.group]

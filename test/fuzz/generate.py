@@ -369,6 +369,7 @@ class Maker:
         body.add(*self.shared(), rule.argument("t"), rule.argument("first"))
         body.add(rule.argument("p"), rule.argument("g"))
         body.add(*(rule.argument(state.name) for state in rule.states))
+        statistic = self.statistic_of_param(rule, body) if body.coin(0.3) else None
         contributed = set()
         for stage in range(len(program.calls) + 1):
             if stage:
@@ -387,6 +388,18 @@ class Maker:
         wanted = [(tensor(rule.dims), False)]
         wanted += [(tensor(state.dims), state.guarded) for state in rule.states]
         rule.returns = [body.of_type(type_, guarded) for type_, guarded in wanted]
+        if statistic:
+            names = body.tamed("mul", [rule.returns[0], statistic])
+            rule.returns[0] = body.emit("mul", names, tensor(rule.dims))
+
+    def statistic_of_param(self, rule, body):
+        """A reduction of the param alone, as those that are kept from step to step."""
+        name = rule.argument("p")
+        if body.coin(0.7):
+            name = body.emit("mul", [name, name], tensor(rule.dims))
+        else:
+            name = body.emit(self.pick(["abs", "neg"]), [name], tensor(rule.dims))
+        return body.emit(self.pick(["sum", "mean", "mean", "amax"]), [name], F64)
 
     def plain_tensor(self, body):
         return body.recent(body.fitting(body.tensors(guarded=False)))

@@ -21,6 +21,7 @@ import torch
 from .. import _runtime, errors
 from ..interface import Interface, Options, Scalar
 from . import _states, _tensors, _walk
+from ._exclusive_writes import FLAG, WatchedParameters
 from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
@@ -67,7 +68,7 @@ class Binding:
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         rules = Rules(interface, resolved)
         specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
-        package = definition.package(specs)
+        package = definition.package(specs, (FLAG,) if optimizer._exclusive_writes else ())
         check_partitions(optimizer, package.manifest)
         self._preparation = Preparation(
             self._state,
@@ -102,6 +103,7 @@ class Binding:
         self._held: list[tuple] = []  # static gradients
         self._turn = 0
         self._remainders = Remainders(optimizer._versions)
+        self._watched = WatchedParameters(self.plan, package.manifest)
         self._attach(members)
         # It would keep the old plan, and what that knows, for nothing.
         self._preparation.forget_counts()
@@ -116,7 +118,17 @@ class Binding:
         if not (self._is_current(optimizer) and self._refresh()):
             return False
         self._remainders.refresh()
-        self.plan.step()
+        self._watched.refresh()
+        try:
+            self.plan.step()
+        except errors.StaleStatisticsError:
+            self._note_step()
+            raise
+        self._note_step()
+        return True
+
+    def _note_step(self) -> None:
+        """What follows from a step that was made."""
         if self._pending:
             # Those bound ahead of their first gradient stay.
             taken = [m for m in self._pending if m.param.grad is not None]
@@ -124,11 +136,11 @@ class Binding:
             self._commit(taken)
         self._bump()
         self.note_versions()
-        return True
 
     def note_versions(self) -> None:
         """What is written to parameters from now on is not the step's."""
         self._remainders.note()
+        self._watched.note()
 
     def _is_current(self, optimizer) -> bool:
         groups = optimizer.param_groups
@@ -219,6 +231,7 @@ class Binding:
             described = _tensors.describe([member.param])
             self.plan.set_param(self._ids[member.index], described[0])
         self._remainders.refresh()
+        self._watched.refresh()
         self.plan.step_begin()
         return True
 
@@ -316,6 +329,7 @@ class Binding:
         for member, tensor in zip(members, ids, strict=True):
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
+            self._watched.add(member.param)
             self._walk.set_id(member.index, tensor, True)
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())

@@ -31,6 +31,7 @@ from ._state import StateMap
 # What every class takes, by keyword only; see CompiledStep.
 _KEYWORDS = [
     inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
+    inspect.Parameter("exclusive_writes", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
     *(
@@ -54,6 +55,11 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
     static_grads: promises that each ``.grad``, once there, stays the same tensor
         in the same memory, as do the parameters; they are then not looked at
         again in each step. ``zero_grad`` then zeroes in place.
+    exclusive_writes: promises that between steps nobody writes parameters but through
+        torch's own operations on them (so not through ``.data``); Adafactor, AdaLomo and
+        LARS then keep a parameter's mean square from step to step, which saves reading
+        it. One parameter a step is looked at: StaleStatisticsError where it was written.
+        Without effect on what is spread over ranks.
     clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
@@ -100,6 +106,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
 
     # Class attributes, so that copies and unpickled objects start without.
     _static_grads = False
+    _exclusive_writes = False
     _given = _features.Features()
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
@@ -112,6 +119,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         self,
         *args,
         static_grads=False,
+        exclusive_writes=False,
         clip=None,
         loss_scale=None,
         master=None,
@@ -124,6 +132,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype)
         self._static_grads = bool(static_grads)
+        self._exclusive_writes = bool(exclusive_writes)
         super().__init__(*args, **kwargs)
         # GradScaler unscales by itself; where ranks share the step it has to ask here.
         self._step_supports_amp_scaling = self._is_shared
@@ -386,6 +395,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         return {
             **super().__getstate__(),
             "_static_grads": self._static_grads,
+            "_exclusive_writes": self._exclusive_writes,
             "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),

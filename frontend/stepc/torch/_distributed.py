@@ -34,6 +34,7 @@ class _LocalOptimizer:
     """An optimizer of the parts: what the user's is, but for parameters and states."""
 
     _static_grads = False
+    _exclusive_writes = False  # versions of parts say little of who writes the whole
 
     def __init__(self, optimizer, groups: list[list], mesh):
         self._optimizer = optimizer

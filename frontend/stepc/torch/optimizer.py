@@ -40,6 +40,9 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         static_grads: promises that each ``.grad``, once there, stays the same
             tensor in the same memory, as do the parameters; they are then not
             looked at again in each step. ``zero_grad`` then zeroes in place.
+        exclusive_writes: promises that between steps parameters are written through
+            torch's operations alone; see
+            :class:`~stepc.torch._compiled.CompiledStep`.
         clip: :class:`~stepc.torch.ClipByValue`, :class:`~stepc.torch.ClipByNorm`,
             or a list of them, applied in its order to the gradients of all groups.
         loss_scale: what the loss was multiplied by, a number, or
@@ -64,6 +67,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         definition: str | os.PathLike,
         *,
         static_grads: bool = False,
+        exclusive_writes: bool = False,
         clip=None,
         loss_scale=None,
         master: str | None = None,
@@ -86,6 +90,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             params,
             defaults,
             static_grads=static_grads,
+            exclusive_writes=exclusive_writes,
             clip=clip,
             loss_scale=loss_scale,
             **ranks,

@@ -1,0 +1,188 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Packages made with --exclusive-writes: the same bits, and a parameter that somebody else
+writes is seen, or found."""
+
+import copy
+
+import numpy as np
+import pytest
+import stepc.torch
+import torch
+from oracle import ZOO, store
+from papers import HYPERS
+from stepc import errors
+from steps import Case, Definition, Group, Packages, Tensor, check
+
+CARRYING = ["adafactor", "torch_adafactor", "adalomo", "lars"]
+SHAPES = [(65, 33), (130, 1025), (2, 70, 40), (1, 5), (3, 1), (7,)]
+
+
+@pytest.mark.parametrize("flags", [[], ["--certify-clipping"]], ids=lambda f: f"{len(f)}")
+@pytest.mark.parametrize("storages", [("f32", "f32", "f32"), ("bf16", "bf16", "f32")], ids="-".join)
+@pytest.mark.parametrize("name", CARRYING)
+def test_bits(name, storages, flags, tmp_path):
+    """Beside the interpreter, which knows of nothing that is carried."""
+    definition = Definition(ZOO / f"{name}.mlir", flags=["--exclusive-writes", *flags])
+    rng, tensors = np.random.default_rng(5), []
+    for shape in [(65, 33), (2, 70, 40), (130, 1025), (0, 3), (9,)]:
+        arrays = {
+            name: store(rng.standard_normal(shape).astype("f4"), storage)
+            for name, storage in zip(("param", "grad"), storages, strict=False)
+        }
+        tensors.append(Tensor(shape, storages, arrays, count=3, fresh=True))
+    cases = [Case(definition, [Group(hypers=HYPERS[name])], tensors, steps=4, threads=2)]
+    failures = check(cases, Packages(tmp_path))
+    assert not failures, "\n".join(failures)
+
+
+def draw(generator):
+    return [torch.randn(shape, generator=generator) for shape in SHAPES]
+
+
+class Pair:
+    """The same parameters, with the promise and without."""
+
+    def __init__(self, make, dtype=torch.float32, **options):
+        self.generator = torch.Generator().manual_seed(3)
+        begin = [0.02 * tensor.to(dtype) for tensor in draw(self.generator)]
+        self.params, self.optimizers = [], []
+        for exclusive in (False, True):
+            params = [torch.nn.Parameter(tensor.clone()) for tensor in begin]
+            self.params.append(params)
+            self.optimizers.append(make(params, exclusive_writes=exclusive, **options))
+
+    def step(self, change=None, only=slice(None)):
+        gradients = draw(self.generator)
+        if change:
+            change(gradients)
+        for params, optimizer in zip(self.params, self.optimizers, strict=True):
+            for param, gradient in list(zip(params, gradients, strict=True))[only]:
+                param.grad = gradient.to(param.dtype)
+            optimizer.step()
+            optimizer.zero_grad()
+        self.compare()
+
+    def compare(self):
+        for plain, carrying in zip(*self.params, strict=True):
+            assert torch.equal(plain.nan_to_num(7.0), carrying.nan_to_num(7.0))
+
+    def left_out(self):
+        plain, carrying = (one._binding.plan.info().leftOut for one in self.optimizers)
+        assert plain == 0
+        return carrying
+
+
+MAKERS = {
+    "hf": lambda p, **o: stepc.torch.hf.Adafactor(p, lr=1e-2, relative_step=False, **o),
+    "torch": lambda p, **o: stepc.torch.Adafactor(p, lr=1e-2, **o),
+    "lars": lambda p, **o: stepc.torch.LARS(p, vectors_as_sgd=False, **o),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_left_out(name):
+    """All but the one that is looked at, from the second step on."""
+    pair = Pair(MAKERS[name])
+    pair.step()
+    assert pair.left_out() == 0
+    for _ in range(len(SHAPES) + 1):
+        pair.step()
+        assert pair.left_out() == len(SHAPES) - 1
+
+
+@pytest.mark.parametrize("master", [None, "f32", "remainder"])
+def test_masters(master):
+    pair = Pair(MAKERS["hf"], torch.bfloat16, master=master)
+    for _ in range(4):
+        pair.step()
+    assert pair.left_out() == len(SHAPES) - 1
+
+
+def test_missing_gradients_and_skipped_steps():
+    pair = Pair(MAKERS["hf"], loss_scale=stepc.torch.DynamicLossScale(init_scale=4.0))
+
+    def overflow(gradients):
+        gradients[1][3, 4] = torch.inf
+
+    for change, only in [
+        (None, slice(None)), (None, slice(3)), (overflow, slice(None)), (None, slice(None)),
+        (overflow, slice(2, 5)), (None, slice(1, 6)), (None, slice(None)),
+    ]:  # fmt: skip
+        pair.step(change, only)
+    assert pair.left_out() == len(SHAPES) - 1
+
+
+def test_nan_stays():
+    pair = Pair(MAKERS["hf"])
+
+    def breaks(gradients):
+        gradients[0][0, 0] = torch.nan
+
+    pair.step()
+    pair.step(breaks)
+    for _ in range(len(SHAPES) + 1):
+        pair.step()
+    assert pair.left_out() == len(SHAPES) - 1
+
+
+@torch.no_grad()
+def halve(params):
+    for param in params:
+        param.mul_(0.5)
+
+
+def assign(params):
+    for param in params:
+        param.data = 3.0 * param.data
+
+
+def load(params):
+    model = torch.nn.ParameterList(params)
+    model.load_state_dict({name: 2.0 * p for name, p in model.state_dict().items()})
+
+
+@pytest.mark.parametrize("write", [halve, assign, load])
+def test_writes_that_are_seen(write):
+    pair = Pair(MAKERS["hf"])
+    pair.step()
+    pair.step()
+    for params in pair.params:
+        write(params)
+    pair.step()
+    assert pair.left_out() == 0
+    pair.step()
+    assert pair.left_out() == len(SHAPES) - 1
+
+
+def test_loaded_states_and_copies():
+    pair = Pair(MAKERS["hf"])
+    pair.step()
+    pair.step()
+    for optimizer in pair.optimizers:
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    pair.step()
+    pair.step()
+    assert copy.deepcopy(pair.optimizers[1])._exclusive_writes
+
+
+def test_writes_that_are_not_seen_are_found():
+    """Where there is one before each step, within as many steps as there are parameters;
+    then nothing is known any more."""
+    pair = Pair(MAKERS["hf"])
+    pair.step()
+    pair.step()
+    params, optimizer = pair.params[1], pair.optimizers[1]
+    steps = [float(optimizer.state[p]["step"]) for p in params]
+    with pytest.raises(errors.StaleStatisticsError, match="parameter 4 of group 0.*was written"):
+        for made in range(1, len(SHAPES) + 1):
+            params[4].data.mul_(2.0)
+            for param in params:
+                param.grad = torch.ones_like(param)
+            optimizer.step()
+    # The step was made.
+    assert [float(optimizer.state[p]["step"]) for p in params] == [s + made for s in steps]
+    optimizer.step()
+    assert optimizer._binding.plan.info().leftOut == 0
+    optimizer.step()
+    assert optimizer._binding.plan.info().leftOut == len(SHAPES) - 1
