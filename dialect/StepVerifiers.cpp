@@ -392,7 +392,8 @@ LogicalResult CarriedOp::verify() {
     return emitOpError("is for bound rules");
   auto isCarry = [](Operation *user) { return isa<CarryOp>(user); };
   if (llvm::count_if((*this)->getUsers(), isCarry) > 1)
-    return emitOpError() << "'" << getName() << "' is kept by several step.carry";
+    return emitOpError() << "'" << getName()
+                         << "' is kept by several step.carry";
   return success();
 }
 

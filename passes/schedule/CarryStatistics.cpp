@@ -94,8 +94,8 @@ void Carrier::findCandidates() {
     Source source = getSource(reduction);
     bool own = source.closed;
     for (Value leaf : source.leaves)
-      own &= rule.getRole(cast<BlockArgument>(leaf).getArgNumber())
-                 .isReturned();
+      own &=
+          rule.getRole(cast<BlockArgument>(leaf).getArgNumber()).isReturned();
     if (own && !source.leaves.empty())
       candidates.push_back({reduction, std::move(source)});
   }

@@ -150,8 +150,8 @@ void FinishPlan::placeCarried() {
     for (Operation *user : carry.getCarried().getUsers()) {
       auto found = positions.find(user);
       if (found != positions.end())
-        position = std::max(position, {found->second.time,
-                                       found->second.index + 1});
+        position =
+            std::max(position, {found->second.time, found->second.index + 1});
     }
     getStep(position, Domain::Tensor).carries.push_back(carry);
     slots.insert(carry.getValue());

@@ -385,12 +385,11 @@ void ProgramBuilder::build() {
   if (elementwise)
     variant = VariantAttr::get(builder.getContext(), variant.getRule(),
                                variant.getOptions(), variant.getCompute(), {});
-  program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
-                              variant, builder.getArrayAttr(operands),
-                              builder.getArrayAttr(buffers),
-                              int64_t(finish.getSlots().size()),
-                              getContributions(), getPartialStatistics(),
-                              getCarried());
+  program = ProgramOp::create(
+      builder, rule.getLoc(), rule.getSymName(), variant,
+      builder.getArrayAttr(operands), builder.getArrayAttr(buffers),
+      int64_t(finish.getSlots().size()), getContributions(),
+      getPartialStatistics(), getCarried());
   builder.createBlock(&program.getBody());
   beginSegment(0);
   if (elementwise)

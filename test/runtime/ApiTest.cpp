@@ -64,6 +64,7 @@ TEST(Api, nullHandlesAreRefused) {
                  stepcPlanSetGrad(nullptr, 0, &tensor));
   EXPECT_REFUSED(invalid, "plan is NULL",
                  stepcPlanSetParam(nullptr, 0, &tensor));
+  EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanParametersWritten(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStep(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStepBegin(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStepTensors(nullptr, &n, 1));

@@ -247,6 +247,11 @@ TEST(Manifest, schedules) {
   refuseClip("/variants/0/scalars/functions", {0},
              "'variants[0].scalars.functions' has an element that is neither a "
              "string nor null");
+  refuseClip("/variants/0/carried",
+             json::parse(R"([{"slot": 5, "recomputed": 0}])"),
+             "'variants[0].carried[0].slot' is not a slot");
+  refuseClip("/variants/0/carried", json::parse(R"([{"slot": 0}])"),
+             "'variants[0].carried[0].recomputed' is missing");
   refuseClip("/variants/0/contributions/0/slot", 5,
              "'variants[0].contributions[0].slot' is not a slot");
   refuseClip("/variants/0/contributions/0/statistic", 4,

@@ -64,8 +64,8 @@ typedef enum StepcStatus {
   STEPC_POISONED = 16,    /* an earlier step failed midway */
   STEPC_INTERNAL_ERROR = 17,
   STEPC_COMMUNICATION_ERROR = 18, /* ranks could not combine their parts */
-  STEPC_STALE_STATISTICS = 19 /* parameters were written by others, although
-                                 the package is made with --exclusive-writes */
+  STEPC_STALE_STATISTICS = 19     /* parameters were written by others, although
+                                     the package is made with --exclusive-writes */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */
