@@ -236,7 +236,7 @@ def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp">
     that all writes are the step's, or are told to the runtime
     (`stepcPlanParametersWritten`). Rules of sharded tensors stay as they are.
 
-    ```mlir
+    ```
     %before = step.carried "carried0"
     %known = step.compare ne %before, %zero : f64, f64
     %mean = step.mean %square unless %known : [n, m]
