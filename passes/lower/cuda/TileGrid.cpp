@@ -16,7 +16,9 @@ using namespace mlir::step;
 
 namespace {
 /// Emits the kernels of one phase. A block has a strip of columns of each tile
-/// of a chunk.
+/// of a chunk; or every so many-th tile of one that has a single row, whose
+/// strips are then handled as rows, which keeps more threads busy where they
+/// add along them.
 class TileGridEmitter {
 public:
   TileGridEmitter(OpBuilder &builder, PhaseOp phase)
@@ -28,10 +30,11 @@ public:
 
 private:
   void emitGrid(StringRef name, func::FuncOp run, bool isStrided);
+  bool canFoldRows() const;
   void emitChunk(const TileRow &row, Value start, Value length, Value strip,
                  func::FuncOp run, bool isStrided);
-  void emitTile(const TileRow &row, const Tile &tile, func::FuncOp run,
-                bool isStrided);
+  void emitTile(const TileRow &row, const Tile &tile, Value isFolded,
+                func::FuncOp run, bool isStrided);
 
   Words w;
   PhaseOp phase;
@@ -40,8 +43,27 @@ private:
 };
 } // namespace
 
+/// Whether a phase does the same in parts of one row as in rows: nothing
+/// depends on which row it is.
+bool TileGridEmitter::canFoldRows() const {
+  auto operands = PhaseOp(phase).getOperands().getAsRange<OperandAttr>();
+  auto accumulators =
+      PhaseOp(phase).getAccumulators().getAsRange<AccumulatorAttr>();
+  return llvm::none_of(operands,
+                       [&](OperandAttr operand) {
+                         Access access = getAccess(phase, operand);
+                         return access == Access::Row ||
+                                access == Access::Column;
+                       }) &&
+         llvm::none_of(accumulators, [](AccumulatorAttr accumulator) {
+           return accumulator.getDirection() == Direction::Column;
+         });
+}
+
+/// `isFolded`: whether the tile is one row of whole strips, to be run as rows.
 void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
-                               func::FuncOp run, bool isStrided) {
+                               Value isFolded, func::FuncOp run,
+                               bool isStrided) {
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
@@ -53,10 +75,13 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   }
   for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
     in.accumulators.push_back(getPartialAddress(w, row, tile, accumulator));
-  in.pitch = row.M;
-  in.leaves = row.leaves;
-  in.rows = w.toIndex(tile.rows);
-  in.cols = w.toIndex(tile.columns);
+  auto choose = [&](int64_t folded, Value plain) {
+    return isFolded ? w.select(isFolded, w.constantWord(folded), plain) : plain;
+  };
+  in.pitch = choose(width, row.M);
+  in.leaves = choose(width / STEPC_LEAF, row.leaves);
+  in.rows = w.toIndex(choose(STEPC_TILE_COLUMNS / width, tile.rows));
+  in.cols = w.toIndex(choose(width, tile.columns));
   SmallVector<Value> arguments;
   if (isStrided) {
     Value first = w.add(w.mul(tile.item, row.N), tile.firstRow);
@@ -67,18 +92,31 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   func::CallOp::create(w.b, w.loc, run, arguments);
 }
 
-/// Strip number `strip` (a word) of each tile of a chunk that has it.
+/// Part number `strip` (a word) of a chunk.
 void TileGridEmitter::emitChunk(const TileRow &row, Value start, Value length,
                                 Value strip, func::FuncOp run, bool isStrided) {
-  Value offset = w.mul(strip, w.constantWord(width));
-  w.loop(w.toIndex(start), w.toIndex(w.add(start, length)), 1,
+  Value zero = w.constantWord(0), one = w.constantWord(1);
+  Value first = start, step = one, most = w.constantWord(width);
+  Value offset = w.mul(strip, most), isSingleRow;
+  if (canFoldRows()) {
+    isSingleRow = w.isLess(row.N, w.constantWord(2));
+    first = w.select(isSingleRow, w.add(start, strip), first);
+    step =
+        w.select(isSingleRow, w.constantWord(STEPC_TILE_COLUMNS / width), step);
+    most = w.select(isSingleRow, w.constantWord(STEPC_TILE_COLUMNS), most);
+    offset = w.select(isSingleRow, zero, offset);
+  }
+  w.loop(w.toIndex(first), w.toIndex(w.add(start, length)), w.toIndex(step),
          [&](Value number) {
            Tile tile = locateTile(w, row, w.toWord(number));
            tile.firstColumn = w.add(tile.firstColumn, offset);
-           tile.columns =
-               w.max(w.min(w.sub(tile.columns, offset), w.constantWord(width)),
-                     w.constantWord(0));
-           emitTile(row, tile, run, isStrided);
+           tile.columns = w.max(w.min(w.sub(tile.columns, offset), most), zero);
+           Value isFolded;
+           if (isSingleRow) {
+             Value last = w.constantWord(STEPC_TILE_COLUMNS - 1);
+             isFolded = w.both(isSingleRow, w.isLess(last, tile.columns));
+           }
+           emitTile(row, tile, isFolded, run, isStrided);
          });
 }
 
