@@ -3,8 +3,8 @@
 """The PTX of definitions with reductions, run by an interpreter, has the bits of the
 processor's kernels of the same package, in kernels and finishes, statistics and rounds.
 
-STEPC_PTX_FULL=1 runs every definition in every storage, which takes some minutes; else
-each has one.
+STEPC_PTX_FULL=1 runs every definition in every storage and random shapes, which takes some
+minutes; else each definition has one storage.
 """
 
 import os
@@ -73,6 +73,27 @@ def check(package):
             for strided in (False, True):
                 _, changed = compare(package, get_shapes(rule["dims"], strided), strided)
                 assert changed
+
+
+@pytest.mark.skipif(not FULL, reason="STEPC_PTX_FULL is not 1")
+@pytest.mark.parametrize("definition", ["adafactor", "came", "lamb", "nadam"])
+def test_random_shapes(definition, tmp_path):
+    """Extents from 0 to 300, of any rank that the rule takes."""
+    random = np.random.default_rng(7)
+    package = Package(ZOO / f"{definition}.mlir", "f32", tmp_path)
+    for rule in sorted({variant["rule"] for variant in package.manifest["variants"]}):
+        package.choose_rule(rule)
+        (dims,) = [r["dims"] for r in package.manifest["rules"] if r["name"] == rule]
+        most = 4 if "...b" in dims or dims == ["*"] else len(dims)
+        for strided in (False, True):
+            shapes = []
+            for _ in range(4):
+                rank = random.integers(max(1, len(dims) - ("...b" in dims)), most + 1)
+                shape = [int(random.integers(0, 301 if k > rank - 3 else 4)) for k in range(rank)]
+                if strided and not np.prod(shape):
+                    shape = [3] * rank
+                shapes.append((shape, int(random.integers(0, 5))))
+            compare(package, shapes, strided)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@
     tools/gpu/registers.py [--update] [NAME...]
 
 Compiles each definition of tools/gpu/registers.json to PTX, assembles it with
-`ptxas -v` for each device of the table, and compares: a kernel that spills or
-keeps more bytes in local memory, or that needs more registers than its budget is an
-error; no entry for spilled bytes is a budget of none. --update writes what was found as the new budgets. No GPU is needed;
+`ptxas -v` for each device of the table, and compares: a kernel that needs more
+registers than its budget is an error, and so is one that keeps more bytes in local
+memory or on the stack than its kind has there as "spilled": none, where there is no
+such entry. --update writes what was found as the new budgets. No GPU is needed;
 `ptxas` is the one of STEPC_PTXAS, of PATH, or of the package nvidia-cuda-nvcc.
 """
 
