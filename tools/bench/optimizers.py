@@ -136,6 +136,16 @@ ENTRIES = {
         "stepc.torch.hf.Adafactor", "ours", ours("hf.Adafactor", relative_step=False)
     ),
     "stepc-torch-adafactor": Entry("stepc.torch.Adafactor", "ours", ours("Adafactor")),
+    "stepc-hf-exclusive": Entry(
+        "stepc hf.Adafactor, exclusive",
+        "ours",
+        ours("hf.Adafactor", relative_step=False, exclusive_writes=True),
+    ),
+    "stepc-torch-exclusive": Entry(
+        "stepc Adafactor, exclusive",
+        "ours",
+        ours("Adafactor", exclusive_writes=True),
+    ),
     "stepc-adalomo": Entry("stepc.torch.lomo.AdaLomo", "ours", ours_adalomo),
     "hf-adafactor": Entry("transformers Adafactor", "peer", hf_adafactor, needs="transformers"),
     "torch-adafactor": Entry("torch Adafactor for-loop", "peer", torch_adafactor(foreach=False)),
@@ -226,7 +236,12 @@ FAMILIES = {
     ),
     "adafactor": Family(
         "Adafactor",
-        ("stepc-hf-adafactor", "stepc-torch-adafactor"),
+        (
+            "stepc-hf-adafactor",
+            "stepc-torch-adafactor",
+            "stepc-hf-exclusive",
+            "stepc-torch-exclusive",
+        ),
         ("hf-adafactor", "torch-adafactor", "torch-adafactor-foreach"),
     ),
     "came": Family(
