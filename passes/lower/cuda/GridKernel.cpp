@@ -15,9 +15,8 @@ Value mlir::step::emitThread(const Words &w) {
   return gpu::ThreadIdOp::create(w.b, w.loc, gpu::Dimension::x);
 }
 
-/// An entry point with `words` i64 arguments.
-static void emitKernel(const Words &w, StringRef name, int64_t words,
-                       function_ref<void(ValueRange)> emitBody) {
+void mlir::step::emitKernel(const Words &w, StringRef name, int64_t words,
+                            function_ref<void(ValueRange)> emitBody) {
   OpBuilder::InsertionGuard guard(w.b);
   SmallVector<Type> types(words, w.b.getI64Type());
   auto kernel =

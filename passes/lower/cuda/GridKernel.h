@@ -23,6 +23,11 @@ inline constexpr int64_t kBlockThreads = 256;
 /// The number of this thread in its block, an index.
 Value emitThread(const Words &w);
 
+/// Makes an entry point with `words` i64 arguments; `emitBody` fills it, but
+/// for the return.
+void emitKernel(const Words &w, StringRef name, int64_t words,
+                function_ref<void(ValueRange)> emitBody);
+
 /// Makes the entry point `name(table, rowWords, chunks, workspace, begin,
 /// end)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
 /// of threads for each. Where an entry has several parts, each is a block's,

@@ -8,6 +8,7 @@
 #include "passes/lower/Words.h"
 #include "passes/lower/cuda/BlockRun.h"
 #include "passes/lower/cuda/ElementKernel.h"
+#include "passes/lower/cuda/EngineKernels.h"
 #include "passes/lower/cuda/GridKernel.h"
 #include "passes/lower/cuda/TileGrid.h"
 #include "passes/schedule/Schedule.h"
@@ -115,6 +116,7 @@ struct LowerPhasesToCUDA
     });
     for (auto optimizer : module.getOps<OptimizerOp>())
       emitStatistics(builder, optimizer);
+    emitEngineKernels(Words(builder, module.getLoc()));
     for (auto optimizer :
          llvm::make_early_inc_range(module.getOps<OptimizerOp>()))
       optimizer.erase();

@@ -140,4 +140,23 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
                                       const double *scalars, double *results,
                                       double *updated);
 
+/* Code for devices (docs/cuda.md) has kernels of the functions above, and two
+ * besides that an engine needs, of these names.
+ *
+ *   store(to, word 0, word 1, ..., word STEPC_STORE_WORDS - 1)
+ *       stores the words side by side from address `to` on: what the host
+ *       tells the device travels as arguments of launches
+ *   advance(list, begin, end)
+ *       counts a step in the entries [begin, end) of a list of arguments of
+ *       StepcScalarFunction: adds 1 to `count` and clears `fresh` */
+#define STEPC_STORE_KERNEL "step_store"
+#define STEPC_STORE_WORDS 496
+#define STEPC_ADVANCE_KERNEL "step_advance"
+
+/* Words of an entry of such a list: addresses of hyper-parameters and results,
+ * count, fresh, address of the row. */
+#define STEPC_SCALAR_ENTRY_WORDS 5
+#define STEPC_SCALAR_ENTRY_COUNT 2
+#define STEPC_SCALAR_ENTRY_FRESH 3
+
 #endif /* STEPC_KERNEL_ABI_H */

@@ -1,0 +1,21 @@
+//===- EngineKernels.h - kernels of the engine itself -----------*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CUDA_ENGINEKERNELS_H
+#define STEPC_PASSES_LOWER_CUDA_ENGINEKERNELS_H
+
+#include "passes/lower/Words.h"
+
+namespace mlir::step {
+
+/// Makes the entry points that an engine launches besides those of phases and
+/// functions: STEPC_STORE_KERNEL and STEPC_ADVANCE_KERNEL of
+/// stepc/kernel_abi.h. The insertion point is in a gpu.module.
+void emitEngineKernels(const Words &w);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CUDA_ENGINEKERNELS_H
