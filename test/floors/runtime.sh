@@ -25,6 +25,10 @@ files=$(find "$source_dir/runtime" -name '*.h' -o -name '*.cpp' -o -name '*.c')
 while read -r file; do
   while read -r name; do
     case $name in
+    cuda/*)
+      [ -f "$source_dir/runtime/$name" ] ||
+        fail "${file#"$source_dir"/} includes $name, which is not ours"
+      ;;
     mlir/* | llvm/* | llvm-c/* | clang/* | Python.h | python* | pybind11/* | \
       torch/* | ATen/* | c10/* | cuda* | nccl* | dialect/* | passes/* | \
       frontend/* | tools/* | *dialect/* | *passes/*)

@@ -1,0 +1,79 @@
+//===- check_driver.cpp - our declarations against the toolkit's ----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles where each function and constant of runtime/cuda/ is that of the
+// toolkit's cuda.h. check_driver.sh compiles it; nothing runs it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/DriverTypes.h"
+
+#include <cuda.h>
+#include <type_traits>
+
+namespace {
+
+/// The driver's enumerations are `int` to us.
+template <typename T>
+using Plain = std::conditional_t<std::is_enum_v<T>, int, T>;
+
+template <typename T>
+struct Parameter {
+  using Type = Plain<T>;
+};
+template <typename T>
+struct Parameter<T *> {
+  using Type = std::conditional_t<std::is_enum_v<T>, int, T> *;
+};
+
+template <typename F>
+struct Signature;
+template <typename R, typename... A>
+struct Signature<R(A...)> {
+  using Type = Plain<R>(typename Parameter<A>::Type...);
+};
+
+} // namespace
+
+// A macro of cuda.h may stand for the symbol of another version; `symbol` is
+// what the engine asks the library for, and must be what the name stands for.
+#define STEPC_TEXT_(x) #x
+#define STEPC_TEXT(x) STEPC_TEXT_(x)
+
+constexpr bool equal(const char *a, const char *b) {
+  return *a == *b && (*a == 0 || equal(a + 1, b + 1));
+}
+
+// The parameters, in terms of our types.
+namespace ours {
+using stepc::cuda::CUcontext;
+using stepc::cuda::CUdevice;
+using stepc::cuda::CUdevice_attribute;
+using stepc::cuda::CUdeviceptr;
+using stepc::cuda::CUfunction;
+using stepc::cuda::CUjit_option;
+using stepc::cuda::CUmodule;
+using stepc::cuda::CUpointer_attribute;
+using stepc::cuda::CUresult;
+using stepc::cuda::CUstream;
+using stepc::cuda::CUstreamCaptureStatus;
+#define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
+  using type_of_##symbol = CUresult parameters;
+#include "cuda/DriverSymbols.def"
+} // namespace ours
+
+#define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
+  static_assert(std::is_same_v<typename Signature<decltype(::symbol)>::Type,   \
+                               ours::type_of_##symbol>,                        \
+                #symbol " has other parameters");                              \
+  static_assert(equal(STEPC_TEXT(name), #symbol),                              \
+                #name " is another version than " #symbol);
+#include "cuda/DriverSymbols.def"
+
+#define STEPC_CONSTANT(name, value)                                            \
+  static_assert(int(::name) == (value), #name " has another value");
+STEPC_CUDA_CONSTANTS(STEPC_CONSTANT)
