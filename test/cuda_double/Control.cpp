@@ -1,0 +1,90 @@
+//===- Control.cpp - what tests tell the double, and ask it
+//-----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Control.h"
+
+#include "State.h"
+
+using namespace cuda_double;
+
+extern "C" {
+
+void cudaDoubleReset(int32_t devices, uint64_t seed) {
+  State &state = getState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (auto &context : state.contexts)
+    destroyContents(context.get());
+  releaseAll();
+  state.contexts.clear();
+  state.streams.clear();
+  state.modules.clear();
+  state.calls.clear();
+  state.random.seed(seed);
+  // A driver is initialized once in the life of a process.
+  state.devices = devices;
+  state.capability = 90;
+  state.failingIn = 0;
+  state.fault.clear();
+  getContextStack().clear();
+}
+
+void cudaDoubleSetCapability(int32_t capability) {
+  getState().capability = capability;
+}
+
+void cudaDoubleFail(const char *function, int64_t n, int32_t error) {
+  State &state = getState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.failingName = function;
+  state.failingIn = n;
+  state.failingWith = error;
+}
+
+int64_t cudaDoubleCalls(const char *function) {
+  State &state = getState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  auto found = state.calls.find(function);
+  return found == state.calls.end() ? 0 : found->second;
+}
+
+int64_t cudaDoubleAllCalls(void) {
+  State &state = getState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  int64_t sum = 0;
+  for (auto &[name, count] : state.calls)
+    sum += name.find(':') == std::string::npos ? count : 0;
+  return sum;
+}
+
+int64_t cudaDoubleAllocations(void) {
+  return int64_t(getState().allocations.size());
+}
+
+int64_t cudaDoubleModules(void) { return int64_t(getState().modules.size()); }
+
+int64_t cudaDoubleRetained(void) {
+  int64_t sum = 0;
+  for (auto &context : getState().contexts)
+    sum += context->retained;
+  return sum;
+}
+
+int64_t cudaDoubleContextDepth(void) {
+  return int64_t(getContextStack().size());
+}
+
+int64_t cudaDoublePending(void) {
+  int64_t sum = 0;
+  for (auto &stream : getState().streams)
+    sum += int64_t(stream->queue.size());
+  return sum;
+}
+
+const char *cudaDoubleFault(void) { return getState().fault.c_str(); }
+
+} // extern "C"

@@ -1,0 +1,58 @@
+/*===- Control.h - what tests tell the double, and ask it ------------------===
+ *
+ * Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+ *
+ *===----------------------------------------------------------------------===
+ *
+ * Exported beside the driver's functions. The double is a libcuda.so.1 whose
+ * devices are memory and threads of this process:
+ *
+ * - Work is done when the host waits for it and no sooner: a launch is put into
+ *   the queue of its stream. Waiting runs the queues in an order that the seed
+ *   decides, among those that streams permit.
+ * - Device memory cannot be touched outside of that: its pages are protected.
+ *   Kernels touch nothing but allocations of their own device; each access is
+ *   checked. A fault ends the context, as on a device.
+ * - Kernels are those of the package, compiled for the processor by
+ *   stepc-cuda-host. The threads of a block are fibers.
+ */
+#ifndef STEPC_TEST_CUDA_DOUBLE_CONTROL_H
+#define STEPC_TEST_CUDA_DOUBLE_CONTROL_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Forgets all contexts, memory, queues, counters and faults, and starts with so
+ * many devices. */
+void cudaDoubleReset(int32_t devices, uint64_t seed);
+/* The compute capability of the devices, 90 for 9.0. */
+void cudaDoubleSetCapability(int32_t capability);
+/* Makes the n-th call from now on of a function return `error`, n from 1; as
+ * the driver's documentation names it, "cuMemAlloc". With launches counted by
+ * the name of a kernel: "cuLaunchKernel:name". */
+void cudaDoubleFail(const char *function, int64_t n, int32_t error);
+/* Calls of a function, or of "cuLaunchKernel:name", since the reset. */
+int64_t cudaDoubleCalls(const char *function);
+/* All calls. */
+int64_t cudaDoubleAllCalls(void);
+/* What is alive: allocations, modules, and how often primary contexts are
+ * retained. */
+int64_t cudaDoubleAllocations(void);
+int64_t cudaDoubleModules(void);
+int64_t cudaDoubleRetained(void);
+/* How many entries the calling thread's stack of contexts has. */
+int64_t cudaDoubleContextDepth(void);
+/* Launches, copies and memsets that no one has waited for. */
+int64_t cudaDoublePending(void);
+/* The kernel that faulted, with the reason; "" when none did. */
+const char *cudaDoubleFault(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STEPC_TEST_CUDA_DOUBLE_CONTROL_H */

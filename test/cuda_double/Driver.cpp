@@ -1,0 +1,488 @@
+//===- Driver.cpp - the driver's functions, doubled
+//-------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Those that the engine calls, and of streams and graphs what tests of it need.
+// Errors are what the driver's documentation says of each function.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Image.h"
+#include "State.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <type_traits>
+#include <unistd.h>
+
+using namespace cuda_double;
+
+struct CUgraphExec_st {
+  std::vector<Operation> operations;
+};
+using CUgraph = CUgraph_st *;
+using CUgraphExec = CUgraphExec_st *;
+
+/// Begins each function: locks, counts, fails on demand.
+#define ENTER(name)                                                            \
+  std::lock_guard<std::mutex> lock(getState().mutex);                          \
+  if (CUresult result = enter(name))                                           \
+    return result;
+/// Of a function that needs a context, of which the current one is `context`.
+#define ENTER_CONTEXT(name)                                                    \
+  std::lock_guard<std::mutex> lock(getState().mutex);                          \
+  CUcontext context = nullptr;                                                 \
+  if (CUresult result = enter(name, context))                                  \
+    return result;
+
+namespace {
+
+/// Whether some stream of the context captures; calls that wait or allocate are
+/// not permitted then.
+bool isCapturing(CUcontext context) {
+  for (auto &stream : getState().streams)
+    if (stream->context == context && stream->capture)
+      return true;
+  return false;
+}
+
+const char *const kNames[][3] = {
+    {"0", "CUDA_SUCCESS", "no error"},
+    {"1", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {"2", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {"3", "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {"100", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {"101", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {"200", "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {"201", "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {"218", "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {"400", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {"500", "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {"700", "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {"701", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+     "too many resources requested for launch"},
+    {"716", "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {"719", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {"900", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {"901", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+};
+
+CUresult findText(CUresult error, int column, const char **out) {
+  for (auto &row : kNames)
+    if (std::to_string(error) == row[0]) {
+      *out = row[column];
+      return CUDA_SUCCESS;
+    }
+  *out = nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+/// Fails and spoils the captures, as a call that is not permitted in one does.
+CUresult refuseCapture(CUcontext context) {
+  for (auto &stream : getState().streams)
+    if (stream->context == context && stream->capture)
+      stream->captureInvalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+/// The object file of an image, opened under a name of its own.
+void *openImage(const void *image) {
+  // As an ELF file says: its section headers are at its end.
+  auto *bytes = static_cast<const char *>(image);
+  if (std::memcmp(bytes,
+                  "\x7f"
+                  "ELF",
+                  4) != 0)
+    return nullptr;
+  uint64_t sections;
+  uint16_t entrySize, entries;
+  std::memcpy(&sections, bytes + 0x28, sizeof(sections));
+  std::memcpy(&entrySize, bytes + 0x3a, sizeof(entrySize));
+  std::memcpy(&entries, bytes + 0x3c, sizeof(entries));
+  size_t size = size_t(sections) + size_t(entrySize) * entries;
+  int descriptor = memfd_create("stepc-cuda-image", MFD_CLOEXEC);
+  if (descriptor < 0 ||
+      write(descriptor, bytes, size) != static_cast<ssize_t>(size))
+    return nullptr;
+  // The loader knows objects by name, so that each needs one of its own; the
+  // descriptor stays open for it.
+  std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    close(descriptor);
+  return library;
+}
+
+} // namespace
+
+extern "C" {
+
+CUresult cuGetErrorName(CUresult error, const char **out) {
+  return findText(error, 1, out);
+}
+
+CUresult cuGetErrorString(CUresult error, const char **out) {
+  return findText(error, 2, out);
+}
+
+CUresult cuInit(unsigned int) {
+  ENTER("cuInit");
+  if (getState().devices == 0)
+    return CUDA_ERROR_NO_DEVICE;
+  getState().initialized = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *out) {
+  ENTER("cuDeviceGetCount");
+  *out = getState().devices;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal) {
+  ENTER("cuDeviceGet");
+  if (ordinal < 0 || ordinal >= getState().devices)
+    return CUDA_ERROR_INVALID_DEVICE;
+  *out = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute,
+                              CUdevice) {
+  ENTER("cuDeviceGetAttribute");
+  switch (attribute) {
+  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    *out = 3;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+    *out = getState().capability / 10;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+    *out = getState().capability % 10;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
+  ENTER("cuDevicePrimaryCtxRetain");
+  State &state = getState();
+  for (auto &context : state.contexts)
+    if (context->device == device) {
+      ++context->retained;
+      *out = context.get();
+      return CUDA_SUCCESS;
+    }
+  auto created = std::make_unique<CUctx_st>();
+  created->device = device;
+  created->retained = 1;
+  *out = created.get();
+  state.contexts.push_back(std::move(created));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  ENTER("cuDevicePrimaryCtxRelease");
+  auto &contexts = getState().contexts;
+  for (auto it = contexts.begin(); it != contexts.end(); ++it) {
+    if ((*it)->device != device)
+      continue;
+    if (--(*it)->retained > 0)
+      return CUDA_SUCCESS;
+    destroyContents(it->get());
+    contexts.erase(it);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  ENTER("cuCtxPushCurrent");
+  if (!isAlive(context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  getContextStack().push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *out) {
+  ENTER("cuCtxPopCurrent");
+  if (getContextStack().empty())
+    return CUDA_ERROR_INVALID_CONTEXT;
+  *out = getContextStack().back();
+  getContextStack().pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *out) {
+  ENTER_CONTEXT("cuCtxGetDevice");
+  *out = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void) {
+  ENTER_CONTEXT("cuCtxSynchronize");
+  if (isCapturing(context))
+    return refuseCapture(context);
+  return pump(context, nullptr);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image,
+                            unsigned int numOptions, CUjit_option *options,
+                            void **values) {
+  ENTER_CONTEXT("cuModuleLoadDataEx");
+  if (isCapturing(context))
+    return refuseCapture(context);
+  void *library = openImage(image);
+  if (!library) {
+    char *log = nullptr;
+    size_t size = 0;
+    for (unsigned int i = 0; i < numOptions; ++i) {
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+        log = static_cast<char *>(values[i]);
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+        size = reinterpret_cast<size_t>(values[i]);
+    }
+    if (log && size)
+      std::strncpy(log, "ptxas: not an image of the double", size - 1);
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  auto *services = static_cast<void **>(dlsym(library, STEPC_SERVICES));
+  std::copy_n(getServices(), int(SERVICES), services);
+  auto module = std::make_unique<CUmod_st>();
+  module->context = context;
+  module->library = library;
+  *out = module.get();
+  getState().modules.push_back(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  ENTER_CONTEXT("cuModuleUnload");
+  if (!isAlive(module) || module->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  dlclose(module->library);
+  auto &modules = getState().modules;
+  modules.erase(
+      std::find_if(modules.begin(), modules.end(),
+                   [&](const auto &own) { return own.get() == module; }));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule module,
+                             const char *name) {
+  ENTER_CONTEXT("cuModuleGetFunction");
+  if (!isAlive(module) || module->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  std::unique_ptr<CUfunc_st> &function = module->functions[name];
+  if (!function) {
+    void *code = dlsym(module->library, name);
+    auto *words = static_cast<const int64_t *>(
+        dlsym(module->library, (std::string(name) + "_words").c_str()));
+    if (!code || !words)
+      return CUDA_ERROR_NOT_FOUND;
+    function = std::make_unique<CUfunc_st>();
+    function->module = module;
+    function->name = name;
+    function->code = reinterpret_cast<void (*)(const int64_t *)>(code);
+    function->words = *words;
+  }
+  *out = function.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction, int,
+                                                     size_t) {
+  ENTER_CONTEXT("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  *out = 2;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
+  ENTER_CONTEXT("cuMemAlloc");
+  if (isCapturing(context))
+    return refuseCapture(context);
+  return allocate(context, size, *out);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  ENTER_CONTEXT("cuMemFree");
+  auto found = getState().allocations.find(address);
+  if (found == getState().allocations.end() || found->second.context != context)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (isCapturing(context))
+    return refuseCapture(context);
+  release(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size,
+                         CUstream stream) {
+  ENTER_CONTEXT("cuMemsetD8Async");
+  Operation operation;
+  operation.kind = Operation::Kind::Set;
+  operation.device = address;
+  operation.value = value;
+  operation.size = size;
+  return enqueue(context, stream, std::move(operation));
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source,
+                              size_t size, CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyHtoDAsync");
+  Operation operation;
+  operation.kind = Operation::Kind::CopyIn;
+  operation.device = target;
+  operation.source = source;
+  operation.size = size;
+  return enqueue(context, stream, std::move(operation));
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t size,
+                              CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyDtoHAsync");
+  Operation operation;
+  operation.kind = Operation::Kind::CopyOut;
+  operation.device = source;
+  operation.target = target;
+  operation.size = size;
+  return enqueue(context, stream, std::move(operation));
+}
+
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+  ENTER("cuPointerGetAttribute");
+  const Allocation *allocation = findAllocation(address, 1);
+  if (!allocation || attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+    return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<int *>(out) = allocation->context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  ENTER_CONTEXT("cuStreamSynchronize");
+  if (isCapturing(context))
+    return refuseCapture(context);
+  CUstream own = findStream(context, stream);
+  return own ? pump(context, own) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
+  ENTER_CONTEXT("cuStreamIsCapturing");
+  CUstream own = findStream(context, stream);
+  if (!own)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *out = own->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                      : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,
+                        unsigned int gridY, unsigned int gridZ,
+                        unsigned int blockX, unsigned int blockY,
+                        unsigned int blockZ, unsigned int sharedBytes,
+                        CUstream stream, void **parameters, void **extra) {
+  ENTER_CONTEXT("cuLaunchKernel");
+  if (CUresult result = enter(("cuLaunchKernel:" + function->name).c_str()))
+    return result;
+  // All kernels require blocks of 256 threads.
+  if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX != 256 || blockY != 1 ||
+      blockZ != 1 || sharedBytes != 0 || extra)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (function->module->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Operation operation;
+  operation.kind = Operation::Kind::Launch;
+  operation.function = function;
+  operation.blocks = int32_t(gridX);
+  operation.threads = int32_t(blockX);
+  for (int64_t k = 0; k < function->words; ++k)
+    operation.arguments.push_back(*static_cast<int64_t *>(parameters[k]));
+  return enqueue(context, stream, std::move(operation));
+}
+
+//===- What tests call besides ------------------------------------------===//
+
+CUresult cuStreamCreate(CUstream *out, unsigned int) {
+  ENTER_CONTEXT("cuStreamCreate");
+  auto created = std::make_unique<CUstream_st>();
+  created->context = context;
+  *out = created.get();
+  getState().streams.push_back(std::move(created));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  ENTER_CONTEXT("cuStreamDestroy");
+  if (!isAlive(stream) || stream->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  pump(context, stream);
+  auto &streams = getState().streams;
+  streams.erase(
+      std::find_if(streams.begin(), streams.end(),
+                   [&](const auto &own) { return own.get() == stream; }));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+  ENTER_CONTEXT("cuStreamBeginCapture");
+  // The default stream cannot capture.
+  if (!stream || !isAlive(stream) || stream->capture)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stream->capture = std::make_unique<CUgraph_st>();
+  stream->captureInvalid = false;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *out) {
+  ENTER_CONTEXT("cuStreamEndCapture");
+  if (!isAlive(stream) || !stream->capture)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  *out = stream->capture.release();
+  if (!stream->captureInvalid)
+    return CUDA_SUCCESS;
+  delete *out;
+  *out = nullptr;
+  return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
+                                     unsigned long long) {
+  ENTER_CONTEXT("cuGraphInstantiate");
+  *out = new CUgraphExec_st{graph->operations};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  ENTER_CONTEXT("cuGraphLaunch");
+  for (const Operation &operation : graph->operations)
+    if (CUresult result = enqueue(context, stream, operation))
+      return result;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+// The functions are those that the engine looks for.
+#define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
+  static_assert(std::is_same_v<decltype(symbol), CUresult parameters>);
+#include "cuda/DriverSymbols.def"
+
+} // extern "C"

@@ -1,0 +1,155 @@
+//===- State.h - what the double of the driver keeps
+//------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_TEST_CUDA_DOUBLE_STATE_H
+#define STEPC_TEST_CUDA_DOUBLE_STATE_H
+
+#include "cuda/DriverTypes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+// More of the driver's constants than the engine knows.
+inline constexpr int CUDA_ERROR_INVALID_DEVICE = 101;
+inline constexpr int CUDA_ERROR_INVALID_IMAGE = 200;
+inline constexpr int CUDA_ERROR_INVALID_PTX = 218;
+inline constexpr int CUDA_ERROR_INVALID_HANDLE = 400;
+inline constexpr int CUDA_ERROR_NOT_FOUND = 500;
+inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
+inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
+
+namespace cuda_double {
+
+using namespace stepc::cuda;
+
+/// A launch, copy or memset that was enqueued.
+struct Operation {
+  enum class Kind { Launch, CopyIn, CopyOut, Set };
+
+  Kind kind = Kind::Launch;
+  /// Position among all that were enqueued.
+  int64_t number = 0;
+  CUfunction function = nullptr;
+  int32_t blocks = 0;
+  int32_t threads = 0;
+  std::vector<int64_t> arguments;
+  CUdeviceptr device = 0;
+  const void *source = nullptr;
+  void *target = nullptr;
+  size_t size = 0;
+  unsigned char value = 0;
+};
+
+struct Allocation {
+  size_t size = 0;
+  CUctx_st *context = nullptr;
+};
+
+struct State {
+  std::mutex mutex;
+  std::mt19937_64 random;
+  bool initialized = false;
+  int32_t devices = 1;
+  int32_t capability = 90;
+  std::map<std::string, int64_t> calls;
+  std::string failingName;
+  int64_t failingIn = 0;
+  int32_t failingWith = 0;
+  std::vector<std::unique_ptr<CUctx_st>> contexts;
+  /// By their first address.
+  std::map<CUdeviceptr, Allocation> allocations;
+  std::vector<std::unique_ptr<CUmod_st>> modules;
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+  int64_t numbered = 0;
+  std::string fault;
+};
+
+State &getState();
+std::vector<CUcontext> &getContextStack();
+
+// State.cpp
+/// Whether no call of the context succeeds any more after this result.
+bool isFatal(CUresult result);
+/// Counts a call; what it returns before it does anything, or 0.
+CUresult enter(const char *function);
+/// The same of a call that needs a context, which `context` is set to.
+CUresult enter(const char *function, CUcontext &context);
+bool isAlive(CUmodule module);
+bool isAlive(CUcontext context);
+bool isAlive(CUstream stream);
+/// Ends all work of the context and frees what belongs to it.
+void destroyContents(CUcontext context);
+
+// Memory.cpp
+CUresult allocate(CUcontext context, size_t size, CUdeviceptr &out);
+void release(CUdeviceptr address);
+void releaseAll();
+/// The allocation that has all of these bytes, or null.
+const Allocation *findAllocation(CUdeviceptr address, size_t size);
+/// Device memory can be touched as long as one of these is alive.
+class Unprotected {
+public:
+  Unprotected();
+  ~Unprotected();
+};
+
+// Streams.cpp
+/// The stream of a handle in the context; NULL is its default stream.
+CUstream findStream(CUcontext context, CUstream stream);
+CUresult enqueue(CUcontext context, CUstream stream, Operation operation);
+/// Runs work until the stream has none left; null: all streams.
+CUresult pump(CUcontext context, CUstream until);
+
+// Grid.cpp
+/// Runs a launch; its error, with State::fault set.
+CUresult runGrid(CUcontext context, const Operation &launch);
+void *const *getServices();
+
+} // namespace cuda_double
+
+struct CUctx_st {
+  int32_t device = 0;
+  /// How often it is retained as the primary context of the device.
+  int64_t retained = 0;
+  /// What every call returns once a kernel has faulted.
+  int32_t broken = 0;
+};
+
+struct CUmod_st {
+  CUctx_st *context = nullptr;
+  void *library = nullptr;
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+};
+
+struct CUfunc_st {
+  CUmod_st *module = nullptr;
+  std::string name;
+  void (*code)(const int64_t *) = nullptr;
+  int64_t words = 0;
+};
+
+struct CUgraph_st {
+  std::vector<cuda_double::Operation> operations;
+};
+
+struct CUstream_st {
+  CUctx_st *context = nullptr;
+  bool isDefault = false;
+  std::deque<cuda_double::Operation> queue;
+  std::unique_ptr<CUgraph_st> capture;
+  bool captureInvalid = false;
+};
+
+#endif // STEPC_TEST_CUDA_DOUBLE_STATE_H

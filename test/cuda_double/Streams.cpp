@@ -1,0 +1,104 @@
+//===- Streams.cpp - queues of work, run when the host waits
+//----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "State.h"
+
+#include <cstring>
+
+using namespace cuda_double;
+
+CUstream cuda_double::findStream(CUcontext context, CUstream stream) {
+  State &state = getState();
+  if (stream)
+    return isAlive(stream) && stream->context == context ? stream : nullptr;
+  for (auto &own : state.streams)
+    if (own->context == context && own->isDefault)
+      return own.get();
+  auto created = std::make_unique<CUstream_st>();
+  created->context = context;
+  created->isDefault = true;
+  state.streams.push_back(std::move(created));
+  return state.streams.back().get();
+}
+
+CUresult cuda_double::enqueue(CUcontext context, CUstream stream,
+                              Operation operation) {
+  CUstream own = findStream(context, stream);
+  if (!own)
+    return CUDA_ERROR_INVALID_HANDLE;
+  operation.number = ++getState().numbered;
+  if (own->capture)
+    own->capture->operations.push_back(std::move(operation));
+  else
+    own->queue.push_back(std::move(operation));
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+/// The default stream waits for what was enqueued before in other streams of
+/// its context, and they for it.
+bool mayRun(const CUstream_st &stream) {
+  if (stream.queue.empty())
+    return false;
+  for (auto &other : getState().streams)
+    if (other.get() != &stream && other->context == stream.context &&
+        (other->isDefault || stream.isDefault) && !other->queue.empty() &&
+        other->queue.front().number < stream.queue.front().number)
+      return false;
+  return true;
+}
+
+CUresult runCopy(CUcontext context, const Operation &operation) {
+  const Allocation *allocation =
+      findAllocation(operation.device, operation.size);
+  if (!allocation || allocation->context->device != context->device) {
+    getState().fault = "a copy or memset leaves its allocation";
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  void *memory = reinterpret_cast<void *>(operation.device);
+  if (operation.kind == Operation::Kind::CopyIn)
+    std::memcpy(memory, operation.source, operation.size);
+  else if (operation.kind == Operation::Kind::CopyOut)
+    std::memcpy(operation.target, memory, operation.size);
+  else
+    std::memset(memory, operation.value, operation.size);
+  return CUDA_SUCCESS;
+}
+
+void runNext(CUstream_st &stream) {
+  Operation operation = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  if (stream.context->broken)
+    return;
+  CUresult result = operation.kind == Operation::Kind::Launch
+                        ? runGrid(stream.context, operation)
+                        : runCopy(stream.context, operation);
+  if (result != CUDA_SUCCESS)
+    stream.context->broken = result;
+}
+
+} // namespace
+
+CUresult cuda_double::pump(CUcontext context, CUstream until) {
+  State &state = getState();
+  Unprotected memory;
+  for (;;) {
+    bool left = false;
+    std::vector<CUstream> ready;
+    for (auto &stream : state.streams) {
+      if (!until || stream.get() == until)
+        left |= !stream->queue.empty();
+      if (mayRun(*stream))
+        ready.push_back(stream.get());
+    }
+    if (!left)
+      return context ? context->broken : CUDA_SUCCESS;
+    runNext(*ready[state.random() % ready.size()]);
+  }
+}
