@@ -109,6 +109,19 @@ class PlanInfo(Structure):
         ("exchangeCalls", c_int64),
         ("exchangeBytes", c_int64),
         ("leftOut", c_int64),
+        ("deviceBytes", c_int64),
+        ("deviceLaunches", c_int64),
+        ("deviceStores", c_int64),
+    ]
+
+
+class _CudaConfig(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("device", c_int32),
+        ("reserved0", c_int32),
+        ("context", c_void_p),
+        ("stream", c_void_p),
     ]
 
 
@@ -157,6 +170,9 @@ _SIGNATURES = {
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanParametersWritten": [c_void_p],
+    "stepcPlanSetCuda": [c_void_p, POINTER(_CudaConfig)],
+    "stepcPlanSetStream": [c_void_p, c_void_p],
+    "stepcPlanUpload": [c_void_p],
     "stepcStep": [c_void_p],
     "stepcStepBegin": [c_void_p],
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
@@ -233,6 +249,7 @@ _EXCEPTIONS = {
     "STEPC_NEEDS_BIND": errors.NeedsBindError,
     "STEPC_COMMUNICATION_ERROR": errors.CommunicationError,
     "STEPC_STALE_STATISTICS": errors.StaleStatisticsError,
+    "STEPC_DEVICE_ERROR": errors.DeviceError,
 }
 
 
@@ -340,6 +357,24 @@ class Plan:
             self._handle, ctypes.addressof(axes), len(axes), pointer
         )
         check(self._lib, status)
+
+    def set_cuda(self, device: int, stream: int = 0, context: int = 0) -> None:
+        """Says, before anything is bound, that the tensors are in memory of a CUDA device.
+
+        Steps are enqueued on the stream (a ``CUstream``; 0: the default one) of the
+        context (0: the primary one). Raises DeviceError where there is no driver,
+        PackageError where the package has no code for the device.
+        """
+        config = _CudaConfig(ctypes.sizeof(_CudaConfig), device, 0, context, stream)
+        check(self._lib, self._lib.stepcPlanSetCuda(self._handle, byref(config)))
+
+    def set_stream(self, stream: int) -> None:
+        """The stream of the steps from now on."""
+        check(self._lib, self._lib.stepcPlanSetStream(self._handle, stream))
+
+    def upload(self) -> None:
+        """Enqueues what has changed since the last step, for graphs of steps."""
+        check(self._lib, self._lib.stepcPlanUpload(self._handle))
 
     def bind(self, bindings: ctypes.Array) -> list[int]:
         """Binds an array of :class:`Binding`; returns the tensors' ids."""

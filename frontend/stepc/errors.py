@@ -117,6 +117,10 @@ class StaleStatisticsError(StatusError):
     happen; the step was made, with old statistics."""
 
 
+class DeviceError(StatusError):
+    """A call of a device's driver failed, or there is no driver."""
+
+
 class BusyError(StatusError):
     """Another thread is inside the same optimizer."""
 

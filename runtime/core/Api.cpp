@@ -119,6 +119,7 @@ const char *stepcStatusString(StepcStatus status) {
     STEPC_CASE(STEPC_INTERNAL_ERROR)
     STEPC_CASE(STEPC_COMMUNICATION_ERROR)
     STEPC_CASE(STEPC_STALE_STATISTICS)
+    STEPC_CASE(STEPC_DEVICE_ERROR)
   }
 #undef STEPC_CASE
   return "STEPC_UNKNOWN_STATUS";
@@ -212,6 +213,20 @@ StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
 
 StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.parametersWritten(); });
+}
+
+StepcStatus stepcPlanSetCuda(StepcPlan *plan, const StepcCudaConfig *config) {
+  if (!config)
+    return reportNull("config");
+  return withPlan(plan, [&] { plan->plan.setCuda(*config); });
+}
+
+StepcStatus stepcPlanSetStream(StepcPlan *plan, void *stream) {
+  return withPlan(plan, [&] { plan->plan.setStream(stream); });
+}
+
+StepcStatus stepcPlanUpload(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.upload(); });
 }
 
 StepcStatus stepcStep(StepcPlan *plan) {

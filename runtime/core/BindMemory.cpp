@@ -15,6 +15,28 @@
 
 using namespace stepc;
 
+/// Zeros for states that the runtime allocates, where the plan's tensors are.
+uintptr_t Binder::takeStates(size_t bytes) {
+  if (plan.device) {
+    newDeviceStates = std::make_unique<cuda::DeviceBlock>(plan.device->allocate(
+        bytes, "the states of " + std::to_string(created.size()) +
+                   " tensors, the first " + created[0].name));
+    return uintptr_t(newDeviceStates->getAddress());
+  }
+  newStates = std::make_unique<StateBlock>(bytes);
+  return reinterpret_cast<uintptr_t>(newStates->getData());
+}
+
+void Binder::fillState(uintptr_t address, int64_t elements,
+                       const Operand &state) {
+  if (!plan.device)
+    return fillElements(reinterpret_cast<char *>(address), elements,
+                        state.storage, state.initialValue);
+  std::vector<char> values(size_t(elements * getByteSize(state.storage)));
+  fillElements(values.data(), elements, state.storage, state.initialValue);
+  plan.device->write(address, values.data(), values.size());
+}
+
 /// All states of one call in one block, the states of a tensor side by side.
 void Binder::allocateStates() {
   size_t bytes = 0;
@@ -42,14 +64,14 @@ void Binder::allocateStates() {
   });
   if (bytes == 0)
     return;
-  newStates = std::make_unique<StateBlock>(bytes);
-  char *next = newStates->getData();
+  uintptr_t next = takeStates(bytes);
   forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
-    tensor.addresses[k] = reinterpret_cast<uintptr_t>(next);
-    if ((state.initialValue != 0.0 || std::signbit(state.initialValue)) &&
+    tensor.addresses[k] = next;
+    int64_t elements = countElements(tensor, k);
+    if (elements > 0 &&
+        (state.initialValue != 0.0 || std::signbit(state.initialValue)) &&
         !STEPC_FAULT("engine-initial-value-lost"))
-      fillElements(next, countElements(tensor, k), state.storage,
-                   state.initialValue);
+      fillState(next, elements, state);
     next += getSize(tensor, k, state);
   });
 }
@@ -193,6 +215,9 @@ void Binder::reserve() {
   reserveAtLeast(plan.steppedIds, total);
   reserveAtLeast(plan.stateBlocks, plan.stateBlocks.size() + 1);
   reserveAtLeast(plan.tileBlocks, plan.tileBlocks.size() + 1);
+  reserveAtLeast(plan.deviceStates, plan.deviceStates.size() + 1);
+  if (plan.device)
+    plan.reserveDevice(total);
 }
 
 void Binder::commit() noexcept {
@@ -222,6 +247,8 @@ void Binder::commit() noexcept {
   });
   if (newStates)
     plan.stateBlocks.push_back(std::move(*newStates));
+  if (newDeviceStates)
+    plan.deviceStates.push_back(std::move(*newDeviceStates));
   if (newTiles)
     plan.tileBlocks.push_back(std::move(*newTiles));
   if (newWorkspace)

@@ -32,6 +32,7 @@ private:
     /// Of slots and live buffers.
     char *ownMemory = nullptr;
     bool ownsStates = false;
+    bool empty = false;
   };
 
   const StepcBinding &getBinding(int64_t i) const;
@@ -47,7 +48,10 @@ private:
                   NewTensor &tensor) const;
   void setOwnState(size_t operand, NewTensor &tensor) const;
   void requireNoSelfOverlap(const NewTensor &tensor);
+  void requireDeviceMemory(const NewTensor &tensor) const;
   void allocateStates();
+  uintptr_t takeStates(size_t bytes);
+  void fillState(uintptr_t address, int64_t elements, const Operand &state);
   void allocateTiles();
   void allocateWorkspace();
   void allocateExchange();
@@ -72,6 +76,7 @@ private:
   int64_t size;
   std::vector<NewTensor> created;
   std::unique_ptr<StateBlock> newStates;
+  std::unique_ptr<cuda::DeviceBlock> newDeviceStates;
   std::unique_ptr<StateBlock> newTiles;
   std::unique_ptr<StateBlock> newWorkspace;
   WorkspaceMemory workspace;

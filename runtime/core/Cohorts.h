@@ -61,6 +61,7 @@ public:
   std::vector<Cohort> &getList() { return list; }
   Cohort &operator[](int32_t index) { return list[index]; }
   double *getScalars(int32_t index) { return scalars + index * slots; }
+  size_t getSlots() const { return slots; }
 
   size_t getBytes() const;
 

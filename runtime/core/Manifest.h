@@ -263,6 +263,9 @@ struct CodeEntry {
   /// What the code runs on: the processor ("cpu") or a kind of device.
   std::string device;
   std::vector<std::string> cpuFeatures;
+  /// Of CUDA devices: 90 for 9.0. PTX, which the driver compiles, or a cubin.
+  int64_t computeCapability = 0;
+  bool isPTX = false;
 };
 
 struct Manifest {

@@ -76,6 +76,23 @@ static void readOptions(const FieldReader &fields, const Json &root,
     fields.bad("options", "has a name twice");
 }
 
+/// What the code of a CUDA device is for.
+static void readCudaCode(const FieldReader &fields, const Json &element,
+                         const std::string &where, CodeEntry &entry) {
+  auto endsWith = [&](const std::string &end) {
+    return entry.file.size() > end.size() &&
+           entry.file.compare(entry.file.size() - end.size(), end.size(),
+                              end) == 0;
+  };
+  entry.computeCapability =
+      fields.getInteger(element, "compute_capability", where);
+  if (entry.computeCapability < 10 || entry.computeCapability > 9999)
+    fields.bad(at(where, "compute_capability"), "is not between 10 and 9999");
+  entry.isPTX = endsWith(".ptx");
+  if (!entry.isPTX && !endsWith(".cubin"))
+    fields.bad(at(where, "file"), "is neither a .ptx nor a .cubin");
+}
+
 static void readCode(const FieldReader &fields, const Json &root,
                      Manifest &manifest) {
   const Json &list = fields.getArray(root, "code", "");
@@ -88,6 +105,8 @@ static void readCode(const FieldReader &fields, const Json &root,
                        ? fields.getString(list.elements[i], "device", where)
                        : "cpu";
     if (entry.device != "cpu") {
+      if (entry.device == "cuda")
+        readCudaCode(fields, list.elements[i], where, entry);
       manifest.code.push_back(std::move(entry));
       continue;
     }

@@ -26,14 +26,24 @@ Package::Package(std::string packageName, std::string_view bytes)
   manifestText = zip.getMember("manifest.json");
   manifest = readManifest(name.c_str(), manifestText);
 
-  const CodeEntry &entry = chooseCode();
-  codeName = "member '" + entry.file + "' of package '" + name + "'";
-  code.open(zip.getMember(entry.file), codeName.c_str());
+  for (const CodeEntry &entry : manifest.code)
+    if (entry.device == "cuda")
+      deviceCode.push_back({entry, std::string(zip.getMember(entry.file))});
   for (const Variant &variant : manifest.variants) {
-    variants.push_back(resolve(variant));
     maxScalarSlots = std::max(maxScalarSlots, variant.scalarSlots);
     carriesScalars |= !variant.carried.empty();
   }
+  if (const CodeEntry *entry = chooseCode())
+    openCode(zip.getMember(entry->file), entry->file);
+  else if (deviceCode.empty())
+    requireCpuCode();
+}
+
+void Package::openCode(std::string_view bytes, const std::string &file) {
+  codeName = "member '" + file + "' of package '" + name + "'";
+  code.open(bytes, codeName.c_str());
+  for (const Variant &variant : manifest.variants)
+    variants.push_back(resolve(variant));
   for (const Round &round : manifest.rounds) {
     rounds.emplace_back();
     for (const RoundCall &call : round.calls)
@@ -68,24 +78,29 @@ VariantCode Package::resolve(const Variant &variant) const {
 
 /// The entry that asks for most of what this processor has. Decided before any
 /// code is opened: its mere loading could run instructions that do not exist.
-const CodeEntry &Package::chooseCode() const {
+/// Null, with `refusal` set, where there is none.
+const CodeEntry *Package::chooseCode() {
   const CodeEntry *best = nullptr;
-  std::string refused;
   for (const CodeEntry &entry : manifest.code) {
     std::string missing = entry.device == "cpu"
                               ? getMissingCpuFeatures(entry.cpuFeatures)
                               : "a device, " + entry.device;
     if (!missing.empty())
-      refused +=
-          (refused.empty() ? "" : "; ") + entry.target + " needs " + missing;
+      refusal +=
+          (refusal.empty() ? "" : "; ") + entry.target + " needs " + missing;
     else if (!best || entry.cpuFeatures.size() > best->cpuFeatures.size())
       best = &entry;
   }
-  if (!best)
+  if (best)
+    refusal.clear();
+  return best;
+}
+
+void Package::requireCpuCode() const {
+  if (!refusal.empty())
     fail(STEPC_UNSUPPORTED_TARGET,
          "package '%s' has no code for this processor: %s", name.c_str(),
-         refused.c_str());
-  return *best;
+         refusal.c_str());
 }
 
 namespace {

@@ -28,6 +28,12 @@ struct VariantCode {
   std::vector<EntryCode> entries[2];
 };
 
+/// Code for a device, as it stands in the package.
+struct DeviceCode {
+  CodeEntry entry;
+  std::string bytes;
+};
+
 /// Immutable once made; shared by its handle and the plans made from it.
 class Package {
 public:
@@ -43,13 +49,19 @@ public:
     return rounds[round][call];
   }
 
+  /// Refuses a package that has code for devices alone.
+  void requireCpuCode() const;
+  /// All that is for CUDA devices.
+  const std::vector<DeviceCode> &getDeviceCode() const { return deviceCode; }
+
   /// The largest number of scalar slots of any variant.
   size_t getMaxScalarSlots() const { return maxScalarSlots; }
   /// Whether some variant carries scalars from step to step.
   bool carries() const { return carriesScalars; }
 
 private:
-  const CodeEntry &chooseCode() const;
+  const CodeEntry *chooseCode();
+  void openCode(std::string_view bytes, const std::string &file);
   VariantCode resolve(const Variant &variant) const;
 
   std::string name;
@@ -57,6 +69,9 @@ private:
   Manifest manifest;
   std::string codeName;
   LoadedCode code;
+  /// Why there is no code for the processor; empty where there is some.
+  std::string refusal;
+  std::vector<DeviceCode> deviceCode;
   std::vector<VariantCode> variants;
   std::vector<std::vector<StepcRoundFunction>> rounds;
   size_t maxScalarSlots = 0;

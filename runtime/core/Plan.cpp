@@ -108,6 +108,10 @@ int64_t Plan::addGroup(const StepcOption *options, int64_t numOptions,
   Group group = makeGroup(*package, options, numOptions, hypers, numHypers);
   rounds.adopt(group);
   exchange.reserveGroups(groups.size() + 1);
+  if (countsOnDevice)
+    readDeviceCounts();
+  if (device)
+    reserveDeviceGroups(*device, groups.size() + 1, group);
   groups.push_back(std::move(group));
   groupsUnchecked = true;
   return int64_t(groups.size()) - 1;
@@ -121,7 +125,7 @@ void Plan::setHypers(int64_t group, const double *hypers, int64_t numHypers) {
 
 int64_t Plan::getCount(int64_t id) const {
   requireId(id);
-  return counts[id];
+  return countsOnDevice ? readDeviceCount(id) : counts[id];
 }
 
 void Plan::setCount(int64_t id, int64_t count) {
@@ -134,6 +138,8 @@ void Plan::setCount(int64_t id, int64_t count) {
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld",
          names[id].c_str(), static_cast<long long>(count),
          static_cast<long long>(kMaxCount));
+  if (countsOnDevice)
+    readDeviceCounts();
   if (counts[id] == count)
     return;
   counts[id] = count;
@@ -155,7 +161,7 @@ void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
       continue;
     View view = getView(tensor, k);
     out.data = reinterpret_cast<void *>(view.address);
-    out.device = {kDLCPU, 0};
+    out.device = place;
     out.ndim = int32_t(view.rank);
     out.dtype = getDLDataType(state.storage);
     out.shape = const_cast<int64_t *>(view.extents);
@@ -220,6 +226,13 @@ StepcPlanInfo Plan::getInfo() const {
   info.exchangeCalls = exchange.getNumCalls();
   info.exchangeBytes = exchange.getNumBytes();
   info.leftOut = countLeftOut();
+  if (device) {
+    info.deviceBytes = device->getBytes();
+    for (const cuda::DeviceBlock &block : deviceStates)
+      info.deviceBytes += int64_t(block.getSize());
+    info.deviceLaunches = device->getNumLaunches();
+    info.deviceStores = device->getNumStores();
+  }
   if (workspaceBlock)
     info.workspaceBytes = int64_t(workspaceBlock->getSize());
 

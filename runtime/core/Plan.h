@@ -36,6 +36,7 @@
 #include "core/RowClass.h"
 #include "cpu/Engine.h"
 #include "cpu/StateArena.h"
+#include "cuda/Engine.h"
 
 #include "stepc/stepc.h"
 
@@ -119,6 +120,9 @@ public:
   void setMesh(const StepcAxis *axes, int64_t numAxes,
                const StepcCommunicator *communicator);
   void bind(const StepcBinding *bindings, int64_t size, int64_t *outIds);
+  void setCuda(const StepcCudaConfig &config);
+  void setStream(void *stream);
+  void upload();
   void setGrad(int64_t id, const DLTensor *grad);
   void setParam(int64_t id, const DLTensor *param);
   void step();
@@ -185,6 +189,7 @@ private:
 
   // PlanStep.cpp
   void checkOverlap();
+  uintptr_t getScalars(int32_t cohort) noexcept;
   void formCohorts() noexcept;
   void listActive() noexcept;
   void listWork() noexcept;
@@ -200,6 +205,26 @@ private:
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
   void countStep() noexcept;
+
+  // PlanDevice.cpp
+  bool isCapturing();
+  void requireNoCapture(const char *call);
+  void prepareDevice(bool activeOnly);
+  void listDeviceRows();
+  void listDeviceScalars(bool activeOnly);
+  void listDeviceGroups();
+  void readDeviceCounts();
+  int64_t readDeviceCount(int64_t id) const;
+  void reserveDeviceGroups(cuda::Engine &engine, size_t numGroups,
+                           const Group &group);
+  void reserveDevice(size_t numTensors);
+  void reserveDeviceRows(size_t rowClass);
+  template <typename Work>
+  void guardDevice(Work &&work);
+  void stepOnDevice();
+  void fillOnDevice();
+  void runOnDevice();
+  std::string describeRows(size_t rowClass) const;
 
   std::shared_ptr<const Package> package;
   StepcPlanConfig config;
@@ -271,6 +296,17 @@ private:
   std::vector<int64_t> steppedIds;
   bool poisoned = false;
   int64_t numSteps = 0;
+
+  /// Where tensors are, and what steps them if that is a device.
+  DLDevice place = {kDLCPU, 0};
+  std::unique_ptr<cuda::Engine> device;
+  cuda::DeviceStep deviceStep;
+  /// The cohort of each entry of the list of scalars.
+  std::vector<int32_t> deviceCohorts;
+  std::vector<cuda::DeviceBlock> deviceStates;
+  /// Whether steps have been captured: graphs step tensors without us, and the
+  /// device alone knows the counts.
+  bool countsOnDevice = false;
 
   OverlapChecker overlapChecker;
   /// Whether addresses have changed since all were compared. They change one

@@ -98,12 +98,13 @@ void Binder::describe(int64_t i) {
 
   BoundTensor &bound = tensor.bound;
   bound.group = int32_t(binding.group);
-  requireElements(*binding.param, {tensor.name, Role::Param, {}});
+  tensor.empty =
+      requireElements(*binding.param, {tensor.name, Role::Param, {}}) == 0;
   tensor.layout = makeLayout(plan.exchange.getMesh(), getLayout(binding),
                              *binding.param, tensor.name);
-  bound.variant = int32_t(chooseVariant(plan.package->getManifest(),
-                                        plan.groups[binding.group], binding,
-                                        tensor.layout, tensor.name));
+  bound.variant = int32_t(
+      chooseVariant(plan.package->getManifest(), plan.groups[binding.group],
+                    binding, plan.place, tensor.layout, tensor.name));
   bound.rank = binding.param->ndim;
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
@@ -115,7 +116,20 @@ void Binder::describe(int64_t i) {
 
   setDims(binding, tensor);
   requireNoSelfOverlap(tensor);
+  requireDeviceMemory(tensor);
   setRowSize(tensor);
+}
+
+/// Refuses addresses that the plan's device does not have.
+void Binder::requireDeviceMemory(const NewTensor &tensor) const {
+  if (!plan.device || tensor.empty)
+    return;
+  const Variant &variant = getVariant(tensor);
+  for (size_t k = 0; k < variant.operands.size(); ++k)
+    if (tensor.addresses[k])
+      plan.device->requireMemory(
+          tensor.addresses[k],
+          {tensor.name, variant.operands[k].role, variant.operands[k].name});
 }
 
 /// A rank counts what a tensor contributes if it is the first of those that
@@ -327,7 +341,7 @@ void Binder::checkOverlap() {
 /// Huge pages for what the caller allocated and steps use again and again;
 /// gradients come and go.
 void Binder::advise() const noexcept {
-  if (!plan.config.hugePages)
+  if (!plan.config.hugePages || plan.device)
     return;
   size_t firstId = plan.tensors.size() - created.size();
   for (size_t i = 0; i < created.size(); ++i) {
@@ -349,6 +363,11 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   if (size < 0 || (size > 0 && !bindings))
     fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
          static_cast<long long>(size));
+  if (!device)
+    package->requireCpuCode();
+  if (countsOnDevice)
+    readDeviceCounts();
   Binder(*this, bindings, size).run(outIds);
-  engine.startThreads();
+  if (!device)
+    engine.startThreads();
 }

@@ -60,7 +60,7 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
     setGradActive(tensor, false);
     return true;
   }
-  if (grad->device.device_type != kDLCPU || grad->ndim != tensor.rank ||
+  if (!isAt(*grad, place) || grad->ndim != tensor.rank ||
       grad->dtype.code != tensor.gradType.code ||
       grad->dtype.bits != tensor.gradType.bits || grad->dtype.lanes != 1 ||
       !grad->data || (tensor.rank > 0 && !grad->shape))
@@ -124,7 +124,7 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   const Variant &variant = getVariant(tensor);
   const Operand &description = variant.operands[operand];
   OperandName name = getOperandName(id, operand);
-  Storage storage = requireStorage(given, name);
+  Storage storage = requireStorage(given, place, name);
   if (storage != description.storage)
     fail(STEPC_NEEDS_BIND, "%s has dtype %s, it was bound with %s",
          name.str().c_str(), getName(storage), getName(description.storage));
@@ -165,6 +165,8 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
     listsValid = false;
     classes[toClass].reserve(1, layout.getRank(), tensor.size.countChunks());
+    if (device)
+      reserveDeviceRows(size_t(toClass));
     // Here ends what can fail.
     std::copy_n(strides, rank, boundStrides);
     moveRow(id, toClass, layout);

@@ -29,14 +29,20 @@ void Plan::checkOverlap() {
   overlapUnchecked = false;
 }
 
+/// Where a cohort's row of scalars is, for kernels.
+uintptr_t Plan::getScalars(int32_t cohort) noexcept {
+  if (device)
+    return uintptr_t(device->getScalars(cohort));
+  return reinterpret_cast<uintptr_t>(cohorts.getScalars(cohort));
+}
+
 void Plan::formCohorts() noexcept {
   cohorts.clear();
   for (size_t id = 0; id < tensors.size(); ++id) {
     const BoundTensor &tensor = tensors[id];
     cohortOf[id] = cohorts.add({tensor.variant, tensor.group, counts[id],
                                 fresh[id] != 0, tensor.hasGrad});
-    getRow(tensor)[STEPC_ROW_SCALARS] =
-        int64_t(reinterpret_cast<uintptr_t>(cohorts.getScalars(cohortOf[id])));
+    getRow(tensor)[STEPC_ROW_SCALARS] = int64_t(getScalars(cohortOf[id]));
   }
   cohortsValid = true;
 }
@@ -60,6 +66,9 @@ void Plan::listActive() noexcept {
 
 /// Gathers what the classes list into the engine's work.
 void Plan::listWork() noexcept {
+  deviceStep.chunksChanged = true;
+  if (device)
+    return;
   parts.clear();
   segments.clear();
   workWeight = 0;
@@ -107,6 +116,8 @@ void Plan::prepareStep() {
   }
   if (cohortsValid && listsValid && numToggled == 0)
     return;
+  if (countsOnDevice)
+    readDeviceCounts();
   formCohorts();
   listActive();
   for (Group &group : groups)
@@ -142,6 +153,8 @@ void Plan::fillScalars(int64_t segment, bool activeOnly) {
 }
 
 void Plan::runListed() {
+  if (device)
+    return runOnDevice();
   StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
                    workWeight,   workspace,       exchange.isWide()};
   if (engine.run(work, *this))
@@ -221,6 +234,8 @@ void Plan::addContributions(int64_t round) {
 
 void Plan::step() {
   requireNoStep("stepcStep");
+  if (device)
+    return stepOnDevice();
   prepareStep();
   fillScalars(0, /*activeOnly=*/true);
   lastStep = {};
@@ -276,7 +291,10 @@ void Plan::stepBegin() {
   if (!cohortsValid)
     formCohorts();
   // For tensors without a gradient too: they may get one before the end.
-  fillScalars(0, /*activeOnly=*/false);
+  if (device)
+    fillOnDevice();
+  else
+    fillScalars(0, /*activeOnly=*/false);
   inStep = true;
 }
 

@@ -68,6 +68,10 @@ public:
   /// The words before the layout's.
   int64_t getFixedWords() const { return fixedWords; }
   int64_t getNumChunks() const { return numChunks; }
+  /// The words of all rows, and those for which memory was reserved.
+  int64_t getTableWords() const { return int64_t(table.size()); }
+  int64_t getTableCapacity() const { return int64_t(table.capacity()); }
+  int64_t getChunkCapacity() const { return int64_t(chunks.capacity()); }
 
   void clearList() noexcept;
   void listRow(int64_t row, const RowSize &size) noexcept;

@@ -71,11 +71,21 @@ bool stepc::isDense(const View &view) {
   return true;
 }
 
-Storage stepc::requireStorage(const DLTensor &tensor, const OperandName &name) {
-  if (tensor.device.device_type != kDLCPU)
-    fail(STEPC_DEVICE_MISMATCH,
-         "%s is on device type %d, the package runs on the cpu",
-         name.str().c_str(), int(tensor.device.device_type));
+/// "the cpu", "CUDA device 0"
+static std::string describe(DLDevice device) {
+  if (device.device_type == kDLCPU)
+    return "the cpu";
+  if (device.device_type == kDLCUDA)
+    return "CUDA device " + std::to_string(device.device_id);
+  return "device type " + std::to_string(int(device.device_type));
+}
+
+Storage stepc::requireStorage(const DLTensor &tensor, DLDevice place,
+                              const OperandName &name) {
+  if (!isAt(tensor, place))
+    fail(STEPC_DEVICE_MISMATCH, "%s is on %s, the plan runs on %s",
+         name.str().c_str(), describe(tensor.device).c_str(),
+         describe(place).c_str());
   Storage storage;
   if (!getStorage(tensor.dtype, storage))
     fail(STEPC_DTYPE_MISMATCH, "%s has dtype %s, known are f32, f64 and bf16",

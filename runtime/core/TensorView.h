@@ -55,9 +55,17 @@ ByteSpan getByteSpan(const View &view);
 /// Whether the view's elements fill its byte span, each byte once.
 bool isDense(const View &view);
 
-/// The storage type of a tensor in host memory. Refuses other devices and
-/// types.
-Storage requireStorage(const DLTensor &tensor, const OperandName &name);
+/// Whether the tensor is on the device; there is one processor.
+inline bool isAt(const DLTensor &tensor, DLDevice place) {
+  return tensor.device.device_type == place.device_type &&
+         (place.device_type == kDLCPU ||
+          tensor.device.device_id == place.device_id);
+}
+
+/// The storage type of a tensor on the device that a plan runs on. Refuses
+/// other devices and types.
+Storage requireStorage(const DLTensor &tensor, DLDevice place,
+                       const OperandName &name);
 
 /// The number of elements of a shape, or -1 where it cannot be.
 int64_t countElements(const int64_t *extents, int64_t rank);

@@ -24,17 +24,18 @@ struct Types {
   std::vector<Storage> states;
 };
 
-Types getTypes(const StepcBinding &binding, const std::string &name) {
+Types getTypes(const StepcBinding &binding, DLDevice place,
+               const std::string &name) {
   Types types;
-  types.param = requireStorage(*binding.param, {name, Role::Param, {}});
+  types.param = requireStorage(*binding.param, place, {name, Role::Param, {}});
   DLTensor none = {};
-  none.device = {kDLCPU, 0};
+  none.device = place;
   none.dtype = binding.gradDtype;
-  types.grad = requireStorage(binding.grad ? *binding.grad : none,
+  types.grad = requireStorage(binding.grad ? *binding.grad : none, place,
                               {name, Role::Grad, {}});
   for (int64_t k = 0; k < binding.numStates; ++k)
     types.states.push_back(requireStorage(
-        *binding.states[k], {name, Role::State, std::to_string(k)}));
+        *binding.states[k], place, {name, Role::State, std::to_string(k)}));
   return types;
 }
 
@@ -112,10 +113,10 @@ std::string describeTypes(Storage param, Storage grad) {
 } // namespace
 
 size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
-                            const StepcBinding &binding,
+                            const StepcBinding &binding, DLDevice place,
                             const TensorLayout &layout,
                             const std::string &name) {
-  Types types = getTypes(binding, name);
+  Types types = getTypes(binding, place, name);
   size_t rule = chooseRule(manifest, group, layout.shape, name);
   const Dims &dims = manifest.rules[rule].dims;
   requireShardable(layout, manifest.rules[rule], name);

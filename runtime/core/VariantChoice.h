@@ -18,10 +18,11 @@ namespace stepc {
 /// The first variant of the rule that takes the whole tensor, with the group's
 /// options, the dims that are sharded and the storage types of the tensors;
 /// states that the runtime allocates fit any. Refuses tensors for which there
-/// is none. `name` is the tensor's in messages.
+/// is none, and those that are not at `place`. `name` is the tensor's in
+/// messages.
 size_t chooseVariant(const Manifest &manifest, const Group &group,
-                     const StepcBinding &binding, const TensorLayout &layout,
-                     const std::string &name);
+                     const StepcBinding &binding, DLDevice place,
+                     const TensorLayout &layout, const std::string &name);
 
 } // namespace stepc
 

@@ -65,6 +65,11 @@ TEST(Api, nullHandlesAreRefused) {
   EXPECT_REFUSED(invalid, "plan is NULL",
                  stepcPlanSetParam(nullptr, 0, &tensor));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanParametersWritten(nullptr));
+  StepcCudaConfig cuda = {};
+  EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanSetCuda(nullptr, &cuda));
+  EXPECT_REFUSED(invalid, "config is NULL", stepcPlanSetCuda(nullptr, nullptr));
+  EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanSetStream(nullptr, nullptr));
+  EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanUpload(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStep(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStepBegin(nullptr));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcStepTensors(nullptr, &n, 1));

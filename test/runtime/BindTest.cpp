@@ -86,13 +86,11 @@ TEST_F(BindTest, fields) {
 TEST_F(BindTest, devices) {
   param.dl()->device = {kDLCUDA, 0};
   refuse(STEPC_DEVICE_MISMATCH,
-         "tensor 'w': parameter is on device type 2, the package runs on the "
-         "cpu");
+         "tensor 'w': parameter is on CUDA device 0, the plan runs on the cpu");
   param.dl()->device = {kDLCPU, 0};
   grad.dl()->device = {kDLCUDA, 1};
   refuse(STEPC_DEVICE_MISMATCH,
-         "tensor 'w': gradient is on device type 2, the package runs on the "
-         "cpu");
+         "tensor 'w': gradient is on CUDA device 1, the plan runs on the cpu");
 }
 
 TEST_F(BindTest, dtypes) {

@@ -64,8 +64,10 @@ typedef enum StepcStatus {
   STEPC_POISONED = 16,    /* an earlier step failed midway */
   STEPC_INTERNAL_ERROR = 17,
   STEPC_COMMUNICATION_ERROR = 18, /* ranks could not combine their parts */
-  STEPC_STALE_STATISTICS = 19     /* parameters were written by others, although
+  STEPC_STALE_STATISTICS = 19,    /* parameters were written by others, although
                                      the package is made with --exclusive-writes */
+  STEPC_DEVICE_ERROR = 20         /* a call of a device's driver failed, or
+                                     there is no driver */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */
@@ -259,6 +261,37 @@ STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
  * step (`carried` of a variant in the manifest); else it does nothing. */
 STEPC_API StepcStatus stepcPlanParametersWritten(StepcPlan *plan);
 
+/*===--- Devices
+ * -----------------------------------------------------------===*/
+
+/* Where a plan runs that is not for the processor. */
+typedef struct StepcCudaConfig {
+  size_t structSize; /* sizeof(StepcCudaConfig) */
+  int32_t device;    /* its number, as in DLDevice::device_id */
+  int32_t reserved0; /* must be 0 */
+  void *context;     /* CUcontext of the device that outlives the plan; NULL:
+                        the primary one, which the plan retains */
+  void *stream;      /* CUstream of the context; NULL: its default stream */
+} StepcCudaConfig;
+
+/* Says, before anything is bound, that the tensors of the plan are in memory of
+ * a CUDA device (kDLCUDA): parameters, gradients and states. Steps are enqueued
+ * on the stream and return before they are done; they wait for nothing and may
+ * be captured in a graph. STEPC_DEVICE_ERROR where there is no driver,
+ * STEPC_UNSUPPORTED_TARGET where the package has no code for the device
+ * (docs/cuda.md). */
+STEPC_API StepcStatus stepcPlanSetCuda(StepcPlan *plan,
+                                       const StepcCudaConfig *config);
+
+/* The stream of the steps from now on. Work on the one before is the caller's
+ * to order with it. */
+STEPC_API StepcStatus stepcPlanSetStream(StepcPlan *plan, void *stream);
+
+/* Enqueues what has changed since the last step, addresses and
+ * hyper-parameters, as the next step would do itself. To be called before a
+ * step is captured, and before a graph with it is launched after a change. */
+STEPC_API StepcStatus stepcPlanUpload(StepcPlan *plan);
+
 /*===--- Steps
  * -------------------------------------------------------------===*/
 
@@ -332,6 +365,9 @@ typedef struct StepcPlanInfo {
   int64_t exchangeBytes;   /* of this rank's elements, in these */
   int64_t leftOut;         /* traversals of tensors that their last step was
                               able to leave out */
+  int64_t deviceBytes;     /* in device memory, states included */
+  int64_t deviceLaunches;  /* of kernels */
+  int64_t deviceStores;    /* of these, to tell the device of changes */
 } StepcPlanInfo;
 STEPC_API StepcStatus stepcPlanGetInfo(const StepcPlan *plan,
                                        StepcPlanInfo *out);

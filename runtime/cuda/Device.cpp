@@ -1,0 +1,104 @@
+//===- Device.cpp - a context of a CUDA device
+//------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/Device.h"
+
+#include "core/Status.h"
+
+#include <utility>
+
+using namespace stepc;
+using namespace stepc::cuda;
+
+Device::Device(int32_t ordinal, CUcontext given)
+    : driver(stepc::cuda::getDriver()), ordinal(ordinal) {
+  int count = 0;
+  require(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count)
+    fail(STEPC_INVALID_ARGUMENT,
+         "CUDA device %d does not exist, the driver has %d", int(ordinal),
+         count);
+  require(driver.cuDeviceGet(&handle, ordinal), "cuDeviceGet");
+  auto getAttribute = [&](CUdevice_attribute attribute) {
+    int value = 0;
+    require(driver.cuDeviceGetAttribute(&value, attribute, handle),
+            "cuDeviceGetAttribute");
+    return value;
+  };
+  capability = 10 * getAttribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+               getAttribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  multiprocessors = getAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+
+  context = given;
+  if (!given) {
+    require(driver.cuDevicePrimaryCtxRetain(&context, handle),
+            "cuDevicePrimaryCtxRetain");
+    retained = true;
+    return;
+  }
+  ContextScope scope(*this);
+  CUdevice own = -1;
+  require(driver.cuCtxGetDevice(&own), "cuCtxGetDevice");
+  if (own != handle)
+    fail(STEPC_DEVICE_MISMATCH,
+         "the context is one of CUDA device %d, the plan is to run on %d",
+         int(own), int(ordinal));
+}
+
+Device::~Device() {
+  if (retained)
+    driver.cuDevicePrimaryCtxRelease(handle);
+}
+
+void Device::require(CUresult result, const char *call,
+                     const std::string &what) const {
+  if (result != CUDA_SUCCESS)
+    cuda::require(driver, result, call,
+                  what + " on CUDA device " + std::to_string(ordinal));
+}
+
+ContextScope::ContextScope(const Device &device) : driver(device.getDriver()) {
+  device.require(driver.cuCtxPushCurrent(device.getContext()),
+                 "cuCtxPushCurrent");
+}
+
+ContextScope::~ContextScope() {
+  CUcontext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+}
+
+DeviceBlock::DeviceBlock(std::shared_ptr<const Device> ownDevice, size_t size,
+                         const std::string &what)
+    : device(std::move(ownDevice)), size(size) {
+  device->require(device->getDriver().cuMemAlloc(&address, size), "cuMemAlloc",
+                  " of " + std::to_string(size) + " bytes for " + what);
+}
+
+DeviceBlock::~DeviceBlock() {
+  if (!address)
+    return;
+  // Nothing can be done about an error: the context may be gone.
+  CUcontext popped = nullptr;
+  const DriverTable &driver = device->getDriver();
+  if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
+    return;
+  driver.cuCtxSynchronize();
+  driver.cuMemFree(address);
+  driver.cuCtxPopCurrent(&popped);
+}
+
+DeviceBlock::DeviceBlock(DeviceBlock &&other) noexcept
+    : device(other.device), address(std::exchange(other.address, 0)),
+      size(other.size) {}
+
+DeviceBlock &DeviceBlock::operator=(DeviceBlock &&other) noexcept {
+  std::swap(device, other.device);
+  std::swap(address, other.address);
+  std::swap(size, other.size);
+  return *this;
+}

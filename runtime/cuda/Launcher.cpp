@@ -1,0 +1,113 @@
+//===- Launcher.cpp - launches on a stream
+//----------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/Launcher.h"
+
+#include "stepc/kernel_abi.h"
+
+#include <algorithm>
+
+using namespace stepc;
+using namespace stepc::cuda;
+
+CUresult Launcher::enqueue(const Kernel &kernel, int64_t blocks,
+                           int64_t *arguments, int64_t numArguments) {
+  void *addresses[1 + STEPC_STORE_WORDS];
+  for (int64_t k = 0; k < numArguments; ++k)
+    addresses[k] = arguments + k;
+  auto size =
+      static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, kernel.maxBlocks));
+  ++numLaunches;
+  return device->getDriver().cuLaunchKernel(kernel.function, size, 1, 1,
+                                            kBlockThreads, 1, 1, 0, stream,
+                                            addresses, nullptr);
+}
+
+void Launcher::launch(const Kernel &kernel, int64_t blocks, int64_t *arguments,
+                      int64_t numArguments) {
+  launch(kernel, blocks, arguments, numArguments, [] { return ""; });
+}
+
+void Launcher::store(CUdeviceptr to, const int64_t *words) {
+  int64_t arguments[1 + STEPC_STORE_WORDS];
+  arguments[0] = int64_t(to);
+  std::copy_n(words, STEPC_STORE_WORDS, arguments + 1);
+  launch(module->getStore(), 1, arguments, 1 + STEPC_STORE_WORDS);
+  ++numStores;
+}
+
+void Launcher::copyIn(CUdeviceptr to, const void *from, size_t size) {
+  device->require(device->getDriver().cuMemcpyHtoDAsync(to, from, size, stream),
+                  "cuMemcpyHtoDAsync",
+                  " of " + std::to_string(size) + " bytes");
+  synchronize();
+}
+
+void Launcher::copyOut(void *to, CUdeviceptr from, size_t size) {
+  device->require(device->getDriver().cuMemcpyDtoHAsync(to, from, size, stream),
+                  "cuMemcpyDtoHAsync",
+                  " of " + std::to_string(size) + " bytes");
+  synchronize();
+}
+
+void Launcher::clear(CUdeviceptr to, size_t size) {
+  device->require(device->getDriver().cuMemsetD8Async(to, 0, size, stream),
+                  "cuMemsetD8Async", " of " + std::to_string(size) + " bytes");
+}
+
+void Launcher::synchronize() {
+  device->require(device->getDriver().cuStreamSynchronize(stream),
+                  "cuStreamSynchronize");
+}
+
+bool Launcher::isCapturing() const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  device->require(device->getDriver().cuStreamIsCapturing(stream, &status),
+                  "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void Mirror::reserve(const std::shared_ptr<const Device> &device,
+                     size_t words) {
+  if (words <= known.size())
+    return;
+  // Half as much again, so that growing step by step costs little.
+  words = std::max(words, known.size() + known.size() / 2);
+  size_t stores = (words + STEPC_STORE_WORDS - 1) / STEPC_STORE_WORDS;
+  std::vector<int64_t> newKnown(stores * STEPC_STORE_WORDS);
+  std::vector<uint8_t> newIsKnown(stores);
+  auto newBlock = std::make_unique<DeviceBlock>(
+      device, newKnown.size() * sizeof(int64_t), what);
+  block = std::move(newBlock);
+  known = std::move(newKnown);
+  isKnown = std::move(newIsKnown);
+}
+
+bool Mirror::has(const int64_t *words, size_t count) const {
+  for (size_t begin = 0; begin < count; begin += STEPC_STORE_WORDS) {
+    size_t size = std::min<size_t>(STEPC_STORE_WORDS, count - begin);
+    if (!isKnown[begin / STEPC_STORE_WORDS] ||
+        !std::equal(words + begin, words + begin + size, known.data() + begin))
+      return false;
+  }
+  return true;
+}
+
+void Mirror::update(Launcher &launcher, const int64_t *words, size_t count) {
+  for (size_t begin = 0; begin < count; begin += STEPC_STORE_WORDS) {
+    size_t size = std::min<size_t>(STEPC_STORE_WORDS, count - begin);
+    int64_t *own = known.data() + begin;
+    uint8_t &ownIsKnown = isKnown[begin / STEPC_STORE_WORDS];
+    if (ownIsKnown && std::equal(words + begin, words + begin + size, own))
+      continue;
+    std::copy_n(words + begin, size, own);
+    ownIsKnown = 0;
+    launcher.store(getAddress() + begin * sizeof(int64_t), own);
+    ownIsKnown = 1;
+  }
+}

@@ -1,0 +1,82 @@
+//===- Module.h - the kernels of a package on a device
+//----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CUDA_MODULE_H
+#define STEPC_CUDA_MODULE_H
+
+#include "core/Package.h"
+#include "cuda/Device.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stepc::cuda {
+
+/// Threads of a block, of every kernel (docs/cuda.md).
+inline constexpr int32_t kBlockThreads = 256;
+
+struct Kernel {
+  std::string name;
+  CUfunction function = nullptr;
+  /// How many blocks the device holds at once.
+  int32_t maxBlocks = 1;
+};
+
+/// The entry points of one variant.
+struct VariantKernels {
+  /// One for each segment; without a function where there is nothing to fill.
+  std::vector<Kernel> scalars;
+  /// The schedule for contiguous rows, and for strided ones.
+  std::vector<Kernel> entries[2];
+};
+
+/// The code of a package for one device, which code to take being decided
+/// here, loaded in one context. Immutable once made; plans of the package on
+/// the device share it.
+class Module {
+public:
+  Module(std::shared_ptr<const Package> package,
+         std::shared_ptr<const Device> device);
+  ~Module();
+  Module(const Module &) = delete;
+  Module &operator=(const Module &) = delete;
+
+  const VariantKernels &getKernels(size_t variant) const {
+    return variants[variant];
+  }
+  const Kernel &getStore() const { return store; }
+  const Kernel &getAdvance() const { return advance; }
+
+private:
+  void load(const DeviceCode &code);
+  Kernel getKernel(const std::string &name) const;
+  void resolve();
+
+  std::shared_ptr<const Package> package;
+  std::shared_ptr<const Device> device;
+  std::string codeName;
+  CUmodule module = nullptr;
+  std::vector<VariantKernels> variants;
+  Kernel store;
+  Kernel advance;
+};
+
+/// The code that a device of this capability runs: the cubin of the highest
+/// capability of its major number that it reaches, else the PTX of the highest
+/// that it reaches. Throws STEPC_UNSUPPORTED_TARGET.
+const DeviceCode &chooseCode(const Package &package, int32_t capability);
+
+/// The module of the package in the device's context, loaded where no plan has
+/// it yet.
+std::shared_ptr<const Module> getModule(std::shared_ptr<const Package> package,
+                                        std::shared_ptr<const Device> device);
+
+} // namespace stepc::cuda
+
+#endif // STEPC_CUDA_MODULE_H

@@ -1,0 +1,37 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The double of the driver as it is at its begin, and packages compiled once."""
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from double import compile_package, get_double, make_zip
+from stepc._runtime import Package
+
+
+@pytest.fixture
+def double():
+    """One device; nothing of other tests is left, and nothing of this one after it."""
+    gc.collect()
+    library = get_double()
+    library.reset()
+    return library
+
+
+@pytest.fixture(scope="session")
+def members(tmp_path_factory):
+    """AdamW in f32 and bf16, with the image for the double."""
+    return compile_package(
+        "adamw", ["--variant=param=f32", "--variant=param=bf16,grad=bf16,state=f32"],
+        tmp_path_factory.mktemp("adamw"),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def package(members):
+    return Package.from_bytes(make_zip(members))

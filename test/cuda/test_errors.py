@@ -1,0 +1,381 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the driver or the caller does wrong: a status with words, nothing left behind, and
+a plan that is poisoned if tensors may have been updated in part.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from double import BUILD, ERRORS, LIBRARY, MEMBER, ROOT, get_manifest, make_zip, with_manifest
+from models import CUDA, SPECS, DeviceMemory, Memory, Model, assert_same
+from stepc import _runtime as runtime
+from stepc import errors
+from stepc._runtime import Package, Plan
+
+# Every function that the engine calls, but for those that tell of errors.
+FUNCTIONS = [
+    "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
+    "cuCtxPushCurrent", "cuModuleLoadDataEx", "cuModuleGetFunction",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuMemAlloc", "cuMemsetD8Async",
+    "cuPointerGetAttribute", "cuStreamSynchronize", "cuStreamIsCapturing", "cuLaunchKernel",
+]  # fmt: skip
+# What ends a life cannot be told of; nothing else may go wrong then.
+CLOSING = ["cuCtxPopCurrent", "cuCtxSynchronize", "cuDevicePrimaryCtxRelease", "cuMemFree",
+           "cuModuleUnload"]  # fmt: skip
+
+
+def run_life(model):
+    """A plan with three steps; the error that ended it."""
+    try:
+        model.begin()
+        for _ in range(3):
+            model.plan.step()
+        model.plan.count(model.ids[0])
+    except errors.StatusError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("error", [1, 2, 700])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_call_fails(function, error, package, double):
+    """The first call, the second, and so on, as long as there is one."""
+    nth = 0
+    while True:
+        nth += 1
+        double.reset()
+        model = Model(package, DeviceMemory(double), specs=SPECS[:2], own_states=True, begin=False)
+        allocations = double.alive()[0]
+        double.fail(function, nth, error)
+        before = double.calls(function)
+        failed = run_life(model)
+        if double.calls(function) - before < nth:
+            break
+        assert failed is not None, f"call {nth} of {function} failed, and nothing was said"
+        code = f"{ERRORS[error]} ({error}): "
+        unknown = function == "cuPointerGetAttribute" and error == 1
+        expected = "which the driver does not know" if unknown else code
+        assert expected in str(failed) and (unknown or str(failed).startswith(function))
+        assert "CUDA device 0" in str(failed) or unknown
+        if not unknown:
+            status = "STEPC_OUT_OF_MEMORY" if error == 2 else "STEPC_DEVICE_ERROR"
+            assert failed.status == status
+        del model.plan, failed
+        if error != 700:  # after that nothing can be freed
+            assert double.alive() == (allocations, 0, 0, 0), f"call {nth} of {function}"
+        assert double.alive()[3] == 0
+    assert nth > 1
+
+
+@pytest.mark.parametrize("function", CLOSING)
+def test_an_end_that_fails(function, package, double):
+    model = Model(package, DeviceMemory(double), specs=SPECS[:2], begin=False)
+    double.fail(function, 1, 1)
+    assert run_life(model) is None
+    del model.plan
+    assert double.calls(function) > 0
+
+
+def launches_of_a_step(package, double):
+    model = Model(package, DeviceMemory(double), specs=SPECS[:6], own_states=True)
+    model.plan.step()
+    before = double.calls("cuLaunchKernel")
+    model.plan.step()
+    return double.calls("cuLaunchKernel") - before
+
+
+@pytest.mark.parametrize("error", [1, 701])
+def test_launches_of_a_step(error, package, double):
+    """Before the first kernel nothing has changed, and the step can be taken again; after
+    it the plan is poisoned."""
+    count = launches_of_a_step(package, double)
+    scalars = 2  # of two variants, before anything is written
+    for nth in range(1, count + 1):
+        double.reset()
+        models = [Model(package, memory, specs=SPECS[:6], own_states=True)
+                  for memory in (Memory(), DeviceMemory(double))]  # fmt: skip
+        for model in models:
+            model.plan.step()
+        double.fail("cuLaunchKernel", nth, error)
+        with pytest.raises(errors.DeviceError, match="^cuLaunchKernel of '") as failed:
+            models[1].plan.step()
+        if nth > scalars + 1:
+            with pytest.raises(errors.StatusError) as refused:
+                models[1].plan.step()
+            assert refused.value.status == "STEPC_POISONED"
+            assert models[1].plan.info().steps == 1
+            continue
+        if nth == scalars + 1:
+            assert "phase0' for " in str(failed.value) and "the first 'w0.0'" in str(failed.value)
+        assert models[1].plan.count(models[1].ids[0]) == 1
+        for model in models:
+            model.set_grads(5)
+            model.plan.step()
+        assert_same(*models)
+
+
+def test_a_store_that_fails_is_made_again(package, double):
+    models = [Model(package, memory) for memory in (Memory(), DeviceMemory(double))]
+    stores = double.calls("cuLaunchKernel:step_store")
+    assert stores == 0
+    models[0].plan.step()
+    nth = 0
+    while True:
+        nth += 1
+        double.fail("cuLaunchKernel:step_store", nth, 1)
+        try:
+            models[1].plan.step()
+            break
+        except errors.DeviceError as error:
+            assert "cuLaunchKernel of 'step_store' on CUDA device 0" in str(error)
+            nth = 0 if nth == 1 and double.calls("cuLaunchKernel:step_store") < 2 else nth
+        double.fail("", 0, 0)
+    assert_same(*models)
+
+
+def test_a_kernel_that_faults(package, double):
+    """It is told at a later call; tensors are in an unknown state then."""
+    memory = DeviceMemory(double)
+    model = Model(package, memory, specs=SPECS[:1])
+    grad = model.tensors[0].of_role("grad")[0]
+    # Gradients are the caller's promise: this one ends where another begins.
+    grad.tensor.data += 4096
+    model.plan.set_grad(model.ids[0], grad.tensor)
+    model.plan.step()
+    assert double.synchronize() == 700
+    assert "that is in no allocation" in double.fault() and "phase0'" in double.fault()
+    with pytest.raises(errors.DeviceError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        model.plan.step()
+    with pytest.raises(errors.StatusError, match="an earlier step of the plan failed midway"):
+        model.plan.step()
+
+
+def test_tensors_elsewhere(package, double):
+    double.reset(devices=2)
+
+    def refuse(message, tensor_memory, device=0):
+        class Other(tensor_memory):
+            place = CUDA, device
+
+            def __init__(self, *arguments):
+                if arguments:
+                    super().__init__(*arguments)
+                self.place = CUDA, device
+
+        memory = Other() if tensor_memory is Memory else Other(double, 1)
+        with pytest.raises(errors.TensorError, match=message) as refused:
+            Model(package, memory, specs=SPECS[:1])
+        assert refused.value.status == "STEPC_DEVICE_MISMATCH"
+
+    refuse("tensor 'w0.0': parameter is at address 0x.*, which the driver does not know", Memory)
+    refuse("parameter is in memory of CUDA device 1, the plan runs on 0", DeviceMemory)
+    model = Model(package, DeviceMemory(double), specs=SPECS[:1])
+    host = Model(package, Memory(), specs=SPECS[:1])
+    for plan, tensor, message in (
+        (model, host, "gradient is on the cpu, the plan runs on CUDA device 0"),
+        (host, model, "gradient is on CUDA device 0, the plan runs on the cpu"),
+    ):
+        grad = tensor.tensors[0].of_role("grad")[0]
+        with pytest.raises(errors.TensorError, match=message):
+            plan.plan.set_grad(0, grad.tensor)
+
+
+def change_code(members, *entries):
+    """The package with other code of devices: (target, file, capability)."""
+    manifest = get_manifest(members)
+    manifest["code"] = [code for code in manifest["code"] if "device" not in code] + [
+        {"target": target, "file": file, "device": "cuda", "compute_capability": capability}
+        for target, file, capability in entries
+    ]
+    return manifest
+
+
+def load_with(members, *entries):
+    changed = with_manifest(members, change_code(members, *entries))
+    for _, file, _ in entries:
+        changed.setdefault(file, b"no image")
+    return Package.from_bytes(make_zip(changed))
+
+
+def test_which_code_is_taken(members, double):
+    """The cubin of the device, before any PTX; else the latest PTX; all others are no images
+    here, so that taking one of them is an error."""
+    good = ("compute_80", MEMBER, 80)
+    for capability, others, best in (
+        (90, [("compute_70", "code/x.ptx", 70), ("sm_80", "code/y.cubin", 80)], good),
+        (89, [("sm_90", "code/x.cubin", 90), ("compute_90", "code/y.ptx", 90)], good),
+    ):
+        double.lib.cudaDoubleSetCapability(capability)
+        plan = Plan(load_with(members, others[0], best, others[1]))
+        plan.set_cuda(0)
+        del plan
+    image = {**members, "code/sm_86.cubin": members[MEMBER]}
+    entries = [("compute_80", "code/z.ptx", 80), ("sm_80", "code/x.cubin", 80),
+               ("sm_86", "code/sm_86.cubin", 86)]  # fmt: skip
+    double.lib.cudaDoubleSetCapability(89)
+    Plan(load_with(image, *entries)).set_cuda(0)
+
+
+def test_no_code_for_the_device(members, package, double):
+    double.lib.cudaDoubleSetCapability(75)
+    plan = Plan(package)
+    message = "has no code for a CUDA device of compute capability 7.5: compute_80 needs 8.0$"
+    with pytest.raises(errors.PackageError, match=message):
+        plan.set_cuda(0)
+    two = load_with(members, ("sm_80", "code/x.cubin", 80), ("compute_90", MEMBER, 90))
+    with pytest.raises(errors.PackageError, match="sm_80 needs 8.0 to 8.9; compute_90 needs 9.0$"):
+        Plan(two).set_cuda(0)
+    with pytest.raises(errors.PackageError, match="it has none for CUDA devices$"):
+        Plan(load_with(members)).set_cuda(0)
+    # The plan is one of the processor still.
+    Model(package, Memory()).plan.step()
+
+
+def test_code_that_is_no_code(members, double):
+    bad = load_with(members, ("compute_80", "code/bad.ptx", 80))
+    with pytest.raises(errors.DeviceError) as refused:
+        Plan(bad).set_cuda(0)
+    assert str(refused.value) == (
+        "cuModuleLoadDataEx of member 'code/bad.ptx' of package '<memory>' on CUDA device 0: "
+        "CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed: "
+        "ptxas: not an image of the double"
+    )
+    assert double.alive()[1:] == (0, 0, 0)
+
+
+def test_a_kernel_that_is_missing(members, double):
+    manifest = get_manifest(members)
+    manifest["variants"][0]["scalars"]["functions"] = ["absent"]
+    # Without code for the processor, which has to have it too.
+    manifest["code"] = [code for code in manifest["code"] if "device" in code]
+    package = Package.from_bytes(make_zip(with_manifest(members, manifest)))
+    with pytest.raises(errors.DeviceError) as refused:
+        Plan(package).set_cuda(0)
+    assert str(refused.value) == (
+        f"cuModuleGetFunction of 'absent' in member '{MEMBER}' of package '<memory>' on CUDA "
+        "device 0: CUDA_ERROR_NOT_FOUND (500): named symbol not found"
+    )
+    assert double.alive()[1:] == (0, 0, 0)
+
+
+def test_code_for_devices_alone(members, double):
+    """Steps there, and says that the processor has none."""
+    manifest = get_manifest(members)
+    manifest["code"] = [code for code in manifest["code"] if "device" in code]
+    package = Package.from_bytes(make_zip(with_manifest(members, manifest)))
+    Model(package, DeviceMemory(double)).plan.step()
+    with pytest.raises(errors.PackageError, match="compute_80 needs a device, cuda"):
+        Model(package, Memory())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("compute_capability", "8", "'code.1..compute_capability' is not an integer"),
+        ("compute_capability", 0, "'code.1..compute_capability' is not between 10 and 9999"),
+        ("file", "code/x86-64-v3.so", "'code.1..file' is neither a .ptx nor a .cubin"),
+        ("file", "code/absent.ptx", "has no member 'code/absent.ptx'"),
+    ],
+)
+def test_bad_manifests(key, value, message, members, double):
+    manifest = get_manifest(members)
+    manifest["code"][1][key] = value
+    with pytest.raises(errors.PackageError, match=message):
+        Package.from_bytes(make_zip(with_manifest(members, manifest)))
+
+
+def test_states_of_a_plan(package, double):
+    plan = Plan(package)
+    for call in (plan.upload, lambda: plan.set_stream(0)):
+        with pytest.raises(errors.StatusError, match="but the plan runs on the cpu"):
+            call()
+    with pytest.raises(errors.StatusError, match="CUDA device 3 does not exist, the driver has 1"):
+        plan.set_cuda(3)
+    plan.set_cuda(0)
+    with pytest.raises(errors.StatusError, match="the plan runs on CUDA device 0 already"):
+        plan.set_cuda(0)
+    model = Model(package, Memory(), specs=SPECS[:1])
+    with pytest.raises(errors.StatusError, match="stepcPlanSetCuda after 2 tensors were bound"):
+        model.plan.set_cuda(0)
+
+
+def test_a_context_of_the_caller(package, double):
+    double.reset(devices=2)
+    context = double.contexts[0].value
+    models = [Model(package, Memory()), Model(package, DeviceMemory(double), context=context)]
+    for model in models:
+        model.plan.step()
+    assert_same(*models)
+    assert double.alive()[2] == 0
+    with pytest.raises(
+        errors.TensorError, match="is one of CUDA device 0, the plan is to run on 1"
+    ):
+        Plan(package).set_cuda(1, context=context)
+
+
+def test_reserved_fields(package, double):
+    plan, lib = Plan(package), package._lib
+    config = runtime._CudaConfig(runtime.ctypes.sizeof(runtime._CudaConfig), 0, 7)
+    with pytest.raises(errors.StatusError, match="a reserved field of the config is 7, not 0"):
+        runtime.check(lib, lib.stepcPlanSetCuda(plan.address, config))
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from stepc import errors
+from stepc._runtime import Package, Plan
+package = Package.from_bytes(open({package!r}, "rb").read())
+try:
+    Plan(package).set_cuda(0)
+except errors.DeviceError as error:
+    print(error)
+from models import Memory, Model
+model = Model(package, Memory())
+model.plan.step()
+print("stepped", model.plan.info().steps)
+"""
+
+
+def run_script(members, tmp_path, library_path):
+    path = tmp_path / "x.stepc"
+    path.write_bytes(make_zip(members))
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(library_path),
+        "PYTHONPATH": str(ROOT / "frontend"),
+        "STEPC_RUNTIME_LIBRARY": str(BUILD / "lib" / "libstepc_runtime.so"),
+    }  # fmt: skip
+    script = SCRIPT.format(tests=str(ROOT / "test" / "cuda"), package=str(path))
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60,
+        env=environment, check=True,
+    )  # fmt: skip
+    return run.stdout.splitlines()
+
+
+def test_no_driver(members, tmp_path):
+    """The processor's engine works where there is none; and where it is no driver."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "libcuda.so.1").write_bytes(b"no library")
+    lines = run_script(members, tmp_path, empty)
+    assert lines[0].startswith("the CUDA driver cannot be opened: ") and "libcuda.so.1" in lines[0]
+    assert lines[1:] == ["stepped 1"]
+
+
+def test_a_driver_without_a_function(members, tmp_path):
+    source, library = tmp_path / "x.c", tmp_path / "old" / "libcuda.so.1"
+    library.parent.mkdir()
+    source.write_text("int cuGetErrorName, cuGetErrorString, cuInit;")
+    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True, timeout=60)
+    lines = run_script(members, tmp_path, library.parent)
+    assert lines[0] == "the CUDA driver libcuda.so.1 has no function 'cuDeviceGetCount'"
+    assert lines[1:] == ["stepped 1"]
+
+
+def test_the_library_path_finds_the_double(members, tmp_path):
+    """The way that the real one is found."""
+    assert run_script(members, tmp_path, LIBRARY.parent) == ["stepped 1"]
