@@ -15,16 +15,18 @@
 
 using namespace stepc;
 
-/// Zeros for states that the runtime allocates, where the plan's tensors are.
-uintptr_t Binder::takeStates(size_t bytes) {
+/// Zeros where the plan's tensors are; `what` they are of the new tensors.
+uintptr_t Binder::takeZeros(size_t bytes, const char *what,
+                            std::unique_ptr<StateBlock> &onHost,
+                            std::unique_ptr<cuda::DeviceBlock> &onDevice) {
   if (plan.device) {
-    newDeviceStates = std::make_unique<cuda::DeviceBlock>(plan.device->allocate(
-        bytes, "the states of " + std::to_string(created.size()) +
+    onDevice = std::make_unique<cuda::DeviceBlock>(plan.device->allocate(
+        bytes, what + (" of " + std::to_string(created.size())) +
                    " tensors, the first " + created[0].name));
-    return uintptr_t(newDeviceStates->getAddress());
+    return uintptr_t(onDevice->getAddress());
   }
-  newStates = std::make_unique<StateBlock>(bytes);
-  return reinterpret_cast<uintptr_t>(newStates->getData());
+  onHost = std::make_unique<StateBlock>(bytes);
+  return reinterpret_cast<uintptr_t>(onHost->getData());
 }
 
 void Binder::fillState(uintptr_t address, int64_t elements,
@@ -64,7 +66,7 @@ void Binder::allocateStates() {
   });
   if (bytes == 0)
     return;
-  uintptr_t next = takeStates(bytes);
+  uintptr_t next = takeZeros(bytes, "the states", newStates, newDeviceStates);
   forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
     tensor.addresses[k] = next;
     int64_t elements = countElements(tensor, k);
@@ -96,19 +98,31 @@ void Binder::allocateTiles() {
       throw std::bad_alloc();
   if (bytes == 0)
     return;
-  newTiles = std::make_unique<StateBlock>(size_t(bytes));
-  char *next = newTiles->getData();
+  uintptr_t next =
+      takeZeros(size_t(bytes), "the slots", newTiles, newDeviceTiles);
   for (NewTensor &tensor : created) {
     tensor.ownMemory = next;
     if (!STEPC_FAULT("engine-slots-of-another-tensor"))
-      next += getOwnBytes(tensor);
+      next += uintptr_t(getOwnBytes(tensor));
   }
+}
+
+/// On a device all rows are worked on at once.
+void Binder::reserveDeviceWorkspace() {
+  for (const NewTensor &tensor : created)
+    if (__builtin_add_overflow(need.total, tensor.bound.size.workspace,
+                               &need.total))
+      throw std::bad_alloc();
+  workspace = plan.workspace;
+  plan.device->reserveWorkspace(size_t(need.total));
 }
 
 /// What workers and shared rows need for one row after the other: as much as
 /// the largest. Taken anew where it has grown, or the team has.
 void Binder::allocateWorkspace() {
   need = plan.workspaceNeed;
+  if (plan.device)
+    return reserveDeviceWorkspace();
   for (const NewTensor &tensor : created) {
     const RowSize &rows = tensor.bound.size;
     if (plan.classes[tensor.bound.rowClass].isLarge(rows)) {
@@ -215,7 +229,7 @@ void Binder::reserve() {
   reserveAtLeast(plan.steppedIds, total);
   reserveAtLeast(plan.stateBlocks, plan.stateBlocks.size() + 1);
   reserveAtLeast(plan.tileBlocks, plan.tileBlocks.size() + 1);
-  reserveAtLeast(plan.deviceStates, plan.deviceStates.size() + 1);
+  reserveAtLeast(plan.deviceStates, plan.deviceStates.size() + 2);
   if (plan.device)
     plan.reserveDevice(total);
 }
@@ -249,6 +263,8 @@ void Binder::commit() noexcept {
     plan.stateBlocks.push_back(std::move(*newStates));
   if (newDeviceStates)
     plan.deviceStates.push_back(std::move(*newDeviceStates));
+  if (newDeviceTiles)
+    plan.deviceStates.push_back(std::move(*newDeviceTiles));
   if (newTiles)
     plan.tileBlocks.push_back(std::move(*newTiles));
   if (newWorkspace)
@@ -269,7 +285,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
                             words + rows.getOperandsWord());
   if (variant.space != Space::Tiles)
     return;
-  auto address = reinterpret_cast<uintptr_t>(tensor.ownMemory);
+  uintptr_t address = tensor.ownMemory;
   words[STEPC_TILE_SLOTS] = int64_t(address);
   words[STEPC_TILE_B] = tensor.tiles.part.b;
   words[STEPC_TILE_N] = tensor.tiles.part.n;

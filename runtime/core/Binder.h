@@ -30,7 +30,7 @@ private:
     TensorLayout layout;
     TileShape tiles;
     /// Of slots and live buffers.
-    char *ownMemory = nullptr;
+    uintptr_t ownMemory = 0;
     bool ownsStates = false;
     bool empty = false;
   };
@@ -50,10 +50,13 @@ private:
   void requireNoSelfOverlap(const NewTensor &tensor);
   void requireDeviceMemory(const NewTensor &tensor) const;
   void allocateStates();
-  uintptr_t takeStates(size_t bytes);
+  uintptr_t takeZeros(size_t bytes, const char *what,
+                      std::unique_ptr<StateBlock> &onHost,
+                      std::unique_ptr<cuda::DeviceBlock> &onDevice);
   void fillState(uintptr_t address, int64_t elements, const Operand &state);
   void allocateTiles();
   void allocateWorkspace();
+  void reserveDeviceWorkspace();
   void allocateExchange();
   void addExchange(int64_t id, const NewTensor &tensor) noexcept;
   template <typename Visit>
@@ -77,6 +80,7 @@ private:
   std::vector<NewTensor> created;
   std::unique_ptr<StateBlock> newStates;
   std::unique_ptr<cuda::DeviceBlock> newDeviceStates;
+  std::unique_ptr<cuda::DeviceBlock> newDeviceTiles;
   std::unique_ptr<StateBlock> newTiles;
   std::unique_ptr<StateBlock> newWorkspace;
   WorkspaceMemory workspace;

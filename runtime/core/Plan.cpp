@@ -198,9 +198,11 @@ double Plan::getReport(int64_t group, const char *name) const {
   return rounds.getReport(group, name);
 }
 
-/// The slots of a tensor still say it.
+/// The slots of a tensor still say it, where the processor can read them.
 int64_t Plan::countLeftOut() const {
   int64_t count = 0;
+  if (device)
+    return count;
   for (const BoundTensor &tensor : tensors)
     for (const ScheduleEntry &entry :
          package->getManifest().variants[tensor.variant].schedule) {

@@ -39,6 +39,8 @@ void Plan::setCuda(const StepcCudaConfig &config) {
     reserveDeviceGroups(*engine, groups.size(), groups[0]);
   deviceStep.rows.reserve(classes.size());
   deviceStep.ranges.reserve(package->getManifest().variants.size());
+  for (RowClass &rows : classes)
+    rows.setTogether();
   device = std::move(engine);
   place = {kDLCUDA, config.device};
 }
@@ -89,20 +91,24 @@ void Plan::reserveDevice(size_t numTensors) {
 }
 
 void Plan::reserveDeviceRows(size_t rowClass) {
-  device->reserveRows(rowClass, classes[rowClass].getTableCapacity(),
-                      classes[rowClass].getChunkCapacity());
+  const RowClass &rows = classes[rowClass];
+  device->reserveRows(rowClass, rows.getTableCapacity(),
+                      rows.getChunkCapacity(), rows.getFinishCapacity());
 }
 
-/// The classes that have chunks.
+/// The classes that have rows.
 void Plan::listDeviceRows() {
   deviceStep.rows.clear();
   for (size_t c = 0; c < classes.size(); ++c) {
+    if (!classes[c].hasList())
+      continue;
     WorkPart part = {};
     classes[c].describe(part);
-    if (part.numChunks > 0)
-      deviceStep.rows.push_back({c, part.call.table, classes[c].getTableWords(),
-                                 part.call.rowWords, part.call.chunks,
-                                 part.numChunks});
+    const std::vector<StepcChunk> &finishes = classes[c].getFinishes();
+    deviceStep.rows.push_back({c, part.call.table, classes[c].getTableWords(),
+                               part.call.rowWords, part.call.chunks,
+                               part.numChunks, finishes.data(),
+                               int64_t(finishes.size())});
   }
 }
 
@@ -134,15 +140,18 @@ void Plan::listDeviceScalars(bool activeOnly) {
         fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
              static_cast<long long>(key.count));
       const Group &group = groups[key.group];
+      bool first = STEPC_FAULT("device-hypers-of-another-group");
       auto address = int64_t(device->getGroups() +
-                             size_t(key.group) *
+                             size_t(first ? 0 : key.group) *
                                  (group.hypers.size() + group.results.size()) *
                                  sizeof(double));
       deviceStep.scalars.insert(
           deviceStep.scalars.end(),
           {address, address + int64_t(group.hypers.size() * sizeof(double)),
            key.count + 1, int64_t(key.fresh),
-           int64_t(device->getScalars(int32_t(c)))});
+           int64_t(getScalars(STEPC_FAULT("device-scalars-of-another-cohort")
+                                  ? 0
+                                  : int32_t(c)))});
       deviceCohorts.push_back(int32_t(c));
     }
     auto end = int64_t(deviceCohorts.size());
@@ -182,7 +191,8 @@ void Plan::stepOnDevice() {
          "in the last step; call stepcPlanUpload before");
   prepareStep();
   prepareDevice(/*activeOnly=*/true);
-  if (capturing && !device->hasScalars(deviceStep))
+  if (capturing && !device->hasScalars(deviceStep) &&
+      !STEPC_FAULT("device-capture-stores-counts"))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and counts or hyper-parameters have "
          "changed since the last step; call stepcPlanUpload before");
@@ -197,7 +207,7 @@ void Plan::stepOnDevice() {
     });
   lastStep = taken;
   if (capturing) {
-    countsOnDevice = true;
+    countsOnDevice = !STEPC_FAULT("device-counts-of-the-host");
     return;
   }
   device->countKnown(deviceStep.scalars.size());

@@ -48,7 +48,9 @@ RowSize RowClass::getSize(const TileShape &shape) const {
   int64_t tile = std::min<int64_t>(shape.part.n, STEPC_ROW_LEAF) *
                  std::min<int64_t>(shape.part.m, STEPC_TILE_COLUMNS);
   size.unitsPerChunk =
-      std::max<int64_t>(1, chunkElements / std::max<int64_t>(tile, 1));
+      together
+          ? 1
+          : std::max<int64_t>(1, chunkElements / std::max<int64_t>(tile, 1));
   size.workspace = getWorkspaceBytes(variant, shape, /*live=*/false);
   return size;
 }
@@ -76,6 +78,8 @@ void RowClass::reserve(int64_t moreRows, int64_t rank, int64_t moreChunks) {
   reserveAtLeast(chunks, totalChunks);
   reserveAtLeast(elementsBefore, totalChunks + 1);
   reserveAtLeast(rows, total + 1);
+  if (together && tiles)
+    reserveAtLeast(finishes, total);
   if (!whole)
     return;
   reserveAtLeast(batches, total + 1);
@@ -120,10 +124,11 @@ void RowClass::setLayout(int64_t row, const RowLayout &layout) noexcept {
 void RowClass::clearList() noexcept {
   chunks.clear();
   elementsBefore.clear();
+  finishes.clear();
   rows.clear();
   batches.clear();
   large.clear();
-  listedElements = batchedElements = batchedRows = 0;
+  listedElements = listedWorkspace = batchedElements = batchedRows = 0;
   batchOpen = false;
 }
 
@@ -141,8 +146,13 @@ void RowClass::listRow(int64_t row, const RowSize &size) noexcept {
     chunks.push_back({row, start, std::min(size.unitsPerChunk, units - start)});
   }
   listedElements += size.elements;
-  if (whole)
+  if (together && tiles) {
+    placeWorkspace(row, listedWorkspace);
+    listedWorkspace += size.workspace;
+    finishes.push_back({row, 0, 0});
+  } else if (whole) {
     listWhole(row, size);
+  }
 }
 
 /// Puts the row that was listed last into a batch, or among the large ones.
@@ -220,7 +230,7 @@ size_t RowClass::getBytes() const {
   return (table.capacity() + gaps.capacity() + elementsBefore.capacity() +
           large.capacity()) *
              sizeof(int64_t) +
-         chunks.capacity() * sizeof(StepcChunk) +
+         (chunks.capacity() + finishes.capacity()) * sizeof(StepcChunk) +
          rows.capacity() * sizeof(ListedRow) +
          batches.capacity() * sizeof(Batch);
 }

@@ -43,6 +43,10 @@ public:
   /// Chunks have about `chunkElements` elements.
   RowClass(const Variant &variant, int64_t chunkElements, bool whole);
 
+  /// From now on rows are worked on all at once: each has a workspace of its
+  /// own, and a chunk has one tile. Before the first row is added.
+  void setTogether() { together = true; }
+
   RowSize getSize(const TileShape &shape) const;
 
   /// Whether all workers share the row: it does not stay in a cache from one
@@ -72,6 +76,7 @@ public:
   int64_t getTableWords() const { return int64_t(table.size()); }
   int64_t getTableCapacity() const { return int64_t(table.capacity()); }
   int64_t getChunkCapacity() const { return int64_t(chunks.capacity()); }
+  int64_t getFinishCapacity() const { return int64_t(finishes.capacity()); }
 
   void clearList() noexcept;
   void listRow(int64_t row, const RowSize &size) noexcept;
@@ -81,6 +86,9 @@ public:
   /// Sets what a part says of the list, and its weights but for elementWeight.
   void describe(WorkPart &part) const noexcept;
   int64_t getListedElements() const { return listedElements; }
+  /// Of rows that are worked on together, in the tiles space: each row once, as
+  /// a chunk without tiles.
+  const std::vector<StepcChunk> &getFinishes() const { return finishes; }
 
   size_t getBytes() const;
 
@@ -98,6 +106,7 @@ private:
   int64_t chunkElements;
   bool whole;
   bool tiles;
+  bool together = false;
   int64_t operandsWord;
   int64_t fixedWords;
   int64_t rowWords;
@@ -109,11 +118,13 @@ private:
   // What the next run works on; rows, elementsBefore and batches end with one
   // more element once the list is finished.
   std::vector<StepcChunk> chunks;
+  std::vector<StepcChunk> finishes;
   std::vector<int64_t> elementsBefore;
   std::vector<ListedRow> rows;
   std::vector<Batch> batches;
   std::vector<int64_t> large;
   int64_t listedElements = 0;
+  int64_t listedWorkspace = 0;
   int64_t batchedElements = 0;
   int64_t batchedRows = 0;
   bool batchOpen = false;

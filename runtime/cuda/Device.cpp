@@ -8,6 +8,7 @@
 
 #include "cuda/Device.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 
 #include <utility>
@@ -69,7 +70,8 @@ ContextScope::ContextScope(const Device &device) : driver(device.getDriver()) {
 
 ContextScope::~ContextScope() {
   CUcontext popped = nullptr;
-  driver.cuCtxPopCurrent(&popped);
+  if (!STEPC_FAULT("device-context-left"))
+    driver.cuCtxPopCurrent(&popped);
 }
 
 DeviceBlock::DeviceBlock(std::shared_ptr<const Device> ownDevice, size_t size,

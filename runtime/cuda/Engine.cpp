@@ -8,12 +8,15 @@
 
 #include "cuda/Engine.h"
 
+#include "core/Fault.h"
 #include "core/Status.h"
 
 #include <algorithm>
 
 using namespace stepc;
 using namespace stepc::cuda;
+
+static constexpr size_t kChunkWords = sizeof(StepcChunk) / sizeof(int64_t);
 
 static std::shared_ptr<const Device> openDevice(const StepcCudaConfig &config) {
   return std::make_shared<const Device>(config.device,
@@ -32,6 +35,7 @@ Engine::Engine(std::shared_ptr<const Package> ownPackage,
     for (int kind = 0; kind < 2; ++kind) {
       tables.emplace_back("a table of tensors");
       chunks.emplace_back("a list of chunks");
+      finishes.emplace_back("a list of rows");
     }
   }
   launches.reserve(most);
@@ -65,7 +69,7 @@ void Engine::guard(Work &&work) {
     ContextScope scope(*device);
     work();
   } catch (const DriverError &error) {
-    broken |= isFatal(error.getResult());
+    broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
     throw;
   }
 }
@@ -76,12 +80,18 @@ bool Engine::isCapturing() {
   return capturing;
 }
 
-void Engine::reserveRows(size_t rowClass, int64_t tableWords,
-                         int64_t numChunks) {
+void Engine::reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
+                         int64_t numFinishes) {
   ContextScope scope(*device);
   tables[rowClass].reserve(device, size_t(tableWords));
-  chunks[rowClass].reserve(device, size_t(numChunks) * sizeof(StepcChunk) /
-                                       sizeof(int64_t));
+  chunks[rowClass].reserve(device, size_t(numChunks) * kChunkWords);
+  finishes[rowClass].reserve(device, size_t(numFinishes) * kChunkWords);
+}
+
+void Engine::reserveWorkspace(size_t bytes) {
+  ContextScope scope(*device);
+  if (bytes > (workspace ? workspace->getSize() : 0))
+    workspace = std::make_unique<DeviceBlock>(device, bytes, "the workspace");
 }
 
 void Engine::reserveCohorts(size_t cohorts, size_t slots) {
@@ -138,6 +148,11 @@ bool Engine::hasScalars(const DeviceStep &step) const {
          scalars.has(step.scalars.data(), step.scalars.size());
 }
 
+void Engine::storeChunks(Mirror &list, const StepcChunk *own, int64_t size) {
+  list.update(launcher, reinterpret_cast<const int64_t *>(own),
+              size_t(size) * kChunkWords);
+}
+
 void Engine::upload(const DeviceStep &step) {
   guard([&] {
     groups.update(launcher, step.groups.data(), step.groups.size());
@@ -145,10 +160,10 @@ void Engine::upload(const DeviceStep &step) {
     for (const ListedRows &rows : step.rows) {
       tables[rows.rowClass].update(launcher, rows.table,
                                    size_t(rows.tableWords));
-      if (step.chunksChanged)
-        chunks[rows.rowClass].update(
-            launcher, reinterpret_cast<const int64_t *>(rows.chunks),
-            size_t(rows.numChunks) * sizeof(StepcChunk) / sizeof(int64_t));
+      if (!step.chunksChanged)
+        continue;
+      storeChunks(chunks[rows.rowClass], rows.chunks, rows.numChunks);
+      storeChunks(finishes[rows.rowClass], rows.finishes, rows.numFinishes);
     }
   });
 }
@@ -169,29 +184,36 @@ void Engine::addScalars(const DeviceStep &step, int64_t segment) {
   }
 }
 
-/// A block for each chunk of a class.
-void Engine::addKernels(const DeviceStep &step, int64_t segment) {
-  for (const ListedRows &rows : step.rows) {
-    if (rows.numChunks == 0)
+/// The schedule of a class: a block for each chunk, or for each row where it is
+/// a finish.
+void Engine::addRows(const ListedRows &rows, int64_t segment) {
+  size_t variant = rows.rowClass / 2;
+  size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
+  const std::vector<ScheduleEntry> &schedule =
+      package->getManifest().variants[variant].schedule;
+  const std::vector<Kernel> &kernels =
+      launcher.getModule().getKernels(variant).entries[kind];
+  for (size_t e = 0; e < schedule.size(); ++e) {
+    bool finish = schedule[e].finish;
+    int64_t size = finish ? rows.numFinishes : rows.numChunks;
+    if (schedule[e].segment != segment || size == 0)
       continue;
-    size_t variant = rows.rowClass / 2;
-    const std::vector<ScheduleEntry> &schedule =
-        package->getManifest().variants[variant].schedule;
-    const std::vector<Kernel> &kernels =
-        launcher.getModule().getKernels(variant).entries[rows.rowClass % 2];
-    for (size_t e = 0; e < schedule.size(); ++e) {
-      if (schedule[e].segment != segment)
-        continue;
-      launches.push_back(
-          {&kernels[e],
-           rows.numChunks,
-           int64_t(rows.rowClass),
-           6,
-           {int64_t(tables[rows.rowClass].getAddress()), rows.rowWords,
-            int64_t(chunks[rows.rowClass].getAddress()),
-            /*workspace=*/0, 0, rows.numChunks}});
-    }
+    const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
+    int64_t end = size - STEPC_FAULT("device-last-entry-missing");
+    launches.push_back(
+        {&kernels[e],
+         size,
+         int64_t(rows.rowClass),
+         6,
+         {int64_t(tables[rows.rowClass].getAddress()), rows.rowWords,
+          int64_t(list.getAddress()),
+          workspace ? int64_t(workspace->getAddress()) : 0, 0, end}});
   }
+}
+
+void Engine::addKernels(const DeviceStep &step, int64_t segment) {
+  for (const ListedRows &rows : step.rows)
+    addRows(rows, segment);
 }
 
 void Engine::addAdvance(const DeviceStep &step) {
@@ -220,7 +242,7 @@ void Engine::enqueue(const DescribeRows &describe) {
       }
     });
   } catch (...) {
-    broken |= written;
+    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
     throw;
   }
 }
@@ -232,7 +254,10 @@ void Engine::run(const DeviceStep &step, const DescribeRows &describe) {
     addScalars(step, s);
     addKernels(step, s);
   }
-  addAdvance(step);
+  if (!STEPC_FAULT("device-count-stays"))
+    addAdvance(step);
+  if (STEPC_FAULT("device-step-waits"))
+    guard([&] { launcher.synchronize(); });
   enqueue(describe);
 }
 
@@ -266,8 +291,9 @@ void Engine::readScalars(int64_t *words, size_t count) {
 
 int64_t Engine::getBytes() const {
   size_t bytes = groups.getBytes() + scalars.getBytes() +
-                 (scalarRows ? scalarRows->getSize() : 0);
-  for (const std::vector<Mirror> *list : {&tables, &chunks})
+                 (scalarRows ? scalarRows->getSize() : 0) +
+                 (workspace ? workspace->getSize() : 0);
+  for (const std::vector<Mirror> *list : {&tables, &chunks, &finishes})
     for (const Mirror &mirror : *list)
       bytes += mirror.getBytes();
   return int64_t(bytes);

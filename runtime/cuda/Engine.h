@@ -39,6 +39,9 @@ struct ListedRows {
   int64_t rowWords;
   const StepcChunk *chunks;
   int64_t numChunks;
+  /// The rows, in chunks that name no elements: what finishes work on.
+  const StepcChunk *finishes;
+  int64_t numFinishes;
 };
 
 /// Entries [begin, end) of the list of scalars are of one variant.
@@ -74,7 +77,9 @@ public:
   bool isCapturing();
 
   // Memory; none of it is taken in steps.
-  void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks);
+  void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
+                   int64_t numFinishes);
+  void reserveWorkspace(size_t bytes);
   void reserveCohorts(size_t cohorts, size_t slots);
   void reserveGroups(size_t words);
   /// A block of zeros.
@@ -119,8 +124,10 @@ private:
   };
 
   void requireKernels() const;
+  void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
   void addScalars(const DeviceStep &step, int64_t segment);
   void addKernels(const DeviceStep &step, int64_t segment);
+  void addRows(const ListedRows &rows, int64_t segment);
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
   template <typename Work>
@@ -134,6 +141,9 @@ private:
   /// Two for each variant, as Plan's classes.
   std::vector<Mirror> tables;
   std::vector<Mirror> chunks;
+  std::vector<Mirror> finishes;
+  /// One for all launches: those of a class are done before the next one's.
+  std::unique_ptr<DeviceBlock> workspace;
   std::unique_ptr<DeviceBlock> scalarRows;
   size_t scalarSlots = 0;
   std::vector<Launch> launches;

@@ -8,6 +8,8 @@
 
 #include "cuda/Launcher.h"
 
+#include "core/Fault.h"
+
 #include "stepc/kernel_abi.h"
 
 #include <algorithm>
@@ -103,10 +105,11 @@ void Mirror::update(Launcher &launcher, const int64_t *words, size_t count) {
     size_t size = std::min<size_t>(STEPC_STORE_WORDS, count - begin);
     int64_t *own = known.data() + begin;
     uint8_t &ownIsKnown = isKnown[begin / STEPC_STORE_WORDS];
-    if (ownIsKnown && std::equal(words + begin, words + begin + size, own))
+    if (ownIsKnown && (std::equal(words + begin, words + begin + size, own) ||
+                       STEPC_FAULT("device-stale-words")))
       continue;
     std::copy_n(words + begin, size, own);
-    ownIsKnown = 0;
+    ownIsKnown = STEPC_FAULT("device-lost-store-known");
     launcher.store(getAddress() + begin * sizeof(int64_t), own);
     ownIsKnown = 1;
   }

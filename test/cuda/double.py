@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("STEPC_BUILD", ROOT / "build"))
 STEPC = BUILD / "bin" / "stepc"
 CUDA_HOST = BUILD / "test" / "cuda_double" / "stepc-cuda-host"
+FAULTY_RUNTIME = BUILD / "lib" / "libstepc_runtime_faulty.so"
 LIBRARY = BUILD / "test" / "cuda_double" / "libcuda.so.1"
 ZOO = ROOT / "frontend" / "optimizers"
 MEMBER = "code/compute_80.ptx"
@@ -191,6 +192,14 @@ def compile_package(definition, arguments, folder):
     members = read_zip(path)
     members[MEMBER] = image.read_bytes()
     return members
+
+
+def read_interface(definition):
+    run = subprocess.run(
+        [STEPC, ZOO / f"{definition}.mlir", "--interface"],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    return json.loads(run.stdout)
 
 
 def get_manifest(members):

@@ -167,7 +167,7 @@ class Model:
                  **cuda):  # fmt: skip
         self.package, self.memory, self.cuda = package, memory, cuda
         manifest = package.manifest
-        self.hypers = [HYPERS.get(h["name"], h["default"]) for h in manifest["hypers"]]
+        self.hypers = get_hypers(manifest)
         options = select_options(manifest, self.hypers)
         self.tensors, self.bindings = [], []
         chosen = [v for v in manifest["variants"] if options.items() <= v["options"].items()]
@@ -198,6 +198,18 @@ class Model:
 
     def results(self):
         return [array for tensor in self.tensors for array in tensor.results()]
+
+
+def get_hypers(manifest):
+    return [HYPERS.get(hyper["name"], hyper["default"]) for hyper in manifest["hypers"]]
+
+
+def name_variants(interface, storages):
+    """Arguments of stepc for what a Model needs in these storages, and no other variant."""
+    names = {option["name"] for option in interface["options"] if "derived" in option}
+    values = select_options(interface, get_hypers(interface))
+    options = "".join(f",option.{name}={str(values[name]).lower()}" for name in sorted(names))
+    return [f"--variant={storage}{options}" for storage in storages]
 
 
 def select_options(manifest, hypers):

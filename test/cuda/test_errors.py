@@ -231,7 +231,8 @@ def test_no_code_for_the_device(members, package, double):
     with pytest.raises(errors.PackageError, match="it has none for CUDA devices$"):
         Plan(load_with(members)).set_cuda(0)
     # The plan is one of the processor still.
-    Model(package, Memory()).plan.step()
+    model = Model(package, Memory())
+    model.plan.step()
 
 
 def test_code_that_is_no_code(members, double):
@@ -266,7 +267,8 @@ def test_code_for_devices_alone(members, double):
     manifest = get_manifest(members)
     manifest["code"] = [code for code in manifest["code"] if "device" in code]
     package = Package.from_bytes(make_zip(with_manifest(members, manifest)))
-    Model(package, DeviceMemory(double)).plan.step()
+    model = Model(package, DeviceMemory(double))
+    model.plan.step()
     with pytest.raises(errors.PackageError, match="compute_80 needs a device, cuda"):
         Model(package, Memory())
 

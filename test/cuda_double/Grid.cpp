@@ -27,10 +27,17 @@ namespace {
 
 constexpr size_t kStackBytes = 64 * 1024;
 
+constexpr int32_t kLanes = 32;
+
+enum class Wait { None, Warp, Block, Done };
+
 struct Fiber {
   ucontext_t context;
-  bool waits = false;
-  bool done = false;
+  Wait wait = Wait::None;
+  /// What the thread gives in its shuffles, one after the other in turns: it
+  /// may be one ahead of lanes that have not read it yet.
+  int32_t given[2] = {0, 0};
+  int32_t turn = 0;
 };
 
 /// The launch under way: there is one at a time, under State::mutex.
@@ -60,7 +67,7 @@ void leave() {
 void stop(CUresult result, const std::string &reason) {
   grid.result = result;
   getState().fault = "kernel '" + grid.launch->function->name + "': " + reason;
-  grid.fibers[grid.thread].done = true;
+  grid.fibers[grid.thread].wait = Wait::Done;
   leave();
 }
 
@@ -83,13 +90,33 @@ void announceAccess(int64_t address, int64_t bytes, int64_t alignment) {
 }
 
 void waitForBlock() {
-  grid.fibers[grid.thread].waits = true;
+  grid.fibers[grid.thread].wait = Wait::Block;
   leave();
+}
+
+/// As the PTX ISA defines shfl.sync, all lanes taking part.
+int32_t shuffle(int32_t value, int32_t offset, int32_t maskAndClamp,
+                int32_t kind) {
+  Fiber &own = grid.fibers[grid.thread];
+  int32_t turn = own.turn;
+  own.given[turn] = value;
+  own.turn = 1 - turn;
+  own.wait = Wait::Warp;
+  leave();
+  int32_t lane = grid.thread % kLanes;
+  int32_t clamp = maskAndClamp & 31, mask = (maskAndClamp >> 8) & 31;
+  int32_t least = lane & mask, most = least | (clamp & ~mask & 31);
+  int32_t other = kind == SHUFFLE_BFLY   ? lane ^ (offset & 31)
+                  : kind == SHUFFLE_UP   ? lane - (offset & 31)
+                  : kind == SHUFFLE_DOWN ? lane + (offset & 31)
+                                         : least | (offset & 31 & ~mask);
+  bool inside = kind == SHUFFLE_UP ? other >= most : other <= most;
+  return grid.fibers[grid.thread - lane + (inside ? other : lane)].given[turn];
 }
 
 void runThread() {
   grid.launch->function->code(grid.launch->arguments.data());
-  grid.fibers[grid.thread].done = true;
+  grid.fibers[grid.thread].wait = Wait::Done;
   leave();
 }
 
@@ -105,7 +132,8 @@ void startFibers(int32_t threads) {
   grid.fibers.resize(size_t(threads));
   for (int32_t t = 0; t < threads; ++t) {
     Fiber &fiber = grid.fibers[t];
-    fiber.waits = fiber.done = false;
+    fiber.wait = Wait::None;
+    fiber.turn = 0;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = grid.stacks + size_t(t) * kStackBytes;
     fiber.context.uc_stack.ss_size = kStackBytes;
@@ -113,33 +141,76 @@ void startFibers(int32_t threads) {
   }
 }
 
-/// One block, from barrier to barrier.
+/// Whether all of these threads that have not ended wait so, and some does.
+bool allWait(size_t begin, size_t end, Wait wait) {
+  bool some = false;
+  for (size_t t = begin; t < end; ++t) {
+    if (grid.fibers[t].wait == wait)
+      some = true;
+    else if (grid.fibers[t].wait != Wait::Done)
+      return false;
+  }
+  return some;
+}
+
+void goOn(size_t begin, size_t end) {
+  for (size_t t = begin; t < end; ++t)
+    if (grid.fibers[t].wait != Wait::Done)
+      grid.fibers[t].wait = Wait::None;
+}
+
+/// Lets those go on for which the others have come; false: there are none.
+bool release() {
+  size_t size = grid.fibers.size();
+  if (allWait(0, size, Wait::Block)) {
+    goOn(0, size);
+    return true;
+  }
+  bool some = false;
+  for (size_t warp = 0; warp < size; warp += kLanes) {
+    size_t end = std::min(size, warp + kLanes);
+    // All lanes take part in a shuffle: none may have ended.
+    bool ended = false;
+    for (size_t t = warp; t < end; ++t)
+      ended |= grid.fibers[t].wait == Wait::Done;
+    if (!ended && allWait(warp, end, Wait::Warp)) {
+      goOn(warp, end);
+      some = true;
+    }
+  }
+  return some;
+}
+
 void runBlock(const std::vector<int32_t> &order) {
   startFibers(int32_t(order.size()));
-  for (bool left = true; left;) {
-    left = false;
-    for (Fiber &fiber : grid.fibers)
-      fiber.waits = false;
+  do {
     for (int32_t thread : order) {
-      if (grid.fibers[thread].done)
+      if (grid.fibers[thread].wait != Wait::None)
         continue;
       grid.thread = thread;
       swapcontext(&grid.scheduler, &grid.fibers[thread].context);
       if (grid.result != CUDA_SUCCESS)
         return;
-      left |= !grid.fibers[thread].done;
     }
-  }
+  } while (release());
+  for (Fiber &fiber : grid.fibers)
+    if (fiber.wait != Wait::Done) {
+      grid.result = CUDA_ERROR_LAUNCH_FAILED;
+      getState().fault = "kernel '" + grid.launch->function->name +
+                         "': threads wait for each other for ever";
+    }
 }
 
 } // namespace
 
 void *const *cuda_double::getServices() {
   static void *const services[SERVICES] = {
-      reinterpret_cast<void *>(getThread), reinterpret_cast<void *>(getBlock),
+      reinterpret_cast<void *>(getThread),
+      reinterpret_cast<void *>(getBlock),
       reinterpret_cast<void *>(getBlocks),
       reinterpret_cast<void *>(announceAccess),
-      reinterpret_cast<void *>(waitForBlock)};
+      reinterpret_cast<void *>(waitForBlock),
+      reinterpret_cast<void *>(shuffle)};
   return services;
 }
 

@@ -27,7 +27,13 @@ enum {
   SERVICE_ACCESS,  /* void (int64_t address, int64_t bytes,
                             int64_t alignment): before each access */
   SERVICE_BARRIER, /* void (void): of the block */
+  SERVICE_SHUFFLE, /* int32_t (int32_t value, int32_t offset,
+                               int32_t maskAndClamp, int32_t kind): the value
+                      of another lane; shfl.sync of all lanes */
   SERVICES
 };
+
+/* Kinds of shuffles. */
+enum { SHUFFLE_BFLY, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_IDX };
 
 #endif /* STEPC_TEST_CUDA_DOUBLE_IMAGE_H */

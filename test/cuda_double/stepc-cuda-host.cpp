@@ -49,6 +49,7 @@ private:
   Value callService(int service, Type result, ValueRange arguments);
   void announce(Value address, Type type, int64_t alignment);
   LogicalResult replaceAssembly(LLVM::InlineAsmOp op);
+  LogicalResult replaceShuffle(NVVM::ShflOp op);
   LogicalResult replace(Operation *op);
   void wrapKernel(LLVM::LLVMFuncOp kernel);
   void addGlobal(StringRef name, Type type, bool constant, Attribute value);
@@ -119,6 +120,34 @@ LogicalResult HostImage::replaceAssembly(LLVM::InlineAsmOp op) {
   return success();
 }
 
+/// All 32 lanes take part, with values of 32 bits.
+LogicalResult HostImage::replaceShuffle(NVVM::ShflOp op) {
+  Type type = op.getVal().getType();
+  if (op.getType() != type || type.getIntOrFloatBitWidth() != 32)
+    return op.emitOpError("is not known to stepc-cuda-host");
+  int kind = SHUFFLE_IDX;
+  if (op.getKind() == NVVM::ShflKind::bfly)
+    kind = SHUFFLE_BFLY;
+  else if (op.getKind() == NVVM::ShflKind::up)
+    kind = SHUFFLE_UP;
+  else if (op.getKind() == NVVM::ShflKind::down)
+    kind = SHUFFLE_DOWN;
+  Type half = b.getI32Type();
+  Value value = op.getVal();
+  if (type != half)
+    value = LLVM::BitcastOp::create(b, loc, half, value);
+  Value kindValue =
+      LLVM::ConstantOp::create(b, loc, half, b.getI32IntegerAttr(kind));
+  Value result =
+      callService(SERVICE_SHUFFLE, half,
+                  {value, op.getOffset(), op.getMaskAndClamp(), kindValue});
+  if (type != half)
+    result = LLVM::BitcastOp::create(b, loc, type, result);
+  op.getResult().replaceAllUsesWith(result);
+  op.erase();
+  return success();
+}
+
 LogicalResult HostImage::replace(Operation *op) {
   b.setInsertionPoint(op);
   auto replaceBy = [&](int service) {
@@ -133,11 +162,13 @@ LogicalResult HostImage::replace(Operation *op) {
     return replaceBy(SERVICE_BLOCK);
   if (isa<NVVM::GridDimXOp>(op))
     return replaceBy(SERVICE_GRID);
-  if (isa<NVVM::BarrierOp>(op)) {
+  if (isa<NVVM::BarrierOp, NVVM::Barrier0Op>(op)) {
     callService(SERVICE_BARRIER, Type(), {});
     op->erase();
     return success();
   }
+  if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))
+    return replaceShuffle(shuffle);
   if (auto text = dyn_cast<LLVM::InlineAsmOp>(op))
     return replaceAssembly(text);
   auto getAlignment = [&](std::optional<uint64_t> given, Type type) {

@@ -1,0 +1,51 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Deliberate faults of the engine, each of which some test of this folder must see."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from double import FAULTY_RUNTIME, ROOT, make_zip
+
+NAMES = sorted(
+    name
+    for path in (ROOT / "runtime").rglob("*.cpp")
+    for name in re.findall(r'STEPC_FAULT\(\s*"(device-[^"]+)"\)', path.read_text())
+)
+
+
+def run(package, name):
+    environment = {
+        **os.environ, "STEPC_RUNTIME_LIBRARY": str(FAULTY_RUNTIME), "STEPC_FAULT": name,
+        "PYTHONPATH": str(ROOT / "frontend"),
+    }  # fmt: skip
+    script = Path(__file__).with_name("faults.py")
+    return subprocess.run(
+        [sys.executable, script, package], env=environment, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(members, tmp_path_factory):
+    path = tmp_path_factory.mktemp("faults") / "x.stepc"
+    path.write_bytes(make_zip(members))
+    return path
+
+
+def test_there_are_enough_faults():
+    assert len(NAMES) == len(set(NAMES)) >= 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_fault_is_seen(name, path):
+    seen = run(path, name)
+    assert seen.returncode == 1 and seen.stdout, f"{name}: {seen.stderr[-400:]}"
+
+
+def test_without_a_fault_nothing_is_seen(path):
+    assert run(path, "none").returncode == 0
