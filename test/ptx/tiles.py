@@ -101,7 +101,9 @@ class Tensors:
         self.dims, self.operands, self.buffers, rows = [], [], [], []
         self.workspace = np.zeros(64, np.uint8)
         self.scalars = [np.zeros(max(1, variant["scalars"]["slots"])) for _ in shapes]
-        self.slots = [np.full(max(1, variant["tensor_slots"]), np.nan) for _ in shapes]
+        # What is carried from step to step is 0 where it is not known; else nothing is there.
+        nothing = 0.0 if variant.get("carried") else np.nan
+        self.slots = [np.full(max(1, variant["tensor_slots"]), nothing) for _ in shapes]
         for number, (shape, offset) in enumerate(shapes):
             dims = Dims(rule["dims"], shape)
             own = [
