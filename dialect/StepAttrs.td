@@ -22,7 +22,8 @@ def Step_RoleKind : I32EnumAttr<"RoleKind", "what an argument of a rule is", [
     I32EnumAttrCase<"State", 2, "state">,
     I32EnumAttrCase<"Count", 3, "count">,
     I32EnumAttrCase<"Fresh", 4, "fresh">,
-    I32EnumAttrCase<"Temp", 5, "temp">]> {
+    I32EnumAttrCase<"Temp", 5, "temp">,
+    I32EnumAttrCase<"Position", 6, "position">]> {
   let cppNamespace = "::mlir::step";
   let genSpecializedAttr = 0;
 }
@@ -89,13 +90,15 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     `init` is the value that a state's elements have before the first step.
     `guarded` says that the state exists only where its guard, an operand of the
     rule, holds. `kept` says that the state is not dropped where nothing depends on
-    it. `storage` is null in a definition; binding sets it.
+    it. `storage` is null in a definition; binding sets it. The `position`, which binding
+    adds, is where each element stands among those of all tensors (`step.round_stochastic`):
+    it is known, not kept in memory.
 
     Constraints:
     - a state has an initial value; no other role has one, a name or a guard, or
       is kept
     - the storage type is f32, f64 or bf16, of a state also i16, the lower halves
-      of f32; count and fresh have none
+      of f32, and of the position i64; count and fresh have none
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
@@ -111,7 +114,8 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
                  false, Type());
   }]>];
   let extraClassDeclaration = [{
-    /// True for param, grad and state: arguments that are tensors in memory.
+    /// True for param, grad, state and position: arguments that are tensors. All
+    /// but the position are in memory.
     bool isTensor() const {
       return getKind() != RoleKind::Count && getKind() != RoleKind::Fresh;
     }
@@ -171,12 +175,14 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
 def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
   let summary = "one tensor in memory that a phase works on";
   let description = [{
-    `temp` is a vector of the tensor in the workspace, between two phases.
+    `temp` is a vector of the tensor in the workspace, between two phases. The
+    `position` is the one that is not in memory: its address and strides, of one byte
+    for an element, are its values.
 
     Constraints:
-    - the kind is param, grad, state or temp
+    - the kind is param, grad, state, temp or position
     - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16, of a
-      state also i16
+      state also i16, and of the position i64
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
@@ -188,6 +194,9 @@ def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
     "bool":$writes);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool isInMemory() const { return getKind() != RoleKind::Position; }
+  }];
 }
 def Step_Space : I32EnumAttr<"Space", "what a phase traverses", [
     I32EnumAttrCase<"Elements", 0, "elements">,

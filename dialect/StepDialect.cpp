@@ -56,6 +56,12 @@ using EmitError = function_ref<InFlightDiagnostic()>;
 
 static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
                                    Type storage) {
+  if (kind == RoleKind::Position) {
+    if (storage.isSignlessInteger(64))
+      return success();
+    return emitError() << "storage type " << storage
+                       << " of a position is not i64";
+  }
   if (storage.isF32() || storage.isF64() || storage.isBF16() ||
       (kind == RoleKind::State && storage.isSignlessInteger(16)))
     return success();

@@ -157,6 +157,51 @@ def Step_CarryOp : Step_Op<"carry", [HasParent<"RuleOp">]> {
   let assemblyFormat = "$value `as` $carried `of` $recomputed attr-dict";
   let hasVerifier = 1;
 }
+
+def Step_ToI64Op : Step_Op<"to_i64", [Pure, HasParent<"RuleOp">]> {
+  let summary = "a whole number as an integer";
+  let description = [{
+    Of numbers from -2^53 to 2^53; a fraction is cut off. Inserted by binding.
+  }];
+  let arguments = (ins F64:$operand);
+  let results = (outs I64:$result);
+  let assemblyFormat = "$operand attr-dict";
+}
+
+def Step_RoundStochasticOp : Step_Op<"round_stochastic", [
+    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "position", "result"]>]> {
+  let summary = "rounds to bf16, up as often as the value is near the upper one";
+  let description = [{
+    Adds a random number of 16 bits to the bits of the f32 and cuts the lower half off,
+    so that of the two neighbours in bf16 the one away from zero comes with the
+    probability (lower half) / 2^16: the mean is the value. What is a bf16 stays as it
+    is, infinities too, any NaN gives the quiet one, and what is between the largest
+    bf16 and infinity gives the former.
+
+    The random number is half `position mod 8` (two in a word, the lower first) of
+
+        Philox4x32-10(key = seed, counter = (position / 8, count, stream))
+
+    (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: Parallel Random Numbers: As
+    Easy as 1, 2, 3. SC 2011), the key two words and `position / 8` two, lower first,
+    the count modulo 2^32, and the stream the 32-bit FNV-1a hash of the name `of` the
+    state that the value becomes, or of "" for the parameter. The position is the
+    tensor's number times 2^40, and the index of the element in row-major order of the
+    whole tensor. Inserted by binding.
+
+    Constraints:
+    - the rule is bound and computes in f32
+    - the position is the rule's
+  }];
+  let arguments = (ins Step_TensorType:$operand, Step_TensorType:$position,
+                   I64:$seed, I64:$count, StrAttr:$of);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand `at` $position `,` $seed `,` $count `of` $of attr-dict `:`
+    custom<ShortType>(type($operand))
+  }];
+  let hasVerifier = 1;
+}
 } // opDocGroup
 
 //===----------------------------------------------------------------------===//

@@ -52,7 +52,8 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
   std::optional<RoleKind> kind = symbolizeRoleKind(word);
   if (!kind)
     return parser.emitError(loc, "'")
-           << word << "' is not one of param, grad, state, count, fresh";
+           << word
+           << "' is not one of param, grad, state, count, fresh, position";
 
   std::string name;
   FloatAttr init;

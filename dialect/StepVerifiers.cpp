@@ -105,7 +105,7 @@ static bool roleAgreesWithType(RoleAttr role, Type type) {
 
 /// Checks how many arguments have which kind.
 static LogicalResult verifyKinds(RuleOp rule) {
-  unsigned counts[5] = {};
+  unsigned counts[7] = {};
   for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
     ++counts[static_cast<unsigned>(role.getKind())];
   }
@@ -119,11 +119,13 @@ static LogicalResult verifyKinds(RuleOp rule) {
       return rule.emitOpError()
              << "needs exactly one " << stringifyRoleKind(kind) << ": "
              << counts[static_cast<unsigned>(kind)];
-  for (RoleKind kind : {RoleKind::Count, RoleKind::Fresh})
+  for (RoleKind kind : {RoleKind::Count, RoleKind::Fresh, RoleKind::Position})
     if (counts[static_cast<unsigned>(kind)] > 1)
       return rule.emitOpError()
              << "takes at most one " << stringifyRoleKind(kind) << ": "
              << counts[static_cast<unsigned>(kind)];
+  if (counts[static_cast<unsigned>(RoleKind::Position)] && !rule.isBound())
+    return rule.emitOpError("has a position, which is added by binding");
   return success();
 }
 
@@ -161,7 +163,7 @@ static LogicalResult verifyStates(RuleOp rule) {
     StringRef name = role.getName();
     if (failed(verifyName(rule, "state", name)))
       return failure();
-    if (name == "param" || name == "grad")
+    if (name == "param" || name == "grad" || name == "position")
       return rule.emitOpError() << "calls a state '" << name
                                 << "', which is the name of another role";
     if (!names.insert(name).second)
@@ -400,6 +402,17 @@ LogicalResult CarriedOp::verify() {
 LogicalResult CarryOp::verify() {
   if (!getCarried().getDefiningOp<CarriedOp>())
     return emitOpError("keeps a value for what is no 'step.carried'");
+  return success();
+}
+
+LogicalResult RoundStochasticOp::verify() {
+  if (failed(verifyHalves(*this)))
+    return failure();
+  auto position = dyn_cast<BlockArgument>(getPosition());
+  auto rule = cast<RuleOp>((*this)->getParentOp());
+  if (!position || position.getOwner() != &rule.getBody().front() ||
+      rule.getRole(position.getArgNumber()).getKind() != RoleKind::Position)
+    return emitOpError("takes for a position what is not the rule's");
   return success();
 }
 

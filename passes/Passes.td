@@ -166,6 +166,32 @@ def KeepMasters : Pass<"step-keep-masters", "::mlir::step::OptimizerOp"> {
   }];
 }
 
+def RoundStochastically
+    : Pass<"step-round-stochastically", "::mlir::step::OptimizerOp"> {
+  let summary = "round what is stored as bf16 by random bits";
+  let description = [{
+    Before: bound rules whose attribute `rounding`, from a request, is "stochastic",
+    with `step.stored`. After: what such a rule stores as bf16 in the parameter and in
+    states of all its dims is rounded by `step.round_stochastic`, and the attribute is
+    gone. Random bits follow from the position of an element, a role that the rule
+    gets, the step count, and the optimizer's new hyper-parameter `rounding_seed`, a
+    whole number from 0 to 2^53. States of fewer dims are rounded to nearest.
+
+    ```mlir
+    step.optimizer @example {
+      %seed = step.hyper "rounding_seed" = 0.0
+      step.rule @any_0(%p: param[*] as bf16, %g: grad[*] as bf16,
+                       %i: position[*] as i64, %t: count) variant <"any", {}, f32> {
+        %s = step.to_i64 %seed
+        %x = step.sub %p, %g : [*]
+        %p1 = step.round_stochastic %x at %i, %s, %t of "" : [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+
 def ResolveStorage : Pass<"step-resolve-storage", "::mlir::step::OptimizerOp"> {
   let summary = "turn stored values into roundings";
   let description = [{

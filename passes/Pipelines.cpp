@@ -39,6 +39,7 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createInstantiateVariants(variants));
   pm.addNestedPass<OptimizerOp>(createResolveOptions());
   pm.addNestedPass<OptimizerOp>(createKeepMasters());
+  pm.addNestedPass<OptimizerOp>(createRoundStochastically());
   pm.addNestedPass<OptimizerOp>(createResolveStorage());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyBound());

@@ -42,6 +42,7 @@ static TensorRequest getTensor(const Request &request) {
           true,
           request.compute,
           Master::None,
+          std::nullopt,
           request.rule,
           request.count,
           request.fresh,
@@ -73,7 +74,7 @@ mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
     return error;
   if (Error error = bindGroup(source, group, frame))
     return error;
-  TensorStep tensor(source, request, frame);
+  TensorStep tensor(source, request, /*number=*/1, frame);
   if (Error error = tensor.bind())
     return error;
   return tensor.makeInitialStates();

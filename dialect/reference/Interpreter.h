@@ -22,6 +22,7 @@
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -85,6 +86,10 @@ struct TensorRequest {
   /// In exact mode, of a param stored as bf16: the rule is run as one of an f32
   /// param, and `states` has one more, which this names.
   Master master = Master::None;
+  /// In exact mode: what is stored as bf16 in the param and in states of its
+  /// dims is rounded by random bits of this seed (step.round_stochastic); none:
+  /// to nearest. The tensor's number is its place in the model, from 1 on.
+  std::optional<uint64_t> roundingSeed;
   std::string rule;
   int64_t count = 1;
   bool fresh = false;

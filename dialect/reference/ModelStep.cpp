@@ -38,7 +38,11 @@ Error ModelStep::bind() {
     if (tensor.master != Master::None && request.mode != Mode::Exact)
       return makeError("tensor " + Twine(index) +
                        " has a master, which is for exact mode only");
-    tensors.emplace_back(source, tensor, groups[tensor.group],
+    if (tensor.roundingSeed && request.mode != Mode::Exact)
+      return makeError("tensor " + Twine(index) +
+                       " is rounded stochastically, which is for exact mode "
+                       "only");
+    tensors.emplace_back(source, tensor, index + 1, groups[tensor.group],
                          isBound() ? &outcome.jumps : nullptr);
     if (Error error = tensors.back().bind())
       return error;

@@ -9,6 +9,7 @@
 
 #include "dialect/reference/BoundEvaluator.h"
 #include "dialect/reference/Evaluator.h"
+#include "dialect/reference/StochasticRounding.h"
 
 #include <cmath>
 
@@ -272,10 +273,25 @@ void TensorStep::findStoredValues() {
     if (isAbsent(argument))
       continue;
     Format format = storages.at(argument);
-    auto [entry, inserted] = stored.try_emplace(value, format);
-    if (!inserted)
-      entry->second = std::min(entry->second, format);
+    Stored own{format, getRole(argument).getName()};
+    auto [entry, inserted] = stored.try_emplace(value, own);
+    if (!inserted && format < entry->second.format)
+      entry->second = own;
   }
+}
+
+/// The value as it is stored.
+Tensor TensorStep::round(Value value, const Stored &storage, Tensor tensor) {
+  auto owner = cast<RuleOp>(value.getParentBlock()->getParentOp());
+  BlockArgument param = owner.getArgumentOfKind(RoleKind::Param);
+  if (!request.roundingSeed || storage.format != Format::BF16 || !param ||
+      value.getType() != param.getType())
+    return roundTo(storage.format, std::move(tensor));
+  RandomStream stream{*request.roundingSeed, number, uint64_t(request.count),
+                      storage.name};
+  for (auto [index, element] : llvm::enumerate(tensor.elements))
+    element = roundStochastically(element, stream, index);
+  return tensor;
 }
 
 Error TensorStep::evaluate(Value value) {
@@ -339,10 +355,10 @@ Error TensorStep::evaluateResult(OpResult result) {
   auto storage = stored.find(result);
   auto *tensor = std::get_if<Tensor>(&*datum);
   if (tensor && storage != stored.end())
-    *tensor = roundTo(storage->second, std::move(*tensor));
+    *tensor = round(result, storage->second, std::move(*tensor));
   auto *bounds = std::get_if<Bounds>(&*datum);
   if (bounds && storage != stored.end())
-    *bounds = roundTo(storage->second, std::move(*bounds));
+    *bounds = roundTo(storage->second.format, std::move(*bounds));
   frame.values[result] = std::move(*datum);
   return Error::success();
 }
@@ -383,8 +399,13 @@ Expected<Datum> TensorStep::collect(BlockArgument argument, Value value) {
                      "', which exists only with option '" + absent->option +
                      "'");
   Format storage = storages.at(argument);
-  if (!jumps)
-    return Datum(roundTo(storage, std::get<Tensor>(datum)));
+  if (!jumps) {
+    const auto &tensor = std::get<Tensor>(datum);
+    // Another argument that is returned as it is has not been rounded yet.
+    if (isa<BlockArgument>(value) && value != argument)
+      return Datum(round(value, {storage, stored.at(value).name}, tensor));
+    return Datum(roundTo(storage, tensor));
+  }
   // An argument is returned as it was given.
   const auto *tensor = std::get_if<Tensor>(&datum);
   return Datum(

@@ -22,10 +22,10 @@ llvm::Expected<RuleOp> chooseRule(const Source &source, StringRef name,
 /// asked for; a value that depends on a round can be after that round.
 class TensorStep {
 public:
-  /// With `jumps` in bound mode.
+  /// `number` is the tensor's in the model. With `jumps` in bound mode.
   TensorStep(const Source &source, const TensorRequest &request,
-             const Frame &group, Jumps *jumps = nullptr)
-      : source(source), request(request), jumps(jumps) {
+             uint64_t number, const Frame &group, Jumps *jumps = nullptr)
+      : source(source), request(request), number(number), jumps(jumps) {
     frame.outer = &group;
   }
 
@@ -46,6 +46,13 @@ public:
   SmallVector<InitialState> makeInitialStates();
 
 private:
+  /// A storage format, and the first of the roles that have it: the name of a
+  /// state, or empty for the param.
+  struct Stored {
+    Format format;
+    StringRef name;
+  };
+
   /// The rule's arguments, and the states of fragments that come after it.
   SmallVector<BlockArgument> getArguments();
   /// What is returned for which of them.
@@ -58,6 +65,7 @@ private:
   llvm::Expected<StoredTensor> readMaster();
   void writeMaster(Outcome &outcome);
   void findStoredValues();
+  Tensor round(Value value, const Stored &storage, Tensor tensor);
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
@@ -65,15 +73,16 @@ private:
 
   const Source &source;
   const TensorRequest &request;
+  uint64_t number;
   Jumps *jumps;
   RuleOp rule;
   Shapes shapes;
   Frame frame;
   /// Of the tensor arguments that exist.
   DenseMap<Value, Format> storages;
-  /// The storage format of each value that the return stores in something that
-  /// exists; the narrowest where it stores the value twice.
-  DenseMap<Value, Format> stored;
+  /// Of each value that the return stores in something that exists; the
+  /// narrowest where it stores the value twice.
+  DenseMap<Value, Stored> stored;
 };
 
 } // namespace mlir::step::reference

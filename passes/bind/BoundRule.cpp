@@ -10,6 +10,13 @@
 using namespace mlir;
 using namespace mlir::step;
 
+BlockArgument mlir::step::addArgument(RuleOp rule, RoleAttr role, Type type) {
+  SmallVector<Attribute> roles(rule.getRoles().getValue());
+  roles.push_back(role);
+  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
+  return rule.getBody().addArgument(type, rule.getLoc());
+}
+
 /// That every tensor of a bound rule has a storage type is the rule's
 /// verifier's.
 static LogicalResult verifyRoles(RuleOp rule) {
@@ -17,7 +24,7 @@ static LogicalResult verifyRoles(RuleOp rule) {
     return rule.emitOpError("is not bound");
   Type compute = rule.getVariantAttr().getCompute();
   for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
-    if (!role.isTensor())
+    if (!role.isTensor() || role.getKind() == RoleKind::Position)
       continue;
     if (role.getStorage().getIntOrFloatBitWidth() >
         compute.getIntOrFloatBitWidth())

@@ -7,6 +7,7 @@
 #include "passes/Passes.h"
 #include "passes/StoredStates.h"
 #include "passes/bind/Masters.h"
+#include "passes/bind/Rounding.h"
 #include "passes/bind/VariantRequest.h"
 
 #include "mlir/IR/Builders.h"
@@ -47,7 +48,8 @@ private:
   LogicalResult instantiate(RuleOp rule, const VariantRequest &request);
   LogicalResult setStorages(RuleOp rule, const VariantRequest &request,
                             SmallVectorImpl<Attribute> &roles, Type &compute);
-  bool isKnown(VariantAttr variant, ArrayAttr roles, StringAttr master);
+  bool isKnown(VariantAttr variant, ArrayAttr roles, StringAttr master,
+               StringAttr rounding);
 
   OptimizerOp optimizer;
   OpBuilder builder;
@@ -152,14 +154,23 @@ LogicalResult Instantiator::setStorages(RuleOp rule,
     return rule.emitOpError()
            << "would keep a master of 'param', which is stored as " << param
            << "; only bf16 has masters";
+  bool rounds = llvm::any_of(roles, [](Attribute role) {
+    Type storage = cast<RoleAttr>(role).getStorage();
+    return storage && storage.isBF16();
+  });
+  if (!request.rounding.empty() && !rounds)
+    return rule.emitOpError()
+           << "would round stochastically, and stores 'param' as " << param
+           << " and no state as bf16; only bf16 is rounded so";
   return success();
 }
 
 bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles,
-                           StringAttr master) {
+                           StringAttr master, StringAttr rounding) {
   return llvm::any_of(bound, [&](RuleOp rule) {
     return rule.getVariantAttr() == variant && rule.getRoles() == roles &&
-           rule->getAttr(kMaster) == master;
+           rule->getAttr(kMaster) == master &&
+           rule->getAttr(kRounding) == rounding;
   });
 }
 
@@ -199,15 +210,17 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   if (failed(setStorages(rule, request, roles, compute)))
     return failure();
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);
-  StringAttr master = request.master.empty()
-                          ? StringAttr()
-                          : builder.getStringAttr(request.master);
+  auto getForm = [&](const std::string &form) {
+    return form.empty() ? StringAttr() : builder.getStringAttr(form);
+  };
+  StringAttr master = getForm(request.master);
+  StringAttr rounding = getForm(request.rounding);
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
                                     values, compute, getLayout(request, param));
-    if (isKnown(variant, rolesAttr, master))
+    if (isKnown(variant, rolesAttr, master, rounding))
       continue;
     builder.setInsertionPointToEnd(&optimizer.getBody().front());
     auto clone = cast<RuleOp>(builder.clone(*rule));
@@ -219,6 +232,8 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     clone.setRolesAttr(rolesAttr);
     if (master)
       clone->setAttr(kMaster, master);
+    if (rounding)
+      clone->setAttr(kRounding, rounding);
     bound.push_back(clone);
   }
   return success();

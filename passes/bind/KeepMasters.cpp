@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/bind/BoundRule.h"
 #include "passes/bind/Masters.h"
 
 #include "mlir/IR/Builders.h"
@@ -32,7 +33,6 @@ public:
   LogicalResult run();
 
 private:
-  BlockArgument addArgument(RoleAttr role, Type type);
   BlockArgument getFresh();
   Value emitCurrent(BlockArgument state);
   Value unmark(Value value);
@@ -46,17 +46,10 @@ private:
 };
 } // namespace
 
-BlockArgument Keeper::addArgument(RoleAttr role, Type type) {
-  SmallVector<Attribute> roles(rule.getRoles().getValue());
-  roles.push_back(role);
-  rule.setRolesAttr(builder.getArrayAttr(roles));
-  return rule.getBody().addArgument(type, rule.getLoc());
-}
-
 BlockArgument Keeper::getFresh() {
   if (BlockArgument fresh = rule.getArgumentOfKind(RoleKind::Fresh))
     return fresh;
-  return addArgument(RoleAttr::get(builder.getContext(), RoleKind::Fresh),
+  return addArgument(rule, RoleAttr::get(builder.getContext(), RoleKind::Fresh),
                      builder.getI1Type());
 }
 
@@ -113,6 +106,7 @@ LogicalResult Keeper::run() {
   Type storage =
       isRemainder ? Type(builder.getI16Type()) : builder.getF32Type();
   BlockArgument state = addArgument(
+      rule,
       RoleAttr::get(builder.getContext(), RoleKind::State,
                     builder.getStringAttr(name), builder.getF64FloatAttr(0.0),
                     /*guarded=*/false, /*kept=*/false, storage),

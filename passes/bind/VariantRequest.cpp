@@ -158,13 +158,17 @@ llvm::Error VariantRequest::parse(StringRef text) {
         return refuse("'" + item + "': '" + value +
                       "' is neither f32 nor remainder");
       master = value.str();
+    } else if (key == "rounding") {
+      if (value != "stochastic")
+        return refuse("'" + item + "': '" + value + "' is not stochastic");
+      rounding = value.str();
     } else if (key == "rank") {
       if (value.getAsInteger(10, rank) || rank < 1)
         return refuse("'" + item + "': '" + value + "' is no rank above 0");
     } else {
       return refuse("'" + item + "': '" + key +
                     "' is none of param, grad, state, state.NAME, option.NAME, "
-                    "layout.DIM, rank, master");
+                    "layout.DIM, rank, master, rounding");
     }
   }
   return llvm::Error::success();
@@ -187,6 +191,7 @@ std::string VariantRequest::str() const {
     add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
         llvm::join(axes, "+"));
   add("master", master);
+  add("rounding", rounding);
   add("rank", rank ? std::to_string(rank) : "");
   return llvm::join(items, ",");
 }

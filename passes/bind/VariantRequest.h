@@ -24,6 +24,8 @@ struct VariantRequest {
   /// How the f32 of a parameter stored as bf16 is kept: "f32", a state, or
   /// "remainder", the lower halves; empty: it is not.
   std::string master;
+  /// How what is stored as bf16 is rounded: "stochastic"; empty: to nearest.
+  std::string rounding;
   std::map<std::string, std::string> states; // by the state's name
   std::map<std::string, bool> options;       // by the option's name
   /// Mesh axes that shard a dim, by the dim's number from the end: -1 is the
@@ -34,8 +36,9 @@ struct VariantRequest {
   int64_t rank = 0;
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
-  /// option.amsgrad=true,layout.-1=tp,rank=2,master=f32", into what is there
-  /// already. Items may be separated by semicolons too. Errors name the item.
+  /// option.amsgrad=true,layout.-1=tp,rank=2,master=f32,rounding=stochastic",
+  /// into what is there already. Items may be separated by semicolons too.
+  /// Errors name the item.
   llvm::Error parse(StringRef text);
 
   /// Set one item each, as parse does. Errors name `item`, what was given.

@@ -12,7 +12,12 @@ using namespace mlir;
 using namespace mlir::step;
 
 int64_t mlir::step::getElementBytes(OperandAttr operand) {
-  return operand.getStorage().getIntOrFloatBitWidth() / 8;
+  return operand.isInMemory() ? operand.getStorage().getIntOrFloatBitWidth() / 8
+                              : 1;
+}
+
+bool mlir::step::isTouched(OperandAttr operand) {
+  return operand.isInMemory() && (operand.getReads() || operand.getWrites());
 }
 
 /// The type of an element in memory: 16-bit floats are kept as i16, which every
@@ -39,6 +44,21 @@ Value mlir::step::emitLoad(const Words &w, Type storage, int64_t lanes,
   return element.getType() == storage
              ? element
              : arith::BitcastOp::create(w.b, w.loc, storage, element);
+}
+
+Value mlir::step::emitElement(const Words &w, OperandAttr operand,
+                              int64_t lanes, Value address, Value index,
+                              AccessHints hints) {
+  if (operand.isInMemory())
+    return emitLoad(w, operand.getStorage(), lanes, address, index, hints);
+  Value first = w.add(address, w.toWord(index));
+  if (!lanes)
+    return first;
+  auto type = VectorType::get({lanes}, first.getType());
+  SmallVector<int64_t> steps = llvm::to_vector(llvm::seq<int64_t>(0, lanes));
+  Value numbers = arith::ConstantOp::create(
+      w.b, w.loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(steps)));
+  return w.add(vector::BroadcastOp::create(w.b, w.loc, type, first), numbers);
 }
 
 void mlir::step::emitStore(const Words &w, Type storage, int64_t lanes,

@@ -17,8 +17,12 @@ namespace mlir::step {
 /// The size of a cache line, the unit of prefetching, in bytes.
 inline constexpr int64_t kLineBytes = 64;
 
-/// Size in bytes of one element of the operand in memory.
+/// Size in bytes of one element of the operand in memory; 1 of the position,
+/// whose address is what it says of the element.
 int64_t getElementBytes(OperandAttr operand);
+
+/// Whether the phase reads or writes memory of the operand.
+bool isTouched(OperandAttr operand);
 
 /// What is known of an access by vectors.
 struct AccessHints {
@@ -32,6 +36,11 @@ struct AccessHints {
 /// `address`: in the storage type.
 Value emitLoad(const Words &w, Type storage, int64_t lanes, Value address,
                Value index, AccessHints hints = {});
+
+/// Element `index` of an operand, or a vector of `lanes`, at an address: what
+/// is there in memory, or, of the position, what the address itself says.
+Value emitElement(const Words &w, OperandAttr operand, int64_t lanes,
+                  Value address, Value index, AccessHints hints = {});
 
 /// Stores such a value. One element for a vector stands for all of them.
 void emitStore(const Words &w, Type storage, int64_t lanes, Value value,

@@ -82,8 +82,9 @@ void ProgramExplainer::describeVariant() {
 
 void ProgramExplainer::collectMemory() {
   using Kind = ExplainedMemory::Kind;
-  auto operands =
-      llvm::to_vector(program.getOperands().getAsRange<OperandAttr>());
+  auto operands = llvm::filter_to_vector(
+      program.getOperands().getAsRange<OperandAttr>(),
+      [](OperandAttr operand) { return operand.isInMemory(); });
   // The parameter is the first.
   full = operands.front().getShape();
   auto addAll = [&](Kind kind) {
@@ -358,7 +359,7 @@ ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
     out.partialShare += entry.partialShare;
   }
   for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
-    if (operand.getShape() != full)
+    if (operand.getShape() != full || !operand.isInMemory())
       continue;
     int64_t bytes = getBytes(operand.getStorage());
     out.least.reads += operand.getReads() ? bytes : 0;

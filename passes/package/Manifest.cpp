@@ -115,14 +115,19 @@ static json::Array describeReports(OptimizerOp optimizer) {
   return reports;
 }
 
+static json::Array describeHypers(OptimizerOp optimizer) {
+  json::Array hypers;
+  for (auto hyper : optimizer.getBody().getOps<HyperOp>())
+    hypers.push_back(
+        json::Object{{"name", hyper.getName()},
+                     {"default", hyper.getDefaultValue().convertToDouble()}});
+  return hypers;
+}
+
 json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
-  json::Array hypers, options, rules, scalars, statistics;
+  json::Array options, rules, scalars, statistics;
   for (Operation &op : optimizer.getBody().front()) {
-    if (auto hyper = dyn_cast<HyperOp>(op))
-      hypers.push_back(
-          json::Object{{"name", hyper.getName()},
-                       {"default", hyper.getDefaultValue().convertToDouble()}});
-    else if (auto option = dyn_cast<OptionOp>(op))
+    if (auto option = dyn_cast<OptionOp>(op))
       options.push_back(describe(option));
     else if (auto rule = dyn_cast<RuleOp>(op))
       rules.push_back(describe(rule));
@@ -132,7 +137,7 @@ json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
       statistics.push_back(describe(statistic));
   }
   return json::Object{{"optimizer", optimizer.getSymName()},
-                      {"hypers", std::move(hypers)},
+                      {"hypers", describeHypers(optimizer)},
                       {"options", std::move(options)},
                       {"scalars", std::move(scalars)},
                       {"statistics", std::move(statistics)},
@@ -354,6 +359,8 @@ json::Object mlir::step::buildManifest(json::Object interface,
                                        OptimizerOp scheduled,
                                        ArrayRef<const Target *> targets) {
   json::Object manifest = std::move(interface);
+  // Binding may have added the seed of random bits.
+  manifest["hypers"] = describeHypers(scheduled);
   manifest["format"] = 3;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";

@@ -30,6 +30,9 @@ static Space getSpace(Domain domain) {
 Value ProgramBuilder::addArgument(Block *block, Value value, Type storage) {
   Location loc = value.getLoc();
   Value element = block->addArgument(storage, loc);
+  // A position stays an integer.
+  if (storage.isInteger(64))
+    return element;
   if (storage.isInteger())
     element = arith::SIToFPOp::create(builder, loc, compute, element);
   else if (storage != compute)

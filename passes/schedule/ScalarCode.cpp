@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ScalarCode.h"
+#include "passes/schedule/StochasticRound.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -190,9 +191,16 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
       .Case([&](ToF64Op) {
         return arith::SIToFPOp::create(b, loc, b.getF64Type(), in[0]);
       })
+      .Case([&](ToI64Op) {
+        return arith::FPToSIOp::create(b, loc, b.getI64Type(), in[0]);
+      })
       .Case([&](BroadcastOp) { return in[0]; })
       .Case([&](RoundOp round) {
         return emitRound(b, loc, in[0], round.getStorage());
+      })
+      .Case([&](RoundStochasticOp round) {
+        return emitStochasticRound(b, loc, {in[0], in[1], in[2], in[3]},
+                                   round.getOf());
       })
       .Case([&](UpperHalfOp) { return emitUpperHalf(b, loc, in[0]); })
       .Case([&](LowerHalfOp) { return emitLowerHalf(b, loc, in[0]); })

@@ -37,16 +37,18 @@ private:
 
   const StepcBinding &getBinding(int64_t i) const;
   const StepcLayout *getLayout(const StepcBinding &binding) const;
+  int64_t getNumber(int64_t i) const;
   void describe(int64_t i);
   void requireFields(const StepcBinding &binding,
                      const std::string &name) const;
   void setLayout(NewTensor &tensor) const;
   void setRowSize(NewTensor &tensor) const;
   void setReducedExtents(size_t operand, NewTensor &tensor) const;
-  void setDims(const StepcBinding &binding, NewTensor &tensor) const;
+  void setDims(int64_t i, NewTensor &tensor) const;
   void setOperand(size_t operand, const DLTensor &given,
                   NewTensor &tensor) const;
   void setOwnState(size_t operand, NewTensor &tensor) const;
+  void setPosition(int64_t i, size_t operand, NewTensor &tensor) const;
   void requireNoSelfOverlap(const NewTensor &tensor);
   void requireDeviceMemory(const NewTensor &tensor) const;
   void allocateStates();

@@ -12,6 +12,7 @@
 #include "core/TensorView.h"
 
 #include <algorithm>
+#include <cstddef>
 
 using namespace stepc;
 
@@ -74,6 +75,11 @@ private:
   int64_t requireWhole() const;
   void useAxes(uint64_t axes);
   void requireDims() const;
+  void requireStart() const;
+  /// Not in the structure of older callers.
+  const int64_t *getStart() const {
+    return given.structSize < sizeof(StepcLayout) ? nullptr : given.start;
+  }
   void requireRange(int64_t elements) const;
   std::string describeParam() const {
     return describeShape(param.shape, param.ndim);
@@ -100,6 +106,8 @@ TensorLayout LayoutChecker::run() {
   layout.flat = given.flat != 0;
   layout.flatAxes = given.flatAxes;
   layout.distinctAxes = given.distinctAxes;
+  if (const int64_t *start = getStart())
+    layout.start.assign(start, start + given.ndim);
   if (given.dimAxes)
     std::copy_n(given.dimAxes, given.ndim, layout.dimAxes.begin());
   for (uint64_t axes : layout.dimAxes)
@@ -108,6 +116,7 @@ TensorLayout LayoutChecker::run() {
   useAxes(layout.distinctAxes);
   if (!layout.flat) {
     requireDims();
+    requireStart();
     return std::move(layout);
   }
   requireRange(elements);
@@ -117,7 +126,8 @@ TensorLayout LayoutChecker::run() {
 }
 
 void LayoutChecker::requireFields() const {
-  requireStructSize(&given, sizeof(StepcLayout), "StepcLayout");
+  requireStructSize(&given, offsetof(StepcLayout, start), sizeof(StepcLayout),
+                    "StepcLayout");
   if (given.ndim < 0 || (given.ndim > 0 && !given.shape))
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: the layout has rank %d and %s shape", name,
@@ -136,6 +146,9 @@ void LayoutChecker::requireFields() const {
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: the layout names axes of a flat range, but is not flat",
          name);
+  if (given.flat && getStart())
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: the layout is flat and says where dims begin", name);
   if (!given.flat && given.begin != 0)
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: the layout begins at %lld, but is not flat", name,
@@ -190,6 +203,17 @@ void LayoutChecker::requireDims() const {
   }
 }
 
+void LayoutChecker::requireStart() const {
+  const int64_t *start = getStart();
+  for (int32_t i = 0; start && i < given.ndim; ++i)
+    if (start[i] < 0 || start[i] > given.shape[i] - param.shape[i])
+      fail(STEPC_SHAPE_MISMATCH,
+           "tensor %s: parameter has shape %s, dim %d of it begins at %lld of "
+           "the whole tensor's, %s",
+           name, describeParam().c_str(), int(i),
+           static_cast<long long>(start[i]), describeWhole().c_str());
+}
+
 void LayoutChecker::requireRange(int64_t elements) const {
   if (param.ndim != 1)
     fail(STEPC_SHAPE_MISMATCH,
@@ -221,6 +245,27 @@ TensorLayout stepc::makeLayout(const Mesh &mesh, const StepcLayout *layout,
   whole.shape.assign(param.shape, param.shape + param.ndim);
   whole.dimAxes.assign(size_t(param.ndim), 0);
   return whole;
+}
+
+int64_t stepc::requireFirstIndex(const TensorLayout &layout,
+                                 const int64_t *extents,
+                                 const std::string &tensor) {
+  if (layout.flat)
+    return layout.begin;
+  int64_t index = 0, rank = int64_t(layout.shape.size());
+  for (size_t i = 0; i < layout.shape.size(); ++i) {
+    index *= layout.shape[i];
+    if (!layout.start.empty())
+      index += layout.start[i];
+    else if (extents[i] != layout.shape[i])
+      fail(STEPC_LAYOUT_UNSUPPORTED,
+           "tensor %s: stochastic rounding needs to know where the part of "
+           "shape %s begins in the whole of shape %s, which the layout does "
+           "not say",
+           tensor.c_str(), describeShape(extents, rank).c_str(),
+           describeShape(layout.shape.data(), rank).c_str());
+  }
+  return index;
 }
 
 /// A name that stands for two dims, or an extent of 1, says too little of a

@@ -27,6 +27,8 @@ struct TensorLayout {
   std::vector<uint64_t> dimAxes;
   bool flat = false;
   uint64_t flatAxes = 0;
+  /// For each dim where the rank's part begins; empty where nobody said so.
+  std::vector<int64_t> start;
   /// With flat: the rank has elements [begin, end).
   int64_t begin = 0;
   int64_t end = 0;
@@ -50,6 +52,11 @@ std::string describeSharded(const Dims &dims);
 /// is its name in messages.
 TensorLayout makeLayout(const Mesh &mesh, const StepcLayout *layout,
                         const DLTensor &param, const std::string &tensor);
+
+/// The index of the rank's first element, in row-major order of the whole
+/// tensor. Refuses a part of which nobody said where it begins.
+int64_t requireFirstIndex(const TensorLayout &layout, const int64_t *extents,
+                          const std::string &tensor);
 
 /// Refuses to shard dims that the rule does not tell apart.
 void requireShardable(const TensorLayout &layout, const Rule &rule,

@@ -20,6 +20,8 @@ int64_t stepc::getByteSize(Storage storage) {
   case Storage::BF16:
   case Storage::I16:
     return 2;
+  case Storage::Position:
+    return 0;
   }
   return 0;
 }
@@ -34,6 +36,8 @@ const char *stepc::getName(Storage storage) {
     return "bf16";
   case Storage::I16:
     return "i16";
+  case Storage::Position:
+    return "i64";
   }
   return "";
 }

@@ -24,8 +24,10 @@
 namespace stepc {
 
 /// How the elements of a tensor are kept in memory.
-enum class Storage : uint8_t { F32, F64, BF16, I16 };
+/// A position is not in memory.
+enum class Storage : uint8_t { F32, F64, BF16, I16, Position };
 
+/// Those in memory.
 constexpr Storage kStorages[] = {Storage::F32, Storage::F64, Storage::BF16,
                                  Storage::I16};
 
@@ -141,7 +143,10 @@ struct Rule {
   std::vector<GuardTerm> guard;
 };
 
-enum class Role : uint8_t { Param, Grad, State };
+/// The position is where each element stands among those of all tensors: its
+/// word of a row is that of the first, in place of an address, and its strides
+/// are those of the whole tensor.
+enum class Role : uint8_t { Param, Grad, State, Position };
 
 /// How the dims of an operand follow from the parameter's: the same; the same
 /// but for some extents that are 1; or a single element, of rank 0 or 1.

@@ -61,8 +61,11 @@ void Plan::addClasses(const Variant &variant, int64_t chunkElements) {
 View stepc::makeView(const BoundTensor &tensor, const Variant &variant,
                      size_t operand, uintptr_t address) {
   static const int64_t single[] = {1};
+  static const int64_t none[] = {0};
   const Operand &description = variant.operands[operand];
   int64_t itemSize = getByteSize(description.storage);
+  if (description.role == Role::Position)
+    return {address, 1, none, single, itemSize};
   if (description.reach == Reach::Single)
     return {address, int64_t(description.dims.size()), single, single,
             itemSize};

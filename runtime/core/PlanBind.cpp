@@ -18,6 +18,12 @@ using namespace stepc;
 
 /// What a binding had in the first version.
 static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
+/// And in the second.
+static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
+
+/// The position of a tensor's first element is its number times this.
+static constexpr int64_t kTensorPositions = int64_t(1) << 40;
+static constexpr int64_t kMaxNumber = (int64_t(1) << 23) - 1;
 
 void Binder::run(int64_t *outIds) {
   int64_t firstId = int64_t(plan.tensors.size());
@@ -49,7 +55,15 @@ const StepcBinding &Binder::getBinding(int64_t i) const {
 
 /// Not in the structure of older callers.
 const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
-  return binding.structSize < sizeof(StepcBinding) ? nullptr : binding.layout;
+  return binding.structSize < kLayoutBinding ? nullptr : binding.layout;
+}
+
+/// Nor this. Of a tensor without one it is the id's successor.
+int64_t Binder::getNumber(int64_t i) const {
+  const StepcBinding &binding = getBinding(i);
+  int64_t number =
+      binding.structSize < sizeof(StepcBinding) ? 0 : binding.number;
+  return number ? number : int64_t(plan.tensors.size()) + i + 1;
 }
 
 void Binder::requireFields(const StepcBinding &binding,
@@ -114,7 +128,7 @@ void Binder::describe(int64_t i) {
   bound.hasGrad = binding.grad != nullptr;
   tensor.ownsStates = !binding.states;
 
-  setDims(binding, tensor);
+  setDims(i, tensor);
   requireNoSelfOverlap(tensor);
   requireDeviceMemory(tensor);
   setRowSize(tensor);
@@ -173,7 +187,8 @@ void Binder::setRowSize(NewTensor &tensor) const {
 
 /// Copies extents, strides and addresses. A missing gradient is taken to lie as
 /// the parameter does.
-void Binder::setDims(const StepcBinding &binding, NewTensor &tensor) const {
+void Binder::setDims(int64_t i, NewTensor &tensor) const {
+  const StepcBinding &binding = getBinding(i);
   BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
   size_t operands = variant.operands.size();
@@ -202,6 +217,35 @@ void Binder::setDims(const StepcBinding &binding, NewTensor &tensor) const {
     else
       setOwnState(operand, tensor);
   }
+  for (size_t operand = 0; operand < operands; ++operand)
+    if (variant.operands[operand].role == Role::Position)
+      setPosition(i, operand, tensor);
+}
+
+/// Says where each element of the rank's part stands. The index in the whole
+/// tensor is the same for any part and any strides.
+void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
+  BoundTensor &bound = tensor.bound;
+  const std::vector<int64_t> &whole = tensor.layout.shape;
+  const char *name = tensor.name.c_str();
+  int64_t number = getNumber(i);
+  if (number < 1 || number > kMaxNumber)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: number %lld is not one from 1 to %lld", name,
+         static_cast<long long>(number), static_cast<long long>(kMaxNumber));
+  int64_t elements = countElements(whole.data(), int64_t(whole.size()));
+  if (elements > kTensorPositions)
+    fail(STEPC_SHAPE_MISMATCH,
+         "tensor %s has %lld elements, stochastic rounding tells %lld apart",
+         name, static_cast<long long>(elements),
+         static_cast<long long>(kTensorPositions));
+  int64_t first =
+      requireFirstIndex(tensor.layout, bound.getExtents(), tensor.name);
+  tensor.addresses[operand] = uintptr_t(number * kTensorPositions + first);
+  if (bound.flat)
+    *bound.getStrides(operand) = 1;
+  else
+    setRowMajor(whole.data(), bound.rank, bound.getStrides(operand));
 }
 
 /// Those of the rank's part, or with a flat range of the whole tensor, but for
@@ -348,7 +392,8 @@ void Binder::advise() const noexcept {
     const BoundTensor &bound = plan.tensors[firstId + i];
     const Variant &variant = plan.getVariant(bound);
     for (size_t k = 0; k < variant.operands.size(); ++k) {
-      if (k == variant.grad || (k != variant.param && created[i].ownsStates))
+      if (k == variant.grad || (k != variant.param && created[i].ownsStates) ||
+          variant.operands[k].role == Role::Position)
         continue;
       View view = plan.getView(bound, k);
       ByteSpan span = getByteSpan(view);

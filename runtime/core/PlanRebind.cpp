@@ -43,7 +43,7 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   };
   auto [begin, end] = getRange(variant.grad, grad);
   for (size_t k = 0; k < variant.operands.size(); ++k) {
-    if (k == variant.grad)
+    if (k == variant.grad || variant.operands[k].role == Role::Position)
       continue;
     auto [low, high] = getRange(k, uintptr_t(row[first + k]));
     if (begin < high && low < end)

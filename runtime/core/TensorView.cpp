@@ -24,6 +24,8 @@ std::string OperandName::str() const {
     return text + "gradient";
   case Role::State:
     return text + "state '" + std::string(state) + "'";
+  case Role::Position:
+    return text + "position";
   }
   return text;
 }

@@ -118,6 +118,8 @@ Operand VariantReader::readOperand(const Json &value,
     operand.role = Role::Grad;
   else if (role == "state")
     operand.role = Role::State;
+  else if (role == "position")
+    operand.role = Role::Position;
   else
     fields.bad(at(where, "role"), "is not a role");
   setReach(at(where, "dims"), operand);
@@ -125,6 +127,8 @@ Operand VariantReader::readOperand(const Json &value,
     operand.initialValue = fields.getNumber(value, "init", where);
   if (operand.role == Role::Grad && operand.writes)
     fields.bad(at(where, "writes"), "is true for a gradient");
+  if (operand.role == Role::Position && operand.writes)
+    fields.bad(at(where, "writes"), "is true for a position");
   readStorage(value, where, operand);
   return operand;
 }
@@ -132,6 +136,12 @@ Operand VariantReader::readOperand(const Json &value,
 void VariantReader::readStorage(const Json &value, const std::string &where,
                                 Operand &operand) const {
   std::string storage = fields.getString(value, "storage", where);
+  if (operand.role == Role::Position) {
+    operand.storage = Storage::Position;
+    if (storage != getName(operand.storage))
+      fields.bad(at(where, "storage"), "is not that of a position");
+    return;
+  }
   for (Storage s : kStorages)
     if (storage == getName(s) &&
         (s != Storage::I16 || operand.role == Role::State)) {
@@ -176,6 +186,8 @@ void VariantReader::readOperands(const Json &value, const std::string &where) {
       break;
     case Role::State:
       variant.states.push_back(i);
+      break;
+    case Role::Position:
       break;
     }
   }

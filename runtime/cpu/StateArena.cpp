@@ -94,6 +94,8 @@ fillRounded(char *data, int64_t elements, Storage storage, double value) {
     return fill(data, elements, roundToBF16(float(value)));
   case Storage::I16:
     return fill(data, elements, int16_t(value));
+  case Storage::Position:
+    return;
   }
 }
 

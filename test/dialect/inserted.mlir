@@ -43,3 +43,17 @@ step.optimizer @halves {
     step.return %1, %2 : [n, m], [n, m]
   }
 }
+
+// CHECK-LABEL: step.optimizer @stochastic
+step.optimizer @stochastic {
+  %seed = step.hyper "rounding_seed" = 0.0
+  // CHECK: position[n, m] as i64, %count: count) variant
+  step.rule @any(%p: param[n, m] as bf16, %g: grad[n, m] as bf16, %i: position[n, m] as i64, %t: count)
+      variant <"any", {}, f32> {
+    // CHECK: %[[SEED:.*]] = step.to_i64 %{{.*}}{{$}}
+    %s = step.to_i64 %seed
+    // CHECK: step.round_stochastic %grad at %position, %[[SEED]], %count of "" : [n, m]{{$}}
+    %1 = step.round_stochastic %g at %i, %s, %t of "" : [n, m]
+    step.return %1 : [n, m]
+  }
+}

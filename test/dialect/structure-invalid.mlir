@@ -276,7 +276,7 @@ step.optimizer @kinds {
 // -----
 
 step.optimizer @kinds {
-  // expected-error @+1 {{'weight' is not one of param, grad, state, count, fresh}}
+  // expected-error @+1 {{'weight' is not one of param, grad, state, count, fresh, position}}
   step.rule @any(%p: weight[*], %g: grad[*]) {
     step.return %p
   }

@@ -414,6 +414,50 @@ step.optimizer @carry_of_nothing {
 
 // -----
 
+step.optimizer @stochastic {
+  %seed = step.hyper "rounding_seed" = 0.0
+  step.rule @any(%p: param[*] as bf16, %g: grad[*] as bf16, %i: position[*] as i64, %t: count)
+      variant <"any", {}, f32> {
+    %s = step.to_i64 %seed
+    // expected-error @+1 {{'step.round_stochastic' op takes for a position what is not the rule's}}
+    %0 = step.round_stochastic %p at %g, %s, %t of "" : [*]
+    step.return %0
+  }
+}
+
+// -----
+
+step.optimizer @stochastic_f64 {
+  %seed = step.hyper "rounding_seed" = 0.0
+  step.rule @any(%p: param[*] as f64, %g: grad[*] as f64, %i: position[*] as i64, %t: count)
+      variant <"any", {}, f64> {
+    %s = step.to_i64 %seed
+    // expected-error @+1 {{'step.round_stochastic' op is for bound rules that compute in f32}}
+    %0 = step.round_stochastic %p at %i, %s, %t of "" : [*]
+    step.return %0
+  }
+}
+
+// -----
+
+step.optimizer @unbound_position {
+  // expected-error @+1 {{'step.rule' op has a position, which is added by binding}}
+  step.rule @any(%p: param[*], %g: grad[*], %i: position[*]) {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @position_storage {
+  // expected-error @+1 {{storage type 'f32' of a position is not i64}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32, %i: position[*] as f32) variant <"any", {}, f32> {
+    step.return %p
+  }
+}
+
+// -----
+
 step.optimizer @round {
   step.rule @any(%p: param[*], %g: grad[*]) {
     // expected-error @+1 {{'step.round' op rounds to 'f64', which is neither f32 nor bf16}}

@@ -63,3 +63,21 @@ step.optimizer @many {
     }
   }
 }
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
+#i = #step.operand<kind = position, name = "position", shape = !step.tensor<*>, storage = i64, reads = false, writes = false>
+step.optimizer @positions {
+  // expected-error @+1 {{'step.program' op rounds stochastically, which has no kernels for cuda}}
+  step.program @program variant <"any", {}, f32> operands [#p, #i] {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p, #i] {
+    ^bb0(%x: bf16):
+      step.yield %x : bf16
+    }
+  }
+}

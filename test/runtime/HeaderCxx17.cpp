@@ -13,7 +13,7 @@
 static_assert(sizeof(StepcChunk) == 24, "layout of the kernel ABI");
 static_assert(sizeof(StepcCall) == 32, "layout of the kernel ABI");
 static_assert(sizeof(StepcPlanConfig) == 56, "layout of the C ABI");
-static_assert(sizeof(StepcBinding) == 96, "layout of the C ABI");
+static_assert(sizeof(StepcBinding) == 104, "layout of the C ABI");
 static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");

@@ -121,6 +121,10 @@ static bool readTensorKey(StringRef key, const json::Value &value,
     out.master = master.value_or(Master::None);
     return master.has_value();
   }
+  if (key == "rounding_seed") {
+    out.roundingSeed = value.getAsInteger();
+    return out.roundingSeed.value_or(-1) >= 0;
+  }
   if (key == "param" || key == "grad" || key == "state") {
     std::optional<StringRef> text = value.getAsString();
     return text && !errorToBool(parseStorages(key, *text, out.storages));

@@ -32,6 +32,9 @@ struct TensorCase {
   /// is the default of the states, "state.NAME" that of one.
   std::map<std::string, Format> storages;
   mlir::step::reference::Master master = mlir::step::reference::Master::None;
+  /// What is stored as bf16 is rounded by random bits of this seed; none: to
+  /// nearest. Tensors of a group have the same.
+  std::optional<int64_t> roundingSeed;
 };
 
 /// Steps of the tensors of a model: what the command line or a line of a batch

@@ -137,6 +137,8 @@ static std::string describeVariant(const PreparedTensor &tensor,
   Master master = tensor.request.master;
   if (master != Master::None)
     variant += (",master=" + mlir::step::reference::getName(master)).str();
+  if (tensor.request.roundingSeed)
+    variant += ",rounding=stochastic";
   for (const auto &[name, state] : tensor.states)
     if (name != getStateName(master))
       variant += (",state." + name + "=" +

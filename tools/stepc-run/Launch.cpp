@@ -9,6 +9,7 @@
 
 #include "Definition.h"
 #include "Rows.h"
+#include "dialect/RandomBits.h"
 
 #include "llvm/Support/JSON.h"
 
@@ -49,10 +50,12 @@ static Expected<json::Value> readManifest(StepcPackage *package) {
 }
 
 /// The hyper-parameters in the manifest's order, those not named with their
-/// defaults.
-static std::vector<double>
-orderHypers(const json::Object &manifest,
-            const std::map<std::string, double> &given) {
+/// defaults. `seed` is that of random bits.
+static std::vector<double> orderHypers(const json::Object &manifest,
+                                       std::map<std::string, double> given,
+                                       std::optional<uint64_t> seed) {
+  if (seed)
+    given[mlir::step::kSeedHyper.str()] = static_cast<double>(*seed);
   std::vector<double> hypers;
   for (const json::Value &item : *manifest.getArray("hypers")) {
     const json::Object &hyper = *item.getAsObject();
@@ -76,8 +79,8 @@ static void dropUnknownStates(const json::Object &manifest,
 }
 
 static Error addGroup(StepcPlan *plan, const json::Object &manifest,
-                      const GroupRequest &group) {
-  std::vector<double> hypers = orderHypers(manifest, group.hypers);
+                      const GroupRequest &group, std::optional<uint64_t> seed) {
+  std::vector<double> hypers = orderHypers(manifest, group.hypers, seed);
   std::vector<StepcOption> options;
   for (const auto &[name, value] : group.options)
     options.push_back(
@@ -204,9 +207,15 @@ Expected<ArrayMap> stepc::run::launchCase(StepcPackage *package,
   if (stepcPlanCreate(package, nullptr, &created) != STEPC_OK)
     return makeRuntimeError("cannot create a plan");
   PlanHandle plan(created);
-  for (const GroupRequest &group : prepared.groups)
-    if (Error error = addGroup(plan.get(), *manifest->getAsObject(), group))
+  for (auto [index, group] : enumerate(prepared.groups)) {
+    std::optional<uint64_t> seed;
+    for (const PreparedTensor &tensor : prepared.tensors)
+      if (tensor.request.group == index)
+        seed = tensor.request.roundingSeed;
+    if (Error error =
+            addGroup(plan.get(), *manifest->getAsObject(), group, seed))
       return error;
+  }
   std::vector<int64_t> ids;
   for (PreparedTensor &tensor : prepared.tensors) {
     dropUnknownStates(*manifest->getAsObject(), tensor);

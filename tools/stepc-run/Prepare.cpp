@@ -124,6 +124,7 @@ static Expected<PreparedTensor> prepareTensor(const Case &input,
   prepared.request.group = tensor.group;
   prepared.request.rule = tensor.rule;
   prepared.request.master = tensor.master;
+  prepared.request.roundingSeed = tensor.roundingSeed;
   prepared.request.count = tensor.count;
   prepared.request.compute =
       param->storage == Format::F64 ? Format::F64 : Format::F32;

@@ -137,6 +137,11 @@ static cl::opt<std::string>
                cl::desc("how the f32 of a bf16 parameter is kept (default: it "
                         "is not)"),
                cl::cat(category));
+static cl::opt<int64_t>
+    roundingSeed("rounding-seed",
+                 cl::desc("round what is stored as bf16 by random bits of this "
+                          "seed (default: to nearest)"),
+                 cl::value_desc("NUMBER"), cl::init(-1), cl::cat(category));
 static cl::opt<std::string>
     batch("batch", cl::desc("run the cases in a file; - is standard input"),
           cl::value_desc("FILE.jsonl"), cl::cat(category));
@@ -181,6 +186,8 @@ static Case readCommandLine() {
       refuseUsage("--master " + masterForm + ": expected f32 or remainder");
     result.tensor.master = *master;
   }
+  if (roundingSeed >= 0)
+    result.tensor.roundingSeed = roundingSeed;
   for (auto [role, text] :
        {std::pair("param", &paramStorage), std::pair("grad", &gradStorage),
         std::pair("state", &stateStorage)})

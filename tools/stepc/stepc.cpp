@@ -75,6 +75,12 @@ static cl::opt<std::string>
                     "remainder, the bits that the parameter lacks (default: "
                     "not)"),
            cl::value_desc("form"), cl::cat(category));
+static cl::opt<std::string> rounding(
+    "rounding",
+    cl::desc(
+        "how what is stored as bf16 is rounded: stochastic, by random bits "
+        "of the hyper-parameter rounding_seed (default: to nearest)"),
+    cl::value_desc("form"), cl::cat(category));
 static cl::list<std::string>
     optionValues("option",
                  cl::desc("value of an option of the definition; may be given "
@@ -156,7 +162,8 @@ static llvm::Error readStates(VariantRequest &request) {
   return llvm::Error::success();
 }
 
-/// The request that --param, --grad, --state, --master and --option make.
+/// The request that --param, --grad, --state, --master, --rounding and --option
+/// make.
 static llvm::Error readBaseRequest(VariantRequest &request) {
   if (!param.empty())
     if (llvm::Error error =
@@ -168,6 +175,9 @@ static llvm::Error readBaseRequest(VariantRequest &request) {
       return error;
   if (!master.empty())
     if (llvm::Error error = request.parse("master=" + master))
+      return error;
+  if (!rounding.empty())
+    if (llvm::Error error = request.parse("rounding=" + rounding))
       return error;
   for (llvm::StringRef item : optionValues) {
     auto [name, value] = item.split('=');

@@ -18,9 +18,8 @@ Value mlir::step::emitStackBuffer(const Words &w, int64_t bytes) {
   return w.toWord(address);
 }
 
-/// The offset in elements of the element at `position`, a word.
-static Value emitOffset(const Words &w, const StridedMemory &memory,
-                        Value position) {
+Value mlir::step::emitOffset(const Words &w, const StridedMemory &memory,
+                             Value position) {
   Value rank = w.toIndex(memory.rank);
   Value extents = w.words(memory.extents), strides = w.words(memory.strides);
   auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1),

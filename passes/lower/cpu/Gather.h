@@ -19,6 +19,10 @@ struct StridedMemory {
   int64_t elementBytes;
 };
 
+/// The offset in elements of the element at `position`, a word, in row-major
+/// order.
+Value emitOffset(const Words &w, const StridedMemory &memory, Value position);
+
 /// Memory of the function's own; returns its address. To be emitted in a
 /// function's first block.
 Value emitStackBuffer(const Words &w, int64_t bytes);

@@ -79,7 +79,7 @@ void KernelEmitter::emitChunkPrefetch(const CallWords &call, Value entry,
   auto first = scf::IfOp::create(b, loc, isFirst, /*withElse=*/false);
   b.setInsertionPointToStart(first.thenBlock());
   for (auto [k, operand] : llvm::enumerate(operands)) {
-    if (!operand.getReads() && !operand.getWrites())
+    if (!isTouched(operand))
       continue;
     Value size = w.constantWord(getElementBytes(operand));
     Value address = row.getAddress(k);

@@ -14,8 +14,8 @@ static void emitBody(BodyEmitter &body, const Words &w, int64_t lanes,
                      ValueRange addresses, Value index) {
   ArrayRef<OperandAttr> operands = body.getOperands();
   body.emit(lanes, {[&](unsigned k) {
-                      return emitLoad(w, operands[k].getStorage(), lanes,
-                                      addresses[k], index);
+                      return emitElement(w, operands[k], lanes, addresses[k],
+                                         index);
                     },
                     [&](unsigned k, Value value) {
                       emitStore(w, operands[k].getStorage(), lanes, value,
@@ -40,7 +40,8 @@ struct LoopShape {
         program.getVariant().getCompute().getIntOrFloatBitWidth() / 8;
     int64_t narrowest = computeBytes;
     for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-      narrowest = std::min(narrowest, getElementBytes(operand));
+      if (operand.isInMemory())
+        narrowest = std::min(narrowest, getElementBytes(operand));
     lanes = kLineBytes / computeBytes;
     group = kLineBytes / narrowest;
   }
@@ -57,7 +58,7 @@ static void emitPrefetch(OpBuilder &builder, PhaseOp phase,
   Value position = arith::IndexCastOp::create(builder, loc, i64, index);
   for (auto [operand, address] :
        llvm::zip(phase.getOperands().getAsRange<OperandAttr>(), addresses)) {
-    if (!operand.getReads() && !operand.getWrites())
+    if (!isTouched(operand))
       continue;
     int64_t bytes = getElementBytes(operand);
     Value scale = arith::ConstantIntOp::create(builder, loc, i64, bytes);

@@ -111,6 +111,11 @@ void TileKernelEmitter::emitStridedLeaf(const TileRow &row, const Tile &leaf) {
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
   for (auto [operand, copy] : llvm::zip(operands, copies)) {
+    if (!copy && !operand.isInMemory()) {
+      Value offset = emitOffset(w, getMemory(operand), first);
+      in.operands.push_back(w.add(row.getAddress(operand), offset));
+      continue;
+    }
     if (!copy) {
       in.operands.push_back(getOperandAddress(w, row, leaf, phase, operand));
       continue;
@@ -225,7 +230,8 @@ void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
   copies.clear();
   for (OperandAttr operand : operands)
     copies.push_back(
-        getAccess(phase, operand) == Access::Tile && !program.isFlatRange()
+        getAccess(phase, operand) == Access::Tile && operand.isInMemory() &&
+                !program.isFlatRange()
             ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
             : Value());
   CallWords call = CallWords::load(w, entry->getArgument(0));

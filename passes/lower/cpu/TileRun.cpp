@@ -78,7 +78,7 @@ void TileRunEmitter::emitBody(
     function_ref<void(unsigned, Value)> accumulateRow) {
   ArrayRef<OperandAttr> operands = body.getOperands();
   auto load = [&](unsigned k) {
-    return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k], column);
+    return emitElement(w, operands[k], lanes, operandRows[k], column);
   };
   auto store = [&](unsigned k, Value value) {
     emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
@@ -99,7 +99,7 @@ void TileRunEmitter::emitBody(
 
 void TileRunEmitter::emitPrefetch(Value column) {
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
-    if (accesses[k] != Access::Tile)
+    if (accesses[k] != Access::Tile || !operand.isInMemory())
       continue;
     Value offset =
         w.mul(w.toWord(column), w.constantWord(getElementBytes(operand)));

@@ -30,6 +30,10 @@ struct LowerPhasesToCUDA
     : step::impl::LowerPhasesToCUDABase<LowerPhasesToCUDA> {
   /// What of the tiles space has no kernels on a device.
   LogicalResult checkProgram(ProgramOp program) {
+    for (auto operand : program.getOperands().getAsRange<OperandAttr>())
+      if (!operand.isInMemory())
+        return program.emitOpError(
+            "rounds stochastically, which has no kernels for cuda");
     if (program.isTiled() && program.getVariant().getLayout())
       return program.emitOpError(
           "is of sharded tensors in the tiles space, which has no kernels for "

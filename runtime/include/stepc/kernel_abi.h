@@ -23,6 +23,12 @@
 //                 `rank` extents (outermost first),
 //                 and for each operand `rank` strides, in elements
 //
+// An operand of the kind `position` is not in memory: a kernel takes the
+// address of its element, with elements of one byte, for its value. The base
+// address is the position of the row's first element, the tensor's number *
+// 2^40 + its index in the whole tensor, and the strides are those of the whole
+// tensor.
+//
 // Chunks count elements. Element i of a row is the i-th in row-major order of
 // the extents; in a contiguous kernel every operand keeps it at base + i.
 //

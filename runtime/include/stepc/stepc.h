@@ -206,6 +206,11 @@ typedef struct StepcLayout {
   uint64_t flatAxes;       /* with flat: the axes that share the elements */
   int64_t begin;           /* with flat: the first element */
   uint64_t distinctAxes;   /* other coordinates of these hold other tensors */
+  const int64_t *start;    /* for each dim where this rank's part begins in the
+                              whole tensor; NULL: unknown, which variants that
+                              round stochastically refuse of a part; with flat
+                              NULL. Callers of an earlier version do not have
+                              the field */
 } StepcLayout;
 
 /* One parameter with what belongs to it. */
@@ -229,6 +234,10 @@ typedef struct StepcBinding {
   float *countMirror; /* NULL, or where each step writes the new count */
   const StepcLayout *layout; /* NULL: the tensor is whole on every rank. Callers
                             of an earlier version do not have the field */
+  int64_t number; /* the tensor's, from 1 to 2^23 - 1, the same on all ranks:
+                     random bits of stochastic rounding are of the seed, the
+                     count, this and the element's index in the whole tensor; 0:
+                     its id + 1. Nor this */
 } StepcBinding;
 
 /* Binds tensors and takes all memory that their steps need. A parameter is
