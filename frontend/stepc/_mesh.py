@@ -67,6 +67,7 @@ class LayoutStruct(Structure):
         ("flatAxes", c_uint64),
         ("begin", c_int64),
         ("distinctAxes", c_uint64),
+        ("start", POINTER(c_int64)),
     ]
 
 
@@ -128,7 +129,8 @@ class Layout:
 
     ``dims`` has for each sharded dim its axes, in order. ``flat``: the axes over which the
     elements in row-major order lie, of which this rank has those from ``begin`` on.
-    ``distinct``: other coordinates of these axes hold other tensors.
+    ``distinct``: other coordinates of these axes hold other tensors. ``start``: where each
+    dim of this rank's part begins in the whole; None where the part is no block of it.
     """
 
     shape: tuple[int, ...]
@@ -136,6 +138,7 @@ class Layout:
     flat: tuple[str, ...] = ()
     begin: int = 0
     distinct: tuple[str, ...] = ()
+    start: tuple[int, ...] | None = None
 
     def request(self) -> str:
         """What ``--variant`` says of it: "layout.-1=tp"; "" where nothing is sharded."""
@@ -172,7 +175,10 @@ class Layout:
         layout.flatAxes = mesh.bits(self.flat)
         layout.begin = self.begin
         layout.distinctAxes = mesh.bits(self.distinct)
-        layout.keep = (shape, axes)
+        start = (c_int64 * max(rank, 1))(*(self.start or ()))
+        if self.start is not None and not self.flat:
+            layout.start = ctypes.cast(start, POINTER(c_int64))
+        layout.keep = (shape, axes, start)
         return layout
 
 

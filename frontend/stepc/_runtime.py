@@ -90,6 +90,7 @@ class Binding(Structure):
         ("reserved0", c_int32),
         ("countMirror", c_void_p),
         ("layout", c_void_p),  # StepcLayout *
+        ("number", c_int64),
     ]
 
 

@@ -111,6 +111,75 @@ def what_is_behind_bf16_is_sharded_with_it():
 
 
 @case
+def random_bits_are_those_of_the_whole():
+    """Stochastic rounding, in both spaces and in states too."""
+    for make in (st.AdamW, st.SGD, st.hf.Adafactor, st.came.CAME):
+
+        def rounded(params, make=make):
+            keywords = {"state_dtype": torch.bfloat16, "seed": 7}
+            return make(params, lr=1e-2, rounding="stochastic", **keywords)
+
+        compare(rounded, torch.bfloat16, absent={(1, 2)})
+
+
+@case
+def random_bits_of_strided_shards():
+    """What FSDP2 makes of a dim that tensor parallelism has cut is a block; where rows of
+    ranks alternate it is refused."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    mesh = grid()
+    value, grad = torch.randn(16, 6).bfloat16(), torch.randn(16, 6).bfloat16()
+    plain = torch.nn.Parameter(value.clone())
+    reference = st.AdamW([plain], lr=1e-2, rounding="stochastic")
+    plain.grad = grad.clone()
+    reference.step()
+    block = [_StridedShard(0, split_factor=2), Shard(0)]
+    alternating = [Shard(0), _StridedShard(0, split_factor=2)]
+    for placements in (block, alternating):
+        param = torch.nn.Parameter(distribute_tensor(value.clone(), mesh, placements))
+        param.grad = distribute_tensor(grad.clone(), mesh, placements)
+        optimizer = st.AdamW([param], lr=1e-2, rounding="stochastic")
+        if placements is block:
+            optimizer.step()
+            same_bits(whole(param), plain, "the block")
+            continue
+        try:
+            optimizer.step()
+        except errors.StatusError as error:
+            assert "where the part of shape [4, 6] begins" in str(error), error
+        else:
+            raise AssertionError("it was not refused")
+
+
+@case
+def averages_and_copies_lie_as_the_parameters():
+    """Also behind masters; the model has its averages within ``averaged()``."""
+
+    def make(params):
+        keywords = {"master": "f32"} if params[0].dtype is torch.bfloat16 else {}
+        average = st.EMA(0.9) if keywords else st.SWA()
+        return st.AdamW(params, lr=1e-2, average=average, param_copy=torch.bfloat16, **keywords)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        reference, optimizer = compare(make, dtype)
+        saved = optimizer.full_state_dict()["state"]
+        averages = optimizer.averaged_parameters()
+        copies = optimizer.parameter_copies()
+        for i, expected in enumerate(reference.averaged_parameters()):
+            same_bits(whole(averages[i]), expected, f"average of {i}")
+            same_bits(whole(copies[i]), reference.parameter_copies()[i], f"copy of {i}")
+            assert any(value.equal(expected) for value in saved[i].values() if value.dim())
+        params = optimizer.param_groups[0]["params"]
+        before = [whole(p).clone() for p in params]
+        with optimizer.averaged():
+            for i, param in enumerate(params):
+                same_bits(whole(param), whole(averages[i]).to(dtype), f"parameter {i} within")
+        for i, param in enumerate(params):
+            same_bits(whole(param), before[i], f"parameter {i} after")
+
+
+@case
 def a_gradient_missing_everywhere():
     for name in ("AdamW", "hf.Adafactor", "AdamW, clipped"):
         compare(ALL[name], absent={(0, 1), (2, 0), (2, 3)})

@@ -82,6 +82,52 @@ def tensor_parallel_as_megatron_cuts_it():
 
 
 @case
+def random_bits_are_those_of_the_whole():
+    """Stochastic rounding of rows and of columns, in both spaces and in states too."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+    rank = dist.get_rank()
+    for kind in (st.AdamW, st.came.CAME):
+
+        def make(params, kind=kind, **keywords):
+            keywords |= {"state_dtype": torch.bfloat16, "seed": 7}
+            return kind(params, lr=1e-2, rounding="stochastic", **keywords)
+
+        made, grads = values()
+        made = {name: tensor.bfloat16() for name, tensor in made.items()}
+        grads = [{name: tensor.bfloat16() for name, tensor in own.items()} for own in grads]
+        whole, _ = reference(make, made, grads)
+        params = named(parts(made, rank, 4))
+        cut = [*megatron(mesh)[:2], ("norm", st.Layout(mesh, [Replicate()]))]
+        optimizer = make(params, layouts=cut)
+        for own in grads:
+            for key, param in params:
+                param.grad = parts(own, rank, 4)[key].clone()
+            optimizer.step()
+        expected = parts({k: p.detach() for k, p in whole.items()}, rank, 4)
+        for key, param in params:
+            same_bits(param, expected[key], f"{kind.__name__}, {key}")
+
+
+@case
+def random_bits_of_a_tensor_at_two_places_are_refused():
+    """They are of its place among the parameters, which stages may not have alike."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    own = {"own": torch.zeros(3)} if dist.get_rank() != 3 else {}
+    params = named({**own, "tied": torch.zeros(5)})
+    params = [(name, torch.nn.Parameter(param.detach().bfloat16())) for name, param in params]
+    layouts = [("tied", st.Layout(mesh, [Replicate()])), ("own", st.Layout(mesh, ["distinct"]))]
+    optimizer = st.SGD(params, lr=0.1, rounding="stochastic", layouts=layouts)
+    for _, param in params:
+        param.grad = torch.ones_like(param)
+    try:
+        optimizer.step()
+    except errors.CommunicationError as error:
+        assert "number 1" in str(error) and "number 2" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+
+
+@case
 def pipeline_stages_and_tensor_parallel():
     """Two stages of two ranks: each has other tensors, clipping sees all of them once."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))

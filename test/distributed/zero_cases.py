@@ -214,6 +214,50 @@ def what_is_behind_bf16_is_of_the_own_range():
 
 
 @case
+def random_bits_are_those_of_the_whole():
+    """Stochastic rounding of ranges of elements, in both spaces and in states too."""
+    for make in (st.AdamW, st.SGD, st.hf.Adafactor, st.came.CAME):
+
+        def rounded(params, make=make, **keywords):
+            keywords |= {"state_dtype": torch.bfloat16, "seed": 7}
+            return make(params, lr=1e-2, rounding="stochastic", **keywords)
+
+        compare(rounded, "reduced", torch.bfloat16)
+
+
+@case
+def averages_are_of_the_own_range():
+    """Also behind masters. Whole ones are in the full state; what would show parts of them
+    as if they were whole is refused by name."""
+    forms = [{"average": st.EMA(0.9), "master": "remainder"}, {"average": st.SWA()},
+             {"param_copy": torch.bfloat16}]  # fmt: skip
+    for form in forms:
+
+        def make(params, form=form, **keywords):
+            return st.AdamW(params, lr=1e-2, **form, **keywords)
+
+        reference, optimizer, plain, sharded = compare(make, "reduced", torch.bfloat16)
+        saved = optimizer.full_state_dict()["state"]
+        for i, param in enumerate(plain):
+            for name, state in reference.state[param].items():
+                same_bits(saved[i][name], state, f"{name} of {i}")
+        refused = optimizer.parameter_copies
+        if "average" in form:
+            refused = optimizer.averaged_parameters
+            again = make(parameters([p.detach() for p in plain]))
+            again.load_state_dict(optimizer.full_state_dict())
+            pairs = zip(again.averaged_parameters(), reference.averaged_parameters(), strict=True)
+            for i, (ours, theirs) in enumerate(pairs):
+                same_bits(ours, theirs, f"average of {i}, loaded")
+        try:
+            refused()
+        except ValueError as error:
+            assert "each rank has its parts of the" in str(error), error
+        else:
+            raise AssertionError("it was not refused")
+
+
+@case
 def scalars_among_states_are_whole():
     """Counts, and what has one element, beside a parameter without dims: bound anew they
     are what they were on every rank, also where it has none of the parameter."""

@@ -88,6 +88,8 @@ KEYWORDS = [
     ("param_copy", None),
     ("master", None),
     ("state_dtype", None),
+    ("rounding", None),
+    ("seed", 0),
 ]
 
 OURS = {"adamw": stepc.torch.AdamW, "sgd": stepc.torch.SGD, "lion": stepc.torch.Lion}

@@ -26,7 +26,7 @@ from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
 from ._partitions import check_partitions
-from ._precision import Remainders
+from ._precision import SEED, Remainders
 from ._preparation import Preparation
 from ._rules import Rules, variant_specs
 from ._state import StateMap
@@ -67,6 +67,7 @@ class Binding:
         members = self._placed(trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         rules = Rules(interface, resolved)
+        optimizer._check_rounding()
         specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
         package = definition.package(specs, (FLAG,) if optimizer._exclusive_writes else ())
         check_partitions(optimizer, package.manifest)
@@ -78,9 +79,12 @@ class Binding:
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
             optimizer._master_state,
+            optimizer._rounds,
             previous._exact_count if previous else None,
             states_of(optimizer._features),
         )
+        rounds = any(hyper["name"] == SEED for hyper in package.manifest["hypers"])
+        self._seed = (float(optimizer.seed),) if rounds else ()  # behind the definition's
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
         self._may_skip = _may_skip(package.manifest)
@@ -93,7 +97,7 @@ class Binding:
         if self._mesh is not None:
             self._mesh.enter(self.plan)
         for bound in self._groups:
-            self.plan.add_group(bound.options, bound.hypers)
+            self.plan.add_group(bound.options, bound.hypers + self._seed)
         self._set_scalars(optimizer._initial_scalars(interface))
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
@@ -165,7 +169,7 @@ class Binding:
             hypers = self._reader.read(optimizer, number, group)
             if hypers != bound.hypers:
                 try:
-                    self.plan.set_hypers(number, hypers)
+                    self.plan.set_hypers(number, hypers + self._seed)
                 except errors.NeedsBindError:
                     return False
                 bound.hypers = hypers

@@ -40,6 +40,8 @@ _KEYWORDS = [
     ),
     inspect.Parameter("master", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("state_dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("rounding", inspect.Parameter.KEYWORD_ONLY, default=None),
+    inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, default=0),
 ]
 
 
@@ -91,6 +93,10 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         same bits in all steps.
     state_dtype: of states beside parameters that are not float64: torch.bfloat16 or
         torch.float32 (default) for all, or a dict by name.
+    rounding: "stochastic" rounds what is stored as bfloat16, parameters and states, up
+        as often as the value is near the upper neighbour, so that the mean is the value.
+        Random bits are of ``seed`` (to 2**53), the step count of the parameter, its place
+        in the groups and the element: the same on any threads and ranks.
     """
 
     _zoo_name: str | None = None
@@ -124,13 +130,15 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         loss_scale=None,
         master=None,
         state_dtype=None,
+        rounding=None,
+        seed=0,
         **kwargs,
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
         ranks = {name: kwargs.pop(name) for name in _on_ranks.KEYWORDS if name in kwargs}
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
-        self._set_precision(master, state_dtype)
+        self._set_precision(master, state_dtype, rounding, seed)
         self._static_grads = bool(static_grads)
         self._exclusive_writes = bool(exclusive_writes)
         super().__init__(*args, **kwargs)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 
@@ -84,7 +85,25 @@ class DTensorPart:
         return set()
 
     def resolve(self, axes: dict, mesh) -> None:
-        self.layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+        layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+        start = self.first if self._is_block() else None
+        self.layout = dataclasses.replace(layout, start=start)
+
+    def _is_block(self) -> bool:
+        """Whether the part is a block of the whole: not where several ranks' rows alternate,
+        as only placements with a split factor have them."""
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        placements, mesh = self.param.placements, self.param.device_mesh
+        for dim in {p.dim for p in placements if hasattr(p, "split_factor")}:
+            alone = [
+                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
+            ]
+            numbers = torch.arange(self.param.shape[dim])
+            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None).to_local()
+            if own.numel() and int(own[-1] - own[0]) != own.numel() - 1:
+                return False
+        return True
 
     @property
     def place(self) -> str | None:

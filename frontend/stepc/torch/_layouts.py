@@ -176,7 +176,7 @@ class PlainPart:
                 dims.setdefault(placement.dim % max(self.param.dim(), 1), []).append(axis)
         self._find_extents(dims, mesh)
         placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
-        self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct))
+        self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct), start=self.first)
         self.whole = self.states_of(self.shape)
         self._summed = mesh.group_of(replicated) if self.how.grad == "partial" else None
 

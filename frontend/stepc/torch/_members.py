@@ -158,6 +158,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         binding.count = member.count
         binding.fresh = member.fresh
         binding.countMirror = member.mirror or None
+        binding.number = member.index + 1
         if member.layout is not None:
             layouts.append(member.layout.struct(mesh))
             binding.layout = ctypes.addressof(layouts[-1])

@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is kept of parameters and states, and in how many bits: ``master`` and
-``state_dtype``."""
+"""What is kept of parameters and states, in how many bits, and how it is rounded to them:
+``master``, ``state_dtype`` and ``rounding``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import torch
 
 from ..interface import Interface
 from . import _tensors
+from ._members import ObstacleError
 
 MASTERS = {"f32": "master", "remainder": "remainder"}  # the state of each form
+MAX_SEED = 2**53  # what a float64 holds exactly
+SEED = "rounding_seed"  # the hyper-parameter of a package, and the key where it is saved
 _STATE_DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -20,8 +23,10 @@ class Precision:
     # Class attributes, so that copies and unpickled objects start without.
     _master: str | None = None
     _state_dtype: torch.dtype | dict[str, torch.dtype] | None = None
+    _rounding: str | None = None
+    _seed = 0
 
-    def _set_precision(self, master, state_dtype) -> None:
+    def _set_precision(self, master, state_dtype, rounding, seed) -> None:
         """Takes over the constructor's arguments; ValueError and TypeError."""
         if master is not None and master not in MASTERS:
             raise ValueError(f"master is {master!r}, expected 'f32', 'remainder' or None")
@@ -32,20 +37,60 @@ class Precision:
                 raise ValueError(
                     f"state_dtype{of} is {dtype!r}, expected torch.float32 or torch.bfloat16"
                 )
-        self._master, self._state_dtype = master, state_dtype
+        if rounding is not None and rounding != "stochastic":
+            raise ValueError(f"rounding is {rounding!r}, expected 'stochastic' or None")
+        self._master, self._state_dtype, self._rounding = master, state_dtype, rounding
+        self._set_seed(seed)
+        if rounding:
+            # Random bits are of the step count, which is saved for it.
+            self._keeps_step = True
+
+    def _set_seed(self, seed) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+            raise ValueError(f"seed is {seed!r}, expected an integer from 0 to 2**53")
+        self._seed = seed
+
+    @property
+    def seed(self) -> int:
+        """Of the random bits of stochastic rounding."""
+        return self._seed
 
     def _precision_state(self) -> dict:
         """What pickling keeps of it."""
-        return {"_master": self._master, "_state_dtype": self._state_dtype}
+        state = {"_master": self._master, "_state_dtype": self._state_dtype}
+        if self._rounding:
+            state |= {"_rounding": self._rounding, "_seed": self._seed, "_keeps_step": True}
+        return state
 
     def _precision_words(self) -> list[str]:
         """What was asked for that torch's own step does not do."""
         words = [f"master={self._master!r}"] if self._master else []
+        words += [f"rounding={self._rounding!r}"] if self._rounding else []
         return words + ([f"state_dtype={self._state_dtype}"] if self._state_dtype else [])
 
     def _master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
         return MASTERS.get(self._master) if param.dtype is torch.bfloat16 else None
+
+    def _rounds(self, dtype: torch.dtype) -> bool:
+        """Whether anything beside a parameter of the dtype is rounded by random bits."""
+        given = self._state_dtype
+        states = given.values() if isinstance(given, dict) else (given,)
+        return self._rounding is not None and (
+            (dtype is torch.bfloat16 and self._master is None)
+            or (dtype is not torch.float64 and torch.bfloat16 in states)
+        )
+
+    def _check_rounding(self) -> None:
+        """ObstacleError where there is nothing that could be rounded so."""
+        params = [param for group in self.param_groups for param in group["params"]]
+        if self._rounding and params and not any(self._rounds(p.dtype) for p in params):
+            kept = f", with master={self._master!r}" if self._master else ""
+            raise ObstacleError(
+                "rounding='stochastic' is for what is stored as bfloat16, and the parameters are "
+                f"{', '.join(sorted({str(p.dtype) for p in params}))}{kept}, their states not",
+                False,
+            )
 
     def _storage_request(self, dtype: torch.dtype, interface: Interface) -> list[str]:
         """What a variant of parameters of the dtype is asked for beside it. States beside
@@ -53,6 +98,8 @@ class Precision:
         parts = []
         if self._master and dtype is torch.bfloat16:
             parts.append(f"master={self._master}")
+        if self._rounds(dtype):
+            parts.append("rounding=stochastic")
         if self._state_dtype is not None and dtype is not torch.float64:
             given = self._state_dtype
             names = [name for name in interface.states if name not in self._scalar_states]

@@ -37,12 +37,13 @@ class Preparation:
         dropped: dict[str, int],
         num_params: int,
         master_of: Callable[[torch.Tensor], str | None],
+        rounds: Callable[[torch.dtype], bool],
         exact_count: Known | None = None,
         of_params: frozenset[str] = frozenset(),
     ):
         self._state = state
         self._rules = Rules(interface, options)
-        self._variants = Variants(manifest, options, master_of)
+        self._variants = Variants(manifest, options, master_of, rounds)
         self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
         self._dropped = dropped
         self._num_params = num_params

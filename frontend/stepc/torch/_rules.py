@@ -144,15 +144,16 @@ def variant_specs(
 class Variants:
     """The variants of a package, by rule, options and storage. ``options``: of each
     group, as for :class:`Rules`. ``master_of``: the state that a parameter's f32 is kept
-    in, or None."""
+    in, or None. ``rounds``: whether random bits round anything beside a dtype."""
 
     def __init__(
         self,
         manifest: dict,
         options: list[Options],
         master_of: Callable[[torch.Tensor], str | None],
+        rounds: Callable[[torch.dtype], bool],
     ):
-        self._master_of = master_of
+        self._master_of, self._rounds = master_of, rounds
         self._optimizer = manifest["optimizer"]
         self._switches = [frozenset(_switches(of_group).items()) for of_group in options]
         self._found: dict[tuple, dict] = {}
@@ -165,15 +166,23 @@ class Variants:
             states = {o["name"] for o in operands if o["role"] == "state"}
             # What the compiler has added.
             master = next(iter(states - declared[variant["rule"]]), None)
-            key = (variant["rule"], options, storage["param"], storage.get("grad"), master)
+            rounds = "position" in storage
+            key = (variant["rule"], options, storage["param"], storage.get("grad"), master, rounds)
             self._found.setdefault((*key, frozenset(variant["layout"])), variant)
 
     def find(self, member: Member, rule: Rule) -> dict | None:
         """The variant for a parameter, or None."""
+        found = None
+        if self._rounds(member.param.dtype):
+            found = self._find(member, rule, True)
+        # Where all that is bfloat16 has fewer dims than the parameter, nothing is rounded so.
+        return self._find(member, rule, False) if found is None else found
+
+    def _find(self, member: Member, rule: Rule, rounds: bool) -> dict | None:
         storage = _tensors.STORAGE
         param, grad = storage[member.param.dtype], storage[member.grad_dtype]
         master = self._master_of(member.param)
-        key = (rule.name, self._switches[member.group], param, grad, master)
+        key = (rule.name, self._switches[member.group], param, grad, master, rounds)
         sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()
         found = self._found.get((*key, sharded))
         if found is None and sharded:

@@ -10,6 +10,8 @@ from itertools import chain
 
 import torch
 
+from ._precision import SEED
+
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
 
@@ -40,6 +42,8 @@ class Saving:
         }
         for number, group in enumerate(packed["param_groups"]):
             scalars = _scalars_of_group(self._current_scalars(), number)
+            if self._rounding:
+                scalars[SEED] = self.seed
             if scalars:
                 group[SCALARS] = scalars
         self._pack_parts(packed)
@@ -93,7 +97,11 @@ class Saving:
             self.state = self._adopt(state_dict)
         self._versions.clear()
         self._poison = None
-        self._set_scalars(_merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups]))
+        scalars = _merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups])
+        seeds = scalars.pop(SEED, None)
+        if seeds and self._rounding:
+            self._set_seed(int(seeds[0]))
+        self._set_scalars(scalars)
         for hook in post_hooks.values():
             hook(self)
 

@@ -96,7 +96,11 @@ class ZeroPart:
                 False,
             )
         dims[0] = (*dims.get(0, ()), self.axis)
-        self.layout = Layout(below.shape, tuple(sorted(dims.items())), distinct=below.distinct)
+        start = below.start
+        if start is not None:
+            start = (start[0] + self.rows[0], *start[1:])
+        placed = tuple(sorted(dims.items()))
+        self.layout = Layout(below.shape, placed, distinct=below.distinct, start=start)
 
     def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
         """This rank's part; of a contiguous tensor, and of rows, a view."""

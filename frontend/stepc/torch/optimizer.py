@@ -50,7 +50,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             before all else.
         zero, process_group, gradients, bucket_bytes, reduce_dtype, overlap, layouts: over
             ranks; see :class:`~stepc.torch._compiled.CompiledStep`.
-        master, state_dtype: how parameters and states are kept; see the same.
+        master, state_dtype, rounding, seed: how parameters and states are kept; see the
+            same.
         hypers_and_options: values by name; others have the definition's default.
 
     A package does the clipping and unscaling that it was compiled with
@@ -72,6 +73,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         loss_scale=None,
         master: str | None = None,
         state_dtype=None,
+        rounding: str | None = None,
+        seed: int = 0,
         **hypers_and_options,
     ) -> None:
         self._definition = Definition.open(definition)
@@ -97,6 +100,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             **more,
             master=master,
             state_dtype=state_dtype,
+            rounding=rounding,
+            seed=seed,
         )
 
     def _without_features(self, interface: Interface) -> Interface:
