@@ -101,6 +101,27 @@ def test_saving(average, how):
     assert a.scalars == b.scalars == {"n_averaged": 7.0}
 
 
+@pytest.mark.parametrize("form", ["f32", "remainder"])
+@pytest.mark.parametrize("average", AVERAGES)
+def test_behind_masters(average, form):
+    """Of the float32 that the parameters are rounded from, and as of float32 parameters."""
+    params = make_params(SHAPES, torch.bfloat16)
+    wide = [torch.nn.Parameter(p.detach().float()) for p in params]
+    a = make("adamw", params, average=AVERAGES[average][0](), master=form)
+    b = make("adamw", wide, average=AVERAGES[average][0]())
+    for step in range(4):
+        set_grads(params, seed=step)
+        for param, other in zip(params, wide, strict=True):
+            other.grad = param.grad.float()
+        a.step()
+        b.step()
+    assert bits_equal(a.averaged_parameters(), b.averaged_parameters())
+    again = make_params(SHAPES, torch.bfloat16)
+    other = make("adamw", again, average=AVERAGES[average][0](), master=form)
+    other.load_state_dict(copy.deepcopy(a.state_dict()))
+    assert bits_equal(a.averaged_parameters(), other.averaged_parameters())
+
+
 def test_a_parameter_that_joins_later():
     """Its average was the parameter until then, as torch's."""
     params = make_params(SHAPES)

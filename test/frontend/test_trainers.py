@@ -96,13 +96,32 @@ def test_accelerate():
     assert distance(*(list(net.parameters()) for net in nets)) < 1e4
 
 
-def test_closure_of_lightning():
+class Wrapped:
+    """As Lightning's ``LightningOptimizer``: what the optimizer has, but for ``step``, under a
+    class that is a subclass of its class."""
+
+    def __init__(self, optimizer):
+        kept = {k: v for k, v in optimizer.__dict__.items() if k not in ("step", "__del__")}
+        self.__dict__.update(kept)
+        name = f"Lightning{type(optimizer).__name__}"
+        self.__class__ = type(name, (type(self), type(optimizer)), {})
+        self._optimizer = optimizer
+
+    def step(self, closure=None, **kwargs):
+        return self._optimizer.step(closure=closure, **kwargs)
+
+
+@pytest.mark.parametrize("wrap", [lambda optimizer: optimizer, Wrapped])
+def test_closure_of_lightning(wrap):
     """Its automatic optimization gives ``step`` a closure, which zeroes gradients, runs the
-    model and differentiates; a wrapper stands around ``step``, as its precision plugins'."""
+    model and differentiates, by way of a wrapper of the optimizer."""
     nets = []
     for kind in (stepc.torch.AdamW, torch.optim.AdamW):
         net = Net()
-        optimizer = kind(net.parameters(), lr=1e-2)
+        inner = kind(net.parameters(), lr=1e-2)
+        optimizer = wrap(inner)
+        assert isinstance(optimizer, kind)
+        schedule = torch.optim.lr_scheduler.StepLR(inner, 3, 0.5)
         losses = []
         for row in range(0, 32, 4):
             batch = {k: torch.stack([d[k] for d in data()[row : row + 4]]) for k in ("x", "y")}
@@ -114,6 +133,10 @@ def test_closure_of_lightning():
                 return loss
 
             losses.append(optimizer.step(closure=closure).item())
+            schedule.step()
+        assert optimizer.param_groups[0]["lr"] == 1e-2 / 4
+        assert optimizer.state[next(net.parameters())]["step"] == 8
+        assert float(optimizer.state_dict()["state"][0]["step"]) == 8
         nets.append((net, losses))
     (ours, left), (theirs, right) = nets
     assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
