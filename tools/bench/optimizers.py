@@ -34,6 +34,12 @@ def ours_adalomo(params):
     return ours("lomo.AdaLomo")(torch.nn.ParameterList(params))
 
 
+def ours_stochastic(params):
+    """Beside f32 parameters there is nothing to round so, and it is refused."""
+    narrow = any(param.dtype is torch.bfloat16 for param in params)
+    return ours("AdamW", **({"rounding": "stochastic"} if narrow else {}))(params)
+
+
 def ours_clip(params):
     import stepc.torch
 
@@ -159,6 +165,7 @@ ENTRIES = {
     "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip),
     "stepc-master": Entry("stepc AdamW, f32 masters", "ours", ours("AdamW", master="f32")),
     "stepc-remainder": Entry("stepc AdamW, remainders", "ours", ours("AdamW", master="remainder")),
+    "stepc-stochastic": Entry("stepc AdamW, stochastic rounding", "ours", ours_stochastic),
     "stepc-narrow": Entry(
         "stepc AdamW, remainders, bf16 states",
         "ours",
@@ -265,7 +272,7 @@ FAMILIES = {
     # Beside f32 parameters, which have nothing to keep, they are our AdamW.
     "masters": Family(
         "AdamW with the f32 behind bf16 parameters",
-        ("stepc-master", "stepc-remainder", "stepc-narrow"),
+        ("stepc-master", "stepc-remainder", "stepc-narrow", "stepc-stochastic"),
         ("fused",),
         shapes=("gpt2",),
     ),
