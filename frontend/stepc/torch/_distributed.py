@@ -114,16 +114,11 @@ class DistributedBinding:
         if optimizer._zero is not None:
             items.append(Item(str(optimizer._zero), axes=frozenset({self._torch_mesh.zero_axis})))
             spoken.add(self._torch_mesh.zero_axis)
-        place = 0
         for number, own in enumerate(parts.groups):
             for part in own:
                 along = part.alike(axes, self._torch_mesh)
                 frozen = "" if part.param.requires_grad else ", frozen"
                 text = f"{part.name} of group {number}, {part.describe(axes)}{frozen}"
-                place += 1
-                if optimizer._rounding:
-                    # Random bits are of it; stages may have the same tensor at other places.
-                    text += f", number {place}"
                 items.append(Item(text, part.name, frozenset(along)))
                 spoken |= part.speaks(axes)
         self._torch_mesh.tell(items)

@@ -77,6 +77,23 @@ def check_rules(layouts: Sequence[Rule] | None) -> tuple[Rule, ...]:
     return rules
 
 
+def check_places(rules: tuple[Rule, ...]) -> None:
+    """ValueError where ranks may share a tensor and have others beside it, so that its place
+    among their parameters, which random bits are of, may not be the same."""
+    layouts = [(pattern, layout) for pattern, layout in rules if layout is not None]
+    for other, layout in layouts:
+        for axis, placement in enumerate(layout.placements):
+            if placement != DISTINCT or layout.mesh.size(axis) == 1:
+                continue
+            for pattern, own in rules:
+                if own is None or (own.mesh == layout.mesh and own.placements[axis] != DISTINCT):
+                    raise ValueError(
+                        f"layouts has '{pattern}' for tensors that ranks share which have others "
+                        f"beside them, as '{other}' is distinct; rounding='stochastic' is of a "
+                        "parameter's place among all"
+                    )
+
+
 def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout | None:
     """The layout of the first expression that matches the whole name; ObstacleError where
     none does, or the parameters have no names."""
