@@ -102,6 +102,10 @@ OTHERS = {
     ),
     "colossal.FusedAdam": (st.colossal.FusedAdam, "keeps counts of groups"),
     "clip": (lambda params: st.AdamW(params, clip=st.ClipByNorm(1.0)), "needs 'norm2' of all"),
+    "rounding": (
+        lambda params: st.AdamW(params, rounding="stochastic", state_dtype=torch.bfloat16),
+        "random bits of an element's place in its tensor",
+    ),
     "overflow": (lambda params: st.AdamW(params, skip_nonfinite=True), "needs 'largest' of all"),
 }
 

@@ -47,6 +47,8 @@ def check_partitions(optimizer, manifest: dict) -> None:
         if not given.replaced_by(group["params"]):
             continue
         why = _not_elementwise(manifest)
+        if optimizer._rounding and not why:
+            why = "rounds by random bits of an element's place in its tensor"
         of_groups = bool(manifest["scalars"]) and not optimizer._keeps_step
         if not why and of_groups and len(optimizer.param_groups) < given.groups:
             why = "keeps counts of groups, of which the library steps one at a time"
