@@ -32,7 +32,8 @@ public:
   StepcStatus bind(size_t i) {
     int64_t shape[] = {2 * params[i].shape[0], 1000};
     uint64_t dimAxes[] = {1, 0};
-    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0};
+    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0,
+                          nullptr};
     StepcBinding binding = makeBinding("w", params[i].dl(), grads[i].dl());
     binding.layout = &layout;
     return stepcPlanBind(plan.get(), &binding, 1, nullptr);

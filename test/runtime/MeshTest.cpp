@@ -100,7 +100,7 @@ protected:
   Array part{Type::F32, {4, 6}};
   std::vector<int64_t> shape = {8, 6};
   std::vector<uint64_t> dimAxes = {1, 0};
-  StepcLayout layout = {0, 0, 0, nullptr, dimAxes.data(), 0, 0, 0};
+  StepcLayout layout = {0, 0, 0, nullptr, dimAxes.data(), 0, 0, 0, nullptr};
 };
 
 TEST_F(LayoutTest, fields) {
@@ -253,8 +253,8 @@ TEST(Layout, elements) {
   Array range(Type::F32, {9}), rangeGrad(Type::F32, {9});
   int64_t shape[] = {6, 5};
   uint64_t dimAxes[] = {1, 0};
-  StepcLayout dims = {sizeof(dims), 2, 0, shape, dimAxes, 0, 0, 0};
-  StepcLayout flat = {sizeof(flat), 2, 1, shape, nullptr, 1, 21, 0};
+  StepcLayout dims = {sizeof(dims), 2, 0, shape, dimAxes, 0, 0, 0, nullptr};
+  StepcLayout flat = {sizeof(flat), 2, 1, shape, nullptr, 1, 21, 0, nullptr};
   StepcBinding bindings[] = {makeBinding("a", param.dl(), grad.dl()),
                              makeBinding("b", range.dl(), rangeGrad.dl())};
   bindings[0].layout = &dims;
@@ -342,7 +342,8 @@ TEST(Layout, dimsOfRules) {
     Array param(Type::F32, {extent / 2, 6}), grad(Type::F32, {extent / 2, 6});
     int64_t shape[] = {extent, 6};
     uint64_t dimAxes[] = {1, 0};
-    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0};
+    StepcLayout layout = {sizeof(layout), 2, 0, shape, dimAxes, 0, 0, 0,
+                          nullptr};
     StepcBinding binding = makeBinding("w", param.dl(), grad.dl());
     binding.layout = &layout;
     std::string message = "tensor 'w': dim 0 is sharded, which rule 'any' of "
