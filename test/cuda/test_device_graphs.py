@@ -3,7 +3,7 @@
 """Steps captured in a graph: what the graph's launches read lies on the device."""
 
 import pytest
-from models import DeviceMemory, Memory, Model, assert_same
+from device_models import DeviceMemory, Memory, Model, assert_same
 from stepc.errors import StatusError
 
 

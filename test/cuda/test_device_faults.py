@@ -23,7 +23,7 @@ def run(package, name):
         **os.environ, "STEPC_RUNTIME_LIBRARY": str(FAULTY_RUNTIME), "STEPC_FAULT": name,
         "PYTHONPATH": str(ROOT / "frontend"),
     }  # fmt: skip
-    script = Path(__file__).with_name("faults.py")
+    script = Path(__file__).with_name("device_faults.py")
     return subprocess.run(
         [sys.executable, script, package], env=environment, capture_output=True, text=True,
         timeout=120,

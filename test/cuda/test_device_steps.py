@@ -5,8 +5,8 @@ allocate nothing, and tell the device only what has changed.
 """
 
 import pytest
+from device_models import SPECS, DeviceMemory, Memory, Model, Tensor, assert_same, name_variants
 from double import ZOO, compile_package, make_zip, read_interface
-from models import SPECS, DeviceMemory, Memory, Model, Tensor, assert_same, name_variants
 from stepc import _runtime as runtime
 from stepc._runtime import Package
 from stepc.errors import PackageError

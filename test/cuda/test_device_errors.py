@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
+from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, assert_same
 from double import BUILD, ERRORS, LIBRARY, MEMBER, ROOT, get_manifest, make_zip, with_manifest
-from models import CUDA, SPECS, DeviceMemory, Memory, Model, assert_same
 from stepc import _runtime as runtime
 from stepc import errors
 from stepc._runtime import Package, Plan
@@ -335,7 +335,7 @@ try:
     Plan(package).set_cuda(0)
 except errors.DeviceError as error:
     print(error)
-from models import Memory, Model
+from device_models import Memory, Model
 model = Model(package, Memory())
 model.plan.step()
 print("stepped", model.plan.info().steps)

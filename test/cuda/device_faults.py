@@ -1,0 +1,57 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs tests of this folder until one fails, and says which: device_faults.py PACKAGE
+
+For the runtime in which STEPC_FAULT is active; test_device_faults.py runs it.
+"""
+
+import gc
+import sys
+from pathlib import Path
+
+import test_device_errors
+import test_device_graphs
+import test_device_steps
+from device_models import DeviceMemory, Memory, Model
+from double import get_double
+from stepc._runtime import Package
+
+
+def make_models(package, double):
+    stream = double.make_stream()
+    device = Model(package, DeviceMemory(double), stream=stream)
+    device.stream = stream
+    return Model(package, Memory()), device
+
+
+def run(package, test, *arguments):
+    double = get_double()
+    gc.collect()
+    double.reset()
+    try:
+        if test.__module__ == "test_device_graphs":
+            test(make_models(package, double), double)
+        else:
+            test(*arguments, package, double)
+    except BaseException as error:  # pytest's own are no exceptions
+        print(f"{test.__name__}: {str(error)[:100]}")
+        sys.exit(1)
+
+
+def main():
+    package = Package.from_bytes(Path(sys.argv[1]).read_bytes())
+    run(package, test_device_steps.test_nothing_is_told_twice)
+    run(package, test_device_steps.test_a_step_waits_for_nothing_and_allocates_nothing)
+    run(package, test_device_steps.test_hypers_of_groups)
+    run(package, test_device_steps.test_tensors_without_gradients)
+    run(package, test_device_steps.test_what_moves_is_seen)
+    run(package, test_device_steps.test_two_devices)
+    run(package, test_device_graphs.test_replayed_steps)
+    run(package, test_device_graphs.test_what_a_capture_refuses)
+    run(package, test_device_errors.test_a_store_that_fails_is_made_again)
+    run(package, test_device_errors.test_a_kernel_that_faults)
+    run(package, test_device_errors.test_launches_of_a_step, 1)
+
+
+if __name__ == "__main__":
+    main()
