@@ -370,7 +370,6 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
 def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
   let summary = "make CUDA kernels of phases";
   let description = [{
-    Before: programs of the elements space, and the functions of their scalar phases
     Before: scheduled programs, none of sharded tensors in the tiles space, and the
     functions of their scalar phases and rounds. After: one `gpu.module` with an entry
     point for each kernel of the schedule, `name` and `name_strided`, and for each

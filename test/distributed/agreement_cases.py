@@ -187,6 +187,14 @@ KINDS = {
         lambda m: zero(m, reduce_dtype=odd(torch.bfloat16, None)),
         "reduce_dtype=torch.bfloat16",
     ),
+    "master": (
+        lambda m: zero(m, tensors=named(dtype=torch.bfloat16), master=odd("f32", "remainder")),
+        "master='f32'",
+    ),
+    "state_dtype": (
+        lambda m: zero(m, state_dtype=odd({"exp_avg": torch.bfloat16}, None)),
+        "state_dtype={'exp_avg': torch.bfloat16}",
+    ),
     "overlap": (lambda m: zero(m, overlap=odd(False, True)), "overlap=False"),
     "reduce_dtype of a plain part": (
         lambda m: of_parts(

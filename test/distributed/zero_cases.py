@@ -361,18 +361,26 @@ def a_process_group_of_some_ranks():
         same_bits(b, a, f"parameter {i}")
 
 
+def not_contiguous(values):
+    return [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in values]
+
+
 @case
 def parameters_that_are_not_contiguous():
-    made, grads = values()
-    plain = [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in made]
-    sharded = [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in made]
-    make = ALL["CAME"]
-    reference, optimizer = make(plain), make(sharded, zero=1, gradients="reduced")
-    for own in grads:
-        step_whole(reference, plain, own)
-        step_zero(optimizer, sharded, own, "reduced")
-    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
-        same_bits(b, a, f"parameter {i}")
+    """A remainder of theirs is kept too, while nobody writes the parameter."""
+    for name, dtype, more in [
+        ("CAME", torch.float32, {}),
+        ("AdamW", torch.bfloat16, {"master": "remainder"}),
+    ]:
+        made, grads = values(dtype)
+        plain, sharded = not_contiguous(made), not_contiguous(made)
+        reference = ALL[name](plain, **more)
+        optimizer = ALL[name](sharded, zero=1, gradients="reduced", **more)
+        for own in grads:
+            step_whole(reference, plain, own)
+            step_zero(optimizer, sharded, own, "reduced")
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"{name}, parameter {i}")
 
 
 def step_all(optimizer, params, grads, mode="reduced"):

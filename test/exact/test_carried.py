@@ -99,6 +99,18 @@ def test_masters(master):
     assert pair.left_out() == len(SHAPES) - 1
 
 
+def test_masters_that_are_written():
+    pair = Pair(MAKERS["hf"], torch.bfloat16, master="f32")
+    pair.step()
+    pair.step()
+    for params, optimizer in zip(pair.params, pair.optimizers, strict=True):
+        with torch.no_grad():
+            for param in params:
+                optimizer.state[param]["master"].mul_(1.001)
+    pair.step()
+    assert pair.left_out() == 0
+
+
 def test_missing_gradients_and_skipped_steps():
     pair = Pair(MAKERS["hf"], loss_scale=stepc.torch.DynamicLossScale(init_scale=4.0))
 

@@ -142,6 +142,16 @@ def test_what_is_no_partition_is_stepped():
     again.step()
 
 
+def test_a_group_that_is_added_to_a_copy():
+    vectors = [torch.nn.Parameter(torch.ones(size)) for size in (4, 5)]
+    optimizer = copy.deepcopy(st.deepspeed.FusedLamb(vectors))
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3, 4))]})
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            param.grad = torch.ones_like(param)
+    optimizer.step()
+
+
 def test_a_group_that_is_added_is_not_replaced():
     optimizer = st.deepspeed.FusedLamb([torch.nn.Parameter(torch.ones(3, 4))])
     vector = torch.nn.Parameter(torch.ones(4))

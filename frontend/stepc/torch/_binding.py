@@ -26,7 +26,7 @@ from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
 from ._partitions import check_partitions
-from ._precision import SEED, Remainders
+from ._precision import MASTERS, SEED, Remainders
 from ._preparation import Preparation
 from ._rules import Rules, variant_specs
 from ._state import StateMap
@@ -338,6 +338,9 @@ class Binding:
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
                 self._held.append(held)
+            for name, state in zip(member.names, member.states, strict=True):
+                if name in MASTERS.values():
+                    self._watched.add(state)
             if "remainder" in member.names:
                 remainder = member.states[member.names.index("remainder")]
                 self._remainders.add(member.param, remainder)

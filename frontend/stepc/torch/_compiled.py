@@ -58,7 +58,7 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         in the same memory, as do the parameters; they are then not looked at
         again in each step. ``zero_grad`` then zeroes in place.
     exclusive_writes: promises that between steps nobody writes parameters but through
-        torch's own operations on them (so not through ``.data``); Adafactor, AdaLomo and
+        torch's own operations on them (so not through ``.data``); both Adafactors and
         LARS then keep a parameter's mean square from step to step, which saves reading
         it. One parameter a step is looked at: StaleStatisticsError where it was written.
         Without effect on what is spread over ranks.

@@ -104,6 +104,8 @@ class DistributedBinding:
         ]
         if optimizer._rounding:
             items.append(Item(f"rounding={optimizer._rounding!r}, seed={optimizer.seed}"))
+        if precision := optimizer._kept_precision():
+            items.append(Item(precision))
         items += [
             Item(f"{describe_options(group.options) or 'no options'} of group {number}")
             for number, group in enumerate(groups)

@@ -10,7 +10,8 @@ FLAG = "--exclusive-writes"
 
 
 class WatchedParameters:
-    """Parameters of which a plan carries statistics from step to step.
+    """Parameters, and masters of them, of which a plan carries statistics from step to
+    step.
 
     Every write through torch moves a version counter: where one has moved between two
     steps the plan forgets what it carries. What moves none, as a write through

@@ -141,6 +141,14 @@ class OnRanks:
         if self._reducer is not None:
             self._make_reducer()
 
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        # Of a copy; loading a state comes here too, when others may stand in their place.
+        if "_given_params" not in self.__dict__:
+            given = self.__dict__["_given_params"] = GivenParameters()
+            for group in self.param_groups:
+                given.add(group["params"])
+
     def no_sync(self) -> contextlib.AbstractContextManager:
         """With zero=2: backward passes inside keep their gradients in ``.grad``, to which the
         next pass outside adds. Nothing otherwise."""

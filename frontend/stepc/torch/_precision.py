@@ -72,6 +72,12 @@ class Precision:
         words += [f"rounding={self._rounding!r}"] if self._rounding else []
         return words + ([f"state_dtype={self._state_dtype}"] if self._state_dtype else [])
 
+    def _kept_precision(self) -> str:
+        """What decides which states there are, and of which dtypes; "" where nothing does."""
+        given = self._state_dtype
+        ordered = dict(sorted(given.items())) if isinstance(given, dict) else given
+        return f"master={self._master!r}, state_dtype={ordered}" if self._master or given else ""
+
     def _master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
         return MASTERS.get(self._master) if param.dtype is torch.bfloat16 else None

@@ -116,7 +116,10 @@ class ZeroPart:
         self.inner.refresh()
         with torch.no_grad():
             if not self._in_place:
-                self.local.copy_(self._cut(self.inner.local))
+                # A write to it says that somebody has written the parameter.
+                own = self._cut(self.inner.local)
+                if not torch.equal(own.view(torch.uint8), self.local.view(torch.uint8)):
+                    self.local.copy_(own)
             grad = self.inner.local.grad
             set_grad(self.local, None if grad is None else self._cut(grad).detach())
 
