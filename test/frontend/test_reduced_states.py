@@ -34,6 +34,7 @@ def operand(role, name, dims):
 
 MANIFEST = {
     "optimizer": "example",
+    "rules": RULES,
     "variants": [
         {
             "name": "example_matrix_0",
@@ -51,9 +52,16 @@ MANIFEST = {
 DROPPED = {"row": -1, "col": -2}
 
 
+def make(states, dropped):
+    """Of one parameter that has no master and is not rounded by chance."""
+    return Preparation(
+        states, INTERFACE, MANIFEST, [{}], dropped, 1,
+        master_of=lambda param: None, rounds=lambda dtype: False,
+    )  # fmt: skip
+
+
 def prepare(param, state=None, dropped=DROPPED):
-    states = StateMap({} if state is None else {param: state})
-    preparation = Preparation(states, INTERFACE, MANIFEST, [{}], dropped, 1)
+    preparation = make(StateMap({} if state is None else {param: state}), dropped)
     member = Member(0, 0, "parameter 'w'", "w", param, torch.ones_like(param))
     assert preparation.has_variant(member)
     preparation.prepare([member], counts=True)
@@ -129,7 +137,7 @@ def test_shapes_that_do_not_fit():
 def test_no_rule_takes_the_shape():
     param = torch.nn.Parameter(torch.ones(3))
     member = Member(0, 0, "parameter 'w'", "w", param, torch.ones_like(param))
-    preparation = Preparation(StateMap(), INTERFACE, MANIFEST, [{}], {}, 1)
+    preparation = make(StateMap(), {})
     assert not preparation.has_variant(member)
     words = r"no rule of optimizer 'example' takes parameter 'w' of shape \(3,\); rules: 'matrix'"
     with pytest.raises(errors.TensorError, match=words):
