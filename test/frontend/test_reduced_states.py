@@ -52,10 +52,10 @@ MANIFEST = {
 DROPPED = {"row": -1, "col": -2}
 
 
-def make(states, dropped):
-    """Of one parameter that has no master and is not rounded by chance."""
+def make(states, dropped, number=1):
+    """Of parameters that have no masters and are not rounded by chance."""
     return Preparation(
-        states, INTERFACE, MANIFEST, [{}], dropped, 1,
+        states, INTERFACE, MANIFEST, [{}], dropped, number,
         master_of=lambda param: None, rounds=lambda dtype: False,
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def test_blocks_of_small_states():
     members = [
         Member(i, 0, f"parameter {i}", "w", p, torch.ones_like(p)) for i, p in enumerate(params)
     ]
-    preparation = Preparation(StateMap(), INTERFACE, MANIFEST, [{}], DROPPED, 3)
+    preparation = make(StateMap(), DROPPED, 3)
     preparation.prepare(members, counts=False)
     for name in STATES:
         assert len({m.items[name].untyped_storage().data_ptr() for m in members}) == 1
