@@ -55,6 +55,8 @@ private:
   OpBuilder builder;
   SmallVector<RuleOp> definitions, bound;
   SmallVector<OptionOp> options;
+  /// Whether the request at hand asks for rounding in vain so far.
+  bool roundsNothing = false;
 };
 } // namespace
 
@@ -154,15 +156,18 @@ LogicalResult Instantiator::setStorages(RuleOp rule,
     return rule.emitOpError()
            << "would keep a master of 'param', which is stored as " << param
            << "; only bf16 has masters";
-  bool rounds = llvm::any_of(roles, [](Attribute role) {
-    Type storage = cast<RoleAttr>(role).getStorage();
-    return storage && storage.isBF16();
-  });
-  if (!request.rounding.empty() && !rounds)
-    return rule.emitOpError()
-           << "would round stochastically, and stores 'param' as " << param
-           << " and no state as bf16; only bf16 is rounded so";
   return success();
+}
+
+/// Whether the rule stores something that the request has rounded by random
+/// bits: a state, or a param that has no master.
+static bool rounds(ArrayRef<Attribute> roles, const VariantRequest &request) {
+  return llvm::any_of(roles, [&](Attribute attr) {
+    auto role = cast<RoleAttr>(attr);
+    bool stored = role.getKind() == RoleKind::State ||
+                  (role.getKind() == RoleKind::Param && request.master.empty());
+    return stored && role.getStorage().isBF16();
+  });
 }
 
 bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles,
@@ -214,7 +219,10 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     return form.empty() ? StringAttr() : builder.getStringAttr(form);
   };
   StringAttr master = getForm(request.master);
-  StringAttr rounding = getForm(request.rounding);
+  StringAttr rounding;
+  if (rounds(roles, request))
+    rounding = getForm(request.rounding);
+  roundsNothing &= !rounding;
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
@@ -243,9 +251,14 @@ LogicalResult Instantiator::run(ArrayRef<VariantRequest> requests) {
   for (const VariantRequest &request : requests) {
     if (failed(checkNames(request)) || failed(checkOpen(request)))
       return failure();
+    roundsNothing = !request.rounding.empty() && !definitions.empty();
     for (RuleOp rule : definitions)
       if (failed(instantiate(rule, request)))
         return failure();
+    if (roundsNothing)
+      return optimizer.emitOpError(
+          "would round stochastically, and no rule stores a state, or a param "
+          "without a master, as bf16; nothing else is rounded so");
   }
   if (bound.empty() && !definitions.empty())
     return optimizer.emitOpError(

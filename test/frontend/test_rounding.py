@@ -256,6 +256,18 @@ def test_float32_parameters_beside_are_not_rounded():
     assert bits_equal(params[1:], alone)
 
 
+def test_a_state_that_one_rule_lacks():
+    """Matrices have other states than vectors: nothing of theirs is rounded so."""
+    params = [torch.nn.Parameter(torch.full(shape, 1.0)) for shape in ((8, 4), (33,))]
+    narrow = {"exp_avg_sq": torch.bfloat16}
+    optimizer = stepc.torch.hf.Adafactor(params, state_dtype=narrow, rounding="stochastic", seed=3)
+    for param in params:
+        param.grad = torch.linspace(0.1, 1.0, param.numel()).reshape(param.shape)
+    optimizer.step()
+    assert optimizer.state[params[0]]["exp_avg_sq_row"].dtype is torch.float32
+    assert optimizer.state[params[1]]["exp_avg_sq"].dtype is torch.bfloat16
+
+
 def test_states_beside_a_master():
     params = params_of([(300,)])
     nearest = clone_params(params)
