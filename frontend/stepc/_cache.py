@@ -4,19 +4,21 @@
 
 Entries are files named by a SHA-256 of all that they depend on. They are
 written beside their place and renamed, so that any number of processes may
-read and write at once. A cache that cannot be used costs a compilation and one
-warning, never an error.
+read and write at once. Of processes that lack the same entry, as the ranks of a
+machine do at their start, one makes it and the others wait for it. A cache that
+cannot be used costs a compilation and one warning, never an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +27,8 @@ T = TypeVar("T")
 _FORMAT = "stepc-cache-1"
 _DAY = 86400.0  # seconds
 _KEEP_DAYS = 30
+_WAIT = 150.0  # seconds for another process, a little more than a compilation may take
+_LOOK = 0.02  # seconds between looks at a lock
 _warned = False
 
 
@@ -59,16 +63,61 @@ def load_or_make(
     are fresh, goes to the caller.
     """
     path = directory() / name[:2] / (name + suffix)
+    found = _load(path, load)
+    if found is not None:
+        return found[0]
+    with _making(path) as waited:
+        if waited and (found := _load(path, load)) is not None:
+            return found[0]
+        data = make()
+        loaded = load(data)
+        _write(path, data)
+    return loaded
+
+
+def _load(path: Path, load: Callable[[bytes], T]) -> tuple[T] | None:
+    """``load`` of the entry at ``path``; None where there is none that is whole."""
     data = _read(path)
     if data is not None:
+        with contextlib.suppress(Exception):  # whatever is wrong, a new one replaces it
+            return (load(data),)
+    return None
+
+
+@contextlib.contextmanager
+def _making(path: Path) -> Iterator[bool]:
+    """Holds the right to make the entry at ``path``; yields whether another had it first.
+
+    The right is a lock on a file beside the entry, which ends with the process that holds
+    it. It only spares work: where files cannot be locked, or another process holds it for
+    longer than a compilation may take, the entry is made all the same.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    handle, waited = None, False
+    try:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            waited = _wait_for(handle)
+        yield waited
+    finally:
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(lock)
+            os.close(handle)
+
+
+def _wait_for(handle: int) -> bool:
+    """Locks the file; returns whether another held it."""
+    waited, end = False, time.monotonic() + _WAIT
+    while time.monotonic() < end:
         try:
-            return load(data)
-        except Exception:  # whatever is wrong with it, a new one replaces it
-            pass
-    data = make()
-    loaded = load(data)
-    _write(path, data)
-    return loaded
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            waited = True
+            time.sleep(_LOOK)
+    return waited
 
 
 def _read(path: Path) -> bytes | None:

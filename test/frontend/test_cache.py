@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 
 import pytest
 from common import FRONTEND, ZOO
@@ -176,18 +175,54 @@ print(package.manifest["optimizer"])
 """
 
 
-def test_two_processes_at_once(own_cache):
-    env = {**os.environ, "PYTHONPATH": str(FRONTEND), "STEPC_CACHE_DIR": str(own_cache)}
+def race(folder, compiler):
+    """What three processes say that ask for one package at the same time."""
+    env = {**os.environ, "PYTHONPATH": str(FRONTEND), "STEPC_CACHE_DIR": str(folder),
+           "STEPC_COMPILER": str(compiler)}  # fmt: skip
     at = str(time.time() + 0.5)
     running = [
         subprocess.Popen([sys.executable, "-c", RACE, at], env=env, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
-    assert [process.communicate()[0] for process in running] == [b"lion\n"] * 3
-    assert len(entries(own_cache)) == 1  # no temporary files either
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    return [process.communicate()[0] for process in running]
+
+
+def counting_compiler(folder):
+    """A compiler that notes its runs; the path, and a function that counts them."""
+    real, script, notes = _compiler.find_compiler(), folder / "stepc", folder / "runs"
+    script.write_text(f'#!/bin/sh\necho >>{notes}\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    return script, lambda: len(notes.read_text().splitlines())
+
+
+def test_processes_that_lack_the_same_entry(own_cache, tmp_path):
+    """One compiles, the others wait for what it made."""
+    compiler, runs = counting_compiler(tmp_path)
+    assert race(own_cache, compiler) == [b"lion\n"] * 3
+    assert runs() == 1
+    assert len(entries(own_cache)) == 1  # no locks or temporary files either
+    assert race(own_cache, compiler) == [b"lion\n"] * 3
+    assert runs() == 1
+
+
+def test_a_lock_that_nobody_gives_back(own_cache, compiler_runs, monkeypatch):
+    """A process that was stopped delays the others, it does not stop them."""
+    monkeypatch.setattr(_cache, "_WAIT", 0.1)
+    name = lion()._key("package", [f"--variant={SPEC[0]}"])
+    path = own_cache / name[:2] / (name + ".stepc")
+    with _cache._making(path) as waited:
+        assert not waited
         lion().package(SPEC)
+    assert len(compiler_runs) == 1
+
+
+def test_files_that_cannot_be_locked(own_cache, compiler_runs, monkeypatch):
+    def refuse(handle, operation):
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(_cache.fcntl, "flock", refuse)
+    lion().package(SPEC)
+    assert len(compiler_runs) == 1 and len(entries(own_cache)) == 1
 
 
 def test_many_writers_one_entry(own_cache):

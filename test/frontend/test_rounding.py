@@ -260,7 +260,7 @@ def test_a_state_that_one_rule_lacks():
     """Matrices have other states than vectors: nothing of theirs is rounded so."""
     params = [torch.nn.Parameter(torch.full(shape, 1.0)) for shape in ((8, 4), (33,))]
     narrow = {"exp_avg_sq": torch.bfloat16}
-    optimizer = stepc.torch.hf.Adafactor(params, state_dtype=narrow, rounding="stochastic", seed=3)
+    optimizer = st.hf.Adafactor(params, state_dtype=narrow, rounding="stochastic", seed=3)
     for param in params:
         param.grad = torch.linspace(0.1, 1.0, param.numel()).reshape(param.shape)
     optimizer.step()
