@@ -1,9 +1,11 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Parameters of several shapes, and gradients whose mean over ranks is exact."""
+"""Parameters of several shapes, gradients whose mean over ranks is exact, and steps of both
+with the whole optimizer and with one of ``zero=``."""
 
 import torch
 import torch.distributed as dist
+from on_ranks import same_bits
 
 SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (0, 4), (2, 3, 5, 7)]
 
@@ -21,3 +23,45 @@ def values(dtype=torch.float32, steps=4):
 
 def parameters(made):
     return [torch.nn.Parameter(value.clone()) for value in made]
+
+
+def mean(grads, i, dtype):
+    return (sum(own[i].double() for own in grads) / len(grads)).to(dtype)
+
+
+def step_whole(optimizer, params, grads, absent=()):
+    for i, param in enumerate(params):
+        param.grad = None if i in absent else mean(grads, i, param.dtype)
+    optimizer.step()
+
+
+def step_zero(optimizer, params, grads, mode, absent=(), absent_here=()):
+    for i, param in enumerate(params):
+        if i in absent or i in absent_here:
+            param.grad = None
+        elif mode == "local":
+            param.grad = grads[dist.get_rank()][i].clone()
+        else:
+            param.grad = mean(grads, i, param.dtype)
+    optimizer.step()
+
+
+def compare(make, mode, dtype, **more):
+    made, grads = values(dtype)
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = make(plain), make(sharded, zero=1, gradients=mode, **more)
+    for k, own in enumerate(grads):
+        absent = {1, 4} if k == 2 else set()
+        step_whole(reference, plain, own, absent)
+        step_zero(optimizer, sharded, own, mode, absent)
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"step {k}, parameter {i}")
+            ours, theirs = optimizer.state[b], reference.state[a]
+            assert set(ours) == set(theirs)
+            assert float(ours.get("step", 0)) == float(theirs.get("step", 0))
+    return reference, optimizer, plain, sharded
+
+
+def step_all(optimizer, params, grads, mode="reduced"):
+    for own in grads:
+        step_zero(optimizer, params, own, mode)
