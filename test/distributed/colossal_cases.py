@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import stepc.torch as st
 import torch
 import torch.distributed as dist
+from named_values import named_values
 from on_ranks import case, main, same_bits
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
@@ -24,20 +25,6 @@ SHAPES = {
     "scale": (),
 }
 CUT = {"up": 0, "bias": 0, "down": 1, "experts": 2}
-
-
-def values(steps=4):
-    """Parameters, and gradients of each dp rank, whose mean is exact."""
-    generator = torch.Generator().manual_seed(0)
-    made = {n: torch.randn(s, generator=generator) for n, s in SHAPES.items()}
-    grads = [
-        [
-            {n: torch.randint(-8, 9, s, generator=generator) / 16.0 for n, s in SHAPES.items()}
-            for _ in range(4)
-        ]
-        for _ in range(steps)
-    ]
-    return made, grads
 
 
 def working_of(made, group):
@@ -128,7 +115,7 @@ def part(value, name, group):
 
 def run(name, tp, dp, zero=True, missing=()):
     tp_group, dp_group = groups(tp, dp)
-    made, grads = values()
+    made, grads = named_values(SHAPES, 4, 4)
     plain = {key: torch.nn.Parameter(value.clone()) for key, value in made.items()}
     reference = ALL[name](list(plain.values()))
     working, optim, wrapped = plugin(name, made, tp_group, dp_group, zero)
@@ -173,7 +160,7 @@ def tensor_parallel_alone():
 @case
 def masters_that_nothing_cuts():
     """As ColossalAI's test of Adafactor has them: flat, over one rank."""
-    made, grads = values()
+    made, grads = named_values(SHAPES, 4, 4)
     tp_group, _ = groups(4, 1)
     working = working_of({"up": made["up"]}, tp_group)["up"]
     master = torch.nn.Parameter(working.detach().clone().flatten())
@@ -227,7 +214,7 @@ def states_go_where_they_are_wanted():
                     cut[state] = value
                 pieces["state"][key] = cut
             again.load_state_dict(pieces if tp == 1 else full)
-            _, grads = values(5)
+            _, grads = named_values(SHAPES, 4, 5)
             for each, params in ((wrapped, working), (other, whole)):
                 for key, param in params.items():
                     mine = grads[4][dist.get_rank(dp_group)][key]

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from model import batch, loss_of
 from models_cases import STEPS, model, near, slowly, tensor_parallel
+from named_values import named_values
 from on_ranks import case, main, same_bits, whole
 from stepc import errors
 from torch.distributed.device_mesh import init_device_mesh
@@ -30,20 +31,6 @@ CUT = {"up": 0, "bias": 0, "down": 1, "experts": 2, "one": 1}
 
 def grid():
     return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-
-
-def values(steps=3):
-    """Parameters, and gradients of each dp rank, whose mean is exact."""
-    generator = torch.Generator().manual_seed(0)
-    made = {n: torch.randn(s, generator=generator) for n, s in SHAPES.items()}
-    grads = [
-        [
-            {n: torch.randint(-8, 9, s, generator=generator) / 16.0 for n, s in SHAPES.items()}
-            for _ in range(2)
-        ]
-        for _ in range(steps)
-    ]
-    return made, grads
 
 
 def mean(own):
@@ -130,7 +117,7 @@ KINDS = ("DTensor", "layouts of tp", "layouts of all")
 
 def compare(name, kind, mode="local", steps=3):
     mesh = grid()
-    made, grads = values(steps)
+    made, grads = named_values(SHAPES, 2, steps)
     plain = named(made)
     reference = ALL[name](plain)
     params, said = spread(kind, mesh, made)
@@ -162,7 +149,7 @@ def the_ways_to_say_it():
 def compare_stage2(name, kind, passes=2, partial=(), **more):
     """With buckets smaller than all, against the mean of the sum over passes."""
     mesh = grid()
-    made, grads = values(3 * passes)
+    made, grads = named_values(SHAPES, 2, 3 * passes)
     plain = named(made)
     reference = ALL[name](plain)
     params, said = spread(kind, mesh, made, partial)
@@ -281,7 +268,7 @@ def states_go_on_where_they_were():
                 else:
                     other.load_state_dict(state if how == "state_dict" else full)
                 others[how] = (other, again)
-            _, grads = values(4)
+            _, grads = named_values(SHAPES, 2, 4)
             both = mean(grads[3])
             for key, param in plain:
                 param.grad = both[key].clone()
@@ -366,7 +353,7 @@ def the_guide_of_colossalai_with_stage_2():
 @case
 def an_overflow_on_one_rank_skips_on_all():
     mesh = grid()
-    made, grads = values()
+    made, grads = named_values(SHAPES, 2, 3)
     for kind in KINDS[:2]:
         params, said = spread(kind, mesh, made)
         optimizer = ALL["AdamW, clipped"](params, **said, **arguments(mesh))
@@ -385,7 +372,7 @@ def an_overflow_on_one_rank_skips_on_all():
 def a_scaler_hears_of_an_overflow_at_the_other_corner():
     """Ranks that share no group learn it over two."""
     mesh = grid()
-    made, grads = values()
+    made, grads = named_values(SHAPES, 2, 3)
     params, said = spread("layouts of tp", mesh, made)
     optimizer = ALL["AdamW"](params, **said, **arguments(mesh))
     scaler = st.GradScaler("cpu", init_scale=8.0)
@@ -401,7 +388,7 @@ def a_scaler_hears_of_an_overflow_at_the_other_corner():
 @case
 def what_is_refused():
     mesh = grid()
-    made, grads = values()
+    made, grads = named_values(SHAPES, 2, 3)
     params, said = spread("DTensor", mesh, made)
     own = arguments(mesh) | {"process_group": mesh["tp"].get_group()}
     words = "'up' is another part on each rank of the process group"
