@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from double import compile_package, get_double, make_zip
 from stepc._runtime import Package
+from torch_double import make_cuda
 
 
 @pytest.fixture
@@ -35,3 +36,11 @@ def members(tmp_path_factory):
 @pytest.fixture
 def package(members):
     return Package.from_bytes(make_zip(members))
+
+
+@pytest.fixture
+def cuda(double, tmp_path_factory, monkeypatch):
+    """torch with a CUDA device; compiles what it needs once for all tests."""
+    cache = tmp_path_factory.getbasetemp() / "cuda-cache"
+    with make_cuda(double, tmp_path_factory.mktemp("packages"), cache, monkeypatch) as found:
+        yield found

@@ -46,6 +46,7 @@ class Double:
         self.lib.cudaDoubleContextDepth.restype = ctypes.c_int64
         self.lib.cudaDoubleFault.restype = ctypes.c_char_p
         self.lib.cudaDoubleReset.argtypes = [ctypes.c_int32, ctypes.c_uint64]
+        self.lib.cudaDoubleOpen.argtypes = [ctypes.c_int32]
         self.lib.cudaDoubleFail.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32]
 
     def reset(self, devices=1, seed=0):
@@ -175,17 +176,20 @@ def read_zip(path):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def run_checked(command):
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+
+
 def compile_package(definition, arguments, folder):
     """The members of a package with code for the processor and an image for the double."""
     definition = definition if isinstance(definition, Path) else ZOO / f"{definition}.mlir"
     path, stages, image = (folder / name for name in ("x.stepc", "stages", "x.so"))
-    run = subprocess.run(
+    run_checked(
         [STEPC, definition, "--target=cpu,compute_80", *arguments, "-o", path,
-         f"--dump-dir={stages}"],
-        capture_output=True, text=True, timeout=300,
+         f"--dump-dir={stages}"]
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    subprocess.run([CUDA_HOST, stages / "5-lower-to-cuda.mlir", image], check=True, timeout=300)
+    run_checked([CUDA_HOST, stages / "5-lower-to-cuda.mlir", image])
     members = read_zip(path)
     members[MEMBER] = image.read_bytes()
     return members

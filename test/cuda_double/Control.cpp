@@ -10,6 +10,8 @@
 
 #include "State.h"
 
+#include <memory>
+
 using namespace cuda_double;
 
 extern "C" {
@@ -83,6 +85,11 @@ int64_t cudaDoublePending(void) {
   for (auto &stream : getState().streams)
     sum += int64_t(stream->queue.size());
   return sum;
+}
+
+void cudaDoubleOpen(int32_t open) {
+  static std::unique_ptr<Unprotected> opened;
+  opened = open ? std::make_unique<Unprotected>() : nullptr;
 }
 
 const char *cudaDoubleFault(void) { return getState().fault.c_str(); }

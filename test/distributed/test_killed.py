@@ -109,7 +109,8 @@ def one(kind, point, after):
             if rank == VICTIM:
                 continue
             said, seconds = json.load(open(f"{folder}/{rank}.json"))
-            names = ("round", "gradients could not be", "parameters could not be", "rank 2")
+            names = ("round", "gradients could not be", "parameters could not be",
+                     "has not come to its step", "rank 2")
             if said is None or not any(name in said for name in names):
                 return f"rank {rank} said {said}"
             if seconds > 4 * DEADLINE:

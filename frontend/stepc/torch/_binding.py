@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 
 from .. import _runtime, errors
-from ..interface import Interface, Options, Scalar
-from . import _states, _tensors, _walk
+from ..interface import Scalar
+from . import _devices, _states, _tensors, _walk
+from ._bound_groups import bound_groups, exchanges, may_skip, owned_state
 from ._exclusive_writes import FLAG, WatchedParameters
 from ._features import states_of
 from ._hypers import HyperReader
@@ -29,18 +29,6 @@ from ._partitions import check_partitions
 from ._precision import MASTERS, SEED, Remainders
 from ._preparation import Preparation
 from ._rules import Rules, variant_specs
-from ._state import StateMap
-
-
-@dataclass
-class _Group:
-    """A parameter group as it was bound."""
-
-    group: dict
-    params: list
-    settings: tuple
-    options: Options
-    hypers: tuple[float, ...]
 
 
 class Binding:
@@ -52,6 +40,8 @@ class Binding:
     """
 
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
+        if previous is not None:
+            previous.refresh_counts()
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
         self._has_scaler = optimizer._grad_scale is not None
@@ -69,7 +59,9 @@ class Binding:
         rules = Rules(interface, resolved)
         optimizer._check_rounding()
         specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
-        package = definition.package(specs, (FLAG,) if optimizer._exclusive_writes else ())
+        device = _devices.device_of(members)
+        flags = (FLAG,) if optimizer._exclusive_writes else ()
+        package = definition.package(specs, flags + _devices.target_flags(device))
         check_partitions(optimizer, package.manifest)
         self._preparation = Preparation(
             self._state,
@@ -87,13 +79,14 @@ class Binding:
         self._seed = (float(optimizer.seed),) if rounds else ()  # behind the definition's
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
-        self._may_skip = _may_skip(package.manifest)
-        self.exchanges = self._mesh is not None and _exchanges(package.manifest)
+        self._may_skip = may_skip(package.manifest)
+        self.exchanges = self._mesh is not None and exchanges(package.manifest)
         self.rounds = [[c["function"] for c in r["calls"]] for r in package.manifest["rounds"]]
         # Whether tensors may be stepped one after the other.
         variants = package.manifest["variants"]
         self.in_parts = not any(self.rounds) and all(v["subsets"] for v in variants)
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
+        self._place = _devices.Place(self.plan, device)
         if self._mesh is not None:
             self._mesh.enter(self.plan)
         for bound in self._groups:
@@ -101,6 +94,7 @@ class Binding:
         self._set_scalars(optimizer._initial_scalars(interface))
         self._walk = _walk.walk(tuple(bound.params for bound in self._groups), self.plan)
         self._ids: dict[int, int] = {}  # index of a parameter to its id
+        self._steps: list[tuple[torch.Tensor, int]] = []  # counters that the user sees
         self._by_param: dict[int, int] = {}  # id() of a parameter to its id
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._pending: list[Member] = []
@@ -123,6 +117,7 @@ class Binding:
             return False
         self._remainders.refresh()
         self._watched.refresh()
+        self._place.follow()
         try:
             self.plan.step()
         except errors.StaleStatisticsError:
@@ -188,6 +183,8 @@ class Binding:
             return False
         groups = [bound.group for bound in self._groups]
         members = self._placed(members_at(groups, attention, self._by_param))
+        if not self._place.has(members):
+            return False
         if not all(map(self._preparation.has_variant, members)):
             return False
         self._attach(members)
@@ -236,6 +233,7 @@ class Binding:
             self.plan.set_param(self._ids[member.index], described[0])
         self._remainders.refresh()
         self._watched.refresh()
+        self._place.follow()
         self.plan.step_begin()
         return True
 
@@ -267,6 +265,26 @@ class Binding:
             self._commit(taken)
         self._bump_states()
         self.note_versions()
+
+    # --- On a device ----------------------------------------------------------
+
+    def upload(self, optimizer) -> bool:
+        """Brings hyper-parameters to the device, for a graph that is to be launched.
+        False where another Binding is needed."""
+        if not self._is_current(optimizer):
+            return False
+        self._place.upload()
+        return True
+
+    def refresh_counts(self) -> None:
+        """Notes the counts that the device alone knows, after skipped steps and graphs,
+        where the user sees them; waits for it."""
+        if not self._place.is_device:
+            return
+        for step, tensor in self._steps:
+            step.fill_(self.plan.count(tensor))
+        for counter in self._counters:
+            counter[1] = counter[0]._version
 
     # --- What is inside -------------------------------------------------------
 
@@ -334,6 +352,8 @@ class Binding:
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
             self._watched.add(member.param)
+            if member.step is not None:
+                self._steps.append((member.step, tensor))
             self._walk.set_id(member.index, tensor, True)
             if self._static and member.grad is not None:
                 held = (member.name, member.param, member.grad, member.param.detach())
@@ -372,37 +392,3 @@ class Binding:
                 self._state.put_quietly(member.param, member.items)
             else:
                 self._state[member.param].put_quietly(member.items)
-
-
-# --- Looking at the optimizer -------------------------------------------------
-
-
-def owned_state(optimizer) -> StateMap:
-    """The optimizer's state as a StateMap all of whose dicts are its own."""
-    state = optimizer.state
-    if type(state) is not StateMap:
-        state = optimizer.state = StateMap(state)
-    for key, value in list(state.items()):
-        state.put_quietly(key, value)
-    return state
-
-
-def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[_Group]:
-    bound, shared = [], optimizer._feature_options(interface)
-    for number, group in enumerate(optimizer.param_groups):
-        options = {**optimizer._read_options(group), **shared}
-        hypers = reader.read(optimizer, number, group)
-        settings = optimizer._read_settings(group)
-        bound.append(_Group(group, group["params"], settings, options, hypers))
-    return bound
-
-
-def _may_skip(manifest: dict) -> bool:
-    calls = itertools.chain.from_iterable(r["calls"] for r in manifest.get("rounds", ()))
-    return any(call.get("may_skip") for call in calls)
-
-
-def _exchanges(manifest: dict) -> bool:
-    """Whether ranks exchange anything in a step."""
-    buffers = itertools.chain.from_iterable(v["workspace"] for v in manifest["variants"])
-    return any("exchange" in b for b in buffers) or any(r["calls"] for r in manifest["rounds"])

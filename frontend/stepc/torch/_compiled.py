@@ -5,7 +5,6 @@ compiled."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from ._binding import Binding
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._features import Feature
+from ._kept_scalars import KeptScalars
 from ._members import ObstacleError
 from ._on_ranks import OnRanks
 from ._precision import Precision
@@ -45,7 +45,7 @@ _KEYWORDS = [
 ]
 
 
-class CompiledStep(OnRanks, Averages, Precision, Saving):
+class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -116,7 +116,6 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
     _given = _features.Features()
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
-    _scalars: dict = {}  # what the last binding kept between steps
     _binding: Binding | None = None
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
@@ -246,59 +245,6 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         divides by the scale."""
         return loss * self.loss_scale
 
-    # --- Scalars that are kept between steps ----------------------------------
-
-    @property
-    def scalars(self) -> dict[str, float | list[float]]:
-        """What the definition and its fragments keep between steps, by name: a number,
-        or a list of one for each group where it is of groups. Empty before the first
-        step unless something was set or loaded."""
-        return self._current_scalars()
-
-    def set_scalar(self, name: str, value: float | list[float]) -> None:
-        """Sets one of them from the next step on: ``set_scalar("d", 1e-5)``.
-
-        A number stands for all groups. NameNotFoundError for a name that is no
-        scalar of the definition.
-        """
-        interface = self._get_definition().interface()
-        found = next((scalar for scalar in interface.scalars if scalar.name == name), None)
-        if found is None:
-            names = ", ".join(f"'{scalar.name}'" for scalar in interface.scalars)
-            raise errors.NameNotFoundError(
-                f"optimizer '{interface.name}' has no scalar '{name}'; it has {names or 'none'}",
-                "STEPC_UNKNOWN_NAME",
-            )
-        if found.scope == "group" and not isinstance(value, list):
-            value = [value] * len(self.param_groups)
-        value = [float(v) for v in value] if isinstance(value, list) else float(value)
-        self._set_scalars({**self._current_scalars(), name: value})
-
-    def _current_scalars(self) -> dict[str, float | list[float]]:
-        if self._binding is not None:
-            return self._binding.scalars()
-        return self._scalars
-
-    def _keep_scalars(self, binding: Binding | None) -> None:
-        """Notes what a binding knows that is about to go."""
-        with contextlib.suppress(errors.StatusError):
-            if binding is not None:
-                self._scalars = binding.scalars()
-
-    def _set_scalars(self, scalars: dict) -> None:
-        """From the next step on, which binds anew."""
-        self._binding, self._scalars = None, scalars
-
-    def _initial_scalars(self, interface: Interface) -> dict:
-        """What a plan is to begin with, other than the definition's defaults."""
-        given = {**_features.initial_scalars(interface, self._features), **self._scalars}
-        scopes = {scalar.name: scalar.scope for scalar in interface.scalars}
-        return {
-            name: value[0] if isinstance(value, list) and scopes[name] == "model" else value
-            for name, value in given.items()
-            if name in scopes
-        }
-
     # --- The step -------------------------------------------------------------
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -378,6 +324,25 @@ class CompiledStep(OnRanks, Averages, Precision, Saving):
         if not binding.run(self):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
         return binding
+
+    # --- CUDA graphs ----------------------------------------------------------
+
+    @torch._disable_dynamo
+    def upload(self) -> None:
+        """Brings hyper-parameters and the like to the device ahead of a CUDA graph.
+
+        To be called before a graph with a captured ``step`` is launched, where the learning
+        rate or another number in the groups has changed since: ``scheduler.step();
+        opt.upload(); graph.replay()``. Steps that are not in a graph do it themselves, and
+        parameters in the processor's memory need nothing. StepcError where more has changed
+        than numbers, or nothing was stepped yet: the graph is then of no use.
+        """
+        with self._locked():
+            if self._binding is None or not self._binding.upload(self):
+                raise errors.StepcError(
+                    "upload() is for an optimizer that has stepped and changed nothing since "
+                    "but numbers in its groups; capture the step anew"
+                )
 
     # --- Gradients ------------------------------------------------------------
 

@@ -17,8 +17,10 @@ from .. import __version__, errors
 from ..interface import describe_options
 from ._agreement import Item
 from ._before_step import BeforeStep
-from ._binding import Binding, bound_groups, owned_state
+from ._binding import Binding
+from ._bound_groups import bound_groups, owned_state
 from ._hypers import HyperReader
+from ._members import ObstacleError
 from ._parts import Parts, is_distributed
 from ._state import StateMap
 
@@ -74,6 +76,7 @@ class DistributedBinding:
         self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
+        self._check_devices()
         self._agree_on_parts(optimizer, parts, axes)
         for part in self._parts:
             part.resolve(axes, self._torch_mesh)
@@ -87,6 +90,18 @@ class DistributedBinding:
         self._previous = getattr(previous, "_inner", None)
         self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
+
+    def _check_devices(self) -> None:
+        """ObstacleError for a parameter that is not in the processor's memory: what crosses
+        ranks would have to leave the device."""
+        for part in self._parts:
+            device = part.param.device
+            if device.type != "cpu":
+                raise ObstacleError(
+                    f"{part.name} is on device '{device}'; parameters that are spread over ranks "
+                    "are stepped on 'cpu' alone",
+                    True,
+                )
 
     def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
         """Notes what ranks must have alike, and compares it where they speak before the first
@@ -263,6 +278,12 @@ class DistributedBinding:
 
     def was_skipped(self) -> bool:
         return self._inner.was_skipped()
+
+    def upload(self, optimizer) -> bool:
+        return True  # nothing is on a device
+
+    def refresh_counts(self) -> None:
+        pass  # no device has any
 
     def scalars(self) -> dict:
         return self._inner.scalars()

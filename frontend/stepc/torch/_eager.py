@@ -23,9 +23,10 @@ def why_eager(optimizer) -> str | None:
     if optimizer._eager_class is None:
         return None
     for number, group in enumerate(optimizer.param_groups):
-        for flag in ("differentiable", "capturable"):
-            if group.get(flag):
-                return f"{flag} is set in group {number}"
+        if group.get("differentiable"):
+            return f"differentiable is set in group {number}"
+        if group.get("capturable") and not _is_on_cuda(group):
+            return f"capturable is set in group {number}"
         if group.get("fused") is False:
             return f"fused is False in group {number}"
         for key, value in optimizer._eager_where.items():
@@ -35,6 +36,11 @@ def why_eager(optimizer) -> str | None:
         if getattr(optimizer, name, None) is not None:
             return f"{name} is set"
     return None
+
+
+def _is_on_cuda(group: dict) -> bool:
+    """Whether the group's step is one that a CUDA graph can capture in any case."""
+    return all(param.device.type == "cuda" for param in group["params"])
 
 
 def step_eagerly(optimizer, why: str) -> None:

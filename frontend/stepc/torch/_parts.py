@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 import torch
 
-from ._binding import bound_groups
+from ._bound_groups import bound_groups
 from ._dtensor import DTensorPart, is_dtensor
 from ._hypers import HyperReader
 from ._layouts import Layout, PlainPart, find

@@ -205,7 +205,7 @@ def _is_usable(
     given: torch.Tensor, member: Member, dtype: torch.dtype, shape: tuple | None
 ) -> bool:
     """Whether a state can be bound as it is; else it is copied."""
-    if given.dtype != dtype or given.device.type != "cpu" or given.is_inference():
+    if given.dtype != dtype or given.device != member.param.device or given.is_inference():
         return False
     if shape is None:
         if given.is_shared():  # with other processes, from before the first step

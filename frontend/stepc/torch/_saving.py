@@ -34,6 +34,8 @@ class Saving:
         pre_hooks, post_hooks = (getattr(self, name) for name in _SAVE_HOOKS)
         for hook in pre_hooks.values():
             hook(self)
+        if self._binding is not None:
+            self._binding.refresh_counts()
         with self._without(_SAVE_HOOKS):
             packed = super().state_dict()
         packed["state"] = {

@@ -51,7 +51,7 @@ class Request:
     def make(self) -> torch.Tensor:
         """A tensor of its own, not filled."""
         if self.shape is not None:
-            return torch.empty(self.shape, dtype=self.dtype)
+            return torch.empty(self.shape, dtype=self.dtype, device=self.param.device)
         return torch.empty_like(
             self.param,
             dtype=self.dtype,
@@ -61,7 +61,8 @@ class Request:
 
 
 def allocate(requests: list[Request]) -> list[torch.Tensor]:
-    """The requested tensors, filled, in order."""
+    """The requested tensors, filled, in order; where their parameters lie, which is one
+    device."""
     tensors: list[torch.Tensor | None] = [None] * len(requests)
     blocks = defaultdict(list)
     for i, request in enumerate(requests):
@@ -105,7 +106,7 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
     layouts = [requests[i].layout() for i in members]
     sizes = [-(-math.prod(shape) // unit) * unit for shape, _ in layouts]
     inits = {requests[i].init for i in members}
-    block = torch.empty(sum(sizes), dtype=dtype)
+    block = torch.empty(sum(sizes), dtype=dtype, device=requests[members[0]].param.device)
     block.fill_(inits.pop() if len(inits) == 1 else 0.0)
     offset = 0
     for i, size, (shape, strides) in zip(members, sizes, layouts, strict=True):
@@ -116,7 +117,8 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
 
 
 def counters(number: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """One float32 vector of zeros, and a 0-d view of each element."""
+    """One float32 vector of zeros, in the processor's memory as torch has its counters,
+    and a 0-d view of each element."""
     vector = torch.zeros(number, dtype=torch.float32)
     return vector, list(vector.unbind())
 

@@ -70,6 +70,14 @@ def _overrides(kind: type, name: str) -> bool:
     return any(name in base.__dict__ for base in kind.__mro__ if base not in own)
 
 
+def why_not_stepped_there(tensor: torch.Tensor) -> str | None:
+    """Why no engine steps a tensor where it lies, to stand after its name, or None."""
+    kind = tensor.device.type
+    if kind == "cpu" or (kind == "cuda" and torch.version.hip is None):
+        return None
+    return f"is on device '{tensor.device}'; supported are 'cpu' and 'cuda' of NVIDIA"
+
+
 def is_ordinary(tensor: torch.Tensor) -> bool:
     """Whether reading the memory of the object itself is right: a Tensor, a
     Parameter, or a subclass that changes nothing about dispatch."""
@@ -103,8 +111,8 @@ def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool]
             return f"{what}has layout {tensor.layout}", True
         if tensor.device.type == "meta":
             return f"{what}is on device 'meta' and has no memory", False
-        if tensor.device.type != "cpu":
-            return f"{what}is on device '{tensor.device}'; only 'cpu' is supported", True
+        if words := why_not_stepped_there(tensor):
+            return f"{what}{words}", True
         if tensor.is_complex():
             return f"{what}has complex dtype {tensor.dtype}", True
         if tensor.dtype not in STORAGE:

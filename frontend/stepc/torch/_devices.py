@@ -1,0 +1,90 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where parameters lie, and how the engine of that place is told of them.
+
+A plan steps tensors of one device: of the processor, or one of CUDA. On CUDA a step is
+enqueued on torch's current stream and returns before it is done, as torch's own
+operations do; so what torch enqueues before and after it is in order with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from .. import _runtime
+from ._members import Member, ObstacleError
+
+_CPU = torch.device("cpu")
+# Compute capabilities that there are cubins for, by their major number: one of the same
+# major number and a lower minor one runs. Others take the PTX of the last one below.
+_CUBINS = {8: "sm_80", 9: "sm_90", 10: "sm_100"}
+
+
+def device_of(members: Iterable[Member]) -> torch.device:
+    """The device of all members, the processor where there are none; ObstacleError where
+    they lie on several."""
+    first = None
+    for member in members:
+        for what, tensor in (("", member.param), ("has a gradient that ", member.grad)):
+            if tensor is None:
+                continue
+            if first is None:
+                first = member
+            device = tensor.device
+            if device != first.param.device:
+                raise ObstacleError(
+                    f"{member.name} {what}is on device '{device}', {first.name} on "
+                    f"'{first.param.device}'; a step is of one device",
+                    True,
+                )
+    return _CPU if first is None else first.param.device
+
+
+def target_flags(device: torch.device) -> tuple[str, ...]:
+    """What the compiler is asked to make code for; nothing for the processor."""
+    if device.type == "cpu":
+        return ()
+    major, _ = torch.cuda.get_device_capability(device)
+    if major in _CUBINS:
+        return (f"--target={_CUBINS[major]}",)
+    return (f"--target={'compute_100' if major > 10 else 'compute_80'}",)
+
+
+class Place:
+    """Where a plan's tensors lie.
+
+    ``is_device``: steps are enqueued, and what they leave, counts too, may be known there
+    alone until somebody waits for it.
+    """
+
+    def __init__(self, plan: _runtime.Plan, device: torch.device):
+        self._plan = plan
+        self._device = device
+        self.is_device = device.type != "cpu"
+        if self.is_device:
+            self._stream = self._current_stream()
+            plan.set_cuda(device.index, self._stream)
+
+    def has(self, members: Iterable[Member]) -> bool:
+        """Whether more members lie there too."""
+        return all(member.param.device == self._device for member in members)
+
+    def follow(self) -> None:
+        """Before a step: has it enqueued on torch's current stream."""
+        if not self.is_device:
+            return
+        stream = self._current_stream()
+        if stream != self._stream:
+            self._plan.set_stream(stream)
+            self._stream = stream
+
+    def upload(self) -> None:
+        """Enqueues what changed since the last step, for a graph that is to be launched."""
+        if self.is_device:
+            self.follow()
+            self._plan.upload()
+
+    def _current_stream(self) -> int:
+        return torch.cuda.current_stream(self._device).cuda_stream

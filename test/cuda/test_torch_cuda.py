@@ -1,0 +1,245 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters of torch on CUDA devices: their steps have the bits of the processor's."""
+
+import copy
+
+import pytest
+import stepc.torch as st
+import torch
+from stepc import errors
+
+SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,)]
+KINDS = {
+    "adamw": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
+    "adam": lambda params, **k: st.Adam(params, lr=1e-2, amsgrad=True, **k),
+    "sgd": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, nesterov=True, **k),
+    "lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    "rprop": lambda params, **k: st.Rprop(params, lr=1e-3, **k),
+    "adadelta": lambda params, **k: st.Adadelta(params, **k),
+}
+
+
+def values(dtype, seed, shapes=SHAPES):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
+class Pair:
+    """The same optimizer of parameters on the processor and on the device."""
+
+    def __init__(self, cuda, make, dtype=torch.float32, shapes=SHAPES, **keywords):
+        self.cuda, self.dtype, self.shapes = cuda, dtype, shapes
+        made = values(dtype, 0, shapes)
+        self.plain = [torch.nn.Parameter(value.clone()) for value in made]
+        self.placed = [cuda.parameter(value) for value in made]
+        self.reference = make(self.plain, **keywords)
+        self.optimizer = make(self.placed, **keywords)
+
+    def give(self, step, absent=()):
+        grads = values(self.dtype, 100 + step, self.shapes)
+        grads = [None if i in absent else grad for i, grad in enumerate(grads)]
+        for param, grad in zip(self.plain, grads, strict=True):
+            param.grad = None if grad is None else grad.clone()
+        self.cuda.set_grads(self.placed, grads)
+
+    def step(self, step, absent=()):
+        self.give(step, absent)
+        self.reference.step()
+        self.optimizer.step()
+
+    def set_lr(self, lr):
+        for optimizer in (self.reference, self.optimizer):
+            optimizer.param_groups[0]["lr"] = lr
+
+    def check(self):
+        for i, (ours, expected) in enumerate(zip(self.placed, self.plain, strict=True)):
+            same(self.cuda, ours, expected, f"parameter {i}")
+            found, wanted = self.optimizer.state[ours], self.reference.state[expected]
+            assert list(found) == list(wanted)
+            for name, value in wanted.items():
+                same(self.cuda, found[name], value, f"{name} of parameter {i}")
+
+
+def same(cuda, ours, expected, what):
+    ours = cuda.host(ours)
+    assert ours.dtype == expected.dtype, what
+    assert torch.equal(ours.view(-1).view(torch.uint8), expected.view(-1).view(torch.uint8)), what
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps(cuda, kind):
+    pair = Pair(cuda, KINDS[kind])
+    for step in range(4):
+        pair.set_lr(1e-2 / (step + 1))
+        pair.step(step, {1, 4} if step == 2 else ())
+        pair.check()
+
+
+FEATURES = {
+    "clip": {"clip": st.ClipByValue(0.5)},
+    "scale": {"loss_scale": 8.0, "accumulation_steps": 2},
+    "copy": {"param_copy": torch.bfloat16},
+    "capturable": {"capturable": True},
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("feature", FEATURES)
+def test_features(cuda, feature):
+    keywords = FEATURES[feature]
+    pair = Pair(cuda, lambda params, **k: st.AdamW(params, lr=1e-2, **k))
+    pair.optimizer = st.AdamW(pair.placed, lr=1e-2, **keywords)
+    if feature != "capturable":  # which on the processor is a step of torch's
+        pair.reference = st.AdamW(pair.plain, lr=1e-2, **keywords)
+    for step in range(3):
+        pair.step(step)
+    pair.check()
+
+
+@pytest.mark.parametrize("keywords", [{}, {"master": "f32"}, {"master": "remainder"},
+                                      {"state_dtype": torch.bfloat16}], ids=str)  # fmt: skip
+def test_bfloat16(cuda, keywords):
+    pair = Pair(cuda, KINDS["adamw"], torch.bfloat16, **keywords)
+    for step in range(3):
+        pair.step(step)
+    pair.check()
+
+
+def test_states_lie_on_the_device(cuda):
+    pair = Pair(cuda, KINDS["adamw"])
+    pair.step(0)
+    for state in pair.optimizer.state.values():
+        assert state["exp_avg"].device.type == "cuda"
+        assert state["step"].device.type == "cpu"
+
+
+def test_a_step_does_not_wait(cuda):
+    pair = Pair(cuda, KINDS["adamw"])
+    pair.step(0)
+    pair.give(1)
+    cuda.double.synchronize()
+    waits = cuda.double.calls("cuStreamSynchronize"), cuda.double.calls("cuCtxSynchronize")
+    pair.optimizer.step()
+    assert cuda.double.lib.cudaDoublePending() > 0
+    now = cuda.double.calls("cuStreamSynchronize"), cuda.double.calls("cuCtxSynchronize")
+    assert now == waits
+
+
+def test_the_current_stream(cuda):
+    """A step goes to the stream that is torch's when it is made."""
+    pair = Pair(cuda, KINDS["sgd"])
+    pair.step(0)
+    pair.give(1)
+    cuda.double.synchronize()
+    cuda.stream = cuda.double.make_stream()
+    pair.optimizer.step()
+    pair.reference.step()
+    pending = cuda.double.lib.cudaDoublePending()
+    assert pending > 0
+    cuda.double.synchronize(cuda.stream)
+    assert cuda.double.lib.cudaDoublePending() == 0
+    pair.check()
+
+
+def test_a_graph_follows_a_schedule(cuda):
+    pair = Pair(cuda, KINDS["adamw"])
+    cuda.stream = cuda.double.make_stream()
+    pair.step(0)
+    pair.give(1)
+    with cuda.double.capture(cuda.stream) as graphs:
+        pair.optimizer.step()
+    for step in range(3):
+        pair.set_lr(1e-2 / (step + 1))
+        pair.reference.step()
+        pair.optimizer.upload()
+        cuda.double.launch(graphs[0], cuda.stream)
+    saved = pair.optimizer.state_dict()
+    assert [float(state["step"]) for state in saved["state"].values()] == [4.0] * len(SHAPES)
+    pair.check()
+
+
+def test_upload_before_a_step(cuda):
+    optimizer = st.AdamW([cuda.parameter(torch.ones(3))])
+    with pytest.raises(errors.StepcError, match=r"upload\(\) is for an optimizer that has stepped"):
+        optimizer.upload()
+
+
+def test_upload_on_the_processor():
+    param = torch.nn.Parameter(torch.ones(3))
+    optimizer = st.AdamW([param])
+    param.grad = torch.ones(3)
+    optimizer.step()
+    optimizer.upload()
+
+
+def test_checkpoints_go_from_one_to_the_other(cuda):
+    first = Pair(cuda, KINDS["adamw"])
+    for step in range(2):
+        first.step(step)
+    saved = first.optimizer.state_dict(), first.reference.state_dict()
+    second = Pair(cuda, KINDS["adamw"])
+    for source, target in ((first.plain, second.plain), (first.placed, second.placed)):
+        with torch.no_grad():
+            for a, b in zip(source, target, strict=True):
+                b.copy_(a)
+    second.reference.load_state_dict(saved[0])
+    second.optimizer.load_state_dict(saved[1])
+    assert second.optimizer.state[second.placed[0]]["exp_avg"].device.type == "cuda"
+    second.step(2)
+    first.step(2)
+    first.check()
+    second.check()
+
+
+def test_a_copy(cuda):
+    pair = Pair(cuda, KINDS["adamw"])
+    pair.step(0)
+    again = copy.deepcopy(pair.optimizer)
+    assert again.state_dict()["state"].keys() == pair.optimizer.state_dict()["state"].keys()
+    pair.step(1)
+    pair.check()
+
+
+def test_parameters_of_two_devices(cuda):
+    params = [cuda.parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))]
+    optimizer = st.Lion(params)
+    cuda.set_grads(params[:1], [torch.ones(3)])
+    params[1].grad = torch.ones(3)
+    words = "parameter 1 of group 0 is on device 'cpu', parameter 0 of group 0 on 'cuda:0'"
+    with pytest.raises(errors.TensorError, match=words):
+        optimizer.step()
+    assert not optimizer.state
+    for param in params:
+        same(cuda, param, torch.ones(3), "parameter")
+
+
+def test_a_parameter_of_another_device_that_comes_later(cuda):
+    params = [cuda.parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))]
+    optimizer = st.Lion(params)
+    cuda.set_grads(params[:1], [torch.ones(3)])
+    optimizer.step()
+    params[1].grad = torch.ones(3)
+    with pytest.raises(errors.TensorError, match="is on device 'cpu'"):
+        optimizer.step()
+
+
+def test_devices_of_others(cuda, monkeypatch):
+    param = cuda.parameter(torch.ones(3))
+    cuda.set_grads([param], [torch.ones(3)])
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    words = "is on device 'cuda:0'; supported are 'cpu' and 'cuda' of NVIDIA"
+    with pytest.raises(errors.TensorError, match=words):
+        st.Lion([param]).step()
+
+
+@pytest.mark.parametrize(("capability", "target"), [
+    ((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 3), "sm_100"), ((7, 5), "compute_80"),
+    ((12, 0), "compute_100"),
+])  # fmt: skip
+def test_targets(monkeypatch, capability, target):
+    from stepc.torch import _devices
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert _devices.target_flags(torch.device("cuda", 0)) == (f"--target={target}",)
+    assert _devices.target_flags(torch.device("cpu")) == ()
