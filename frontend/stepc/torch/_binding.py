@@ -20,15 +20,14 @@ import torch
 from .. import _runtime, errors
 from ..interface import Scalar
 from . import _devices, _states, _tensors, _walk
-from ._bound_groups import bound_groups, exchanges, may_skip, owned_state
-from ._exclusive_writes import FLAG, WatchedParameters
+from ._bound_groups import bound_groups, exchanges, get_package, may_skip, owned_state
+from ._exclusive_writes import WatchedParameters
 from ._features import states_of
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
 from ._partitions import check_partitions
 from ._precision import MASTERS, SEED, Remainders
 from ._preparation import Preparation
-from ._rules import Rules, variant_specs
 
 
 class Binding:
@@ -56,12 +55,9 @@ class Binding:
         self._layout_of = optimizer._layout_of
         members = self._placed(trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
-        rules = Rules(interface, resolved)
-        optimizer._check_rounding()
-        specs = variant_specs(optimizer, interface, rules, members, self._layout_of)
         device = _devices.device_of(members)
-        flags = (FLAG,) if optimizer._exclusive_writes else ()
-        package = definition.package(specs, flags + _devices.target_flags(device))
+        targets = _devices.target_flags(device)
+        package = get_package(optimizer, definition, resolved, members, targets)
         check_partitions(optimizer, package.manifest)
         self._preparation = Preparation(
             self._state,

@@ -1,14 +1,20 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a binding reads of an optimizer and of a package, once."""
+"""What a binding reads of an optimizer and of a package, once, and what it asks the
+compiler for."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
 
+from .. import _runtime, errors
+from ..definition import Definition
 from ..interface import Interface, Options
+from ._exclusive_writes import FLAG
 from ._hypers import HyperReader
+from ._members import Member, ObstacleError, trainable_members
+from ._rules import Rules, variant_specs
 from ._state import StateMap
 
 
@@ -42,6 +48,40 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
         settings = optimizer._read_settings(group)
         bound.append(BoundGroup(group, group["params"], settings, options, hypers))
     return bound
+
+
+def get_package(
+    optimizer,
+    definition: Definition,
+    resolved: list[Options],
+    members: list[Member],
+    targets: tuple[str, ...],
+) -> _runtime.Package:
+    """The package that steps the members, compiled or found.
+
+    ``resolved``: the options of each group; ``targets``: what the compiler is told of
+    where it is to run.
+    """
+    optimizer._check_rounding()
+    interface = definition.interface()
+    rules = Rules(interface, resolved)
+    specs = variant_specs(optimizer, interface, rules, members, optimizer._layout_of)
+    flags = (FLAG,) if optimizer._exclusive_writes else ()
+    return definition.package(specs, flags + targets)
+
+
+def precompile(optimizer, target: str | None) -> None:
+    """Has the cache know what a step of all parameters needs that are not frozen."""
+    definition = optimizer._get_definition()
+    interface = definition.interface()
+    groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+    resolved = [interface.resolve(bound.options, bound.hypers) for bound in groups]
+    try:
+        members = list(trainable_members(optimizer.param_groups))
+    except ObstacleError as obstacle:
+        raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+    targets = (f"--target={target}",) if target else ()
+    get_package(optimizer, definition, resolved, members, targets)
 
 
 def may_skip(manifest: dict) -> bool:

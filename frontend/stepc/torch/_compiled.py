@@ -17,12 +17,14 @@ from ..interface import Interface, Options
 from . import _features, _hypers, _on_ranks
 from ._averages import Averages
 from ._binding import Binding
+from ._bound_groups import precompile
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._features import Feature
 from ._kept_scalars import KeptScalars
 from ._members import ObstacleError
 from ._on_ranks import OnRanks
+from ._parts import is_distributed
 from ._precision import Precision
 from ._report import StepReport
 from ._saving import Saving
@@ -324,6 +326,24 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         if not binding.run(self):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
         return binding
+
+    # --- Ahead of the first step ----------------------------------------------
+
+    @torch._disable_dynamo
+    def precompile(self, target: str | None = None) -> None:
+        """Compiles what the first step will need, and puts it into the cache.
+
+        ``target``: where that will be: None for this processor, or a target of the compiler
+        for devices, "sm_90" say (docs/cuda.md lists them). No such device is needed: a node
+        without one can fill a cache (STEPC_CACHE_DIR) that others read. Gradients are taken to
+        have the dtype of their parameters unless they are there. Raises as ``step``, and
+        StepcError for parameters that are spread over ranks, of whose meshes packages know.
+        """
+        if is_distributed(self):
+            raise errors.StepcError(
+                "precompile() is for parameters that are whole, not spread over ranks"
+            )
+        precompile(self, target)
 
     # --- CUDA graphs ----------------------------------------------------------
 
