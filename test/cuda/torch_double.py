@@ -106,19 +106,15 @@ class CudaTorch(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "")
+        if function is torch.device:
+            return function(*args, **kwargs)
         if function == _DEVICE:
             return self.device_of(args[0])
         leaves = tree_leaves((args, kwargs))
         sources = [self.device_of(v) for v in leaves if self.is_on_device(v)]
         if name in _WITHOUT_MEMORY and "device" not in kwargs:
             return function(*args, **kwargs)
-        wanted = kwargs.get("device")
-        if wanted is None and name == "to":
-            wanted = next((a for a in args[1:] if isinstance(a, str | torch.device)), None)
-        target = torch.device(wanted) if wanted is not None else None
-        if target is not None and target.type == "cuda":
-            kwargs["device"] = "cpu"
-            args = tuple("cpu" if isinstance(a, torch.device) else a for a in args)
+        target, args, kwargs = _take_device(args, kwargs)
         if not sources and (target is None or target.type == "cpu"):
             return function(*args, **kwargs)
         with self.opened():
@@ -138,6 +134,19 @@ class CudaTorch(TorchFunctionMode):
         if not isinstance(value, torch.Tensor) or value.numel() == 0 or self.is_on_device(value):
             return value
         return self.place(value, device)
+
+
+def _take_device(args, kwargs):
+    """The device that is asked for, or None; and the arguments as the processor's."""
+    target, places = None, []
+    for arg in args:
+        if isinstance(arg, torch.device) or (isinstance(arg, str) and arg[:4] in ("cpu", "cuda")):
+            target, arg = torch.device(arg), torch.device("cpu")
+        places.append(arg)
+    if kwargs.get("device") is not None:
+        target = torch.device(kwargs["device"])
+        kwargs = {**kwargs, "device": "cpu"}
+    return target, tuple(places), kwargs
 
 
 # --- What stepc sees of it ----------------------------------------------------

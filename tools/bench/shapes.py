@@ -36,6 +36,13 @@ def bert():
     return [*head, *(block * 24), *tail]
 
 
+def llama7b(layers=32):
+    """Llama-7B: 291 tensors."""
+    d, inner = 4096, 11008
+    block = [(d, d)] * 4 + [(inner, d), (inner, d), (d, inner), (d,), (d,)]
+    return [(32000, d), *(block * layers), (d,), (32000, d)]
+
+
 def tiny():
     """10 000 tensors of 64."""
     return [(64,)] * 10_000
@@ -56,6 +63,7 @@ SHAPES = {
     "gpt2-half": gpt2_half,
     "vit": vit,
     "bert": bert,
+    "llama7b": llama7b,
     "tiny": tiny,
     "host": host,
     "smoke": smoke,
@@ -65,6 +73,7 @@ LABELS = {
     "gpt2-half": "GPT-2 at half the width (148 tensors)",
     "vit": "ViT-B/16 (152 tensors)",
     "bert": "BERT-large (398 tensors)",
+    "llama7b": "Llama-7B (291 tensors)",
     "tiny": "10 000 tensors of 64",
     "host": "148 tensors of 64",
     "smoke": "5 small tensors",

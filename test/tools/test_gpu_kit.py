@@ -1,0 +1,75 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The kit for machines with a GPU is whole: unpacked elsewhere it runs without a compiler."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    """Of one optimizer, for a device without cubins and the processor."""
+    folder = tmp_path_factory.mktemp("kit")
+    archive = folder / "kit.tar.gz"
+    command = [sys.executable, ROOT / "tools/gpu/build_kit.py", "--targets", "compute_80",
+               "--optimizers", "AdamW", "--out", archive]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "8 packages" in done.stdout
+    elsewhere = folder / "elsewhere"
+    with tarfile.open(archive) as unpacked:
+        unpacked.extractall(elsewhere, filter="data")
+    return elsewhere / "kit"
+
+
+def run_kit(kit, *arguments):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    command = [sys.executable, kit / "run.py", "--device", "cpu", *arguments]
+    return subprocess.run(
+        command, cwd=kit.parent, env=kept | {"PYTHONWARNINGS": "ignore"}, capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_the_kit_runs(kit):
+    done = run_kit(kit, "--quick", "--optimizers", "AdamW")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((kit.parent / "results.json").read_text())
+    assert [check["wrong"] for check in results["correctness"]] == [""]
+    for case in results["benchmark"]:
+        assert not case["errors"] and case["contestants"]["stepc"]["seconds"] > 0
+    assert {case["storage"] for case in results["benchmark"]} == {"f32", "bf16", "bf16+f32"}
+
+
+def test_wrong_steps_are_seen(kit):
+    """A package that is another optimizer's, under the name that is asked for."""
+    script = kit / "cases.py"
+    before = script.read_text()
+    changed = before.replace("_optim.AdamW, lr=1e-3, weight", "_optim.Adam, lr=1e-3, weight")
+    assert changed != before
+    try:
+        script.write_text(changed)
+        done = run_kit(kit, "--quick", "--optimizers", "AdamW", "--parts", "correctness")
+    finally:
+        script.write_text(before)
+    assert done.returncode == 1 and "off torch's float64 by" in done.stdout
+
+
+def test_a_report(kit, tmp_path):
+    page = tmp_path / "gpu.md"
+    page.write_text((ROOT / "docs" / "gpu.md").read_text())
+    assert run_kit(kit, "--quick", "--optimizers", "AdamW").returncode == 0
+    command = [sys.executable, ROOT / "tools/gpu/kit_report.py", kit.parent / "results.json",
+               "--page", page, "--plot", tmp_path / "gpu.png"]  # fmt: skip
+    subprocess.run(command, check=True, timeout=120)
+    assert "| AdamW | smoke | bf16+f32 |" in page.read_text()
+    assert "Correctness: 1 checks, 0 of them wrong" in page.read_text()
+    assert (tmp_path / "gpu.png").stat().st_size > 1000

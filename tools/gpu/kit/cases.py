@@ -1,0 +1,90 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers that the kit runs, what it compares them with, and what they must move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import stepc.torch as st
+import torch
+
+BF16 = torch.bfloat16
+# Of parameters and gradients, and whether there is a float32 master behind them.
+STORAGES = {"f32": (torch.float32, None), "bf16": (BF16, None), "bf16+f32": (BF16, "f32")}
+REMAINDER = {"bf16+i16": (BF16, "remainder")}  # the exact master in 4 bytes
+ALL_STORAGES = STORAGES | REMAINDER
+
+
+@dataclass(frozen=True)
+class Case:
+    """An optimizer: ``make(params, **keywords)``; the same of torch, if it has it; and the
+    number of its states that are as large as the parameter."""
+
+    make: Callable
+    states: int
+    reference: Callable | None = None
+
+    def keywords(self, storage: str) -> dict:
+        master = ALL_STORAGES[storage][1]
+        return {} if master is None else {"master": master}
+
+    def least_bytes(self, storage: str) -> int:
+        """Of an element, in the fewest passes: the gradient is read; all else is read and
+        written, but for a parameter that is written only, from its master."""
+        dtype, master = ALL_STORAGES[storage]
+        size = dtype.itemsize
+        parameter = {None: 2 * size, "f32": size + 8, "remainder": 2 * size + 4}[master]
+        return size + parameter + 8 * self.states
+
+
+def _of(ours: Callable, states: int, theirs: Callable | None = None, **options) -> Case:
+    def make(params, **keywords):
+        return ours(params, **options, **keywords)
+
+    reference = theirs and (lambda params, **keywords: theirs(params, **options, **keywords))
+    return Case(make, states, reference)
+
+
+_optim = torch.optim
+CASES = {
+    "AdamW": _of(st.AdamW, 2, _optim.AdamW, lr=1e-3, weight_decay=0.1),
+    "Adam": _of(st.Adam, 3, _optim.Adam, lr=1e-3, amsgrad=True),
+    "SGD": _of(st.SGD, 1, _optim.SGD, lr=1e-2, momentum=0.9, nesterov=True),
+    "NAdam": _of(st.NAdam, 2, _optim.NAdam, lr=1e-3),
+    "RAdam": _of(st.RAdam, 2, _optim.RAdam, lr=1e-3),
+    "Adamax": _of(st.Adamax, 2, _optim.Adamax, lr=1e-3),
+    "Adagrad": _of(st.Adagrad, 1, _optim.Adagrad, lr=1e-2),
+    "Adadelta": _of(st.Adadelta, 2, _optim.Adadelta),
+    "RMSprop": _of(st.RMSprop, 3, _optim.RMSprop, lr=1e-3, momentum=0.9, centered=True),
+    "Rprop": _of(st.Rprop, 2, _optim.Rprop, lr=1e-3),
+    "ASGD": _of(st.ASGD, 1, _optim.ASGD, lr=1e-2),
+    "Adafactor": _of(st.Adafactor, 0, _optim.Adafactor, lr=1e-2),
+    "hf.Adafactor": _of(st.hf.Adafactor, 0),
+    "CAME": _of(st.came.CAME, 1, lr=1e-3),
+    "LAMB": _of(st.deepspeed.FusedLamb, 2, lr=1e-3),
+    "LARS": _of(st.LARS, 1, lr=1e-2),
+    "Lion": _of(st.Lion, 1, lr=1e-4),
+    "FusedAdam": _of(st.deepspeed.FusedAdam, 2, lr=1e-3),
+    "AdamW, norm clipped": Case(
+        lambda params, **keywords: st.AdamW(
+            params,
+            lr=1e-3,
+            clip=st.ClipByNorm(1.0),
+            loss_scale=st.DynamicLossScale(2.0),
+            **keywords,
+        ),
+        2,
+    ),
+}
+# Which are timed, beside torch's: fused, for each tensor, and compiled.
+TIMED = {
+    "AdamW": _optim.AdamW,
+    "SGD": _optim.SGD,
+    "hf.Adafactor": None,
+    "CAME": None,
+    "LAMB": None,
+    "AdamW, norm clipped": None,
+}
+PEERS = {"fused": {"fused": True}, "foreach": {"foreach": True}, "for-loop": {"foreach": False}}

@@ -1,0 +1,131 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Each optimizer on the device: the bits of the processor's steps, and torch's in float64."""
+
+from __future__ import annotations
+
+import torch
+from cases import ALL_STORAGES, CASES
+
+SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (1,), (257, 1031), (2, 3, 5, 7)]
+STEPS = 5
+TOLERANCE = 2e-5  # of float32 steps beside float64, relative to the largest element
+
+
+def make_values(dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in SHAPES]
+
+
+def place(value: torch.Tensor, device: str, shifted: bool) -> torch.Tensor:
+    """A copy on the device, of an address that is not a multiple of 16 where ``shifted``."""
+    if not shifted:
+        return value.to(device, copy=True)
+    room = torch.empty(value.numel() + 1, dtype=value.dtype, device=device)
+    return room[1:].view(value.shape).copy_(value)
+
+
+def set_grads(params, step: int, dtype: torch.dtype, device: str) -> None:
+    for number, (param, grad) in enumerate(
+        zip(params, make_values(dtype, 100 + step), strict=True)
+    ):
+        absent = step == 2 and number in (1, 4)
+        param.grad = None if absent else grad.to(device=device, dtype=param.dtype)
+
+
+def bits_differ(ours: torch.Tensor, expected: torch.Tensor) -> int:
+    """How many elements have other bits; any NaN is like any other."""
+    ours, expected = ours.detach().cpu(), expected.detach().cpu()
+    equal = (ours == expected) & (ours.signbit() == expected.signbit())
+    return int((~(equal | (ours.isnan() & expected.isnan()))).sum())
+
+
+def run(optimizer, params, dtype, device: str, steps: int = STEPS) -> None:
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            if group.get("lr") is not None:
+                group["lr"] = 1e-2 / (step + 1)
+        set_grads(params, step, dtype, device)
+        optimizer.step()
+
+
+def compare(name: str, storage: str, device: str, shifted: bool) -> dict:
+    """One optimizer in one storage. ``wrong`` is "" where all is right."""
+    case, (dtype, _) = CASES[name], ALL_STORAGES[storage]
+    made = make_values(dtype, 0)
+    here = [torch.nn.Parameter(value.clone()) for value in made]
+    there = [torch.nn.Parameter(place(value, device, shifted)) for value in made]
+    keywords = case.keywords(storage)
+    host, placed = case.make(here, **keywords), case.make(there, **keywords)
+    run(host, here, dtype, "cpu")
+    run(placed, there, dtype, device)
+    differing = {}
+    for number, (one, other) in enumerate(zip(there, here, strict=True)):
+        pairs = {"param": (one, other)}
+        for key, state in host.state[other].items():
+            pairs[key] = (placed.state[one].get(key), state)
+        for key, (ours, expected) in pairs.items():
+            if isinstance(expected, torch.Tensor) and (n := bits_differ(ours, expected)):
+                differing[f"{key} of {number}"] = n
+    found = {"optimizer": name, "storage": storage, "shifted": shifted, "wrong": ""}
+    if differing:
+        found["wrong"] = f"other bits than the processor's: {differing}"
+    elif case.reference is not None and dtype is torch.float32:
+        found["off"] = distance_to_float64(case, made, there)
+        if not found["off"] <= TOLERANCE:
+            found["wrong"] = f"off torch's float64 by {found['off']:.2e}"
+    return found
+
+
+def distance_to_float64(case, made, ours) -> float:
+    params = [torch.nn.Parameter(value.double()) for value in made]
+    run(case.reference(params), params, torch.float32, "cpu")
+    return max(
+        float(
+            (one.detach().cpu().double() - other.detach()).abs().max() / other.detach().abs().max()
+        )
+        for one, other in zip(ours, params, strict=True)
+    )
+
+
+def graph_follows(device: str) -> dict:
+    """A captured step of AdamW, with another rate at each launch, beside ordinary ones."""
+    case = CASES["AdamW"]
+    made = make_values(torch.float32, 0)
+    plain, captured = ([torch.nn.Parameter(v.to(device)) for v in made] for _ in range(2))
+    optimizers = case.make(plain), case.make(captured)
+    for params, optimizer in zip((plain, captured), optimizers, strict=True):
+        set_grads(params, 0, torch.float32, device)
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        optimizers[1].step()
+    for rate in (1e-2, 1e-3, 3e-4):
+        for optimizer in optimizers:
+            optimizer.param_groups[0]["lr"] = rate
+        optimizers[0].step()
+        optimizers[1].upload()
+        graph.replay()
+    torch.cuda.synchronize()
+    differing = sum(bits_differ(a, b) for a, b in zip(captured, plain, strict=True))
+    wrong = f"{differing} elements have other bits" if differing else ""
+    return {"optimizer": "AdamW", "storage": "f32", "graph": True, "wrong": wrong}
+
+
+def run_all(device: str, names: list[str], quick: bool) -> list[dict]:
+    """What each comparison found; an error is one too."""
+    found = []
+    for name in names:
+        for storage in ("f32",) if quick else ALL_STORAGES:
+            for shifted in (False,) if quick else (False, True):
+                try:
+                    found.append(compare(name, storage, device, shifted))
+                except Exception as error:  # of a driver, say: the others are to be run
+                    words = f"{type(error).__name__}: {error}"
+                    found.append({"optimizer": name, "storage": storage, "wrong": words})
+                if found[-1]["wrong"]:
+                    print(f"  {name}, {storage}: {found[-1]['wrong']}", flush=True)
+    if device == "cuda":
+        found.append(graph_follows(device))
+    return found
