@@ -34,6 +34,11 @@ for name in zoo:
             param.grad = torch.ones(3, 4)
             ENTRIES[peer].make([param]).step()
             assert (param < 1.0).all(), peer
+for name in ("lion", "peer-adams"):
+    assert {"gpt2", "tiny"} <= set(FAMILIES[name].shapes), name
+adams = {ENTRIES[name].label for name in FAMILIES["peer-adams"].ours}
+assert {"stepc colossal.HybridAdam", "stepc colossal.CPUAdam", "stepc colossal.FusedAdam"} < adams
+assert {"fused", "foreach", "for-loop"} <= set(FAMILIES["peer-adams"].peers)
 """
     env = {**os.environ, "PYTHONPATH": str(RUN.parent)}
     subprocess.run([sys.executable, "-c", code], check=True, env=env)

@@ -59,6 +59,12 @@ class Case:
         stream.tune()
         return stream
 
+    def stream_of_one_state(self):
+        """A stream over the case's memory of an optimizer with one state, tuned."""
+        stream = native.Stream(self.native_library, self.arena, self.dtype, states=1)
+        stream.tune()
+        return stream.fast
+
     def read_of_gradient(self):
         """A read of as many bytes as the gradient has, tuned."""
         read = native.Read(self.native_library, self.arena)

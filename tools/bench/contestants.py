@@ -96,6 +96,7 @@ def _our_kernel(case):
 WITHOUT_TENSORS = {
     "stream": lambda case: case.stream.fast,
     "stream-plain": lambda case: case.stream.plain,
+    "stream-one-state": lambda case: case.stream_of_one_state(),
     "stream-f32": lambda case: case.stream_of("f32").fast,
     "read-gradient": lambda case: case.read_of_gradient(),
     "kernel": _our_kernel,

@@ -98,14 +98,14 @@ class Passes:
 
 
 class Stream(Passes):
-    """The in-place stream."""
+    """The in-place stream, of one or two states."""
 
-    def __init__(self, library, arena, dtype):
+    def __init__(self, library, arena, dtype, states=2):
         function = library.benchStreamF32 if dtype == "f32" else library.benchStreamBF16
-        super().__init__(
-            arena, lambda distance: function(*arena.addresses, arena.elements, distance)
-        )
-        self.bytes = arena.elements * (sum(arena.item_bytes) * 2 - arena.item_bytes[1])
+        arrays = arena.addresses[: 2 + states] + [None] * (2 - states)
+        super().__init__(arena, lambda distance: function(*arrays, arena.elements, distance))
+        item_bytes = arena.item_bytes[: 2 + states]
+        self.bytes = arena.elements * (sum(item_bytes) * 2 - item_bytes[1])
 
 
 class Read(Passes):

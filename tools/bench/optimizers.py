@@ -85,6 +85,15 @@ def po_lamb(params):
     return Lamb(params, lr=LR)
 
 
+def po_lion(**options):
+    def make(params):
+        from pytorch_optimizer import Lion
+
+        return Lion(params, lr=LR, **options)
+
+    return make
+
+
 class ClippedFused:
     """torch's clipping, then its fused AdamW; with `scaled` torch's GradScaler too."""
 
@@ -127,6 +136,7 @@ class Entry:
 ENTRIES = {
     "stream": Entry("in-place stream (the limit)", "limit"),
     "stream-plain": Entry("in-place stream, no prefetch", "limit"),
+    "stream-one-state": Entry("in-place stream of one state", "limit"),
     "stream-f32": Entry("in-place stream of f32", "limit"),
     "read-gradient": Entry("read of the gradient's bytes", "limit"),
     "kernel": Entry("stepc, the kernel alone", "ours"),
@@ -171,47 +181,78 @@ ENTRIES = {
         "ours",
         ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
     ),
+    "stepc-lion": Entry("stepc.torch.Lion", "ours", ours("Lion")),
+    "po-lion-for-loop": Entry(
+        "pytorch_optimizer Lion for-loop", "peer", po_lion(foreach=False), needs="pytorch_optimizer"
+    ),
+    "po-lion-foreach": Entry(
+        "pytorch_optimizer Lion foreach", "peer", po_lion(foreach=True), needs="pytorch_optimizer"
+    ),
     "clip-fused": Entry("torch clip, AdamW fused", "peer", ClippedFused),
     "scaler-clip-fused": Entry("torch GradScaler, clip, fused", "peer", scaled_clipped_fused),
 }
 
 
-# torch.optim's others: options of the class beside `lr`, and whether torch has it fused. Their
-# family has the class's name in small letters.
+@dataclass(frozen=True)
+class InTorch:
+    """One of torch.optim's others: options beside `lr`, whether torch has it fused, and how many
+    states have the parameter's dims. Its family has the class's name in small letters."""
+
+    options: dict
+    fused: bool
+    states: int
+
+
 TORCH = {
-    "ASGD": ({}, False),
-    "Adadelta": ({}, False),
-    "Adagrad": ({}, True),
-    "Adam": ({}, True),
-    "Adamax": ({}, False),
-    "NAdam": ({}, False),
-    "RAdam": ({}, False),
-    "RMSprop": ({"momentum": 0.9}, False),
-    "Rprop": ({}, False),
-    "SGD": ({"momentum": 0.9}, True),
+    "ASGD": InTorch({}, False, 1),
+    "Adadelta": InTorch({}, False, 2),
+    "Adagrad": InTorch({}, True, 1),
+    "Adam": InTorch({}, True, 2),
+    "Adamax": InTorch({}, False, 2),
+    "NAdam": InTorch({}, False, 2),
+    "RAdam": InTorch({}, False, 2),
+    "RMSprop": InTorch({"momentum": 0.9}, False, 2),
+    "Rprop": InTorch({}, False, 2),
+    "SGD": InTorch({"momentum": 0.9}, True, 1),
 }
+
+# The Adams of other libraries, by class. With decoupled decay, as they have it by default, each is
+# torch's AdamW.
+PEER_ADAMS = (
+    "colossal.HybridAdam",
+    "colossal.CPUAdam",
+    "colossal.FusedAdam",
+    "deepspeed.DeepSpeedCPUAdam",
+    "deepspeed.FusedAdam",
+)
 
 
 def torch_optim(name, **options):
     return lambda params: getattr(torch.optim, name)(params, lr=LR, **options)
 
 
-def _torch_ways(name, options, has_fused):
+def own_entry(name):
+    """The entry of `stepc.torch.NAME`, of those of the zoo that are stepped element by element."""
+    return "stepc" if name == "AdamW" else "stepc-" + name.lower().replace(".", "-")
+
+
+def _torch_ways(name, settings):
     """Entries of torch's ways to step, and of ours, by name."""
     ways = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}}
-    if has_fused:
+    if settings.fused:
         ways["fused"] = {"fused": True}
-    key = name.lower()
-    made = {f"stepc-{key}": Entry(f"stepc.torch.{name}", "ours", ours(name, **options))}
+    made = {own_entry(name): Entry(f"stepc.torch.{name}", "ours", ours(name, **settings.options))}
     for way, flags in ways.items():
-        make = torch_optim(name, **options, **flags)
-        made[f"{key}-{way}"] = Entry(f"torch {name} {way}", "peer", make)
+        make = torch_optim(name, **settings.options, **flags)
+        made[f"{name.lower()}-{way}"] = Entry(f"torch {name} {way}", "peer", make)
     return made
 
 
-TORCH_ENTRIES = {name: _torch_ways(name, *settings) for name, settings in TORCH.items()}
+TORCH_ENTRIES = {name: _torch_ways(name, settings) for name, settings in TORCH.items()}
 for _entries in TORCH_ENTRIES.values():
     ENTRIES.update(_entries)
+for _name in PEER_ADAMS:
+    ENTRIES[own_entry(_name)] = Entry(f"stepc {_name}", "ours", ours(_name, weight_decay=1e-2))
 
 
 @dataclass(frozen=True)
@@ -269,6 +310,19 @@ FAMILIES = {
         ("clip-fused", "scaler-clip-fused"),
         limits=("read-gradient",),
     ),
+    "lion": Family(
+        "Lion",
+        ("stepc-lion",),
+        ("po-lion-for-loop", "po-lion-foreach"),
+        limits=("stream-one-state",),
+        shapes=("gpt2", "tiny"),
+    ),
+    "peer-adams": Family(
+        "Adams of other libraries",
+        tuple(own_entry(name) for name in PEER_ADAMS),
+        ("fused", "foreach", "for-loop", "deepspeed"),
+        shapes=("gpt2", "tiny"),
+    ),
     # Beside f32 parameters, which have nothing to keep, they are our AdamW.
     "masters": Family(
         "AdamW with the f32 behind bf16 parameters",
@@ -279,7 +333,16 @@ FAMILIES = {
 }
 for _name, _entries in TORCH_ENTRIES.items():
     _own, *_peers = _entries
-    FAMILIES[_name.lower()] = Family(_name, (_own,), tuple(_peers), shapes=("gpt2", "tiny"))
+    FAMILIES[_name.lower()] = Family(
+        _name,
+        (_own,),
+        tuple(_peers),
+        limits=("stream-one-state",) if TORCH[_name].states == 1 else (),
+        shapes=("gpt2", "tiny"),
+    )
+# The table of docs/performance.md: classes of ours, and the families that they are measured in.
+ZOO = {name: name.lower() for name in sorted({*TORCH, "AdamW", "Lion"})}
+ZOO |= dict.fromkeys(PEER_ADAMS, "peer-adams")
 PEERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.peers))
 LABELS = {name: entry.label for name, entry in ENTRIES.items()}
 OURS = tuple(name for name, entry in ENTRIES.items() if entry.kind == "ours")

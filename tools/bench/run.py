@@ -23,7 +23,7 @@ import machine
 import report
 import shapes
 import targets
-from optimizers import FAMILIES, PEERS
+from optimizers import FAMILIES, PEERS, ZOO
 from summary import summarize
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def _choices(parser):
         return [name for name in text.split(",") if name]
 
     for option, default, what in (
-        ("--optimizers", list(FAMILIES), "families: " + ", ".join(FAMILIES)),
+        ("--optimizers", list(FAMILIES), f"families: {', '.join(FAMILIES)}; or zoo"),
         ("--shapes", None, f"{', '.join(shapes.SHAPES)}; by default a few for each family"),
         ("--dtypes", ["f32", "bf16"], "f32, bf16"),
         ("--modes", None, f"of the allocator: {', '.join(MODES)}; by default by family"),
@@ -78,6 +78,8 @@ def arguments():
     parser.add_argument("--no-compile-time", action="store_true")
     parser.add_argument("--no-host-time", action="store_true")
     chosen = parser.parse_args()
+    if chosen.optimizers == ["zoo"]:  # those that zoo_table.py makes its table of
+        chosen.optimizers = list(dict.fromkeys(ZOO.values()))
     for given, known, what in (
         (chosen.optimizers, FAMILIES, "optimizer"),
         (chosen.shapes, shapes.SHAPES, "shape"),

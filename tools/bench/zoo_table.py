@@ -1,9 +1,10 @@
-"""Writes the table of torch.optim's optimizers into docs/performance.md, from a run's
-bench.json: `run.py --optimizers adam,adamw,... --shapes gpt2,tiny`, then this.
+"""Writes the table of the zoo's elementwise optimizers into docs/performance.md, from a run's
+bench.json: `run.py --optimizers zoo --modes default --shapes gpt2,tiny`, then this.
 
 The limit of an optimizer is the in-place stream of the bytes that it must move: twice those of
-the parameter and of states of its dims, once those of the gradient. A case's stream moves
-AdamW's, so its time is scaled by bytes.
+the parameter and of states of its dims, once those of the gradient. The stream that is run
+beside everybody has two states; for optimizers of one there is a stream of one, in the
+same rounds.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -16,19 +17,14 @@ from pathlib import Path
 
 import report
 import torch
-from optimizers import ENTRIES, FAMILIES, TORCH
-from summary import ADAMW
+from optimizers import ENTRIES, FAMILIES, ZOO, own_entry
+from summary import paired
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- begin: tools/bench/zoo_table.py -->", "<!-- end -->"
-NAMES = sorted({**TORCH, "AdamW": None})
 SHAPES = {"gpt2": "GPT-2", "tiny": "10 000 x 64"}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-
-
-def own_entry(name):
-    return ADAMW if name == "AdamW" else f"stepc-{name.lower()}"
 
 
 def moved_bytes(name, dtype):
@@ -44,41 +40,54 @@ def moved_bytes(name, dtype):
 def find_case(results, name, shape, dtype):
     for case in results["cases"]:
         key = (case["family"], case["shape"], case["dtype"], case["mode"])
-        if key == (name.lower(), shape, dtype, "default"):
+        if key == (ZOO[name], shape, dtype, "default"):
             return case
     return None
 
 
-def cells(case, name, dtype):
-    """Ours in ms, its share of the limit, torch's best in ms, and how often it is ours."""
+def share_of_stream(case, name):
+    """The time of the stream of the optimizer's own bytes, divided by ours; or None where a
+    stream of one state is missing."""
+    if "stream-one-state" in FAMILIES[ZOO[name]].limits:
+        return paired(case, "stream-one-state", own_entry(name))
+    return 1 / case["summary"][own_entry(name)]["ratio"]
+
+
+def best_peer(case, name):
+    """The fastest of the peers that were measured, or None."""
+    medians = {peer: case["summary"].get(peer) for peer in FAMILIES[ZOO[name]].peers}
+    found = {peer: figures["median"] for peer, figures in medians.items() if figures}
+    return min(found, key=found.get, default=None)
+
+
+def cells(case, name):
+    """Ours in ms, its share of the limit, the best peer in ms, and how many times as long as
+    ours that is, the median over the rounds."""
     if case is None or own_entry(name) not in case["summary"]:
         return ["-"] * 4
-    own = case["summary"][own_entry(name)]
-    share = moved_bytes(name, dtype) / moved_bytes("AdamW", dtype) / own["ratio"]
-    peers = [p for p in FAMILIES[name.lower()].peers if ENTRIES[p].needs == "torch"]
-    found = {p: case["summary"][p]["median"] for p in peers if p in case["summary"]}
-    if not found:
-        return [report.milliseconds(own["median"]), f"{share:.0%}", "-", "-"]
-    best = min(found, key=found.get)
-    way = next(w for w in ("for-loop", "foreach", "fused") if best.endswith(w))
+    share, best = share_of_stream(case, name), best_peer(case, name)
+    own = [report.milliseconds(case["summary"][own_entry(name)]["median"])]
+    own.append("-" if share is None else f"{share:.0%}")
+    if best is None:
+        return [*own, "-", "-"]
+    median = report.milliseconds(case["summary"][best]["median"])
     return [
-        report.milliseconds(own["median"]),
-        f"{share:.0%}",
-        f"{report.milliseconds(found[best])} ({way})",
-        report.times(found[best] / own["median"]),
+        *own,
+        f"{median} ({ENTRIES[best].label})",
+        report.times(paired(case, best, own_entry(name))),
     ]
 
 
 def table(results):
     """Lines of Markdown, a row for each optimizer and dtype that was measured."""
     heads = [f"{label}: {what}" for label in SHAPES.values()
-             for what in ("ms", "of the stream", "torch's best, ms", "times faster")]  # fmt: skip
+             for what in ("ms", "of the stream", "the best peer, ms", "times faster")]  # fmt: skip
     lines = [f"| | | bytes | {' | '.join(heads)} |", "|" + "---|" * (len(heads) + 3)]
-    for name in NAMES:
+    for name in ZOO:
         for dtype in DTYPES:
             own = [find_case(results, name, shape, dtype) for shape in SHAPES]
             if any(own):
-                row = [cell for case in own for cell in cells(case, name, dtype)]
+                row = [cell for case in own for cell in cells(case, name)]
                 head = [f"`{name}`", dtype, str(moved_bytes(name, dtype))]
                 lines.append(f"| {' | '.join(head + row)} |")
     machine = results["machine"]
