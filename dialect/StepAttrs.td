@@ -97,8 +97,8 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     Constraints:
     - a state has an initial value; no other role has one, a name or a guard, or
       is kept
-    - the storage type is f32, f64 or bf16, of a state also i16, the lower halves
-      of f32, and of the position i64; count and fresh have none
+    - the storage type is f32, f64, bf16 or f16, of a state also i16, the lower
+      halves of f32, and of the position i64; count and fresh have none
   }];
   let parameters = (ins
     EnumParameter<Step_RoleKind>:$kind,
@@ -181,7 +181,7 @@ def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
 
     Constraints:
     - the kind is param, grad, state, temp or position
-    - the shape is a `!step.tensor`; the storage type is f32, f64 or bf16, of a
+    - the shape is a `!step.tensor`; the storage type is f32, f64, bf16 or f16, of a
       state also i16, and of the position i64
   }];
   let parameters = (ins

@@ -63,10 +63,11 @@ static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
                        << " of a position is not i64";
   }
   if (storage.isF32() || storage.isF64() || storage.isBF16() ||
+      storage.isF16() ||
       (kind == RoleKind::State && storage.isSignlessInteger(16)))
     return success();
   return emitError() << "storage type " << storage
-                     << " is none of f32, f64, bf16";
+                     << " is none of f32, f64, bf16, f16";
 }
 
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,

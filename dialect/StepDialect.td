@@ -33,9 +33,9 @@ def Step_Dialect : Dialect {
     rule is rounded only into what is stored. A state that does not exist where
     an option is false rounds nothing.
 
-    **What binding accepts.** Parameters in f32 or bf16 are computed in f32, in
-    f64 otherwise. No tensor is stored wider than it is computed, and bf16 does
-    not go with f64.
+    **What binding accepts.** Parameters in f32, bf16 or f16 are computed in
+    f32, in f64 otherwise. No tensor is stored wider than it is computed, bf16 and
+    f16 do not go with f64, and no value is stored as both bf16 and f16.
 
     **What can be compiled.** Rules whose tensors all have the dims `[*]`. Other
     dims can be written and interpreted.

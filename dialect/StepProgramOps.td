@@ -67,7 +67,7 @@ def Step_RoundOp : Step_Op<"round", [
     To nearest, ties to even. Inserted by binding.
 
     Constraints:
-    - the storage type is f32 or bf16
+    - the storage type is f32, bf16 or f16
   }];
   let arguments = (ins Step_TensorType:$operand, TypeAttr:$storage);
   let results = (outs Step_TensorType:$result);

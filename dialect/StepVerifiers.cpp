@@ -417,8 +417,8 @@ LogicalResult RoundStochasticOp::verify() {
 }
 
 LogicalResult RoundOp::verify() {
-  if (!getStorage().isF32() && !getStorage().isBF16())
+  if (!getStorage().isF32() && !getStorage().isBF16() && !getStorage().isF16())
     return emitOpError() << "rounds to " << getStorage()
-                         << ", which is neither f32 nor bf16";
+                         << ", which is none of f32, bf16, f16";
   return success();
 }

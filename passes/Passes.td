@@ -443,7 +443,7 @@ def VerifyLowered : Pass<"step-verify-lowered", "::mlir::ModuleOp"> {
     Only the LLVM dialect is left, and for a device a `gpu.module` with, besides, the
     NVVM dialect's numbers of threads and inline PTX that loads or stores. There is no
     call to a function without a body, no intrinsic but those of a list of exact ones,
-    no fused multiply-add, no fast-math flag, no bf16 arithmetic and no global.
+    no fused multiply-add, no fast-math flag, no bf16 or f16 arithmetic and no global.
   }];
 }
 

@@ -50,6 +50,10 @@ double mlir::step::reference::getUpperHalf(double value) {
   return llvm::bit_cast<float>(isUp ? truncated + 0x10000u : truncated);
 }
 
+double mlir::step::reference::roundToParam(Format param, double value) {
+  return param == Format::BF16 ? getUpperHalf(value) : roundTo(param, value);
+}
+
 double mlir::step::reference::getLowerHalf(double value) {
   if (std::isnan(value))
     return 0.0;
@@ -63,14 +67,15 @@ double mlir::step::reference::joinHalves(double upper, double lower) {
   return std::isnan(whole) ? upper : whole;
 }
 
-Tensor mlir::step::reference::getMaster(Master master, const Tensor &param,
+Tensor mlir::step::reference::getMaster(Master master, Format storage,
+                                        const Tensor &param,
                                         const Tensor &state, bool fresh) {
   Tensor result = param;
   for (size_t i = 0; i < result.elements.size(); ++i) {
     double &element = result.elements[i];
     if (master == Master::Remainder)
       element = joinHalves(element, state.elements[i]);
-    else if (!fresh && getUpperHalf(state.elements[i]) == element)
+    else if (!fresh && roundToParam(storage, state.elements[i]) == element)
       element = state.elements[i];
   }
   return result;

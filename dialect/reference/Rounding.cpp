@@ -19,6 +19,8 @@ using namespace mlir::step::reference;
 
 llvm::StringRef mlir::step::reference::getName(Format format) {
   switch (format) {
+  case Format::F16:
+    return "f16";
   case Format::BF16:
     return "bf16";
   case Format::F32:
@@ -33,6 +35,7 @@ llvm::StringRef mlir::step::reference::getName(Format format) {
 
 std::optional<Format> mlir::step::reference::parseFormat(llvm::StringRef name) {
   return llvm::StringSwitch<std::optional<Format>>(name)
+      .Case("f16", Format::F16)
       .Case("bf16", Format::BF16)
       .Case("f32", Format::F32)
       .Case("f64", Format::F64)
@@ -45,8 +48,9 @@ double mlir::step::reference::roundTo(Format format, double value) {
   if (format == Format::F64 || value == 0.0 || !std::isfinite(value))
     return value;
   // bf16 and f32 have the same exponents and differ in the bits they keep.
-  const int minExponent = -126, maxExponent = 127;
-  const int fractionBits = format == Format::F32 ? 23 : 7;
+  const bool isHalf = format == Format::F16;
+  const int maxExponent = isHalf ? 15 : 127, minExponent = 1 - maxExponent;
+  const int fractionBits = isHalf ? 10 : format == Format::F32 ? 23 : 7;
 
   // Scale the value so that its last kept bit is the unit, which is exact in
   // either direction, and round to an integer.

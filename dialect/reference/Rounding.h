@@ -16,11 +16,12 @@
 namespace mlir::step::reference {
 
 /// A floating-point format, narrowest first: every value of a format is also
-/// one of each later format, and each is a double. I16 is of lower halves of
-/// f32 only: nothing else is rounded to it.
-enum class Format { BF16, F32, F64, I16 };
+/// one of each later format, but for F16 and BF16, of which neither has the
+/// values of the other, and each is a double. I16 is of lower halves of f32
+/// only: nothing else is rounded to it.
+enum class Format { F16, BF16, F32, F64, I16 };
 
-/// "bf16", "f32", "f64" or "i16".
+/// "f16", "bf16", "f32", "f64" or "i16".
 llvm::StringRef getName(Format format);
 
 /// The floating-point format of that name; none for any other word.

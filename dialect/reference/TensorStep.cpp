@@ -11,6 +11,7 @@
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/StochasticRounding.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -189,10 +190,12 @@ Error TensorStep::bindTensor(BlockArgument argument,
 Expected<StoredTensor> TensorStep::readMaster() {
   if (request.master == Master::None)
     return request.param;
-  if (request.param.storage != Format::BF16)
+  Format storage = request.param.storage;
+  if (storage != Format::BF16 &&
+      (storage != Format::F16 || request.master == Master::Remainder))
     return makeError("a master is asked for of 'param', which is stored as " +
-                     getName(request.param.storage) +
-                     "; only bf16 has masters");
+                     getName(storage) +
+                     "; only bf16 has masters, and f16 those that are states");
   StringRef name = getStateName(request.master);
   auto given = request.states.find(name.str());
   if (given == request.states.end())
@@ -206,8 +209,9 @@ Expected<StoredTensor> TensorStep::readMaster() {
   if (state.shape != param.shape)
     return makeError("'" + name + "' has shape " + toString(state.shape) +
                      ", expected " + toString(param.shape));
-  return StoredTensor{getMaster(request.master, param, state, request.fresh),
-                      Format::F32};
+  return StoredTensor{
+      getMaster(request.master, storage, param, state, request.fresh),
+      Format::F32};
 }
 
 /// Rounds the param, and leaves the f32 behind it in its state.
@@ -217,7 +221,7 @@ void TensorStep::writeMaster(Outcome &outcome) {
   Tensor &kept = outcome.states[getStateName(request.master).str()];
   kept = outcome.param;
   for (double &element : outcome.param.elements)
-    element = getUpperHalf(element);
+    element = roundToParam(request.param.storage, element);
   if (request.master == Master::Remainder)
     for (double &element : kept.elements)
       element = getLowerHalf(element);
@@ -260,24 +264,30 @@ Error TensorStep::bindTensors() {
   for (const auto &[name, state] : request.states)
     if (!llvm::is_contained(known, name))
       return makeUnknownError(name, "state", rule.getSymName(), known);
-  findStoredValues();
-  return Error::success();
+  return findStoredValues();
 }
 
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
 
-void TensorStep::findStoredValues() {
+Error TensorStep::findStoredValues() {
   for (auto [argument, value] : getReturned()) {
     if (isAbsent(argument))
       continue;
     Format format = storages.at(argument);
     Stored own{format, getRole(argument).getName()};
     auto [entry, inserted] = stored.try_emplace(value, own);
-    if (!inserted && format < entry->second.format)
+    Format known = entry->second.format;
+    if (std::min(known, format) == Format::F16 &&
+        std::max(known, format) == Format::BF16)
+      return makeError("a value of rule '" + rule.getSymName() +
+                       "' is stored as both bf16 and f16, of which neither has "
+                       "the values of the other");
+    if (!inserted && format < known)
       entry->second = own;
   }
+  return Error::success();
 }
 
 /// The value as it is stored.

@@ -64,7 +64,7 @@ private:
   bool isAbsent(BlockArgument argument);
   llvm::Expected<StoredTensor> readMaster();
   void writeMaster(Outcome &outcome);
-  void findStoredValues();
+  llvm::Error findStoredValues();
   Tensor round(Value value, const Stored &storage, Tensor tensor);
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);

@@ -117,6 +117,12 @@ enumerateOptions(ArrayRef<OptionOp> options, const VariantRequest &request,
   return result;
 }
 
+/// Whether a parameter of that storage has masters of that form: an f16 and 16
+/// bits beside are not enough for an f32.
+static bool hasMaster(StringRef form, Type param) {
+  return param.isBF16() || (param.isF16() && form == "f32");
+}
+
 /// Storage of every tensor; `compute` is the type they are computed in.
 LogicalResult Instantiator::setStorages(RuleOp rule,
                                         const VariantRequest &request,
@@ -146,16 +152,16 @@ LogicalResult Instantiator::setStorages(RuleOp rule,
       return rule.emitOpError()
              << "would store '" << role.getDisplayName() << "' as " << storage
              << ", which is wider than the compute type " << compute;
-    if (storage && compute.isF64() && storage.isBF16())
+    if (storage && compute.isF64() && storage.getIntOrFloatBitWidth() < 32)
       return rule.emitOpError()
-             << "would store '" << role.getDisplayName()
-             << "' as bf16 while computing in f64, which is not supported";
+             << "would store '" << role.getDisplayName() << "' as " << storage
+             << " while computing in f64, which is not supported";
     roles.push_back(role.withStorage(storage));
   }
-  if (!request.master.empty() && !param.isBF16())
+  if (!request.master.empty() && !hasMaster(request.master, param))
     return rule.emitOpError()
            << "would keep a master of 'param', which is stored as " << param
-           << "; only bf16 has masters";
+           << "; only bf16 has masters, and f16 those that are states";
   return success();
 }
 

@@ -34,6 +34,7 @@ public:
 
 private:
   BlockArgument getFresh();
+  Value emitRounded(Value value);
   Value emitCurrent(BlockArgument state);
   Value unmark(Value value);
   void emitNew(OpOperand &returned);
@@ -53,13 +54,23 @@ BlockArgument Keeper::getFresh() {
                      builder.getI1Type());
 }
 
+/// What the parameter has of an f32. Remainders ask for ties away from zero, so
+/// every bf16 has them; an f16 is the nearest, a tie to even.
+Value Keeper::emitRounded(Value value) {
+  Type storage = rule.getRole(param.getArgNumber()).getStorage();
+  Location loc = value.getLoc();
+  if (storage.isBF16())
+    return UpperHalfOp::create(builder, loc, value);
+  return RoundOp::create(builder, loc, value, TypeAttr::get(storage));
+}
+
 /// The f32 before the step. A master counts where it rounds to the parameter;
 /// elsewhere somebody has written the parameter since, and it is the master.
 Value Keeper::emitCurrent(BlockArgument state) {
   Location loc = rule.getLoc();
   if (isRemainder)
     return JoinHalvesOp::create(builder, loc, param, state);
-  Value rounded = UpperHalfOp::create(builder, loc, state);
+  Value rounded = emitRounded(state);
   Value same = CompareOp::create(builder, loc, Predicate::EQ, rounded, param);
   Value known = SelectOp::create(builder, loc, same, state, param);
   return SelectOp::create(builder, loc, getFresh(), param, known);
@@ -89,11 +100,11 @@ void Keeper::emitNew(OpOperand &returned) {
   Value value = unmark(returned.get());
   auto ret = rule.getReturn();
   builder.setInsertionPoint(ret);
-  Value upper = UpperHalfOp::create(builder, ret.getLoc(), value);
+  Value rounded = emitRounded(value);
   Value kept = value;
   if (isRemainder)
     kept = LowerHalfOp::create(builder, ret.getLoc(), value);
-  returned.set(upper);
+  returned.set(rounded);
   ret.getValuesMutable().append(kept);
 }
 

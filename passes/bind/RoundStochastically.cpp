@@ -60,14 +60,18 @@ void Rounder::prepare() {
   seed = ToI64Op::create(builder, rule.getLoc(), hyper.getResult());
 }
 
-/// The narrowest of the roles counts, as for step-resolve-storage. A value of
-/// fewer dims has no position.
+/// The narrowest of the roles counts, as for step-resolve-storage, which
+/// refuses what is stored as f16 too. A value of fewer dims has no position.
 void Rounder::round(StoredOp stored) {
   auto isBF16 = [&](int64_t role) {
     return rule.getRole(role).getStorage().isBF16();
   };
+  auto isF16 = [&](int64_t role) {
+    return rule.getRole(role).getStorage().isF16();
+  };
   const auto *role = llvm::find_if(stored.getRoles(), isBF16);
-  if (role == stored.getRoles().end() || stored.getType() != param.getType())
+  if (role == stored.getRoles().end() || stored.getType() != param.getType() ||
+      llvm::any_of(stored.getRoles(), isF16))
     return;
   prepare();
   builder.setInsertionPoint(stored);

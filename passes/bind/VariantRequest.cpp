@@ -20,6 +20,8 @@ Type mlir::step::getStorageType(MLIRContext *context, StringRef name) {
     return builder.getF32Type();
   if (name == "bf16")
     return builder.getBF16Type();
+  if (name == "f16")
+    return builder.getF16Type();
   if (name == "f64")
     return builder.getF64Type();
   return {};
@@ -36,9 +38,9 @@ static llvm::Error refuse(const Twine &message) {
 
 llvm::Error VariantRequest::setStorage(std::string &storage, StringRef type,
                                        StringRef item) {
-  if (type != "f32" && type != "bf16" && type != "f64")
+  if (type != "f32" && type != "bf16" && type != "f16" && type != "f64")
     return refuse("'" + item + "': storage '" + type +
-                  "' is none of f32, bf16, f64");
+                  "' is none of f32, bf16, f16, f64");
   storage = type.str();
   return llvm::Error::success();
 }

@@ -56,7 +56,7 @@ struct VariantRequest {
 /// Whether a tensor that the request is for can have the rule with this param.
 bool isForRule(const VariantRequest &request, Type param);
 
-/// The type of a storage name (f32, bf16, f64), or null.
+/// The type of a storage name (f32, bf16, f16, f64), or null.
 Type getStorageType(MLIRContext *context, StringRef name);
 
 /// The layout of a rule's param in a request, or null where no dim of it is

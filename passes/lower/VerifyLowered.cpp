@@ -67,6 +67,30 @@ static bool isAllowedOnDevice(Operation *op) {
              NVVM::Barrier0Op, NVVM::ShflOp>(op);
 }
 
+/// f16 is converted from and to f32, by one instruction on every target. From
+/// f64 it would be a function that nobody links.
+static LogicalResult verifyNarrow(Operation *op) {
+  auto is = [](Value value, auto check) {
+    return check(getElementTypeOrSelf(value.getType()));
+  };
+  auto isF16 = [](Type type) { return type.isF16(); };
+  auto isF32 = [](Type type) { return type.isF32(); };
+  bool isConversion =
+      isa<LLVM::BitcastOp>(op) ||
+      (isa<LLVM::FPExtOp>(op) && is(op->getResult(0), isF32)) ||
+      (isa<LLVM::FPTruncOp>(op) && is(op->getOperand(0), isF32));
+  for (ValueRange values :
+       {ValueRange(op->getResults()), ValueRange(op->getOperands())})
+    for (Value value : values) {
+      if (getElementTypeOrSelf(value.getType()).isBF16() &&
+          !isa<LLVM::BitcastOp>(op))
+        return op->emitOpError("computes in bf16");
+      if (is(value, isF16) && !isConversion)
+        return op->emitOpError("computes in f16");
+    }
+  return success();
+}
+
 static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {
   bool onDevice =
       isa<gpu::GPUModuleOp>(op) || op->getParentOfType<gpu::GPUModuleOp>();
@@ -85,12 +109,7 @@ static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {
       math && math.getFastmathAttr() &&
       math.getFastmathAttr().getValue() != LLVM::FastmathFlags::none)
     return op->emitOpError("has fast-math flags, which change values");
-  for (TypeRange types :
-       {TypeRange(op->getResultTypes()), TypeRange(op->getOperandTypes())})
-    for (Type type : types)
-      if (getElementTypeOrSelf(type).isBF16() && !isa<LLVM::BitcastOp>(op))
-        return op->emitOpError("computes in bf16");
-  return success();
+  return verifyNarrow(op);
 }
 
 namespace {

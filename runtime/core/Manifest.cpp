@@ -18,6 +18,7 @@ int64_t stepc::getByteSize(Storage storage) {
   case Storage::F64:
     return 8;
   case Storage::BF16:
+  case Storage::F16:
   case Storage::I16:
     return 2;
   case Storage::Position:
@@ -34,6 +35,8 @@ const char *stepc::getName(Storage storage) {
     return "f64";
   case Storage::BF16:
     return "bf16";
+  case Storage::F16:
+    return "f16";
   case Storage::I16:
     return "i16";
   case Storage::Position:

@@ -25,11 +25,11 @@ namespace stepc {
 
 /// How the elements of a tensor are kept in memory.
 /// A position is not in memory.
-enum class Storage : uint8_t { F32, F64, BF16, I16, Position };
+enum class Storage : uint8_t { F32, F64, BF16, F16, I16, Position };
 
 /// Those in memory.
 constexpr Storage kStorages[] = {Storage::F32, Storage::F64, Storage::BF16,
-                                 Storage::I16};
+                                 Storage::F16, Storage::I16};
 
 int64_t getByteSize(Storage storage);
 const char *getName(Storage storage);

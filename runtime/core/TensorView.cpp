@@ -90,7 +90,8 @@ Storage stepc::requireStorage(const DLTensor &tensor, DLDevice place,
          describe(place).c_str());
   Storage storage;
   if (!getStorage(tensor.dtype, storage))
-    fail(STEPC_DTYPE_MISMATCH, "%s has dtype %s, known are f32, f64 and bf16",
+    fail(STEPC_DTYPE_MISMATCH,
+         "%s has dtype %s, known are f32, f64, bf16 and f16",
          name.str().c_str(), describe(tensor.dtype).c_str());
   return storage;
 }

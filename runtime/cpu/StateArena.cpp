@@ -80,6 +80,23 @@ uint16_t roundToBF16(float value) {
   return uint16_t(bits >> 16);
 }
 
+/// To nearest, ties to even, denormals kept; any NaN to the quiet one.
+uint16_t roundToF16(double value) {
+  if (std::isnan(value))
+    return 0x7e00;
+  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  double magnitude = std::fabs(value);
+  if (magnitude == 0.0)
+    return sign;
+  if (magnitude >= 65520.0) // halfway from the largest to 2^16
+    return sign | 0x7c00;
+  // In units of the last place. What rounds up to the next power of two carries
+  // into the exponent.
+  int exponent = std::max(std::ilogb(magnitude), -14);
+  auto units = uint16_t(std::nearbyint(std::scalbn(magnitude, 10 - exponent)));
+  return sign | uint16_t(units + ((exponent + 14) << 10));
+}
+
 } // namespace
 
 // Not inlined: the conversions must stay between FloatMode's two ends.
@@ -92,6 +109,8 @@ fillRounded(char *data, int64_t elements, Storage storage, double value) {
     return fill(data, elements, value);
   case Storage::BF16:
     return fill(data, elements, roundToBF16(float(value)));
+  case Storage::F16:
+    return fill(data, elements, roundToF16(value));
   case Storage::I16:
     return fill(data, elements, int16_t(value));
   case Storage::Position:

@@ -2,13 +2,13 @@
 // write.
 // RUN: stepc-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{storage type 'i32' is none of f32, f64, bf16}}
+// expected-error @+1 {{storage type 'i32' is none of f32, f64, bf16, f16}}
 #role = #step.role<kind = param, name = "", storage = i32>
 
 // -----
 
-// expected-error @+1 {{storage type 'f16' is none of f32, f64, bf16}}
-#role = #step.role<kind = state, name = "m", init = 0.0 : f64, storage = f16>
+// expected-error @+1 {{storage type 'tf32' is none of f32, f64, bf16, f16}}
+#role = #step.role<kind = state, name = "m", init = 0.0 : f64, storage = tf32>
 
 // -----
 
@@ -78,7 +78,7 @@
 
 // -----
 
-// expected-error @+1 {{storage type '!step.tensor<*>' is none of f32, f64, bf16}}
+// expected-error @+1 {{storage type '!step.tensor<*>' is none of f32, f64, bf16, f16}}
 #operand = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = !step.tensor<*>, reads = true, writes = true>
 
 // -----

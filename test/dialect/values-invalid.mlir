@@ -460,7 +460,7 @@ step.optimizer @position_storage {
 
 step.optimizer @round {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.round' op rounds to 'f64', which is neither f32 nor bf16}}
+    // expected-error @+1 {{'step.round' op rounds to 'f64', which is none of f32, bf16, f16}}
     %0 = step.round %p to f64 : [*]
     step.return %0
   }

@@ -142,9 +142,10 @@ class Program:
 
     def case(self):
         """Arrays and settings of a case."""
-        param = self.pick(["f32", "bf16", "f64"])
-        # Beside f64 parameters the compiler takes no bf16.
-        others = ["f32", "f64"] if param == "f64" else ["f32", "bf16"]
+        param = self.pick(["f32", "bf16", "f64", "f16"])
+        # Beside f64 parameters the compiler takes no 16-bit floats, and none stores a value
+        # in both kinds of them.
+        others = {"f64": ["f32", "f64"], "f16": ["f32", "f16"]}.get(param, ["f32", "bf16"])
         grad, state = self.pick(others), self.pick(others)
         shape = (int(self.rng.integers(1, 200)),)
         numbers = [0.25, 0.0, 1.0, -0.3, float(self.rng.random())]

@@ -159,7 +159,7 @@ def test_steps(tmp_path, name, hypers, shape):
 
 
 REFUSED = [
-    (["--param=f32", "--master=f32"], "which is stored as f32; only bf16 has masters"),
+    (["--param=f32", "--master=f32"], "which is stored as f32; only bf16 has masters, and f16"),
     (["--param=bf16", "--master=f16"], "expected f32 or remainder"),
     (["--param=bf16", "--master=f32", "--mode=f64"], "which is for exact mode only"),
 ]

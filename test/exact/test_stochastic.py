@@ -115,7 +115,7 @@ def test_with_a_master_the_states_alone(tmp_path):
 
 
 REFUSED = [
-    (["--param=f32", "--rounding-seed=1"], "and no state as bf16; only bf16 is rounded so"),
+    (["--param=f32", "--rounding-seed=1"], "without a master, as bf16; nothing else is rounded so"),
     (["--param=bf16", "--rounding-seed=1", "--mode=f64"], "which is for exact mode only"),
 ]
 

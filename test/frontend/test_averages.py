@@ -233,7 +233,7 @@ def test_skipping(bad):
         ({"average": 0.9}, TypeError, r"average is 0.9, expected EMA\(\), SWA\(\) or None"),
         ({"accumulation_steps": 0}, ValueError, "accumulation_steps is 0, expected a positive"),
         ({"accumulation_steps": 1.5}, ValueError, "accumulation_steps is 1.5"),
-        ({"param_copy": torch.float16}, ValueError, "param_copy is torch.float16, expected"),
+        ({"param_copy": torch.float64}, ValueError, "param_copy is torch.float64, expected"),
     ],
 )
 def test_refused(features, kind, words):

@@ -114,11 +114,11 @@ def test_gradient_that_is_there_already():
 
 
 def test_parameter_that_cannot_be_stepped():
-    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.ones(2).half())})
+    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))})
     optimizer = Lomo(model)
-    words = "parameter 'w' has dtype torch.float16; supported are"
+    words = "parameter 'w' has complex dtype torch.complex64"
     with pytest.raises(stepc.errors.TensorError, match=words):
-        optimizer.fused_backward(model["w"].float().sum(), 1e-3)
+        optimizer.fused_backward(model["w"].abs().sum(), 1e-3)
     assert model["w"].grad is None
 
 

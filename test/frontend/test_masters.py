@@ -299,7 +299,7 @@ def test_float64_parameters_keep_float64_states():
     ("keywords", "message"),
     [
         ({"master": "f16"}, "master is 'f16', expected 'f32', 'remainder' or None"),
-        ({"state_dtype": torch.float16}, "state_dtype is torch.float16, expected torch.float32"),
+        ({"state_dtype": torch.int16}, "state_dtype is torch.int16, expected torch.float32"),
         ({"state_dtype": {"exp_avg": 8}}, "state_dtype of 'exp_avg' is 8, expected"),
     ],
 )

@@ -124,8 +124,8 @@ def make_setting(program):
     tensors = []
     for _ in range(pick([1, 1, 2, 3]) + 2 * bool(program.statistics)):
         if storages is None or coin(0.1):
-            param = pick(["f32", "bf16", "f64", "f32", "bf16"])
-            others = ["f32", "f64"] if param == "f64" else ["f32", "bf16"]
+            param = pick(["f32", "bf16", "f64", "f16", "bf16"])
+            others = {"f64": ["f32", "f64"], "f16": ["f32", "f16"]}.get(param, ["f32", "bf16"])
             storages = (param, pick(others), pick(others), {n: pick(others) for n in states})
         kind = pick(["normal", "wide"]) if program.tame else pick([*FILLS, "special", "special"])
         tensors.append(Tensors(

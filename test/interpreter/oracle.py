@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ZOO = ROOT / "frontend" / "optimizers"
 STEPC_RUN = os.environ.get("STEPC_RUN", str(ROOT / "build" / "bin" / "stepc-run"))
 
-DTYPES = {"bf16": np.uint16, "f32": np.float32, "f64": np.float64}
+DTYPES = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def stepc_run(*arguments, **keywords):
@@ -126,7 +126,7 @@ def special_values(dtype):
             dtype(np.inf), dtype(np.nan),
         ]  # fmt: skip
     bits = np.random.default_rng(7).integers(0, 2**64, 24, dtype=np.uint64)
-    patterns = bits.view(np.float64) if dtype == np.float64 else bits.view(np.float32)
+    patterns = bits.view(dtype)
     values = np.array(magnitudes, dtype=dtype)
     return np.concatenate([values, -values, patterns.astype(dtype)])
 

@@ -5,7 +5,7 @@
 // RUN: not stepc-opt --step-instantiate-variants='variants=state.v=f32' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=STATE
 // RUN: not stepc-opt --step-instantiate-variants='variants=state=f64' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=WIDE
 // RUN: not stepc-opt --step-instantiate-variants='variants=param=f64;state=bf16' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=NARROW
-// RUN: not stepc-opt --step-instantiate-variants='variants=param=f16' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=STORAGE
+// RUN: not stepc-opt --step-instantiate-variants='variants=param=f8' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=STORAGE
 // RUN: not stepc-opt --step-instantiate-variants='variants=param' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=FORM
 // RUN: not stepc-opt --step-instantiate-variants='variants=option.flip=1' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not stepc-opt --step-instantiate-variants='variants=params=f32' %t/opt.mlir 2>&1 | FileCheck %s --check-prefix=KEY
@@ -19,8 +19,8 @@
 // NORULE: error: 'step.optimizer' op has no rule whose conditions on options hold in a requested variant
 // STATE: opt.mlir:1:1: error: 'step.optimizer' op has no state 'v'
 // WIDE: opt.mlir:3:3: error: 'step.rule' op would store 'm' as 'f64', which is wider than the compute type 'f32'
-// NARROW: opt.mlir:3:3: error: 'step.rule' op would store 'm' as bf16 while computing in f64, which is not supported
-// STORAGE: error: 'step.optimizer' op got a variant request with 'param=f16': storage 'f16' is none of f32, bf16, f64
+// NARROW: opt.mlir:3:3: error: 'step.rule' op would store 'm' as 'bf16' while computing in f64, which is not supported
+// STORAGE: error: 'step.optimizer' op got a variant request with 'param=f8': storage 'f8' is none of f32, bf16, f16, f64
 // FORM: got a variant request with 'param' is not of the form name=value
 // VALUE: got a variant request with 'option.flip=1': '1' is neither true nor false
 // KEY: got a variant request with 'params=f32': 'params' is none of param, grad, state, state.NAME, option.NAME, layout.DIM, rank

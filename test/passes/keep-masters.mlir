@@ -4,6 +4,8 @@
 // RUN:   --step-keep-masters --step-resolve-storage %s | FileCheck %s --check-prefix=REMAINDER
 // RUN: stepc-opt --step-mark-stored --step-instantiate-variants='variants=param=bf16,param=bf16;master=f32' \
 // RUN:   --step-keep-masters %s | grep -c 'step.rule' | FileCheck %s --check-prefix=BOTH
+// RUN: stepc-opt --step-mark-stored --step-instantiate-variants='variants=param=f16;master=f32' \
+// RUN:   --step-keep-masters --step-resolve-storage %s | FileCheck %s --check-prefix=F16
 
 // The rule is that of an f32 parameter: nothing is rounded but what is left in
 // the parameter, and what a narrow state has in common with it.
@@ -19,6 +21,16 @@
 // F32-NEXT: %[[M1:.*]] = step.mul %[[X1]], %[[X]] : [*]
 // F32-NEXT: %[[P1:.*]] = step.upper_half %[[X1]] : [*]
 // F32-NEXT: step.return %[[P1]], %[[X1]], %[[X1]]
+
+// An f16 is the nearest, a tie to even.
+// F16-LABEL: step.rule @opt_any_0
+// F16-SAME: %[[P:.*]]: param[*] as f16, %{{.*}}: grad[*] as f16, %{{.*}}: state "narrow"[*] as f32
+// F16-SAME: %[[M:.*]]: state "master"[*] as f32
+// F16-NEXT: %[[H:.*]] = step.round %[[M]] to f16 : [*]
+// F16-NEXT: step.compare eq, %[[H]], %[[P]] : [*]
+// F16: %[[X1:.*]] = step.sub
+// F16: %[[P1:.*]] = step.round %[[X1]] to f16 : [*]
+// F16-NEXT: step.return %[[P1]], %[[X1]], %[[X1]]
 
 // REMAINDER-LABEL: step.rule @opt_any_0
 // REMAINDER-SAME: %[[P:.*]]: param[*] as bf16, %[[G:.*]]: grad[*] as bf16, %{{.*}}: state "narrow"[*] as bf16

@@ -57,6 +57,35 @@ llvm.func @fast(%x: f32) -> f32 {
 
 // -----
 
+llvm.func @f16(%bits: i16) -> i16 {
+  %x = llvm.bitcast %bits : i16 to f16
+  %y = llvm.fpext %x : f16 to f32
+  %z = llvm.fptrunc %y : f32 to f16
+  %w = llvm.bitcast %z : f16 to i16
+  llvm.return %w : i16
+}
+
+// -----
+
+llvm.func @f16_of_f64(%x: f64) -> i16 {
+  // expected-error @+1 {{'llvm.fptrunc' op computes in f16}}
+  %y = llvm.fptrunc %x : f64 to f16
+  %z = llvm.bitcast %y : f16 to i16
+  llvm.return %z : i16
+}
+
+// -----
+
+llvm.func @f16_sum(%bits: vector<8xi16>) -> vector<8xi16> {
+  %x = llvm.bitcast %bits : vector<8xi16> to vector<8xf16>
+  // expected-error @+1 {{'llvm.fadd' op computes in f16}}
+  %y = llvm.fadd %x, %x : vector<8xf16>
+  %z = llvm.bitcast %y : vector<8xf16> to vector<8xi16>
+  llvm.return %z : vector<8xi16>
+}
+
+// -----
+
 llvm.func @bf16(%x: f32) -> i16 {
   // expected-error @+1 {{'llvm.fptrunc' op computes in bf16}}
   %y = llvm.fptrunc %x : f32 to bf16

@@ -27,6 +27,8 @@ def from_bits(bits, kind):
     if kind[0] == "f":
         if width == 64:
             return np.asarray(bits).view(np.float64)
+        if width == 16:
+            return np.asarray(bits).astype(np.uint16).view(np.float16)
         return np.asarray(bits).astype(np.uint32).view(np.float32)
     if kind[0] == "s":
         return signed(bits, width)
@@ -37,6 +39,8 @@ def to_bits(values, width):
     values = np.asarray(values)
     if values.dtype == np.float32:
         return values.view(np.uint32).astype(np.uint64)
+    if values.dtype == np.float16:
+        return values.view(np.uint16).astype(np.uint64)
     if values.dtype.itemsize == 8:
         values = values.view(np.uint64)
     return values.astype(np.uint64) & np.uint64((1 << width) - 1)

@@ -19,6 +19,8 @@ STORAGES = {
     "bf16 and f32": "param=bf16,grad=bf16,state=f32",
     "bf16": "param=bf16,grad=f32,state=bf16",
     "all bf16": "param=bf16,grad=bf16,state=bf16",
+    "f16 and f32": "param=f16,grad=f16,state=f32",
+    "f16": "param=f16,grad=f32,state=f16",
     "f64": "param=f64",
 }
 
@@ -55,4 +57,4 @@ def bits(array):
         array = (array.astype(np.uint32) << 16).view(np.float32)
     array = array.copy()
     array[np.isnan(array)] = np.nan
-    return array.view(np.uint32 if array.dtype == np.float32 else np.uint64)
+    return array.view(f"u{array.itemsize}")

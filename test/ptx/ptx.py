@@ -270,18 +270,45 @@ def _mask(width):
     return np.uint64((1 << width) - 1)
 
 
+def _make_pair(operation, parts, operands):
+    """Two f32 as f16 in one register, the first in the upper half."""
+    if parts[-1] != "f32" or "rn" not in parts:
+        return _unknown(operation, parts)
+    reads = [_read(operand, 32) for operand in operands[1:]]
+
+    def execute(block, threads):
+        with np.errstate(over="ignore"):
+            upper, lower = (
+                to_bits(from_bits(read(block, threads), "f32").astype(np.float16), 16)
+                for read in reads
+            )
+        block.set(operands[0], threads, upper << np.uint64(16) | lower)
+
+    return execute
+
+
+_FLOAT_TYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
 def _make_convert(operation, parts, operands):
     to, source = parts[-2:]
+    if to == "f16x2":
+        return _make_pair(operation, parts, operands)
     read = _read(operands[1], get_width(source))
     if source[0] == "f" and to[0] != "f":
         return _unknown(operation, parts)
-    if to[0] == "f" and source[0] != "f" and "rn" not in parts:
+    narrows = to[0] == "f" and (source[0] != "f" or get_width(to) < get_width(source))
+    if narrows and "rn" not in parts:
         return _unknown(operation, parts, "does not round to nearest")
+    # By way of f32 it would be rounded twice.
+    if {to, source} == {"f16", "f64"}:
+        return _unknown(operation, parts)
 
     def execute(block, threads):
         value = from_bits(read(block, threads), source)
         if to[0] == "f":
-            value = value.astype(np.float32 if to == "f32" else np.float64)
+            with np.errstate(over="ignore"):
+                value = value.astype(_FLOAT_TYPES[to])
         block.set(operands[0], threads, to_bits(value, get_width(to)))
 
     return execute

@@ -12,13 +12,15 @@ import pytest
 from packages import ZOO, Package, bits
 from ptx import Fault, Kernel, Memory
 
-TYPES = {"f32": np.float32, "bf16": np.uint16, "f64": np.float64}
+TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64}
 # All in every storage would take too long.
 CASES = [("adamw", storage) for storage in ("f32", "bf16 and f32", "bf16", "f64")] + [
     ("adamax", "f32"),
     ("lion", "bf16"),
     ("radam", "bf16 and f32"),
     ("rprop", "f32"),
+    ("adamw", "f16 and f32"),
+    ("lion", "f16"),
 ]
 
 
@@ -32,8 +34,11 @@ def make_values(storage, count, seed):
     values[1 :: max(2, count // 3)] = 1e-41
     if count > 20:
         values[7:11] = [np.inf, np.nan, 3e38, 1e-30]
+    if storage == "f16" and count > 20:
+        values[11:16] = [65504, 65519, -65520, 6e-8, 2e-5]
     if storage != "bf16":
-        return values.astype(TYPES[storage])
+        with np.errstate(over="ignore"):
+            return values.astype(TYPES[storage])
     return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 

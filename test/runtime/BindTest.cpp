@@ -96,21 +96,24 @@ TEST_F(BindTest, devices) {
 TEST_F(BindTest, dtypes) {
   param.dl()->dtype = {kDLComplex, 64, 1};
   refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': parameter has dtype complex64, known are f32, f64 and "
-         "bf16");
+         "tensor 'w': parameter has dtype complex64, known are f32, f64, "
+         "bf16 and f16");
   param.dl()->dtype = {kDLInt, 32, 1};
-  refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': parameter has dtype i32, known are f32, f64 and bf16");
-  param.dl()->dtype = {kDLFloat, 16, 1};
-  refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': parameter has dtype f16, known are f32, f64 and bf16");
+  refuse(
+      STEPC_DTYPE_MISMATCH,
+      "tensor 'w': parameter has dtype i32, known are f32, f64, bf16 and f16");
+  param.dl()->dtype = {kDLFloat, 8, 1};
+  refuse(
+      STEPC_DTYPE_MISMATCH,
+      "tensor 'w': parameter has dtype f8, known are f32, f64, bf16 and f16");
   param.dl()->dtype = {kDLFloat, 32, 4};
-  refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': parameter has dtype f32x4, known are f32, f64 and bf16");
+  refuse(STEPC_DTYPE_MISMATCH, "tensor 'w': parameter has dtype f32x4, known "
+                               "are f32, f64, bf16 and f16");
   param.dl()->dtype = getDLType(Type::F32);
   grad.dl()->dtype = {kDLBool, 8, 1};
-  refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': gradient has dtype bool8, known are f32, f64 and bf16");
+  refuse(
+      STEPC_DTYPE_MISMATCH,
+      "tensor 'w': gradient has dtype bool8, known are f32, f64, bf16 and f16");
   grad.dl()->dtype = getDLType(Type::F64);
   refuse(STEPC_DTYPE_MISMATCH,
          "tensor 'w': the package has no variant for param f32, grad f64, it "
@@ -119,7 +122,7 @@ TEST_F(BindTest, dtypes) {
   binding.grad = nullptr;
   binding.gradDtype = {kDLInt, 8, 1};
   refuse(STEPC_DTYPE_MISMATCH,
-         "tensor 'w': gradient has dtype i8, known are f32, f64 and bf16");
+         "tensor 'w': gradient has dtype i8, known are f32, f64, bf16 and f16");
 }
 
 TEST_F(BindTest, shapes) {

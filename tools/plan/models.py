@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .failure import PlanError
 
-BYTES = {"f32": 4, "bf16": 2, "f64": 8}  # of an element
+BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8}  # of an element
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ Error stepc::run::parseStorages(StringRef role, StringRef text,
     std::optional<Format> format = parseFormat(word);
     if (!format)
       return makeError("'" + word + "' is no storage type of " + role +
-                       ": bf16, f32 or f64");
+                       ": bf16, f16, f32 or f64");
     if (!name.empty() && role != "state")
       return makeError("'" + item + "': only states have names");
     storages[name.empty() ? role.str() : (role + "." + name).str()] = *format;

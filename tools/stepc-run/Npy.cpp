@@ -9,6 +9,7 @@
 
 #include "Zip.h"
 
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Endian.h"
 
@@ -22,6 +23,7 @@ static constexpr StringLiteral npyMagic("\x93NUMPY");
 
 size_t stepc::run::getElementSize(Format storage) {
   switch (storage) {
+  case Format::F16:
   case Format::BF16:
   case Format::I16:
     return 2;
@@ -44,8 +46,22 @@ static ElementT loadAs(const char *address) {
   return element;
 }
 
+static double loadHalf(uint16_t bits) {
+  return APFloat(APFloat::IEEEhalf(), APInt(16, bits)).convertToDouble();
+}
+
+/// A value that is an f16 already, or NaN.
+static uint16_t storeHalf(double value) {
+  APFloat half(value);
+  bool losesInfo = false;
+  half.convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return static_cast<uint16_t>(half.bitcastToAPInt().getZExtValue());
+}
+
 static double loadElement(Format storage, const char *address) {
   switch (storage) {
+  case Format::F16:
+    return loadHalf(loadAs<uint16_t>(address));
   case Format::BF16:
     return bit_cast<float>(uint32_t(loadAs<uint16_t>(address)) << 16);
   case Format::F32:
@@ -65,7 +81,9 @@ static void storeElement(Format storage, double value, char *address) {
   uint16_t upper = bit_cast<uint32_t>(narrow) >> 16;
   if (storage == Format::I16)
     upper = static_cast<uint16_t>(static_cast<int16_t>(value));
-  if (storage == Format::BF16 || storage == Format::I16)
+  if (storage == Format::F16)
+    upper = storeHalf(value);
+  if (getElementSize(storage) == 2)
     std::memcpy(address, &upper, sizeof(upper));
   else if (storage == Format::F32)
     std::memcpy(address, &narrow, sizeof(narrow));
@@ -193,15 +211,17 @@ static Expected<stepc::run::Array> parseNpy(StringRef bytes) {
     return error;
 
   auto storage = StringSwitch<std::optional<Format>>(header.descr)
+                     .Case("<f2", Format::F16)
                      .Case("<u2", Format::BF16)
                      .Case("<i2", Format::I16)
                      .Case("<f4", Format::F32)
                      .Case("<f8", Format::F64)
                      .Default(std::nullopt);
   if (!storage)
-    return makeError("has dtype '" + header.descr +
-                     "', expected float32, float64, uint16 for bf16, or int16 "
-                     "for remainders");
+    return makeError(
+        "has dtype '" + header.descr +
+        "', expected float16, float32, float64, uint16 for bf16, or int16 "
+        "for remainders");
   if (header.fortranOrder && header.shape.size() > 1)
     return makeError("is in Fortran order; save numpy.ascontiguousarray of it");
   StringRef data = bytes.substr(start + length);
@@ -256,10 +276,11 @@ Error stepc::run::readArrays(StringRef argument, ArrayMap &arrays) {
 
 /// A .npy file of version 1.
 static std::string formatNpy(const stepc::run::Array &array) {
-  const char *descr = array.storage == Format::BF16  ? "<u2"
-                      : array.storage == Format::I16 ? "<i2"
-                      : array.storage == Format::F32 ? "<f4"
-                                                     : "<f8";
+  const char *descr = array.storage == Format::F16    ? "<f2"
+                      : array.storage == Format::BF16 ? "<u2"
+                      : array.storage == Format::I16  ? "<i2"
+                      : array.storage == Format::F32  ? "<f4"
+                                                      : "<f8";
   std::string shape;
   for (int64_t extent : array.shape)
     shape += std::to_string(extent) + ",";

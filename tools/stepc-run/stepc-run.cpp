@@ -28,7 +28,7 @@ operation. With --compare both are done, and every difference is reported.
 Arrays are named "param" and "grad", and by the names of the states. A state that
 is not given has its initial value. Names may begin with a prefix that ends in
 "/", as "0/param", "0/grad", "1/param": then each prefix is a tensor of its own.
-Elements are float32 or float64, or uint16: numpy has no bf16, so an array of
+Elements are float16, float32 or float64, or uint16: numpy has no bf16, so an array of
 uint16 holds the bits of one. The output has "param" and the states.
 
   stepc-run adamw.mlir --tensors=in.npz --hyper lr=0.01 -o out.npz
@@ -120,11 +120,11 @@ static cl::opt<cl::boolOrDefault>
           cl::desc("the first step creates the states (default: "
                    "if no state is given)"),
           cl::cat(category));
-static cl::opt<std::string>
-    paramStorage("param",
-                 cl::desc("storage type of the parameter: bf16, f32 or f64; an "
-                          "array of another is rounded (default: the array's)"),
-                 cl::value_desc("TYPE"), cl::cat(category));
+static cl::opt<std::string> paramStorage(
+    "param",
+    cl::desc("storage type of the parameter: bf16, f16, f32 or f64; an "
+             "array of another is rounded (default: the array's)"),
+    cl::value_desc("TYPE"), cl::cat(category));
 static cl::opt<std::string> gradStorage("grad", cl::value_desc("TYPE"),
                                         cl::desc("the same of the gradient"),
                                         cl::cat(category));
@@ -132,11 +132,11 @@ static cl::opt<std::string>
     stateStorage("state", cl::value_desc("TYPE|NAME:TYPE,..."),
                  cl::desc("the same of the states, of all or by name"),
                  cl::cat(category));
-static cl::opt<std::string>
-    masterForm("master", cl::value_desc("f32|remainder"),
-               cl::desc("how the f32 of a bf16 parameter is kept (default: it "
-                        "is not)"),
-               cl::cat(category));
+static cl::opt<std::string> masterForm(
+    "master", cl::value_desc("f32|remainder"),
+    cl::desc("how the f32 of a 16-bit parameter is kept (default: it "
+             "is not)"),
+    cl::cat(category));
 static cl::opt<int64_t>
     roundingSeed("rounding-seed",
                  cl::desc("round what is stored as bf16 by random bits of this "

@@ -59,7 +59,7 @@ static cl::opt<std::string> assembler(
     cl::value_desc("program"), cl::init("ptxas"), cl::cat(category));
 static cl::opt<std::string>
     param("param",
-          cl::desc("storage of the parameter: f32 (default), bf16, f64"),
+          cl::desc("storage of the parameter: f32 (default), bf16, f16, f64"),
           cl::value_desc("type"), cl::cat(category));
 static cl::opt<std::string>
     grad("grad", cl::desc("storage of the gradient (default: the parameter's)"),
@@ -69,12 +69,12 @@ static cl::opt<std::string> state(
     cl::desc("storage of the states: one type for all, or name:type,... "
              "(default: what is computed in, f32, or f64 for f64 parameters)"),
     cl::value_desc("types"), cl::cat(category));
-static cl::opt<std::string>
-    master("master",
-           cl::desc("how the f32 of a bf16 parameter is kept: f32, a state, or "
-                    "remainder, the bits that the parameter lacks (default: "
-                    "not)"),
-           cl::value_desc("form"), cl::cat(category));
+static cl::opt<std::string> master(
+    "master",
+    cl::desc("how the f32 of a 16-bit parameter is kept: f32, a state, or "
+             "remainder, the bits that the parameter lacks (default: "
+             "not)"),
+    cl::value_desc("form"), cl::cat(category));
 static cl::opt<std::string> rounding(
     "rounding",
     cl::desc(

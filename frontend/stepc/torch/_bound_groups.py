@@ -62,7 +62,7 @@ def get_package(
     ``resolved``: the options of each group; ``targets``: what the compiler is told of
     where it is to run.
     """
-    optimizer._check_rounding()
+    optimizer._check_precision()
     interface = definition.interface()
     rules = Rules(interface, resolved)
     specs = variant_specs(optimizer, interface, rules, members, optimizer._layout_of)

@@ -90,10 +90,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     skip_nonfinite: leaves out a step with a gradient that is Inf or NaN.
     param_copy: ``torch.bfloat16``, say: the step writes a copy of each new parameter
         in that dtype; see ``parameter_copies``.
-    master: the f32 behind each bfloat16 parameter: "f32" keeps it as the state
+    master: the f32 behind each bfloat16 or float16 parameter: "f32" keeps it as the state
         ``master``, "remainder" as the 16 bits that the parameter lacks. Both leave the
         same bits in all steps.
-    state_dtype: of states beside parameters that are not float64: torch.bfloat16 or
+    state_dtype: of states beside parameters that are not float64: torch.bfloat16, torch.float16 or
         torch.float32 (default) for all, or a dict by name.
     rounding: "stochastic" rounds what is stored as bfloat16, parameters and states, up
         as often as the value is near the upper neighbour, so that the mean is the value.

@@ -12,6 +12,7 @@ import warnings
 import torch
 
 from .. import errors
+from ._tensors import NARROW
 
 
 class NeedsEagerError(errors.StepcError):
@@ -76,9 +77,9 @@ def step_eagerly(optimizer, why: str) -> None:
 def _as_torch_wants(optimizer):
     """For a step of torch's, whose states have their parameter's dtype.
 
-    A bfloat16 parameter with float32 states is stepped as float32 and rounded
+    A bfloat16 or float16 parameter with float32 states is stepped as float32 and rounded
     after, as compiled code does: its states keep all their bits. States that are
-    wider than others than bfloat16 came from a checkpoint and are cast. States of one
+    wider than others than these came from a checkpoint and are cast. States of one
     element are float32 beside any parameter.
     """
     widened = []
@@ -97,7 +98,7 @@ def _as_torch_wants(optimizer):
             }
             if not wide:
                 continue
-            if param.dtype is torch.bfloat16 and param.is_leaf and not _differentiates(optimizer):
+            if param.dtype in NARROW and param.is_leaf and not _differentiates(optimizer):
                 data, grad = param.data, param.grad
                 widened.append((param, data, grad))
                 param.data = data.float()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from ..interface import Interface, Options
+from ._tensors import NARROW
 
 
 class Feature:
@@ -292,8 +293,11 @@ def _accumulation_of(steps) -> tuple[Feature, ...]:
 def _copy_of(dtype) -> tuple[Feature, ...]:
     if dtype is None:
         return ()
-    if dtype not in (torch.bfloat16, torch.float32):
-        raise ValueError(f"param_copy is {dtype!r}, expected torch.bfloat16, torch.float32 or None")
+    if dtype not in (*NARROW, torch.float32):
+        raise ValueError(
+            f"param_copy is {dtype!r}, expected torch.bfloat16, torch.float16, torch.float32 "
+            "or None"
+        )
     return (ParamCopy(dtype),)
 
 

@@ -14,7 +14,7 @@ from ._members import ObstacleError
 MASTERS = {"f32": "master", "remainder": "remainder"}  # the state of each form
 MAX_SEED = 2**53  # what a float64 holds exactly
 SEED = "rounding_seed"  # the hyper-parameter of a package, and the key where it is saved
-_STATE_DTYPES = (torch.float32, torch.bfloat16)
+_STATE_DTYPES = (torch.float32, *_tensors.NARROW)
 
 
 class Precision:
@@ -35,7 +35,8 @@ class Precision:
             if not isinstance(name, str) or dtype not in (*_STATE_DTYPES, None):
                 of = f" of {name!r}" if name else ""
                 raise ValueError(
-                    f"state_dtype{of} is {dtype!r}, expected torch.float32 or torch.bfloat16"
+                    f"state_dtype{of} is {dtype!r}, expected torch.float32, torch.bfloat16 "
+                    "or torch.float16"
                 )
         if rounding is not None and rounding != "stochastic":
             raise ValueError(f"rounding is {rounding!r}, expected 'stochastic' or None")
@@ -80,7 +81,14 @@ class Precision:
 
     def _master_state(self, param: torch.Tensor) -> str | None:
         """The state that the parameter's f32 is kept in, where it is."""
-        return MASTERS.get(self._master) if param.dtype is torch.bfloat16 else None
+        return MASTERS.get(self._master) if self._keeps_master(param.dtype) else None
+
+    def _keeps_master(self, dtype: torch.dtype) -> bool:
+        """Whether there is an f32 behind parameters of the dtype. An f16 and 16 bits beside
+        are not enough for one."""
+        return self._master is not None and (
+            dtype is torch.bfloat16 or (dtype is torch.float16 and self._master == "f32")
+        )
 
     def _rounds(self, dtype: torch.dtype) -> bool:
         """Whether anything beside a parameter of the dtype is rounded by random bits."""
@@ -91,9 +99,16 @@ class Precision:
             or (dtype is not torch.float64 and torch.bfloat16 in states)
         )
 
-    def _check_rounding(self) -> None:
-        """ObstacleError where there is nothing that could be rounded so."""
+    def _check_precision(self) -> None:
+        """ObstacleError where parameters cannot have what was asked for, or where there is
+        nothing that could be rounded by random bits."""
         params = [param for group in self.param_groups for param in group["params"]]
+        if self._master == "remainder" and any(p.dtype is torch.float16 for p in params):
+            raise ObstacleError(
+                "master='remainder' is for bfloat16 parameters, and there are some of "
+                "torch.float16, whose f32 has more than 16 bits beside; master='f32' keeps it",
+                False,
+            )
         if self._rounding and params and not any(self._rounds(p.dtype) for p in params):
             kept = f", with master={self._master!r}" if self._master else ""
             raise ObstacleError(
@@ -106,7 +121,7 @@ class Precision:
         """What a variant of parameters of the dtype is asked for beside it. States beside
         float64 parameters are float64."""
         parts = []
-        if self._master and dtype is torch.bfloat16:
+        if self._keeps_master(dtype):
             parts.append(f"master={self._master}")
         if self._rounds(dtype):
             parts.append("rounding=stochastic")

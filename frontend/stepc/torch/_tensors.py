@@ -10,7 +10,14 @@ import torch
 
 from .._runtime import DLTensor
 
-STORAGE = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64"}
+STORAGE = {
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float64: "f64",
+}
+# Parameters that are computed with in a wider type than they have.
+NARROW = (torch.bfloat16, torch.float16)
 # Of states: lower halves of float32 too.
 DTYPE = {"i16": torch.int16, **{name: dtype for dtype, name in STORAGE.items()}}
 

@@ -14,9 +14,9 @@ class Adadelta(CompiledStep, torch.optim.Adadelta):
 
     Everything is as in :class:`torch.optim.Adadelta`: arguments, param groups,
     ``state`` (``step``, ``square_avg``, ``acc_delta``), checkpoints. States of
-    bfloat16 parameters are float32. ``foreach`` makes no difference;
+    16-bit parameters are float32. ``foreach`` makes no difference;
     ``differentiable`` and ``capturable`` run torch's own step, as do parameters that
-    cannot be compiled for (complex, float16, other devices), with one warning.
+    cannot be compiled for (complex, other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

@@ -22,7 +22,7 @@ class Adafactor(CompiledStep, torch.optim.Adafactor):
 
     Everything is as in :class:`torch.optim.Adafactor`: arguments, param groups,
     ``state`` (``step``, and ``row_var`` and ``col_var`` with a dim of 1, or
-    ``variance`` for vectors), checkpoints. States of bfloat16 parameters are float32.
+    ``variance`` for vectors), checkpoints. States of 16-bit parameters are float32.
     ``foreach`` makes no difference; parameters that cannot be compiled for run
     torch's own step, with one warning.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 
 from ._compiled import CompiledStep
+from ._tensors import NARROW
 
 
 class Adagrad(CompiledStep, torch.optim.Adagrad):
@@ -16,7 +17,7 @@ class Adagrad(CompiledStep, torch.optim.Adagrad):
     ``state`` (``step``, ``sum``), checkpoints. States of bfloat16 parameters are
     float32. ``foreach`` and ``fused=True`` make no difference; ``fused=False``,
     ``differentiable`` and sparse gradients run torch's own step, as do parameters
-    that cannot be compiled for (complex, float16, other devices), with one warning.
+    that cannot be compiled for (complex, other devices), with one warning.
 
     The state is there from the beginning, as torch has it.
 
@@ -36,10 +37,10 @@ class Adagrad(CompiledStep, torch.optim.Adagrad):
     _eager_class = torch.optim.Adagrad
 
     def _after_init(self) -> None:
-        # torch's sum has the parameter's dtype; bfloat16 would round the initial value.
+        # torch's sum has the parameter's dtype; narrow ones would round the initial value.
         initial = self.defaults["initial_accumulator_value"]
         for param, state in self.state.items():
-            if param.dtype is torch.bfloat16:
+            if param.dtype in NARROW:
                 like = torch.preserve_format
                 wide = torch.full_like(param, initial, dtype=torch.float32, memory_format=like)
                 state["sum"] = wide

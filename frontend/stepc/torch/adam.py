@@ -15,9 +15,9 @@ class Adam(CompiledStep, torch.optim.Adam):
 
     Everything is as in :class:`torch.optim.Adam`: arguments, param groups, ``state``
     (``step``, ``exp_avg``, ``exp_avg_sq``, ``max_exp_avg_sq``), checkpoints. States
-    of bfloat16 parameters are float32. ``foreach`` and ``fused=True`` make no
+    of 16-bit parameters are float32. ``foreach`` and ``fused=True`` make no
     difference; ``fused=False``, ``differentiable`` and ``capturable`` run torch's own
-    step, as do parameters that cannot be compiled for (complex, float16, other
+    step, as do parameters that cannot be compiled for (complex, other
     devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:

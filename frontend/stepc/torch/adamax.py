@@ -14,10 +14,10 @@ class Adamax(CompiledStep, torch.optim.Adamax):
     """Adam with the infinity norm; definition ``adamax.mlir``.
 
     Everything is as in :class:`torch.optim.Adamax`: arguments, param groups,
-    ``state`` (``step``, ``exp_avg``, ``exp_inf``), checkpoints. States of bfloat16
+    ``state`` (``step``, ``exp_avg``, ``exp_inf``), checkpoints. States of 16-bit
     parameters are float32. ``foreach`` makes no difference; ``differentiable`` and
     ``capturable`` run torch's own step, as do parameters that cannot be compiled for
-    (complex, float16, other devices), with one warning.
+    (complex, other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

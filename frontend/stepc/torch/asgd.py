@@ -13,10 +13,10 @@ class ASGD(CompiledStep, torch.optim.ASGD):
     """Averaged stochastic gradient descent; definition ``asgd.mlir``.
 
     Everything is as in :class:`torch.optim.ASGD`: arguments, param groups, ``state``
-    (``step``, ``eta``, ``mu``, ``ax``), checkpoints. States of bfloat16 parameters
+    (``step``, ``eta``, ``mu``, ``ax``), checkpoints. States of 16-bit parameters
     are float32. ``foreach`` makes no difference; ``differentiable`` and
     ``capturable`` run torch's own step, as do parameters that cannot be compiled for
-    (complex, float16, other devices), with one warning.
+    (complex, other devices), with one warning.
 
     ``eta`` and ``mu`` have the type of the average: float64 beside a float64
     parameter, where torch has float32.

@@ -100,7 +100,7 @@ class _InManner(FusedBackward, torch.optim.Optimizer):
     def _check_loss(self, loss: torch.Tensor) -> None:
         if loss.dtype is torch.float16:
             raise errors.TensorError(
-                "the loss has dtype torch.float16, which Stepc does not step; "
+                "the loss has dtype torch.float16, which needs lomo_optim's own scaler; "
                 "supported are torch.float32, torch.bfloat16, torch.float64",
                 "STEPC_DTYPE_MISMATCH",
             )
@@ -121,7 +121,7 @@ class Lomo(_InManner):
         clip_grad_norm: see the module; above 0.
         clip_grad_value: bound of the elements of gradients, before the norm's.
         weight_decay: decoupled, times ``lr``.
-        loss_scale_args: of lomo_optim's scaler for float16, which Stepc does not step;
+        loss_scale_args: of lomo_optim's scaler for losses in float16, which are refused;
             taken and not used.
 
     Raises ValueError for ``clip_grad_norm`` not above 0.

@@ -15,9 +15,9 @@ class NAdam(CompiledStep, torch.optim.NAdam):
 
     Everything is as in :class:`torch.optim.NAdam`: arguments, param groups, ``state``
     (``step``, ``mu_product``, ``exp_avg``, ``exp_avg_sq``), checkpoints. States of
-    bfloat16 parameters are float32. ``foreach`` makes no difference;
+    16-bit parameters are float32. ``foreach`` makes no difference;
     ``differentiable`` and ``capturable`` run torch's own step, as do parameters that
-    cannot be compiled for (complex, float16, other devices), with one warning.
+    cannot be compiled for (complex, other devices), with one warning.
 
     ``mu_product`` has the type of the moments: float64 beside a float64 parameter,
     where torch has float32.

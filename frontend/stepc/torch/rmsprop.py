@@ -14,10 +14,10 @@ class RMSprop(CompiledStep, torch.optim.RMSprop):
 
     Everything is as in :class:`torch.optim.RMSprop`: arguments, param groups,
     ``state`` (``step``, ``square_avg``, ``momentum_buffer`` where the momentum is
-    positive, ``grad_avg`` where it is centered), checkpoints. States of bfloat16
+    positive, ``grad_avg`` where it is centered), checkpoints. States of 16-bit
     parameters are float32. ``foreach`` makes no difference; ``differentiable`` and
     ``capturable`` run torch's own step, as do parameters that cannot be compiled for
-    (complex, float16, other devices), with one warning.
+    (complex, other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

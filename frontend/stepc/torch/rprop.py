@@ -14,10 +14,10 @@ class Rprop(CompiledStep, torch.optim.Rprop):
     """Rprop; definition ``rprop.mlir``.
 
     Everything is as in :class:`torch.optim.Rprop`: arguments, param groups, ``state``
-    (``step``, ``prev``, ``step_size``), checkpoints. States of bfloat16 parameters
+    (``step``, ``prev``, ``step_size``), checkpoints. States of 16-bit parameters
     are float32. ``foreach`` makes no difference; ``differentiable`` and
     ``capturable`` run torch's own step, as do parameters that cannot be compiled for
-    (complex, float16, other devices), with one warning.
+    (complex, other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

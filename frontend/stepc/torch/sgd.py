@@ -14,10 +14,10 @@ class SGD(CompiledStep, torch.optim.SGD):
 
     Everything is as in :class:`torch.optim.SGD`: arguments, param groups, ``state``
     (``momentum_buffer`` where the momentum is not zero), checkpoints. The momentum
-    buffer of a bfloat16 parameter is float32. ``foreach`` and ``fused=True`` make
+    buffer of a 16-bit parameter is float32. ``foreach`` and ``fused=True`` make
     no difference; ``fused=False``, ``differentiable`` and sparse gradients run
     torch's own step, as do parameters that cannot be compiled for (complex,
-    float16, other devices), with one warning.
+    other devices), with one warning.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.
