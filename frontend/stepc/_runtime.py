@@ -31,7 +31,7 @@ from ctypes import (
 )
 from pathlib import Path
 
-from . import errors
+from . import _trace, errors
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
@@ -171,6 +171,7 @@ _SIGNATURES = {
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanParametersWritten": [c_void_p],
+    "stepcPlanSetTrace": [c_void_p, c_void_p, c_void_p],
     "stepcPlanSetCuda": [c_void_p, POINTER(_CudaConfig)],
     "stepcPlanSetStream": [c_void_p, c_void_p],
     "stepcPlanUpload": [c_void_p],
@@ -322,6 +323,7 @@ class Plan:
             self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)),
         )
         self._step = self._lib.stepcStep
+        _trace.watch(self)
 
     def __del__(self):
         if getattr(self, "_handle", None):
@@ -372,6 +374,12 @@ class Plan:
     def set_stream(self, stream: int) -> None:
         """The stream of the steps from now on."""
         check(self._lib, self._lib.stepcPlanSetStream(self._handle, stream))
+
+    def set_trace(self, function: ctypes._CFuncPtr | None) -> None:
+        """Has steps call a ``StepcTrace`` around each kernel that the calling thread runs;
+        None: no more. BusyError where a step is under way."""
+        check(self._lib, self._lib.stepcPlanSetTrace(self._handle, function, None))
+        self._trace = function  # which must outlive it
 
     def upload(self) -> None:
         """Enqueues what has changed since the last step, for graphs of steps."""

@@ -215,6 +215,10 @@ StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.parametersWritten(); });
 }
 
+StepcStatus stepcPlanSetTrace(StepcPlan *plan, StepcTrace trace, void *user) {
+  return withPlan(plan, [&] { plan->plan.setTrace({trace, user}); });
+}
+
 StepcStatus stepcPlanSetCuda(StepcPlan *plan, const StepcCudaConfig *config) {
   if (!config)
     return reportNull("config");

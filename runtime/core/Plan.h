@@ -143,6 +143,7 @@ public:
   bool setGradFast(int64_t id, const DLTensor *grad) noexcept;
 
   void parametersWritten();
+  void setTrace(const StepTrace &newTrace) noexcept { trace = newTrace; }
 
   bool isPoisoned() const { return poisoned; }
 
@@ -229,6 +230,7 @@ private:
   std::shared_ptr<const Package> package;
   StepcPlanConfig config;
   Engine engine;
+  StepTrace trace;
   std::vector<Group> groups;
 
   std::vector<BoundTensor> tensors;

@@ -156,7 +156,8 @@ void Plan::runListed() {
   if (device)
     return runOnDevice();
   StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
-                   workWeight,   workspace,       exchange.isWide()};
+                   workWeight,   workspace,       exchange.isWide(),
+                   trace};
   if (engine.run(work, *this))
     return;
   poisoned = true;

@@ -18,6 +18,7 @@
 #define STEPC_CPU_WORK_H
 
 #include "stepc/kernel_abi.h"
+#include "stepc/stepc.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,14 @@ struct EntryCode {
   StepcFinish finish = nullptr;
   /// The kernel is left out for rows in which this slot is not 0; -1: never.
   int64_t unlessSlot = -1;
+  /// In the package.
+  const char *name = nullptr;
+};
+
+/// Who is told of what the caller's own thread runs.
+struct StepTrace {
+  StepcTrace function = nullptr;
+  void *user = nullptr;
 };
 
 /// A row of a list. Its chunks end where those of the next one begin.
@@ -109,6 +118,7 @@ struct StepWork {
   /// Whether rounds wait for other ranks. Then they run on the caller's own
   /// thread, on which communicators may depend.
   bool roundsWait;
+  StepTrace trace;
 };
 
 /// What happens between segments, on one thread while the others wait.

@@ -16,6 +16,27 @@ using namespace stepc;
 
 namespace {
 
+/// Tells of an entry from here to the end of the scope, if anybody asked.
+class Traced {
+public:
+  Traced(const StepTrace &trace, const EntryCode &entry)
+      : trace(trace), name(entry.name) {
+    tell(1);
+  }
+  Traced(const Traced &) = delete;
+  Traced &operator=(const Traced &) = delete;
+  ~Traced() { tell(0); }
+
+private:
+  void tell(int32_t begin) const {
+    if (trace.function)
+      trace.function(trace.user, name, begin);
+  }
+
+  const StepTrace &trace;
+  const char *name;
+};
+
 const int64_t *getWords(const StepcCall &call, int64_t row) {
   return call.table + row * call.rowWords;
 }
@@ -27,24 +48,6 @@ bool isLeftOut(const EntryCode &entry, const StepcCall &call, int64_t row) {
   auto *slots =
       reinterpret_cast<const double *>(getWords(call, row)[STEPC_TILE_SLOTS]);
   return slots[entry.unlessSlot] != 0.0;
-}
-
-/// The kernel over the chunks of listed rows, which lie side by side.
-void runRows(const EntryCode &entry, const StepcCall &call,
-             const ListedRow *begin, const ListedRow *end) {
-  while (begin != end) {
-    const ListedRow *stop = end;
-    if (entry.unlessSlot >= 0) {
-      while (begin != end && isLeftOut(entry, call, begin->row))
-        ++begin;
-      stop = begin;
-      while (stop != end && !isLeftOut(entry, call, stop->row))
-        ++stop;
-    }
-    if (begin->firstChunk < stop->firstChunk && begin != stop)
-      entry.kernel(&call, begin->firstChunk, stop->firstChunk);
-    begin = stop;
-  }
 }
 
 /// The first item whose middle lies at `limit` or behind it.
@@ -73,7 +76,32 @@ Worker::Worker(const StepWork &work, RoundRunner &rounds, Team &team, int index,
                int count)
     : work(work), rounds(rounds), team(team), index(index), count(count),
       workspace(work.workspace.workers +
-                size_t(index) * work.workspace.workerStride) {}
+                size_t(index) * work.workspace.workerStride),
+      trace(index == 0 ? work.trace : StepTrace()) {}
+
+void Worker::runKernel(const EntryCode &entry, const StepcCall &call,
+                       int64_t begin, int64_t end) const {
+  Traced traced(trace, entry);
+  entry.kernel(&call, begin, end);
+}
+
+/// The kernel over the chunks of listed rows, which lie side by side.
+void Worker::runRows(const EntryCode &entry, const StepcCall &call,
+                     const ListedRow *begin, const ListedRow *end) const {
+  while (begin != end) {
+    const ListedRow *stop = end;
+    if (entry.unlessSlot >= 0) {
+      while (begin != end && isLeftOut(entry, call, begin->row))
+        ++begin;
+      stop = begin;
+      while (stop != end && !isLeftOut(entry, call, stop->row))
+        ++stop;
+    }
+    if (begin->firstChunk < stop->firstChunk && begin != stop)
+      runKernel(entry, call, begin->firstChunk, stop->firstChunk);
+    begin = stop;
+  }
+}
 
 void Worker::run() {
   for (int64_t s = 0; s < work.numSegments; ++s) {
@@ -153,13 +181,13 @@ void Worker::runOwnChunks(const EntryCode &entry, const StepcCall &call,
     --end;
   if (!backwards) {
     if (begin < end)
-      entry.kernel(&call, begin, end);
+      runKernel(entry, call, begin, end);
     return;
   }
   if (STEPC_FAULT("engine-zigzag-skips-a-chunk"))
     ++begin;
   while (end-- > begin)
-    entry.kernel(&call, end, end + 1);
+    runKernel(entry, call, end, end + 1);
 }
 
 void Worker::runLine(const WorkSegment &segment) {
@@ -187,12 +215,12 @@ void Worker::runFree(const WorkPart &part, int64_t begin, int64_t end) {
   call.workspace = workspace;
   const EntryCode &entry = part.entries[0];
   if (entry.unlessSlot < 0) {
-    entry.kernel(&call, begin, end);
+    runKernel(entry, call, begin, end);
     return;
   }
   for (int64_t i = begin; i < end; ++i)
     if (!isLeftOut(entry, call, call.chunks[i].row))
-      entry.kernel(&call, i, i + 1);
+      runKernel(entry, call, i, i + 1);
 }
 
 void Worker::runBatch(const WorkPart &part, const Batch &batch) {
@@ -206,10 +234,12 @@ void Worker::runBatch(const WorkPart &part, const Batch &batch) {
         STEPC_FAULT("engine-batch-finishes-one-less") && end - begin > 1
             ? end - 1
             : end;
-    if (entry.kernel)
+    if (entry.kernel) {
       runRows(entry, call, begin, end);
-    else
-      for (const ListedRow *row = begin; row != stop; ++row)
-        entry.finish(&call, row->row);
+      continue;
+    }
+    Traced traced(trace, entry);
+    for (const ListedRow *row = begin; row != stop; ++row)
+      entry.finish(&call, row->row);
   }
 }

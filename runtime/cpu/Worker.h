@@ -25,6 +25,10 @@ public:
 private:
   bool endSegment(int64_t segment);
   bool runLarge(const WorkPart &part, const ListedRow *row);
+  void runRows(const EntryCode &entry, const StepcCall &call,
+               const ListedRow *begin, const ListedRow *end) const;
+  void runKernel(const EntryCode &entry, const StepcCall &call, int64_t begin,
+                 int64_t end) const;
   void runOwnChunks(const EntryCode &entry, const StepcCall &call,
                     const ListedRow *row, bool backwards);
   void runLine(const WorkSegment &segment);
@@ -37,6 +41,8 @@ private:
   int index;
   int count;
   char *workspace;
+  /// Of the worker on the caller's thread; none of others.
+  StepTrace trace;
   /// Which of the shared memories the next large row uses.
   int nextShared = 0;
 };

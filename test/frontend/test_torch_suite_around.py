@@ -6,9 +6,11 @@ checkpoints of one process, processes that share memory."""
 import copy
 
 import pytest
+import stepc.torch
 import torch
 import torch.distributed.checkpoint as dcp
 from common import bits_equal, clone_params, make_params, set_grads, train
+from stepc import _trace
 from torch.distributed.checkpoint import state_dict as dcp_states
 from torch_table import NAMES, each_optimizer, ours, theirs
 
@@ -87,6 +89,58 @@ def test_profiler_shows_the_step(name):
         train_model(model, optimizer, 2)
     found = [event for event in profile.events() if event.name == f"Optimizer.step#{name}.step"]
     assert len(found) == 2
+
+
+def kernels_of(profile):
+    return [event for event in profile.events() if event.name.startswith("stepc::")]
+
+
+def is_within_a_step(event):
+    while event is not None and not event.name.startswith("Optimizer.step#"):
+        event = event.cpu_parent
+    return event is not None
+
+
+@pytest.mark.parametrize("name", ["AdamW", "Adafactor"])
+def test_profiler_shows_kernels_when_asked_for(name):
+    """Of plans that were there before and of those that are made within, and none after."""
+    model, large = make_model(), torch.nn.Linear(700, 900)
+    optimizer = ours(name, model.parameters())
+    train_model(model, optimizer, 1)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile, stepc.torch.profile_kernels():
+        train_model(model, optimizer, 2)
+        later = ours(name, large.parameters())
+        large(torch.ones(3, 700)).square().sum().backward()
+        later.step()
+    found = kernels_of(profile)
+    assert len(found) >= 3
+    assert all(event.name.startswith(f"stepc::{optimizer._zoo_name}_") for event in found)
+    assert all(is_within_a_step(event) for event in found)
+    steps = [event for event in profile.events() if event.name == f"Optimizer.step#{name}.step"]
+    assert len(steps) == 3
+    assert all(any(is_within(event, step) for event in found) for step in steps)
+    with torch.profiler.profile(activities=activities) as profile:
+        train_model(model, optimizer, 1)
+        later.step()
+    assert kernels_of(profile) == []
+
+
+def is_within(event, outer):
+    return outer.time_range.start <= event.time_range.start <= outer.time_range.end
+
+
+def test_kernels_leave_no_mark_on_the_step():
+    """The same bits, with contexts that are nested and an exception that leaves them."""
+    models = [make_model(), make_model()]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [ours("AdamW", model.parameters()) for model in models]
+    train_model(models[0], optimizers[0], 2)
+    with pytest.raises(KeyError), stepc.torch.profile_kernels(), stepc.torch.profile_kernels():
+        train_model(models[1], optimizers[1], 2)
+        raise KeyError
+    assert bits_equal(*[list(model.parameters()) for model in models])
+    assert _trace._tellers == []
 
 
 # --- Distributed checkpoints --------------------------------------------------

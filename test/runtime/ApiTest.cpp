@@ -65,6 +65,8 @@ TEST(Api, nullHandlesAreRefused) {
   EXPECT_REFUSED(invalid, "plan is NULL",
                  stepcPlanSetParam(nullptr, 0, &tensor));
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanParametersWritten(nullptr));
+  EXPECT_REFUSED(invalid, "plan is NULL",
+                 stepcPlanSetTrace(nullptr, nullptr, nullptr));
   StepcCudaConfig cuda = {};
   EXPECT_REFUSED(invalid, "plan is NULL", stepcPlanSetCuda(nullptr, &cuda));
   EXPECT_REFUSED(invalid, "config is NULL", stepcPlanSetCuda(nullptr, nullptr));

@@ -11,6 +11,7 @@
 #include <cfenv>
 #include <immintrin.h>
 #include <numeric>
+#include <set>
 
 using namespace stepc_test;
 
@@ -109,6 +110,42 @@ TEST(Step, threadsAndChunks) {
       ASSERT_EQ(expected, model.bits())
           << threads << " threads, chunks of " << chunk;
     }
+}
+
+using Told = std::vector<std::pair<std::string, int32_t>>;
+
+void tell(void *user, const char *name, int32_t begin) {
+  static_cast<Told *>(user)->emplace_back(name, begin);
+}
+
+/// On one thread or several: what the caller's thread runs, each begin followed
+/// by its end, and nothing when nobody asks any more. The bits are the same.
+TEST(Step, kernelsAreTold) {
+  for (int threads : {1, 3}) {
+    Model model({{Type::F32, {400000}},
+                 {Type::BF16, {5}},
+                 {Type::F32, {6, 7}, Layout::Padded}},
+                makeConfig(threads, 1000));
+    Told told;
+    ASSERT_EQ(STEPC_OK, stepcPlanSetTrace(model.plan.get(), tell, &told));
+    model.step();
+    ASSERT_FALSE(told.empty());
+    ASSERT_EQ(0u, told.size() % 2);
+    std::set<std::string> names;
+    for (size_t i = 0; i < told.size(); i += 2) {
+      EXPECT_EQ(told[i].first, told[i + 1].first);
+      EXPECT_EQ(1, told[i].second);
+      EXPECT_EQ(0, told[i + 1].second);
+      names.insert(told[i].first);
+    }
+    // The caller has the first share of the line, which may be one class only.
+    EXPECT_EQ(threads == 1 ? 3u : 1u, names.size());
+    ASSERT_EQ(STEPC_OK, stepcPlanSetTrace(model.plan.get(), nullptr, nullptr));
+    size_t before = told.size();
+    model.step();
+    EXPECT_EQ(before, told.size());
+    model.check();
+  }
 }
 
 TEST(Step, chunksAreCounted) {

@@ -10,6 +10,7 @@ from ._clipping import clip_grad_norm_
 from ._features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info
 from ._layouts import Layout
+from ._profiling import profile_kernels
 from ._report import StepReport
 from ._scaler import GradScaler
 from .adadelta import Adadelta
@@ -60,4 +61,5 @@ __all__ = [
     "hf",
     "info",
     "lomo",
+    "profile_kernels",
 ]

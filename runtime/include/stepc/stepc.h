@@ -270,6 +270,17 @@ STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
  * step (`carried` of a variant in the manifest); else it does nothing. */
 STEPC_API StepcStatus stepcPlanParametersWritten(StepcPlan *plan);
 
+/* Tells of a kernel or finish, by its name in the package: `begin` 1 before it
+ * runs, 0 after. The name lives as long as the plan. */
+typedef void (*StepcTrace)(void *user, const char *name, int32_t begin);
+
+/* Has steps of the plan call `trace`, NULL: no more, on the thread that called
+ * them, around what that thread runs itself; the others have the like of it at
+ * the same time. It must not call the plan. On a CUDA device, whose own tools
+ * see the kernels, it is not called. */
+STEPC_API StepcStatus stepcPlanSetTrace(StepcPlan *plan, StepcTrace trace,
+                                        void *user);
+
 /*===--- Devices
  * -----------------------------------------------------------===*/
 
