@@ -32,7 +32,8 @@ constexpr llvm::StringLiteral kSeedHyper = "rounding_seed";
 /// A call gives 2^3 random numbers of 16 bits.
 constexpr int64_t kHalvesBits = 3;
 
-/// The position of a tensor's first element is its number times 2 to this.
+/// The position of a tensor's first element is its number times 2 to this; as
+/// kernels have it, which the passes see to.
 constexpr int64_t kTensorBits = 40;
 
 /// The 32-bit FNV-1a hash of a name.

@@ -8,6 +8,7 @@
 #include "passes/Passes.h"
 #include "passes/bind/BoundRule.h"
 #include "passes/bind/Rounding.h"
+#include "stepc/kernel_abi.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -18,6 +19,9 @@ namespace mlir::step {
 
 using namespace mlir;
 using namespace mlir::step;
+
+// The positions that kernels are given, and those of the meaning.
+static_assert(kTensorBits == STEPC_POSITION_BITS);
 
 namespace {
 /// Rounds what one bound rule stores as bf16.

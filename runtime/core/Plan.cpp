@@ -7,6 +7,7 @@
 
 #include "core/Plan.h"
 
+#include "core/Reserve.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -109,12 +110,14 @@ void Plan::requireNoStep(const char *call) const {
 int64_t Plan::addGroup(const StepcOption *options, int64_t numOptions,
                        const double *hypers, int64_t numHypers) {
   Group group = makeGroup(*package, options, numOptions, hypers, numHypers);
+  takeFromDevice("stepcPlanAddGroup");
   rounds.adopt(group);
   exchange.reserveGroups(groups.size() + 1);
-  if (countsOnDevice)
-    readDeviceCounts();
-  if (device)
+  reserveAtLeast(groups, groups.size() + 1);
+  if (device) {
     reserveDeviceGroups(*device, groups.size() + 1, group);
+    listsValid = false;
+  }
   groups.push_back(std::move(group));
   groupsUnchecked = true;
   return int64_t(groups.size()) - 1;
@@ -141,8 +144,10 @@ void Plan::setCount(int64_t id, int64_t count) {
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld",
          names[id].c_str(), static_cast<long long>(count),
          static_cast<long long>(kMaxCount));
-  if (countsOnDevice)
-    readDeviceCounts();
+  if (device) {
+    requireNoCapture("stepcPlanSetCount");
+    takeCounts();
+  }
   if (counts[id] == count)
     return;
   counts[id] = count;
@@ -182,23 +187,35 @@ void Plan::setMesh(const StepcAxis *axes, int64_t numAxes,
   if (!tensors.empty())
     fail(STEPC_WRONG_STATE, "stepcPlanSetMesh after %zu tensors were bound",
          tensors.size());
-  exchange.setMesh(Mesh(axes, numAxes, communicator));
+  Mesh mesh(axes, numAxes, communicator);
+  if (device)
+    requireOneRank(mesh.getWideAxes() != 0);
+  exchange.setMesh(std::move(mesh));
 }
 
 double Plan::getScalar(int64_t group, const char *name) const {
   requireGroup(group);
-  return rounds.getScalar(group, name);
+  size_t index = rounds.findScalar(name);
+  return valuesOnDevice ? readDeviceValue(group, index)
+                        : groups[group].results[index];
 }
 
 void Plan::setScalar(int64_t group, const char *name, double value) {
   requireGroup(group);
   requireNoStep("stepcPlanSetScalar");
+  rounds.findScalar(name);
+  if (device) {
+    requireNoCapture("stepcPlanSetScalar");
+    takeValues();
+  }
   rounds.setScalar(group, name, value);
 }
 
 double Plan::getReport(int64_t group, const char *name) const {
   requireGroup(group);
-  return rounds.getReport(group, name);
+  size_t index = rounds.findReport(name);
+  return valuesOnDevice ? readDeviceValue(group, index)
+                        : groups[group].results[index];
 }
 
 /// The slots of a tensor still say it, where the processor can read them.
@@ -231,13 +248,8 @@ StepcPlanInfo Plan::getInfo() const {
   info.exchangeCalls = exchange.getNumCalls();
   info.exchangeBytes = exchange.getNumBytes();
   info.leftOut = countLeftOut();
-  if (device) {
-    info.deviceBytes = device->getBytes();
-    for (const cuda::DeviceBlock &block : deviceStates)
-      info.deviceBytes += int64_t(block.getSize());
-    info.deviceLaunches = device->getNumLaunches();
-    info.deviceStores = device->getNumStores();
-  }
+  if (device)
+    readDeviceInfo(info);
   if (workspaceBlock)
     info.workspaceBytes = int64_t(workspaceBlock->getSize());
 

@@ -135,7 +135,7 @@ public:
   double getScalar(int64_t group, const char *name) const;
   void setScalar(int64_t group, const char *name, double value);
   double getReport(int64_t group, const char *name) const;
-  StepcLastStep getLastStep() const { return lastStep; }
+  StepcLastStep getLastStep() const;
   StepcPlanInfo getInfo() const;
 
   /// setGrad for the common case: the gradient looks as it did, or is gone.
@@ -170,6 +170,7 @@ private:
 
   // PlanRebind.cpp
   bool touchesOwnRow(const BoundTensor &tensor, uintptr_t grad) const noexcept;
+  bool isInMemory(const BoundTensor &tensor, uintptr_t address) const noexcept;
   void requireOwnRow(int64_t id, const View &grad);
   void setGradActive(BoundTensor &tensor, bool active) noexcept;
   void replaceOperand(int64_t id, size_t operand, const DLTensor &tensor);
@@ -210,14 +211,17 @@ private:
   // PlanDevice.cpp
   bool isCapturing();
   void requireNoCapture(const char *call);
+  void requireOneRank(bool wide) const;
   void prepareDevice(bool activeOnly);
   void listDeviceRows();
   void listDeviceScalars(bool activeOnly);
   void listDeviceGroups();
-  void readDeviceCounts();
-  int64_t readDeviceCount(int64_t id) const;
+  void listDeviceValues();
+  void listDeviceRounds();
   void reserveDeviceGroups(cuda::Engine &engine, size_t numGroups,
                            const Group &group);
+  void reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,
+                           size_t numGroups);
   void reserveDevice(size_t numTensors);
   void reserveDeviceRows(size_t rowClass);
   template <typename Work>
@@ -225,7 +229,17 @@ private:
   void stepOnDevice();
   void fillOnDevice();
   void runOnDevice();
+  void leaveToDevice();
   std::string describeRows(size_t rowClass) const;
+
+  // PlanDeviceRead.cpp
+  void beginRead(const char *what) const;
+  void takeFromDevice(const char *call);
+  void takeCounts();
+  void takeValues();
+  int64_t readDeviceCount(int64_t id) const;
+  double readDeviceValue(int64_t group, size_t index) const;
+  void readDeviceInfo(StepcPlanInfo &info) const;
 
   std::shared_ptr<const Package> package;
   StepcPlanConfig config;
@@ -306,9 +320,17 @@ private:
   /// The cohort of each entry of the list of scalars.
   std::vector<int32_t> deviceCohorts;
   std::vector<cuda::DeviceBlock> deviceStates;
-  /// Whether steps have been captured: graphs step tensors without us, and the
-  /// device alone knows the counts.
+  /// Whether steps have been captured: graphs step tensors without us.
+  bool captured = false;
+  /// Whether the device may have other counts than the host: of graphs, and of
+  /// steps that may be skipped.
   bool countsOnDevice = false;
+  /// The same of what rounds change.
+  bool valuesOnDevice = false;
+  /// Whether the device knows if the last step was skipped.
+  bool skipOnDevice = false;
+  /// Launches of graphs that did nothing, of which a call has told.
+  mutable int64_t staleLaunches = 0;
 
   OverlapChecker overlapChecker;
   /// Whether addresses have changed since all were compared. They change one

@@ -22,7 +22,7 @@ static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
 static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
 
 /// The position of a tensor's first element is its number times this.
-static constexpr int64_t kTensorPositions = int64_t(1) << 40;
+static constexpr int64_t kTensorPositions = int64_t(1) << STEPC_POSITION_BITS;
 static constexpr int64_t kMaxNumber = (int64_t(1) << 23) - 1;
 
 void Binder::run(int64_t *outIds) {
@@ -410,8 +410,7 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
          static_cast<long long>(size));
   if (!device)
     package->requireCpuCode();
-  if (countsOnDevice)
-    readDeviceCounts();
+  takeFromDevice("stepcPlanBind");
   Binder(*this, bindings, size).run(outIds);
   if (!device)
     engine.startThreads();

@@ -22,6 +22,12 @@
 
 using namespace stepc;
 
+static int64_t getBits(double value) {
+  int64_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
 void Plan::setCuda(const StepcCudaConfig &config) {
   requireNoStep("stepcPlanSetCuda");
   requireStructSize(&config, sizeof(config), "StepcCudaConfig");
@@ -34,6 +40,7 @@ void Plan::setCuda(const StepcCudaConfig &config) {
   if (!tensors.empty())
     fail(STEPC_WRONG_STATE, "stepcPlanSetCuda after %zu tensors were bound",
          tensors.size());
+  requireOneRank(exchange.isWide());
   auto engine = std::make_unique<cuda::Engine>(package, config);
   if (!groups.empty())
     reserveDeviceGroups(*engine, groups.size(), groups[0]);
@@ -43,6 +50,15 @@ void Plan::setCuda(const StepcCudaConfig &config) {
     rows.setTogether();
   device = std::move(engine);
   place = {kDLCUDA, config.device};
+}
+
+/// Statistics of several ranks have to cross them.
+void Plan::requireOneRank(bool wide) const {
+  if (wide && rounds.any())
+    fail(STEPC_UNSUPPORTED_TARGET,
+         "the rounds of package '%s' exchange statistics between ranks, which "
+         "has no launches on CUDA devices",
+         package->getName().c_str());
 }
 
 void Plan::setStream(void *stream) {
@@ -68,6 +84,15 @@ bool Plan::isCapturing() {
   return capturing;
 }
 
+/// Takes over what the device alone knows, before a call that changes the plan.
+void Plan::takeFromDevice(const char *call) {
+  if (!device)
+    return;
+  requireNoCapture(call);
+  takeCounts();
+  takeValues();
+}
+
 void Plan::requireNoCapture(const char *call) {
   if (isCapturing())
     fail(STEPC_WRONG_STATE, "%s while the stream captures a graph", call);
@@ -76,14 +101,27 @@ void Plan::requireNoCapture(const char *call) {
 /// Takes what so many groups like this one need.
 void Plan::reserveDeviceGroups(cuda::Engine &engine, size_t numGroups,
                                const Group &group) {
-  size_t words = numGroups * (group.hypers.size() + group.results.size());
+  size_t words = numGroups * (group.hypers.size() + group.options.size());
   engine.reserveGroups(words);
   reserveAtLeast(deviceStep.groups, words);
+  reserveDeviceRounds(engine, tensors.size(), numGroups);
+}
+
+void Plan::reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,
+                               size_t numGroups) {
+  engine.reserveRounds(numTensors, numGroups);
+  reserveAtLeast(deviceStep.values,
+                 numGroups * size_t(engine.getLayout().words));
+  reserveAtLeast(deviceStep.rounds.active, numGroups);
+  reserveAtLeast(deviceStep.rounds.groupOf, numTensors);
+  reserveAtLeast(deviceStep.rounds.contributions,
+                 numTensors * package->getManifest().statistics.size());
 }
 
 /// Takes what steps of so many tensors need.
 void Plan::reserveDevice(size_t numTensors) {
   device->reserveCohorts(numTensors, cohorts.getSlots());
+  reserveDeviceRounds(*device, numTensors, groups.size());
   for (size_t c = 0; c < classes.size(); ++c)
     reserveDeviceRows(c);
   reserveAtLeast(deviceStep.scalars, numTensors * STEPC_SCALAR_ENTRY_WORDS);
@@ -112,16 +150,57 @@ void Plan::listDeviceRows() {
   }
 }
 
-/// The bits of all hyper-parameters and results, a group after the other.
+/// The bits of the hyper-parameters, and the options, a group after the other.
 void Plan::listDeviceGroups() {
   deviceStep.groups.clear();
+  for (const Group &group : groups) {
+    for (double value : group.hypers)
+      deviceStep.groups.push_back(getBits(value));
+    deviceStep.groups.insert(deviceStep.groups.end(), group.options.begin(),
+                             group.options.end());
+  }
+}
+
+/// What rounds change, as the host knows it: of a new group what it begins
+/// with.
+void Plan::listDeviceValues() {
+  if (!device->hasRounds())
+    return;
+  const cuda::ValueLayout &layout = device->getLayout();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const Group &group = groups[g];
+    size_t begin = g * size_t(layout.words);
+    if (deviceStep.values.size() == begin) {
+      deviceStep.values.resize(begin + size_t(layout.words));
+      for (size_t s = 0; s < group.folds.size(); ++s)
+        deviceStep.values[begin + size_t(layout.statistics) + s] =
+            getBits(group.folds[s].getIdentity());
+    }
+    for (size_t r = 0; r < group.results.size(); ++r)
+      deviceStep.values[begin + r] = getBits(group.results[r]);
+  }
+}
+
+/// What the tensors contribute to statistics, and which groups take part.
+void Plan::listDeviceRounds() {
+  if (!device->hasRounds() || !deviceStep.chunksChanged)
+    return;
+  cuda::RoundInputs &in = deviceStep.rounds;
+  size_t numStatistics = package->getManifest().statistics.size();
+  in.groupWords = int64_t(groups[0].hypers.size() + groups[0].options.size());
+  in.active.clear();
   for (const Group &group : groups)
-    for (const std::vector<double> *values : {&group.hypers, &group.results})
-      for (double value : *values) {
-        int64_t bits;
-        std::memcpy(&bits, &value, sizeof(bits));
-        deviceStep.groups.push_back(bits);
-      }
+    in.active.push_back(group.activeHere);
+  in.groupOf.clear();
+  in.contributions.clear();
+  for (const BoundTensor &tensor : tensors)
+    in.groupOf.push_back(tensor.group);
+  for (size_t s = 0; s < numStatistics; ++s)
+    for (const BoundTensor &tensor : tensors)
+      in.contributions.push_back(
+          int64_t(reinterpret_cast<uintptr_t>(getContribution(
+              tensor,
+              contributionSlots[size_t(tensor.variant) * numStatistics + s]))));
 }
 
 /// The arguments of the scalar functions, variant by variant.
@@ -140,15 +219,15 @@ void Plan::listDeviceScalars(bool activeOnly) {
         fail(STEPC_WRONG_STATE, "a tensor has count %lld, it cannot be stepped",
              static_cast<long long>(key.count));
       const Group &group = groups[key.group];
-      bool first = STEPC_FAULT("device-hypers-of-another-group");
-      auto address = int64_t(device->getGroups() +
-                             size_t(first ? 0 : key.group) *
-                                 (group.hypers.size() + group.results.size()) *
-                                 sizeof(double));
+      auto place =
+          STEPC_FAULT("device-hypers-of-another-group") ? 0 : size_t(key.group);
+      size_t bytes =
+          (group.hypers.size() + group.options.size()) * sizeof(int64_t);
       deviceStep.scalars.insert(
           deviceStep.scalars.end(),
-          {address, address + int64_t(group.hypers.size() * sizeof(double)),
-           key.count + 1, int64_t(key.fresh),
+          {int64_t(device->getGroups() + place * bytes),
+           int64_t(device->getValues(size_t(key.group))), key.count + 1,
+           int64_t(key.fresh),
            int64_t(getScalars(STEPC_FAULT("device-scalars-of-another-cohort")
                                   ? 0
                                   : int32_t(c)))});
@@ -163,7 +242,9 @@ void Plan::listDeviceScalars(bool activeOnly) {
 void Plan::prepareDevice(bool activeOnly) {
   listDeviceRows();
   listDeviceGroups();
+  listDeviceValues();
   listDeviceScalars(activeOnly);
+  listDeviceRounds();
 }
 
 std::string Plan::describeRows(size_t rowClass) const {
@@ -185,7 +266,8 @@ std::string Plan::describeRows(size_t rowClass) const {
 /// each launch of the graph would store again.
 void Plan::stepOnDevice() {
   bool capturing = isCapturing();
-  if (capturing && !(cohortsValid && listsValid && numToggled == 0))
+  bool listed = !deviceStep.chunksChanged || listedIds.empty();
+  if (capturing && !(cohortsValid && listsValid && numToggled == 0 && listed))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and other tensors have gradients than "
          "in the last step; call stepcPlanUpload before");
@@ -194,35 +276,54 @@ void Plan::stepOnDevice() {
   if (capturing && !device->hasScalars(deviceStep) &&
       !STEPC_FAULT("device-capture-stores-counts"))
     fail(STEPC_WRONG_STATE,
-         "the stream captures a graph, and counts or hyper-parameters have "
-         "changed since the last step; call stepcPlanUpload before");
-  StepcLastStep taken = {};
-  taken.skippedRound = -1;
-  taken.numTensors = int64_t(listedIds.size());
-  if (!listedIds.empty())
+         "the stream captures a graph, and counts, scalars or hyper-parameters "
+         "have changed since the last step; call stepcPlanUpload before");
+  deviceStep.graph = capturing;
+  bool some = !listedIds.empty();
+  if (some) {
+    captured |= capturing;
     guardDevice([&] {
       device->run(deviceStep,
                   [this](size_t rows) { return describeRows(rows); });
-      deviceStep.chunksChanged = false;
     });
-  lastStep = taken;
-  if (capturing) {
-    countsOnDevice = !STEPC_FAULT("device-counts-of-the-host");
-    return;
+    leaveToDevice();
+    valuesOnDevice = device->hasRounds();
   }
-  device->countKnown(deviceStep.scalars.size());
-  countStep();
+  lastStep = {};
+  lastStep.skippedRound = -1;
+  lastStep.numTensors = int64_t(listedIds.size());
+  skipOnDevice = some && device->maySkip();
+  if (capturing)
+    return;
+  if (some)
+    numRounds += int64_t(package->getManifest().rounds.size());
+  // Whether a step counts that may be skipped, the device alone knows.
+  if (!skipOnDevice) {
+    device->countKnown(deviceStep.scalars.size());
+    countStep();
+  }
   ++numSteps;
+}
+
+/// The device has the counts, and may go on without the host.
+void Plan::leaveToDevice() {
+  countsOnDevice = (captured && !STEPC_FAULT("device-counts-of-the-host")) ||
+                   device->maySkip();
+  valuesOnDevice |= captured && device->hasRounds();
 }
 
 /// What stepcStepBegin does: counts change at the end, by the host.
 void Plan::fillOnDevice() {
   requireNoCapture("stepcStepBegin");
-  if (countsOnDevice)
+  if (captured)
     fail(STEPC_WRONG_STATE,
          "stepcStepBegin, but steps of the plan were captured in a graph");
+  takeCounts();
+  if (!cohortsValid)
+    formCohorts();
   prepareDevice(/*activeOnly=*/false);
   deviceStep.rows.clear();
+  deviceStep.graph = false;
   guardDevice([&] { device->runScalars(deviceStep); });
 }
 
@@ -232,7 +333,6 @@ void Plan::runOnDevice() {
   guardDevice([&] {
     device->runKernels(deviceStep,
                        [this](size_t rows) { return describeRows(rows); });
-    deviceStep.chunksChanged = false;
   });
 }
 
@@ -243,41 +343,7 @@ void Plan::upload() {
   requireNoCapture("stepcPlanUpload");
   prepareStep();
   prepareDevice(/*activeOnly=*/true);
-  guardDevice([&] {
-    device->upload(deviceStep);
-    deviceStep.chunksChanged = false;
-  });
-}
-
-/// Takes over the counts of the tensors that graphs have stepped.
-void Plan::readDeviceCounts() {
-  std::vector<int64_t> entries(deviceCohorts.size() * STEPC_SCALAR_ENTRY_WORDS);
-  device->readScalars(entries.data(), entries.size());
-  std::vector<const int64_t *> entryOf(tensors.size(), nullptr);
-  for (size_t e = 0; e < deviceCohorts.size(); ++e)
-    entryOf[size_t(deviceCohorts[e])] =
-        entries.data() + e * STEPC_SCALAR_ENTRY_WORDS;
-  for (size_t id = 0; id < tensors.size(); ++id) {
-    if (cohortOf[id] < 0 || !entryOf[size_t(cohortOf[id])])
-      continue;
-    const int64_t *entry = entryOf[size_t(cohortOf[id])];
-    counts[id] = entry[STEPC_SCALAR_ENTRY_COUNT] - 1;
-    fresh[id] = uint8_t(entry[STEPC_SCALAR_ENTRY_FRESH]);
-    if (mirrors[id])
-      *mirrors[id] = float(counts[id]);
-  }
-  // Cohorts keep the counts too.
-  cohortsValid = false;
-}
-
-int64_t Plan::readDeviceCount(int64_t id) const {
-  auto entry = std::find(deviceCohorts.begin(), deviceCohorts.end(),
-                         cohortOf[size_t(id)]);
-  if (entry == deviceCohorts.end())
-    return counts[size_t(id)];
-  std::vector<int64_t> entries(deviceCohorts.size() * STEPC_SCALAR_ENTRY_WORDS);
-  device->readScalars(entries.data(), entries.size());
-  auto index = size_t(entry - deviceCohorts.begin());
-  return entries[index * STEPC_SCALAR_ENTRY_WORDS + STEPC_SCALAR_ENTRY_COUNT] -
-         1;
+  deviceStep.graph = false;
+  guardDevice([&] { device->upload(deviceStep); });
+  leaveToDevice();
 }

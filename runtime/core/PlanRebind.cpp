@@ -52,6 +52,12 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   return false;
 }
 
+/// Whether a device has the address, where one steps the tensor.
+bool Plan::isInMemory(const BoundTensor &tensor,
+                      uintptr_t address) const noexcept {
+  return !device || tensor.size.elements == 0 || device->hasMemory(address);
+}
+
 bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
   if (id < 0 || id >= int64_t(tensors.size()))
     return false;
@@ -81,7 +87,7 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
     return false;
   int64_t &word = getRow(tensor)[tensor.gradWord];
   if (uintptr_t(word) != address && !STEPC_FAULT("engine-old-gradient")) {
-    if (touchesOwnRow(tensor, address))
+    if (touchesOwnRow(tensor, address) || !isInMemory(tensor, address))
       return false;
     word = int64_t(address);
   }
@@ -146,6 +152,9 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   if (sameStrides && view.address == bound.address)
     return;
 
+  if (device && tensor.size.elements != 0 &&
+      !STEPC_FAULT("device-memory-unchecked"))
+    device->requireMemory(view.address, name);
   bool isGrad = operand == variant.grad;
   if (isGrad)
     requireOwnRow(id, view);

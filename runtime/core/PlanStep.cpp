@@ -116,8 +116,8 @@ void Plan::prepareStep() {
   }
   if (cohortsValid && listsValid && numToggled == 0)
     return;
-  if (countsOnDevice)
-    readDeviceCounts();
+  if (device)
+    takeCounts();
   formCohorts();
   listActive();
   for (Group &group : groups)
@@ -289,13 +289,14 @@ void Plan::countStep() noexcept {
 void Plan::stepBegin() {
   requireNoStep("stepcStepBegin");
   checkOverlap();
-  if (!cohortsValid)
-    formCohorts();
   // For tensors without a gradient too: they may get one before the end.
-  if (device)
+  if (device) {
     fillOnDevice();
-  else
+  } else {
+    if (!cohortsValid)
+      formCohorts();
     fillScalars(0, /*activeOnly=*/false);
+  }
   inStep = true;
 }
 

@@ -156,9 +156,15 @@ static size_t requireName(const std::vector<T> &list, const char *name,
        known.empty() ? "none" : known.c_str());
 }
 
-double Rounds::getScalar(int64_t group, const char *name) const {
-  size_t scalar = requireName(manifest.scalars, name, "scalar", manifest);
-  return groups[group].getScalars()[scalar];
+size_t Rounds::findScalar(const char *name) const {
+  return manifest.numResults +
+         requireName(manifest.scalars, name, "scalar", manifest);
+}
+
+size_t Rounds::findReport(const char *name) const {
+  return manifest
+      .reports[requireName(manifest.reports, name, "report", manifest)]
+      .result;
 }
 
 void Rounds::setScalar(int64_t group, const char *name, double value) {
@@ -169,9 +175,4 @@ void Rounds::setScalar(int64_t group, const char *name, double value) {
   }
   for (Group &each : groups)
     each.getScalars()[scalar] = value;
-}
-
-double Rounds::getReport(int64_t group, const char *name) const {
-  size_t report = requireName(manifest.reports, name, "report", manifest);
-  return groups[group].results[manifest.reports[report].result];
 }

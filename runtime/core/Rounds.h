@@ -47,9 +47,10 @@ public:
   /// Takes over the scalars that the step updated.
   void end(bool skipped) noexcept;
 
-  double getScalar(int64_t group, const char *name) const;
+  /// The index among a group's results, scalars behind them.
+  size_t findScalar(const char *name) const;
+  size_t findReport(const char *name) const;
   void setScalar(int64_t group, const char *name, double value);
-  double getReport(int64_t group, const char *name) const;
 
 private:
   bool runCall(const RoundCall &call, StepcRoundFunction function);

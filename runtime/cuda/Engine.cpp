@@ -27,9 +27,11 @@ Engine::Engine(std::shared_ptr<const Package> ownPackage,
                const StepcCudaConfig &config)
     : package(std::move(ownPackage)), device(openDevice(config)),
       launcher(device, (requireKernels(), getModule(package, device)),
-               static_cast<CUstream>(config.stream)) {
+               static_cast<CUstream>(config.stream)),
+      roundList(package->getManifest()) {
   const Manifest &manifest = package->getManifest();
-  size_t most = 1;
+  // A step begins and ends with one, besides.
+  size_t most = 2 + roundList.countParts();
   for (const Variant &variant : manifest.variants) {
     most += variant.scalarFunctions.size() + 2 * variant.schedule.size();
     for (int kind = 0; kind < 2; ++kind) {
@@ -39,39 +41,23 @@ Engine::Engine(std::shared_ptr<const Package> ownPackage,
     }
   }
   launches.reserve(most);
+  listedClasses.reserve(tables.size());
+  state = std::make_unique<DeviceBlock>(
+      allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
 }
 
-/// What the launches of a step are made of here; a package has code for a
-/// device only where it needs nothing else, as long as its compiler knows so.
+/// What has no launches here; a package has code for a device only where it
+/// needs nothing else, as long as its compiler knows so.
 void Engine::requireKernels() const {
-  const Manifest &manifest = package->getManifest();
-  for (const Variant &variant : manifest.variants)
-    if (variant.space == Space::Tiles)
-      fail(STEPC_UNSUPPORTED_TARGET,
-           "variant '%s' of package '%s' is in the tiles space, which has no "
-           "launches on CUDA devices",
-           variant.name.c_str(), package->getName().c_str());
-  if (!manifest.rounds.empty())
+  if (package->carries())
     fail(STEPC_UNSUPPORTED_TARGET,
-         "package '%s' has %zu rounds, which have no launches on CUDA devices",
-         package->getName().c_str(), manifest.rounds.size());
+         "package '%s' carries scalars from step to step, which has no "
+         "launches on CUDA devices: compile it without --exclusive-writes",
+         package->getName().c_str());
 }
 
 void Engine::setStream(void *stream) {
   launcher.setStream(static_cast<CUstream>(stream));
-}
-
-/// Runs what enqueues. An error that ends the context leaves tensors in an
-/// unknown state: earlier steps may not have come to their ends.
-template <typename Work>
-void Engine::guard(Work &&work) {
-  try {
-    ContextScope scope(*device);
-    work();
-  } catch (const DriverError &error) {
-    broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
-    throw;
-  }
 }
 
 bool Engine::isCapturing() {
@@ -80,33 +66,76 @@ bool Engine::isCapturing() {
   return capturing;
 }
 
+/// Keeps a block that is to be replaced where graphs may name it, which do
+/// nothing from now on.
+void Engine::retire(std::unique_ptr<DeviceBlock> &block) {
+  if (!captured || !block)
+    return;
+  retired.reserve(retired.size() + 1);
+  raiseVersion();
+  if (!STEPC_FAULT("device-graph-memory-freed"))
+    retired.push_back(std::move(block));
+}
+
+void Engine::reserve(Mirror &mirror, size_t words) {
+  mirror.reserve(device, words,
+                 [&](std::unique_ptr<DeviceBlock> &block) { retire(block); });
+}
+
+/// Contents are lost where memory is taken anew.
+void Engine::reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
+                     const char *what) {
+  if (bytes <= (block ? block->getSize() : 0))
+    return;
+  auto newBlock = std::make_unique<DeviceBlock>(device, bytes, what);
+  retire(block);
+  block = std::move(newBlock);
+}
+
+void Engine::raiseVersion() {
+  if (STEPC_FAULT("device-graph-version-stays"))
+    return;
+  launcher.set(CUdeviceptr(getState(STEPC_STATE_VERSION)), version + 1);
+  ++version;
+}
+
 void Engine::reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
                          int64_t numFinishes) {
   ContextScope scope(*device);
-  tables[rowClass].reserve(device, size_t(tableWords));
-  chunks[rowClass].reserve(device, size_t(numChunks) * kChunkWords);
-  finishes[rowClass].reserve(device, size_t(numFinishes) * kChunkWords);
+  reserve(tables[rowClass], size_t(tableWords));
+  reserve(chunks[rowClass], size_t(numChunks) * kChunkWords);
+  reserve(finishes[rowClass], size_t(numFinishes) * kChunkWords);
 }
 
 void Engine::reserveWorkspace(size_t bytes) {
   ContextScope scope(*device);
-  if (bytes > (workspace ? workspace->getSize() : 0))
-    workspace = std::make_unique<DeviceBlock>(device, bytes, "the workspace");
+  reserve(workspace, bytes, "the workspace");
 }
 
 void Engine::reserveCohorts(size_t cohorts, size_t slots) {
   ContextScope scope(*device);
-  scalars.reserve(device, cohorts * STEPC_SCALAR_ENTRY_WORDS);
+  reserve(scalars, cohorts * STEPC_SCALAR_ENTRY_WORDS);
   size_t bytes = cohorts * slots * sizeof(double);
   if (bytes > (scalarRows ? scalarRows->getSize() : 0))
-    scalarRows =
-        std::make_unique<DeviceBlock>(device, bytes + bytes / 2, "scalars");
+    reserve(scalarRows, bytes + bytes / 2, "scalars");
   scalarSlots = slots;
 }
 
 void Engine::reserveGroups(size_t words) {
   ContextScope scope(*device);
-  groups.reserve(device, words);
+  reserve(groups, words);
+}
+
+void Engine::reserveRounds(size_t tensors, size_t numGroups) {
+  if (!hasRounds())
+    return;
+  ContextScope scope(*device);
+  roundList.reserve(tensors, numGroups);
+  reserve(values, numGroups * size_t(getLayout().words));
+  reserve(roundWords, roundList.countWords(tensors, numGroups));
+  size_t bytes = roundList.countContributions(tensors) * sizeof(double);
+  if (bytes > (scratch ? scratch->getSize() : 0))
+    reserve(scratch, bytes + bytes / 2, "contributions");
 }
 
 DeviceBlock Engine::allocate(size_t size, const std::string &what) {
@@ -120,6 +149,14 @@ DeviceBlock Engine::allocate(size_t size, const std::string &what) {
 void Engine::write(CUdeviceptr to, const void *from, size_t size) {
   ContextScope scope(*device);
   launcher.copyIn(to, from, size);
+}
+
+bool Engine::hasMemory(uintptr_t address) const noexcept {
+  int ordinal = -1;
+  return device->getDriver().cuPointerGetAttribute(
+             &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
+             CUDA_SUCCESS &&
+         ordinal == device->getOrdinal();
 }
 
 void Engine::requireMemory(uintptr_t address, const OperandName &name) const {
@@ -143,8 +180,14 @@ CUdeviceptr Engine::getScalars(int32_t cohort) const {
          size_t(cohort) * scalarSlots * sizeof(double);
 }
 
+CUdeviceptr Engine::getValues(size_t group) const {
+  return values.getAddress() +
+         group * size_t(getLayout().words) * sizeof(int64_t);
+}
+
 bool Engine::hasScalars(const DeviceStep &step) const {
   return groups.has(step.groups.data(), step.groups.size()) &&
+         values.has(step.values.data(), step.values.size()) &&
          scalars.has(step.scalars.data(), step.scalars.size());
 }
 
@@ -153,126 +196,84 @@ void Engine::storeChunks(Mirror &list, const StepcChunk *own, int64_t size) {
               size_t(size) * kChunkWords);
 }
 
-void Engine::upload(const DeviceStep &step) {
+void Engine::storeLists(const DeviceStep &step) {
+  listedClasses.clear();
+  for (const ListedRows &rows : step.rows) {
+    listedClasses.push_back(rows.rowClass);
+    storeChunks(chunks[rows.rowClass], rows.chunks, rows.numChunks);
+    storeChunks(finishes[rows.rowClass], rows.finishes, rows.numFinishes);
+  }
+  const std::vector<int64_t> &words = roundList.getWords();
+  roundWords.update(launcher, words.data(), words.size());
+}
+
+/// Whether the list of scalars becomes another one, apart from counts.
+bool Engine::movesScalars(const DeviceStep &step) {
+  const std::vector<int64_t> &known = scalars.getKnown();
+  if (step.scalars.size() != scalars.getTold())
+    return true;
+  for (size_t k = 0; k < step.scalars.size(); ++k) {
+    size_t word = k % STEPC_SCALAR_ENTRY_WORDS;
+    if (word != STEPC_SCALAR_ENTRY_COUNT && word != STEPC_SCALAR_ENTRY_FRESH &&
+        step.scalars[k] != known[k])
+      return true;
+  }
+  return false;
+}
+
+bool Engine::movesLists(const DeviceStep &step) const {
+  auto isSame = [](const Mirror &list, const StepcChunk *own, int64_t size) {
+    return list.hasJust(reinterpret_cast<const int64_t *>(own),
+                        size_t(size) * kChunkWords);
+  };
+  if (step.rows.size() != listedClasses.size())
+    return true;
+  for (size_t k = 0; k < step.rows.size(); ++k) {
+    const ListedRows &rows = step.rows[k];
+    if (rows.rowClass != listedClasses[k] ||
+        !isSame(chunks[rows.rowClass], rows.chunks, rows.numChunks) ||
+        !isSame(finishes[rows.rowClass], rows.finishes, rows.numFinishes))
+      return true;
+  }
+  const std::vector<int64_t> &words = roundList.getWords();
+  return !roundWords.hasJust(words.data(), words.size());
+}
+
+/// The list of rounds, anew where other tensors take part.
+void Engine::makeRounds(DeviceStep &step) {
+  if (!step.chunksChanged || !hasRounds())
+    return;
+  step.rounds.groups = int64_t(groups.getAddress());
+  step.rounds.values = int64_t(values.getAddress());
+  step.rounds.scratch = scratch ? int64_t(scratch->getAddress()) : 0;
+  step.rounds.list = int64_t(roundWords.getAddress());
+  roundList.make(step.rounds);
+}
+
+/// What is stored in a capture, the graph stores whenever it is launched: no
+/// counts, so, and no lists, but the tables, of which gradients have moved.
+void Engine::upload(DeviceStep &step) {
+  makeRounds(step);
   guard([&] {
+    if (!step.graph && captured &&
+        (movesScalars(step) || (step.chunksChanged && movesLists(step))))
+      raiseVersion();
     groups.update(launcher, step.groups.data(), step.groups.size());
+    values.update(launcher, step.values.data(), step.values.size());
     scalars.update(launcher, step.scalars.data(), step.scalars.size());
     for (const ListedRows &rows : step.rows) {
-      tables[rows.rowClass].update(launcher, rows.table,
-                                   size_t(rows.tableWords));
-      if (!step.chunksChanged)
-        continue;
-      storeChunks(chunks[rows.rowClass], rows.chunks, rows.numChunks);
-      storeChunks(finishes[rows.rowClass], rows.finishes, rows.numFinishes);
+      Mirror &table = tables[rows.rowClass];
+      auto size = size_t(rows.tableWords);
+      if (step.graph)
+        table.capture(launcher, rows.table, size);
+      else
+        table.update(launcher, rows.table, size);
+    }
+    if (step.chunksChanged && !step.rows.empty()) {
+      storeLists(step);
+      step.chunksChanged = false;
     }
   });
-}
-
-/// A thread for each cohort of a variant.
-void Engine::addScalars(const DeviceStep &step, int64_t segment) {
-  for (const ScalarRange &range : step.ranges) {
-    const Kernel &kernel =
-        launcher.getModule().getKernels(range.variant).scalars[size_t(segment)];
-    if (!kernel.function || range.begin == range.end)
-      continue;
-    launches.push_back(
-        {&kernel,
-         (range.end - range.begin + kBlockThreads - 1) / kBlockThreads,
-         -1,
-         3,
-         {int64_t(scalars.getAddress()), range.begin, range.end}});
-  }
-}
-
-/// The schedule of a class: a block for each chunk, or for each row where it is
-/// a finish.
-void Engine::addRows(const ListedRows &rows, int64_t segment) {
-  size_t variant = rows.rowClass / 2;
-  size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
-  const std::vector<ScheduleEntry> &schedule =
-      package->getManifest().variants[variant].schedule;
-  const std::vector<Kernel> &kernels =
-      launcher.getModule().getKernels(variant).entries[kind];
-  for (size_t e = 0; e < schedule.size(); ++e) {
-    bool finish = schedule[e].finish;
-    int64_t size = finish ? rows.numFinishes : rows.numChunks;
-    if (schedule[e].segment != segment || size == 0)
-      continue;
-    const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
-    int64_t end = size - STEPC_FAULT("device-last-entry-missing");
-    launches.push_back(
-        {&kernels[e],
-         size,
-         int64_t(rows.rowClass),
-         6,
-         {int64_t(tables[rows.rowClass].getAddress()), rows.rowWords,
-          int64_t(list.getAddress()),
-          workspace ? int64_t(workspace->getAddress()) : 0, 0, end}});
-  }
-}
-
-void Engine::addKernels(const DeviceStep &step, int64_t segment) {
-  for (const ListedRows &rows : step.rows)
-    addRows(rows, segment);
-}
-
-void Engine::addAdvance(const DeviceStep &step) {
-  auto entries = int64_t(step.scalars.size() / STEPC_SCALAR_ENTRY_WORDS);
-  launches.push_back({&launcher.getModule().getAdvance(),
-                      (entries + kBlockThreads - 1) / kBlockThreads,
-                      -1,
-                      3,
-                      {int64_t(scalars.getAddress()), 0, entries}});
-}
-
-/// Enqueues the list. Once a kernel that writes tensors is on the stream, an
-/// error leaves them updated in part.
-void Engine::enqueue(const DescribeRows &describe) {
-  bool written = false;
-  try {
-    guard([&] {
-      for (Launch &launch : launches) {
-        launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
-                        launch.numArguments, [&] {
-                          return launch.rowClass < 0
-                                     ? std::string()
-                                     : describe(size_t(launch.rowClass));
-                        });
-        written |= launch.rowClass >= 0;
-      }
-    });
-  } catch (...) {
-    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
-    throw;
-  }
-}
-
-void Engine::run(const DeviceStep &step, const DescribeRows &describe) {
-  upload(step);
-  launches.clear();
-  for (int64_t s = 0; s < package->getManifest().getNumSegments(); ++s) {
-    addScalars(step, s);
-    addKernels(step, s);
-  }
-  if (!STEPC_FAULT("device-count-stays"))
-    addAdvance(step);
-  if (STEPC_FAULT("device-step-waits"))
-    guard([&] { launcher.synchronize(); });
-  enqueue(describe);
-}
-
-void Engine::runScalars(const DeviceStep &step) {
-  upload(step);
-  launches.clear();
-  addScalars(step, 0);
-  enqueue(DescribeRows());
-}
-
-void Engine::runKernels(const DeviceStep &step, const DescribeRows &describe) {
-  upload(step);
-  launches.clear();
-  addKernels(step, 0);
-  enqueue(describe);
 }
 
 void Engine::countKnown(size_t words) {
@@ -283,16 +284,41 @@ void Engine::countKnown(size_t words) {
   }
 }
 
-void Engine::readScalars(int64_t *words, size_t count) {
+void Engine::takeScalars(int64_t *words, size_t count) {
   guard([&] {
     launcher.copyOut(words, scalars.getAddress(), count * sizeof(int64_t));
+  });
+  std::copy_n(words, count, scalars.getKnown().begin());
+}
+
+void Engine::takeValues(int64_t *words, size_t count) {
+  guard([&] {
+    launcher.copyOut(words, values.getAddress(), count * sizeof(int64_t));
+  });
+  std::copy_n(words, count, values.getKnown().begin());
+}
+
+int64_t Engine::readWord(CUdeviceptr from) {
+  int64_t word = 0;
+  guard([&] { launcher.copyOut(&word, from, sizeof(word)); });
+  return word;
+}
+
+void Engine::readState(int64_t *words) {
+  guard([&] {
+    launcher.copyOut(words, state->getAddress(),
+                     STEPC_STATE_WORDS * sizeof(int64_t));
   });
 }
 
 int64_t Engine::getBytes() const {
-  size_t bytes = groups.getBytes() + scalars.getBytes() +
-                 (scalarRows ? scalarRows->getSize() : 0) +
-                 (workspace ? workspace->getSize() : 0);
+  size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
+                 roundWords.getBytes();
+  for (const std::unique_ptr<DeviceBlock> *block :
+       {&scalarRows, &workspace, &scratch, &state})
+    bytes += *block ? (*block)->getSize() : 0;
+  for (const std::unique_ptr<DeviceBlock> &block : retired)
+    bytes += block->getSize();
   for (const std::vector<Mirror> *list : {&tables, &chunks, &finishes})
     for (const Mirror &mirror : *list)
       bytes += mirror.getBytes();

@@ -8,18 +8,28 @@
 //
 // A step is a list of launches, made of the manifest's schedule: for each
 // segment the scalars of its cohorts, then each kernel over the rows of each
-// class; at the end the counts. It is enqueued on the caller's stream; nothing
-// waits, allocates, or copies from the host's memory. Before it, what the
-// device does not know yet is stored there, as arguments of launches.
+// class, then the round; at the end the counts. It is enqueued on the caller's
+// stream; nothing waits, allocates, or copies from the host's memory. Before
+// it, what the device does not know yet is stored there, as arguments of
+// launches.
+//
+// Whether a step is skipped is decided on the device: all launches that a skip
+// concerns look at a word there.
+//
+// A graph reads lists and memory that a later step may change. What it relies
+// on has a version: when it changes, graphs from before do nothing and count
+// that, on the device. Their memory is kept.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_CUDA_ENGINE_H
 #define STEPC_CUDA_ENGINE_H
 
+#include "core/Fault.h"
 #include "core/Package.h"
 #include "core/TensorView.h"
 #include "cuda/Launcher.h"
+#include "cuda/RoundList.h"
 
 #include "stepc/kernel_abi.h"
 #include "stepc/stepc.h"
@@ -59,8 +69,13 @@ struct DeviceStep {
   /// Arguments of scalar functions, entry by entry.
   std::vector<int64_t> scalars;
   std::vector<ScalarRange> ranges;
-  /// Hyper-parameters and results of all groups, bits of doubles.
+  /// Hyper-parameters, bits of doubles, and options of all groups.
   std::vector<int64_t> groups;
+  /// What rounds change in each group (ValueLayout), as the host knows it.
+  std::vector<int64_t> values;
+  RoundInputs rounds;
+  /// Whether the stream captures a graph.
+  bool graph = false;
 };
 
 /// Which tensors the rows of a class are, for messages: " for 2 tensors, the
@@ -82,28 +97,45 @@ public:
   void reserveWorkspace(size_t bytes);
   void reserveCohorts(size_t cohorts, size_t slots);
   void reserveGroups(size_t words);
+  /// What rounds need for so many tensors and groups.
+  void reserveRounds(size_t tensors, size_t numGroups);
   /// A block of zeros.
   DeviceBlock allocate(size_t size, const std::string &what);
   void write(CUdeviceptr to, const void *from, size_t size);
-  /// Refuses an address that is in no memory of the device.
+  /// Whether the address is in memory of the device. Needs no context.
+  bool hasMemory(uintptr_t address) const noexcept;
+  /// Refuses an address that is not.
   void requireMemory(uintptr_t address, const OperandName &name) const;
   CUdeviceptr getScalars(int32_t cohort) const;
+  /// The list of the arguments of scalar functions.
+  CUdeviceptr getScalarList() const { return scalars.getAddress(); }
   CUdeviceptr getGroups() const { return groups.getAddress(); }
+  /// What rounds change in a group.
+  CUdeviceptr getValues(size_t group) const;
+  const ValueLayout &getLayout() const { return roundList.getLayout(); }
+  bool hasRounds() const { return !package->getManifest().rounds.empty(); }
+  bool maySkip() const { return roundList.maySkip(); }
 
-  /// Whether the device has the scalars' list and the groups.
+  /// Whether the device has the scalars' list, the groups and their values.
   bool hasScalars(const DeviceStep &step) const;
   /// Stores what the device does not have.
-  void upload(const DeviceStep &step);
+  void upload(DeviceStep &step);
   /// Runs a whole step, and counts it on the device.
-  void run(const DeviceStep &step, const DescribeRows &describe);
+  void run(DeviceStep &step, const DescribeRows &describe);
   /// The parts of one, which is not counted on the device.
-  void runScalars(const DeviceStep &step);
-  void runKernels(const DeviceStep &step, const DescribeRows &describe);
+  void runScalars(DeviceStep &step);
+  void runKernels(DeviceStep &step, const DescribeRows &describe);
   /// Tells the engine that the device has counted a step in the list, of so
   /// many words.
   void countKnown(size_t words);
-  /// Reads so many words of the list; waits for the stream.
-  void readScalars(int64_t *words, size_t count);
+  // Reading waits for the stream.
+  /// Takes over so many words of the list, or of the groups' values, from the
+  /// begin on: the next upload compares with these.
+  void takeScalars(int64_t *words, size_t count);
+  void takeValues(int64_t *words, size_t count);
+  int64_t readWord(CUdeviceptr from);
+  /// Reads the words STEPC_STATE_...
+  void readState(int64_t *words);
 
   /// Whether tensors may have been updated in part.
   bool isBroken() const { return broken; }
@@ -120,14 +152,32 @@ private:
     int64_t blocks;
     int64_t rowClass;
     int64_t numArguments;
-    int64_t arguments[6];
+    int64_t arguments[7];
   };
 
   void requireKernels() const;
+  // Memory, and what graphs rely on.
+  void retire(std::unique_ptr<DeviceBlock> &block);
+  void reserve(Mirror &mirror, size_t words);
+  void reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
+               const char *what);
+  void raiseVersion();
+  bool movesScalars(const DeviceStep &step);
+  bool movesLists(const DeviceStep &step) const;
   void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
+  void storeLists(const DeviceStep &step);
+  void makeRounds(DeviceStep &step);
+  // Launches.
+  int64_t getState(int64_t word) const;
+  int64_t getSkip(bool always = false) const;
+  void beginLaunches(bool graph);
   void addScalars(const DeviceStep &step, int64_t segment);
   void addKernels(const DeviceStep &step, int64_t segment);
   void addRows(const ListedRows &rows, int64_t segment);
+  void addRound(int64_t round);
+  void addPart(const RoundPart &part);
+  void addList(const Kernel &kernel, int64_t blocks, int64_t list,
+               int64_t begin, int64_t end, int64_t skip);
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
   template <typename Work>
@@ -146,9 +196,39 @@ private:
   std::unique_ptr<DeviceBlock> workspace;
   std::unique_ptr<DeviceBlock> scalarRows;
   size_t scalarSlots = 0;
+  RoundList roundList;
+  Mirror values{"the values of groups"};
+  Mirror roundWords{"the list of rounds"};
+  /// Contributions, while they are combined.
+  std::unique_ptr<DeviceBlock> scratch;
+  /// STEPC_STATE_WORDS words.
+  std::unique_ptr<DeviceBlock> state;
   std::vector<Launch> launches;
+  /// Whether launches look at whether the step is skipped.
+  bool gated = false;
   bool broken = false;
+
+  /// Whether steps have been captured.
+  bool captured = false;
+  /// Of what graphs rely on.
+  int64_t version = 0;
+  std::vector<size_t> listedClasses;
+  /// Memory that graphs may still name.
+  std::vector<std::unique_ptr<DeviceBlock>> retired;
 };
+
+/// Runs what enqueues. An error that ends the context leaves tensors in an
+/// unknown state: earlier steps may not have come to their ends.
+template <typename Work>
+void Engine::guard(Work &&work) {
+  try {
+    ContextScope scope(*device);
+    work();
+  } catch (const DriverError &error) {
+    broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
+    throw;
+  }
+}
 
 } // namespace stepc::cuda
 

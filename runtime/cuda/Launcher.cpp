@@ -13,6 +13,7 @@
 #include "stepc/kernel_abi.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace stepc;
 using namespace stepc::cuda;
@@ -43,18 +44,32 @@ void Launcher::store(CUdeviceptr to, const int64_t *words) {
   ++numStores;
 }
 
+void Launcher::set(CUdeviceptr to, int64_t word) {
+  int64_t arguments[] = {int64_t(to), word};
+  launch(module->getSet(), 1, arguments, 2);
+  ++numStores;
+}
+
 void Launcher::copyIn(CUdeviceptr to, const void *from, size_t size) {
-  device->require(device->getDriver().cuMemcpyHtoDAsync(to, from, size, stream),
+  staging.push_back(std::make_unique<char[]>(size));
+  std::memcpy(staging.back().get(), from, size);
+  device->require(device->getDriver().cuMemcpyHtoDAsync(
+                      to, staging.back().get(), size, stream),
                   "cuMemcpyHtoDAsync",
                   " of " + std::to_string(size) + " bytes");
   synchronize();
+  staging.pop_back();
 }
 
 void Launcher::copyOut(void *to, CUdeviceptr from, size_t size) {
-  device->require(device->getDriver().cuMemcpyDtoHAsync(to, from, size, stream),
+  staging.push_back(std::make_unique<char[]>(size));
+  device->require(device->getDriver().cuMemcpyDtoHAsync(staging.back().get(),
+                                                        from, size, stream),
                   "cuMemcpyDtoHAsync",
                   " of " + std::to_string(size) + " bytes");
   synchronize();
+  std::memcpy(to, staging.back().get(), size);
+  staging.pop_back();
 }
 
 void Launcher::clear(CUdeviceptr to, size_t size) {
@@ -74,20 +89,10 @@ bool Launcher::isCapturing() const {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void Mirror::reserve(const std::shared_ptr<const Device> &device,
-                     size_t words) {
-  if (words <= known.size())
-    return;
-  // Half as much again, so that growing step by step costs little.
+size_t Mirror::getCapacity(size_t words) const {
   words = std::max(words, known.size() + known.size() / 2);
   size_t stores = (words + STEPC_STORE_WORDS - 1) / STEPC_STORE_WORDS;
-  std::vector<int64_t> newKnown(stores * STEPC_STORE_WORDS);
-  std::vector<uint8_t> newIsKnown(stores);
-  auto newBlock = std::make_unique<DeviceBlock>(
-      device, newKnown.size() * sizeof(int64_t), what);
-  block = std::move(newBlock);
-  known = std::move(newKnown);
-  isKnown = std::move(newIsKnown);
+  return stores * STEPC_STORE_WORDS;
 }
 
 bool Mirror::has(const int64_t *words, size_t count) const {
@@ -111,6 +116,13 @@ void Mirror::update(Launcher &launcher, const int64_t *words, size_t count) {
     std::copy_n(words + begin, size, own);
     ownIsKnown = STEPC_FAULT("device-lost-store-known");
     launcher.store(getAddress() + begin * sizeof(int64_t), own);
-    ownIsKnown = 1;
+    ownIsKnown = !inGraphs;
   }
+  told = count;
+}
+
+void Mirror::capture(Launcher &launcher, const int64_t *words, size_t count) {
+  inGraphs = !STEPC_FAULT("device-captured-store-known");
+  std::fill(isKnown.begin(), isKnown.end(), uint8_t(0));
+  update(launcher, words, count);
 }

@@ -130,7 +130,12 @@ Kernel Module::getKernel(const std::string &name) const {
 
 void Module::resolve() {
   store = getKernel(STEPC_STORE_KERNEL);
+  set = getKernel(STEPC_SET_KERNEL);
   advance = getKernel(STEPC_ADVANCE_KERNEL);
+  copy = getKernel(STEPC_COPY_KERNEL);
+  begin = getKernel(STEPC_BEGIN_KERNEL);
+  decide = getKernel(STEPC_DECIDE_KERNEL);
+  resolveRounds();
   for (const Variant &variant : package->getManifest().variants) {
     VariantKernels kernels;
     for (const std::string &function : variant.scalarFunctions)
@@ -142,6 +147,21 @@ void Module::resolve() {
           getKernel(entry.finish ? entry.function : entry.stridedFunction));
     }
     variants.push_back(std::move(kernels));
+  }
+}
+
+void Module::resolveRounds() {
+  const Manifest &manifest = package->getManifest();
+  for (const Statistic &statistic : manifest.statistics) {
+    Kernel &kernel = statistics[statistic.maximum];
+    if (!kernel.function)
+      kernel = getKernel(manifest.optimizer +
+                         (statistic.maximum ? "_amax" : "_sum"));
+  }
+  for (const Round &round : manifest.rounds) {
+    rounds.emplace_back();
+    for (const RoundCall &call : round.calls)
+      rounds.back().push_back(getKernel(call.function));
   }
 }
 

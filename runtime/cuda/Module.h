@@ -12,6 +12,8 @@
 #include "core/Package.h"
 #include "cuda/Device.h"
 
+#include "stepc/kernel_abi.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +21,7 @@
 namespace stepc::cuda {
 
 /// Threads of a block, of every kernel (docs/cuda.md).
-inline constexpr int32_t kBlockThreads = 256;
+inline constexpr int32_t kBlockThreads = STEPC_BLOCK_THREADS;
 
 struct Kernel {
   std::string name;
@@ -51,12 +53,23 @@ public:
     return variants[variant];
   }
   const Kernel &getStore() const { return store; }
+  const Kernel &getSet() const { return set; }
   const Kernel &getAdvance() const { return advance; }
+  const Kernel &getCopy() const { return copy; }
+  const Kernel &getBegin() const { return begin; }
+  const Kernel &getDecide() const { return decide; }
+  /// Without a function where the package has no such statistic.
+  const Kernel &getStatistic(bool maximum) const { return statistics[maximum]; }
+  /// The function of a call of a round.
+  const Kernel &getCall(size_t round, size_t call) const {
+    return rounds[round][call];
+  }
 
 private:
   void load(const DeviceCode &code);
   Kernel getKernel(const std::string &name) const;
   void resolve();
+  void resolveRounds();
 
   std::shared_ptr<const Package> package;
   std::shared_ptr<const Device> device;
@@ -64,7 +77,13 @@ private:
   CUmodule module = nullptr;
   std::vector<VariantKernels> variants;
   Kernel store;
+  Kernel set;
   Kernel advance;
+  Kernel copy;
+  Kernel begin;
+  Kernel decide;
+  Kernel statistics[2];
+  std::vector<std::vector<Kernel>> rounds;
 };
 
 /// The code that a device of this capability runs: the cubin of the highest

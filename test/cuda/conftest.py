@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from device_rules import make_rule_members
 from double import compile_package, get_double, make_zip
 from stepc._runtime import Package
 from torch_double import make_cuda
@@ -44,3 +45,27 @@ def cuda(double, tmp_path_factory, monkeypatch):
     cache = tmp_path_factory.getbasetemp() / "cuda-cache"
     with make_cuda(double, tmp_path_factory.mktemp("packages"), cache, monkeypatch) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def scaled_members(tmp_path_factory):
+    """AdamW behind a loss scale that skips steps, and clipping."""
+    folder = tmp_path_factory.mktemp("scaled")
+    return make_rule_members("adamw", folder, "torch_scaler", "clip_by_norm")
+
+
+@pytest.fixture
+def scaled(scaled_members):
+    return Package.from_bytes(make_zip(scaled_members))
+
+
+@pytest.fixture(scope="session")
+def dadapt_members(tmp_path_factory):
+    """Statistics of groups, in f32."""
+    folder = tmp_path_factory.mktemp("dadapt")
+    return make_rule_members("dadapt_adam", folder, storages=["param=f32"])
+
+
+@pytest.fixture
+def dadapt(dadapt_members):
+    return Package.from_bytes(make_zip(dadapt_members))

@@ -1,16 +1,22 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs tests of this folder until one fails, and says which: device_faults.py PACKAGE
+"""Runs tests of this folder until one fails, and says which:
+
+    device_faults.py ADAMW SCALED DADAPT
+
+of which each is the package of the fixture.
 
 For the runtime in which STEPC_FAULT is active; test_device_faults.py runs it.
 """
 
 import gc
+import inspect
 import sys
 from pathlib import Path
 
 import test_device_errors
 import test_device_graphs
+import test_device_rounds
 import test_device_steps
 from device_models import DeviceMemory, Memory, Model
 from double import get_double
@@ -30,7 +36,11 @@ def run(package, test, *arguments):
     double.reset()
     try:
         if test.__module__ == "test_device_graphs":
-            test(make_models(package, double), double)
+            test(*arguments, make_models(package, double), double)
+        elif "models" in inspect.signature(test).parameters:
+            test(test_device_rounds.make_streamed(package, double), double)
+        elif test.__module__ == "test_device_rounds":
+            test(double, package)
         else:
             test(*arguments, package, double)
     except BaseException as error:  # pytest's own are no exceptions
@@ -39,7 +49,9 @@ def run(package, test, *arguments):
 
 
 def main():
-    package = Package.from_bytes(Path(sys.argv[1]).read_bytes())
+    package, scaled, dadapt = (
+        Package.from_bytes(Path(path).read_bytes()) for path in sys.argv[1:]
+    )  # fmt: skip
     run(package, test_device_steps.test_nothing_is_told_twice)
     run(package, test_device_steps.test_a_step_waits_for_nothing_and_allocates_nothing)
     run(package, test_device_steps.test_hypers_of_groups)
@@ -51,6 +63,14 @@ def main():
     run(package, test_device_errors.test_a_store_that_fails_is_made_again)
     run(package, test_device_errors.test_a_kernel_that_faults)
     run(package, test_device_errors.test_launches_of_a_step, 1)
+    run(package, test_device_errors.test_gradients_elsewhere)
+    run(package, test_device_graphs.test_counts_are_set_after_launches)
+    run(package, test_device_graphs.test_steps_beside_a_graph_have_their_own_gradients)
+    for change in ("gradient", "bind"):
+        run(package, test_device_graphs.test_graphs_from_before_do_nothing, change)
+    run(dadapt, test_device_rounds.test_groups_have_their_own_statistics)
+    run(scaled, test_device_rounds.test_skipped_steps)
+    run(scaled, test_device_rounds.test_groups_and_tensors_are_added)
 
 
 if __name__ == "__main__":

@@ -195,9 +195,9 @@ def compile_package(definition, arguments, folder):
     return members
 
 
-def read_interface(definition):
+def read_interface(definition, *arguments):
     run = subprocess.run(
-        [STEPC, ZOO / f"{definition}.mlir", "--interface"],
+        [STEPC, ZOO / f"{definition}.mlir", *arguments, "--interface"],
         capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     return json.loads(run.stdout)

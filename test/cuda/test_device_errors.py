@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, assert_same
+from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, Tensor, assert_same
+from device_rules import FEW, RuleModel, make_rule_models
 from double import BUILD, ERRORS, LIBRARY, MEMBER, ROOT, get_manifest, make_zip, with_manifest
 from stepc import _runtime as runtime
 from stepc import errors
@@ -21,6 +22,11 @@ FUNCTIONS = [
     "cuCtxPushCurrent", "cuModuleLoadDataEx", "cuModuleGetFunction",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuMemAlloc", "cuMemsetD8Async",
     "cuPointerGetAttribute", "cuStreamSynchronize", "cuStreamIsCapturing", "cuLaunchKernel",
+]  # fmt: skip
+# Those of which there are more, or others, where there are rounds.
+TILE_FUNCTIONS = [
+    "cuMemAlloc", "cuMemsetD8Async", "cuMemcpyDtoHAsync", "cuStreamSynchronize",
+    "cuStreamIsCapturing", "cuLaunchKernel",
 ]  # fmt: skip
 # What ends a life cannot be told of; nothing else may go wrong then.
 CLOSING = ["cuCtxPopCurrent", "cuCtxSynchronize", "cuDevicePrimaryCtxRelease", "cuMemFree",
@@ -39,15 +45,13 @@ def run_life(model):
     return None
 
 
-@pytest.mark.parametrize("error", [1, 2, 700])
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_each_call_fails(function, error, package, double):
+def fail_each_call(function, error, double, make_model):
     """The first call, the second, and so on, as long as there is one."""
     nth = 0
     while True:
         nth += 1
         double.reset()
-        model = Model(package, DeviceMemory(double), specs=SPECS[:2], own_states=True, begin=False)
+        model = make_model()
         allocations = double.alive()[0]
         double.fail(function, nth, error)
         before = double.calls(function)
@@ -68,6 +72,112 @@ def test_each_call_fails(function, error, package, double):
             assert double.alive() == (allocations, 0, 0, 0), f"call {nth} of {function}"
         assert double.alive()[3] == 0
     assert nth > 1
+
+
+@pytest.mark.parametrize("error", [1, 2, 700])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_call_fails(function, error, package, double):
+    fail_each_call(function, error, double, lambda: Model(
+        package, DeviceMemory(double), specs=SPECS[:2], own_states=True, begin=False
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [1, 2, 700])
+@pytest.mark.parametrize("function", TILE_FUNCTIONS)
+def test_each_call_of_rounds_fails(function, error, scaled, double):
+    """Of a plan in the tiles space, whose steps may be skipped."""
+    fail_each_call(function, error, double, lambda: RuleModel(
+        scaled, DeviceMemory(double), specs=FEW[:2], storages=["param=f32"], begin=False
+    ))  # fmt: skip
+
+
+def test_launches_of_a_step_with_rounds(scaled, double):
+    """One that fails leaves a plan that takes the step again, or none."""
+    count, nth, poisoned = 1, 0, []
+    while nth < count:
+        double.reset()
+        models = make_rule_models(scaled, double, specs=FEW[:2], storages=["param=f32"])
+        for model in models:
+            model.plan.step()
+        launches = double.calls("cuLaunchKernel")
+        if nth:
+            double.fail("cuLaunchKernel", nth, 1)
+            with pytest.raises(errors.DeviceError, match="^cuLaunchKernel of '"):
+                models[1].plan.step()
+        nth += 1
+        try:
+            models[1].plan.step()
+        except errors.StatusError as refused:
+            assert refused.status == "STEPC_POISONED"
+            poisoned.append(nth)
+            assert models[1].plan.info().steps == 1
+            continue
+        if nth == 1:  # None has failed.
+            count = double.calls("cuLaunchKernel") - launches
+        models[0].plan.step()
+        assert_same(*models)
+        assert models[0].counts() == models[1].counts()
+        assert poisoned == []
+    assert count > 10 and len(poisoned) > count // 2
+
+
+def make_more(model, count):
+    """Bindings of more tensors."""
+    variant = model.tensors[0].variant
+    more = [
+        Tensor(model.memory, variant, f"v{k}", (3 + k,), 0, False, 70 + k, own_states=True)
+        for k in range(count)
+    ]
+    return more, (runtime.Binding * count)(*(tensor.binding(0) for tensor in more))
+
+
+def bind_more(model, more, bindings):
+    model.ids += model.plan.bind(bindings)
+    model.tensors += more
+
+
+def step_all(models, seed):
+    for model in models:
+        model.set_grads(seed)
+        model.plan.step()
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_a_bind_that_is_refused_changes_nothing(captures, package, double):
+    """For lack of device memory, at each of its allocations: steps go on, and then the same
+    bind."""
+    nth, refused = 0, True
+    while refused:
+        nth += 1
+        double.reset()
+        stream = double.make_stream()
+        host = Model(package, Memory(), own_states=True)
+        device = Model(package, DeviceMemory(double), own_states=True, stream=stream)
+        models = host, device
+        step_all(models, 0)
+        if captures:
+            device.plan.upload()
+            with double.capture(stream) as graphs:
+                device.plan.step()
+            host.plan.step()
+            double.launch(graphs[0], stream)
+        more = make_more(device, 300)
+        double.fail("cuMemAlloc", nth, 2)
+        try:
+            bind_more(device, *more)
+            refused = False
+        except errors.StatusError as error:
+            assert error.status == "STEPC_OUT_OF_MEMORY"
+            step_all(models, 1)
+            assert_same(*models)
+            assert device.plan.count(device.ids[0]) == 2 + captures
+            bind_more(device, *more)
+        double.fail("", 0, 0)
+        bind_more(host, *make_more(host, 300))
+        step_all(models, 2)
+        assert_same(*models)
+        assert double.fault() == ""
+    assert nth > 4
 
 
 @pytest.mark.parametrize("function", CLOSING)
@@ -141,8 +251,8 @@ def test_a_kernel_that_faults(package, double):
     memory = DeviceMemory(double)
     model = Model(package, memory, specs=SPECS[:1])
     grad = model.tensors[0].of_role("grad")[0]
-    # Gradients are the caller's promise: this one ends where another begins.
-    grad.tensor.data += 4096
+    # What an address has room for is the caller's promise: this one is its last element's.
+    grad.tensor.data += grad.array.nbytes - grad.array.itemsize
     model.plan.set_grad(model.ids[0], grad.tensor)
     model.plan.step()
     assert double.synchronize() == 700
@@ -181,6 +291,31 @@ def test_tensors_elsewhere(package, double):
         grad = tensor.tensors[0].of_role("grad")[0]
         with pytest.raises(errors.TensorError, match=message):
             plan.plan.set_grad(0, grad.tensor)
+
+
+def test_gradients_elsewhere(package, double):
+    """Addresses are looked at whenever they change."""
+    double.reset(devices=2)
+    model = Model(package, DeviceMemory(double), specs=SPECS[:6])
+    other = DeviceMemory(double, 1)
+    for k in (0, 5):  # One looks as before, the other has other strides.
+        for role, call in (("grad", model.plan.set_grad), ("param", model.plan.set_param)):
+            operand = model.tensors[k].of_role(role)[0]
+            for address, message in (
+                (other.place_array(operand.read(), 0)[0], "is in memory of CUDA device 1, the"),
+                (4096, "is at address 0x1000, which the driver does not know"),
+            ):
+                moved = runtime.DLTensor.from_buffer_copy(operand.tensor)
+                moved.data = address
+                if k == 5:
+                    moved.strides = None
+                with pytest.raises(errors.TensorError, match=f"'w0.{k}': .* {message}") as refused:
+                    call(model.ids[k], moved)
+                assert refused.value.status == "STEPC_DEVICE_MISMATCH"
+    model.plan.step()
+    expected = Model(package, Memory(), specs=SPECS[:6])
+    expected.plan.step()
+    assert_same(model, expected)
 
 
 def change_code(members, *entries):

@@ -13,39 +13,42 @@ from double import FAULTY_RUNTIME, ROOT, make_zip
 
 NAMES = sorted(
     name
-    for path in (ROOT / "runtime").rglob("*.cpp")
+    for suffix in ("cpp", "h")
+    for path in (ROOT / "runtime").rglob(f"*.{suffix}")
     for name in re.findall(r'STEPC_FAULT\(\s*"(device-[^"]+)"\)', path.read_text())
 )
 
 
-def run(package, name):
+def run(packages, name):
     environment = {
         **os.environ, "STEPC_RUNTIME_LIBRARY": str(FAULTY_RUNTIME), "STEPC_FAULT": name,
         "PYTHONPATH": str(ROOT / "frontend"),
     }  # fmt: skip
     script = Path(__file__).with_name("device_faults.py")
     return subprocess.run(
-        [sys.executable, script, package], env=environment, capture_output=True, text=True,
+        [sys.executable, script, *packages], env=environment, capture_output=True, text=True,
         timeout=120,
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def path(members, tmp_path_factory):
-    path = tmp_path_factory.mktemp("faults") / "x.stepc"
-    path.write_bytes(make_zip(members))
-    return path
+def packages(members, scaled_members, dadapt_members, tmp_path_factory):
+    paths = []
+    for k, own in enumerate((members, scaled_members, dadapt_members)):
+        paths.append(tmp_path_factory.mktemp("faults") / f"{k}.stepc")
+        paths[-1].write_bytes(make_zip(own))
+    return paths
 
 
 def test_there_are_enough_faults():
-    assert len(NAMES) == len(set(NAMES)) >= 12
+    assert len(NAMES) == len(set(NAMES)) >= 24
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_fault_is_seen(name, path):
-    seen = run(path, name)
+def test_every_fault_is_seen(name, packages):
+    seen = run(packages, name)
     assert seen.returncode == 1 and seen.stdout, f"{name}: {seen.stderr[-400:]}"
 
 
-def test_without_a_fault_nothing_is_seen(path):
-    assert run(path, "none").returncode == 0
+def test_without_a_fault_nothing_is_seen(packages):
+    assert run(packages, "none").returncode == 0

@@ -10,7 +10,7 @@
 
 // CHECK: func.func private @scalars_entry(
 // CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
-// CHECK: gpu.func @scalars(%[[LIST:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64) kernel
+// CHECK: gpu.func @scalars(%[[LIST:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64, %[[SKIP:.*]]: i64) kernel
 // CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x
 // CHECK: %[[BLOCKS:.*]] = gpu.grid_dim x
@@ -57,7 +57,10 @@
 
 // The kernels: a block of threads for each chunk.
 
-// CHECK: gpu.func @phase0(%[[TABLE:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %[[FROM:.*]]: i64, %[[TO:.*]]: i64) kernel
+// CHECK: gpu.func @phase0(%[[TABLE:.*]]: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %[[FROM:.*]]: i64, %[[TO:.*]]: i64, %[[SKIP:.*]]: i64) kernel
+// CHECK: step.view %[[SKIP]]
+// CHECK: %[[RUNS:.*]] = arith.cmpi eq
+// CHECK: arith.select %[[RUNS]], %[[TO]], %[[FROM]]
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x
 // CHECK: %[[BLOCKS:.*]] = gpu.grid_dim x
 // CHECK: scf.for {{.*}} step %[[BLOCKS]]

@@ -25,6 +25,10 @@ STORAGES = {
 }
 
 
+# The last argument of launches: the step is not skipped.
+GO_ON = np.zeros(1, np.int64)
+
+
 class Package:
     """Code of both kinds, and the last variant: the one with most states."""
 

@@ -9,7 +9,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from packages import ZOO, Package, bits
+from packages import GO_ON, ZOO, Package, bits
 from ptx import Fault, Kernel, Memory
 
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64}
@@ -85,6 +85,11 @@ class Rows:
         return [*self.scalars, *(array for row in self.operands for array in row)]
 
 
+def launch(package, name, blocks, arguments, arrays, skip=GO_ON):
+    kernel = Kernel(package.ptx, name)
+    kernel.launch(blocks, [*arguments, skip.ctypes.data], Memory([*arrays, skip]))
+
+
 def fill_scalars(package, rows, on_device):
     """Runs the prologue for each row, as of its first and later steps."""
     hypers = np.array([float(hyper["default"]) or 0.25 for hyper in package.manifest["hypers"]])
@@ -95,14 +100,14 @@ def fill_scalars(package, rows, on_device):
         for name in filter(None, package.variant["scalars"]["functions"]):
             if on_device:
                 entries = words(*addresses)
-                memory = Memory([hypers, results, row, entries])
-                Kernel(package.ptx, name).launch(1, [entries.ctypes.data, 0, 1], memory)
+                memory = [hypers, results, row, entries]
+                launch(package, name, 1, [entries.ctypes.data, 0, 1], memory)
             else:
                 arguments = map(ctypes.c_int64, addresses)
                 getattr(package.object, name)(*arguments)
 
 
-def run_kernels(package, rows, chunks, on_device):
+def run_kernels(package, rows, chunks, on_device, skip=GO_ON):
     chunks = words(*chunks)
     workspace = np.zeros(64, np.uint8)
     call = words(
@@ -111,9 +116,9 @@ def run_kernels(package, rows, chunks, on_device):
     key = "strided_kernel" if rows.strided else "kernel"
     for entry in package.variant["schedule"]:
         if on_device:
-            memory = Memory([*rows.arrays(), rows.table, chunks])
+            memory = [*rows.arrays(), rows.table, chunks]
             arguments = [*map(int, call), 0, len(chunks)]
-            Kernel(package.ptx, entry[key]).launch(2, arguments, memory)
+            launch(package, entry[key], 2, arguments, memory, skip)
         else:
             getattr(package.object, entry[key])(
                 ctypes.c_void_p(call.ctypes.data), ctypes.c_int64(0), ctypes.c_int64(len(chunks))
@@ -146,6 +151,62 @@ def test_same_bits(definition, storage, tmp_path):
     chunks = [(0, 0, most), (0, most, 9), (1, 0, 37), (2, 0, 1)]
     compare(package, shapes, chunks, strided=False)
     compare(package, [(35, 0), (300, 1)], [(0, 0, 20), (0, 20, 15), (1, 0, 300)], strided=True)
+
+
+@pytest.fixture(scope="module")
+def sgd(tmp_path_factory):
+    return Package(ZOO / "sgd.mlir", "f32", tmp_path_factory.mktemp("sgd"))
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_step_that_is_skipped(strided, sgd):
+    """The word is looked at on the device: a graph's launches do nothing then."""
+    rows = Rows(sgd, [(35, 0), (10, 1)], strided)
+    fill_scalars(sgd, rows, on_device=True)
+    before = [array.copy() for array in rows.arrays()]
+    chunks = [(0, 0, 35), (1, 0, 10)]
+    run_kernels(sgd, rows, chunks, on_device=True, skip=words(-3))
+    for own, old in zip(rows.arrays(), before, strict=True):
+        np.testing.assert_array_equal(own, old)
+    run_kernels(sgd, rows, chunks, on_device=True, skip=words(0))
+    assert any((own != old).any() for own, old in zip(rows.arrays(), before, strict=True))
+
+
+def test_kernels_of_the_engine(sgd):
+    """What kernel_abi.h says of each."""
+
+    def run(name, blocks, *arguments):
+        arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+        places = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+        Kernel(sgd.ptx, name).launch(blocks, places, Memory([*arrays, data]))
+
+    data = words(*range(20, 30))
+    address = data.ctypes.data
+    run("step_set", 3, address + 8, -7)
+    assert data[:3].tolist() == [20, -7, 22]
+    entries = words(address, address + 16, address + 8, address + 24)
+    run("step_copy", 2, entries, 1, 2, words(0))
+    assert data[:4].tolist() == [20, -7, 22, -7]
+    run("step_copy", 2, entries, 0, 2, words(1))
+    assert data[:4].tolist() == [20, -7, 22, -7]
+    counted = words(*[0, 0, 7, 1, 0] * 300)
+    run("step_advance", 1, counted, 0, 299, words(1))
+    assert counted[2:4].tolist() == [7, 1]
+    run("step_advance", 1, counted, 0, 299, words(0))
+    assert counted.reshape(300, 5)[:, 2:4].tolist() == [[8, 0]] * 299 + [[7, 1]]
+    # A step that is skipped after its second round of four; one that goes on.
+    for graph, version, says, expected in (
+        (0, 9, [0, 1], [1, 1, 3, 7, 4, 5, 0, 0]),
+        (1, 4, [0, 0], [0, -1, 2, 5, 4, 5, 0, 0]),
+        (1, 9, [1, 0], [1, -1, 2, 5, 4, 6, 1, 0]),  # A graph of before.
+    ):
+        state, flags = words(1, 0, 2, 5, 4, 5, 1, 0), words(*says)
+        run("step_begin", 1, state, version, graph)
+        entries = words(flags.ctypes.data, flags.ctypes.data + 8)
+        kernel = Kernel(sgd.ptx, "step_decide")
+        arguments = [entries.ctypes.data, 0, 2, state.ctypes.data, 1, 2]
+        kernel.launch(1, arguments, Memory([entries, flags, state]))
+        assert state.tolist() == expected
 
 
 def test_another_kernel_has_other_bits(tmp_path):

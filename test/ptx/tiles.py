@@ -8,6 +8,7 @@ import ctypes
 import math
 
 import numpy as np
+from packages import GO_ON
 from ptx import Kernel, Memory
 
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f64": np.float64, "i16": np.uint16}
@@ -206,7 +207,8 @@ class Step:
                     self.call_round(call["function"])
 
     def launch(self, name, arguments, memory):
-        Kernel(self.package.ptx, name).launch(BLOCKS, arguments, Memory(memory))
+        kernel = Kernel(self.package.ptx, name)
+        kernel.launch(BLOCKS, [*arguments, GO_ON.ctypes.data], Memory([*memory, GO_ON]))
 
     def fill_scalars(self, name):
         tensors = self.tensors

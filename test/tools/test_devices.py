@@ -72,7 +72,9 @@ def test_zoo(name, tmp_path):
     names += [call["function"] for r in manifest["rounds"] for call in r["calls"]]
     names += [f"{manifest['optimizer']}_{s['kind']}" for s in manifest["statistics"]]
     assert len(names) >= 3 * len(variants)
-    names += ["step_store", "step_advance"]
+    names += [
+        f"step_{name}" for name in ("store", "set", "advance", "copy", "begin", "decide")
+    ]  # fmt: skip
     for entry in names:
         assert f".visible .entry {entry}(" in text
     assert text.count(".visible") == len(set(names))

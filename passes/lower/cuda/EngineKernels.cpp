@@ -15,44 +15,133 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// The number of this thread in the grid, an index.
-static Value emitGridThread(const Words &w) {
+/// `emitBody` by one thread of the grid.
+static void emitOnce(const Words &w, function_ref<void()> emitBody) {
   Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-  return w.add(w.mul(block, w.constant(kBlockThreads)), emitThread(w));
+  Value number = w.add(w.mul(block, w.constant(kBlockThreads)), emitThread(w));
+  Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                        number, w.constant(0));
+  scf::IfOp branch =
+      scf::IfOp::create(w.b, w.loc, isFirst, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  emitBody();
+}
+
+static Value isZero(const Words &w, Value word) {
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
+                               w.constantWord(0));
 }
 
 /// One thread stores all: arguments have no place that a thread could compute.
 static void emitStoreKernel(const Words &w) {
   emitKernel(w, STEPC_STORE_KERNEL, 1 + STEPC_STORE_WORDS, [&](ValueRange in) {
-    Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                          emitGridThread(w), w.constant(0));
-    scf::IfOp branch =
-        scf::IfOp::create(w.b, w.loc, isFirst, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(w.b);
-    w.b.setInsertionPointToStart(branch.thenBlock());
-    Value to = w.words(in[0]);
-    for (int64_t k = 0; k < STEPC_STORE_WORDS; ++k)
-      w.store(in[1 + k], to, w.constant(k));
+    emitOnce(w, [&] {
+      Value to = w.words(in[0]);
+      for (int64_t k = 0; k < STEPC_STORE_WORDS; ++k)
+        w.store(in[1 + k], to, w.constant(k));
+    });
+  });
+}
+
+static void emitSetKernel(const Words &w) {
+  emitKernel(w, STEPC_SET_KERNEL, 2, [&](ValueRange in) {
+    emitOnce(w, [&] { w.store(in[1], w.words(in[0]), w.constant(0)); });
   });
 }
 
 static void emitAdvanceKernel(const Words &w) {
-  emitKernel(w, STEPC_ADVANCE_KERNEL, 3, [&](ValueRange in) {
-    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+  emitKernel(w, STEPC_ADVANCE_KERNEL, 4, [&](ValueRange in) {
     Value list = w.words(in[0]);
-    w.loop(w.add(w.toIndex(in[1]), emitGridThread(w)), w.toIndex(in[2]),
-           w.mul(blocks, w.constant(kBlockThreads)), [&](Value entry) {
-             Value first = w.mul(entry, w.constant(STEPC_SCALAR_ENTRY_WORDS));
-             Value count = w.add(first, w.constant(STEPC_SCALAR_ENTRY_COUNT));
-             Value fresh = w.add(first, w.constant(STEPC_SCALAR_ENTRY_FRESH));
-             Value more = w.add(w.load(list, count), w.constantWord(1));
-             w.store(more, list, count);
-             w.store(w.constantWord(0), list, fresh);
-           });
+    emitThreadLoop(w, in.drop_front(), [&](Value entry) {
+      Value first = w.mul(entry, w.constant(STEPC_SCALAR_ENTRY_WORDS));
+      Value count = w.add(first, w.constant(STEPC_SCALAR_ENTRY_COUNT));
+      Value fresh = w.add(first, w.constant(STEPC_SCALAR_ENTRY_FRESH));
+      Value more = w.add(w.load(list, count), w.constantWord(1));
+      w.store(more, list, count);
+      w.store(w.constantWord(0), list, fresh);
+    });
+  });
+}
+
+static void emitCopyKernel(const Words &w) {
+  emitKernel(w, STEPC_COPY_KERNEL, 4, [&](ValueRange in) {
+    Value list = w.words(in[0]);
+    emitThreadLoop(w, in.drop_front(), [&](Value entry) {
+      Value first = w.mul(entry, w.constant(STEPC_COPY_ENTRY_WORDS));
+      Value from = w.load(list, first);
+      Value to = w.load(list, w.add(first, w.constant(1)));
+      w.store(w.load(w.words(from), int64_t(0)), w.words(to), w.constant(0));
+    });
+  });
+}
+
+static void emitBeginKernel(const Words &w) {
+  emitKernel(w, STEPC_BEGIN_KERNEL, 3, [&](ValueRange in) {
+    emitOnce(w, [&] {
+      Value state = w.words(in[0]);
+      auto load = [&](int64_t word) { return w.load(state, word); };
+      auto store = [&](Value value, int64_t word) {
+        w.store(value, state, w.constant(word));
+      };
+      Value one = w.constantWord(1), zero = w.constantWord(0);
+      Value isCurrent =
+          arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, in[1],
+                                load(STEPC_STATE_VERSION));
+      Value isStale =
+          w.select(isZero(w, in[2]), zero, w.select(isCurrent, zero, one));
+      store(isStale, STEPC_STATE_SKIPPED);
+      store(isStale, STEPC_STATE_STALE_NOW);
+      store(w.constantWord(-1), STEPC_STATE_SKIPPED_ROUND);
+      store(w.add(load(STEPC_STATE_STALE), isStale), STEPC_STATE_STALE);
+    });
+  });
+}
+
+static_assert(STEPC_STATE_SKIPPED == 0, "`state` is the `skip` of a range");
+
+static void emitDecideKernel(const Words &w) {
+  emitKernel(w, STEPC_DECIDE_KERNEL, 6, [&](ValueRange in) {
+    emitOnce(w, [&] {
+      Value list = w.words(in[0]), state = w.words(in[3]);
+      Value zero = w.constantWord(0);
+      // A step that is skipped already has no list: it may be a stale graph's.
+      auto [begin, end] = emitRange(w, {in[1], in[2], in[3]});
+      auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1),
+                                     ValueRange{zero});
+      {
+        OpBuilder::InsertionGuard guard(w.b);
+        w.b.setInsertionPointToStart(loop.getBody());
+        Value own = w.load(list, loop.getInductionVar());
+        Value says = w.load(w.words(own), int64_t(0));
+        scf::YieldOp::create(
+            w.b, w.loc,
+            arith::OrIOp::create(w.b, w.loc, loop.getRegionIterArg(0), says)
+                .getResult());
+      }
+      auto store = [&](Value value, int64_t word) {
+        w.store(value, state, w.constant(word));
+      };
+      auto add = [&](Value value, int64_t word) {
+        store(w.add(w.load(state, word), value), word);
+      };
+      w.branch(
+          isZero(w, loop.getResult(0)), [] {},
+          [&] {
+            store(w.constantWord(1), STEPC_STATE_SKIPPED);
+            store(in[4], STEPC_STATE_SKIPPED_ROUND);
+            add(w.constantWord(1), STEPC_STATE_SKIPPED_STEPS);
+            add(in[5], STEPC_STATE_LOST);
+          });
+    });
   });
 }
 
 void mlir::step::emitEngineKernels(const Words &w) {
   emitStoreKernel(w);
+  emitSetKernel(w);
   emitAdvanceKernel(w);
+  emitCopyKernel(w);
+  emitBeginKernel(w);
+  emitDecideKernel(w);
 }

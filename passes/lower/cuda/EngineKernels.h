@@ -12,8 +12,7 @@
 namespace mlir::step {
 
 /// Makes the entry points that an engine launches besides those of phases and
-/// functions: STEPC_STORE_KERNEL and STEPC_ADVANCE_KERNEL of
-/// stepc/kernel_abi.h. The insertion point is in a gpu.module.
+/// functions: those named in stepc/kernel_abi.h. The insertion point is in a gpu.module.
 void emitEngineKernels(const Words &w);
 
 } // namespace mlir::step

@@ -28,6 +28,14 @@ void mlir::step::emitKernel(const Words &w, StringRef name, int64_t words,
   gpu::ReturnOp::create(w.b, w.loc);
 }
 
+std::pair<Value, Value> mlir::step::emitRange(const Words &w,
+                                              ValueRange range) {
+  Value runs = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                     w.load(w.words(range[2]), int64_t(0)),
+                                     w.constantWord(0));
+  return {w.toIndex(range[0]), w.toIndex(w.select(runs, range[1], range[0]))};
+}
+
 /// The numbers `begin` to `end` - 1 (indices), shared out over the blocks.
 static void emitGridLoop(const Words &w, Value begin, Value end,
                          function_ref<void(Value)> emitBody) {
@@ -40,9 +48,9 @@ void mlir::step::emitChunkKernel(
     const Words &w, StringRef name,
     function_ref<void(const CallWords &, Value number)> emitEntry,
     int64_t parts) {
-  emitKernel(w, name, 6, [&](ValueRange in) {
+  emitKernel(w, name, 7, [&](ValueRange in) {
     CallWords call{in[0], in[1], in[2], in[3]};
-    Value begin = w.toIndex(in[4]), end = w.toIndex(in[5]);
+    auto [begin, end] = emitRange(w, in.drop_front(4));
     if (parts != 1) {
       begin = w.mul(begin, w.constant(parts));
       end = w.mul(end, w.constant(parts));
@@ -54,9 +62,10 @@ void mlir::step::emitChunkKernel(
 void mlir::step::emitBlockListKernel(
     const Words &w, StringRef name, int64_t words,
     function_ref<void(ArrayRef<Value>)> emitEntry) {
-  emitKernel(w, name, 3, [&](ValueRange in) {
+  emitKernel(w, name, 4, [&](ValueRange in) {
     Value list = w.words(in[0]);
-    emitGridLoop(w, w.toIndex(in[1]), w.toIndex(in[2]), [&](Value number) {
+    auto [begin, end] = emitRange(w, in.drop_front());
+    emitGridLoop(w, begin, end, [&](Value number) {
       Value first = w.mul(number, w.constant(words));
       SmallVector<Value> entry;
       for (int64_t k = 0; k < words; ++k)
@@ -66,27 +75,32 @@ void mlir::step::emitBlockListKernel(
   });
 }
 
+void mlir::step::emitThreadLoop(const Words &w, ValueRange range,
+                                function_ref<void(Value)> emitBody) {
+  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
+  Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+  Value size = w.constant(kBlockThreads);
+  Value thread = w.add(w.mul(block, size), emitThread(w));
+  auto [begin, end] = emitRange(w, range);
+  w.loop(w.add(begin, thread), end, w.mul(blocks, size), emitBody);
+}
+
 void mlir::step::emitListKernel(const Words &w, StringRef name,
                                 func::FuncOp function) {
-  emitKernel(w, name, 3, [&](ValueRange in) {
-    Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
-    Value size = w.constant(kBlockThreads);
-    Value thread = w.add(w.mul(block, size), emitThread(w));
+  emitKernel(w, name, 4, [&](ValueRange in) {
     int64_t count = function.getNumArguments();
     int64_t words = count + function.getNumResults();
     Value list = w.words(in[0]);
-    w.loop(w.add(w.toIndex(in[1]), thread), w.toIndex(in[2]),
-           w.mul(blocks, size), [&](Value entry) {
-             Value first = w.mul(entry, w.constant(words));
-             SmallVector<Value> arguments;
-             for (int64_t k = 0; k < count; ++k)
-               arguments.push_back(w.load(list, w.add(first, w.constant(k))));
-             auto call = func::CallOp::create(w.b, w.loc, function, arguments);
-             if (call.getNumResults() == 0)
-               return;
-             Value to = w.load(list, w.add(first, w.constant(count)));
-             w.store(call.getResult(0), w.words(to), w.constant(0));
-           });
+    emitThreadLoop(w, in.drop_front(), [&](Value entry) {
+      Value first = w.mul(entry, w.constant(words));
+      SmallVector<Value> arguments;
+      for (int64_t k = 0; k < count; ++k)
+        arguments.push_back(w.load(list, w.add(first, w.constant(k))));
+      auto call = func::CallOp::create(w.b, w.loc, function, arguments);
+      if (call.getNumResults() == 0)
+        return;
+      Value to = w.load(list, w.add(first, w.constant(count)));
+      w.store(call.getResult(0), w.words(to), w.constant(0));
+    });
   });
 }

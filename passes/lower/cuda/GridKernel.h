@@ -14,11 +14,12 @@
 #define STEPC_PASSES_LOWER_CUDA_GRIDKERNEL_H
 
 #include "passes/lower/ElementRow.h"
+#include "stepc/kernel_abi.h"
 
 namespace mlir::step {
 
 /// Threads of a block, of every kernel.
-inline constexpr int64_t kBlockThreads = 256;
+inline constexpr int64_t kBlockThreads = STEPC_BLOCK_THREADS;
 
 /// The number of this thread in its block, an index.
 Value emitThread(const Words &w);
@@ -28,8 +29,12 @@ Value emitThread(const Words &w);
 void emitKernel(const Words &w, StringRef name, int64_t words,
                 function_ref<void(ValueRange)> emitBody);
 
-/// Makes the entry point `name(table, rowWords, chunks, workspace, begin,
-/// end)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
+/// The words `begin`, `end` and `skip` of a kernel as indices of the entries
+/// that it works on: none where the word at the address `skip` is not 0.
+std::pair<Value, Value> emitRange(const Words &w, ValueRange range);
+
+/// Makes the entry point `name(table, rowWords, chunks, workspace, begin, end,
+/// skip)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
 /// of threads for each. Where an entry has several parts, each is a block's,
 /// and the number is that of the entry times `parts` plus that of the part.
 void emitChunkKernel(
@@ -37,13 +42,20 @@ void emitChunkKernel(
     function_ref<void(const CallWords &, Value number)> emitEntry,
     int64_t parts = 1);
 
-/// Makes the entry point `name(list, begin, end)`: `emitEntry` for the entries
-/// [begin, end) of a list of `words` words each, a block of threads for each.
+/// Makes the entry point `name(list, begin, end, skip)`: `emitEntry` for the
+/// entries [begin, end) of a list of `words` words each, a block of threads for
+/// each.
 void emitBlockListKernel(const Words &w, StringRef name, int64_t words,
                          function_ref<void(ArrayRef<Value>)> emitEntry);
 
-/// Makes the entry point `name(list, begin, end)` around a function of words: a
-/// thread for each entry [begin, end) of a list of the function's arguments.
+/// The loop of a thread of the grid over the entries of a list, of which
+/// `range` has the words `begin`, `end` and `skip`.
+void emitThreadLoop(const Words &w, ValueRange range,
+                    function_ref<void(Value)> emitBody);
+
+/// Makes the entry point `name(list, begin, end, skip)` around a function of
+/// words: a thread for each entry [begin, end) of a list of the function's
+/// arguments.
 /// Where the function has a result, an i64, the entry ends with the address at
 /// which it is stored.
 void emitListKernel(const Words &w, StringRef name, func::FuncOp function);

@@ -68,7 +68,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 3
+#define STEPC_KERNEL_ABI_VERSION 4
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -92,6 +92,9 @@
 #define STEPC_LEAF 1024
 #define STEPC_LANES 16
 #define STEPC_ROW_LEAF 64
+
+/* Bits of an element's index in its tensor; above them is the tensor's number. */
+#define STEPC_POSITION_BITS 40
 
 /* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */
 #define STEPC_TILE_COLUMNS 4096
@@ -146,18 +149,53 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
                                       const double *scalars, double *results,
                                       double *updated);
 
-/* Code for devices (docs/cuda.md) has kernels of the functions above, and two
- * besides that an engine needs, of these names.
+/* Code for devices (docs/cuda.md) has kernels of the functions above, and some
+ * besides that an engine needs, of the names below. All arguments are words.
+ * Kernels that work on entries [begin, end) of a list end with `skip`, the
+ * address of an i64: where it is not 0 the launch does nothing.
  *
  *   store(to, word 0, word 1, ..., word STEPC_STORE_WORDS - 1)
  *       stores the words side by side from address `to` on: what the host
  *       tells the device travels as arguments of launches
- *   advance(list, begin, end)
- *       counts a step in the entries [begin, end) of a list of arguments of
- *       StepcScalarFunction: adds 1 to `count` and clears `fresh` */
+ *   set(to, word)
+ *       stores one word
+ *   advance(list, begin, end, skip)
+ *       counts a step in the entries of a list of arguments of
+ *       StepcScalarFunction: adds 1 to `count` and clears `fresh`
+ *   copy(list, begin, end, skip)
+ *       entries are two addresses, from and to: copies a word
+ *   begin(state, version, graph)
+ *       begins a step, in the words STEPC_STATE_... at `state`. The launch of a
+ *       graph, which was captured for `version`, is to be skipped where the
+ *       state has another one; STALE counts those
+ *   decide(list, begin, end, state, round, after)
+ *       after a round: skips the rest of the step where an i64 is not 0 that an
+ *       entry, an address, names; LOST counts the rounds `after` it */
+#define STEPC_BLOCK_THREADS 256
+/* Blocks that share an entry of a chunk list in the tiles space, at most. */
+#define STEPC_TILE_PARTS 4
 #define STEPC_STORE_KERNEL "step_store"
 #define STEPC_STORE_WORDS 496
+#define STEPC_SET_KERNEL "step_set"
 #define STEPC_ADVANCE_KERNEL "step_advance"
+#define STEPC_COPY_KERNEL "step_copy"
+#define STEPC_COPY_ENTRY_WORDS 2
+#define STEPC_BEGIN_KERNEL "step_begin"
+#define STEPC_DECIDE_KERNEL "step_decide"
+
+/* Words of an engine's state on a device, zeros when it is made. SKIPPED is not
+ * 0 for the rest of a step that a round skips, SKIPPED and STALE_NOW for the
+ * launch of a graph that is. NEVER stays 0: launches of all other steps name it
+ * for `skip`. */
+#define STEPC_STATE_SKIPPED 0
+#define STEPC_STATE_SKIPPED_ROUND 1
+#define STEPC_STATE_SKIPPED_STEPS 2
+#define STEPC_STATE_LOST 3
+#define STEPC_STATE_VERSION 4
+#define STEPC_STATE_STALE 5
+#define STEPC_STATE_STALE_NOW 6
+#define STEPC_STATE_NEVER 7
+#define STEPC_STATE_WORDS 8
 
 /* Words of an entry of such a list: addresses of hyper-parameters and results,
  * count, fresh, address of the row. */

@@ -1,0 +1,191 @@
+//===- EngineLaunches.cpp - the launches of a step ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/Engine.h"
+
+#include "core/Fault.h"
+
+using namespace stepc;
+using namespace stepc::cuda;
+
+int64_t Engine::getState(int64_t word) const {
+  return int64_t(state->getAddress()) + word * int64_t(sizeof(int64_t));
+}
+
+/// The address of the word that a launch looks at; `always`: it is done in a
+/// step that is skipped, too, but not for a graph that relies on what is gone.
+int64_t Engine::getSkip(bool always) const {
+  if (!gated || STEPC_FAULT("device-skip-ignored"))
+    return getState(STEPC_STATE_NEVER);
+  return getState(always ? STEPC_STATE_STALE_NOW : STEPC_STATE_SKIPPED);
+}
+
+void Engine::beginLaunches(bool graph) {
+  launches.clear();
+  gated = graph || maySkip();
+  if (!gated)
+    return;
+  launches.push_back({&launcher.getModule().getBegin(),
+                      1,
+                      -1,
+                      3,
+                      {getState(0), version, int64_t(graph)}});
+}
+
+void Engine::addList(const Kernel &kernel, int64_t blocks, int64_t list,
+                     int64_t begin, int64_t end, int64_t skip) {
+  launches.push_back({&kernel, blocks, -1, 4, {list, begin, end, skip}});
+}
+
+static int64_t countThreadBlocks(int64_t entries) {
+  return (entries + kBlockThreads - 1) / kBlockThreads;
+}
+
+/// A thread for each cohort of a variant.
+void Engine::addScalars(const DeviceStep &step, int64_t segment) {
+  for (const ScalarRange &range : step.ranges) {
+    const Kernel &kernel =
+        launcher.getModule().getKernels(range.variant).scalars[size_t(segment)];
+    if (!kernel.function || range.begin == range.end)
+      continue;
+    addList(kernel, countThreadBlocks(range.end - range.begin),
+            int64_t(scalars.getAddress()), range.begin, range.end, getSkip());
+  }
+}
+
+/// The schedule of a class: a block for each chunk, several in the tiles space,
+/// or one for each row where it is a finish.
+void Engine::addRows(const ListedRows &rows, int64_t segment) {
+  size_t variant = rows.rowClass / 2;
+  size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
+  const Variant &own = package->getManifest().variants[variant];
+  const std::vector<ScheduleEntry> &schedule = own.schedule;
+  int64_t parts = own.space == Space::Tiles ? STEPC_TILE_PARTS : 1;
+  const std::vector<Kernel> &kernels =
+      launcher.getModule().getKernels(variant).entries[kind];
+  for (size_t e = 0; e < schedule.size(); ++e) {
+    bool finish = schedule[e].finish;
+    int64_t size = finish ? rows.numFinishes : rows.numChunks;
+    if (schedule[e].segment != segment || size == 0)
+      continue;
+    const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
+    int64_t end = size - STEPC_FAULT("device-last-entry-missing");
+    launches.push_back({&kernels[e],
+                        finish ? size : size * parts,
+                        int64_t(rows.rowClass),
+                        7,
+                        {int64_t(tables[rows.rowClass].getAddress()),
+                         rows.rowWords, int64_t(list.getAddress()),
+                         workspace ? int64_t(workspace->getAddress()) : 0, 0,
+                         end, getSkip()}});
+  }
+}
+
+void Engine::addKernels(const DeviceStep &step, int64_t segment) {
+  for (const ListedRows &rows : step.rows)
+    addRows(rows, segment);
+}
+
+void Engine::addRound(int64_t round) {
+  for (const RoundPart &part : roundList.getParts())
+    if (part.round == round)
+      addPart(part);
+}
+
+void Engine::addPart(const RoundPart &part) {
+  const Module &module = launcher.getModule();
+  int64_t list =
+      int64_t(roundWords.getAddress()) + part.offset * int64_t(sizeof(int64_t));
+  int64_t entries = part.entries, skip = getSkip(part.always);
+  auto numRounds = int64_t(package->getManifest().rounds.size());
+  switch (part.kind) {
+  case RoundPart::Kind::Copy:
+    return addList(module.getCopy(), countThreadBlocks(entries), list, 0,
+                   entries, skip);
+  case RoundPart::Kind::Sum:
+  case RoundPart::Kind::Amax:
+    return addList(module.getStatistic(part.kind == RoundPart::Kind::Amax),
+                   entries, list, 0, entries, skip);
+  case RoundPart::Kind::Call:
+    return addList(module.getCall(size_t(part.round), part.call),
+                   countThreadBlocks(entries), list, 0, entries, skip);
+  case RoundPart::Kind::Decide:
+    launches.push_back({&module.getDecide(),
+                        1,
+                        -1,
+                        6,
+                        {list, 0, entries, getState(0), part.round,
+                         numRounds - 1 - part.round}});
+    return;
+  }
+}
+
+void Engine::addAdvance(const DeviceStep &step) {
+  auto entries = int64_t(step.scalars.size() / STEPC_SCALAR_ENTRY_WORDS);
+  addList(launcher.getModule().getAdvance(), countThreadBlocks(entries),
+          int64_t(scalars.getAddress()), 0, entries,
+          STEPC_FAULT("device-count-on-skip") ? getState(STEPC_STATE_NEVER)
+                                              : getSkip());
+}
+
+/// Enqueues the list. Once a kernel that writes tensors is on the stream, an
+/// error leaves them updated in part.
+void Engine::enqueue(const DescribeRows &describe) {
+  bool written = false;
+  try {
+    guard([&] {
+      for (Launch &launch : launches) {
+        launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
+                        launch.numArguments, [&] {
+                          return launch.rowClass < 0
+                                     ? std::string()
+                                     : describe(size_t(launch.rowClass));
+                        });
+        written |= launch.rowClass >= 0;
+      }
+    });
+  } catch (...) {
+    broken |= written && !STEPC_FAULT("device-half-a-step-goes-on");
+    throw;
+  }
+}
+
+void Engine::run(DeviceStep &step, const DescribeRows &describe) {
+  captured |= step.graph;
+  upload(step);
+  beginLaunches(step.graph);
+  int64_t segments = package->getManifest().getNumSegments();
+  addRound(-1);
+  for (int64_t s = 0; s < segments; ++s) {
+    addScalars(step, s);
+    addKernels(step, s);
+    // After the last segment, what ends the step.
+    if (hasRounds())
+      addRound(s);
+  }
+  if (!STEPC_FAULT("device-count-stays"))
+    addAdvance(step);
+  if (STEPC_FAULT("device-step-waits"))
+    guard([&] { launcher.synchronize(); });
+  enqueue(describe);
+}
+
+void Engine::runScalars(DeviceStep &step) {
+  upload(step);
+  launches.clear();
+  gated = false;
+  addScalars(step, 0);
+  enqueue(DescribeRows());
+}
+
+void Engine::runKernels(DeviceStep &step, const DescribeRows &describe) {
+  upload(step);
+  launches.clear();
+  gated = false;
+  addKernels(step, 0);
+  enqueue(describe);
+}

@@ -1,0 +1,225 @@
+//===- RoundList.cpp - what rounds launch on a device ---------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/RoundList.h"
+
+#include "core/Fault.h"
+#include "core/Reserve.h"
+
+#include "stepc/kernel_abi.h"
+
+using namespace stepc;
+using namespace stepc::cuda;
+
+/// Words of an entry for OPTIMIZER_sum and of one for a call (docs/cuda.md).
+static constexpr size_t kSumWords = 4;
+static constexpr size_t kCallWords = 7;
+
+static size_t countCalls(const Manifest &manifest) {
+  size_t count = 0;
+  for (const Round &round : manifest.rounds)
+    count += round.calls.size();
+  return count;
+}
+
+ValueLayout::ValueLayout(const Manifest &manifest) {
+  scalars = int64_t(manifest.numResults);
+  statistics = scalars + int64_t(manifest.scalars.size());
+  updated = statistics + int64_t(manifest.statistics.size());
+  skips = updated + int64_t(manifest.scalars.size());
+  words = skips + int64_t(countCalls(manifest));
+}
+
+RoundList::RoundList(const Manifest &manifest)
+    : manifest(manifest), layout(manifest) {
+  for (const Round &round : manifest.rounds)
+    for (const RoundCall &call : round.calls)
+      skips |= call.maySkip;
+}
+
+size_t RoundList::countContributions(size_t tensors) const {
+  return manifest.statistics.size() * tensors;
+}
+
+size_t RoundList::countWords(size_t tensors, size_t groups) const {
+  // Copies at the begin and at the end, of statistics, of what calls change.
+  size_t scalars = manifest.scalars.size(), calls = countCalls(manifest);
+  size_t statistics = manifest.statistics.size();
+  size_t copies = 2 * scalars + statistics;
+  for (const Round &round : manifest.rounds)
+    for (const RoundCall &call : round.calls)
+      copies += call.results.size() + 2 * call.updates.size();
+  return countContributions(tensors) +
+         groups * (STEPC_COPY_ENTRY_WORDS * copies + kSumWords * statistics +
+                   (kCallWords + 1) * calls);
+}
+
+size_t RoundList::countParts() const {
+  return 3 + 4 * manifest.rounds.size() + 2 * countCalls(manifest);
+}
+
+void RoundList::reserve(size_t tensors, size_t groups) {
+  reserveAtLeast(words, countWords(tensors, groups));
+  reserveAtLeast(parts, countParts());
+  for (std::vector<int64_t> &entries : sums)
+    reserveAtLeast(entries, kSumWords * manifest.statistics.size() * groups);
+}
+
+int64_t RoundList::getValue(int64_t group, int64_t word) const {
+  return in->values + (group * layout.words + word) * int64_t(sizeof(int64_t));
+}
+
+void RoundList::addPart(RoundPart::Kind kind, int64_t round, size_t call,
+                        size_t offset, size_t entryWords, bool always) {
+  size_t entries = (words.size() - offset) / entryWords;
+  if (entries)
+    parts.push_back(
+        {kind, round, call, int64_t(offset), int64_t(entries), always});
+}
+
+void RoundList::addCopy(int64_t from, int64_t to) {
+  words.push_back(from);
+  words.push_back(to);
+}
+
+/// A step works on a copy of the scalars.
+void RoundList::addBegin() {
+  size_t offset = words.size();
+  for (int64_t g = 0; g < numGroups; ++g)
+    for (size_t i = 0; i < manifest.scalars.size(); ++i)
+      addCopy(getValue(g, layout.scalars + int64_t(i)),
+              getValue(g, layout.updated + int64_t(i)));
+  addPart(RoundPart::Kind::Copy, -1, 0, offset, STEPC_COPY_ENTRY_WORDS,
+          /*always=*/true);
+}
+
+/// Lists what tensors contribute, all or those of the group, and an entry.
+void RoundList::addSources(size_t statistic, int64_t group) {
+  const Statistic &own = manifest.statistics[statistic];
+  size_t tensors = in->groupOf.size(), offset = words.size();
+  for (size_t t = 0; t < tensors; ++t)
+    if (own.scope == Scope::Model || in->groupOf[t] == group)
+      words.push_back(in->contributions[statistic * tensors + t]);
+  auto count = int64_t(words.size() - offset);
+  auto bytes = int64_t(sizeof(int64_t));
+  for (int64_t word :
+       {in->list + int64_t(offset) * bytes, count,
+        in->scratch + numContributions * bytes,
+        getValue(STEPC_FAULT("device-statistic-of-another-group") ? 0 : group,
+                 layout.statistics + int64_t(statistic))})
+    sums[own.maximum].push_back(word);
+  numContributions += count;
+}
+
+void RoundList::addStatistics(int64_t round) {
+  for (std::vector<int64_t> &entries : sums)
+    entries.clear();
+  for (size_t s = 0; s < manifest.statistics.size(); ++s) {
+    const Statistic &statistic = manifest.statistics[s];
+    if (statistic.segment != round)
+      continue;
+    int64_t count = statistic.scope == Scope::Model ? 1 : numGroups;
+    for (int64_t g = 0; g < count; ++g)
+      addSources(s, g);
+  }
+  for (int maximum = 0; maximum < 2; ++maximum) {
+    size_t offset = words.size();
+    words.insert(words.end(), sums[maximum].begin(), sums[maximum].end());
+    addPart(maximum ? RoundPart::Kind::Amax : RoundPart::Kind::Sum, round, 0,
+            offset, kSumWords);
+  }
+  size_t offset = words.size();
+  for (size_t s = 0; s < manifest.statistics.size(); ++s)
+    if (manifest.statistics[s].segment == round &&
+        manifest.statistics[s].scope == Scope::Model)
+      for (int64_t g = 1; g < numGroups; ++g)
+        addCopy(getValue(0, layout.statistics + int64_t(s)),
+                getValue(g, layout.statistics + int64_t(s)));
+  addPart(RoundPart::Kind::Copy, round, 0, offset, STEPC_COPY_ENTRY_WORDS);
+}
+
+/// A call for the model works on the first group, and all get what it did.
+void RoundList::addCall(int64_t round, size_t call, int64_t number) {
+  const RoundCall &own = manifest.rounds[size_t(round)].calls[call];
+  bool ofModel = own.scope == Scope::Model;
+  size_t offset = words.size();
+  for (int64_t g = 0; g < (ofModel ? 1 : numGroups); ++g) {
+    if (!ofModel && !in->active[size_t(g)] &&
+        !STEPC_FAULT("device-idle-group-runs"))
+      continue;
+    auto bytes = int64_t(sizeof(int64_t));
+    int64_t hypers = in->groups + g * in->groupWords * bytes;
+    for (int64_t word :
+         {hypers, hypers + int64_t(manifest.hypers.size()) * bytes,
+          getValue(g, layout.statistics), getValue(g, layout.scalars),
+          getValue(g, 0), getValue(g, layout.updated),
+          getValue(g, layout.skips + number)})
+      words.push_back(word);
+  }
+  addPart(RoundPart::Kind::Call, round, call, offset, kCallWords);
+  offset = words.size();
+  for (int64_t g = 1; ofModel && g < numGroups; ++g) {
+    for (size_t result : own.results)
+      addCopy(getValue(0, int64_t(result)), getValue(g, int64_t(result)));
+    for (const RoundCall::Update &update : own.updates)
+      addCopy(getValue(0, layout.updated + int64_t(update.scalar)),
+              getValue(g, layout.updated + int64_t(update.scalar)));
+  }
+  if (STEPC_FAULT("device-results-not-shared"))
+    words.resize(offset);
+  addPart(RoundPart::Kind::Copy, round, call, offset, STEPC_COPY_ENTRY_WORDS);
+}
+
+/// What the calls of the round say that may skip.
+void RoundList::addDecide(int64_t round, int64_t firstCall) {
+  const std::vector<RoundCall> &calls = manifest.rounds[size_t(round)].calls;
+  size_t offset = words.size();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    bool ofModel = calls[i].scope == Scope::Model;
+    for (int64_t g = 0; calls[i].maySkip && g < (ofModel ? 1 : numGroups); ++g)
+      if (ofModel || in->active[size_t(g)])
+        words.push_back(getValue(g, layout.skips + firstCall + int64_t(i)));
+  }
+  addPart(RoundPart::Kind::Decide, round, 0, offset, 1, /*always=*/true);
+}
+
+/// Takes over the scalars: those that are always updated, or all others.
+void RoundList::addEnd(bool always) {
+  size_t offset = words.size();
+  for (const Round &round : manifest.rounds)
+    for (const RoundCall &call : round.calls)
+      for (const RoundCall::Update &update : call.updates)
+        if (update.always == always)
+          for (int64_t g = 0; g < numGroups; ++g)
+            addCopy(getValue(g, layout.updated + int64_t(update.scalar)),
+                    getValue(g, layout.scalars + int64_t(update.scalar)));
+  addPart(RoundPart::Kind::Copy, int64_t(manifest.rounds.size()), 0, offset,
+          STEPC_COPY_ENTRY_WORDS,
+          always && !STEPC_FAULT("device-always-update-lost"));
+}
+
+void RoundList::make(const RoundInputs &inputs) {
+  in = &inputs;
+  numGroups = int64_t(inputs.active.size());
+  numContributions = 0;
+  words.clear();
+  parts.clear();
+  addBegin();
+  int64_t number = 0;
+  for (size_t r = 0; r < manifest.rounds.size(); ++r) {
+    auto round = int64_t(r);
+    addStatistics(round);
+    size_t calls = manifest.rounds[r].calls.size();
+    for (size_t i = 0; i < calls; ++i)
+      addCall(round, i, number + int64_t(i));
+    addDecide(round, number);
+    number += int64_t(calls);
+  }
+  addEnd(/*always=*/true);
+  addEnd(/*always=*/false);
+  in = nullptr;
+}
