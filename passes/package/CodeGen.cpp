@@ -9,13 +9,23 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/ThreadPool.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
+#include "llvm/Transforms/IPO/AlwaysInliner.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/Utils/SplitModule.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -87,24 +97,20 @@ emitFile(llvm::Module &module, llvm::TargetMachine &machine,
   return bytes;
 }
 
-/// Object code, or text, of what was lowered for the target.
-static llvm::Expected<llvm::SmallVector<char, 0>>
-generate(Operation *module, const Target &target, llvm::CodeGenFileType type) {
-  auto machine = createTargetMachine(target);
-  if (!machine)
-    return machine.takeError();
+/// What was lowered for the target, as an LLVM module.
+static llvm::Expected<std::unique_ptr<llvm::Module>>
+translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
+          llvm::LLVMContext &context) {
   // Accesses whose alignment is not given have that of their type.
   module->setAttr(
       LLVM::LLVMDialect::getDataLayoutAttrName(),
-      StringAttr::get(
-          module->getContext(),
-          (*machine)->createDataLayout().getStringRepresentation()));
-  llvm::LLVMContext context;
+      StringAttr::get(module->getContext(),
+                      machine.createDataLayout().getStringRepresentation()));
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(module, context, "stepc");
   if (!llvmModule)
     return llvm::createStringError("the module does not translate to LLVM IR");
-  llvmModule->setTargetTriple((*machine)->getTargetTriple());
+  llvmModule->setTargetTriple(machine.getTargetTriple());
   for (llvm::Function &function : *llvmModule) {
     function.addFnAttr("no-builtins");
     function.addFnAttr("target-cpu", target.cpu);
@@ -114,18 +120,103 @@ generate(Operation *module, const Target &target, llvm::CodeGenFileType type) {
         !function.hasFnAttribute(llvm::Attribute::NoInline))
       function.addFnAttr(llvm::Attribute::AlwaysInline);
   }
-  optimize(*llvmModule, **machine);
-  return emitFile(*llvmModule, **machine, type);
+  return llvmModule;
 }
 
-llvm::Expected<llvm::SmallVector<char, 0>>
-mlir::step::generateObject(ModuleOp module, const Target &target) {
-  return generate(module, target, llvm::CodeGenFileType::ObjectFile);
+/// In how many parts a module is compiled: by its size and not by the machine's
+/// cores, since packages are the same bytes everywhere.
+static unsigned countParts(const llvm::Module &module) {
+  constexpr unsigned kSmall = 1000; // instructions; below it threads cost more
+  constexpr unsigned kMost = 4;
+  unsigned size = module.getInstructionCount();
+  return std::clamp(size / kSmall, 1u, kMost);
+}
+
+/// Bitcode of parts of the module. What a kernel calls goes with it, so what is
+/// inlined anyway is inlined first: it would tie all that share it together.
+static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
+                                                     unsigned parts) {
+  llvm::ModuleAnalysisManager analyses;
+  llvm::PassBuilder builder;
+  llvm::FunctionAnalysisManager functions;
+  builder.registerModuleAnalyses(analyses);
+  builder.registerFunctionAnalyses(functions);
+  analyses.registerPass(
+      [&] { return llvm::FunctionAnalysisManagerModuleProxy(functions); });
+  functions.registerPass(
+      [&] { return llvm::ModuleAnalysisManagerFunctionProxy(analyses); });
+  llvm::ModulePassManager passes;
+  passes.addPass(llvm::AlwaysInlinerPass());
+  passes.addPass(llvm::GlobalDCEPass());
+  passes.run(module, analyses);
+  std::vector<llvm::SmallVector<char, 0>> found;
+  auto keep = [&](std::unique_ptr<llvm::Module> part) {
+    llvm::raw_svector_ostream stream(found.emplace_back());
+    llvm::WriteBitcodeToFile(*part, stream);
+  };
+  llvm::SplitModule(module, parts, keep, /*PreserveLocals=*/true,
+                    /*RoundRobin=*/true);
+  return found;
+}
+
+/// Object code of one part, in a context and with a machine of its own.
+static llvm::Expected<llvm::SmallVector<char, 0>>
+compilePart(ArrayRef<char> bitcode, const Target &target) {
+  llvm::LLVMContext context;
+  auto machine = createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
+  auto module = llvm::parseBitcodeFile(
+      {StringRef(bitcode.data(), bitcode.size()), "stepc"}, context);
+  if (!module)
+    return module.takeError();
+  optimize(**module, **machine);
+  return emitFile(**module, **machine, llvm::CodeGenFileType::ObjectFile);
+}
+
+llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
+                                                        const Target &target) {
+  auto machine = createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto llvmModule = translate(module, target, **machine, context);
+  if (!llvmModule)
+    return llvmModule.takeError();
+  auto parts = split(**llvmModule, countParts(**llvmModule));
+  std::vector<std::optional<llvm::Expected<llvm::SmallVector<char, 0>>>> made(
+      parts.size());
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(parts.size()));
+  for (auto [part, object] : llvm::zip_equal(parts, made))
+    pool.async([&target, &part = part, &object = object] {
+      object.emplace(compilePart(part, target));
+    });
+  pool.wait();
+  ObjectFiles objects;
+  llvm::Error failed = llvm::Error::success();
+  for (auto &object : made) {
+    if (*object)
+      objects.push_back(std::move(**object));
+    else
+      failed = llvm::joinErrors(std::move(failed), object->takeError());
+  }
+  if (failed)
+    return failed;
+  return objects;
 }
 
 llvm::Expected<std::string> mlir::step::generatePTX(gpu::GPUModuleOp module,
                                                     const Target &target) {
-  auto text = generate(module, target, llvm::CodeGenFileType::AssemblyFile);
+  auto machine = createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto llvmModule = translate(module, target, **machine, context);
+  if (!llvmModule)
+    return llvmModule.takeError();
+  optimize(**llvmModule, **machine);
+  auto text =
+      emitFile(**llvmModule, **machine, llvm::CodeGenFileType::AssemblyFile);
   if (!text)
     return text.takeError();
   return std::string(text->begin(), text->end());

@@ -12,12 +12,17 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/Support/Error.h"
 
+#include <vector>
+
 namespace mlir::step {
 
-/// Object code of a module in the LLVM dialect. Loops are vectorized already,
-/// and nothing may be contracted or turned into a call of a library function.
-llvm::Expected<llvm::SmallVector<char, 0>> generateObject(ModuleOp module,
-                                                          const Target &target);
+using ObjectFiles = std::vector<llvm::SmallVector<char, 0>>;
+
+/// Object code of a module in the LLVM dialect, in some parts, which are
+/// compiled side by side. Loops are vectorized already, and nothing may be
+/// contracted or turned into a call of a library function.
+llvm::Expected<ObjectFiles> generateObjects(ModuleOp module,
+                                            const Target &target);
 
 /// The text of a device's module in the LLVM and NVVM dialects, of which the
 /// same holds.
@@ -32,9 +37,9 @@ llvm::Error checkPTX(StringRef text);
 llvm::Expected<std::string> assemblePTX(StringRef ptx, const Target &target,
                                         StringRef assembler);
 
-/// Links one object into a shared object, with lld as a library. lld resets the
+/// Links objects into a shared object, with lld as a library. lld resets the
 /// process's command-line options: read them before.
-llvm::Expected<std::string> linkSharedObject(ArrayRef<char> object);
+llvm::Expected<std::string> linkSharedObject(const ObjectFiles &objects);
 
 /// Refuses a shared object that would need or run anything when it is loaded:
 /// undefined symbols, needed libraries, initializers, writable code.

@@ -251,10 +251,10 @@ llvm::Expected<std::string> Compilation::makeCode(const Target &target) {
       return ptx;
     return assemblePTX(*ptx, target, options.assembler);
   }
-  auto object = generateObject(module, target);
-  if (!object)
-    return object.takeError();
-  auto shared = linkSharedObject(*object);
+  auto objects = generateObjects(module, target);
+  if (!objects)
+    return objects.takeError();
+  auto shared = linkSharedObject(*objects);
   if (!shared)
     return shared.takeError();
   if (llvm::Error error = checkSharedObject(*shared))

@@ -42,31 +42,29 @@ private:
 } // namespace
 
 llvm::Expected<std::string>
-mlir::step::linkSharedObject(ArrayRef<char> object) {
+mlir::step::linkSharedObject(const ObjectFiles &objects) {
   TemporaryDirectory directory;
   if (std::error_code code = directory.create())
     return llvm::createStringError(code,
                                    "cannot make a directory for temporary "
                                    "files: " +
                                        code.message());
-  std::string input = directory.file("kernels.o");
+  std::vector<std::string> inputs;
+  for (const auto &object : objects) {
+    inputs.push_back(
+        directory.file("kernels" + std::to_string(inputs.size()) + ".o"));
+    if (llvm::Error error =
+            writeFile(inputs.back(), StringRef(object.data(), object.size())))
+      return error;
+  }
   std::string output = directory.file("kernels.so");
-  if (llvm::Error error =
-          writeFile(input, StringRef(object.data(), object.size())))
-    return error;
-  const char *arguments[] = {"ld.lld",
-                             "-shared",
-                             "-o",
-                             output.c_str(),
-                             input.c_str(),
-                             "--no-undefined",
-                             "--strip-all",
-                             "--gc-sections",
-                             "--build-id=none",
-                             "--hash-style=gnu",
-                             "-znoexecstack",
-                             "-ztext",
-                             "-znow"};
+  std::vector<const char *> arguments = {
+      "ld.lld",        "-shared",         "-o",
+      output.c_str(),  "--no-undefined",  "--strip-all",
+      "--gc-sections", "--build-id=none", "--hash-style=gnu",
+      "-znoexecstack", "-ztext",          "-znow"};
+  for (const std::string &input : inputs)
+    arguments.push_back(input.c_str());
   std::string messages;
   llvm::raw_string_ostream stream(messages);
   lld::Result result =

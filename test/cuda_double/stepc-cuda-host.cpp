@@ -272,10 +272,10 @@ int main(int argc, char **argv) {
     op.moveBefore(module->getBody(), module->getBody()->end());
   if (failed(HostImage(*module).run()))
     return 1;
-  auto object = generateObject(*module, *getDefaultTarget());
-  if (!object)
-    return report(object.takeError());
-  auto image = linkSharedObject(*object);
+  auto objects = generateObjects(*module, *getDefaultTarget());
+  if (!objects)
+    return report(objects.takeError());
+  auto image = linkSharedObject(*objects);
   if (!image)
     return report(image.takeError());
   if (llvm::Error error = writeFile(argv[2], *image))
