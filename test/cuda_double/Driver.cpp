@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Those that the engine calls, and of streams and graphs what tests of it need.
+// Those that the engine calls; Graphs.cpp has others.
 // Errors are what the driver's documentation says of each function.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Calls.h"
 #include "Image.h"
-#include "State.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,24 +22,6 @@
 #include <unistd.h>
 
 using namespace cuda_double;
-
-struct CUgraphExec_st {
-  std::vector<Operation> operations;
-};
-using CUgraph = CUgraph_st *;
-using CUgraphExec = CUgraphExec_st *;
-
-/// Begins each function: locks, counts, fails on demand.
-#define ENTER(name)                                                            \
-  std::lock_guard<std::mutex> lock(getState().mutex);                          \
-  if (CUresult result = enter(name))                                           \
-    return result;
-/// Of a function that needs a context, of which the current one is `context`.
-#define ENTER_CONTEXT(name)                                                    \
-  std::lock_guard<std::mutex> lock(getState().mutex);                          \
-  CUcontext context = nullptr;                                                 \
-  if (CUresult result = enter(name, context))                                  \
-    return result;
 
 namespace {
 
@@ -183,24 +165,21 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
       *out = context.get();
       return CUDA_SUCCESS;
     }
-  auto created = std::make_unique<CUctx_st>();
-  created->device = device;
-  created->retained = 1;
-  *out = created.get();
-  state.contexts.push_back(std::move(created));
+  *out = add(state.contexts);
+  (*out)->device = device;
+  (*out)->retained = 1;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER("cuDevicePrimaryCtxRelease");
-  auto &contexts = getState().contexts;
-  for (auto it = contexts.begin(); it != contexts.end(); ++it) {
-    if ((*it)->device != device)
+  for (auto &context : getState().contexts) {
+    if (context->device != device)
       continue;
-    if (--(*it)->retained > 0)
+    if (--context->retained > 0)
       return CUDA_SUCCESS;
-    destroyContents(it->get());
-    contexts.erase(it);
+    destroyContents(context.get());
+    erase(getState().contexts, context.get());
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_CONTEXT;
@@ -258,11 +237,9 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image,
   }
   auto *services = static_cast<void **>(dlsym(library, STEPC_SERVICES));
   std::copy_n(getServices(), int(SERVICES), services);
-  auto module = std::make_unique<CUmod_st>();
-  module->context = context;
-  module->library = library;
-  *out = module.get();
-  getState().modules.push_back(std::move(module));
+  *out = add(getState().modules);
+  (*out)->context = context;
+  (*out)->library = library;
   return CUDA_SUCCESS;
 }
 
@@ -271,10 +248,7 @@ CUresult cuModuleUnload(CUmodule module) {
   if (!isAlive(module) || module->context != context)
     return CUDA_ERROR_INVALID_HANDLE;
   dlclose(module->library);
-  auto &modules = getState().modules;
-  modules.erase(
-      std::find_if(modules.begin(), modules.end(),
-                   [&](const auto &own) { return own.get() == module; }));
+  erase(getState().modules, module);
   return CUDA_SUCCESS;
 }
 
@@ -408,76 +382,6 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,
   for (int64_t k = 0; k < function->words; ++k)
     operation.arguments.push_back(*static_cast<int64_t *>(parameters[k]));
   return enqueue(context, stream, std::move(operation));
-}
-
-//===- What tests call besides ------------------------------------------===//
-
-CUresult cuStreamCreate(CUstream *out, unsigned int) {
-  ENTER_CONTEXT("cuStreamCreate");
-  auto created = std::make_unique<CUstream_st>();
-  created->context = context;
-  *out = created.get();
-  getState().streams.push_back(std::move(created));
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream) {
-  ENTER_CONTEXT("cuStreamDestroy");
-  if (!isAlive(stream) || stream->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  pump(context, stream);
-  auto &streams = getState().streams;
-  streams.erase(
-      std::find_if(streams.begin(), streams.end(),
-                   [&](const auto &own) { return own.get() == stream; }));
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
-  ENTER_CONTEXT("cuStreamBeginCapture");
-  // The default stream cannot capture.
-  if (!stream || !isAlive(stream) || stream->capture)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  stream->capture = std::make_unique<CUgraph_st>();
-  stream->captureInvalid = false;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *out) {
-  ENTER_CONTEXT("cuStreamEndCapture");
-  if (!isAlive(stream) || !stream->capture)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  *out = stream->capture.release();
-  if (!stream->captureInvalid)
-    return CUDA_SUCCESS;
-  delete *out;
-  *out = nullptr;
-  return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
-                                     unsigned long long) {
-  ENTER_CONTEXT("cuGraphInstantiate");
-  *out = new CUgraphExec_st{graph->operations};
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
-  ENTER_CONTEXT("cuGraphLaunch");
-  for (const Operation &operation : graph->operations)
-    if (CUresult result = enqueue(context, stream, operation))
-      return result;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph) {
-  delete graph;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec graph) {
-  delete graph;
-  return CUDA_SUCCESS;
 }
 
 // The functions are those that the engine looks for.

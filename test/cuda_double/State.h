@@ -76,6 +76,20 @@ struct State {
   std::string fault;
 };
 
+/// Adds what a handle stands for to a list of the state; the handle.
+template <typename T>
+T *add(std::vector<std::unique_ptr<T>> &list) {
+  list.push_back(std::make_unique<T>());
+  return list.back().get();
+}
+
+template <typename T>
+void erase(std::vector<std::unique_ptr<T>> &list, const T *handle) {
+  list.erase(std::find_if(list.begin(), list.end(), [&](const auto &own) {
+    return own.get() == handle;
+  }));
+}
+
 State &getState();
 std::vector<CUcontext> &getContextStack();
 

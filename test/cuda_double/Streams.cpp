@@ -19,11 +19,10 @@ CUstream cuda_double::findStream(CUcontext context, CUstream stream) {
   for (auto &own : state.streams)
     if (own->context == context && own->isDefault)
       return own.get();
-  auto created = std::make_unique<CUstream_st>();
+  CUstream created = add(state.streams);
   created->context = context;
   created->isDefault = true;
-  state.streams.push_back(std::move(created));
-  return state.streams.back().get();
+  return created;
 }
 
 CUresult cuda_double::enqueue(CUcontext context, CUstream stream,

@@ -1,0 +1,87 @@
+//===- Graphs.cpp - streams and graphs, which tests make ------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Of the driver what tests call besides what the engine does.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calls.h"
+
+using namespace cuda_double;
+
+struct CUgraphExec_st {
+  std::vector<Operation> operations;
+};
+using CUgraph = CUgraph_st *;
+using CUgraphExec = CUgraphExec_st *;
+
+extern "C" {
+
+CUresult cuStreamCreate(CUstream *out, unsigned int) {
+  ENTER_CONTEXT("cuStreamCreate");
+  *out = add(getState().streams);
+  (*out)->context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  ENTER_CONTEXT("cuStreamDestroy");
+  if (!isAlive(stream) || stream->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  pump(context, stream);
+  erase(getState().streams, stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+  ENTER_CONTEXT("cuStreamBeginCapture");
+  // The default stream cannot capture.
+  if (!stream || !isAlive(stream) || stream->capture)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stream->capture = std::make_unique<CUgraph_st>();
+  stream->captureInvalid = false;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *out) {
+  ENTER_CONTEXT("cuStreamEndCapture");
+  if (!isAlive(stream) || !stream->capture)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  *out = stream->capture.release();
+  if (!stream->captureInvalid)
+    return CUDA_SUCCESS;
+  delete *out;
+  *out = nullptr;
+  return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
+                                     unsigned long long) {
+  ENTER_CONTEXT("cuGraphInstantiate");
+  *out = new CUgraphExec_st{graph->operations};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  ENTER_CONTEXT("cuGraphLaunch");
+  for (const Operation &operation : graph->operations)
+    if (CUresult result = enqueue(context, stream, operation))
+      return result;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+} // extern "C"
