@@ -94,8 +94,9 @@ def every_optimizer_in_bf16():
 
 
 @case
-def what_is_behind_bf16_is_sharded_with_it():
-    compare(lambda params: st.AdamW(params, lr=1e-2, master="f32"), torch.bfloat16)
+def what_is_behind_16_bits_is_sharded_with_it():
+    for dtype in (torch.bfloat16, torch.float16):
+        compare(lambda params: st.AdamW(params, lr=1e-2, master="f32"), dtype)
     made, grads = tensors(torch.bfloat16)
     plain, spread_out = parameters(made), spread(made, mesh := grid(), TWO_DIMS)
     keywords = {"lr": 1e-2, "master": "remainder", "state_dtype": torch.bfloat16}

@@ -27,10 +27,11 @@ def every_optimizer_with_local_gradients():
 
 
 @case
-def every_optimizer_in_bf16():
+def every_optimizer_in_bf16_and_one_in_f16():
     for make in ALL.values():
         compare(make, "local", torch.bfloat16)
         compare(make, "reduced", torch.bfloat16)
+    compare(ALL["AdamW"], "local", torch.float16)
 
 
 @contextlib.contextmanager
