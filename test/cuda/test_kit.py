@@ -14,7 +14,7 @@ import correctness
 
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("storage", ["f32", "bf16+i16"])
-@pytest.mark.parametrize("name", ["AdamW", "Lion"])
+@pytest.mark.parametrize("name", ["AdamW", "hf.Adafactor", "AdamW, norm clipped"])
 def test_comparisons(cuda, name, storage, shifted):
     assert correctness.compare(name, storage, "cuda", shifted)["wrong"] == ""
 

@@ -17,6 +17,13 @@ KINDS = {
     "lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
     "rprop": lambda params, **k: st.Rprop(params, lr=1e-3, **k),
     "adadelta": lambda params, **k: st.Adadelta(params, **k),
+    "asgd": lambda params, **k: st.ASGD(params, lr=1e-2, **k),
+    "adafactor": lambda params, **k: st.hf.Adafactor(
+        params, lr=1e-2, relative_step=False, scale_parameter=True, **k
+    ),
+    "came": lambda params, **k: st.came.CAME(params, lr=1e-2, **k),
+    "lamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
+    "clipped": lambda params, **k: st.AdamW(params, lr=1e-2, clip=st.ClipByNorm(0.5), **k),
 }
 
 
@@ -80,6 +87,7 @@ FEATURES = {
     "clip": {"clip": st.ClipByValue(0.5)},
     "scale": {"loss_scale": 8.0, "accumulation_steps": 2},
     "copy": {"param_copy": torch.bfloat16},
+    "average": {"average": st.EMA(0.9)},
     "capturable": {"capturable": True},
 }
 
@@ -156,6 +164,43 @@ def test_a_graph_follows_a_schedule(cuda):
         cuda.double.launch(graphs[0], cuda.stream)
     saved = pair.optimizer.state_dict()
     assert [float(state["step"]) for state in saved["state"].values()] == [4.0] * len(SHAPES)
+    pair.check()
+
+
+def test_skipped_steps(cuda):
+    """What was skipped the device alone knows, until somebody asks."""
+    pair = Pair(cuda, lambda params: st.AdamW(params, lr=1e-2, loss_scale=st.DynamicLossScale(4.0)))
+    for step in range(4):
+        pair.give(step)
+        if step in (0, 2):
+            bad = torch.full(SHAPES[1], float("inf"))
+            pair.plain[1].grad = bad.clone()
+            pair.placed[1].grad = cuda.place(bad, "cuda:0")
+        pair.reference.step()
+        pair.optimizer.step()
+        assert pair.optimizer.last_step.skipped == (step in (0, 2))
+    saved = pair.optimizer.state_dict()
+    assert [float(state["step"]) for state in saved["state"].values()] == [2.0] * len(SHAPES)
+    pair.check()
+    assert pair.optimizer.loss_scale == pair.reference.loss_scale == 1.0
+
+
+def test_a_captured_skip(cuda):
+    pair = Pair(cuda, lambda params: st.AdamW(params, lr=1e-2, loss_scale=st.DynamicLossScale(4.0)))
+    cuda.stream = cuda.double.make_stream()
+    pair.step(0)
+    pair.give(1)
+    with cuda.double.capture(cuda.stream) as graphs:
+        pair.optimizer.step()
+    for bad in (False, True, False):
+        value = float("inf") if bad else 0.5
+        pair.plain[1].grad.fill_(value)
+        with torch.no_grad():
+            pair.placed[1].grad.fill_(value)
+        pair.reference.step()
+        cuda.double.launch(graphs[0], cuda.stream)
+    saved = pair.optimizer.state_dict()
+    assert [float(state["step"]) for state in saved["state"].values()] == [3.0] * len(SHAPES)
     pair.check()
 
 
