@@ -33,9 +33,9 @@ static const double inf = std::numeric_limits<double>::infinity();
 //===----------------------------------------------------------------------===//
 
 TEST(Rounding, NamesGoBothWays) {
-  for (Format format : {Format::BF16, Format::F32, Format::F64})
+  for (Format format : {Format::BF16, Format::F16, Format::F32, Format::F64})
     EXPECT_EQ(parseFormat(getName(format)), format);
-  EXPECT_EQ(parseFormat("f16"), std::nullopt);
+  EXPECT_EQ(parseFormat("f8"), std::nullopt);
 }
 
 TEST(Rounding, TiesGoToEven) {
