@@ -16,7 +16,10 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
   let methods = [
     InterfaceMethod<"How many values become one.",
                     "::mlir::step::ReductionKind", "getReductionKind">,
-    InterfaceMethod<"The tensor that is reduced.",
+    InterfaceMethod<"The tensors that are reduced, of one type. Each is reduced on its "
+                    "own, and what becomes of them is combined in their order.",
+                    "::mlir::OperandRange", "getInputs">,
+    InterfaceMethod<"The first of the tensors that are reduced.",
                     "::mlir::Value", "getInput", (ins),
                     "return $_op->getOperand(0);">,
     InterfaceMethod<"The mesh axes over whose ranks parts of the result are reduced; "
@@ -26,6 +29,8 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
     InterfaceMethod<"The condition under which the reduction is left out and gives "
                     "+0.0; null where it never is.",
                     "::mlir::Value", "getUnless">,
+    InterfaceMethod<"Sets that condition.", "void", "setUnless",
+                    (ins "::mlir::Value":$flag)>,
     InterfaceMethod<"True where the whole tensor is reduced, to an f64.",
                     "bool", "isWhole">,
     InterfaceMethod<"Positions of the reduced dims in the operand's type, "

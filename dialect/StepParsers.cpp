@@ -152,6 +152,23 @@ static void printShortType(OpAsmPrinter &printer, Operation *, Type type) {
   printShort(printer, type);
 }
 
+/// Of operands that are of one type.
+static ParseResult parseOneShortType(
+    OpAsmParser &parser, SmallVectorImpl<Type> &types,
+    const SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands) {
+  Type type;
+  if (operands.empty())
+    return parser.emitError(parser.getNameLoc(), "reduces no tensor");
+  if (parseShort(parser, type))
+    return failure();
+  types.assign(operands.size(), type);
+  return success();
+}
+static void printOneShortType(OpAsmPrinter &printer, Operation *,
+                              TypeRange types, OperandRange) {
+  printShort(printer, types.front());
+}
+
 /// One type stands for all when they are equal.
 static ParseResult parseShortTypeList(OpAsmParser &parser,
                                       ArrayRef<Type *> types) {
@@ -209,6 +226,27 @@ static void printDimNames(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
   llvm::interleaveComma(over.getAsRange<StringAttr>(), printer,
                         [&](StringAttr dim) { printer << dim.getValue(); });
   printer << "]";
+}
+
+//===----------------------------------------------------------------------===//
+// ReceiveOp: `"exchange0", "exchange1"`
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseNames(OpAsmParser &parser, ArrayAttr &names) {
+  SmallVector<Attribute> list;
+  if (parser.parseCommaSeparatedList([&] {
+        StringAttr name;
+        if (parser.parseAttribute(name))
+          return failure();
+        list.push_back(name);
+        return success();
+      }))
+    return failure();
+  names = parser.getBuilder().getArrayAttr(list);
+  return success();
+}
+static void printNames(OpAsmPrinter &printer, Operation *, ArrayAttr names) {
+  llvm::interleaveComma(names, printer);
 }
 
 //===----------------------------------------------------------------------===//

@@ -167,10 +167,11 @@ static LogicalResult verifyEntry(ProgramOp program, Operation &op) {
     return verifyPlaces(program, combine,
                         {combine.getPartial(), combine.getTemp().value_or(""),
                          combine.getExchange().value_or("")});
-  if (auto receive = dyn_cast<ReceiveOp>(op))
-    return verifyPlaces(
-        program, receive,
-        {receive.getExchange(), receive.getTemp().value_or("")});
+  if (auto receive = dyn_cast<ReceiveOp>(op)) {
+    SmallVector<StringRef> names{receive.getTemp().value_or("")};
+    llvm::append_range(names, receive.getSources());
+    return verifyPlaces(program, receive, names);
+  }
   if (auto scalars = dyn_cast<TensorScalarsOp>(op))
     return verifyTensorScalars(program, scalars);
   auto phase = cast<ScalarPhaseOp>(op);
@@ -316,7 +317,16 @@ LogicalResult CombineOp::verify() {
   return success();
 }
 
+SmallVector<StringRef> ReceiveOp::getSources() {
+  SmallVector<StringRef> names;
+  for (auto name : getExchanges().getAsRange<StringAttr>())
+    names.push_back(name.getValue());
+  return names;
+}
+
 LogicalResult ReceiveOp::verify() {
+  if (getExchanges().empty())
+    return emitOpError("receives nothing");
   if (bool(getTemp()) == bool(getSlot()))
     return emitOpError("names both or neither of a temp and a slot");
   if (bool(getSlot()) != (getLevel() == Level::Tensor))

@@ -335,13 +335,13 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
     for each row, column or item (one entry of the leading dims), rounded into a
     temp; or to one for the tensor, in one of its slots. `mean` divides by
     the number of elements of the whole tensor. The order of additions is the tree's
-    (docs/statistics.md). The buffer's contents are used up. What is only the rank's
-    part goes unrounded and undivided to an exchange, from which `step.receive` takes
-    the whole. Where the slot `unless` is not 0 it is +0.0: the phase was left out.
+    (docs/statistics.md). The buffer's contents are used up. What is only a part, of
+    the rank or of one of several tensors that are reduced together, goes unrounded and
+    undivided to a buffer, from which `step.receive` takes the whole. Where the slot `unless` is not 0 it is +0.0: the phase was left out.
 
     Constraints:
     - the buffer is in the program's workspace
-    - a temp of the program, a slot of the tensor or an exchange is named
+    - a temp of the program, a slot of the tensor or a buffer of parts is named
     - columns are combined to columns, rows to the others
     - what may be left out is one result for the tensor
   }];
@@ -361,26 +361,30 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
 }
 
 def Step_ReceiveOp : Step_Op<"receive", [HasParent<"ProgramOp">]> {
-  let summary = "takes what was reduced over ranks";
+  let summary = "takes what was reduced over ranks, or of several tensors";
   let description = [{
-    From an exchange, after its round: rounded into a temp, or into a slot of the tensor.
-    Space and level are those of the `step.combine` that sent it, and say what a mean
-    is divided by.
+    From the buffers of one reduction's tensors, of exchanges after their round: combined
+    in their order, then rounded into a temp, or into a slot of the tensor. Space and level
+    are those of the `step.combine` that sent them, and say what a mean is divided by.
 
     Constraints:
-    - the exchange is in the program's workspace
+    - there is a buffer, and all are in the program's workspace
     - a temp of the program or a slot of the tensor is named
   }];
-  let arguments = (ins StrAttr:$exchange, Step_CombinerAttr:$combiner,
+  let arguments = (ins StrArrayAttr:$exchanges, Step_CombinerAttr:$combiner,
                        Step_SpaceAttr:$space, Step_LevelAttr:$level,
                        UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
                        OptionalAttr<I64Attr>:$slot,
                        DefaultValuedAttr<I64Attr, "0">:$segment);
   let assemblyFormat = [{
-    $exchange $combiner `of` $space `to` $level (`mean` $mean^)?
+    custom<Names>($exchanges) $combiner `of` $space `to` $level (`mean` $mean^)?
     (`in` $temp^)? (`slot` $slot^)? attr-dict
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The names of the buffers.
+    ::llvm::SmallVector<::llvm::StringRef> getSources();
+  }];
 }
 
 def Step_TensorScalarsOp : Step_Op<"tensor_scalars", [

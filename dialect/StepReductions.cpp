@@ -42,6 +42,9 @@ static LogicalResult inferReduction(MLIRContext *context, Type operand,
 }
 
 static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
+  if (!llvm::all_equal(op.getInputs().getTypes()))
+    return op->emitOpError("reduces tensors of different types together: ")
+           << op.getInputs().getTypes();
   if (!over)
     return success();
   if (op.getUnless())
@@ -72,7 +75,9 @@ static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
       DictionaryAttr attributes, OpaqueProperties properties,                  \
       RegionRange regions, SmallVectorImpl<Type> &results) {                   \
     OP::Adaptor adaptor(operands, attributes, properties, regions);            \
-    return inferReduction(context, adaptor.getOperand().getType(),             \
+    if (adaptor.getInputs().empty())                                           \
+      return failure();                                                        \
+    return inferReduction(context, adaptor.getInputs()[0].getType(),           \
                           adaptor.getOverAttr(), results);                     \
   }                                                                            \
   LogicalResult OP::verify() { return verifyReduction(*this, getOverAttr()); }

@@ -23,6 +23,11 @@ def Step_ReductionGroup : OpDocGroup {
     describes (*the tree*), and rounded to the compute type once where the result is
     a tensor.
 
+    Several tensors of one type may be reduced together, as `step.mean %a, %b over [m]`:
+    each is on its own, in the same order of additions, then the results are added (of
+    `amax`: compared) in the order of the operands, still in f64, and only then divided
+    and rounded. A mean is divided by the number of elements of one of them.
+
     The reduction of a whole tensor may be left out: `unless %flag` gives +0.0 where the
     flag holds, and the tensor is not traversed for it.
 
@@ -49,16 +54,16 @@ let opDocGroup = Step_ReductionGroup in {
 
 class Step_ReductionOp<string mnemonic, string kind, string what>
     : Step_Op<mnemonic, [
-        Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>,
+        Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<InferTypeOpInterface>,
         Step_ReductionOpInterface]> {
   let summary = what;
-  let arguments = (ins Step_TensorType:$operand, OptionalAttr<StrArrayAttr>:$over,
+  let arguments = (ins Variadic<Step_TensorType>:$inputs, OptionalAttr<StrArrayAttr>:$over,
                        OptionalAttr<StrArrayAttr>:$across, Optional<I1>:$unless);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
-    $operand (`over` custom<DimNames>($over)^)?
+    $inputs (`over` custom<DimNames>($over)^)?
     (`across` custom<DimNames>($across)^)? (`unless` $unless^)? attr-dict `:`
-    custom<ShortType>(type($operand))
+    custom<OneShortType>(type($inputs), ref($inputs))
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -67,8 +72,9 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
     }
     bool isWhole() { return !getOverAttr(); }
     ::llvm::SmallVector<unsigned> getReducedPositions() {
-      return ::mlir::step::getReducedPositions(getOperand().getType(), getOverAttr());
+      return ::mlir::step::getReducedPositions(getInputs()[0].getType(), getOverAttr());
     }
+    void setUnless(::mlir::Value flag) { getUnlessMutable().assign(flag); }
   }];
 }
 
@@ -90,6 +96,7 @@ def Step_SumOp : Step_ReductionOp<"sum", "Sum", "the sum of a tensor's elements"
     ```
 
     Constraints:
+    - there is an operand, and all are of one type
     - dims after `over` are distinct names of dims of the operand, at least one;
       `*` and `...b` are reduced only with the whole tensor
   }];

@@ -213,6 +213,41 @@ def VerifyBound : Pass<"step-verify-bound", "::mlir::step::OptimizerOp"> {
 // shard
 //===----------------------------------------------------------------------===//
 
+def ReproduceSums : Pass<"step-reproduce-sums", "::mlir::step::OptimizerOp"> {
+  let summary = "make sums whose bits do not depend on the order of additions";
+  let description = [{
+    Before: bound rules. After: the same, where each sum and mean, of elements or of
+    what tensors contribute to a statistic, is made of terms that are rounded before
+    they are added (P. Demmel, H. D. Nguyen: Fast Reproducible Floating-Point Summation,
+    ARITH 2013), so that f64 holds every sum of them exactly, in any order and over any
+    ranks. For a sum of x with the largest magnitude in [L/2, L], L a power of two:
+
+        y = x / L, h1 = (y + C1) - C1, h2 = ((y - h1) + C2) - C2, ...
+        sum = ((((sum of h5 + sum of h4) + sum of h3) + sum of h2) + sum of h1) * L
+
+    where Cj is 1.5 * 2^(p - 18 * j) with p bits in a number of the compute type, so hj is
+    a multiple of 2^(1 - 18 * j) of at most 2^17 times that. Exact up to 2^36 terms. What
+    is lost of a term is at most L * 2^-90.
+
+    Where a term is infinite or NaN so is the sum, whatever the others: Inf, -Inf, or
+    NaN where both of these are among the terms. The sum of nothing and of zeros is +0.0.
+
+    A statistic takes a round more: what tensors contribute is compared before it is
+    added. In a skipped step the same `step.scalars` run as without the pass.
+
+    ```mlir
+    %row = step.mean %x over [m] : [n, m]
+    // ==>
+    %high = step.amax %x over [m] : [n, m]
+    %minus = step.neg %x : [n, m]
+    %low = step.amax %minus over [m] : [n, m]
+    ...
+    %sum = step.mean %h5, %h4, %h3, %h2, %h1 over [m] : [n, m]
+    %row = step.select %finite, %scaled, %other : mask[n, 1], [n, 1], [n, 1]
+    ```
+  }];
+}
+
 def InsertCollectives : Pass<"step-insert-collectives", "::mlir::step::OptimizerOp"> {
   let summary = "reduce over ranks what a rank has only a part of";
   let description = [{

@@ -45,7 +45,12 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createVerifyBound());
 }
 
-void mlir::step::buildShardPipeline(OpPassManager &pm) {
+void mlir::step::buildShardPipeline(OpPassManager &pm,
+                                    const ShardOptions &options) {
+  if (options.reproducible) {
+    pm.addNestedPass<OptimizerOp>(createReproduceSums());
+    addCleanup(pm);
+  }
   pm.addNestedPass<OptimizerOp>(createInsertCollectives());
   pm.addNestedPass<OptimizerOp>(createVerifySharded());
 }
@@ -103,9 +108,9 @@ void mlir::step::registerPassesAndPipelines() {
   PassPipelineRegistration<BindOptions>(
       "step-stage-bind", "the bind stage: one rule for each variant",
       buildBindPipeline);
-  PassPipelineRegistration<>("step-stage-shard",
-                             "the shard stage: local programs of a rank",
-                             buildShardPipeline);
+  PassPipelineRegistration<ShardOptions>(
+      "step-stage-shard", "the shard stage: local programs of a rank",
+      buildShardPipeline);
   PassPipelineRegistration<ScheduleOptions>(
       "step-stage-schedule", "the schedule stage: programs of phases",
       buildSchedulePipeline);

@@ -27,6 +27,13 @@ struct BindOptions : PassPipelineOptions<BindOptions> {
       llvm::cl::desc("requested variants; see step-instantiate-variants")};
 };
 
+struct ShardOptions : PassPipelineOptions<ShardOptions> {
+  Option<bool> reproducible{
+      *this, "reproducible",
+      llvm::cl::desc("sums whose bits do not depend on the order of additions"),
+      llvm::cl::init(false)};
+};
+
 struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
   Option<bool> certifyClipping{
       *this, "certify-clipping",
@@ -49,7 +56,7 @@ struct LowerOptions : PassPipelineOptions<LowerOptions> {
 /// it. The root is a module.
 void buildDefinePipeline(OpPassManager &pm);
 void buildBindPipeline(OpPassManager &pm, const BindOptions &options);
-void buildShardPipeline(OpPassManager &pm);
+void buildShardPipeline(OpPassManager &pm, const ShardOptions &options);
 void buildSchedulePipeline(OpPassManager &pm, const ScheduleOptions &options);
 void buildLowerPipeline(OpPassManager &pm, const LowerOptions &options);
 /// The lower stage of a CUDA device, in place of the one above.

@@ -124,9 +124,11 @@ Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())
     positions = llvm::to_vector(llvm::seq<unsigned>(0, axes.size()));
+  std::vector<std::vector<Interval>> inputs;
+  for (Value input : op.getInputs())
+    inputs.push_back(getBounds(input).elements);
   std::vector<Interval> elements =
-      reduce(op.getReductionKind(), getBounds(op.getInput()).elements, axes,
-             positions);
+      reduce(op.getReductionKind(), inputs, axes, positions);
   if (op.isWhole())
     return leftOut == Truth::Either ? hull(elements.front(), Interval::of(0.0))
                                     : elements.front();

@@ -95,9 +95,11 @@ Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())
     positions = llvm::to_vector(llvm::seq<unsigned>(0, axes.size()));
+  std::vector<std::vector<double>> inputs;
+  for (Value input : op.getInputs())
+    inputs.push_back(getTensor(input).elements);
   std::vector<double> elements =
-      reduce(op.getReductionKind(), getTensor(op.getInput()).elements,
-             std::move(axes), positions);
+      reduce(op.getReductionKind(), std::move(inputs), axes, positions);
   if (op.isWhole())
     return elements.front();
   return roundTo(compute, Tensor{shapes.getShape(op->getResult(0).getType()),

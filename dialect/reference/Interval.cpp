@@ -429,7 +429,8 @@ Interval mlir::step::reference::combine(ReductionKind kind,
 }
 
 std::vector<Interval>
-mlir::step::reference::reduce(ReductionKind kind, ArrayRef<Interval> elements,
+mlir::step::reference::reduce(ReductionKind kind,
+                              ArrayRef<std::vector<Interval>> inputs,
                               ArrayRef<Axis> axes,
                               ArrayRef<unsigned> positions) {
   Shape from, to;
@@ -441,9 +442,10 @@ mlir::step::reference::reduce(ReductionKind kind, ArrayRef<Interval> elements,
     count *= reduced ? static_cast<double>(axis.extent) : 1.0;
   }
   std::vector<std::vector<Interval>> parts(getNumElements(to));
-  for (size_t index = 0; index < elements.size(); ++index)
-    parts[getBroadcastIndex(to, from, static_cast<int64_t>(index))].push_back(
-        elements[index]);
+  for (ArrayRef<Interval> elements : inputs)
+    for (auto [index, element] : llvm::enumerate(elements))
+      parts[getBroadcastIndex(to, from, static_cast<int64_t>(index))].push_back(
+          element);
   std::vector<Interval> result;
   for (ArrayRef<Interval> part : parts) {
     Interval whole = combine(kind, part);

@@ -72,8 +72,10 @@ Interval divide(Interval x, double divisor, Format compute);
 /// Many values combined in f64, in any order.
 Interval combine(ReductionKind kind, ArrayRef<Interval> values);
 
-/// `elements`, row-major in `axes`, reduced over the axes at `positions`.
-std::vector<Interval> reduce(ReductionKind kind, ArrayRef<Interval> elements,
+/// Of all `inputs`, row-major in `axes`, the elements reduced over the axes at
+/// `positions`.
+std::vector<Interval> reduce(ReductionKind kind,
+                             ArrayRef<std::vector<Interval>> inputs,
                              ArrayRef<Axis> axes, ArrayRef<unsigned> positions);
 
 } // namespace mlir::step::reference

@@ -87,23 +87,41 @@ static std::vector<double> reduceAxis(ReductionKind kind, Order order,
   return result;
 }
 
-std::vector<double>
-mlir::step::reference::reduce(ReductionKind kind, std::vector<double> elements,
-                              SmallVector<Axis> axes,
-                              ArrayRef<unsigned> positions) {
+/// Of one of the tensors that are reduced together, not divided.
+static std::vector<double> reduceOne(ReductionKind kind,
+                                     std::vector<double> elements,
+                                     SmallVector<Axis> axes,
+                                     ArrayRef<unsigned> positions) {
   // Lanes are for neighbours in memory: of the innermost named dim.
   unsigned innermost = axes.size();
   while (innermost > 0 && !axes[innermost - 1].named)
     --innermost;
-  double count = 1;
   for (unsigned position : llvm::reverse(positions)) {
     Order order = position + 1 == innermost ? Order::Lanes : Order::Sequence;
     elements = reduceAxis(kind, order, elements, axes, position);
-    count *= static_cast<double>(axes[position].extent);
     axes[position].extent = 1;
   }
-  if (kind == ReductionKind::Mean)
-    for (double &element : elements)
-      element = element / count;
   return elements;
+}
+
+std::vector<double> mlir::step::reference::reduce(
+    ReductionKind kind, std::vector<std::vector<double>> inputs,
+    const SmallVector<Axis> &axes, ArrayRef<unsigned> positions) {
+  std::vector<double> result;
+  for (std::vector<double> &input : inputs) {
+    std::vector<double> own =
+        reduceOne(kind, std::move(input), axes, positions);
+    if (result.empty())
+      result = own;
+    else
+      for (auto [whole, part] : llvm::zip(result, own))
+        whole = combineTwo(kind, whole, part);
+  }
+  double count = 1;
+  for (unsigned position : positions)
+    count *= static_cast<double>(axes[position].extent);
+  if (kind == ReductionKind::Mean)
+    for (double &element : result)
+      element = element / count;
+  return result;
 }

@@ -37,10 +37,12 @@ struct Axis {
 /// One value of many, not divided: a mean is added up like a sum.
 double combine(ReductionKind kind, Order order, ArrayRef<double> values);
 
-/// `elements`, row-major in `axes`, reduced over the axes at `positions`. Their
-/// extents become 1.
-std::vector<double> reduce(ReductionKind kind, std::vector<double> elements,
-                           SmallVector<Axis> axes,
+/// Of each of `inputs`, row-major in `axes`, the elements reduced over the axes
+/// at `positions`, whose extents become 1; then combined in their order, and
+/// divided where that is a mean.
+std::vector<double> reduce(ReductionKind kind,
+                           std::vector<std::vector<double>> inputs,
+                           const SmallVector<Axis> &axes,
                            ArrayRef<unsigned> positions);
 
 } // namespace mlir::step::reference

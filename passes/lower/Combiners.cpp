@@ -65,3 +65,13 @@ Value mlir::step::emitReceived(const Words &w, Combiner combiner, Value address,
   Value bits = emitOrdered(w, w.load(w.words(address), index));
   return arith::BitcastOp::create(w.b, w.loc, f64, bits);
 }
+
+Value mlir::step::emitReceived(const Words &w, Combiner combiner,
+                               ArrayRef<Value> addresses, Value index) {
+  Value result;
+  for (Value address : addresses) {
+    Value part = emitReceived(w, combiner, address, index);
+    result = result ? emitCombined(w, combiner, result, part) : part;
+  }
+  return result;
+}

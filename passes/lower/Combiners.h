@@ -29,6 +29,10 @@ Value emitSent(const Words &w, Combiner combiner, Value value);
 Value emitReceived(const Words &w, Combiner combiner, Value address,
                    Value index);
 
+/// The same of several exchanges, combined in the order of their addresses.
+Value emitReceived(const Words &w, Combiner combiner, ArrayRef<Value> addresses,
+                   Value index);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_LOWER_COMBINERS_H

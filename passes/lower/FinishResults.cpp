@@ -70,6 +70,14 @@ Destination mlir::step::getDestination(const Words &w, ReceiveOp receive,
   return getDestinationOf(w, receive, in);
 }
 
+Value mlir::step::loadReceived(const Words &w, const TileRow &row,
+                               ReceiveOp receive, Value index) {
+  SmallVector<Value> addresses;
+  for (StringRef source : receive.getSources())
+    addresses.push_back(row.getBuffer(source));
+  return emitReceived(w, receive.getCombiner(), addresses, index);
+}
+
 Value mlir::step::countResults(const Words &w, Level level, const Extents &in) {
   switch (level) {
   case Level::Rows:

@@ -37,6 +37,11 @@ Destination getDestination(const Words &w, CombineOp combine,
 Destination getDestination(const Words &w, ReceiveOp receive,
                            const Extents &in);
 
+/// Element `index` of what ranks have reduced, or of what was combined of
+/// several tensors.
+Value loadReceived(const Words &w, const TileRow &row, ReceiveOp receive,
+                   Value index);
+
 /// A word: how many results there are.
 Value countResults(const Words &w, Level level, const Extents &in);
 

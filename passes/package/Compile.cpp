@@ -322,7 +322,11 @@ LogicalResult Compilation::run(StringRef source) {
   if (stopsAfter(Stage::Bind))
     return success();
 
-  if (failed(runStage(Stage::Shard, "shard", buildShardPipeline)))
+  ShardOptions shard;
+  shard.reproducible = options.reproducible;
+  if (failed(runStage(Stage::Shard, "shard", [&](OpPassManager &pm) {
+        buildShardPipeline(pm, shard);
+      })))
     return failure();
   if (stopsAfter(Stage::Shard))
     return success();
@@ -338,6 +342,8 @@ LogicalResult Compilation::run(StringRef source) {
   result.explanation = explain(scheduled, options.explanation);
   llvm::json::Object manifest =
       buildManifest(std::move(interface), scheduled, options.targets);
+  if (options.reproducible)
+    manifest["reproducible"] = true;
   if (stopsAfter(Stage::Schedule))
     return success();
 

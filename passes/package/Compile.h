@@ -31,6 +31,7 @@ struct CompileOptions {
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps
   Explanation explanation = Explanation::None;
+  bool reproducible = false;    // see step-reproduce-sums
   bool certifyClipping = false; // see step-certify-clipping
   bool exclusiveWrites = false; // see step-carry-statistics
   /// Called with the passes of each stage before they run; may add to them.

@@ -220,8 +220,12 @@ void ProgramExplainer::describeCombine(ExplainedEntry &entry,
   touch(entry, combine.getPartial(), true, false);
   std::string source =
       (combine.getPartial() + " (" + describeKind(combine) + ")").str();
-  if (combine.getExchange()) {
-    touch(entry, *combine.getExchange(), false, true);
+  if (std::optional<StringRef> whole = combine.getExchange()) {
+    touch(entry, *whole, false, true);
+    if (!find(*whole)) { // of one of several tensors, not of a rank
+      entry.combines.push_back((source + " into " + *whole).str());
+      return;
+    }
     entry.sends.push_back((source + " as " + *combine.getExchange()).str());
     return;
   }
@@ -232,13 +236,16 @@ void ProgramExplainer::describeCombine(ExplainedEntry &entry,
 
 void ProgramExplainer::describeReceive(ExplainedEntry &entry,
                                        ReceiveOp receive) {
-  touch(entry, receive.getExchange(), true, false);
+  for (StringRef source : receive.getSources())
+    touch(entry, source, true, false);
   if (receive.getTemp())
     touch(entry, *receive.getTemp(), false, true);
-  entry.receives.push_back((receive.getExchange() + " (" +
-                            describeKind(receive) + ") into " +
-                            describeTarget(receive))
-                               .str());
+  std::string text =
+      (llvm::join(receive.getSources(), " + ") + " (" + describeKind(receive) +
+       ") into " + describeTarget(receive))
+          .str();
+  bool crossed = find(receive.getSources()[0]).has_value();
+  (crossed ? entry.receives : entry.combines).push_back(text);
 }
 
 ExplainedEntry

@@ -37,6 +37,7 @@ public:
   void run();
   std::vector<ExplainedAgain> findRecomputed();
   llvm::StringMap<std::string> printExchanged();
+  std::string printExchanged(ReceiveOp receive, StringRef source);
 
 private:
   struct Node {
@@ -212,10 +213,12 @@ void ValueNumbers::visit(CombineOp combine) {
 }
 
 void ValueNumbers::visit(ReceiveOp receive) {
-  unsigned sent = read(receive.getExchange(), receive.getExchange());
+  SmallVector<unsigned> sent;
+  for (StringRef source : receive.getSources())
+    sent.push_back(read(source, source));
   keepCombined(receive,
                getNumber("receive " + toString(receive->getAttrDictionary()),
-                         {sent}, receive.getExchange()));
+                         sent, receive.getSources()[0]));
 }
 
 void ValueNumbers::visit(TensorScalarsOp scalars) {
@@ -270,22 +273,27 @@ std::string ValueNumbers::printLine(unsigned number) const {
   return text;
 }
 
-/// "sum of grad * grad for each row": what ranks send their parts of.
+/// "sum of grad * grad for each row".
+std::string ValueNumbers::printExchanged(ReceiveOp receive, StringRef source) {
+  // What was sent, of partial sums, of a value.
+  unsigned number = contents.lookup(source);
+  for (int k = 0; k < 2 && !nodes[number].operands.empty(); ++k)
+    number = nodes[number].operands[0];
+  StringRef kind =
+      receive.getMean() ? "mean" : stringifyCombiner(receive.getCombiner());
+  std::string text = (kind + " of " + printLine(number)).str();
+  StringRef level = stringifyLevel(receive.getLevel());
+  if (receive.getLevel() != Level::Tensor)
+    text += (" for each " + level.drop_back()).str();
+  return text;
+}
+
+/// What ranks send their parts of.
 llvm::StringMap<std::string> ValueNumbers::printExchanged() {
   llvm::StringMap<std::string> texts;
-  for (auto receive : program.getBody().getOps<ReceiveOp>()) {
-    // What was sent, of partial sums, of a value.
-    unsigned number = contents.lookup(receive.getExchange());
-    for (int k = 0; k < 2 && !nodes[number].operands.empty(); ++k)
-      number = nodes[number].operands[0];
-    StringRef kind =
-        receive.getMean() ? "mean" : stringifyCombiner(receive.getCombiner());
-    std::string text = (kind + " of " + printLine(number)).str();
-    StringRef level = stringifyLevel(receive.getLevel());
-    if (receive.getLevel() != Level::Tensor)
-      text += (" for each " + level.drop_back()).str();
-    texts[receive.getExchange()] = text;
-  }
+  for (auto receive : program.getBody().getOps<ReceiveOp>())
+    for (StringRef source : receive.getSources())
+      texts[source] = printExchanged(receive, source);
   return texts;
 }
 

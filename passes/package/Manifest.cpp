@@ -124,8 +124,15 @@ static json::Array describeHypers(OptimizerOp optimizer) {
   return hypers;
 }
 
+static json::Array describeStatistics(OptimizerOp optimizer) {
+  json::Array statistics;
+  for (auto statistic : optimizer.getBody().getOps<StatisticOp>())
+    statistics.push_back(describe(statistic));
+  return statistics;
+}
+
 json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
-  json::Array options, rules, scalars, statistics;
+  json::Array options, rules, scalars;
   for (Operation &op : optimizer.getBody().front()) {
     if (auto option = dyn_cast<OptionOp>(op))
       options.push_back(describe(option));
@@ -133,14 +140,12 @@ json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
       rules.push_back(describe(rule));
     else if (auto scalar = dyn_cast<ScalarOp>(op))
       scalars.push_back(describe(scalar));
-    else if (auto statistic = dyn_cast<StatisticOp>(op))
-      statistics.push_back(describe(statistic));
   }
   return json::Object{{"optimizer", optimizer.getSymName()},
                       {"hypers", describeHypers(optimizer)},
                       {"options", std::move(options)},
                       {"scalars", std::move(scalars)},
-                      {"statistics", std::move(statistics)},
+                      {"statistics", describeStatistics(optimizer)},
                       {"reports", describeReports(optimizer)},
                       {"rules", std::move(rules)}};
 }
@@ -361,6 +366,8 @@ json::Object mlir::step::buildManifest(json::Object interface,
   json::Object manifest = std::move(interface);
   // Binding may have added the seed of random bits.
   manifest["hypers"] = describeHypers(scheduled);
+  // And reproducible sums have statistics of their own.
+  manifest["statistics"] = describeStatistics(scheduled);
   manifest["format"] = 3;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";

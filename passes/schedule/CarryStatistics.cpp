@@ -177,7 +177,7 @@ void Carrier::carry(Candidate &candidate, unsigned number) {
   Operation *after = b.clone(*reduction, mapping);
   CarryOp::create(b, loc, after->getResult(0), before, result);
   // In the end: the clone has no condition.
-  reduction->insertOperands(reduction->getNumOperands(), known);
+  reduction.setUnless(known);
 }
 
 void Carrier::run() {

@@ -141,8 +141,8 @@ bool Certifier::matchClip() {
 /// Whether the reduced value is the square of a product of a full value and of
 /// one vector of rows and one of columns.
 bool Certifier::matchUpdate() {
-  auto squared = clip.mean.getOperand().getDefiningOp<MulOp>();
-  if (!squared || squared.getLhs() != squared.getRhs())
+  auto squared = clip.mean.getInputs()[0].getDefiningOp<MulOp>();
+  if (clip.mean.getInputs().size() > 1 || !squared || squared.getLhs() != squared.getRhs())
     return false;
   Value value = squared.getLhs();
   while (auto product = value.getDefiningOp<MulOp>()) {

@@ -127,11 +127,6 @@ bool ProgramBuilder::isFlatRange() {
          !isVector(rule.getArgumentOfKind(RoleKind::Param).getType());
 }
 
-static Combiner getCombiner(ReductionOpInterface reduction) {
-  return reduction.getReductionKind() == ReductionKind::Amax ? Combiner::Amax
-                                                             : Combiner::Sum;
-}
-
 void ProgramBuilder::collectBuffers() {
   MLIRContext *context = builder.getContext();
   auto add = [&](const Twine &name, ArrayRef<StringRef> size, Type element,
@@ -148,32 +143,50 @@ void ProgramBuilder::collectBuffers() {
     add("temp" + Twine(number), getVectorSize(analysis.getDomain(value)),
         compute, live);
   }
+  unsigned number = 0;
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
-    unsigned number = partialNumbers.size();
     partialNumbers[reduction] = number;
+    number += reduction.getInputs().size();
     Domain input = analysis.getDomain(reduction.getInput());
-    bool columns =
-        analysis.getDomain(reduction->getResult(0)) == Domain::Columns;
-    add("partial" + Twine(number),
-        getPartialSize(input, columns, isFlatRange()), builder.getF64Type(),
-        /*live=*/false);
-    if (!reduction.getAcrossAttr())
-      continue;
     Value result = reduction->getResult(0);
-    auto exchange = ExchangeAttr::get(
-        context, analysis.getTime(result).segment - 1,
-        getCrossedDims(rule, reduction), getCombiner(reduction));
-    add(getExchangeName(reduction), getExchangeSize(analysis.getDomain(result)),
-        builder.getF64Type(), /*live=*/true, exchange);
+    bool columns = analysis.getDomain(result) == Domain::Columns;
+    Type f64 = builder.getF64Type();
+    for (const std::string &partial : getPartialNames(reduction))
+      add(partial, getPartialSize(input, columns, isFlatRange()), f64,
+          /*live=*/false);
+    ExchangeAttr exchange;
+    if (reduction.getAcrossAttr())
+      exchange = ExchangeAttr::get(
+          context, analysis.getTime(result).segment - 1,
+          getCrossedDims(rule, reduction), getCombiner(reduction));
+    for (const std::string &whole : getWholeNames(reduction))
+      add(whole, getExchangeSize(analysis.getDomain(result)), f64,
+          /*live=*/bool(exchange), exchange);
   }
 }
 
-std::string ProgramBuilder::getPartialName(ReductionOpInterface reduction) {
-  return ("partial" + Twine(partialNumbers.lookup(reduction))).str();
+static std::vector<std::string> numberNames(StringRef prefix, unsigned first,
+                                            size_t count) {
+  std::vector<std::string> names;
+  for (size_t index = 0; index < count; ++index)
+    names.push_back((prefix + Twine(first + index)).str());
+  return names;
 }
 
-std::string ProgramBuilder::getExchangeName(ReductionOpInterface reduction) {
-  return ("exchange" + Twine(partialNumbers.lookup(reduction))).str();
+std::vector<std::string>
+ProgramBuilder::getPartialNames(ReductionOpInterface reduction) {
+  return numberNames("partial", partialNumbers.lookup(reduction),
+                     reduction.getInputs().size());
+}
+
+std::vector<std::string>
+ProgramBuilder::getWholeNames(ReductionOpInterface reduction) {
+  bool crosses = bool(reduction.getAcrossAttr());
+  size_t inputs = reduction.getInputs().size();
+  if (!crosses && inputs == 1)
+    return {};
+  return numberNames(crosses ? "exchange" : "whole",
+                     partialNumbers.lookup(reduction), inputs);
 }
 
 OperandAttr ProgramBuilder::getTemp(Value value) const {

@@ -29,6 +29,11 @@ public:
   void build();
 
 private:
+  static Combiner getCombiner(ReductionOpInterface reduction) {
+    return reduction.getReductionKind() == ReductionKind::Amax ? Combiner::Amax
+                                                               : Combiner::Sum;
+  }
+
   /// What one phase reads, computes, writes and accumulates.
   struct Body {
     /// Operands in the order in which their elements are read and written, and
@@ -57,6 +62,7 @@ private:
   void buildPhase(StringRef name, Space space, int64_t segment, Body &body);
   void buildCombine(ReductionOpInterface reduction, Space space,
                     int64_t segment);
+  void buildReceive(ReductionOpInterface reduction, int64_t segment);
   void buildReceives(int64_t segment);
   void beginSegment(int64_t segment);
 
@@ -67,8 +73,11 @@ private:
   Value addArgument(Block *block, Value value, Type storage);
   void addSlotArguments(Block *block, IRMapping &mapping, Type element);
   Value emitStored(Value value, Type storage);
-  std::string getPartialName(ReductionOpInterface reduction);
-  std::string getExchangeName(ReductionOpInterface reduction);
+  /// One for each tensor that is reduced.
+  std::vector<std::string> getPartialNames(ReductionOpInterface reduction);
+  /// Where what is combined of each of these waits for `step.receive`: for the
+  /// ranks, or for the others. None where nothing is to be waited for.
+  std::vector<std::string> getWholeNames(ReductionOpInterface reduction);
   bool isFlatRange();
   std::string makeName(const Twine &suffix) {
     return (program.getSymName() + suffix).str();
@@ -85,6 +94,7 @@ private:
   SmallVector<Value> slots;
   SmallVector<Attribute> operands, buffers;
   DenseMap<Value, unsigned> tempNumbers;
+  /// Of the first tensor of each reduction; those of the others follow.
   DenseMap<Operation *, unsigned> partialNumbers;
   /// Segments whose scalar phase stands.
   int64_t begun = -1;

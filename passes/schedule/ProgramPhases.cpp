@@ -65,12 +65,11 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
     bool columns =
         space == Space::Tiles &&
         analysis.getDomain(reduction->getResult(0)) == Domain::Columns;
-    accumulators.push_back(AccumulatorAttr::get(
-        context,
-        reduction.getReductionKind() == ReductionKind::Amax ? Combiner::Amax
-                                                            : Combiner::Sum,
-        columns ? Direction::Column : Direction::Row,
-        builder.getStringAttr(getPartialName(reduction))));
+    for (const std::string &partial : getPartialNames(reduction))
+      accumulators.push_back(
+          AccumulatorAttr::get(context, getCombiner(reduction),
+                               columns ? Direction::Column : Direction::Row,
+                               builder.getStringAttr(partial)));
   }
   auto phase = PhaseOp::create(builder, rule.getLoc(), name, slots.size(),
                                builder.getArrayAttr(body.operands), space,
@@ -94,7 +93,8 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
           emitStored(mapOrMaterialize(builder, value, mapping, compute),
                      cast<OperandAttr>(attr).getStorage()));
   for (ReductionOpInterface reduction : body.reductions)
-    results.push_back(mapping.lookup(reduction.getInput()));
+    for (Value input : reduction.getInputs())
+      results.push_back(mapping.lookup(input));
   YieldOp::create(builder, rule.getReturn().getLoc(), results);
 }
 
@@ -225,24 +225,43 @@ static Level getLevel(Domain result) {
 void ProgramBuilder::buildCombine(ReductionOpInterface reduction, Space space,
                                   int64_t segment) {
   Value result = reduction->getResult(0);
-  StringAttr temp, exchange;
+  std::vector<std::string> partials = getPartialNames(reduction);
+  std::vector<std::string> wholes = getWholeNames(reduction);
+  StringAttr temp;
   IntegerAttr slot;
-  bool crosses = bool(reduction.getAcrossAttr());
-  if (crosses)
-    exchange = builder.getStringAttr(getExchangeName(reduction));
-  else if (analysis.getDomain(result) == Domain::Tensor)
+  if (wholes.empty() && analysis.getDomain(result) == Domain::Tensor)
     slot = getSlot(result);
-  else
+  else if (wholes.empty())
     temp = getTemp(result).getName();
-  ReductionKind kind = reduction.getReductionKind();
-  CombineOp::create(
-      builder, reduction.getLoc(),
-      builder.getStringAttr(getPartialName(reduction)),
-      kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum, space,
+  bool isMean = reduction.getReductionKind() == ReductionKind::Mean;
+  for (auto [index, partial] : llvm::enumerate(partials))
+    CombineOp::create(
+        builder, reduction.getLoc(), builder.getStringAttr(partial),
+        getCombiner(reduction), space, getLevel(analysis.getDomain(result)),
+        isMean && wholes.empty(), temp, slot,
+        wholes.empty() ? StringAttr() : builder.getStringAttr(wholes[index]),
+        reduction.getUnless() ? getSlot(reduction.getUnless()) : IntegerAttr(),
+        segment);
+  if (!wholes.empty() && !reduction.getAcrossAttr())
+    buildReceive(reduction, segment);
+}
+
+/// Makes one of what was combined of each tensor that is reduced.
+void ProgramBuilder::buildReceive(ReductionOpInterface reduction,
+                                  int64_t segment) {
+  Value result = reduction->getResult(0);
+  SmallVector<Attribute> names;
+  for (const std::string &name : getWholeNames(reduction))
+    names.push_back(builder.getStringAttr(name));
+  bool toSlot = analysis.getDomain(result) == Domain::Tensor;
+  ReceiveOp::create(
+      builder, reduction.getLoc(), builder.getArrayAttr(names),
+      getCombiner(reduction),
+      getSpace(analysis.getDomain(reduction.getInput())),
       getLevel(analysis.getDomain(result)),
-      kind == ReductionKind::Mean && !crosses, temp, slot, exchange,
-      reduction.getUnless() ? getSlot(reduction.getUnless()) : IntegerAttr(),
-      segment);
+      reduction.getReductionKind() == ReductionKind::Mean,
+      toSlot ? StringAttr() : getTemp(result).getName(),
+      toSlot ? getSlot(result) : IntegerAttr(), segment);
 }
 
 IntegerAttr ProgramBuilder::getSlot(Value value) {
@@ -253,18 +272,8 @@ IntegerAttr ProgramBuilder::getSlot(Value value) {
 void ProgramBuilder::buildReceives(int64_t segment) {
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
     Value result = reduction->getResult(0);
-    if (!reduction.getAcrossAttr() ||
-        analysis.getTime(result).segment != segment)
-      continue;
-    bool toSlot = analysis.getDomain(result) == Domain::Tensor;
-    ReductionKind kind = reduction.getReductionKind();
-    ReceiveOp::create(
-        builder, reduction.getLoc(),
-        builder.getStringAttr(getExchangeName(reduction)),
-        kind == ReductionKind::Amax ? Combiner::Amax : Combiner::Sum,
-        getSpace(analysis.getDomain(reduction.getInput())),
-        getLevel(analysis.getDomain(result)), kind == ReductionKind::Mean,
-        toSlot ? StringAttr() : getTemp(result).getName(),
-        toSlot ? getSlot(result) : IntegerAttr(), segment);
+    if (reduction.getAcrossAttr() &&
+        analysis.getTime(result).segment == segment)
+      buildReceive(reduction, segment);
   }
 }

@@ -16,7 +16,9 @@ static bool maySkip(ScalarsOp op) {
 Rounds::Rounds(OptimizerOp optimizer, bool sharded)
     : optimizer(optimizer), sharded(sharded),
       scalarsOps(optimizer.getBody().getOps<ScalarsOp>()) {
-  if (sharded && llvm::any_of(scalarsOps, maySkip))
+  noted = llvm::any_of(
+      scalarsOps, [](ScalarsOp op) { return op->hasAttr(kWholeRound); });
+  if (sharded && !noted && llvm::any_of(scalarsOps, maySkip))
     whole.reset(new Rounds(optimizer, false));
 }
 
@@ -59,15 +61,25 @@ int64_t Rounds::getRound(ScalarsOp op) {
   return round;
 }
 
+std::optional<int64_t> Rounds::getKeptRound(ScalarsOp op) {
+  if (auto round = op->getAttrOfType<IntegerAttr>(kWholeRound))
+    return round.getInt();
+  return whole ? std::optional(whole->getRound(op)) : std::nullopt;
+}
+
 /// Which calls still run in a step that is skipped is not to depend on the
 /// layout: what is of one round of whole tensors stays together, and behind
 /// the rounds before it, however long ranks need to have its statistics.
 int64_t Rounds::computeRound(ScalarsOp op) {
-  if (!whole)
+  std::optional<int64_t> own = getKeptRound(op);
+  if (!own)
     return getNeeded(op);
   int64_t round = 0;
   for (ScalarsOp other : scalarsOps) {
-    int64_t distance = whole->getRound(op) - whole->getRound(other);
+    std::optional<int64_t> kept = getKeptRound(other);
+    if (!kept)
+      continue;
+    int64_t distance = *own - *kept;
     if (distance == 0)
       round = std::max(round, getNeeded(other));
     else if (distance > 0)
@@ -97,7 +109,8 @@ int64_t Rounds::getNeeded(ScalarsOp op) {
 
 /// Whether two run together where tensors are whole.
 bool Rounds::isBeside(ScalarsOp a, ScalarsOp b) {
-  return whole && whole->getRound(a) == whole->getRound(b);
+  std::optional<int64_t> round = getKeptRound(a);
+  return round && round == getKeptRound(b);
 }
 
 int64_t Rounds::getFirstSureSegment() {

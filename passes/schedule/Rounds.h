@@ -15,6 +15,11 @@
 
 namespace mlir::step {
 
+/// Attribute of a `step.scalars`, an integer: the round of whole tensors that
+/// it had before a pass that gave sums rounds of their own. Those that the pass
+/// has added have none.
+inline constexpr llvm::StringLiteral kWholeRound = "whole_round";
+
 /// The segments and rounds of one optimizer (docs/statistics.md). Segment 0 of
 /// a step needs no result of a round; round r runs when segment r is done;
 /// segment r + 1 may use its results. What crosses ranks between two segments
@@ -45,11 +50,14 @@ private:
   int64_t computeRound(ScalarsOp op);
   int64_t getNeeded(ScalarsOp op);
   bool isBeside(ScalarsOp a, ScalarsOp b);
+  std::optional<int64_t> getKeptRound(ScalarsOp op);
 
   OptimizerOp optimizer;
   bool sharded;
-  /// Those of whole tensors, where a step may be skipped.
+  /// Where a step may be skipped, rounds of whole tensors, whose order is kept:
+  /// as they are, or as a pass has noted them.
   std::unique_ptr<Rounds> whole;
+  bool noted = false;
   SmallVector<ScalarsOp> scalarsOps;
   DenseMap<Value, int64_t> segments;
   DenseMap<Operation *, int64_t> rounds, needed, statistics;

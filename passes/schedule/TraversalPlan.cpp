@@ -114,7 +114,8 @@ bool TraversalPlan::distribute() {
         traversal.stores.push_back(argument);
     int64_t conflict = -1;
     for (ReductionOpInterface reduction : traversal.reductions)
-      collect(traversal, reduction.getInput(), conflict);
+      for (Value input : reduction.getInputs())
+        collect(traversal, input, conflict);
     for (unsigned argument : traversal.stores)
       collect(traversal, analysis.getStoredValue(argument), conflict);
     if (conflict >= 0) {

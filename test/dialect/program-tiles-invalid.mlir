@@ -451,3 +451,22 @@ step.optimizer @opt {
     step.combine "partial0" sum of tiles to rows send "exchange0" unless 0
   }
 }
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"whole0", ["1"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    step.phase @sweep slots 0 operands [#p] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %p: f32):
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op receives nothing}}
+    "step.receive"() <{combiner = #step<combiner sum>, exchanges = [], level = #step<level tensor>, segment = 0 : i64, slot = 0 : i64, space = #step<space tiles>}> : () -> ()
+  }
+}

@@ -120,7 +120,7 @@ step.optimizer @over {
 step.optimizer @operand {
   %lr = step.hyper "lr" = 1.0
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.sum' op operand #0 must be a tensor with symbolic dims, but got 'f64'}}
+    // expected-error @+1 {{'step.sum' op operand #0 must be variadic of a tensor with symbolic dims, but got 'f64'}}
     %0 = step.sum %lr : f64
     step.return %p
   }
@@ -131,7 +131,7 @@ step.optimizer @operand {
 step.optimizer @operand {
   step.rule @any(%p: param[*], %g: grad[*]) {
     %0 = step.is_finite %g : [*]
-    // expected-error @+1 {{'step.amax' op operand #0 must be a tensor with symbolic dims, but got '!step.mask<*>'}}
+    // expected-error @+1 {{'step.amax' op operand #0 must be variadic of a tensor with symbolic dims, but got '!step.mask<*>'}}
     %1 = step.amax %0 : mask[*]
     step.return %p
   }
@@ -143,7 +143,7 @@ step.optimizer @result {
   step.rule @any(%p: param[n, m], %g: grad[n, m]) {
     // expected-error @+2 {{'step.sum' op failed to infer returned types}}
     // expected-error @+1 {{'step.sum' op inferred type(s) '!step.tensor<n, 1>' are incompatible with return type(s) of operation 'f64'}}
-    %0 = "step.sum"(%g) <{over = ["m"]}> : (!step.tensor<n, m>) -> f64
+    %0 = "step.sum"(%g) <{operandSegmentSizes = array<i32: 1, 0>, over = ["m"]}> : (!step.tensor<n, m>) -> f64
     step.return %p : [n, m]
   }
 }
@@ -166,5 +166,25 @@ step.optimizer @left_out {
     // expected-error @+1 {{'step.sum' op reduces dims, but only the reduction of a whole tensor can be left out by 'unless'}}
     %0 = step.sum %g over [m] unless %o : [n, m]
     step.return %p, %0 : [n, m], [n, 1]
+  }
+}
+
+// -----
+
+step.optimizer @none {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{reduces no tensor}}
+    %0 = step.sum : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @types {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1]) {
+    // expected-error @+1 {{'step.sum' op reduces tensors of different types together: '!step.tensor<n, m>', '!step.tensor<n, 1>'}}
+    %0 = "step.sum"(%g, %r) <{operandSegmentSizes = array<i32: 2, 0>}> : (!step.tensor<n, m>, !step.tensor<n, 1>) -> f64
+    step.return %p, %r : [n, m], [n, 1]
   }
 }

@@ -39,6 +39,11 @@ step.optimizer @reductions {
     %1 = step.compare gt, %0, %0 : f64, f64
     // CHECK-NEXT: step.sum %grad unless %[[LARGE]] : [*]{{$}}
     %2 = step.sum %g unless %1 : [*]
+    // Several together have one type.
+    // CHECK-NEXT: step.mean %grad, %param, %grad : [*]{{$}}
+    %3 = step.mean %g, %p, %g : [*]
+    // CHECK-NEXT: step.amax %param, %grad unless %[[LARGE]] : [*]{{$}}
+    %4 = step.amax %p, %g unless %1 : [*]
     step.return %p
   }
 

@@ -112,9 +112,9 @@ static bool receiveAnothers(ModuleOp module) {
         ReceiveOp a = receives[k], b = receives[other];
         if (a.getLevel() != b.getLevel() || a.getSegment() != b.getSegment())
           continue;
-        StringAttr first = a.getExchangeAttr();
-        a.setExchangeAttr(b.getExchangeAttr());
-        b.setExchangeAttr(first);
+        ArrayAttr first = a.getExchangesAttr();
+        a.setExchangesAttr(b.getExchangesAttr());
+        b.setExchangesAttr(first);
         return true;
       }
     return false;

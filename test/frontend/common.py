@@ -73,6 +73,7 @@ def bits_equal(a, b):
 KEYWORDS = [
     ("static_grads", False),
     ("exclusive_writes", False),
+    ("reproducible", False),
     ("clip", None),
     ("loss_scale", None),
     ("zero", 0),

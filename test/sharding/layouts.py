@@ -73,10 +73,10 @@ def placements(preset, mesh, shapes, rng):
 
 
 def make_case(name, fragments, preset, world, seed=0, steps=1, storages=STORAGES[0], number=5,
-              hypers=None, missing=False, kind="normal"):  # fmt: skip
-    """Some tensors of a definition on the mesh of a preset."""
+              hypers=None, missing=False, kind="normal", flags=()):  # fmt: skip
+    """Some tensors of a definition on the mesh of a preset. ``flags`` are the compiler's."""
     files = [ZOO / "fragments" / f"{fragment}.mlir" for fragment in fragments]
-    definition = Definition(ZOO / f"{name}.mlir", files)
+    definition = Definition(ZOO / f"{name}.mlir", files, flags=list(flags))
     rng = np.random.default_rng([seed, world, *map(ord, name + preset)])
     group = Group(dict(hypers or {}))
     # Factored where a matrix has two rows, so that small ones are.

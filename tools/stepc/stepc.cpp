@@ -138,6 +138,11 @@ static cl::opt<bool> exclusiveWrites(
     cl::desc("carry statistics of parameters from step to step; promises that "
              "only steps write them"),
     cl::cat(category));
+static cl::opt<bool> reproducible(
+    "reproducible",
+    cl::desc("sums whose bits do not depend on the order of additions, so on "
+             "no sharding"),
+    cl::cat(category));
 static cl::opt<bool> timeStages("time",
                                 cl::desc("print the stages and their times"),
                                 cl::cat(category));
@@ -242,6 +247,9 @@ static llvm::StringRef checkUsage() {
     return "--explain needs the schedule stage, which --compile-to leaves out";
   if (explainStep == Explanation::Svg && timeStages)
     return "--explain=svg is a picture alone: it goes without --time";
+  if (reproducible && (certifyClipping || exclusiveWrites))
+    return "--reproducible makes sums in two traversals, which "
+           "--certify-clipping and --exclusive-writes cannot leave out";
   if (output.empty() && compileTo == Stage::Package && !interfaceOnly &&
       !explains && !timeStages)
     return "no output: give -o FILE, --explain, --interface or "
@@ -335,6 +343,7 @@ int main(int argc, char **argv) {
   options.stopAfter = compileTo;
   options.dumpDirectory = dumpDirectory;
   options.explanation = explainStep;
+  options.reproducible = reproducible;
   options.certifyClipping = certifyClipping;
   options.exclusiveWrites = exclusiveWrites;
   std::string path = output;

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .. import _runtime, errors
 from ..definition import Definition
 from ..interface import Interface, Options
-from ._exclusive_writes import FLAG
+from ._flags import compiler_flags
 from ._hypers import HyperReader
 from ._members import Member, ObstacleError, trainable_members
 from ._rules import Rules, variant_specs
@@ -66,8 +66,7 @@ def get_package(
     interface = definition.interface()
     rules = Rules(interface, resolved)
     specs = variant_specs(optimizer, interface, rules, members, optimizer._layout_of)
-    flags = (FLAG,) if optimizer._exclusive_writes else ()
-    return definition.package(specs, flags + targets)
+    return definition.package(specs, compiler_flags(optimizer) + targets)
 
 
 def precompile(optimizer, target: str | None) -> None:

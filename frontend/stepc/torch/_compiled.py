@@ -21,6 +21,7 @@ from ._bound_groups import precompile
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._features import Feature
+from ._flags import check_flags
 from ._kept_scalars import KeptScalars
 from ._members import ObstacleError
 from ._on_ranks import OnRanks
@@ -34,6 +35,7 @@ from ._state import StateMap
 _KEYWORDS = [
     inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("exclusive_writes", inspect.Parameter.KEYWORD_ONLY, default=False),
+    inspect.Parameter("reproducible", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
     *(
@@ -64,6 +66,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         LARS then keep a parameter's mean square from step to step, which saves reading
         it. One parameter a step is looked at: StaleStatisticsError where it was written.
         Without effect on what is spread over ranks.
+    reproducible: makes every sum of the step, of elements and over tensors, so that its
+        bits do not depend on the order of additions: from the same gradients the same
+        parameters and states to the bit, on any number of ranks and in any layout. Not
+        with exclusive_writes. It takes another traversal and another exchange for a sum.
     clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
@@ -115,6 +121,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     # Class attributes, so that copies and unpickled objects start without.
     _static_grads = False
     _exclusive_writes = False
+    _reproducible = False
     _given = _features.Features()
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
@@ -127,6 +134,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         *args,
         static_grads=False,
         exclusive_writes=False,
+        reproducible=False,
         clip=None,
         loss_scale=None,
         master=None,
@@ -142,6 +150,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         self._set_precision(master, state_dtype, rounding, seed)
         self._static_grads = bool(static_grads)
         self._exclusive_writes = bool(exclusive_writes)
+        self._reproducible = bool(reproducible)
+        check_flags(self)
         super().__init__(*args, **kwargs)
         # GradScaler unscales by itself; where ranks share the step it has to ask here.
         self._step_supports_amp_scaling = self._is_shared
@@ -389,6 +399,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             **super().__getstate__(),
             "_static_grads": self._static_grads,
             "_exclusive_writes": self._exclusive_writes,
+            "_reproducible": self._reproducible,
             "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),

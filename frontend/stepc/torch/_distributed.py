@@ -117,6 +117,8 @@ class DistributedBinding:
             Item(f"definition '{interface.name}'{fragments} {definition.digest()}"),
             Item(f"{len(groups)} parameter groups"),
         ]
+        if optimizer._reproducible:
+            items.append(Item("reproducible=True"))
         if optimizer._rounding:
             items.append(Item(f"rounding={optimizer._rounding!r}, seed={optimizer.seed}"))
         if precision := optimizer._kept_precision():

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import torch
 
-FLAG = "--exclusive-writes"
-
 
 class WatchedParameters:
     """Parameters, and masters of them, of which a plan carries statistics from step to

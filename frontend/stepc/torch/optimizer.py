@@ -17,6 +17,7 @@ from . import _on_ranks
 from ._compiled import CompiledStep
 from ._eager import level_of_caller
 from ._features import KEYWORDS, Features, hyper_names
+from ._flags import check_package
 from ._precision import MASTERS
 from ._saving import SCALARS
 
@@ -43,6 +44,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         exclusive_writes: promises that between steps parameters are written through
             torch's operations alone; see
             :class:`~stepc.torch._compiled.CompiledStep`.
+        reproducible: sums whose bits do not depend on the order of additions; see the same.
         clip: :class:`~stepc.torch.ClipByValue`, :class:`~stepc.torch.ClipByNorm`,
             or a list of them, applied in its order to the gradients of all groups.
         loss_scale: what the loss was multiplied by, a number, or
@@ -55,7 +57,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         hypers_and_options: values by name; others have the definition's default.
 
     A package does the clipping and unscaling that it was compiled with
-    (``stepc --fragment``), and is refused where it was compiled without.
+    (``stepc --fragment``), and is refused where it was compiled without; so it is where
+    ``reproducible=True`` and it was compiled without ``--reproducible``.
 
     Raises, at construction, TypeError for a name that the definition does not
     have and for a value of another kind, DefinitionError (file, line and column)
@@ -69,6 +72,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         *,
         static_grads: bool = False,
         exclusive_writes: bool = False,
+        reproducible: bool = False,
         clip=None,
         loss_scale=None,
         master: str | None = None,
@@ -83,6 +87,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         ranks = {n: hypers_and_options.pop(n) for n in others if n in hypers_and_options}
         self._given = Features.of(clip, loss_scale, **more)
         self._interface = self._without_features(self._definition.interface())
+        if reproducible and self._definition.package_bytes is not None:
+            check_package(self._definition.path, self._definition.package(()).manifest)
         self._interface.check_names(hypers_and_options)
         defaults = {**dict(self._interface.hypers), **dict(self._interface.options)}
         defaults.update(hypers_and_options)
@@ -94,6 +100,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             defaults,
             static_grads=static_grads,
             exclusive_writes=exclusive_writes,
+            reproducible=reproducible,
             clip=clip,
             loss_scale=loss_scale,
             **ranks,

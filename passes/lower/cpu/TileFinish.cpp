@@ -196,15 +196,13 @@ void FinishEmitter::combineAll(CombineOp combine, const Destination &to,
       [&] { storeNeutral(to, combine.getLevel(), in); });
 }
 
-/// What ranks have reduced, in the order of the combine that sent it.
+/// In the order of the combine that sent it.
 void FinishEmitter::emitReceive(ReceiveOp receive) {
   Extents in = getExtents(w, row, receive.getSpace());
   Destination to = getDestination(w, receive, in);
-  Value address = row.getBuffer(receive.getExchange());
   Value count = w.toIndex(countResults(w, receive.getLevel(), in));
   w.loop(w.constant(0), count, 1, [&](Value index) {
-    storeResult(to, emitReceived(w, to.combiner, address, index),
-                w.toWord(index));
+    storeResult(to, loadReceived(w, row, receive, index), w.toWord(index));
   });
 }
 

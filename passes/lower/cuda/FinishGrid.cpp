@@ -23,6 +23,7 @@ public:
       : w(w), program(program), row(row) {}
 
   void emitCombine(CombineOp combine);
+  void emitReceive(ReceiveOp receive);
   void emitVectors(PhaseOp phase, func::FuncOp run);
   void emitScalars(TensorScalarsOp scalars) {
     emitByOneThread(w, [&] { emitTensorScalars(w, row, scalars); });
@@ -124,6 +125,14 @@ void BlockFinishEmitter::emitCombine(CombineOp combine) {
       [&] { combineAll(combine, to, in); });
 }
 
+void BlockFinishEmitter::emitReceive(ReceiveOp receive) {
+  Extents in = getExtents(w, row, receive.getSpace());
+  Destination to = getDestination(w, receive, in);
+  emitBlockLoop(w, countResults(w, receive.getLevel(), in), [&](Value index) {
+    store(to, loadReceived(w, row, receive, w.toIndex(index)), index);
+  });
+}
+
 /// A phase of vectors: those of all items are the rows of one run.
 void BlockFinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
   Extents in = getExtents(w, row, phase.getSpace());
@@ -157,6 +166,8 @@ void mlir::step::emitFinishGrid(OpBuilder &builder, ProgramOp program,
     for (Operation *entry : entries) {
       if (auto combine = dyn_cast<CombineOp>(entry))
         emitter.emitCombine(combine);
+      else if (auto receive = dyn_cast<ReceiveOp>(entry))
+        emitter.emitReceive(receive);
       else if (auto phase = dyn_cast<PhaseOp>(entry))
         emitter.emitVectors(phase, runs.lookup(phase));
       else
