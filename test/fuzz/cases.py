@@ -180,11 +180,14 @@ def make_array(program, index, name, shape, kind, storage):
     return fill(rng, kind, tuple(shape), storage)
 
 
-def make_case(program, setting, path):
-    """The case; None where a shape fits no rule."""
-    # A third each of plain packages, and of those that keep or leave out reductions.
-    flags = [[], ["--exclusive-writes"], ["--exclusive-writes", "--certify-clipping"]]
-    flags = flags[program.seed % 3]
+# A third each of plain packages, and of those that keep or leave out reductions.
+FLAGS = [[], ["--exclusive-writes"], ["--exclusive-writes", "--certify-clipping"]]
+
+
+def make_case(program, setting, path, flags=None):
+    """The case; None where a shape fits no rule. ``flags`` are the compiler's, by default
+    some of FLAGS."""
+    flags = FLAGS[program.seed % len(FLAGS)] if flags is None else flags
     definition = Definition(path, interface=interface_of(program), flags=flags)
     tensors = []
     for index, made in enumerate(setting.tensors):

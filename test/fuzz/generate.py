@@ -199,9 +199,16 @@ class Body:
         names = [condition, *names]
         return self.emit("select", names, tensor(self.shape_of(names)))
 
+    def together(self, name):
+        """The tensor, and now and then another one that is reduced with it."""
+        dims = self.program.types[name].dims
+        alike = [n for n in self.tensors() if self.program.types[n].dims == dims]
+        return [name, self.pick(alike)] if self.coin(0.15) else [name]
+
     def whole(self, kind, name):
         """A reduction of the whole tensor, some of them left out by a flag."""
-        return self.emit(kind, [name, self.a_flag()] if self.coin(0.2) else [name], F64)
+        flags = [self.a_flag()] if self.coin(0.2) else []
+        return self.emit(kind, [*self.together(name), *flags], F64)
 
     def reduce(self):
         name = self.a_tensor()
@@ -212,7 +219,8 @@ class Body:
             return self.whole(kind, name)
         over = [d for d in named if self.coin()] or [self.pick(named)]
         kept = tuple("1" if d in over else d for d in dims)
-        return self.emit(kind, [name], tensor(kept), after=f" over [{', '.join(over)}]")
+        names = self.together(name)
+        return self.emit(kind, names, tensor(kept), after=f" over [{', '.join(over)}]")
 
     def grow(self, number):
         """Some more operations."""

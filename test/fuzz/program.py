@@ -38,7 +38,7 @@ def mask(dims):
 class Op:
     """``name`` with operands; ``before`` and ``after`` stand around them in the text.
 
-    A second operand of a reduction is the flag that leaves it out.
+    An operand of a reduction that is a flag leaves it out.
     """
 
     name: str
@@ -50,7 +50,9 @@ class Op:
 
     def text(self, types):
         is_reduction = self.name in REDUCTIONS
-        operands = (" unless " if is_reduction else ", ").join(self.operands)
+        flags = [o for o in self.operands if is_reduction and types[o] == I1]
+        operands = ", ".join(o for o in self.operands if o not in flags)
+        operands += "".join(f" unless {flag}" for flag in flags)
         line = f"step.{self.name} {self.before}{operands}{self.after}"
         if self.typed and self.operands:
             typed = self.operands[:1] if is_reduction else self.operands

@@ -3,7 +3,8 @@
 """Runs random programs on simulated ranks, and says of each in what it differs from the
 unsharded run.
 
-Where nothing is added up over ranks every bit is the same. Else one step lies within
+Where nothing is added up over ranks, or by sums that do not depend on the order, every
+bit is the same. Else one step lies within
 the interpreter's bound; how much of it has the unsharded bits all the same is counted,
 as it is of several steps, which no bound is for. Replicated parts and a second run have
 the same bits in any case.
@@ -36,7 +37,7 @@ class Trial:
 
     program: object
     sharded: Sharded
-    judged: str  # by "bits", "bound" or "reruns"
+    judged: str  # by "bits", "bound", "both", all steps of these by "again", or "reruns"
     refused: int = 0  # tensors that the compiler does not cut so
 
     @property
@@ -57,8 +58,12 @@ def adds_up(program):
 def make_trials(program, setting, path):
     """What is run of a program: one step with a bound, or all steps; both if need be."""
 
+    # A third of those that add up does it by sums of any order.
+    reproducible = adds_up(program) and program.seed % 3 == 1
+    flags = ["--reproducible"] if reproducible else None
+
     def trial(own, judged):
-        case = make_case(program, own, path)
+        case = make_case(program, own, path, flags)
         return None if case is None else Trial(program, make_sharded(case, own), judged)
 
     if not adds_up(program):
@@ -67,7 +72,8 @@ def make_trials(program, setting, path):
     one.steps = 1
     for tensor in one.tensors:
         tensor.own_gradients = False
-    return [trial(one, "bound")] + ([trial(setting, "reruns")] if setting.steps > 1 else [])
+    first, all_steps = ("both", "again") if reproducible else ("bound", "reruns")
+    return [trial(one, first)] + ([trial(setting, all_steps)] if setting.steps > 1 else [])
 
 
 def prepare(program, setting, path, packages):
@@ -138,17 +144,17 @@ def count_bounds(bounds, tally):
 def judge(trial, gathered, plain, bounds, tally):
     """What is wrong; None: nothing."""
     found = differing(gathered, plain)
-    if trial.judged == "bits" or gathered.keys() != plain.keys():
-        lines = [f"{name}: {text}" for name, text in found.items()]
-        return "\n".join(lines) or None
+    same = trial.judged in ("bits", "both", "again")
+    if (same and found) or gathered.keys() != plain.keys():
+        return "\n".join(f"{name}: {text}" for name, text in found.items())
     several = "1" if trial.judged == "bound" else "n"
-    for name in [n for n in plain if ":" not in n and n in gathered]:
+    for name in [n for n in plain if ":" not in n and n in gathered and not same]:
         if plain[name].dtype == np.float64:
             continue  # The sums are f64 too: no rounding hides another order of additions.
-        same = equal_elements(gathered[name], plain[name])
-        tally[f"elements{several}"] += same.size
-        tally[f"equal{several}"] += int(same.sum())
-    if trial.judged == "bound":
+        equal = equal_elements(gathered[name], plain[name])
+        tally[f"elements{several}"] += equal.size
+        tally[f"equal{several}"] += int(equal.sum())
+    if trial.judged in ("bound", "both"):
         # The compiler leaves out states that nothing depends on.
         bounds = {k: v for k, v in bounds.items() if k.rpartition(":")[0] in plain or k == "jumps"}
         count_bounds(bounds, tally)
@@ -185,7 +191,7 @@ def outcome(trial, packages, bounds, tally):
 def run_trials(trials, packages):
     """Pairs of a trial and what is wrong with it; the tally last."""
     tally = Counter()
-    bounded = [trial for trial in trials if trial.judged == "bound"]
+    bounded = [trial for trial in trials if trial.judged in ("bound", "both")]
     cases = [trial.sharded.case for trial in bounded]
     results = interpret(cases, jobs=1, mode="bound")
     if any(isinstance(r, str) for r in results):
@@ -232,8 +238,9 @@ def share(tally, several):
 
 def describe(tally):
     return (
-        f"{tally['bits']} to the bit, {tally['bound']} within the bound, {tally['reruns']} of "
-        f"several steps; unsharded bits: {share(tally, '1'):.4%} of {tally['elements1']} elements "
+        f"{tally['bits']} to the bit, {tally['bound']} within the bound, {tally['both']} both by "
+        f"sums of any order; of several steps {tally['again']} of these and {tally['reruns']} "
+        f"others; unsharded bits: {share(tally, '1'):.4%} of {tally['elements1']} elements "
         f"after a step, {share(tally, 'n'):.4%} of {tally['elementsn']} after several; wide "
         f"intervals: {tally['wide']} of {tally['bounded']}, jumps: {tally['jumps']} of "
         f"{tally['jumps_of']}; tensors refused for a dim twice: {tally['refused']}"

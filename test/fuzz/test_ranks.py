@@ -28,7 +28,8 @@ def test_random_programs_on_ranks(tmp_path, capsys):
     with capsys.disabled():
         print(f"\n{describe(tally)}")
     # None is left out, and the bound is not what makes them pass.
-    assert tally["bits"] + tally["bound"] == NUMBER
+    assert tally["bits"] + tally["bound"] + tally["both"] == NUMBER
+    assert tally["both"] > 0.1 * NUMBER and tally["again"] > 0
     assert share(tally, "1") > 0.999 and share(tally, "n") > 0.99
     assert tally["wide"] < 0.25 * tally["bounded"]
     assert tally["refused"] <= 0.1 * NUMBER

@@ -98,6 +98,32 @@ def test_over_dims_it_is_rounded_once(tmp_path, dtype, kind, dims, over, kept, s
     assert_same(result["r"], expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_several_tensors_each_is_on_its_own(tmp_path, kind):
+    path = write_definition(
+        tmp_path,
+        f"%r1 = step.{kind} %g, %p, %g over [m] : [n, m]\n"
+        f"%r = step.{kind} %p, %g : [n, m]\n step.contribute %s, %r\n"
+        "step.return %p, %r1 : [n, m], [n, 1]",
+        '%p: param[n, m], %g: grad[n, m], %r0: state "r"[n, 1]',
+        REPORT,
+    )
+    p, g = normal((70, 2100), seed=1), normal((70, 2100), seed=2)
+    result = interpret(path, {"param": p, "grad": g})
+    total = "sum" if kind == "mean" else kind
+    combine = tree.KINDS[total][0]
+
+    def reduced(over, *tensors):
+        parts = [tree.reduce(x, ["n", "m"], over, total) for x in tensors]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = combine(whole, part)
+        return whole / (p.size if over is None else 2100) if kind == "mean" else whole
+
+    assert_same(result["r"], reduced(["m"], g, p, g).astype("f4"))
+    assert_same(result["report:r"], [reduced(None, p, g)])
+
+
 def test_reductions_of_reductions(tmp_path):
     path = write_definition(
         tmp_path,
