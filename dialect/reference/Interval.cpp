@@ -428,11 +428,9 @@ Interval mlir::step::reference::combine(ReductionKind kind,
           large && result.high > 0.0 ? inf : result.high + error, result.nan};
 }
 
-std::vector<Interval>
-mlir::step::reference::reduce(ReductionKind kind,
-                              ArrayRef<std::vector<Interval>> inputs,
-                              ArrayRef<Axis> axes,
-                              ArrayRef<unsigned> positions) {
+std::vector<Interval> mlir::step::reference::reduce(
+    ReductionKind kind, ArrayRef<std::vector<Interval>> inputs,
+    ArrayRef<Axis> axes, ArrayRef<unsigned> positions) {
   Shape from, to;
   double count = 1;
   for (auto [position, axis] : llvm::enumerate(axes)) {

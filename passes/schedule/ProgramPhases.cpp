@@ -254,14 +254,13 @@ void ProgramBuilder::buildReceive(ReductionOpInterface reduction,
   for (const std::string &name : getWholeNames(reduction))
     names.push_back(builder.getStringAttr(name));
   bool toSlot = analysis.getDomain(result) == Domain::Tensor;
-  ReceiveOp::create(
-      builder, reduction.getLoc(), builder.getArrayAttr(names),
-      getCombiner(reduction),
-      getSpace(analysis.getDomain(reduction.getInput())),
-      getLevel(analysis.getDomain(result)),
-      reduction.getReductionKind() == ReductionKind::Mean,
-      toSlot ? StringAttr() : getTemp(result).getName(),
-      toSlot ? getSlot(result) : IntegerAttr(), segment);
+  ReceiveOp::create(builder, reduction.getLoc(), builder.getArrayAttr(names),
+                    getCombiner(reduction),
+                    getSpace(analysis.getDomain(reduction.getInput())),
+                    getLevel(analysis.getDomain(result)),
+                    reduction.getReductionKind() == ReductionKind::Mean,
+                    toSlot ? StringAttr() : getTemp(result).getName(),
+                    toSlot ? getSlot(result) : IntegerAttr(), segment);
 }
 
 IntegerAttr ProgramBuilder::getSlot(Value value) {

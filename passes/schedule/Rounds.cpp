@@ -16,8 +16,8 @@ static bool maySkip(ScalarsOp op) {
 Rounds::Rounds(OptimizerOp optimizer, bool sharded)
     : optimizer(optimizer), sharded(sharded),
       scalarsOps(optimizer.getBody().getOps<ScalarsOp>()) {
-  noted = llvm::any_of(
-      scalarsOps, [](ScalarsOp op) { return op->hasAttr(kWholeRound); });
+  noted = llvm::any_of(scalarsOps,
+                       [](ScalarsOp op) { return op->hasAttr(kWholeRound); });
   if (sharded && !noted && llvm::any_of(scalarsOps, maySkip))
     whole.reset(new Rounds(optimizer, false));
 }

@@ -128,8 +128,7 @@ Scaling Emitter::emitScaling(Value high, Value low, const Format &terms,
   Value isLarge = compare(Predicate::GE, size, constant(terms.large));
   Value shrink = select(isLarge, constant(terms.shrink), constant(1.0));
   scaling.grow = select(isLarge, constant(1.0 / terms.shrink), constant(1.0));
-  Value power =
-      emitPowerAbove(emit<MulOp>(size, shrink), numbers.precision);
+  Value power = emitPowerAbove(emit<MulOp>(size, shrink), numbers.precision);
   scaling.up = emit<MaximumOp>(power, constant(terms.least));
   scaling.down = emit<MulOp>(emit<DivOp>(constant(1.0), scaling.up), shrink);
   // Inf, -Inf, or NaN, where both are among the terms or NaN is.
@@ -210,7 +209,8 @@ bool Reproducer::isNonNegative(Value value) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<AbsOp, SqrtOp>(op))
     return true;
-  if (auto mul = dyn_cast_or_null<MulOp>(op); mul && mul.getLhs() == mul.getRhs())
+  if (auto mul = dyn_cast_or_null<MulOp>(op);
+      mul && mul.getLhs() == mul.getRhs())
     return true;
   if (!isa_and_nonnull<MulOp, AddOp, RoundOp, BroadcastOp>(op))
     return false;
@@ -234,8 +234,8 @@ void Reproducer::rewrite(ReductionOpInterface reduction, const Format &terms) {
   b.setInsertionPoint(reduction);
   Emitter emitter(b, reduction.getLoc());
   SmallVector<Value> inputs(reduction.getInputs());
-  bool isPositive = llvm::all_of(
-      inputs, [&](Value input) { return isNonNegative(input); });
+  bool isPositive =
+      llvm::all_of(inputs, [&](Value input) { return isNonNegative(input); });
   Value high = createReduction(b, reduction, ReductionKind::Amax, inputs), low;
   if (!isPositive) {
     SmallVector<Value> opposites;
@@ -243,8 +243,8 @@ void Reproducer::rewrite(ReductionOpInterface reduction, const Format &terms) {
       opposites.push_back(emitter.negate(input));
     low = createReduction(b, reduction, ReductionKind::Amax, opposites);
   }
-  Scaling scaling = emitter.emitScaling(high, low, terms,
-                                        reduction.isWhole() ? kF64 : terms);
+  Scaling scaling =
+      emitter.emitScaling(high, low, terms, reduction.isWhole() ? kF64 : terms);
   SmallVector<SmallVector<Value>> termsOfInputs;
   for (Value input : inputs)
     termsOfInputs.push_back(emitter.emitTerms(input, scaling, terms));
@@ -274,9 +274,9 @@ StatisticOp Reproducer::addStatistic(StatisticOp like, const Twine &suffix,
   return StatisticOp::create(b, like.getLoc(), name, kind, like.getScope());
 }
 
-ScalarsOp Reproducer::addScalars(
-    StatisticOp statistic, TypeRange results,
-    llvm::function_ref<SmallVector<Value>(Emitter &)> body) {
+ScalarsOp
+Reproducer::addScalars(StatisticOp statistic, TypeRange results,
+                       llvm::function_ref<SmallVector<Value>(Emitter &)> body) {
   auto scalars = ScalarsOp::create(b, statistic.getLoc(), results,
                                    statistic.getScope(), IntegerAttr());
   OpBuilder::InsertionGuard guard(b);
@@ -287,8 +287,7 @@ ScalarsOp Reproducer::addScalars(
 }
 
 /// The maxima of what is contributed, what they scale it by, and its sums.
-Reproducer::Parts Reproducer::addParts(StatisticOp statistic,
-                                       bool isPositive) {
+Reproducer::Parts Reproducer::addParts(StatisticOp statistic, bool isPositive) {
   Parts parts;
   b.setInsertionPointAfter(statistic);
   parts.high = addStatistic(statistic, ".high", ReductionKind::Amax);
@@ -313,13 +312,15 @@ Reproducer::Parts Reproducer::addParts(StatisticOp statistic,
 
 /// The sum of all, when its parts are complete.
 Value Reproducer::addWhole(StatisticOp statistic, Parts &parts) {
-  return addScalars(statistic, b.getF64Type(), [&](Emitter &emitter) {
-           Value sum = parts.folds.back().getResult();
-           for (StatisticOp fold :
-                llvm::reverse(ArrayRef<StatisticOp>(parts.folds).drop_back()))
-             sum = emitter.emit<AddOp>(sum, fold.getResult());
-           return SmallVector<Value>{emitter.emitResult(sum, parts.scaling)};
-         })
+  return addScalars(statistic, b.getF64Type(),
+                    [&](Emitter &emitter) {
+                      Value sum = parts.folds.back().getResult();
+                      for (StatisticOp fold : llvm::reverse(
+                               ArrayRef<StatisticOp>(parts.folds).drop_back()))
+                        sum = emitter.emit<AddOp>(sum, fold.getResult());
+                      return SmallVector<Value>{
+                          emitter.emitResult(sum, parts.scaling)};
+                    })
       .getResults()[0];
 }
 
@@ -332,8 +333,8 @@ void Reproducer::contribute(ContributeOp old, Parts &parts) {
   ContributeOp::create(b, loc, high, value);
   if (low)
     ContributeOp::create(b, loc, low, emitter.negate(value));
-  for (auto [fold, term] : llvm::zip(
-           parts.folds, emitter.emitTerms(value, parts.scaling, kF64)))
+  for (auto [fold, term] :
+       llvm::zip(parts.folds, emitter.emitTerms(value, parts.scaling, kF64)))
     ContributeOp::create(b, loc, fold.getResult(), term);
   old.erase();
 }
@@ -368,8 +369,8 @@ void Reproducer::run() {
     if (!variant)
       continue;
     const Format &terms = variant.getCompute().isF64() ? kF64 : kF32;
-    for (auto reduction : llvm::to_vector(
-             rule.getBody().front().getOps<ReductionOpInterface>()))
+    for (auto reduction :
+         llvm::to_vector(rule.getBody().front().getOps<ReductionOpInterface>()))
       if (reduction.getReductionKind() != ReductionKind::Amax)
         rewrite(reduction, terms);
   }

@@ -62,6 +62,7 @@ std::vector<Fault> faults::getFaults() {
   llvm::append_range(all, getLowerFaults());
   llvm::append_range(all, getShardFaults());
   llvm::append_range(all, getRangeFaults());
+  llvm::append_range(all, getSumFaults());
   return all;
 }
 

@@ -37,6 +37,7 @@ std::vector<Fault> getLowerFaults();
 /// Of what crosses ranks, and of kernels of a rank's part.
 std::vector<Fault> getShardFaults();
 std::vector<Fault> getRangeFaults();
+std::vector<Fault> getSumFaults();
 
 std::vector<Fault> getFaults();
 

@@ -94,10 +94,11 @@ def make_tensor(rng, definition, tensor, storages, groups, number, count):
     )  # fmt: skip
 
 
-def make_case(name, files, tensors, groups=None, storages=("f32",) * 3, number=3, count=1, **more):
+def make_case(name, files, tensors, groups=None, storages=("f32",) * 3, number=3, count=1,
+              flags=(), **more):  # fmt: skip
     rng = np.random.default_rng(len(name))
     groups = [Group(hypers) for hypers in groups or [{}]]
-    definition = Definition(files[0], files[1:])
+    definition = Definition(files[0], files[1:], flags=list(flags))
     made = [make_tensor(rng, definition, t, storages, groups, number, count) for t in tensors]
     return Case(definition, groups, made, steps=number, label=name, **more)
 
@@ -308,8 +309,9 @@ class Suite:
 
     def compile_faulty(self, index, name):
         """The package's bytes; or None, and what happened if the fault has a place."""
-        fragments = self.cases[index].definition.fragments
-        data, status, said = self.compile(index, FAULTY, f"--fault={name}", *fragments)
+        definition = self.cases[index].definition
+        more = [*definition.flags, *definition.fragments]
+        data, status, said = self.compile(index, FAULTY, f"--fault={name}", *more)
         if data or status == NOWHERE:
             return data, None
         lines = [line for line in said.splitlines() if "error" in line]

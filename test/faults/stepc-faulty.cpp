@@ -28,6 +28,8 @@ static cl::opt<std::string> output("o", cl::desc("where to write the package"),
 static cl::opt<std::string> faultName("fault", cl::desc("the fault to seed"));
 static cl::list<std::string> variants("variant",
                                       cl::desc("as stepc --variant"));
+static cl::opt<bool> reproducible("reproducible",
+                                  cl::desc("as stepc --reproducible"));
 static cl::opt<bool> list("list",
                           cl::desc("list the faults: name, what it is"));
 
@@ -70,6 +72,7 @@ int main(int argc, char **argv) {
   options.variants.assign(variants.begin(), variants.end());
   if (options.variants.empty())
     options.variants.push_back("");
+  options.reproducible = reproducible;
   options.extend = [&](Stage stage, PassManager &pm) {
     addFault(pm, stage, *fault, seeded);
   };

@@ -120,6 +120,15 @@ def test_traversals_that_are_left_out(tmp_path):
         assert [bool(own[slots[0]]) for own in tensors.slots] == [expected, expected]
 
 
+def test_sums_of_several_tensors(tmp_path):
+    """Those of terms, for rows, columns and the whole, and of statistics."""
+    package = Package(ZOO / "adafactor.mlir", "f32", tmp_path, "--reproducible")
+    package.choose_rule("matrix")
+    compare(package, [((5, 70), 0), ((2, 66, 9), 0)], strided=False)
+    clip = f"--fragment={ZOO / 'fragments' / 'clip_by_norm.mlir'}"
+    check(Package(ZOO / "adamw.mlir", "f32", tmp_path, clip, "--reproducible"))
+
+
 def test_carried_statistics(tmp_path):
     """A traversal that a kernel leaves out in the second step, but not in the first."""
     package = Package(ZOO / "adafactor.mlir", "f32", tmp_path, "--exclusive-writes")

@@ -157,6 +157,11 @@ ENTRIES = {
         "ours",
         ours("hf.Adafactor", relative_step=False, exclusive_writes=True),
     ),
+    "stepc-hf-reproducible": Entry(
+        "stepc hf.Adafactor, reproducible",
+        "ours",
+        ours("hf.Adafactor", relative_step=False, reproducible=True),
+    ),
     "stepc-torch-exclusive": Entry(
         "stepc Adafactor, exclusive",
         "ours",
@@ -289,6 +294,7 @@ FAMILIES = {
             "stepc-torch-adafactor",
             "stepc-hf-exclusive",
             "stepc-torch-exclusive",
+            "stepc-hf-reproducible",
         ),
         ("hf-adafactor", "torch-adafactor", "torch-adafactor-foreach"),
     ),
