@@ -121,10 +121,7 @@ def test_traversals_that_are_left_out(tmp_path):
 
 
 def test_sums_of_several_tensors(tmp_path):
-    """Those of terms, for rows, columns and the whole, and of statistics."""
-    package = Package(ZOO / "adafactor.mlir", "f32", tmp_path, "--reproducible")
-    package.choose_rule("matrix")
-    compare(package, [((5, 70), 0), ((2, 66, 9), 0)], strided=False)
+    """Those of the terms of reproducible sums, and statistics of them."""
     clip = f"--fragment={ZOO / 'fragments' / 'clip_by_norm.mlir'}"
     check(Package(ZOO / "adamw.mlir", "f32", tmp_path, clip, "--reproducible"))
 

@@ -23,7 +23,6 @@ from . import _devices, _states, _tensors, _walk
 from ._bound_groups import bound_groups, exchanges, get_package, may_skip, owned_state
 from ._exclusive_writes import WatchedParameters
 from ._features import states_of
-from ._flags import compiler_flags
 from ._hypers import HyperReader
 from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
 from ._partitions import check_partitions
