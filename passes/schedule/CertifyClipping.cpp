@@ -142,7 +142,8 @@ bool Certifier::matchClip() {
 /// one vector of rows and one of columns.
 bool Certifier::matchUpdate() {
   auto squared = clip.mean.getInputs()[0].getDefiningOp<MulOp>();
-  if (clip.mean.getInputs().size() > 1 || !squared || squared.getLhs() != squared.getRhs())
+  if (clip.mean.getInputs().size() > 1 || !squared ||
+      squared.getLhs() != squared.getRhs())
     return false;
   Value value = squared.getLhs();
   while (auto product = value.getDefiningOp<MulOp>()) {

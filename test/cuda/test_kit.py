@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu" / "kit"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools" / "gpu" / "kit"))
 
 import correctness
 

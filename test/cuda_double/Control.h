@@ -48,8 +48,8 @@ int64_t cudaDoubleRetained(void);
 int64_t cudaDoubleContextDepth(void);
 /* Launches, copies and memsets that no one has waited for. */
 int64_t cudaDoublePending(void);
-/* Opens all device memory to the host, or protects it again: between the two the
- * host stands for operations of others that a stream has run. */
+/* Opens all device memory to the host, or protects it again: between the two
+ * the host stands for operations of others that a stream has run. */
 void cudaDoubleOpen(int32_t open);
 /* The kernel that faulted, with the reason; "" when none did. */
 const char *cudaDoubleFault(void);

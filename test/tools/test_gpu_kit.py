@@ -51,7 +51,7 @@ def test_the_kit_runs(kit):
 
 def test_wrong_steps_are_seen(kit):
     """A package that is another optimizer's, under the name that is asked for."""
-    script = kit / "cases.py"
+    script = kit / "kit_cases.py"
     before = script.read_text()
     changed = before.replace("_optim.AdamW, lr=1e-3, weight", "_optim.Adam, lr=1e-3, weight")
     assert changed != before

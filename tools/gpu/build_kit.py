@@ -63,7 +63,7 @@ def fill_cache(folder: Path, targets: list[str], names: list[str] | None) -> int
     os.environ["STEPC_COMPILER"] = str(BUILD / "bin" / "stepc")
     sys.path[:0] = [str(folder)]
     import torch
-    from cases import ALL_STORAGES, CASES
+    from kit_cases import ALL_STORAGES, CASES
 
     for name in names or CASES:
         case = CASES[name]

@@ -12,7 +12,8 @@
 namespace mlir::step {
 
 /// Makes the entry points that an engine launches besides those of phases and
-/// functions: those named in stepc/kernel_abi.h. The insertion point is in a gpu.module.
+/// functions: those named in stepc/kernel_abi.h. The insertion point is in a
+/// gpu.module.
 void emitEngineKernels(const Words &w);
 
 } // namespace mlir::step

@@ -93,7 +93,8 @@
 #define STEPC_LANES 16
 #define STEPC_ROW_LEAF 64
 
-/* Bits of an element's index in its tensor; above them is the tensor's number. */
+/* Bits of an element's index in its tensor; above them is the tensor's number.
+ */
 #define STEPC_POSITION_BITS 40
 
 /* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */

@@ -14,7 +14,7 @@ import statistics
 import time
 
 import torch
-from cases import CASES, PEERS, STORAGES, TIMED
+from kit_cases import CASES, PEERS, STORAGES, TIMED
 from shapes import SHAPES, elements
 
 MODELS = ("gpt2", "vit", "bert", "llama7b", "tiny")

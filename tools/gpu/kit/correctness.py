@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import torch
-from cases import ALL_STORAGES, CASES
+from kit_cases import ALL_STORAGES, CASES
 
 SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (1,), (257, 1031), (2, 3, 5, 7)]
 STEPS = 5

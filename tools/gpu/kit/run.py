@@ -89,10 +89,10 @@ def main() -> int:
     chosen = read_arguments()
     prepare()
     import benchmark
-    import cases
     import correctness
+    import kit_cases
 
-    names = chosen.optimizers or (QUICK if chosen.quick else list(cases.CASES))
+    names = chosen.optimizers or (QUICK if chosen.quick else list(kit_cases.CASES))
     results: dict = {"machine": describe_machine(chosen.device)}
     if "correctness" in chosen.parts:
         print("correctness", flush=True)
@@ -103,7 +103,7 @@ def main() -> int:
     if "benchmark" in chosen.parts:
         print("benchmark", flush=True)
         models = chosen.models or (["smoke"] if chosen.quick else list(benchmark.MODELS))
-        timed = [name for name in cases.TIMED if name in names]
+        timed = [name for name in kit_cases.TIMED if name in names]
         rounds = 1 if chosen.quick else benchmark.ROUNDS
         results["benchmark"] = benchmark.run_all(chosen.device, models, timed, rounds)
     if str(chosen.out) != os.devnull:
