@@ -95,7 +95,8 @@ GOOD = npy_bytes(X)
     [
         (
             npy_bytes(X.astype("i4")),
-            "has dtype '<i4', expected float32, float64, uint16 for bf16, or int16",
+            "has dtype '<i4', expected float16, float32, float64, uint16 for bf16, or int16 for "
+            "remainders",
         ),
         (npy_bytes(X.astype(">f4")), "has dtype '>f4'"),
         (npy_bytes(np.asfortranarray(X)), "is in Fortran order"),
@@ -158,7 +159,7 @@ def test_every_truncation_and_many_changed_bytes_of_an_archive_are_refused(tmp_p
             [LION, "--interpret", "-o", "x", "--option=a=x"],
             "expected NAME=true, NAME=false or NAME=INTEGER",
         ),
-        ([LION, "--interpret", "-o", "x", "--param=f16"], "'f16' is no storage type of param"),
+        ([LION, "--interpret", "-o", "x", "--param=f8"], "'f8' is no storage type of param"),
         ([LION, "--interpret", "-o", "x", "--grad=a:f32"], "only states have names"),
         ([LION, "--interpret", "-o", "x", "--no-such-flag"], "no-such-flag"),
         ([LION, "--interpret", "-o", "x", "--steps=0"], "--steps=0: expected 1 or more"),
@@ -211,7 +212,7 @@ def test_output_that_cannot_be_written(tmp_path, source):
         ('{"options": {"maximize": 1.5}}', "line 2: 'options'"),
         ('{"mode": "fast"}', "line 2: 'mode'"),
         ('{"fresh": 1}', "line 2: 'fresh'"),
-        ('{"param": "f16"}', "line 2: 'param'"),
+        ('{"param": "f8"}', "line 2: 'param'"),
     ],
 )
 def test_bad_batches(source, line, message):

@@ -98,7 +98,7 @@ def test_refusals(model, arguments, words):
 
 def test_bad_models(tmp_path):
     for text, words in (
-        ("a 2x2 f8\n", ":1: dtype is 'f8', known: f32, bf16, f64"),
+        ("a 2x2 f8\n", ":1: dtype is 'f8', known: f32, bf16, f16, f64"),
         ("ok 2\na\n", ":2: 'a', expected: name shape [dtype] [count]"),
         ('[{"name": "a"}]', "tensor 0: not a name, shape, dtype and count"),
     ):
