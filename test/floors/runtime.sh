@@ -25,6 +25,12 @@ files=$(find "$source_dir/runtime" -name '*.h' -o -name '*.cpp' -o -name '*.c')
 while read -r file; do
   while read -r name; do
     case $name in
+    mpi/* | mpi.h)
+      case $file in
+      "$source_dir"/runtime/mpi/*) ;;
+      *) fail "${file#"$source_dir"/} includes $name, which runtime/mpi alone may" ;;
+      esac
+      ;;
     cuda/*)
       [ -f "$source_dir/runtime/$name" ] ||
         fail "${file#"$source_dir"/} includes $name, which is not ours"
@@ -55,6 +61,8 @@ api=$(includes "$source_dir/runtime/include/stepc/stepc.h" | sort -u |
 [ "$api" = "dlpack/dlpack.h stddef.h stdint.h " ] || fail "stepc.h includes $api"
 simulated=$(includes "$source_dir/runtime/include/stepc/simulated.h" | tr '\n' ' ')
 [ "$simulated" = "stepc/stepc.h " ] || fail "simulated.h includes $simulated"
+mpi=$(includes "$source_dir/runtime/include/stepc/mpi.h" | tr '\n' ' ')
+[ "$mpi" = "stepc/stepc.h " ] || fail "mpi.h includes $mpi"
 
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ -n "$needed" ] || fail "$library: readelf shows no dependency"
@@ -84,7 +92,8 @@ declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
 
 # Alone: no compiler, no tests, no frontend's extension.
 if ! "${CMAKE_COMMAND:-cmake}" -S "$source_dir" -B "$build_dir" -G Ninja \
-  -DSTEPC_BUILD_COMPILER=OFF -DSTEPC_BUILD_TESTS=OFF >"$build_dir.log" 2>&1 ||
+  -DSTEPC_BUILD_COMPILER=OFF -DSTEPC_BUILD_TESTS=OFF \
+  -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >"$build_dir.log" 2>&1 ||
   ! "${CMAKE_COMMAND:-cmake}" --build "$build_dir" --target stepc_runtime \
     >>"$build_dir.log" 2>&1; then
   fail "the runtime does not build alone:" "$(tail -5 "$build_dir.log")"

@@ -1,0 +1,58 @@
+//===- mpi.h - ranks that are processes of MPI ----------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A communicator over MPI, in a library of its own, libstepc_mpi.so, which is
+// built where there is an MPI and is for that one: the runtime knows nothing of
+// it, and a program links it or opens it at run time.
+//
+// All calls of a round are under way together. Sums are made in the order of
+// the ranks, so every rank has the same bits, in every run, and those of the
+// simulated world (simulated.h).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_MPI_H
+#define STEPC_MPI_H
+
+#include "stepc/stepc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct StepcMpiWorld StepcMpiWorld;
+
+/* A world over MPI_COMM_WORLD, with a rank for each place of the grid of axes,
+ * which are counted row-major, the last axis fastest; at most 6 axes may be
+ * larger than 1. All processes call it together, between MPI_Init and
+ * MPI_Finalize; what is called on one thread at a time needs
+ * MPI_THREAD_SERIALIZED where that is not always the same.
+ *
+ *   deadlineMs  how long a round may take; after it the step ends with an error
+ *               that names what did not come to an end, and the world answers
+ *               every call with it
+ *   message     gets what went wrong
+ */
+STEPC_API StepcStatus stepcMpiWorldCreate(const int64_t *axisSizes,
+                                          int64_t numAxes, int64_t deadlineMs,
+                                          StepcMpiWorld **out, char *message,
+                                          size_t messageSize);
+
+/* This process's place, and what stepcPlanSetMesh takes with axes of these
+ * sizes and the place's coordinates. Valid until the world is destroyed. */
+STEPC_API int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world);
+STEPC_API StepcCommunicator stepcMpiWorldGetCommunicator(StepcMpiWorld *world);
+
+/* All processes together, when none is inside a call; not after an error of it,
+ * when nothing is freed that MPI may still write. Accepts NULL. */
+STEPC_API void stepcMpiWorldDestroy(StepcMpiWorld *world);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STEPC_MPI_H */

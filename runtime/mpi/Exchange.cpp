@@ -1,0 +1,118 @@
+//===- Exchange.cpp - one reduction over a group of processes -------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpi/Exchange.h"
+
+#include "cpu/FloatMode.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+using namespace stepc;
+using namespace stepc::mpi;
+
+/// Up to so many elements of all ranks together travel in one phase.
+static constexpr int64_t kWholeElements = 8192;
+
+Exchange::Exchange(const StepcReduceCall &call, const Group &group)
+    : call(call), group(group),
+      whole(call.count <= kWholeElements / group.size) {
+  if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
+    throw Error(STEPC_COMMUNICATION_ERROR, "reduction " +
+                                               std::to_string(call.reduction) +
+                                               " is not known");
+  if (call.count > INT_MAX / group.size)
+    throw Error(STEPC_COMMUNICATION_ERROR,
+                describe() + " with " + std::to_string(group.size) +
+                    " ranks is more than MPI counts");
+  auto *elements = static_cast<const int64_t *>(call.data);
+  sent.assign(elements, elements + call.count);
+}
+
+int64_t Exchange::getBegin(int rank) const {
+  return call.count * rank / group.size;
+}
+
+MPI_Request Exchange::begin() {
+  MPI_Request request;
+  if (whole) {
+    received.resize(size_t(call.count * group.size));
+    require(MPI_Iallgather(sent.data(), int(call.count), MPI_INT64_T,
+                           received.data(), int(call.count), MPI_INT64_T,
+                           group.comm, &request),
+            "MPI_Iallgather of " + describe());
+    return request;
+  }
+  int64_t own = getBegin(group.rank + 1) - getBegin(group.rank);
+  received.resize(size_t(own * group.size));
+  for (int other = 0; other < group.size; ++other) {
+    sendOffsets.push_back(int(getBegin(other)));
+    sendCounts.push_back(int(getBegin(other + 1) - getBegin(other)));
+    receiveOffsets.push_back(int(own * other));
+    receiveCounts.push_back(int(own));
+  }
+  require(MPI_Ialltoallv(sent.data(), sendCounts.data(), sendOffsets.data(),
+                         MPI_INT64_T, received.data(), receiveCounts.data(),
+                         receiveOffsets.data(), MPI_INT64_T, group.comm,
+                         &request),
+          "MPI_Ialltoallv of " + describe());
+  return request;
+}
+
+MPI_Request Exchange::beginSecond() {
+  int64_t begin = getBegin(group.rank);
+  int64_t own = getBegin(group.rank + 1) - begin;
+  // What was sent has arrived: it makes room for the results.
+  std::vector<int64_t> reduced(size_t(own), 0);
+  reduceInto(reinterpret_cast<char *>(reduced.data()), own, own);
+  received = std::move(reduced);
+  MPI_Request request;
+  require(MPI_Iallgatherv(received.data(), int(own), MPI_INT64_T, sent.data(),
+                          sendCounts.data(), sendOffsets.data(), MPI_INT64_T,
+                          group.comm, &request),
+          "MPI_Iallgatherv of " + describe());
+  return request;
+}
+
+void Exchange::end() {
+  if (whole)
+    reduceInto(reinterpret_cast<char *>(sent.data()), call.count, call.count);
+  std::memcpy(call.data, sent.data(), size_t(call.count) * sizeof(int64_t));
+}
+
+/// Elements `i + stride * rank` of what was received, for all ranks in order.
+void Exchange::reduceInto(char *out, int64_t count, int64_t stride) {
+  FloatMode mode;
+  for (int64_t i = 0; i < count; ++i) {
+    if (call.reduction == STEPC_MAX_I64) {
+      int64_t most = received[size_t(i)];
+      for (int other = 1; other < group.size; ++other)
+        most = std::max(most, received[size_t(i + stride * other)]);
+      std::memcpy(out + i * 8, &most, sizeof(most));
+      continue;
+    }
+    double sum, term;
+    std::memcpy(&sum, &received[size_t(i)], sizeof(sum));
+    for (int other = 1; other < group.size; ++other) {
+      std::memcpy(&term, &received[size_t(i + stride * other)], sizeof(term));
+      sum += term;
+    }
+    std::memcpy(out + i * 8, &sum, sizeof(sum));
+  }
+}
+
+std::string Exchange::describe() const {
+  std::string axes;
+  for (int i = 0; i < 64; ++i)
+    if (call.axes >> i & 1)
+      axes += (axes.empty() ? "" : ", ") + std::to_string(i);
+  const char *name =
+      call.reduction == STEPC_SUM_F64 ? "sum of f64" : "max of i64";
+  return std::string(name) + " of " + std::to_string(call.count) +
+         " elements over axes [" + axes + "]";
+}

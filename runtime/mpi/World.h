@@ -1,0 +1,80 @@
+//===- World.h - processes of MPI on the places of a grid -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_MPI_WORLD_H
+#define STEPC_MPI_WORLD_H
+
+#include "stepc/mpi.h"
+
+#define OMPI_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX
+#include <mpi.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace stepc::mpi {
+
+/// What is told to the caller: lower-case, without a final period.
+struct Error : std::runtime_error {
+  Error(StepcStatus status, const std::string &message)
+      : std::runtime_error(message), status(status) {}
+  StepcStatus status;
+};
+
+/// Refuses what an MPI function returned. `what`: the function, and about what.
+void require(int result, const std::string &what);
+
+/// The ranks that differ in some axes alone.
+struct Group {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int size = 1;
+  int rank = 0;
+  /// Of the world.
+  std::vector<int> ranks;
+};
+
+class Exchange;
+
+class World {
+public:
+  World(const int64_t *axisSizes, int64_t numAxes, int64_t deadlineMs);
+
+  int64_t getRank() const { return rank; }
+  StepcCommunicator getCommunicator();
+  /// Makes the calls of a round; throws Error.
+  void reduce(const StepcReduceCall *calls, int64_t numCalls);
+  /// Gives back what MPI has. False where requests are under way for good.
+  bool release();
+
+private:
+  void placeAxes(const int64_t *axisSizes, int64_t numAxes);
+  void makeGroups();
+  const Group &getGroup(uint64_t axes) const;
+  void finish(std::vector<MPI_Request> &requests,
+              const std::vector<std::unique_ptr<Exchange>> &exchanges);
+
+  MPI_Comm world = MPI_COMM_NULL;
+  int rank = 0;
+  std::vector<int64_t> sizes, strides;
+  /// Bits of the axes that are larger than 1.
+  uint64_t wide = 0;
+  std::map<uint64_t, Group> groups;
+  std::chrono::milliseconds deadline;
+  /// What went wrong first; "": nothing did.
+  std::string failure;
+  /// What MPI may still read and write after a round that did not end.
+  std::vector<std::unique_ptr<Exchange>> abandoned;
+};
+
+} // namespace stepc::mpi
+
+#endif // STEPC_MPI_WORLD_H

@@ -1,0 +1,160 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One process of MPI: mpi_rank.py WHAT FOLDER, of which test_mpi.py starts four."""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+
+import mpi_cases
+import numpy as np
+from mpi_world import MpiWorld, RefusedError, begin, end
+from stepc._mesh import ReduceCall
+
+SUM_F64, MAX_I64 = 0, 1
+# Around where elements go everywhere or in parts, for four processes and for two.
+COUNTS = [0, 1, 5, 2047, 2048, 2049, 4096, 4097, 10_007]
+
+
+def reduce(communicator, calls):
+    """``calls``: axes, reduction and array of each; the error's words, or ""."""
+    array = (ReduceCall * len(calls))()
+    for call, (axes, reduction, data) in zip(array, calls, strict=True):
+        call.axes, call.reduction = axes, reduction
+        call.data, call.count = data.ctypes.data, data.size
+    message = ctypes.create_string_buffer(512)
+    failed = communicator.reduce(communicator.context, array, len(calls), message, 512)
+    return message.value.decode() if failed else ""
+
+
+def values(rank, count, reduction):
+    rng = np.random.default_rng([rank, count, reduction])
+    if reduction == MAX_I64:
+        return rng.integers(-(2**62), 2**62, count)
+    scattered = rng.standard_normal(count) * 10.0 ** rng.integers(-20, 20, count)
+    scattered[:: max(count // 3, 1)] = [np.nan, np.inf, -0.0][rank % 3]
+    return scattered
+
+
+def expected(ranks, count, reduction):
+    parts = [values(rank, count, reduction) for rank in ranks]
+    total = parts[0].copy()
+    with np.errstate(invalid="ignore"):
+        for part in parts[1:]:
+            total = np.maximum(total, part) if reduction == MAX_I64 else total + part
+    return total
+
+
+def groups_of(rank):
+    """The ranks of this one's group, for each set of the axes of a grid of 2 x 1 x 2."""
+    first, second = divmod(rank, 2)
+    of = {0b001: [second, 2 + second], 0b100: [2 * first, 2 * first + 1], 0b101: [0, 1, 2, 3]}
+    return {**of, 0b010: [rank], 0b000: [rank], 0b011: of[0b001], 0b111: of[0b101]}
+
+
+def check_reductions():
+    world = MpiWorld((2, 1, 2))
+    for axes, ranks in groups_of(world.rank).items():
+        calls, wanted = [], []
+        for count in COUNTS:
+            for reduction in (SUM_F64, MAX_I64):
+                calls.append((axes, reduction, values(world.rank, count, reduction)))
+                wanted.append(expected(ranks, count, reduction))
+        assert reduce(world.communicator, calls) == ""
+        for (_, reduction, found), right in zip(calls, wanted, strict=True):
+            same = np.array_equal(found, right, equal_nan=reduction == SUM_F64)
+            assert same, f"axes {axes:b}, {found.size} elements"
+    unknown = reduce(world.communicator, [(0b101, 7, np.zeros(3))])
+    assert unknown == "reduction 7 is not known"
+    world.destroy()
+
+
+def check_refusals():
+    for sizes, words in [
+        ((3,), "the grid has 3 places, MPI has 4 processes"),
+        ((5,), "axis 0 has size 5, expected 1 to 4"),
+        ((0, 4), "axis 0 has size 0, expected 1 to 4"),
+        ((1,) * 65, "65 axes were given, the most are 64"),
+    ]:
+        try:
+            MpiWorld(sizes)
+        except RefusedError as error:
+            assert error.args[1] == words, error
+        else:
+            raise AssertionError(words)
+    try:
+        MpiWorld((4,), deadline_ms=0)
+    except RefusedError as error:
+        assert error.args[1] == "the deadline is 0 ms, the least is 1"
+
+
+def check_steps(folder):
+    from ranks import LocalLaunch
+    from stepc import _runtime
+
+    for number in range(len(mpi_cases.CASES)):
+        sharded = mpi_cases.make(number)
+        package = _runtime.Package.from_bytes((folder / f"{number}.stepc").read_bytes())
+        world = MpiWorld(sharded.mesh.sizes)
+        launch = LocalLaunch(sharded, world.rank, package, world.communicator)
+        results = launch.run()
+        (folder / f"{number}-{world.rank}.pickle").write_bytes(pickle.dumps(results))
+        del launch
+        world.destroy()
+
+
+def one_does_not_come(folder):
+    """The others say so within the deadline, and go on saying it."""
+    world = MpiWorld((4,), deadline_ms=1000)
+    rank = world.rank
+    if rank != 2:
+        for _ in range(2):
+            words = reduce(world.communicator, [(1, SUM_F64, np.ones(12))])
+            (folder / f"{rank}.txt").write_text(words)
+    else:
+        while not all((folder / f"{other}.txt").is_file() for other in (0, 1, 3)):
+            pass
+    world.destroy()
+    os._exit(3)  # MPI_Finalize would wait for what cannot end
+
+
+def one_is_killed():
+    world = MpiWorld((4,), deadline_ms=2000)
+    for _ in range(100):
+        if world.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        words = reduce(world.communicator, [(1, SUM_F64, np.ones(12))])
+        if words:
+            print(words, flush=True)
+            os._exit(3)
+
+
+def main():
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    if what == "early":
+        try:
+            MpiWorld((1,))
+        except RefusedError as error:
+            assert error.args[1] == "MPI is not initialized yet"
+    begin()
+    if what == "reductions":
+        check_reductions()
+        check_refusals()
+    elif what == "steps":
+        check_steps(folder)
+    elif what == "absent":
+        one_does_not_come(folder)
+    elif what == "killed":
+        one_is_killed()
+    end()
+    if what == "early":
+        try:
+            MpiWorld((1,))
+        except RefusedError as error:
+            assert error.args[1] == "MPI is finalized already"
+
+
+main()

@@ -1,0 +1,54 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""libstepc_mpi.so as a process of MPI has it."""
+
+import ctypes
+import os
+from ctypes import byref, c_int, c_int64, c_void_p
+from pathlib import Path
+
+from stepc._mesh import CommunicatorStruct
+
+BUILD = Path(os.environ.get("STEPC_BUILD", Path(__file__).resolve().parents[2] / "build"))
+LIBRARY = BUILD / "lib" / "libstepc_mpi.so"
+
+
+class RefusedError(Exception):
+    """A world that was not made: its status and the message."""
+
+
+class MpiWorld:
+    """A world over all processes, with axes of these sizes."""
+
+    def __init__(self, sizes, deadline_ms=20_000):
+        self._lib = ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)
+        self._lib.stepcMpiWorldGetRank.restype = c_int64
+        self._lib.stepcMpiWorldGetCommunicator.restype = CommunicatorStruct
+        self._lib.stepcMpiWorldDestroy.restype = None
+        self._handle, message = c_void_p(), ctypes.create_string_buffer(512)
+        status = self._lib.stepcMpiWorldCreate(
+            (c_int64 * max(len(sizes), 1))(*sizes), c_int64(len(sizes)), c_int64(deadline_ms),
+            byref(self._handle), message, ctypes.c_size_t(512),
+        )  # fmt: skip
+        if status:
+            raise RefusedError(status, message.value.decode())
+        self.rank = self._lib.stepcMpiWorldGetRank(self._handle)
+        self.communicator = self._lib.stepcMpiWorldGetCommunicator(self._handle)
+
+    def destroy(self):
+        self._lib.stepcMpiWorldDestroy(self._handle)
+
+
+def mpi():
+    """The MPI that the library is linked to, which is loaded with it."""
+    lib = ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)
+    found = ctypes.CDLL(None)
+    return found if hasattr(found, "MPI_Init") else lib
+
+
+def begin():
+    assert mpi().MPI_Init(None, None) == 0
+
+
+def end():
+    assert mpi().MPI_Finalize() == c_int(0).value

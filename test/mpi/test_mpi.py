@@ -1,0 +1,98 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ranks that are processes of MPI have the bits of simulated ones."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mpi_cases
+import numpy as np
+import pytest
+from mpi_world import LIBRARY
+from ranks import run_ranks
+from stepc import _runtime
+from steps import STEPC
+
+HERE = Path(__file__).resolve().parent
+
+pytestmark = pytest.mark.skipif(
+    not LIBRARY.is_file() or shutil.which("mpirun") is None,
+    reason="no MPI was found when this was configured: libstepc_mpi.so is not built",
+)
+
+
+def launch(what, folder, processes=mpi_cases.WORLD, seconds=240):
+    folders = [str(mpi_cases.ROOT / f) for f in ("frontend", "test/mpi", "test/sharding",
+               "test/exact", "test/interpreter")]  # fmt: skip
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(folders),
+        "OMP_NUM_THREADS": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_plm_rsh_agent": "",  # all processes are here: no ssh is needed
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_btl": "self,vader",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    }
+    command = ["mpirun", "-n", str(processes), sys.executable, str(HERE / "mpi_rank.py"), what,
+               str(folder)]  # fmt: skip
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+def test_reductions(tmp_path):
+    done = launch("reductions", tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_before_and_after_mpi(tmp_path):
+    done = launch("early", tmp_path, processes=1)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def compile_case(number, folder):
+    sharded = mpi_cases.make(number)
+    output = folder / f"{number}.stepc"
+    definition = sharded.case.definition
+    command = [STEPC, definition.path, "-o", output, *definition.arguments(),
+               *(f"--variant={variant}" for variant in sorted(sharded.variants()))]  # fmt: skip
+    subprocess.run(command, check=True, timeout=300)
+    return sharded, _runtime.Package.from_bytes(output.read_bytes())
+
+
+def test_steps(tmp_path):
+    cases = [compile_case(number, tmp_path) for number in range(len(mpi_cases.CASES))]
+    done = launch("steps", tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for number, (sharded, package) in enumerate(cases):
+        simulated = run_ranks(sharded, package)
+        for rank, (expected, _, _) in enumerate(simulated):
+            found = pickle.loads((tmp_path / f"{number}-{rank}.pickle").read_bytes())
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                same = np.asarray(found[name]).tobytes() == np.asarray(value).tobytes()
+                assert same, f"{mpi_cases.CASES[number]}: {name} of rank {rank}"
+
+
+def test_a_rank_that_does_not_come(tmp_path):
+    launch("absent", tmp_path, seconds=60)
+    for rank in (0, 1, 3):
+        words = (tmp_path / f"{rank}.txt").read_text()
+        assert words == (
+            f"rank {rank}: sum of f64 of 12 elements over axes [0] did not end within 1000 ms"
+        )
+
+
+def test_a_rank_that_is_killed(tmp_path):
+    """MPI ends the others, or they end by the deadline; nobody hangs."""
+    begin = time.monotonic()
+    done = launch("killed", tmp_path, seconds=60)
+    assert done.returncode != 0
+    assert "signal 9" in done.stderr or "did not end within 2000 ms" in done.stdout
+    assert time.monotonic() - begin < 50
