@@ -66,9 +66,9 @@ def load_or_make(
     found = _load(path, load)
     if found is not None:
         return found[0]
-    with _making(path) as waited:
-        if waited and (found := _load(path, load)) is not None:
-            return found[0]
+    with _making(path) as locked:
+        if locked and (found := _load(path, load)) is not None:
+            return found[0]  # another had it before
         data = make()
         loaded = load(data)
         _write(path, data)
@@ -86,38 +86,41 @@ def _load(path: Path, load: Callable[[bytes], T]) -> tuple[T] | None:
 
 @contextlib.contextmanager
 def _making(path: Path) -> Iterator[bool]:
-    """Holds the right to make the entry at ``path``; yields whether another had it first.
+    """Takes the right to make the entry at ``path``; yields whether it was got.
 
     The right is a lock on a file beside the entry, which ends with the process that holds
     it. It only spares work: where files cannot be locked, or another process holds it for
-    longer than a compilation may take, the entry is made all the same.
+    longer than a compilation may take, the entry is made all the same. Where it cannot be
+    made or kept, those who wait do so one after the other.
     """
     lock = path.with_name(f".{path.name}.lock")
-    handle, waited = None, False
+    handle, locked = None, False
     try:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            waited = _wait_for(handle)
-        yield waited
+            locked = _wait_for(handle)
+        yield locked
     finally:
-        if handle is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if locked:
                 os.unlink(lock)
+                # Closing would not do where a process was forked meanwhile.
+                fcntl.flock(handle, fcntl.LOCK_UN)
+        if handle is not None:
             os.close(handle)
 
 
 def _wait_for(handle: int) -> bool:
-    """Locks the file; returns whether another held it."""
-    waited, end = False, time.monotonic() + _WAIT
+    """Locks the file, unless another holds it for too long."""
+    end = time.monotonic() + _WAIT
     while time.monotonic() < end:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
+            return True
         except BlockingIOError:
-            waited = True
             time.sleep(_LOOK)
-    return waited
+    return False
 
 
 def _read(path: Path) -> bytes | None:

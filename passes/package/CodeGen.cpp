@@ -24,6 +24,7 @@
 #include "llvm/Transforms/Utils/SplitModule.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -43,7 +44,8 @@ static void initializeBackends() {
 
 static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(const Target &target) {
-  initializeBackends();
+  static std::once_flag initialized; // by one of the threads that compile
+  std::call_once(initialized, initializeBackends);
   std::string message;
   llvm::Triple triple(target.isDevice() ? "nvptx64-nvidia-cuda"
                                         : "x86_64-unknown-linux-gnu");
@@ -186,12 +188,17 @@ llvm::Expected<ObjectFiles> mlir::step::generateObjects(ModuleOp module,
   auto parts = split(**llvmModule, countParts(**llvmModule));
   std::vector<std::optional<llvm::Expected<llvm::SmallVector<char, 0>>>> made(
       parts.size());
-  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(parts.size()));
-  for (auto [part, object] : llvm::zip_equal(parts, made))
-    pool.async([&target, &part = part, &object = object] {
-      object.emplace(compilePart(part, target));
-    });
-  pool.wait();
+  auto compile = [&](size_t part) {
+    made[part].emplace(compilePart(parts[part], target));
+  };
+  if (parts.size() == 1) {
+    compile(0);
+  } else {
+    llvm::DefaultThreadPool pool(llvm::hardware_concurrency(parts.size()));
+    for (size_t part = 0; part < parts.size(); ++part)
+      pool.async([&compile, part] { compile(part); });
+    pool.wait();
+  }
   ObjectFiles objects;
   llvm::Error failed = llvm::Error::success();
   for (auto &object : made) {

@@ -9,6 +9,7 @@
 
 #include "mpi/Exchange.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <thread>
@@ -19,6 +20,8 @@ using namespace stepc::mpi;
 /// others without a deadline.
 static constexpr int kMaxWideAxes = 6;
 static constexpr int64_t kMaxAxes = 64;
+/// A year, so that sums of times do not overflow.
+static constexpr int64_t kMostMs = int64_t(365) * 24 * 3600 * 1000;
 
 void stepc::mpi::require(int result, const std::string &what) {
   if (result == MPI_SUCCESS)
@@ -31,7 +34,7 @@ void stepc::mpi::require(int result, const std::string &what) {
 }
 
 World::World(const int64_t *axisSizes, int64_t numAxes, int64_t deadlineMs)
-    : deadline(deadlineMs) {
+    : deadline(std::min(deadlineMs, kMostMs)) {
   int begun = 0, over = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&over);
@@ -43,7 +46,12 @@ World::World(const int64_t *axisSizes, int64_t numAxes, int64_t deadlineMs)
                                             std::to_string(deadlineMs) +
                                             " ms, the least is 1");
   placeAxes(axisSizes, numAxes);
-  makeGroups();
+  try {
+    makeGroups();
+  } catch (...) {
+    release();
+    throw;
+  }
 }
 
 void World::placeAxes(const int64_t *axisSizes, int64_t numAxes) {
@@ -94,7 +102,7 @@ void World::makeGroups() {
           found += of / strides[i] % sizes[i] * strides[i];
       return int(found);
     };
-    Group group;
+    Group &group = groups[axes];
     for (int other = 0; other < numRanks; ++other)
       if (color(other) == color(rank)) {
         if (other == rank)
@@ -105,17 +113,19 @@ void World::makeGroups() {
     require(MPI_Comm_split(world, color(rank), rank, &group.comm),
             "MPI_Comm_split");
     MPI_Comm_set_errhandler(group.comm, MPI_ERRORS_RETURN);
-    groups.emplace(axes, std::move(group));
   }
 }
 
 bool World::release() {
   if (!abandoned.empty())
     return false;
+  int over = 0;
+  MPI_Finalized(&over);
   for (auto &[axes, group] : groups)
-    MPI_Comm_free(&group.comm);
+    if (!over && group.comm != MPI_COMM_NULL)
+      MPI_Comm_free(&group.comm);
   groups.clear();
-  if (world != MPI_COMM_NULL)
+  if (!over && world != MPI_COMM_NULL)
     MPI_Comm_free(&world);
   return true;
 }
@@ -136,20 +146,23 @@ void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
     if (group.size > 1 && calls[i].count > 0)
       exchanges.push_back(std::make_unique<Exchange>(calls[i], group));
   }
+  std::vector<MPI_Request> requests(exchanges.size(), MPI_REQUEST_NULL);
+  // From the first request on memory may be MPI's: what goes wrong needs none.
+  abandoned.reserve(exchanges.size());
+  auto end = std::chrono::steady_clock::now() + deadline;
   try {
-    std::vector<MPI_Request> requests;
-    for (auto &exchange : exchanges)
-      requests.push_back(exchange->begin());
-    finish(requests, exchanges);
-    requests.assign(exchanges.size(), MPI_REQUEST_NULL);
+    for (size_t i = 0; i < exchanges.size(); ++i)
+      requests[i] = exchanges[i]->begin();
+    finish(requests, exchanges, end);
+    std::fill(requests.begin(), requests.end(), MPI_REQUEST_NULL);
     for (size_t i = 0; i < exchanges.size(); ++i)
       if (exchanges[i]->hasSecond())
         requests[i] = exchanges[i]->beginSecond();
-    finish(requests, exchanges);
-  } catch (const Error &error) {
-    failure = error.what();
+    finish(requests, exchanges, end);
+  } catch (const std::exception &error) {
     for (auto &exchange : exchanges)
       abandoned.push_back(std::move(exchange));
+    failure = error.what();
     throw;
   }
   for (auto &exchange : exchanges)
@@ -157,20 +170,21 @@ void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
 }
 
 void World::finish(std::vector<MPI_Request> &requests,
-                   const std::vector<std::unique_ptr<Exchange>> &exchanges) {
+                   const std::vector<std::unique_ptr<Exchange>> &exchanges,
+                   std::chrono::steady_clock::time_point end) {
   auto begin = std::chrono::steady_clock::now();
-  for (int64_t looks = 0;; ++looks) {
+  while (true) {
     int done = 0;
     require(MPI_Testall(int(requests.size()), requests.data(), &done,
                         MPI_STATUSES_IGNORE),
             "MPI_Testall");
     if (done)
       return;
-    auto waited = std::chrono::steady_clock::now() - begin;
-    if (waited > deadline)
+    auto now = std::chrono::steady_clock::now();
+    if (now > end)
       break;
     // Mostly the others come at once; who waits for long leaves them the cores.
-    if (waited > std::chrono::milliseconds(1))
+    if (now - begin > std::chrono::milliseconds(1))
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     else
       std::this_thread::yield();

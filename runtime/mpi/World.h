@@ -60,7 +60,8 @@ private:
   void makeGroups();
   const Group &getGroup(uint64_t axes) const;
   void finish(std::vector<MPI_Request> &requests,
-              const std::vector<std::unique_ptr<Exchange>> &exchanges);
+              const std::vector<std::unique_ptr<Exchange>> &exchanges,
+              std::chrono::steady_clock::time_point end);
 
   MPI_Comm world = MPI_COMM_NULL;
   int rank = 0;

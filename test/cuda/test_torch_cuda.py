@@ -155,13 +155,13 @@ def test_a_graph_follows_a_schedule(cuda):
     cuda.stream = cuda.double.make_stream()
     pair.step(0)
     pair.give(1)
-    with cuda.double.capture(cuda.stream) as graphs:
+    with cuda.capture() as graphs:
         pair.optimizer.step()
     for step in range(3):
         pair.set_lr(1e-2 / (step + 1))
         pair.reference.step()
         pair.optimizer.upload()
-        cuda.double.launch(graphs[0], cuda.stream)
+        cuda.launch(graphs[0])
     saved = pair.optimizer.state_dict()
     assert [float(state["step"]) for state in saved["state"].values()] == [4.0] * len(SHAPES)
     pair.check()
@@ -190,7 +190,7 @@ def test_a_captured_skip(cuda):
     cuda.stream = cuda.double.make_stream()
     pair.step(0)
     pair.give(1)
-    with cuda.double.capture(cuda.stream) as graphs:
+    with cuda.capture() as graphs:
         pair.optimizer.step()
     for bad in (False, True, False):
         value = float("inf") if bad else 0.5
@@ -198,10 +198,122 @@ def test_a_captured_skip(cuda):
         with torch.no_grad():
             pair.placed[1].grad.fill_(value)
         pair.reference.step()
-        cuda.double.launch(graphs[0], cuda.stream)
+        cuda.launch(graphs[0])
     saved = pair.optimizer.state_dict()
     assert [float(state["step"]) for state in saved["state"].values()] == [3.0] * len(SHAPES)
     pair.check()
+
+
+def counts(optimizer):
+    return {float(state["step"]) for state in optimizer.state.values()}
+
+
+def skipping(params):
+    return st.AdamW(params, lr=1e-2, loss_scale=st.DynamicLossScale(1.0, growth_interval=10**9))
+
+
+def test_counts_outlive_a_binding(cuda):
+    """Steps that may be skipped are counted on the device; the next binding goes on there."""
+    pair = Pair(cuda, skipping)
+    for step in range(3):
+        pair.step(step)
+    for optimizer in (pair.optimizer, pair.reference):
+        (name, *_) = optimizer.scalars
+        optimizer.set_scalar(name, optimizer.scalars[name])
+    assert counts(pair.optimizer) == {3.0}
+    pair.step(3)
+    pair.optimizer.state_dict()
+    pair.check()
+
+
+def test_counts_outlive_a_step_that_failed(cuda):
+    pair = Pair(cuda, skipping)
+    for step in range(3):
+        pair.step(step)
+    lr = pair.optimizer.param_groups[0]["lr"]
+    pair.optimizer.param_groups[0]["lr"] = "much"
+    with pytest.raises(Exception, match="lr"):
+        pair.optimizer.step()
+    pair.optimizer.param_groups[0]["lr"] = lr
+    assert counts(pair.optimizer) == {3.0}
+    pair.step(3)
+    pair.optimizer.state_dict()
+    pair.check()
+
+
+def test_counts_outlive_a_copy(cuda):
+    pair = Pair(cuda, skipping)
+    pair.step(0)
+    assert counts(copy.deepcopy(pair.optimizer)) == {1.0}
+
+
+def test_a_capture_after_a_skipped_step(cuda):
+    """States that no step has made yet are shown when one has."""
+    pair = Pair(cuda, lambda params: st.AdamW(params, lr=1e-2, loss_scale=st.DynamicLossScale(4.0)))
+    pair.give(0)
+    bad = torch.full(SHAPES[1], float("inf"))
+    pair.plain[1].grad = bad.clone()
+    pair.placed[1].grad = cuda.place(bad, "cuda:0")
+    pair.reference.step()
+    pair.optimizer.step()
+    assert not pair.optimizer.state
+    pair.give(1)
+    with cuda.capture() as graphs:
+        pair.optimizer.step()
+    pair.reference.step()
+    cuda.launch(graphs[0])
+    pair.step(2)
+    pair.optimizer.state_dict()
+    pair.check()
+
+
+def test_what_is_read_waits_for_graphs(cuda):
+    """They run where they are launched, not on the stream of the capture."""
+    pair = Pair(cuda, skipping)
+    pair.step(0)
+    pair.give(1)
+    with cuda.capture() as graphs:
+        pair.optimizer.step()
+    pair.reference.step()
+    cuda.stream = cuda.double.make_stream()
+    cuda.launch(graphs[0])
+    assert pair.optimizer.state_dict()["state"][0]["step"] == 2.0
+    assert not pair.optimizer.last_step.skipped
+    pair.check()
+
+
+def test_a_graph_of_a_binding_that_is_gone(cuda):
+    """Its memory stays: the graph goes on with the states of then."""
+    pair = Pair(cuda, KINDS["sgd"])
+    pair.step(0)
+    pair.give(1)
+    with cuda.capture() as graphs:
+        pair.optimizer.step()
+    saved = pair.optimizer.state_dict()
+    pair.optimizer.load_state_dict(saved)
+    pair.optimizer.step()
+    cuda.launch(graphs[0])
+    cuda.double.synchronize()
+    assert cuda.double.fault() == ""
+
+
+def test_older_devices(cuda, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 5))
+    param = cuda.parameter(torch.ones(3))
+    cuda.set_grads([param], [torch.ones(3)])
+    words = "device 'cuda:0' has compute capability 7.5, the least is 8.0"
+    with pytest.raises(errors.TensorError, match=words):
+        st.Lion([param]).step()
+
+
+def test_precompile_is_for_where_parameters_lie(cuda):
+    param = cuda.parameter(torch.ones(3))
+    optimizer = st.AdamW([param], betas=(0.8, 0.9))
+    optimizer.precompile()
+    cuda.set_grads([param], [torch.ones(3)])
+    made = len(list(cuda.cache.rglob("*.stepc")))
+    optimizer.step()
+    assert len(list(cuda.cache.rglob("*.stepc"))) == made
 
 
 def test_upload_before_a_step(cuda):
@@ -241,7 +353,9 @@ def test_a_copy(cuda):
     pair = Pair(cuda, KINDS["adamw"])
     pair.step(0)
     again = copy.deepcopy(pair.optimizer)
-    assert again.state_dict()["state"].keys() == pair.optimizer.state_dict()["state"].keys()
+    for ours, state in zip(again.state.values(), pair.optimizer.state.values(), strict=True):
+        for name in state:
+            same(cuda, ours[name], cuda.host(state[name]), name)
     pair.step(1)
     pair.check()
 
@@ -279,7 +393,7 @@ def test_devices_of_others(cuda, monkeypatch):
 
 
 @pytest.mark.parametrize(("capability", "target"), [
-    ((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 3), "sm_100"), ((7, 5), "compute_80"),
+    ((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 3), "sm_100"), ((11, 0), "compute_100"),
     ((12, 0), "compute_100"),
 ])  # fmt: skip
 def test_targets(monkeypatch, capability, target):

@@ -39,6 +39,7 @@ class CudaTorch(TorchFunctionMode):
         super().__init__()
         self.double, self.devices = double, devices
         self.stream = 0
+        self.capturing = False
         self._begins, self._blocks = [], {}
 
     # --- Where tensors lie ----------------------------------------------------
@@ -95,6 +96,20 @@ class CudaTorch(TorchFunctionMode):
             yield
         finally:
             self.double.lib.cudaDoubleOpen(0)
+
+    @contextlib.contextmanager
+    def capture(self):
+        """A list that gets the graph; on a stream of its own, as ``torch.cuda.graph``."""
+        before, self.stream = self.stream, self.double.make_stream()
+        self.capturing = True
+        try:
+            with self.double.capture(self.stream) as graphs:
+                yield graphs
+        finally:
+            self.capturing, self.stream = False, before
+
+    def launch(self, graph):
+        self.double.launch(graph, self.stream)
 
     def host(self, tensor):
         """A copy in memory of the host."""
@@ -219,9 +234,11 @@ def make_cuda(double, folder, cache, monkeypatch):
     monkeypatch.setenv("STEPC_CACHE_DIR", str(cache))
     monkeypatch.setattr(_compiler, "compile_package", compile_for_double(folder))
     found = CudaTorch(double)
+    found.cache = cache
     patched_table(found, monkeypatch)
     monkeypatch.setattr(
         torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=found.stream)
     )
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: found.capturing)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     return found

@@ -210,8 +210,8 @@ def test_a_lock_that_nobody_gives_back(own_cache, compiler_runs, monkeypatch):
     monkeypatch.setattr(_cache, "_WAIT", 0.1)
     name = lion()._key("package", [f"--variant={SPEC[0]}"])
     path = own_cache / name[:2] / (name + ".stepc")
-    with _cache._making(path) as waited:
-        assert not waited
+    with _cache._making(path) as locked:
+        assert locked
         lion().package(SPEC)
     assert len(compiler_runs) == 1
 

@@ -72,6 +72,15 @@ def check_reductions():
     world.destroy()
 
 
+def require_refused(words, sizes, **settings):
+    try:
+        MpiWorld(sizes, **settings)
+    except RefusedError as error:
+        assert error.args[1] == words, error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
 def check_refusals():
     for sizes, words in [
         ((3,), "the grid has 3 places, MPI has 4 processes"),
@@ -79,16 +88,8 @@ def check_refusals():
         ((0, 4), "axis 0 has size 0, expected 1 to 4"),
         ((1,) * 65, "65 axes were given, the most are 64"),
     ]:
-        try:
-            MpiWorld(sizes)
-        except RefusedError as error:
-            assert error.args[1] == words, error
-        else:
-            raise AssertionError(words)
-    try:
-        MpiWorld((4,), deadline_ms=0)
-    except RefusedError as error:
-        assert error.args[1] == "the deadline is 0 ms, the least is 1"
+        require_refused(words, sizes)
+    require_refused("the deadline is 0 ms, the least is 1", (4,), deadline_ms=0)
 
 
 def check_steps(folder):
@@ -135,11 +136,9 @@ def one_is_killed():
 def main():
     what, folder = sys.argv[1], Path(sys.argv[2])
     if what == "early":
-        try:
-            MpiWorld((1,))
-        except RefusedError as error:
-            assert error.args[1] == "MPI is not initialized yet"
+        require_refused("MPI is not initialized yet", (1,))
     begin()
+    kept = MpiWorld((1,), deadline_ms=2**63 - 1) if what == "early" else None
     if what == "reductions":
         check_reductions()
         check_refusals()
@@ -151,10 +150,8 @@ def main():
         one_is_killed()
     end()
     if what == "early":
-        try:
-            MpiWorld((1,))
-        except RefusedError as error:
-            assert error.args[1] == "MPI is finalized already"
+        require_refused("MPI is finalized already", (1,))
+        kept.destroy()
 
 
 main()

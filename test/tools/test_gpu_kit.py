@@ -19,7 +19,7 @@ def kit(tmp_path_factory):
     """Of one optimizer, for a device without cubins and the processor."""
     folder = tmp_path_factory.mktemp("kit")
     archive = folder / "kit.tar.gz"
-    command = [sys.executable, ROOT / "tools/gpu/build_kit.py", "--targets", "compute_80",
+    command = [sys.executable, ROOT / "tools/gpu/build_kit.py", "--targets", "compute_100",
                "--optimizers", "AdamW", "--out", archive]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_the_kit_runs(kit):
 
 
 def test_wrong_steps_are_seen(kit):
-    """A package that is another optimizer's, under the name that is asked for."""
+    """Where torch's own step is another one."""
     script = kit / "kit_cases.py"
     before = script.read_text()
     changed = before.replace("_optim.AdamW, lr=1e-3, weight", "_optim.Adam, lr=1e-3, weight")
@@ -61,6 +61,14 @@ def test_wrong_steps_are_seen(kit):
     finally:
         script.write_text(before)
     assert done.returncode == 1 and "off torch's float64 by" in done.stdout
+
+
+def test_all_targets_are_in_it():
+    from stepc.torch import _devices
+
+    source = (ROOT / "tools/gpu/build_kit.py").read_text()
+    for target in _devices.TARGETS:
+        assert f'"{target}"' in source
 
 
 def test_a_report(kit, tmp_path):

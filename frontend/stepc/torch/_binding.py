@@ -39,8 +39,6 @@ class Binding:
     """
 
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
-        if previous is not None:
-            previous.refresh_counts()
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
         self._has_scaler = optimizer._grad_scale is not None
@@ -109,17 +107,20 @@ class Binding:
 
     def run(self, optimizer) -> bool:
         """One step; False, with nothing done, when another Binding is needed."""
+        self._place.follow()
         if not (self._is_current(optimizer) and self._refresh()):
             return False
         self._remainders.refresh()
         self._watched.refresh()
-        self._place.follow()
         try:
             self.plan.step()
         except errors.StaleStatisticsError:
             self._note_step()
             raise
         self._note_step()
+        if self._place.is_capturing() and self not in optimizer._captured:
+            # Graphs use the plan's memory for as long as they are launched.
+            optimizer._captured = (*optimizer._captured, self)
         return True
 
     def _note_step(self) -> None:
@@ -219,6 +220,7 @@ class Binding:
         False, with nothing done, when another Binding is needed. StatusError where the
         definition needs all gradients at once.
         """
+        self._place.follow()
         if not self._is_current(optimizer):
             return False
         members = list(trainable_members(optimizer.param_groups))
@@ -229,7 +231,6 @@ class Binding:
             self.plan.set_param(self._ids[member.index], described[0])
         self._remainders.refresh()
         self._watched.refresh()
-        self._place.follow()
         self.plan.step_begin()
         return True
 
@@ -277,6 +278,7 @@ class Binding:
         where the user sees them; waits for it."""
         if not self._place.is_device:
             return
+        self._place.follow()
         for step, tensor in self._steps:
             step.fill_(self.plan.count(tensor))
         for counter in self._counters:
@@ -286,6 +288,7 @@ class Binding:
 
     def count(self, param: torch.Tensor) -> int:
         """The steps that a parameter has taken; 0 of one that is not bound."""
+        self._place.follow()
         tensor = self._by_param.get(id(param))
         return 0 if tensor is None else self.plan.count(tensor)
 
@@ -296,6 +299,7 @@ class Binding:
 
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
+        self._place.follow()
         return self._may_skip and bool(self.plan.last_step().skipped)
 
     def scalars(self) -> dict[str, float | list[float]]:
@@ -307,6 +311,7 @@ class Binding:
         return {r.name: self._read_scoped(r, self.plan.report) for r in self.interface.reports}
 
     def _read_scoped(self, scalar: Scalar, read: Callable) -> float | list[float]:
+        self._place.follow()
         if scalar.scope == "model":
             return read(scalar.name)
         return [read(scalar.name, number) for number in range(len(self._groups))]
@@ -324,6 +329,7 @@ class Binding:
                 self.plan.set_scalar(scalar.name, of_group, number)
 
     def _exact_count(self, param: torch.Tensor) -> int | None:
+        self._place.follow()
         tensor = self._by_param.get(id(param))
         return None if tensor is None else self.plan.count(tensor)
 
@@ -377,8 +383,10 @@ class Binding:
 
     def _commit(self, taken: list[Member]) -> None:
         """Puts new states of these where the user sees them, as their step has been made;
-        a skipped one makes none."""
-        if self.was_skipped():
+        a skipped one makes none, and of one in a graph nobody knows."""
+        if not taken:
+            return
+        if self._place.is_capturing() or self.was_skipped():
             self._pending = taken + self._pending
             return
         for member in taken:

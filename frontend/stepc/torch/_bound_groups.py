@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .. import _runtime, errors
 from ..definition import Definition
 from ..interface import Interface, Options
+from . import _devices
 from ._flags import compiler_flags
 from ._hypers import HyperReader
 from ._members import Member, ObstacleError, trainable_members
@@ -77,9 +78,11 @@ def precompile(optimizer, target: str | None) -> None:
     resolved = [interface.resolve(bound.options, bound.hypers) for bound in groups]
     try:
         members = list(trainable_members(optimizer.param_groups))
+        targets = _devices.target_flags(_devices.device_of(members))
     except ObstacleError as obstacle:
         raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
-    targets = (f"--target={target}",) if target else ()
+    if target is not None:
+        targets = () if target == "cpu" else (f"--target={target}",)
     get_package(optimizer, definition, resolved, members, targets)
 
 

@@ -126,6 +126,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _binding: Binding | None = None
+    _captured: tuple[Binding, ...] = ()  # those with steps in CUDA graphs
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
@@ -343,11 +344,12 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     def precompile(self, target: str | None = None) -> None:
         """Compiles what the first step will need, and puts it into the cache.
 
-        ``target``: where that will be: None for this processor, or a target of the compiler
-        for devices, "sm_90" say (docs/cuda.md lists them). No such device is needed: a node
-        without one can fill a cache (STEPC_CACHE_DIR) that others read. Gradients are taken to
-        have the dtype of their parameters unless they are there. Raises as ``step``, and
-        StepcError for parameters that are spread over ranks, of whose meshes packages know.
+        ``target``: where that will be: None for where the parameters lie, or a target of the
+        compiler, "cpu" or for devices "sm_90", say (docs/cuda.md lists them). No such device
+        is needed: a node without one can fill a cache (STEPC_CACHE_DIR) that others read.
+        Gradients are taken to have the dtype of their parameters unless they are there. A
+        step inside a ``stepc.torch.GradScaler`` is another one, which is not made ahead.
+        Raises as ``step``, and StepcError for parameters that are spread over ranks.
         """
         if is_distributed(self):
             raise errors.StepcError(
@@ -395,6 +397,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
                 group["fused"] = None
 
     def __getstate__(self) -> dict:
+        if self._binding is not None:
+            self._binding.refresh_counts()
         return {
             **super().__getstate__(),
             "_static_grads": self._static_grads,

@@ -17,9 +17,11 @@ from .. import _runtime
 from ._members import Member, ObstacleError
 
 _CPU = torch.device("cpu")
-# Compute capabilities that there are cubins for, by their major number: one of the same
-# major number and a lower minor one runs. Others take the PTX of the last one below.
-_CUBINS = {8: "sm_80", 9: "sm_90", 10: "sm_100"}
+# What the compiler has for compute capabilities, by their major number: cubins, of which
+# one runs on the same major number and a minor one that is not lower; others take PTX.
+_TARGETS = {8: "sm_80", 9: "sm_90", 10: "sm_100"}
+_NEWER = "compute_100"
+TARGETS = (*_TARGETS.values(), _NEWER)
 
 
 def device_of(members: Iterable[Member]) -> torch.device:
@@ -43,13 +45,18 @@ def device_of(members: Iterable[Member]) -> torch.device:
 
 
 def target_flags(device: torch.device) -> tuple[str, ...]:
-    """What the compiler is asked to make code for; nothing for the processor."""
+    """What the compiler is asked to make code for; nothing for the processor. ObstacleError
+    for a device that is older than what it makes code for."""
     if device.type == "cpu":
         return ()
-    major, _ = torch.cuda.get_device_capability(device)
-    if major in _CUBINS:
-        return (f"--target={_CUBINS[major]}",)
-    return (f"--target={'compute_100' if major > 10 else 'compute_80'}",)
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < min(_TARGETS):
+        raise ObstacleError(
+            f"device '{device}' has compute capability {major}.{minor}, the least is "
+            f"{min(_TARGETS)}.0",
+            True,
+        )
+    return (f"--target={_TARGETS.get(major, _NEWER)}",)
 
 
 class Place:
@@ -71,8 +78,13 @@ class Place:
         """Whether more members lie there too."""
         return all(member.param.device == self._device for member in members)
 
+    def is_capturing(self) -> bool:
+        """Whether what is enqueued now becomes part of a graph and is not done."""
+        return self.is_device and torch.cuda.is_current_stream_capturing()
+
     def follow(self) -> None:
-        """Before a step: has it enqueued on torch's current stream."""
+        """Has the next step enqueued on torch's current stream, and what is read from
+        the device wait for that: steps of graphs run where the graph is launched."""
         if not self.is_device:
             return
         stream = self._current_stream()

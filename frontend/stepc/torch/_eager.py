@@ -84,6 +84,7 @@ def _as_torch_wants(optimizer):
     """
     widened = []
     scalars = {"step", *optimizer._scalar_states}
+    _place_counts(optimizer)
     try:
         for param, state in optimizer.state.items():
             if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
@@ -112,6 +113,18 @@ def _as_torch_wants(optimizer):
             param.grad = None
             param.data = data.copy_(param.data)
             param.grad = grad
+
+
+def _place_counts(optimizer) -> None:
+    """Puts counts on the device where torch's kernels read them there."""
+    for group in optimizer.param_groups:
+        if not (group.get("capturable") or group.get("fused")):
+            continue
+        for param in group["params"]:
+            state = optimizer.state.get(param)
+            step = state.get("step") if isinstance(state, dict) else None
+            if isinstance(step, torch.Tensor) and step.device != param.device:
+                state["step"] = step.to(param.device)
 
 
 def _differentiates(optimizer) -> bool:

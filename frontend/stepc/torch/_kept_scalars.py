@@ -49,13 +49,16 @@ class KeptScalars:
         return self._scalars
 
     def _keep_scalars(self, binding: Binding | None) -> None:
-        """Notes what a binding knows that is about to go."""
+        """Notes what a binding knows that is about to go: scalars, and counts of steps
+        that a device alone has."""
         with contextlib.suppress(errors.StatusError):
             if binding is not None:
+                binding.refresh_counts()
                 self._scalars = binding.scalars()
 
     def _set_scalars(self, scalars: dict) -> None:
         """From the next step on, which binds anew."""
+        self._keep_scalars(self._binding)
         self._binding, self._scalars = None, scalars
 
     def _initial_scalars(self, interface: Interface) -> dict:

@@ -32,10 +32,9 @@ typedef struct StepcMpiWorld StepcMpiWorld;
  * MPI_Finalize; what is called on one thread at a time needs
  * MPI_THREAD_SERIALIZED where that is not always the same.
  *
- *   deadlineMs  how long a round may take; after it the step ends with an error
- *               that names what did not come to an end, and the world answers
- *               every call with it
- *   message     gets what went wrong
+ *   deadlineMs  how long a round may take, a year at most; after it the step
+ * ends with an error that names what did not come to an end, and the world
+ * answers every call with it message     gets what went wrong
  */
 STEPC_API StepcStatus stepcMpiWorldCreate(const int64_t *axisSizes,
                                           int64_t numAxes, int64_t deadlineMs,

@@ -128,5 +128,9 @@ def run_all(device: str, names: list[str], quick: bool) -> list[dict]:
                 if found[-1]["wrong"]:
                     print(f"  {name}, {storage}: {found[-1]['wrong']}", flush=True)
     if device == "cuda":
-        found.append(graph_follows(device))
+        try:
+            found.append(graph_follows(device))
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            found.append({"optimizer": "AdamW", "storage": "f32", "graph": True, "wrong": words})
     return found

@@ -79,8 +79,13 @@ def run_sanitizer() -> list[dict]:
         command = [program, "--tool", tool, "--error-exitcode", "3", sys.executable,
                    str(HERE / "run.py"), "--parts", "correctness", "--quick", "--out",
                    os.devnull]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-        wrong = "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=1800, check=False
+            )
+            wrong = "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+        except subprocess.TimeoutExpired:
+            wrong = "it did not end in half an hour"
         found.append({"tool": tool, "wrong": wrong})
     return found
 
@@ -94,20 +99,21 @@ def main() -> int:
 
     names = chosen.optimizers or (QUICK if chosen.quick else list(kit_cases.CASES))
     results: dict = {"machine": describe_machine(chosen.device)}
-    if "correctness" in chosen.parts:
-        print("correctness", flush=True)
-        results["correctness"] = correctness.run_all(chosen.device, names, chosen.quick)
-    if "sanitizer" in chosen.parts and chosen.device == "cuda":
-        print("sanitizer", flush=True)
-        results["sanitizer"] = run_sanitizer()
-    if "benchmark" in chosen.parts:
-        print("benchmark", flush=True)
-        models = chosen.models or (["smoke"] if chosen.quick else list(benchmark.MODELS))
-        timed = [name for name in kit_cases.TIMED if name in names]
-        rounds = 1 if chosen.quick else benchmark.ROUNDS
-        results["benchmark"] = benchmark.run_all(chosen.device, models, timed, rounds)
-    if str(chosen.out) != os.devnull:
-        chosen.out.write_text(json.dumps(results, indent=1) + "\n")
+    models = chosen.models or (["smoke"] if chosen.quick else list(benchmark.MODELS))
+    timed = [name for name in kit_cases.TIMED if name in names]
+    rounds = 1 if chosen.quick else benchmark.ROUNDS
+    parts = {
+        "correctness": lambda: correctness.run_all(chosen.device, names, chosen.quick),
+        "sanitizer": run_sanitizer,
+        "benchmark": lambda: benchmark.run_all(chosen.device, models, timed, rounds),
+    }
+    for part, run in parts.items():
+        if part not in chosen.parts or (part == "sanitizer" and chosen.device != "cuda"):
+            continue
+        print(part, flush=True)
+        results[part] = run()
+        if str(chosen.out) != os.devnull:  # after each: what comes may end the process
+            chosen.out.write_text(json.dumps(results, indent=1) + "\n")
     checks = results.get("correctness", []) + results.get("sanitizer", [])
     wrong = [check for check in checks if check["wrong"]]
     print(f"{len(checks)} checks, {len(wrong)} of them wrong")
