@@ -99,7 +99,10 @@ def _making(path: Path) -> Iterator[bool]:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            locked = _wait_for(handle)
+            try:
+                locked = _wait_for(handle)
+            except OSError:
+                os.unlink(lock)  # no file can be locked here: it says nothing
         yield locked
     finally:
         with contextlib.suppress(OSError):

@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- begin: tools/bench/zoo_table.py -->", "<!-- end -->"
 SHAPES = {"gpt2": "GPT-2", "tiny": "10 000 x 64"}
+SMALL = {"tiny"}  # whose time goes to calls, and not to bytes
+LEAST_SHARE = 0.9
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -78,6 +80,27 @@ def cells(case, name):
     ]
 
 
+def verdict(results):
+    """What of the two goals is not reached: 90 % of the stream, and ahead of all peers."""
+    slow, behind = [], []
+    for name in ZOO:
+        for shape, label in SHAPES.items():
+            for dtype in DTYPES:
+                case = find_case(results, name, shape, dtype)
+                if case is None or own_entry(name) not in case["summary"]:
+                    continue
+                share, best = share_of_stream(case, name), best_peer(case, name)
+                what = f"`{name}` {dtype} on {label}"
+                if share is not None and share < LEAST_SHARE and shape not in SMALL:
+                    slow.append(f"{what} ({share:.0%})")
+                if best is not None and paired(case, best, own_entry(name)) <= 1:
+                    behind.append(what)
+    return [
+        f"Below {LEAST_SHARE:.0%} of the stream, of large tensors: {', '.join(slow) or 'none'}. "
+        f"Not ahead of the best peer: {', '.join(behind) or 'none'}."
+    ]
+
+
 def table(results):
     """Lines of Markdown, a row for each optimizer and dtype that was measured."""
     heads = [f"{label}: {what}" for label in SHAPES.values()
@@ -92,7 +115,8 @@ def table(results):
                 lines.append(f"| {' | '.join(head + row)} |")
     machine = results["machine"]
     when = f"Measured on {results['started'][:10]}, {machine['cpu']}, {machine['cores']} cores"
-    return [*lines, "", f"{when}; medians of {results['settings']['rounds']} rounds."]
+    when += f"; medians of {results['settings']['rounds']} rounds."
+    return [*lines, "", when, *verdict(results)]
 
 
 def written(document, lines):
