@@ -9,6 +9,7 @@ import stepc.torch
 import torch
 from common import bits_equal, distance, make_params, set_grads, states
 from stepc.torch import ClipByNorm, DynamicLossScale
+from torch_table import assert_agree, default_dtype, each_optimizer, pair
 
 KINDS = {
     "adamw": (stepc.torch.AdamW, torch.optim.AdamW, {"lr": 1e-2}),
@@ -16,6 +17,7 @@ KINDS = {
     "rmsprop": (stepc.torch.RMSprop, torch.optim.RMSprop, {"lr": 1e-2}),
     "adafactor": (stepc.torch.Adafactor, torch.optim.Adafactor, {"lr": 1e-2}),
 }
+SCALERS = [stepc.torch.GradScaler, torch.amp.GradScaler]
 SETTINGS = {"init_scale": 2.0**10, "growth_interval": 4}
 BAD = {2: math.inf, 9: math.nan, 10: -math.inf, 22: math.inf}
 
@@ -133,7 +135,7 @@ def test_the_scale_is_that_of_the_backward_pass():
     assert bits_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("scaler_kind", [stepc.torch.GradScaler, torch.amp.GradScaler])
+@pytest.mark.parametrize("scaler_kind", SCALERS)
 @pytest.mark.parametrize("unscale", [False, True])
 def test_either_scaler_and_unscaling_by_hand(scaler_kind, unscale):
     ours, theirs = Net(), Net()
@@ -147,6 +149,51 @@ def test_either_scaler_and_unscaling_by_hand(scaler_kind, unscale):
         assert own.get_scale() == torchs.get_scale()
     assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
     assert states(a[0], "step") == states(b[0], "step") and states(a[0], "step")[0] < 12
+
+
+@pytest.mark.parametrize("scaler_kind", SCALERS)
+@each_optimizer
+def test_every_optimizer(name, scaler_kind):
+    """With an overflow in the second step, which neither counts nor changes anything."""
+    with default_dtype(torch.float64):
+        left, right = pair(name, torch.float64, params=make_params([(3,), (2, 4)], torch.float64))
+        scalers = [kind("cpu", **SETTINGS) for kind in (scaler_kind, torch.amp.GradScaler)]
+        for step in range(4):
+            before = [p.detach().clone() for p in left[0]]
+            set_grads(left[0], right[0], seed=step)
+            for scaler, (params, optimizer) in zip(scalers, (left, right), strict=True):
+                scaler.scale(torch.ones(()))
+                for param in params:
+                    param.grad *= scaler.get_scale()
+                params[1].grad[0, 1] *= math.inf if step == 1 else 1.0
+                scaler.step(optimizer)
+                scaler.update()
+            assert bits_equal(before, left[0]) is (step == 1)
+            assert_agree(left, right)
+            assert scalers[0].state_dict() == scalers[1].state_dict()
+        assert left[1].last_step is not None and scalers[0].get_scale() == 2**9
+
+
+@pytest.mark.parametrize("kinds", [SCALERS, SCALERS[::-1]], ids=["to torch's", "from torch's"])
+def test_a_scaler_goes_on_as_the_other(kinds):
+    """Loaded after an overflow, within an interval of growth: the scale and the steps since."""
+    nets, scalers = [], []
+    for kind in (torch.amp.GradScaler, *kinds):
+        nets.append(Net())
+        scalers.append(kind("cpu", **SETTINGS))
+    optimizers = [stepc.torch.SGD(net.parameters(), lr=0.1) for net in nets]
+    for step in range(5):
+        for scaler, net, optimizer in zip(scalers[:2], nets, optimizers, strict=False):
+            run(net, scaler, [optimizer], step)
+    nets[2].load_state_dict(nets[1].state_dict())
+    scalers[2].load_state_dict(scalers[1].state_dict())
+    assert scalers[2].state_dict() == scalers[1].state_dict()
+    assert scalers[2].get_scale() == 2**9 and scalers[2]._get_growth_tracker() == 2
+    for step in range(5, 11):
+        run(nets[0], scalers[0], optimizers[:1], step)
+        run(nets[2], scalers[2], optimizers[2:], step)
+        assert scalers[2].state_dict() == scalers[0].state_dict()
+    assert distance(list(nets[2].parameters()), list(nets[0].parameters())) < 1e2
 
 
 def test_a_skipped_first_step_leaves_no_state():

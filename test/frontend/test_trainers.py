@@ -30,7 +30,29 @@ def data():
     return [{"x": row[:8], "y": row[8]} for row in rows]
 
 
-def trained(folder, kind, *, how="optimizers", steps=6, resume=False, **kwargs):
+def net():
+    return Net(), data()
+
+
+def gpt2():
+    """A language model of transformers, from a configuration and without dropout, so that
+    optimizers alone can differ. The embedding is the head, too: one parameter in two places."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        n_layer=1, n_embd=16, n_head=2, vocab_size=32, n_positions=16, bos_token_id=0,
+        eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    tokens = torch.randint(32, (32, 16), generator=torch.Generator().manual_seed(1))
+    return GPT2LMHeadModel(config), [{"input_ids": row, "labels": row} for row in tokens]
+
+
+each_way = pytest.mark.parametrize("how", ["optimizers", "optimizer_cls_and_kwargs"])
+each_task = pytest.mark.parametrize("task", [net, gpt2])
+
+
+def trained(folder, kind, *, task=net, how="optimizers", steps=6, resume=False, **kwargs):
     """The model and optimizer after a run of the Trainer, saved after three steps."""
     from transformers import Trainer, TrainingArguments
 
@@ -38,34 +60,37 @@ def trained(folder, kind, *, how="optimizers", steps=6, resume=False, **kwargs):
         str(folder), max_steps=steps, save_steps=3, per_device_train_batch_size=4, report_to=[],
         use_cpu=True, logging_strategy="no", disable_tqdm=True, seed=0,
     )  # fmt: skip
-    net = Net()
+    model, rows = task()
     given = {"optimizer_cls_and_kwargs": (kind, {"lr": 1e-2, **kwargs})}
     if how == "optimizers":
-        optimizer = kind(net.parameters(), lr=1e-2, **kwargs)
+        optimizer = kind(model.parameters(), lr=1e-2, **kwargs)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
         given = {"optimizers": (optimizer, schedule)}
-    trainer = Trainer(net, arguments, train_dataset=data(), **given)
+    trainer = Trainer(model, arguments, train_dataset=rows, **given)
     trainer.train(resume_from_checkpoint=resume)
     inner = trainer.optimizer
-    return net, getattr(inner, "optimizer", inner)
+    return model, getattr(inner, "optimizer", inner)
 
 
-@pytest.mark.parametrize("how", ["optimizers", "optimizer_cls_and_kwargs"])
-def test_trainer(tmp_path, how):
-    ours, optimizer = trained(tmp_path / "ours", stepc.torch.AdamW, how=how)
-    theirs, _ = trained(tmp_path / "theirs", torch.optim.AdamW, how=how)
+@each_way
+@each_task
+def test_trainer(tmp_path, task, how):
+    ours, optimizer = trained(tmp_path / "ours", stepc.torch.AdamW, task=task, how=how)
+    theirs, _ = trained(tmp_path / "theirs", torch.optim.AdamW, task=task, how=how)
     assert type(optimizer) is stepc.torch.AdamW and optimizer.last_step is not None
+    assert not bits_equal(list(ours.parameters()), list(task()[0].parameters()))
     assert distance(list(ours.parameters()), list(theirs.parameters())) < 1e4
 
 
-def test_trainer_resumes(tmp_path):
+@each_way
+@each_task
+def test_trainer_resumes(tmp_path, task, how):
     """From what it saved after three steps, to the bit; averages are saved with it."""
     folder = tmp_path / "ours"
-    whole, first = trained(folder, stepc.torch.AdamW, **FEATURES)
+    given = {"task": task, "how": how, **FEATURES}
+    whole, first = trained(folder, stepc.torch.AdamW, **given)
     averages = [a.clone() for a in first.averaged_parameters()]
-    again, second = trained(
-        folder, stepc.torch.AdamW, resume=str(folder / "checkpoint-3"), **FEATURES
-    )
+    again, second = trained(folder, stepc.torch.AdamW, resume=str(folder / "checkpoint-3"), **given)
     assert bits_equal(list(whole.parameters()), list(again.parameters()))
     assert bits_equal(averages, second.averaged_parameters())
     assert second.scalars["n_averaged"] == 6.0
