@@ -22,6 +22,7 @@ from torch_table import (
     each_optimizer,
     ours,
     pair,
+    theirs,
     torchs_own_step,
 )
 
@@ -212,6 +213,32 @@ def test_flags(name, flag):
     right[1].step()
     train((left[1], right[1]), (left[0], right[0]), 5)
     assert bits_equal(left[0], right[0])
+
+
+@pytest.mark.filterwarnings("ignore:stepc")
+@pytest.mark.parametrize(("name", "kwargs"), [("SGD", {"weight_decay": 0.1}), ("Adam", {})])
+def test_autograd_through_steps(name, kwargs):
+    """Of ``differentiable=True``: by gradients and first values, as through torch's and as
+    differences say. Two steps, so that Adam's second differentiates by its states, too; SGD
+    has no momentum here, whose first value torch detaches."""
+
+    def stepped(make, start, grads):
+        param = start.clone()
+        optimizer = make(name, [param], lr=0.1, differentiable=True, **kwargs)
+        for grad in grads.unbind():
+            param.grad = grad.clone()
+            optimizer.step()
+        return param
+
+    torch.manual_seed(0)
+    start = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    grads = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    found = [
+        torch.autograd.grad(stepped(make, start, grads).square().sum(), (start, grads))
+        for make in (ours, theirs)
+    ]
+    assert bits_equal(*found) and all(bool(g.abs().min() > 0.0) for g in found[0])
+    assert torch.autograd.gradcheck(lambda *args: stepped(ours, *args), (start, grads))
 
 
 @each_optimizer

@@ -222,25 +222,54 @@ def test_every_scheduler_is_here():
     assert set(lr_scheduler.__all__) - abstract == set(SCHEDULERS) - {"SWALR"}
 
 
+def rates(optimizer):
+    return tuple(float(group["lr"]) for group in optimizer.param_groups)
+
+
+def scheduled(schedule, left, right):
+    """Steps of both, each with a scheduler: of the same rates, which change."""
+    plans = [SCHEDULERS[schedule](o) for _, o in (left, right)]
+    seen = set()
+    for step in range(8):
+        train((left[1], right[1]), (left[0], right[0]), 1, first=step)
+        for plan in plans:
+            plan.step(*([1.0] if schedule == "ReduceLROnPlateau" else []))
+        assert rates(left[1]) == rates(right[1])
+        seen.add(rates(left[1]))
+    assert_agree(left, right)
+    assert len(seen) > 1
+
+
 @pytest.mark.parametrize("schedule", SCHEDULERS)
 @each_optimizer
 def test_schedulers(name, schedule):
     kwargs = {"momentum": 0.5} if name in ("SGD", "RMSprop") else {}
     params = make_params([(3,), (2, 4)], torch.float64)
     left, right = pair(name, params=params, **kwargs)
-    plans = [SCHEDULERS[schedule](o) for _, o in (left, right)]
-    rates = set()
-    for step in range(8):
-        train((left[1], right[1]), (left[0], right[0]), 1, first=step)
-        for plan in plans:
-            plan.step(*([1.0] if schedule == "ReduceLROnPlateau" else []))
-        rates.add(float(left[1].param_groups[0]["lr"]))
-    assert_agree(left, right)
-    assert len(rates) > 1
+    scheduled(schedule, left, right)
     for mine, other in zip(left[1].param_groups, right[1].param_groups, strict=True):
         assert [mine.get(k) for k in ("lr", "betas", "momentum")] == [
             other.get(k) for k in ("lr", "betas", "momentum")
         ]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@each_optimizer
+def test_schedulers_of_a_tensor_lr(name, schedule):
+    """They fill it in place, and a step takes what is in it. All of torch's take one."""
+    params = make_params([(3,), (2, 4)], torch.float64)
+    left, right = pair(name, params=params, lr=torch.tensor(0.03))
+    given = left[1].param_groups[0]["lr"]
+    scheduled(schedule, left, right)
+    assert left[1].param_groups[0]["lr"] is given and isinstance(given, torch.Tensor)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@each_optimizer
+def test_schedulers_of_two_groups(name, schedule):
+    """Each goes from its own lr, as torch's param_group_with_lrscheduler asks."""
+    left, right = both(name, lambda p: [{"params": p[:2], "lr": 0.03}, {"params": p[2:]}])
+    scheduled(schedule, left, right)
 
 
 @pytest.mark.parametrize("name", [n for n in INFOS if len(INFOS[n].scheduler_inputs) > 1])

@@ -105,6 +105,25 @@ def test_zero_gradients_and_lr_make_states_and_move_nothing(name, kwargs):
     assert_agree(left, right)
 
 
+@pytest.mark.parametrize(
+    ("name", "kwargs"), [case for case in CASES if not case[1].get("weight_decay")]
+)
+def test_zero_gradients_move_nothing(name, kwargs):
+    """With an lr, and no decay of weights: of torch's optimizers ASGD alone decays by
+    something else."""
+    plain = {"AdamW": {"weight_decay": 0.0}, "ASGD": {"lambd": 0.0}}.get(name, {})
+    left, right = pair(name, **{**kwargs, **plain})
+    before = clone_params(left[0])
+    for _ in range(2):
+        for params, optimizer in (left, right):
+            for p in params:
+                p.grad = torch.zeros_like(p)
+            optimizer.step()
+        assert_agree(left, right)
+    assert bits_equal(left[0], before) and bits_equal(right[0], before)
+    assert all(group["lr"] > 0.0 for group in left[1].param_groups)
+
+
 # --- Checkpoints --------------------------------------------------------------
 
 
