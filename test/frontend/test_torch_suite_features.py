@@ -1,13 +1,18 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every optimizer of torch with what Stepc adds to all: clipping and loss scaling inside
-the step, and gradients that stay where they are. Beside torch's functions and loop."""
+the step, averages and copies, and gradients that stay where they are. Beside torch's
+functions and loop."""
+
+import copy
+import types
 
 import pytest
 import stepc.torch
 import torch
-from common import ZOO, bits_equal, clone_params, make_params, set_grads, train
-from torch_table import assert_agree, default_dtype, each_optimizer, ours, theirs
+from common import ZOO, bits_equal, clone_params, distance, make_params, set_grads, train
+from torch.optim import swa_utils
+from torch_table import ULPS, ULPS_OF, assert_agree, default_dtype, each_optimizer, ours, theirs
 
 MANY = [(3,), (2, 4), (5, 2)]
 SCALE = 1024.0
@@ -87,6 +92,44 @@ def test_static_gradients(name):
         a.step()
         b.step()
     assert bits_equal(left, right)
+
+
+AVERAGES = {
+    "ema": (stepc.torch.EMA(0.9), swa_utils.get_ema_multi_avg_fn(0.9)),
+    "swa": (stepc.torch.SWA(), swa_utils.get_swa_multi_avg_fn()),
+}
+
+
+@pytest.mark.parametrize("kind", AVERAGES)
+@each_optimizer
+def test_averaged_accumulated_and_copied(name, kind):
+    """All at once: sums of three backward passes, of which torch's step is given the mean,
+    averages behind each step but one, and copies in float32."""
+    average, rule = AVERAGES[kind]
+    left = make_params(MANY, torch.float64)
+    right = clone_params(left)
+    given = {"average": copy.copy(average), "param_copy": torch.float32}
+    a = ours(name, left, **kwargs_of(name), accumulation_steps=3, **given)
+    b = theirs(name, right, **kwargs_of(name))
+    expected = swa_utils.AveragedModel(torch.nn.ParameterList(right), multi_avg_fn=rule)
+    for step in range(5):
+        a.average.active = step != 2
+        set_grads(right, seed=step)
+        for param, other in zip(left, right, strict=True):
+            param.grad = torch.zeros_like(param)
+            for part in (0.5, 1.5, 1.0):
+                param.grad += part * other.grad
+        a.step()
+        b.step()
+        if a.average.active:
+            expected.update_parameters(torch.nn.ParameterList(right))
+        assert a.scalars["n_averaged"] == float(expected.n_averaged)
+    own = {p: {k: v for k, v in a.state[p].items() if k not in (kind, "param_copy")} for p in left}
+    assert_agree((left, types.SimpleNamespace(state=own)), (right, b))
+    limit = ULPS_OF.get(name, ULPS)
+    assert distance(a.averaged_parameters(), list(expected.parameters())) < limit
+    assert not bits_equal(a.averaged_parameters(), left)
+    assert bits_equal(a.parameter_copies(), [p.detach().float() for p in left])
 
 
 @each_optimizer

@@ -39,12 +39,45 @@ def traffic(name, variant, fragments):
     return max((float(count), int(kernels)) for kernels, count in found)
 
 
+DECAY = ",option.has_weight_decay=true"
+# Definitions whose only traversal is the update, with options that keep all their states.
+ELEMENTWISE = {
+    "adadelta": DECAY, "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
+    "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
+    "fused_adam": DECAY, "lion": "", "lomo": "", "nadam": DECAY, "radam": DECAY,
+    "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true", "rprop": "",
+    "sgd": DECAY + ",option.has_momentum=true",
+}  # fmt: skip
+# Of the others norms, means or factors come before the update.
+REDUCING = {
+    "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb", "lamb", "lars",
+    "torch_adafactor",
+}  # fmt: skip
+
+
+def test_every_definition_is_here():
+    assert {path.stem for path in ZOO.glob("*.mlir")} == set(ELEMENTWISE) | REDUCING
+    for name in REDUCING:
+        assert traffic(name, "", [])[1] > 1
+
+
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_bytes_of_an_update_in_one_traversal(name):
-    variant = {"adamw": "", "sgd": ",option.has_momentum=true"}[name]
-    alone, kernels = traffic(name, variant, [])
+def test_bytes_of_each_fragment(name):
+    alone, kernels = traffic(name, ELEMENTWISE[name], [])
     for fragments, (more, traversals) in ADDED.items():
-        assert traffic(name, variant, fragments.split()) == (alone + more, kernels + traversals)
+        found = traffic(name, ELEMENTWISE[name], fragments.split())
+        assert found == (alone + more, kernels + traversals), fragments
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_bytes_of_an_update_in_one_traversal(name):
+    """What needs no traversal, and all there is: one read of the gradient before."""
+    alone, kernels = traffic(name, ELEMENTWISE[name], [])
+    assert kernels == 1
+    cheap = ["unscale", "accumulation", "clip_by_value", "swa", "param_copy"]
+    assert traffic(name, ELEMENTWISE[name], cheap) == (alone + 8 + 2, 1)
+    every = "grad_scaler accumulation skip_nonfinite clip_by_value clip_by_norm ema param_copy"
+    assert traffic(name, ELEMENTWISE[name], every.split()) == (alone + 4 + 8 + 2, 2)
 
 
 @pytest.mark.parametrize("name", ["lamb", "adafactor"])
