@@ -243,9 +243,14 @@ def scheduled(schedule, left, right):
 @pytest.mark.parametrize("schedule", SCHEDULERS)
 @each_optimizer
 def test_schedulers(name, schedule):
+    """Of two groups, each from its own lr, as torch's param_group_with_lrscheduler asks."""
     kwargs = {"momentum": 0.5} if name in ("SGD", "RMSprop") else {}
-    params = make_params([(3,), (2, 4)], torch.float64)
-    left, right = pair(name, params=params, **kwargs)
+
+    def groups(params):
+        return [{"params": params[:2], "lr": 0.03, **kwargs}, {"params": params[2:], **kwargs}]
+
+    left, right = both(name, groups)
+    assert len(set(rates(left[1]))) == 2
     scheduled(schedule, left, right)
     for mine, other in zip(left[1].param_groups, right[1].param_groups, strict=True):
         assert [mine.get(k) for k in ("lr", "betas", "momentum")] == [
@@ -262,14 +267,6 @@ def test_schedulers_of_a_tensor_lr(name, schedule):
     given = left[1].param_groups[0]["lr"]
     scheduled(schedule, left, right)
     assert left[1].param_groups[0]["lr"] is given and isinstance(given, torch.Tensor)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULERS)
-@each_optimizer
-def test_schedulers_of_two_groups(name, schedule):
-    """Each goes from its own lr, as torch's param_group_with_lrscheduler asks."""
-    left, right = both(name, lambda p: [{"params": p[:2], "lr": 0.03}, {"params": p[2:]}])
-    scheduled(schedule, left, right)
 
 
 @pytest.mark.parametrize("name", [n for n in INFOS if len(INFOS[n].scheduler_inputs) > 1])
