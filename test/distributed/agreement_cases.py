@@ -195,6 +195,13 @@ KINDS = {
         lambda m: zero(m, state_dtype=odd({"exp_avg": torch.bfloat16}, None)),
         "state_dtype={'exp_avg': torch.bfloat16}",
     ),
+    "reproducible": (
+        # Under names on which the ranks have not agreed before.
+        lambda m: st.deepspeed.FusedLamb(
+            spread(named(names=("r0", "r1", "r2")), m), reproducible=odd(True, False)
+        ),
+        "reproducible=True",
+    ),
     "overlap": (lambda m: zero(m, overlap=odd(False, True)), "overlap=False"),
     "reduce_dtype of a plain part": (
         lambda m: of_parts(
@@ -332,6 +339,46 @@ def a_gradient_that_some_ranks_have_is_zero_on_the_others():
     ]
     for name in ("FusedLamb", "hf.Adafactor", "CAME", "AdamW, clipped", "LARS"):
         missing(name, absent)
+
+
+def replicated(mesh, kind, tensors):
+    """Tensors that all ranks have whole, beside one that is cut."""
+    params, layouts = plain(tensors), None
+    if kind == "DTensor":
+        params = spread(tensors, mesh, {"w1": Replicate()})
+    elif kind == "layouts":
+        layouts = [("w1", st.Layout(mesh, [Replicate()])), (".*", st.Layout(mesh, [Shard(0)]))]
+        params = plain([(n, t if n == "w1" else t.chunk(4)[dist.get_rank()]) for n, t in tensors])
+    else:
+        params = [*spread(tensors[:1], mesh), *plain(tensors[1:2]), *spread(tensors[2:], mesh)]
+    return params, {} if layouts is None else {"layouts": layouts}
+
+
+@case
+def a_whole_gradient_that_some_ranks_have_is_stepped_by_all():
+    """Ranks have whole tensors alike, and so they stay: with LAMB, whose collectives are of
+    single tensors, where they are of a mesh; where the step has one of all tensors, all."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    kinds = [("FusedLamb", "DTensor"), ("FusedLamb", "layouts")]
+    kinds += [("AdamW, clipped", kind) for kind in ("DTensor", "layouts", "plain")]
+    for name, kind in kinds:
+        params, layouts = replicated(mesh, kind, [(n, t * 2) for n, t in named()])
+        optimizer, param = ALL[name](params, **layouts), params[1][1]
+        for k, without in enumerate(((), (1,), (0, 1, 2, 3), (0, 2))):
+            before = here(param).detach().clone()
+            for n, p in params:
+                absent = n == "w1" and dist.get_rank() in without
+                p.grad = None if absent else torch.ones_like(p)
+            optimizer.step()
+            words = f"{name}, {kind}, without ranks {without}"
+            assert (param.grad is None) == (dist.get_rank() in without), words
+            assert torch.equal(here(param), before) == (len(without) == 4), words
+            steps = optimizer.state[param]["step"]
+            assert float(steps) == k + 1 - (k > 1), (words, steps)
+            found = [torch.empty_like(before) for _ in range(4)]
+            dist.all_gather(found, here(param).detach())
+            for rank, theirs in enumerate(found):
+                same_bits(here(param), theirs, f"{words}, of rank {rank}")
 
 
 @case

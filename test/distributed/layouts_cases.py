@@ -214,9 +214,8 @@ def the_norm_of_gradients_that_lie_in_every_way():
         dtensors[1].grad = spread[0].clone()
         wide = torch.cat([p.grad.double().flatten() for p in plain])
         expected = torch.linalg.vector_norm(wide, norm_type)
-        # What both stages have is a matter of one of them.
-        mine = [optimizer, *dtensors] if stage == 0 else [optimizer]
-        norm = st.clip_grad_norm_(mine, 0.5, norm_type)
+        # Both stages have the DTensor and the plain tensor: they count once.
+        norm = st.clip_grad_norm_([optimizer, *dtensors], 0.5, norm_type)
         assert math.isclose(float(norm), float(expected), rel_tol=2**-45), (norm, expected)
         coefficient = 0.5 / (float(expected) + 1e-6)
         for key, param in params:
@@ -225,6 +224,93 @@ def the_norm_of_gradients_that_lie_in_every_way():
     for _, param in params:
         param.grad.fill_(float("nan") if dist.get_rank() == 3 else 1.0)
     assert st.clip_grad_norm_(optimizer, 1.0, math.inf).isnan()
+
+
+HELD = {"first and last": (0, 3), "second and last": (1, 3), "third alone": (2,)}
+
+
+def tied(mesh, holders, tied_layout, name="tied"):
+    """A tensor that some stages have, one that all have, and one of each stage's own; the same
+    as one process has them."""
+    rank = dist.get_rank()
+    generator = torch.Generator().manual_seed(3)
+    sizes = [(5, 4), (6,), *[(3, 2)] * 4]
+    values, grads = ([torch.randn(s, generator=generator) for s in sizes] for _ in range(2))
+    own = {"whole": 1, "own": 2 + rank} | ({name: 0} if rank in holders else {})
+    params = named({key: values[place] for key, place in own.items()})
+    for key, param in params:
+        param.grad = grads[own[key]].clone()
+    layouts = [
+        ("tied.*", tied_layout),
+        ("whole", None),
+        ("own", st.Layout(mesh, ["distinct"])),
+    ]
+    everything = [torch.nn.Parameter(v.clone()) for v in values]
+    for param, grad in zip(everything, grads, strict=True):
+        param.grad = grad.clone()
+    return params, layouts, own, everything
+
+
+@case
+def the_norm_counts_what_stages_have_in_common_once():
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    for words, holders in HELD.items():
+        shared = None if holders[0] == 0 else "pp"
+        for norm_type in (2.0, math.inf):
+            how = st.Layout(mesh, [Replicate()], shared_over=shared)
+            params, layouts, own, everything = tied(mesh, holders, how)
+            optimizer = st.SGD(params, lr=0.1, layouts=layouts)
+            norm = st.clip_grad_norm_(optimizer, 0.3, norm_type)
+            expected = torch.nn.utils.clip_grad_norm_(everything, 0.3, norm_type)
+            assert math.isclose(norm, expected, rel_tol=1e-6), (words, norm, expected)
+            for key, param in params:
+                assert torch.allclose(param.grad, everything[own[key]].grad), (words, key)
+
+
+@case
+def the_norm_in_the_step_counts_what_later_stages_share_once():
+    """Also under another name on each stage."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    for words, holders in HELD.items():
+        how = st.Layout(mesh, [Replicate()], shared_over="pp")
+        name = f"tied.{dist.get_rank()}"
+        params, layouts, own, everything = tied(mesh, holders, how, name)
+        clip = {"lr": 0.1, "clip": st.ClipByNorm(0.3)}
+        alone, optimizer = st.SGD(everything, **clip), st.SGD(params, **clip, layouts=layouts)
+        alone.step()
+        optimizer.step()
+        ours, theirs = optimizer.last_step.grad_norm, alone.last_step.grad_norm
+        assert math.isclose(ours, theirs, rel_tol=2**-48), (words, ours, theirs)
+        for key, param in params:
+            same_bits(param, everything[own[key]], f"{words}, {key}")
+
+
+@case
+def a_tensor_that_no_rank_counts_is_refused():
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    words = "parameter 'tied' of rank 1 is whole along ranks 0, 1, 2, 3, of which rank 0"
+    for how in (st.Layout(mesh, [Replicate()]), None):
+        params, layouts, own, everything = tied(mesh, (1, 3), how)
+        before = [param.detach().clone() for _, param in params]
+        clipped = st.SGD(params, lr=0.1, clip=st.ClipByNorm(0.3), layouts=layouts)
+        refused(errors.TensorError, words, clipped.step)
+        for (key, param), then in zip(params, before, strict=True):
+            same_bits(param, then, key)
+        plain = st.SGD(params, lr=0.1, layouts=layouts)
+        refused(errors.TensorError, words, lambda own=plain: st.clip_grad_norm_(own, 1.0))
+        plain.step()  # counts nothing
+        for param, value in zip(everything, everything, strict=True):
+            value.data -= 0.1 * param.grad
+        for key, param in params:
+            assert torch.allclose(param, everything[own[key]]), key
+    both = named({"tied.0": torch.ones(2), "tied.1": torch.ones(2)})
+    for _, param in both:
+        param.grad = torch.ones(2)
+    how = st.Layout(mesh, [Replicate()], shared_over="pp")
+    one = st.SGD(both, lr=0.1, layouts=[("tied.*", how)])
+    refused(errors.TensorError, "'tied.0' and parameter 'tied.1' of rank 0 are of one layout",
+            one.step)  # fmt: skip
+    st.SGD(both, lr=0.1, layouts=[(r"tied\.(.*)", how)]).step()
 
 
 def refused(kind, words, function):
@@ -275,6 +361,12 @@ def layouts_that_are_refused():
             lambda: st.Layout(mesh, ["rows"]))  # fmt: skip
     refused(ValueError, "grad is 'summed', expected 'reduced' or 'partial'",
             lambda: st.Layout(mesh, [Shard(0)], grad="summed"))  # fmt: skip
+    refused(ValueError, "shared_over is 'pp', expected one of the mesh's dims: tp",
+            lambda: st.Layout(mesh, [Replicate()], shared_over="pp"))  # fmt: skip
+    refused(ValueError, "shared_over is 'tp', whose placement is S(0), expected Replicate()",
+            lambda: st.Layout(mesh, [Shard(0)], shared_over="tp"))  # fmt: skip
+    refused(ValueError, "shared_over is 'tp' and grad 'partial': ranks without the tensor",
+            lambda: st.Layout(mesh, [Replicate()], "partial", shared_over="tp"))  # fmt: skip
     refused(TypeError, "layouts has 'up', expected a regular expression and a Layout",
             lambda: st.AdamW(named(made), layouts=["up"]))  # fmt: skip
     refused(TypeError, "layouts has 3 for 'up', expected a Layout or None",

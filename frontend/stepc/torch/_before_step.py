@@ -4,8 +4,9 @@
 
 One call for each set of axes over which tensors lie: which of them have a gradient, and a
 check of what else must be alike in each step. A gradient that any rank has counts as zero
-on the others, as DistributedDataParallel has it with unused parameters; a tensor that no
-rank has one for is left alone on all.
+on those that have other parts of the tensor, as DistributedDataParallel has it with unused
+parameters; ranks that have the same part take it over. A tensor that no rank has one for is
+left alone on all.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ import torch.distributed as dist
 
 from .. import errors
 from ._agreement import difference
+from ._tensors import set_grad
 
 
 class BeforeStep:
     """Of the parts of an optimizer that lie on a mesh.
 
     ``counts``: the steps that a part has taken, by ``id()`` of its local tensor; None where
-    the definition keeps no counts.
+    the definition keeps no counts. ``along``: the axes along which ranks have a part alike,
+    by its ``id()``, cut or whole: what a rank steps, all of them are to step.
     """
 
-    def __init__(self, mesh, parts: list, counts: dict[int, int] | None):
+    def __init__(
+        self, mesh, parts: list, counts: dict[int, int] | None, along: dict[int, set[str]]
+    ):
         self._mesh = mesh
+        self._along = along
+        self._lent: list = []  # tensors of the user's that have got zeros for this step
         self._sets: dict[tuple[str, ...], list] = {}
         for part in parts:
-            axes = axes_of(part)
+            axes = along[id(part)]
             if axes:
                 self._sets.setdefault(tuple(sorted(axes)), []).append(part)
         self._counts = counts
@@ -79,13 +86,45 @@ class BeforeStep:
                     self._sums[axes] += 1
 
     def _complete(self, part) -> None:
-        if part.layout.flat:  # zero has made them equal, or was told that they are
+        # Of what is flat zero has made them equal, or was told that they are.
+        if part.layout is not None and part.layout.flat:
             raise errors.CommunicationError(
                 f"{part.name} has a gradient on some ranks and none on others",
                 "STEPC_COMMUNICATION_ERROR",
             )
+        same = self._along[id(part)] - sharded_axes(part)
+        if same:
+            self._take_over(part, self._mesh.group_of(same))
         if part.local.grad is None:
-            part.local.grad = torch.zeros_like(part.local)
+            self._lend(part, torch.zeros_like(part.local))
+
+    def _take_over(self, part, group) -> None:
+        """From the first rank of those that have the same part and a gradient for it."""
+        own = part.local.grad
+        every: list = [None] * dist.get_world_size(group)
+        dist.all_gather_object(every, None if own is None else own.dtype, group=group)
+        have = [place for place, dtype in enumerate(every) if dtype is not None]
+        if not have or len(have) == len(every):
+            return
+        sent = torch.empty(part.local.shape, dtype=every[have[0]])
+        if own is not None:
+            sent = own.detach().clone(memory_format=torch.contiguous_format)
+        dist.broadcast(sent, dist.get_process_group_ranks(group)[have[0]], group=group)
+        if own is None:
+            self._lend(part, sent)
+
+    def _lend(self, part, grad: torch.Tensor) -> None:
+        if part.local is part.param:
+            part.local.grad = grad
+            self._lent.append(part.local)
+        else:
+            set_grad(part.local, grad)
+
+    def end(self) -> None:
+        """The step is over: the user's gradients are what they were."""
+        for tensor in self._lent:
+            tensor.grad = None
+        self._lent.clear()
 
     def was_skipped(self) -> None:
         """The step counted for nothing."""
@@ -113,9 +152,8 @@ class BeforeStep:
         )
 
 
-def axes_of(part) -> set[str]:
-    """Those over which a part is sharded."""
-    layout = part.layout
-    if layout is None:
+def sharded_axes(part) -> set[str]:
+    """Those over which ranks have other parts."""
+    if part.layout is None:
         return set()
-    return {axis for _, names in layout.dims for axis in names} | set(layout.flat)
+    return {axis for _, names in part.layout.dims for axis in names} | set(part.layout.flat)

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from ._dtensor import _local, is_dtensor
 from ._layouts import DISTINCT, Layout, find
 from ._members import ObstacleError, parameter_name
+from ._sharing import Sharing, placement_on
 
 _Axes = tuple[tuple[int, ...], ...]
 
@@ -25,15 +26,19 @@ class _Parts:
     """Sums, or maxima, of the rank's parts by the ranks that have the others.
 
     What is replicated over ranks is counted by each of them alone: sums of different
-    groups are made whole on their own, and then added.
+    groups are made whole on their own, and then added. Over the groups of ranks that have
+    other tensors beside, one of those that have a tensor counts it.
     """
 
     def __init__(self, norm_type: float):
         self._inf = norm_type == math.inf
         self._found: dict[_Axes, tuple[list, torch.Tensor]] = {}
 
-    def add(self, grad: torch.Tensor, groups: list) -> None:
-        wide = grad.detach().to(torch.float64)
+    def add(self, grad: torch.Tensor | None, groups: list) -> None:
+        """None: this rank has nothing to count, and takes part where others do."""
+        wide = torch.zeros(0, dtype=torch.float64)
+        if grad is not None:
+            wide = grad.detach().to(torch.float64)
         if self._inf:
             own = wide.abs().amax() if wide.numel() else wide.new_zeros(())
         else:
@@ -67,14 +72,16 @@ class _Parts:
         return torch.where(pair[1] > 0, torch.full_like(pair[0], math.nan), pair[0])
 
 
-def _parameters(given) -> list[tuple[torch.Tensor, Layout | None]]:
-    """Parameters with a gradient, those of optimizers with what they say of them."""
+def _parameters(given) -> tuple[list[tuple[torch.Tensor, Layout | None, Sharing | None]], list]:
+    """Parameters, those of optimizers with what they say of them and of ranks; and the latter
+    of all optimizers."""
+    sharings: list[Sharing] = []
     if isinstance(given, torch.Tensor | torch.optim.Optimizer):
         given = [given]
     found: dict[int, tuple] = {}
     for item in given:
         if not isinstance(item, torch.optim.Optimizer):
-            found.setdefault(id(item), (item, None))
+            found.setdefault(id(item), (item, None, None))
             continue
         zero = getattr(item, "_zero", None)
         if zero is not None and zero.local_gradients:
@@ -83,13 +90,34 @@ def _parameters(given) -> list[tuple[torch.Tensor, Layout | None]]:
                 "clip=ClipByNorm(...)"
             )
         rules = getattr(item, "_layouts", ())
+        sharing = Sharing(item) if rules else None
+        if sharing is not None:
+            sharings.append(sharing)
         for number, group in enumerate(item.param_groups):
             for place, param in enumerate(group["params"]):
                 layout = None
                 if rules and not is_dtensor(param):
                     layout = find(rules, group, place, parameter_name(group, number, place))
-                found.setdefault(id(param), (param, layout))
-    return [(param, layout) for param, layout in found.values()]
+                found.setdefault(id(param), (param, layout, sharing))
+    return list(found.values()), sharings
+
+
+def _counted(members: list, sharings: list) -> tuple[dict[int, bool], list]:
+    """Whether this rank counts a parameter, by its ``id()``; and the groups of ranks that have
+    other tensors."""
+    everywhere: dict = {}
+    for sharing in sharings:
+        sharing.agree()
+        everywhere.update(sharing.axes)
+    counts = {}
+    for param, layout, sharing in members:
+        counts[id(param)] = all(
+            sharing.counts(param, layout, ranks)
+            if sharing is not None and ranks in sharing.axes
+            else placement_on(layout, ranks) == DISTINCT or ranks[0] == dist.get_rank()
+            for ranks in everywhere
+        )
+    return counts, [everywhere[ranks] for ranks in sorted(everywhere)]
 
 
 def clip_grad_norm_(
@@ -100,41 +128,39 @@ def clip_grad_norm_(
 
     ``parameters`` are tensors, or optimizers of :mod:`stepc.torch`, of which ``layouts`` are
     known too: DTensors of one mesh or several, plain tensors, pipeline stages. What ranks
-    have in common is counted once. All ranks of the meshes call it together.
+    have in common is counted once, by the first of them; where pipeline stages have a tensor that
+    the first has not, its layout says ``shared_over``. All ranks of the meshes call it together,
+    with the same kinds of tensors.
 
     Args:
         norm_type: 2 or infinity.
         error_if_nonfinite: RuntimeError for a norm that is Inf or NaN; nothing has changed.
 
     Raises ValueError for another ``norm_type``, and where a gradient is still to be summed,
-    by the step of its optimizer too.
+    by the step of its optimizer too. Raises TensorError for a tensor that no rank counts.
     """
     norm_type = float(norm_type)
     if norm_type not in (2.0, math.inf):
         raise ValueError(f"norm_type is {norm_type:g}, expected 2 or inf")
-    parts, grads, everywhere = _Parts(norm_type), [], {}
+    parts, grads = _Parts(norm_type), []
     try:
-        members = _parameters(parameters)
+        members, sharings = _parameters(parameters)
     except ObstacleError as obstacle:
         raise ValueError(str(obstacle)) from None
-    for param, layout in members:
-        mesh, placements = _placed(param, layout)
-        for dim, placement in enumerate(placements):
-            if placement == DISTINCT:
-                group = mesh.get_group(dim)
-                everywhere[tuple(dist.get_process_group_ranks(group))] = group
-        if param.grad is None:
-            continue
+    placed = [_placed(param, layout) for param, layout, _ in members]
+    counts, everywhere = _counted(members, sharings)
+    for (param, _, _), (mesh, placements) in zip(members, placed, strict=True):
         groups = [
             mesh.get_group(dim)
             for dim, placement in enumerate(placements)
             if placement != DISTINCT and not placement.is_replicate()
         ]
         grad = _local(param.grad) if is_dtensor(param.grad) else param.grad
-        parts.add(grad, groups)
-        grads.append(grad)
+        parts.add(grad if counts[id(param)] else None, groups)
+        if grad is not None:
+            grads.append(grad)
     with torch.no_grad():
-        norm = parts.norm([everywhere[ranks] for ranks in sorted(everywhere)])
+        norm = parts.norm(everywhere)
         if error_if_nonfinite and not torch.isfinite(norm):
             raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is "

@@ -21,7 +21,7 @@ from ._binding import Binding
 from ._bound_groups import bound_groups, owned_state
 from ._hypers import HyperReader
 from ._members import ObstacleError
-from ._parts import Parts, is_distributed
+from ._parts import Parts, WholePart, is_distributed
 from ._state import StateMap
 
 
@@ -76,8 +76,11 @@ class DistributedBinding:
         self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
+        self._sharing = parts.sharing
         self._check_devices()
         self._agree_on_parts(optimizer, parts, axes)
+        if self._sharing.declared:
+            self._sharing.agree()
         for part in self._parts:
             part.resolve(axes, self._torch_mesh)
         self._local = _LocalOptimizer(optimizer, parts.groups, self._torch_mesh)
@@ -133,9 +136,13 @@ class DistributedBinding:
         if optimizer._zero is not None:
             items.append(Item(str(optimizer._zero), axes=frozenset({self._torch_mesh.zero_axis})))
             spoken.add(self._torch_mesh.zero_axis)
+        if parts.sharing.declared:
+            spoken |= self._torch_mesh.named(parts.sharing.axes)
+        self._alike: dict[int, set[str]] = {}
         for number, own in enumerate(parts.groups):
             for part in own:
                 along = part.alike(axes, self._torch_mesh)
+                self._alike[id(part)] = along
                 frozen = "" if part.param.requires_grad else ", frozen"
                 text = f"{part.name} of group {number}, {part.describe(axes)}{frozen}"
                 items.append(Item(text, part.name, frozenset(along)))
@@ -151,13 +158,22 @@ class DistributedBinding:
         self._shown.clear()
         # What is of the model is of the same round everywhere; exchanges may be fewer.
         calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(inner.rounds) if r]
-        self._torch_mesh.tell([Item(f"rounds of the model {'; '.join(calls) or 'none'}")])
+        along = dict(self._alike)
+        items = [Item(f"rounds of the model {'; '.join(calls) or 'none'}")]
+        if calls and not self._sharing.axes:
+            whole = [p for p in self._parts if isinstance(p, WholePart) and p.local.requires_grad]
+            along.update((id(part), set(self._torch_mesh.mesh.names)) for part in whole)
+            items += [Item(f"whole {part.name}, {part.describe({})}") for part in whole]
+        self._torch_mesh.tell(items)
+        if calls and self._sharing.axes:
+            self._torch_mesh.agree(self._torch_mesh.named(self._sharing.axes))
+            self._sharing.agree()
         self._before = None
         if inner.exchanges:
             own = [part for part in self._parts if part.local.requires_grad]
             kept = {id(part.local): inner.count(part.local) for part in own}
             counts = kept if self._local._keeps_step else None
-            self._before = BeforeStep(self._torch_mesh, own, counts)
+            self._before = BeforeStep(self._torch_mesh, own, counts, along)
 
     # --- A step ---------------------------------------------------------------
 
@@ -189,18 +205,26 @@ class DistributedBinding:
         if self._before is not None:
             self._torch_mesh.agree(self._before.axes)
             self._before.run(self._inner.hypers_of(self._local))
-        if not self._inner.run(self._local):
-            self._bind()
-            if not self._inner.run(self._local):
-                raise errors.StepcError("the optimizer changed while its step was being prepared")
-        skipped = self._inner.was_skipped()
-        if self._before is not None and skipped:
-            self._before.was_skipped()
+        try:
+            self._run_inner()
+            skipped = self._inner.was_skipped()
+            if self._before is not None and skipped:
+                self._before.was_skipped()
+        finally:
+            if self._before is not None:
+                self._before.end()
         self._show()
         if self._zero is not None and not skipped:
             for number in lines:
                 self._zero.begin_gather(number)
             self._zero.end_gather()
+
+    def _run_inner(self) -> None:
+        if self._inner.run(self._local):
+            return
+        self._bind()
+        if not self._inner.run(self._local):
+            raise errors.StepcError("the optimizer changed while its step was being prepared")
 
     def _step_by_lines(self) -> bool:
         """Steps each line of ``zero`` as its gradients come, and sends it on while the next

@@ -18,6 +18,7 @@ from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolve
 from ._tensors import set_grad
 
 DISTINCT = "distinct"
+SHARED = "shared "  # how the key of a tensor with shared_over begins
 _GRADS = ("reduced", "partial")
 
 
@@ -33,6 +34,10 @@ class Layout:
             mesh over which the parameter is replicated.
         grad_divisor: what the gradient is divided by, after the sum.
         shape: of the whole tensor; by default the ranks add up what they have.
+        shared_over: the name of a dim of the mesh with ``Replicate()``, of which not all
+            coordinates have the tensor: the first of those that do counts it. Without, it is
+            coordinate 0. The tensor is what one expression of ``layouts`` matches, under
+            any name, or for each value of the expression's groups another one.
 
     Raises ValueError for other values.
     """
@@ -42,6 +47,7 @@ class Layout:
     grad: str = "reduced"
     grad_divisor: float | None = None
     shape: tuple[int, ...] | None = None
+    shared_over: str | None = None
 
     def __post_init__(self):
         if len(self.placements) != self.mesh.ndim:
@@ -60,6 +66,34 @@ class Layout:
                 )
         if self.grad not in _GRADS:
             raise ValueError(f"grad is {self.grad!r}, expected 'reduced' or 'partial'")
+        if self.shared_over is not None:
+            self._check_shared()
+
+    def _check_shared(self) -> None:
+        names = self.mesh.mesh_dim_names or ()
+        if self.shared_over not in names:
+            raise ValueError(
+                f"shared_over is {self.shared_over!r}, expected one of the mesh's dims: "
+                f"{', '.join(names) or 'they have no names'}"
+            )
+        placement = self.placements[self.shared_dim]
+        if placement == DISTINCT or not placement.is_replicate():
+            raise ValueError(
+                f"shared_over is {self.shared_over!r}, whose placement is {placement}, expected "
+                "Replicate()"
+            )
+        if self.grad == "partial":
+            raise ValueError(
+                f"shared_over is {self.shared_over!r} and grad 'partial': ranks without the tensor "
+                "would not come to the sum; sum it before the step"
+            )
+
+    @property
+    def shared_dim(self) -> int | None:
+        """The number of the mesh's dim that ``shared_over`` names."""
+        if self.shared_over is None:
+            return None
+        return self.mesh.mesh_dim_names.index(self.shared_over)
 
 
 Rule = tuple[str, Layout | None]
@@ -94,18 +128,25 @@ def check_places(rules: tuple[Rule, ...]) -> None:
                     )
 
 
-def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout | None:
-    """The layout of the first expression that matches the whole name; ObstacleError where
-    none does, or the parameters have no names."""
+def match(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> tuple:
+    """The layout of the first expression that matches the whole name, and what tells the
+    tensors of expressions apart on all ranks; ObstacleError where none does, or the
+    parameters have no names."""
     names = group.get("param_names")
     if not names:
         raise ObstacleError(
             f"{name} has no name; layouts needs named parameters: model.named_parameters()", False
         )
-    for pattern, layout in rules:
-        if re.fullmatch(pattern, names[place]):
-            return layout
+    for number, (pattern, layout) in enumerate(rules):
+        if found := re.fullmatch(pattern, names[place]):
+            shared = layout is not None and layout.shared_over is not None
+            return layout, f"{SHARED}{number} {found.groups()}" if shared else str(number)
     raise ObstacleError(f"{name} is matched by none of {len(rules)} layouts", False)
+
+
+def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout | None:
+    """The layout alone."""
+    return match(rules, group, place, name)[0]
 
 
 class PlainPart:
@@ -117,8 +158,11 @@ class PlainPart:
     layout = None
     first: tuple[int, ...] | None = None
 
-    def __init__(self, param: torch.Tensor, name: str, how: Layout, states_of, reduce_dtype):
+    def __init__(
+        self, param: torch.Tensor, name: str, how: Layout, states_of, reduce_dtype, sharing=None
+    ):
         self.param, self.name, self.how = param, name, how
+        self._sharing = sharing  # of an optimizer with layouts
         self._reduce_dtype = reduce_dtype
         self.local = param.detach().requires_grad_(param.requires_grad)
         self.whole: dict = {}
@@ -162,30 +206,41 @@ class PlainPart:
                 shape[placement.dim] = "-"
         placements = ", ".join(map(str, self.how.placements))
         divided = "" if self.how.grad_divisor is None else f" divided by {self.how.grad_divisor}"
+        shared = "" if self.how.shared_over is None else f", shared over {self.how.shared_over}"
         return (
             f"{self.param.dtype} of shape ({', '.join(shape)}), layout {placements} over "
-            f"{'+'.join(axes[self.how.mesh])}, gradient {self.how.grad}{divided}"
+            f"{'+'.join(axes[self.how.mesh])}, gradient {self.how.grad}{divided}{shared}"
         )
 
     def alike(self, axes: dict, mesh) -> set[str]:
-        """Not those of a tensor that only some pipeline stages have."""
-        pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
+        """Not those of which only some ranks may have the tensor: pipeline stages."""
+        own = enumerate(axes[self.how.mesh])
+        even = {
+            axis for dim, axis in own if self.how.placements[dim] != DISTINCT and self._is_even(dim)
+        }
+        return even | self.speaks(axes)
+
+    def _is_even(self, dim: int) -> bool:
+        return self._sharing is None or not self._sharing.is_uneven(self.how.mesh, dim)
+
+    def speaks(self, axes: dict) -> set[str]:
+        """Those along which it is cut or summed."""
         summed = self.how.grad == "partial"
+        pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
         return {
             axis
             for axis, placement in pairs
             if placement != DISTINCT and (summed or not placement.is_replicate())
         }
 
-    def speaks(self, axes: dict) -> set[str]:
-        return self.alike(axes, None)
-
     def resolve(self, axes: dict, mesh) -> None:
         """Asks the other ranks how large their parts are: all of them together."""
         dims: dict[int, list[str]] = {}
         replicated, distinct = [], []
-        for axis, placement in zip(axes[self.how.mesh], self.how.placements, strict=True):
-            if placement == DISTINCT:
+        pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
+        for number, (axis, placement) in enumerate(pairs):
+            # To the plan, the first that has it is one of those that have another.
+            if placement == DISTINCT or self._counts_over(number):
                 distinct.append(axis)
             elif placement.is_replicate():
                 replicated.append(axis)
@@ -196,6 +251,12 @@ class PlainPart:
         self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct), start=self.first)
         self.whole = self.states_of(self.shape)
         self._summed = mesh.group_of(replicated) if self.how.grad == "partial" else None
+
+    def _counts_over(self, dim: int) -> bool:
+        """Whether it is shared over the dim, and counted by this rank."""
+        if self.how.shared_dim != dim:
+            return False
+        return self._sharing.counts(self.param, self.how, self._sharing.axis(self.how.mesh, dim))
 
     def _find_extents(self, dims: dict[int, list[str]], mesh) -> None:
         shape, first = list(self.param.shape), [0] * self.param.dim()

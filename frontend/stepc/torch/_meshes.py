@@ -112,6 +112,11 @@ class TorchMesh:
             if axis.name in names and len(axis.ranks) > 1:
                 _agreement.compare(axis.group)
 
+    def named(self, ranks: Iterable[Ranks]) -> set[str]:
+        """The axes along which these ranks lie."""
+        wanted = set(ranks)
+        return {axis.name for axis in self._axes if axis.ranks in wanted}
+
     def names_of(self, bits: int) -> set[str]:
         return {axis.name for number, axis in enumerate(self._axes) if bits >> number & 1}
 

@@ -34,6 +34,7 @@ from ._layouts import Layout, PlainPart, find
 from ._members import parameter_name
 from ._rules import Rules, WholeState, whole_states
 from ._shards import MasterPart
+from ._sharing import Sharing
 
 StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
 
@@ -109,9 +110,10 @@ class Parts:
 
     def __init__(self, optimizer, *, cut: bool = True):
         states_of = _states_of(optimizer)
+        self.sharing = Sharing(optimizer)
         inner = [
             [
-                _part(optimizer, group, number, place, states_of(number))
+                _part(optimizer, group, number, place, states_of(number), self.sharing)
                 for place in range(len(group["params"]))
             ]
             for number, group in enumerate(optimizer.param_groups)
@@ -144,7 +146,7 @@ def _mesh_of(part):
     return part.param.device_mesh if isinstance(part, DTensorPart) else None
 
 
-def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
+def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
     param, name = group["params"][place], parameter_name(group, number, place)
     states_of = _with_master(states_of, optimizer._master_state(param))
     if optimizer._shards is not None:
@@ -160,7 +162,7 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf):
         layout = find(optimizer._layouts, group, place, name)
     if layout is None:
         return WholePart(param, name, states_of)
-    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype)
+    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing)
 
 
 def _zero_of(optimizer, every: list):

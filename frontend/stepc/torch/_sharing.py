@@ -1,0 +1,127 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors that some ranks along an axis have, and others beside them do not: which of the
+ranks counts them in norms and other sums over all tensors.
+
+It is the first rank of the axis. Where that does not have the tensor, ``shared_over`` says
+so, and the first that has it counts.
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from .. import errors
+from ._dtensor import is_dtensor
+from ._layouts import DISTINCT, SHARED, Layout, match
+from ._members import parameter_name
+
+Ranks = tuple[int, ...]
+
+
+def ranks_along(mesh, dim: int) -> Ranks:
+    """Those that differ from this one in the dim alone: what tells an axis from others."""
+    return tuple(dist.get_process_group_ranks(mesh.get_group(dim)))
+
+
+def placement_on(layout: Layout | None, ranks: Ranks):
+    """Of a layout along an axis; None where it says nothing of it."""
+    for dim, placement in enumerate(layout.placements if layout is not None else ()):
+        if ranks_along(layout.mesh, dim) == ranks:
+            return placement
+    return None
+
+
+def uneven_axes(rules) -> dict[Ranks, dist.ProcessGroup]:
+    """The axes of ``layouts`` whose ranks have other tensors."""
+    found = {}
+    for _, layout in rules:
+        for dim, placement in enumerate(layout.placements if layout is not None else ()):
+            if layout.mesh.size(dim) > 1 and (placement == DISTINCT or dim == layout.shared_dim):
+                found[ranks_along(layout.mesh, dim)] = layout.mesh.get_group(dim)
+    return found
+
+
+class Sharing:
+    """What the ranks along each uneven axis have in common, by the ``layouts`` of an optimizer,
+    which are the same on all of them."""
+
+    def __init__(self, optimizer):
+        self.axes = uneven_axes(optimizer._layouts)
+        self.declared = any(how is not None and how.shared_over for _, how in optimizer._layouts)
+        self._own: list[tuple[str, str, Layout | None]] = []  # name, key, layout
+        self._keys: dict[int, str] = {}
+        self._found: dict[Ranks, list[dict[str, list[str]]]] = {}
+        for number, group in enumerate(optimizer.param_groups if self.axes else ()):
+            for place, param in enumerate(group["params"]):
+                if is_dtensor(param):
+                    continue
+                name = parameter_name(group, number, place)
+                layout, key = match(optimizer._layouts, group, place, name)
+                self._own.append((name, key, layout))
+                self._keys[id(param)] = key
+
+    def axis(self, mesh, dim: int) -> Ranks:
+        return ranks_along(mesh, dim)
+
+    def is_uneven(self, mesh, dim: int) -> bool:
+        """Whether ranks along the dim may have other tensors."""
+        return ranks_along(mesh, dim) in self.axes
+
+    def agree(self) -> None:
+        """Tells the other ranks what this one has: all ranks of the axes together, once.
+
+        TensorError, on all of them, for a tensor that no rank counts, or of which they do not
+        know which it is.
+        """
+        if not self._found:
+            self._exchange()
+            self._check()
+
+    def _exchange(self) -> None:
+        for ranks in sorted(self.axes):
+            own: dict[str, list[str]] = {}
+            for name, key, layout in self._own:
+                if placement_on(layout, ranks) != DISTINCT:
+                    own.setdefault(key, []).append(name)
+            found: list = [None] * len(ranks)
+            dist.all_gather_object(found, own, group=self.axes[ranks])
+            self._found[ranks] = found
+
+    def counts(self, param, layout: Layout | None, ranks: Ranks) -> bool:
+        """Whether of the ranks along an axis that have the parameter it is this one that
+        counts it."""
+        placement = placement_on(layout, ranks)
+        if placement == DISTINCT:
+            return True
+        shared = layout is not None and layout.shared_dim is not None
+        if not shared or ranks_along(layout.mesh, layout.shared_dim) != ranks:
+            return ranks[0] == dist.get_rank()
+        key, found = self._keys[id(param)], self._found[ranks]
+        return dist.get_rank() == next(
+            rank for rank, own in zip(ranks, found, strict=True) if key in own
+        )
+
+    def _check(self) -> None:
+        for ranks, found in sorted(self._found.items()):
+            for rank, own in zip(ranks, found, strict=True):
+                for key, names in own.items():
+                    _check_names(key, names, found[0].get(key, []), rank, ranks)
+
+
+def _check_names(key: str, names: list[str], first: list[str], rank: int, ranks: Ranks) -> None:
+    """``first`` are those of the first rank of the axis."""
+    if key.startswith(SHARED):
+        if len(names) > 1:
+            raise errors.TensorError(
+                f"{names[0]} and {names[1]} of rank {rank} are of one layout with shared_over, "
+                "which is of one tensor for each value of its expression's groups",
+                "STEPC_LAYOUT_UNSUPPORTED",
+            )
+    elif len(names) > len(first):
+        raise errors.TensorError(
+            f"{names[len(first)]} of rank {rank} is whole along ranks "
+            f"{', '.join(map(str, ranks))}, of which rank {ranks[0]} counts it and does not have "
+            "it; give its layout shared_over",
+            "STEPC_LAYOUT_UNSUPPORTED",
+        )
