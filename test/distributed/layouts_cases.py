@@ -260,7 +260,13 @@ def the_norm_counts_what_stages_have_in_common_once():
             how = st.Layout(mesh, [Replicate()], shared_over=shared)
             params, layouts, own, everything = tied(mesh, holders, how)
             optimizer = st.SGD(params, lr=0.1, layouts=layouts)
-            norm = st.clip_grad_norm_(optimizer, 0.3, norm_type)
+            # Beside them one that the stages have cut.
+            whole = torch.nn.Parameter(torch.zeros(8, 2))
+            whole.grad = torch.arange(16.0).view(8, 2) / 8
+            cut = torch.nn.Parameter(distribute_tensor(whole.detach(), mesh, [Shard(0)]))
+            cut.grad = distribute_tensor(whole.grad, mesh, [Shard(0)])
+            everything.append(whole)
+            norm = st.clip_grad_norm_([optimizer, cut], 0.3, norm_type)
             expected = torch.nn.utils.clip_grad_norm_(everything, 0.3, norm_type)
             assert math.isclose(norm, expected, rel_tol=1e-6), (words, norm, expected)
             for key, param in params:

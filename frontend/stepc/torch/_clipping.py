@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from ._dtensor import _local, is_dtensor
-from ._layouts import DISTINCT, Layout, find
+from ._layouts import Layout, find
 from ._members import ObstacleError, parameter_name
-from ._sharing import Sharing, placement_on
+from ._sharing import Sharing, is_whole, placement_on, ranks_along
 
 _Axes = tuple[tuple[int, ...], ...]
 
@@ -102,22 +102,27 @@ def _parameters(given) -> tuple[list[tuple[torch.Tensor, Layout | None, Sharing 
     return list(found.values()), sharings
 
 
-def _counted(members: list, sharings: list) -> tuple[dict[int, bool], list]:
-    """Whether this rank counts a parameter, by its ``id()``; and the groups of ranks that have
-    other tensors."""
-    everywhere: dict = {}
+def _everywhere(sharings: list) -> dict:
+    """The groups of ranks that have other tensors, by their ranks."""
+    found: dict = {}
     for sharing in sharings:
         sharing.agree()
-        everywhere.update(sharing.axes)
-    counts = {}
-    for param, layout, sharing in members:
-        counts[id(param)] = all(
-            sharing.counts(param, layout, ranks)
-            if sharing is not None and ranks in sharing.axes
-            else placement_on(layout, ranks) == DISTINCT or ranks[0] == dist.get_rank()
-            for ranks in everywhere
-        )
-    return counts, [everywhere[ranks] for ranks in sorted(everywhere)]
+        found.update(sharing.axes)
+    return found
+
+
+def _counts(member: tuple, placed: tuple, everywhere: dict) -> bool:
+    """Whether what this rank has of a parameter is counted here, and by no other rank too."""
+    param, layout, sharing = member
+    for ranks in everywhere:
+        if not is_whole(placement_on(*placed, ranks)):
+            continue
+        first = ranks[0] == dist.get_rank()
+        if layout is not None and ranks in sharing.axes:
+            first = sharing.counts(param, layout, ranks)
+        if not first:
+            return False
+    return True
 
 
 def clip_grad_norm_(
@@ -148,19 +153,20 @@ def clip_grad_norm_(
     except ObstacleError as obstacle:
         raise ValueError(str(obstacle)) from None
     placed = [_placed(param, layout) for param, layout, _ in members]
-    counts, everywhere = _counted(members, sharings)
-    for (param, _, _), (mesh, placements) in zip(members, placed, strict=True):
-        groups = [
+    everywhere = _everywhere(sharings)
+    for member, (mesh, placements) in zip(members, placed, strict=True):
+        param = member[0]
+        groups = [  # besides those over which all is summed
             mesh.get_group(dim)
             for dim, placement in enumerate(placements)
-            if placement != DISTINCT and not placement.is_replicate()
+            if not is_whole(placement) and ranks_along(mesh, dim) not in everywhere
         ]
         grad = _local(param.grad) if is_dtensor(param.grad) else param.grad
-        parts.add(grad if counts[id(param)] else None, groups)
+        parts.add(grad if _counts(member, (mesh, placements), everywhere) else None, groups)
         if grad is not None:
             grads.append(grad)
     with torch.no_grad():
-        norm = parts.norm(everywhere)
+        norm = parts.norm([everywhere[ranks] for ranks in sorted(everywhere)])
         if error_if_nonfinite and not torch.isfinite(norm):
             raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is "

@@ -202,17 +202,18 @@ class DistributedBinding:
             self._zero.end_reduce(number)
         if self._inner is None:
             self._bind()
-        if self._before is not None:
-            self._torch_mesh.agree(self._before.axes)
-            self._before.run(self._inner.hypers_of(self._local))
+        before = self._before  # of this step, whatever is bound in it
         try:
+            if before is not None:
+                self._torch_mesh.agree(before.axes)
+                before.run(self._inner.hypers_of(self._local))
             self._run_inner()
             skipped = self._inner.was_skipped()
             if self._before is not None and skipped:
                 self._before.was_skipped()
         finally:
-            if self._before is not None:
-                self._before.end()
+            if before is not None:
+                before.end()
         self._show()
         if self._zero is not None and not skipped:
             for number in lines:

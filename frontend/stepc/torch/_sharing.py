@@ -24,12 +24,21 @@ def ranks_along(mesh, dim: int) -> Ranks:
     return tuple(dist.get_process_group_ranks(mesh.get_group(dim)))
 
 
-def placement_on(layout: Layout | None, ranks: Ranks):
-    """Of a layout along an axis; None where it says nothing of it."""
-    for dim, placement in enumerate(layout.placements if layout is not None else ()):
-        if ranks_along(layout.mesh, dim) == ranks:
+def placement_on(mesh, placements, ranks: Ranks):
+    """Along an axis; None where the mesh does not have it."""
+    for dim, placement in enumerate(placements):
+        if ranks_along(mesh, dim) == ranks:
             return placement
     return None
+
+
+def _placement_on(layout: Layout | None, ranks: Ranks):
+    return None if layout is None else placement_on(layout.mesh, layout.placements, ranks)
+
+
+def is_whole(placement) -> bool:
+    """Whether ranks along the axis have the same, as far as they have it."""
+    return placement is None or (placement != DISTINCT and placement.is_replicate())
 
 
 def uneven_axes(rules) -> dict[Ranks, dist.ProcessGroup]:
@@ -82,7 +91,7 @@ class Sharing:
         for ranks in sorted(self.axes):
             own: dict[str, list[str]] = {}
             for name, key, layout in self._own:
-                if placement_on(layout, ranks) != DISTINCT:
+                if is_whole(_placement_on(layout, ranks)):
                     own.setdefault(key, []).append(name)
             found: list = [None] * len(ranks)
             dist.all_gather_object(found, own, group=self.axes[ranks])
@@ -91,8 +100,7 @@ class Sharing:
     def counts(self, param, layout: Layout | None, ranks: Ranks) -> bool:
         """Whether of the ranks along an axis that have the parameter it is this one that
         counts it."""
-        placement = placement_on(layout, ranks)
-        if placement == DISTINCT:
+        if not is_whole(_placement_on(layout, ranks)):
             return True
         shared = layout is not None and layout.shared_dim is not None
         if not shared or ranks_along(layout.mesh, layout.shared_dim) != ranks:
