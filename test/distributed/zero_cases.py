@@ -78,6 +78,7 @@ def gradients_of_another_kind_between_lines():
         step_whole(reference, plain, own)
         for i, param in enumerate(sharded):
             param.grad = None
+            param.grad = None
             param.grad = mean(own, i, param.dtype)
             if k == 2 and i == 4:  # the mean has few bits
                 param.grad_dtype = None
