@@ -211,19 +211,6 @@ KINDS = {
         ),
         "reduce_dtype=torch.bfloat16",
     ),
-    "reduce_dtype": (
-        lambda m: zero(m, reduce_dtype=odd(torch.bfloat16, None)),
-        "reduce_dtype=torch.bfloat16",
-    ),
-    "overlap": (lambda m: zero(m, overlap=odd(False, True)), "overlap=False"),
-    "reduce_dtype of a plain part": (
-        lambda m: of_parts(
-            m,
-            lambda mesh: st.Layout(mesh, [Replicate()], grad="partial"),
-            reduce_dtype=odd(torch.bfloat16, None),
-        ),
-        "reduce_dtype=torch.bfloat16",
-    ),
     "zero's parameters": (
         lambda m: zero(m, tensors=named([(8, 4), (odd(9, 8),), (4, 8)])),
         "of shape (9,)",
