@@ -47,12 +47,22 @@ class ReduceCall(Structure):
 
 
 REDUCE = CFUNCTYPE(c_int32, c_void_p, POINTER(ReduceCall), c_int64, POINTER(c_char), c_size_t)
+ENQUEUE = CFUNCTYPE(
+    c_int32, c_void_p, POINTER(ReduceCall), c_int64, c_void_p, POINTER(c_char), c_size_t
+)
+WAIT = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_char), c_size_t)
 
 
 class CommunicatorStruct(Structure):
     """``StepcCommunicator``."""
 
-    _fields_ = [("structSize", c_size_t), ("context", c_void_p), ("reduce", REDUCE)]
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("context", c_void_p),
+        ("reduce", REDUCE),
+        ("enqueue", ENQUEUE),
+        ("wait", WAIT),
+    ]
 
 
 class LayoutStruct(Structure):

@@ -11,7 +11,9 @@
 #include "cpu/FloatMode.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 using namespace stepc;
@@ -61,7 +63,8 @@ SimulatedWorld::SimulatedWorld(const int64_t *axisSizes, int64_t numAxes) {
 
 StepcCommunicator SimulatedWorld::getCommunicator(int64_t rank) {
   StepcCommunicator communicator = {};
-  communicator.structSize = sizeof(communicator);
+  // It has no field of a later version, for which callers may have no room.
+  communicator.structSize = offsetof(StepcCommunicator, enqueue);
   communicator.context = &ranks[size_t(rank)];
   communicator.reduce = [](void *context, const StepcReduceCall *calls,
                            int64_t numCalls, char *message,
@@ -333,7 +336,8 @@ StepcStatus stepcSimulatedWorldGetCommunicator(StepcSimulatedWorld *world,
   return guarded([&] {
     requireRank(world, rank);
     requireNotNull(out, "out");
-    *out = world->world.getCommunicator(rank);
+    StepcCommunicator own = world->world.getCommunicator(rank);
+    std::memcpy(out, &own, own.structSize);
   });
 }
 

@@ -10,10 +10,15 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 using namespace stepc;
 
 static constexpr int64_t kMaxAxes = 64;
+/// What a communicator had in the first version.
+static constexpr size_t kLeastCommunicator =
+    offsetof(StepcCommunicator, enqueue);
 
 static void requireAxis(const StepcAxis &axis, int64_t index,
                         const std::vector<std::string> &names) {
@@ -53,9 +58,11 @@ Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
   }
   if (!given)
     return;
-  requireStructSize(given, sizeof(StepcCommunicator), "StepcCommunicator");
+  requireStructSize(given, kLeastCommunicator, sizeof(StepcCommunicator),
+                    "StepcCommunicator");
   if (!given->reduce)
     fail(STEPC_INVALID_ARGUMENT, "the communicator's reduce is NULL");
-  communicator = *given;
+  std::memcpy(&communicator, given,
+              std::min(given->structSize, sizeof(communicator)));
   communicator.structSize = sizeof(communicator);
 }

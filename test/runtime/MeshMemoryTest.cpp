@@ -19,7 +19,10 @@ class HalfWorld {
 public:
   HalfWorld() {
     StepcAxis axis = {"x", 2, 0};
-    StepcCommunicator communicator = {sizeof(communicator), this, reduce};
+    StepcCommunicator communicator = {};
+    communicator.structSize = sizeof(communicator);
+    communicator.context = this;
+    communicator.reduce = reduce;
     EXPECT_EQ(STEPC_OK,
               stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
     EXPECT_EQ(STEPC_OK, stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));

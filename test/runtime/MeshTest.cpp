@@ -7,7 +7,9 @@
 
 #include "support/ShardModel.h"
 
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 using namespace stepc_test;
@@ -69,6 +71,26 @@ TEST(Mesh, refused) {
                  stepcPlanSetMesh(nullptr, nullptr, 0, &good));
   many.pop_back();
   ASSERT_OK(stepcPlanSetMesh(plan.get(), many.data(), 64, nullptr));
+}
+
+/// A caller of an earlier version has no fields for streams.
+TEST(Mesh, shorterCommunicator) {
+  constexpr size_t kSize = offsetof(StepcCommunicator, enqueue);
+  static_assert(kSize == 24);
+  StepcCommunicator communicator = makeCommunicator();
+  communicator.structSize = kSize;
+  // Beyond it is what is no field of it.
+  std::unique_ptr<char[]> bytes(new char[kSize]);
+  std::memcpy(bytes.get(), &communicator, kSize);
+  PlanPtr plan = makePlan(getShare());
+  StepcAxis axis = {"x", 2, 0};
+  ASSERT_OK(stepcPlanSetMesh(
+      plan.get(), &axis, 1,
+      reinterpret_cast<const StepcCommunicator *>(bytes.get())));
+  communicator.structSize = kSize - 1;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "StepcCommunicator has struct size 23, the least is 24",
+                 stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
 }
 
 class LayoutTest : public testing::Test {

@@ -182,6 +182,20 @@ typedef struct StepcCommunicator {
    * the group. Called on the thread that steps the plan. */
   int32_t (*reduce)(void *context, const StepcReduceCall *calls,
                     int64_t numCalls, char *message, size_t messageSize);
+  /* For plans on a CUDA device: enqueues all calls of a round on the stream
+   * (CUstream), data in device memory, and returns without waiting: 0, or
+   * another value and a message. The device's context is the current one. The
+   * calls' array is read before it returns; the stream may be capturing a
+   * graph. NULL: none. Callers of an earlier version have neither this field
+   * nor the next one. */
+  int32_t (*enqueue)(void *context, const StepcReduceCall *calls,
+                     int64_t numCalls, void *stream, char *message,
+                     size_t messageSize);
+  /* Waits until the work on the stream is done, at most for the communicator's
+   * deadline: 0, or another value and a message. NULL: the runtime waits
+   * itself, without a deadline. */
+  int32_t (*wait)(void *context, void *stream, char *message,
+                  size_t messageSize);
 } StepcCommunicator;
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
