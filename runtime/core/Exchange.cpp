@@ -190,6 +190,9 @@ bool Exchange::run(int64_t round, std::vector<Group> &groups) noexcept {
   if (calls.empty())
     return true;
   ++numRounds;
+  if (STEPC_FAULT("exchange-calls-reordered") &&
+      mesh.isFirst(mesh.getWideAxes()))
+    std::reverse(calls.begin(), calls.end());
   if (!call())
     return false;
   unpackStatistics(round, groups);
