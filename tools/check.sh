@@ -72,6 +72,9 @@ main() {
   echo
   printf '%s\n' "${rows[@]}"
   printf '%-14s %5d s\n\n' "all" $((SECONDS - begin))
+  if [ -n "${STEPC_WITHOUT_MPI:-}" ]; then
+    printf 'not checked: ranks of MPI (STEPC_WITHOUT_MPI is set)\n\n'
+  fi
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ]
 }
