@@ -26,6 +26,7 @@ from ranks import Sharded, WholeLaunch, gather, run_ranks
 from spread import make_sharded, names_twice, spread_setting, without_dims
 from stepc import errors
 from steps import Packages, interpret
+from stepwise import is_rerun
 from test_bounds import outside
 
 WIDE = 1e-3  # an interval wider than this, relative to its ends, says little
@@ -115,16 +116,6 @@ def differing(gathered, plain):
             values = [float(widen(np.ravel(run[name]))[at]) for run in (gathered, plain)]
             found[name] = f"element {at} is {values[0]!r}, unsharded {values[1]!r}"
     return found
-
-
-def is_rerun(one, other):
-    """Whether all ranks left the same bytes twice."""
-    return all(
-        left[0].keys() == right[0].keys()
-        and all(np.asarray(left[0][n]).tobytes() == np.asarray(right[0][n]).tobytes()
-                for n in left[0])
-        for left, right in zip(one, other, strict=True)
-    )  # fmt: skip
 
 
 def count_bounds(bounds, tally):

@@ -179,15 +179,15 @@ def whole_dims(case, tensor, name):
     return {d for d in range(len(tensor.shape)) if d - len(tensor.shape) in ones}
 
 
-def run_ranks(sharded, package, deadline_ms=60_000):
-    """The results of each rank, and their counters; raises what a rank raised."""
+def run_ranks(sharded, package, deadline_ms=60_000, launch=LocalLaunch):
+    """The results of each rank, their counters and launches; raises what a rank raised."""
     world = SimulatedWorld(sharded.mesh, deadline_ms)
     results, raised = [None] * sharded.world, [None] * sharded.world
 
     def run(rank):
         try:
-            launch = LocalLaunch(sharded, rank, package, world.communicator(rank))
-            results[rank] = (launch.run(), launch.plan.info(), launch)
+            own = launch(sharded, rank, package, world.communicator(rank))
+            results[rank] = (own.run(), own.plan.info(), own)
         except (errors.StepcError, AssertionError) as error:
             raised[rank] = error
 

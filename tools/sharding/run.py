@@ -9,9 +9,10 @@
     tools/sharding/run.py --again              # from the beginning
 
 A case is an optimizer, a preset, a world of 1, 2, 3, 4, 5, 7 or 8 ranks and a storage
-(f32, or bf16 with states of f32 or bf16). Elementwise optimizers take three steps, with
-gradients missing, and have the unsharded bits; others take one and lie within the
-interpreter's bound. Cases are taken in a random order, some of each optimizer in turn.
+(f32, or bf16 with states of f32 or bf16). Each takes ten steps (--steps), with another rate
+in each and gradients missing, and a second run has the same bits. Elementwise optimizers have
+the unsharded bits; others lie within the interpreter's bound in each step, which begins where
+the ranks were before it. Cases are taken in a random order, some of each optimizer in turn.
 What is done is written to --done, a line for each case; a case in it is not run again
 unless it failed. The exit status is 1 where one has failed.
 """
@@ -41,59 +42,54 @@ def read_arguments():
     parser.add_argument("optimizers", nargs="*", help="of the zoo (default: all)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begins nothing after these")
     parser.add_argument("--done", type=Path, default=ROOT / "build" / "sharding" / "done.jsonl")
+    parser.add_argument("--steps", type=int, default=10, help="of each case")
     parser.add_argument("--seed", type=int, default=0, help="of values, shapes and cuts")
     parser.add_argument("--again", action="store_true", help="forgets what is done")
     return parser.parse_args()
 
 
-def list_cases(name, elementwise, seed):
+def list_cases(name, arguments):
     """Keys of an optimizer's cases, and how they are made."""
     from driver import STORAGES
     from layouts import PRESETS, WORLDS, make_case
+    from stepwise import with_rates
     from test_zoo import HYPERS
 
-    settings = {"steps": 3, "missing": True} if elementwise else {}
+    seed, steps = arguments.seed, arguments.steps
+    settings = {"seed": seed, "steps": steps, "missing": True, "hypers": HYPERS.get(name)}
     for world in WORLDS:
         for preset in PRESETS:
             for storages in (STORAGES[0], STORAGES[1], STORAGES[3]):
-                key = f"{name} {preset} {world} {'-'.join(storages)} {seed}"
+                key = f"{name} {preset} {world} {'-'.join(storages)} {seed} {steps}"
                 yield (
                     key,
-                    lambda p=preset, w=world, s=storages: make_case(
-                        name, (), p, w, seed, storages=s, hypers=HYPERS.get(name), **settings
+                    lambda p=preset, w=world, s=storages: with_rates(
+                        make_case(name, (), p, w, storages=s, **settings)
                     ),
                 )
 
 
-def judge(case, bounds, packages):
-    """What is wrong, and how many elements have the unsharded bits; None: nothing."""
-    from layouts import run, same_bits
-    from test_bounds import outside
+def judge(case, elementwise, packages):
+    """What is wrong; None: nothing."""
+    from stepwise import judge_bits, judge_bounds, run_twice
 
     try:
-        gathered, plain, _ = run(case, packages)
+        if elementwise:
+            return judge_bits(case, run_twice(case, packages), packages)
+        return next(judge_bounds([case], packages))
     except AssertionError as error:
         return str(error)
-    if bounds is None:
-        found = same_bits(gathered, plain)
-        return f"other bits: {found}" if found else None
-    if isinstance(bounds, str):
-        return f"interpreted: {bounds}"
-    known = {k: v for k, v in bounds.items() if k.rpartition(":")[0] in gathered}
-    found = outside(gathered, known)
-    return f"outside of the bound: {found}" if found else None
 
 
 def run_batch(cases, elementwise, folder):
     """Yields what is wrong with each case."""
-    from layouts import ShardedPackages, bounds_of
+    from layouts import ShardedPackages
     from steps import Packages
 
     packages = ShardedPackages(Packages(folder, jobs=1))
     packages.prepare(cases)
-    bounds = [None] * len(cases) if elementwise else bounds_of(cases)
-    for case, own in zip(cases, bounds, strict=True):
-        yield judge(case, own, packages)
+    for case in cases:
+        yield judge(case, elementwise, packages)
 
 
 def read_done(path):
@@ -121,19 +117,19 @@ def run_part(part, elementwise, done, file):
                 print(f"{key}: {wrong}", flush=True)
 
 
-def list_parts(name, elementwise, done, seed):
+def list_parts(name, done, arguments):
     """What is left of an optimizer, some cases at a time."""
-    cases = list(list_cases(name, elementwise, seed))
-    random.Random(f"{name} {seed}").shuffle(cases)
+    cases = list(list_cases(name, arguments))
+    random.Random(f"{name} {arguments.seed}").shuffle(cases)
     left = [(key, make) for key, make in cases if done.get(key, "not run") is not None]
     return [left[start : start + PART] for start in range(0, len(left), PART)]
 
 
-def summarize(names, elementwise, done, seed):
+def summarize(names, elementwise, done, arguments):
     """Prints a line for each optimizer; returns how many cases have failed."""
     total = failed = ready = 0
     for name in names:
-        keys = [key for key, _ in list_cases(name, name in elementwise, seed)]
+        keys = [key for key, _ in list_cases(name, arguments)]
         outcomes = [done[key] for key in keys if key in done]
         wrong = sum(outcome is not None for outcome in outcomes)
         total, ready, failed = total + len(keys), ready + len(outcomes), failed + wrong
@@ -158,13 +154,13 @@ def main():
     for name in names:
         if name not in known:
             sys.exit(f"'{name}' is no optimizer of the zoo: {', '.join(known)}")
-    parts = [list_parts(name, name in elementwise, done, arguments.seed) for name in names]
+    parts = [list_parts(name, done, arguments) for name in names]
     with arguments.done.open("a") as file:
         for turn in itertools.zip_longest(*parts):
             for name, part in zip(names, turn, strict=True):
                 if part and time.monotonic() < end:
                     run_part(part, name in elementwise, done, file)
-    return 1 if summarize(names, elementwise, done, arguments.seed) else 0
+    return 1 if summarize(names, elementwise, done, arguments) else 0
 
 
 if __name__ == "__main__":
