@@ -3,6 +3,8 @@
 """Plain parameters that are parts of larger tensors, by ``layouts``, on four ranks."""
 
 import math
+import re
+from pathlib import Path
 
 import stepc.torch as st
 import torch
@@ -348,6 +350,67 @@ def stepped(params, **arguments):
     for _, param in params:
         param.grad = torch.ones_like(param)
     st.AdamW(params, **arguments).step()
+
+
+def described(optimizer):
+    """The cells of each line."""
+    return [re.split(r"  +", line) for line in optimizer.describe_layouts().splitlines()]
+
+
+@case
+def layouts_in_words():
+    """Of one rank, while the others do something else; as docs/distributed.md shows it. What
+    only they know, the shape of the whole, is there from the first step on."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+    made = {"up.weight": (5, 6), "norm.weight": (6,), "head.weight": (6, 4)}
+    params = named({name: torch.ones(shape) for name, shape in made.items()})
+    norm = st.Layout(mesh, ["distinct", Replicate()], grad="partial", grad_divisor=2)
+    layouts = [
+        ("up.*", st.Layout(mesh, ["distinct", Shard(0)])),
+        ("norm.*", norm),
+        ("head.*", st.Layout(mesh, [Replicate(), Replicate()], shared_over="pp")),
+    ]
+    optimizer = st.AdamW(params, layouts=layouts)
+    if dist.get_rank() == 3:
+        found = described(optimizer)
+        assert found[3][:4] == ["up.weight", "?", "(5, 6)", "others along pp, dim 0 over tp"], found
+        assert [line[-1] for line in found[3:]] == ["-"] * 3, found
+    stepped_with(optimizer, params)
+    if dist.get_rank() == 3:
+        page = (Path(__file__).resolve().parents[2] / "docs" / "distributed.md").read_text()
+        shown = page.partition("Of rank 3 of a mesh")[2].split("```")[1].strip()
+        said = optimizer.describe_layouts()
+        assert said == shown, said
+
+
+@case
+def dtensors_and_zero_in_words():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    param = torch.nn.Parameter(distribute_tensor(torch.ones(12, 6), mesh["tp"], [Shard(0)]))
+    params = [("up", param), ("whole", torch.nn.Parameter(torch.ones(5, 4)))]
+    group = mesh["dp"].get_group()
+    optimizer = st.came.CAME(params, lr=0.1, zero=1, gradients="local", process_group=group)
+    stepped_with(optimizer, params)
+    if dist.get_rank() == 2:
+        found = described(optimizer)
+        assert found[:2] == [["tp: ranks 2, 3"], ["zero: ranks 0, 2"]], found
+        up, whole = (line[:5] for line in found[3:])
+        assert up[:3] == ["up", "(12, 6)", f"{tuple(optimizer.state[param]['exp_avg'].shape)}"], up
+        assert up[3] == "dim 0 over tp, rows [5, 6) of that over zero", up
+        assert up[4] == "in any placements, mean over zero", up
+        assert re.fullmatch(r"elements \[\d+, \d+\) of that over zero", whole[3]), whole
+        assert whole[4] == "mean over zero", whole
+    plain = st.AdamW([torch.nn.Parameter(torch.ones(3))])
+    cells = ["parameter 0 of group 0", "(3,)", "(3,)", "whole", "reduced", "-"]
+    assert described(plain)[1:] == [cells]
+    unmatched = st.AdamW([("b", torch.nn.Parameter(torch.ones(3)))], layouts=[("a", None)])
+    refused(errors.TensorError, "is matched by none of 1 layouts", unmatched.describe_layouts)
+
+
+def stepped_with(optimizer, params):
+    for _, param in params:
+        param.grad = torch.ones_like(param)
+    optimizer.step()
 
 
 @case

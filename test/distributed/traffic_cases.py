@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The collectives of training steps on four ranks, against what stepc-plan says of them."""
 
+import contextlib
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,8 +11,12 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from on_ranks import case, main
+from stepc.torch import _agreement
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from zoo import ALL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from plan import layouts, planning
@@ -134,6 +139,103 @@ def fully_shard():
             shard(block, mesh=mesh)
         shard(net, mesh=mesh)
         expect(made, count(net, make(net.parameters(), lr=1e-3)))
+
+
+class CountedStore:
+    """The store of the process group; what is asked of it is counted."""
+
+    def __init__(self, store):
+        self.store, self.calls = store, 0
+
+    def __getattr__(self, name):
+        self.calls += 1
+        return getattr(self.store, name)
+
+
+@contextlib.contextmanager
+def counted_store():
+    store, get = distributed_c10d._get_default_store(), distributed_c10d._get_default_store
+    counted = CountedStore(store)
+    try:
+        # The same store to those who remember what they have noted in it.
+        distributed_c10d._get_default_store = lambda: counted
+        _agreement._book._store = counted
+        yield counted
+    finally:
+        distributed_c10d._get_default_store = get
+        _agreement._book._store = store
+
+
+def of_layout(kind, name, values):
+    """Parameters, an optimizer and what makes a gradient of a whole one. All are named."""
+    mesh, rank = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",)), dist.get_rank()
+    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    cut = {
+        "DTensor": lambda value: distribute_tensor(value, mesh, [Shard(0)]),
+        "layouts": lambda value: value.chunk(WORLD)[rank].clone(),
+        "both": lambda value: value.chunk(2)[rank % 2].clone(),
+    }.get(kind, torch.clone)
+    params = [(f"w{i}", torch.nn.Parameter(cut(value))) for i, value in enumerate(values)]
+    more = {
+        "layouts": {"layouts": [(".*", st.Layout(mesh, [Shard(0)]))]},
+        "both": {
+            "layouts": [(".*", st.Layout(grid["tp"], [Shard(0)]))],
+            "zero": 1,
+            "gradients": "local",
+            "process_group": grid["dp"].get_group(),
+        },
+        "reduced": {"zero": 1, "gradients": "reduced"},
+        "local": {"zero": 1, "gradients": "local"},
+    }.get(kind, {})
+    return params, ALL[name](params, **more), cut
+
+
+def what_crosses(optimizer, params, store, change):
+    """Collectives below torch.distributed in a step, and what is asked of the store."""
+    change(params)
+    counted, calls = Collectives(), store.calls
+    with counted:
+        optimizer.step()
+    return dict(counted.calls), store.calls - calls
+
+
+@case
+def a_change_of_pointers_exchanges_nothing():
+    """Gradients that are new tensors, on all ranks and on one, and plain parameters of one rank
+    in other memory: the same calls as in the step before, and not a word to the store, to which
+    the first step has talked."""
+    kinds = [("DTensor", "AdamW"), ("DTensor", "FusedLamb"), ("DTensor", "CAME"),
+             ("layouts", "AdamW"), ("layouts", "FusedLamb"), ("reduced", "AdamW"),
+             ("reduced", "FusedLamb"), ("local", "CAME"), ("both", "hf.Adafactor")]  # fmt: skip
+    with counted_store() as store:
+        for kind, name in kinds:
+            values = [torch.randn(8, 6), torch.randn(12)]
+            params, optimizer, cut = of_layout(kind, name, values)
+
+            def renew(params, cut=cut, values=values):
+                kept = [param.grad for _, param in params]  # so that memory is another
+                for (_, param), value in zip(params, values, strict=True):
+                    param.grad = cut(torch.ones_like(value))
+                return kept
+
+            def renew_on_one(params):
+                if dist.get_rank() == 1:
+                    for _, param in params:
+                        param.grad = param.grad.clone()
+
+            def move_on_one(params):
+                if dist.get_rank() == 1:
+                    for _, param in params:
+                        param.data = param.data.clone()
+
+            first = what_crosses(optimizer, params, store, renew)
+            assert first[1] > 0, (kind, name, first)
+            still = what_crosses(optimizer, params, store, lambda params: None)
+            assert still[1] == 0, (kind, name, still)
+            assert bool(still[0]) == ((kind, name) not in kinds[0:4:3]), (kind, name, still)
+            for change in (renew, renew_on_one, renew, move_on_one if kind != "DTensor" else renew):
+                found = what_crosses(optimizer, params, store, change)
+                assert found == still, (kind, name, found, still)
 
 
 if __name__ == "__main__":

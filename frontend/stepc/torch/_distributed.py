@@ -73,7 +73,13 @@ class DistributedBinding:
         self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
-        self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
+        known = previous if isinstance(previous, DistributedBinding) else None
+        if known is not None and known._torch_mesh.is_of(parts.meshes, parts.shared_over):
+            self._torch_mesh = known._torch_mesh
+        else:
+            self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
+        if known is not None:
+            parts.remember(known._parts, known._sharing, known._zero)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
         self._sharing = parts.sharing

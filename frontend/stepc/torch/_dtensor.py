@@ -12,6 +12,7 @@ import torch
 
 from .. import errors
 from .._mesh import Layout
+from ._describe import lies
 from ._members import ObstacleError
 from ._rules import WholeState
 from ._tensors import set_grad
@@ -56,6 +57,7 @@ class DTensorPart:
 
     layout = None
     sums_at_step = False
+    gradient = "in any placements"
 
     def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
         self.param, self.name, self.states_of = param, name, states_of
@@ -64,6 +66,14 @@ class DTensorPart:
         self._memory = param._local_tensor
         with torch.no_grad():
             self.local = _local(param).detach().requires_grad_(param.requires_grad)
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        return tuple(self.param.shape)
+
+    @property
+    def lies(self) -> list[str]:
+        return lies(self.param.device_mesh, self.param.placements)
 
     @functools.cached_property
     def whole(self) -> dict[str, WholeState]:
@@ -83,6 +93,9 @@ class DTensorPart:
 
     def speaks(self, axes: dict) -> set[str]:
         return set()
+
+    def remember(self, own) -> None:
+        """Nothing: it asks nobody."""
 
     def resolve(self, axes: dict, mesh) -> None:
         layout = _layout(self.param, axes[self.param.device_mesh], self.name)

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _mesh
+from ._describe import axis_names, lies
 from ._members import ObstacleError
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
 from ._tensors import set_grad
@@ -157,6 +158,7 @@ class PlainPart:
 
     layout = None
     first: tuple[int, ...] | None = None
+    _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
 
     def __init__(
         self, param: torch.Tensor, name: str, how: Layout, states_of, reduce_dtype, sharing=None
@@ -178,6 +180,27 @@ class PlainPart:
     def sums_at_step(self) -> bool:
         return self.how.grad == "partial"
 
+    @property
+    def lies(self) -> list[str]:
+        shared = [] if self.how.shared_over is None else [f"shared over {self.how.shared_over}"]
+        return [*lies(self.how.mesh, self.how.placements), *shared]
+
+    @property
+    def gradient(self) -> str:
+        words = self.how.grad
+        if self.sums_at_step:
+            names, placements = axis_names(self.how.mesh), self.how.placements
+            pairs = zip(names, placements, strict=True)
+            over = [n for n, p in pairs if p != DISTINCT and p.is_replicate()]
+            words = f"summed over {', '.join(over)}"
+        divisor = self.how.grad_divisor
+        return words if divisor is None else f"{words}, divided by {divisor:g}"
+
+    @property
+    def whole_shape(self) -> tuple[int, ...] | None:
+        """Known from the first step on, where the layout does not say it."""
+        return self.how.shape if self.first is None else self.shape
+
     def cut_over(self) -> list:
         """The process groups whose ranks have other parts of it, or other tensors."""
         return [
@@ -189,8 +212,7 @@ class PlainPart:
     @property
     def place(self) -> str | None:
         """By its coordinates: what is known without the other ranks."""
-        mesh, words = self.how.mesh, []
-        names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
+        mesh, words, names = self.how.mesh, [], axis_names(self.how.mesh)
         for number, placement in enumerate(self.how.placements):
             if placement == DISTINCT or not placement.is_replicate():
                 at = f"{mesh.get_local_rank(number)} of {mesh.size(number)}"
@@ -233,8 +255,14 @@ class PlainPart:
             if placement != DISTINCT and (summed or not placement.is_replicate())
         }
 
+    def remember(self, own: PlainPart) -> None:
+        """Takes over how large the parts of other ranks are."""
+        if own.first is not None and own.how is self.how and own.local.shape == self.local.shape:
+            self._known = own.shape, own.first
+
     def resolve(self, axes: dict, mesh) -> None:
-        """Asks the other ranks how large their parts are: all of them together."""
+        """Asks the other ranks how large their parts are, where that is not known: all of them
+        together."""
         dims: dict[int, list[str]] = {}
         replicated, distinct = [], []
         pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
@@ -259,6 +287,9 @@ class PlainPart:
         return self._sharing.counts(self.param, self.how, self._sharing.axis(self.how.mesh, dim))
 
     def _find_extents(self, dims: dict[int, list[str]], mesh) -> None:
+        if self._known is not None:
+            self.shape, self.first = self._known
+            return
         shape, first = list(self.param.shape), [0] * self.param.dim()
         for dim, names in sorted(dims.items()):
             group = mesh.group_of(names)

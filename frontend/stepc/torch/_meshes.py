@@ -20,6 +20,7 @@ import torch.distributed as dist
 from .. import _runtime, errors
 from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
 from . import _agreement
+from ._describe import axis_names
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
@@ -53,6 +54,7 @@ class TorchMesh:
     def __init__(self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None = None):
         self._axes: list[_Axis] = []
         self._meshes = list(meshes)
+        self._zero = zero
         self._grids: list[tuple[tuple[str, ...], torch.Tensor]] = []
         self.axes_of: list[tuple[str, ...]] = [self._add(mesh) for mesh in meshes]
         self.zero_axis = None if zero is None else self._add_zero(zero)
@@ -61,8 +63,12 @@ class TorchMesh:
         )
         self._communicator = communicator_of(self._reduce)
 
+    def is_of(self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None) -> bool:
+        """Whether one that is made of these would be the same."""
+        return self._meshes == list(meshes) and self._zero is zero
+
     def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
-        names = mesh.mesh_dim_names or [f"axis{d}" for d in range(mesh.ndim)]
+        names = axis_names(mesh)
         own = tuple(self._axis(name, mesh.get_group(d)).name for d, name in enumerate(names))
         self._grids.append((own, mesh.mesh))
         return own

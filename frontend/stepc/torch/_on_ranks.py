@@ -163,6 +163,22 @@ class OnRanks:
             known = Parts(self)
         return {id(part.param): part for part in known}
 
+    def describe_layouts(self) -> str:
+        """How each parameter lies on ranks, as text: a table of its name, the shape of the
+        whole and of what this rank steps, how it is cut and shared over which axes, how its
+        gradient comes, and the shapes of its states where there are some; above it the ranks
+        along each axis. Asks no other rank; the shape of a whole that only they know is "?"
+        until the first step. Raises TensorError for a parameter that no layout matches.
+        """
+        from ._describe import describe_layouts
+        from ._parts import meshes_of
+
+        try:
+            parts = list(self._parts().values())
+            return describe_layouts(self, parts, meshes_of(parts))
+        except ObstacleError as obstacle:
+            raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+
     def _param_ids(self) -> list[int]:
         return [id(param) for group in self.param_groups for param in group["params"]]
 

@@ -9,11 +9,14 @@ A part is made without a word to other ranks, so that states can be saved and ch
 - ``is_sharded``: whether it is a part of a larger tensor; ``cut_over``: the process groups
   whose ranks have other parts of it, or other tensors
 - ``sums_at_step``: whether its gradient is to be summed by the step, not as it comes
-- ``place``, in words which part it is; None for all of it
+- ``place``, in words which part it is; None for all of it; ``lies``, how it is cut, and
+  ``gradient``, how that comes, for :meth:`~stepc.torch.Optimizer.describe_layouts`;
+  ``whole_shape``, None where only other ranks know
 - ``describe``: what ranks must have alike, along the axes that ``alike`` names; those of
   ``speaks`` they need before the plan is made
 - once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
   ``whole``, the states of the whole parameter by name
+- ``remember``: what other ranks have said of the part that was there before
 - ``show`` and ``hide``: a state of the plan as the user has it, and back
 - ``saved``: the user's state as ``state_dict`` has it; ``is_bare``: whether a loaded one
   is a part that does not say which; ``full``: the whole of it, made by all ranks together
@@ -33,8 +36,8 @@ from ._hypers import HyperReader
 from ._layouts import Layout, PlainPart, find
 from ._members import parameter_name
 from ._rules import Rules, WholeState, whole_states
-from ._shards import MasterPart
 from ._sharing import Sharing
+from ._zero_part import ZeroPart
 
 StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
 
@@ -55,10 +58,16 @@ class WholePart:
     layout = place = None
     is_sharded = sums_at_step = False
     first: tuple[int, ...] | None = None
+    lies: tuple[str, ...] = ()
+    gradient = "reduced"
 
     def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
         self.param = self.local = param
         self.name, self.states_of = name, states_of
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        return tuple(self.param.shape)
 
     @functools.cached_property
     def whole(self) -> dict[str, WholeState]:
@@ -75,6 +84,9 @@ class WholePart:
 
     def speaks(self, axes: dict) -> set[str]:
         return set()
+
+    def remember(self, own) -> None:
+        pass
 
     def resolve(self, axes: dict, mesh) -> None:
         pass
@@ -119,17 +131,30 @@ class Parts:
             for number, group in enumerate(optimizer.param_groups)
         ]
         every = list(itertools.chain.from_iterable(inner))
-        self.meshes = list(dict.fromkeys(m for m in map(_mesh_of, every) if m is not None))
+        self.meshes = meshes_of(every)
         self.zero = _zero_of(optimizer, every) if cut else None
         self.shared_over = _shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
             self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
             for part in every:  # a line may be older than what the groups now say
-                self.zero.part_of(part.param).inner = part
+                own = self.zero.part_of(part.param)
+                part.remember(own.inner)
+                own.inner = part
 
     def __iter__(self):
         return itertools.chain.from_iterable(self.groups)
+
+    def remember(self, parts: list, sharing: Sharing, zero) -> None:
+        """Takes over what other ranks have said for the parts that were bound before, where
+        these differ in memory alone: a rank may bind anew by itself."""
+        before = {id(part.param): part for part in parts}
+        for part in self:
+            if (own := before.get(id(part.param))) is not None:
+                part.remember(own)
+        self.sharing.remember(sharing)
+        if self.zero is not None and zero is not None:
+            self.zero.remember(zero)
 
 
 def _shared_over(optimizer):
@@ -138,8 +163,13 @@ def _shared_over(optimizer):
     return None if optimizer._shards is None else optimizer._shards.dp_group
 
 
+def meshes_of(parts: list) -> list:
+    """The device meshes on which parts lie, each once."""
+    return list(dict.fromkeys(mesh for mesh in map(_mesh_of, parts) if mesh is not None))
+
+
 def _mesh_of(part):
-    if isinstance(part, MasterPart):
+    if isinstance(part, ZeroPart):
         return _mesh_of(part.inner)
     if isinstance(part, PlainPart):
         return part.how.mesh

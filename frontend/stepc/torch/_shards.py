@@ -113,6 +113,10 @@ class MasterPart(ZeroPart):
         shape = self.inner.local.shape
         return own.view(last - first, *shape[1:]) if shape else own.view(())
 
+    @property
+    def lies(self) -> list[str]:
+        return self.inner.lies if self._group is None else super().lies
+
     def is_current(self) -> bool:
         return self.param.data_ptr() == self._memory and self.inner.is_current()
 

@@ -77,6 +77,11 @@ class Sharing:
         """Whether ranks along the dim may have other tensors."""
         return ranks_along(mesh, dim) in self.axes
 
+    def remember(self, sharing: Sharing) -> None:
+        """Takes over what other ranks have said, where this one says the same."""
+        if self._own == sharing._own:
+            self._found = sharing._found
+
     def agree(self) -> None:
         """Tells the other ranks what this one has: all ranks of the axes together, once.
 

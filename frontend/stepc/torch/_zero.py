@@ -292,6 +292,10 @@ class Zero:
         ]
         return cls(lines, how)
 
+    def remember(self, zero: Zero) -> None:
+        """Whether the gradients of the same parameters have been compared before."""
+        self._checked = zero._checked and zero._parts.keys() == self._parts.keys()
+
     def part_of(self, param: torch.Tensor) -> ZeroPart:
         return self._parts[id(param)]
 

@@ -63,6 +63,21 @@ class ZeroPart:
         return self.begin // size, self.end // size
 
     @property
+    def whole_shape(self) -> tuple[int, ...] | None:
+        return self.inner.whole_shape
+
+    @property
+    def gradient(self) -> str:
+        return self.inner.gradient
+
+    @property
+    def lies(self) -> list[str]:
+        kind, (first, last) = "elements", (self.begin, self.end)
+        if self.by_rows:
+            kind, (first, last) = "rows", self.rows
+        return [*self.inner.lies, f"{kind} [{first}, {last}) of that over zero"]
+
+    @property
     def place(self) -> str:
         if not self.by_rows:
             return f"elements [{self.begin}, {self.end}) of {tuple(self.inner.local.shape)}"
@@ -77,6 +92,9 @@ class ZeroPart:
 
     def speaks(self, axes: dict) -> set[str]:
         return self.inner.speaks(axes)
+
+    def remember(self, own: ZeroPart) -> None:
+        self.inner.remember(own.inner)
 
     def resolve(self, axes: dict, mesh) -> None:
         """Adds what only other ranks know; see :mod:`._parts`."""
