@@ -13,12 +13,17 @@ import torch
 import torch.distributed as dist
 from model import Transformer, batch, loss_of
 from on_ranks import case, main, same_bits, whole
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
+    SequenceParallel,
     parallelize_module,
 )
 from torch.nn.parallel import DistributedDataParallel
@@ -50,6 +55,22 @@ def tensor_parallel(net, mesh):
     for block in net.blocks:
         parallelize_module(block, mesh, plan)
     return net
+
+
+def sequence_parallel(net, mesh):
+    """Between blocks each rank has a part of the sequence, also within norms, whose gradients
+    are then still to be summed."""
+    part = {"output_layouts": Shard(1), "use_local_output": False}
+    column = ColwiseParallel(input_layouts=Shard(1))
+    plan = dict.fromkeys(("query", "key", "value", "up"), column)
+    plan |= {"norm1": SequenceParallel(), "norm2": SequenceParallel()}
+    plan |= {"out": RowwiseParallel(**part), "down": RowwiseParallel(**part)}
+    for block in net.blocks:
+        parallelize_module(block, mesh, plan)
+    head = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
+    embedding = RowwiseParallel(input_layouts=Replicate(), **part)
+    plan = {"embedding": embedding, "norm": SequenceParallel(), "head": head}
+    return parallelize_module(net, mesh, plan)
 
 
 def train(net, optimizer, share=None, shadow=None):
@@ -144,6 +165,53 @@ def tensor_parallel_alone():
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     for make in MAKERS.values():
         check(make, lambda net: tensor_parallel(net, mesh["tp"]), None)
+
+
+def norms_are_partial(net):
+    found = {
+        name: param.grad.placements[0].is_partial()
+        for name, param in net.named_parameters()
+        if "norm" in name
+    }
+    return len(found) == 10 and all(found.values())
+
+
+@case
+def norms_in_sequence_parallel():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    for make in MAKERS.values():
+        check(make, lambda net: sequence_parallel(net, mesh["tp"]), None)
+    net = sequence_parallel(model(), mesh["tp"])
+    loss_of(net, *batch(0)).backward()
+    assert norms_are_partial(net)
+
+
+@case
+def a_state_is_made_with_zero_gradients_that_lie_otherwise():
+    """torch's checkpointing steps with zeros in the parameters' placements to have states to
+    load into; real gradients of norms are partial."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    for name in ("AdamW", "CAME"):
+        net = sequence_parallel(model(), mesh["tp"])
+        optimizer = MAKERS[name](net.parameters())
+        train(net, optimizer)
+        again = sequence_parallel(model(), mesh["tp"])
+        again.load_state_dict(net.state_dict())
+        other, seen, step = MAKERS[name](again.parameters()), [], None
+        step = other.step
+        other.step = lambda *given, own=again, to=seen, step=step, **more: (
+            to.append([p.grad.placements for n, p in own.named_parameters() if "norm" in n]),
+            step(*given, **more),
+        )[1]
+        get_optimizer_state_dict(again, other)
+        assert seen == [[(Replicate(),)] * 10], seen
+        other.step = step
+        set_optimizer_state_dict(again, other, get_optimizer_state_dict(net, optimizer))
+        train(net, optimizer)
+        train(again, other)
+        assert norms_are_partial(again)
+        for (key, a), b in zip(net.named_parameters(), again.parameters(), strict=True):
+            same_bits(whole(b), whole(a), f"{name}, {key}")
 
 
 @case

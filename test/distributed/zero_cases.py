@@ -3,6 +3,7 @@
 """zero=1 on four ranks against the steps of one process, bit for bit."""
 
 import contextlib
+import os
 
 import stepc.torch as st
 import torch
@@ -178,6 +179,31 @@ def reduced_gradients_that_differ_are_refused():
         raise AssertionError("it was not refused")
     for param, then in zip(params, before, strict=True):
         same_bits(param, then, "parameter")
+
+
+@case
+def each_step_is_compared_where_it_is_asked_for():
+    """With STEPC_CHECK=1; without it the first step alone."""
+    made, grads = values()
+    for check in ("", "1"):
+        params = parameters(made)
+        optimizer = st.AdamW(params, zero=1, gradients="reduced")
+        os.environ["STEPC_CHECK"] = check
+        try:
+            for own in grads[:2]:
+                step_zero(optimizer, params, own, "reduced")
+            if dist.get_rank() == 1:
+                grads[2][0][4][3, 5] += 1.0  # of the mean that this rank alone makes
+            before = [p.detach().clone() for p in params]
+            step_zero(optimizer, params, grads[2], "reduced")
+            assert not check, "it was not refused"
+        except errors.TensorError as error:
+            assert check, error
+            assert "the gradient of parameter 4 of group 0 is another one" in str(error), error
+            for param, then in zip(params, before, strict=True):
+                same_bits(param, then, "parameter")
+        finally:
+            del os.environ["STEPC_CHECK"]
 
 
 @case
