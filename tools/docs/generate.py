@@ -1,6 +1,6 @@
 # Writes the references that are generated: docs/language.md from the dialect's
 # .td files, docs/passes.md from passes/Passes.td, the tables of docs/scaling.md
-# from stepc-plan.
+# from stepc-plan, and the table of layouts of docs/distributed.md from its tests.
 #
 #   generate.py             writes them
 #   generate.py --check     says which are stale; exit status 1 if any is
@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import layouts_table
 import scaling
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +158,7 @@ DOCUMENTS = {
     "docs/language.md": language,
     "docs/passes.md": passes,
     "docs/scaling.md": scaling.page,
+    "docs/distributed.md": layouts_table.page,
 }
 
 

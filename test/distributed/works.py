@@ -1,0 +1,93 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The table of layouts and optimizers that docs/distributed.md shows: what it says of each
+is what works_cases.py trains, a case for each row, and asserts.
+
+Imports nothing, so that the documents can be made without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OPTIMIZERS = ("AdamW", "Adafactor", "CAME", "Lamb")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layout. ``how``: what the user says. ``no_sync``: by what passes are left out of the
+    reduction of gradients; "" where no pass reduces any. ``refused``: by optimizer what the
+    error says; the others have the bits of one process."""
+
+    name: str
+    how: str
+    no_sync: str = ""
+    colossal: str = ""
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def cells(self) -> list[str]:
+        """By optimizer, then with micro-batches and without sync."""
+        own = [self.refused.get(name, "") for name in OPTIMIZERS]
+        found = [f'refused: "{words}"' if words else "bits" for words in own]
+        return [*found, "bits", f"{self.no_sync}: bits" if self.no_sync else "-"]
+
+
+SET_SYNC = "`set_requires_gradient_sync`"
+OURS = "`opt.no_sync()`"
+PARTITION = "use zero=1 or zero=2 of this optimizer"
+
+ROWS = {
+    "ddp": Row("DDP", "nothing to say", "`ddp.no_sync()`", "TorchDDP"),
+    "zero1_over_ddp": Row(
+        "ZeRO-1 over DDP", '`zero=1, gradients="reduced"`', "`ddp.no_sync()`", "LowLevelZero, 1"
+    ),
+    "zero1": Row("ZeRO-1", '`zero=1, gradients="local"`', "", "LowLevelZero, 1"),
+    "zero2": Row("ZeRO-2", '`zero=2, gradients="local"`', OURS, "LowLevelZero, 2"),
+    "fsdp2": Row("FSDP2 (ZeRO-3)", "DTensors", SET_SYNC, "Gemini"),
+    "fsdp2_of_the_last_dim": Row("FSDP2 by `Shard(1)`", "DTensors", SET_SYNC, "Gemini"),
+    "hsdp": Row("HSDP", "DTensors", SET_SYNC, "Gemini"),
+    "tp_of_dim_0": Row("TP of dim 0", "DTensors"),
+    "tp_of_dim_1": Row("TP of dim 1", "DTensors"),
+    "tp_of_plain_parts": Row("TP of plain parts", "`layouts`", "", "HybridParallel"),
+    "tp_with_fsdp2": Row("TP x FSDP2", "DTensors", SET_SYNC),
+    "tp_with_zero1": Row("TP x ZeRO-1", "DTensors, `zero=1, process_group=`", "", "HybridParallel"),
+    "tp_with_zero2": Row(
+        "TP x ZeRO-2", "DTensors, `zero=2, process_group=`", OURS, "HybridParallel"
+    ),
+    "pp": Row("PP, a tied tensor", "`layouts`, `shared_over`", "", "HybridParallel"),
+    "pp_with_tp": Row("PP x TP", "`layouts`", "", "HybridParallel"),
+    "pp_with_zero1": Row(
+        "PP x ZeRO-1", "`layouts`, `zero=1, process_group=`", "", "HybridParallel"
+    ),
+    "pp_with_zero2": Row(
+        "PP x ZeRO-2", "`layouts`, `zero=2, process_group=`", OURS, "HybridParallel"
+    ),
+    "ep": Row("EP", '`layouts`, `"distinct"`', "", "MoeHybrid"),
+    "ep_with_zero1": Row(
+        "EP x ZeRO-1", '`layouts`, `"distinct"`, `zero=1, process_group=`', "", "MoeHybrid"
+    ),
+    "ep_with_zero2": Row(
+        "EP x ZeRO-2", '`layouts`, `"distinct"`, `zero=2, process_group=`', OURS, "MoeHybrid"
+    ),
+    "colossal_zero": Row(
+        "ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "LowLevelZero, 1 and 2"
+    ),
+    "colossal_tp_with_zero": Row(
+        "TP x ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "HybridParallel"
+    ),
+    "deepspeed_flat": Row(
+        "DeepSpeed's flat partitions",
+        "nothing to say",
+        "",
+        "",
+        dict.fromkeys(("Adafactor", "CAME", "Lamb"), PARTITION),
+    ),
+}
+
+
+def table() -> str:
+    """In Markdown."""
+    head = ["layout", "of ColossalAI", "how", *OPTIMIZERS, "2 micro-batches", "without sync"]
+    lines = [head, ["---"] * len(head)]
+    lines += [[row.name, row.colossal or "-", row.how, *row.cells()] for row in ROWS.values()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
