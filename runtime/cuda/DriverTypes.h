@@ -18,6 +18,7 @@
 #include <cstddef>
 
 struct CUctx_st;
+struct CUevent_st;
 struct CUfunc_st;
 struct CUmod_st;
 struct CUstream_st;
@@ -28,6 +29,7 @@ using CUresult = int;
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
 using CUcontext = ::CUctx_st *;
+using CUevent = ::CUevent_st *;
 using CUfunction = ::CUfunc_st *;
 using CUmodule = ::CUmod_st *;
 using CUstream = ::CUstream_st *;
@@ -47,6 +49,7 @@ using CUstreamCaptureStatus = int;
   X(CUDA_ERROR_NO_DEVICE, 100)                                                 \
   X(CUDA_ERROR_INVALID_CONTEXT, 201)                                           \
   X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                         \
+  X(CUDA_ERROR_NOT_READY, 600)                                                 \
   X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                           \
   X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                            \
   X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                                      \
@@ -63,6 +66,7 @@ using CUstreamCaptureStatus = int;
   X(CU_JIT_ERROR_LOG_BUFFER, 5)                                                \
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                     \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                    \
+  X(CU_EVENT_DISABLE_TIMING, 2)                                                \
   X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                          \
   X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)
 

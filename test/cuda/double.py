@@ -136,6 +136,7 @@ class Double:
             result = self.lib.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
             assert result == 0, "the capture was spoiled"
             self.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+            self.call("cuGraphDestroy", graph)
         out.append(executable)
 
     def launch(self, graph, stream, device=0):

@@ -24,6 +24,7 @@ void cudaDoubleReset(int32_t devices, uint64_t seed) {
   releaseAll();
   state.contexts.clear();
   state.streams.clear();
+  state.events.clear();
   state.modules.clear();
   state.calls.clear();
   state.random.seed(seed);
@@ -68,6 +69,8 @@ int64_t cudaDoubleAllocations(void) {
 }
 
 int64_t cudaDoubleModules(void) { return int64_t(getState().modules.size()); }
+
+int64_t cudaDoubleEvents(void) { return int64_t(getState().events.size()); }
 
 int64_t cudaDoubleRetained(void) {
   int64_t sum = 0;

@@ -39,10 +39,11 @@ void cudaDoubleFail(const char *function, int64_t n, int32_t error);
 int64_t cudaDoubleCalls(const char *function);
 /* All calls. */
 int64_t cudaDoubleAllCalls(void);
-/* What is alive: allocations, modules, and how often primary contexts are
- * retained. */
+/* What is alive: allocations, modules, events, and how often primary contexts
+ * are retained. */
 int64_t cudaDoubleAllocations(void);
 int64_t cudaDoubleModules(void);
+int64_t cudaDoubleEvents(void);
 int64_t cudaDoubleRetained(void);
 /* How many entries the calling thread's stack of contexts has. */
 int64_t cudaDoubleContextDepth(void);

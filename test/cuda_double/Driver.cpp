@@ -46,10 +46,12 @@ const char *const kNames[][3] = {
     {"218", "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {"400", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {"500", "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {"600", "CUDA_ERROR_NOT_READY", "device not ready"},
     {"700", "CUDA_ERROR_ILLEGAL_ADDRESS",
      "an illegal memory access was encountered"},
     {"701", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
+    {"702", "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out"},
     {"716", "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {"719", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {"900", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -350,6 +352,17 @@ CUresult cuStreamSynchronize(CUstream stream) {
   return own ? pump(context, own) : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult cuStreamQuery(CUstream stream) {
+  ENTER_CONTEXT("cuStreamQuery");
+  CUstream own = findStream(context, stream);
+  if (!own)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (own->capture)
+    return refuseCapture(context);
+  advance();
+  return own->queue.empty() ? context->broken : CUDA_ERROR_NOT_READY;
+}
+
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   ENTER_CONTEXT("cuStreamIsCapturing");
   CUstream own = findStream(context, stream);
@@ -358,6 +371,39 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   *out = own->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                       : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned int) {
+  ENTER_CONTEXT("cuEventCreate");
+  *out = add(getState().events);
+  (*out)->context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  ENTER_CONTEXT("cuEventDestroy");
+  if (!isAlive(event) || event->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  erase(getState().events, event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  ENTER_CONTEXT("cuEventRecord");
+  if (!isAlive(event) || event->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Operation operation;
+  operation.kind = Operation::Kind::Event;
+  operation.reached = event->reached = std::make_shared<bool>(false);
+  return enqueue(context, stream, std::move(operation));
+}
+
+CUresult cuEventQuery(CUevent event) {
+  ENTER_CONTEXT("cuEventQuery");
+  if (!isAlive(event) || event->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  return event->reached && !*event->reached ? CUDA_ERROR_NOT_READY
+                                            : CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,

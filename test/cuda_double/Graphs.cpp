@@ -75,12 +75,16 @@ CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
+  ENTER("cuGraphDestroy");
   delete graph;
+  getState().changed.notify_all();
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  ENTER("cuGraphExecDestroy");
   delete graph;
+  getState().changed.notify_all();
   return CUDA_SUCCESS;
 }
 

@@ -38,6 +38,24 @@ bool cuda_double::isAlive(CUcontext context) {
 bool cuda_double::isAlive(CUstream stream) {
   return isIn(getState().streams, stream);
 }
+bool cuda_double::isAlive(CUevent event) {
+  return isIn(getState().events, event);
+}
+
+void cuda_double::waitForOthers() {
+  State &state = getState();
+  std::unique_lock<std::mutex> lock(state.mutex, std::adopt_lock);
+  state.changed.wait_for(lock, std::chrono::milliseconds(1));
+  lock.release();
+}
+
+bool cuda_double::maySleep(std::chrono::steady_clock::time_point begin,
+                           const char *who) {
+  if (std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+    return true;
+  getState().fault = std::string(who) + " waits for ever";
+  return false;
+}
 
 bool cuda_double::isFatal(CUresult result) {
   return result == CUDA_ERROR_DEINITIALIZED ||
@@ -91,4 +109,5 @@ void cuda_double::destroyContents(CUcontext context) {
       dlclose(module->library);
   remove(state.modules);
   remove(state.streams);
+  remove(state.events);
 }

@@ -11,6 +11,8 @@
 #include "cuda/DriverTypes.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -34,9 +36,22 @@ namespace cuda_double {
 
 using namespace stepc::cuda;
 
-/// A launch, copy or memset that was enqueued.
+/// What another library has on streams: NCCL's double. All is called with
+/// State::mutex held.
+class Work {
+public:
+  virtual ~Work() = default;
+  /// It comes onto a stream: when it is enqueued, or a graph with it launched.
+  /// What is to run then.
+  virtual std::shared_ptr<Work> begin() = 0;
+  /// All before it on the stream is done. Whether it could come to its end.
+  virtual bool mayRun() = 0;
+  virtual CUresult run() = 0;
+};
+
+/// A launch, copy or memset that was enqueued, an event, or other work.
 struct Operation {
-  enum class Kind { Launch, CopyIn, CopyOut, Set };
+  enum class Kind { Launch, CopyIn, CopyOut, Set, Event, Other };
 
   Kind kind = Kind::Launch;
   /// Position among all that were enqueued.
@@ -50,6 +65,9 @@ struct Operation {
   void *target = nullptr;
   size_t size = 0;
   unsigned char value = 0;
+  /// Set when the event is reached.
+  std::shared_ptr<bool> reached;
+  std::shared_ptr<Work> work;
 };
 
 struct Allocation {
@@ -59,6 +77,8 @@ struct Allocation {
 
 struct State {
   std::mutex mutex;
+  /// Something was enqueued or has run.
+  std::condition_variable changed;
   std::mt19937_64 random;
   bool initialized = false;
   int32_t devices = 1;
@@ -72,6 +92,7 @@ struct State {
   std::map<CUdeviceptr, Allocation> allocations;
   std::vector<std::unique_ptr<CUmod_st>> modules;
   std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::vector<std::unique_ptr<CUevent_st>> events;
   int64_t numbered = 0;
   std::string fault;
 };
@@ -103,6 +124,13 @@ CUresult enter(const char *function, CUcontext &context);
 bool isAlive(CUmodule module);
 bool isAlive(CUcontext context);
 bool isAlive(CUstream stream);
+bool isAlive(CUevent event);
+/// Waits, with the mutex free, until another thread has changed something; for
+/// a short time, as what is waited for may need nobody to change it.
+void waitForOthers();
+/// Whether a host that waits may go on doing so: false 20 seconds after the
+/// begin, which is noted as a fault of `who`.
+bool maySleep(std::chrono::steady_clock::time_point begin, const char *who);
 /// Ends all work of the context and frees what belongs to it.
 void destroyContents(CUcontext context);
 
@@ -123,8 +151,10 @@ public:
 /// The stream of a handle in the context; NULL is its default stream.
 CUstream findStream(CUcontext context, CUstream stream);
 CUresult enqueue(CUcontext context, CUstream stream, Operation operation);
-/// Runs work until the stream has none left; null: all streams.
+/// Runs work until the stream has none left; null: any of the context.
 CUresult pump(CUcontext context, CUstream until);
+/// Time goes by: runs a few operations of any stream, or none.
+void advance();
 
 // Grid.cpp
 /// Runs a launch; its error, with State::fault set.
@@ -139,6 +169,12 @@ struct CUctx_st {
   int64_t retained = 0;
   /// What every call returns once a kernel has faulted.
   int32_t broken = 0;
+};
+
+struct CUevent_st {
+  CUctx_st *context = nullptr;
+  /// Of its last record; null: it was not recorded.
+  std::shared_ptr<bool> reached;
 };
 
 struct CUmod_st {

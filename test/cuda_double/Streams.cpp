@@ -31,10 +31,14 @@ CUresult cuda_double::enqueue(CUcontext context, CUstream stream,
   if (!own)
     return CUDA_ERROR_INVALID_HANDLE;
   operation.number = ++getState().numbered;
-  if (own->capture)
+  if (own->capture) {
     own->capture->operations.push_back(std::move(operation));
-  else
-    own->queue.push_back(std::move(operation));
+    return CUDA_SUCCESS;
+  }
+  if (operation.work)
+    operation.work = operation.work->begin();
+  own->queue.push_back(std::move(operation));
+  getState().changed.notify_all();
   return CUDA_SUCCESS;
 }
 
@@ -50,7 +54,8 @@ bool mayRun(const CUstream_st &stream) {
         (other->isDefault || stream.isDefault) && !other->queue.empty() &&
         other->queue.front().number < stream.queue.front().number)
       return false;
-  return true;
+  const Operation &next = stream.queue.front();
+  return !next.work || stream.context->broken || next.work->mayRun();
 }
 
 CUresult runCopy(CUcontext context, const Operation &operation) {
@@ -70,34 +75,75 @@ CUresult runCopy(CUcontext context, const Operation &operation) {
   return CUDA_SUCCESS;
 }
 
+CUresult runOperation(CUcontext context, const Operation &operation) {
+  switch (operation.kind) {
+  case Operation::Kind::Launch:
+    return runGrid(context, operation);
+  case Operation::Kind::Event:
+    *operation.reached = true;
+    return CUDA_SUCCESS;
+  case Operation::Kind::Other:
+    return operation.work->run();
+  default:
+    return runCopy(context, operation);
+  }
+}
+
 void runNext(CUstream_st &stream) {
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
+  getState().changed.notify_all();
   if (stream.context->broken)
     return;
-  CUresult result = operation.kind == Operation::Kind::Launch
-                        ? runGrid(stream.context, operation)
-                        : runCopy(stream.context, operation);
+  CUresult result = runOperation(stream.context, operation);
   if (result != CUDA_SUCCESS)
     stream.context->broken = result;
+}
+
+/// Runs one operation of any stream; false: there is none that may run.
+bool runAny() {
+  State &state = getState();
+  std::vector<CUstream> ready;
+  for (auto &stream : state.streams)
+    if (mayRun(*stream))
+      ready.push_back(stream.get());
+  if (ready.empty())
+    return false;
+  runNext(*ready[state.random() % ready.size()]);
+  return true;
+}
+
+/// Whether the stream, or null: any of the context, has work.
+bool isLeft(CUcontext context, CUstream until) {
+  for (auto &stream : getState().streams)
+    if (!stream->queue.empty() &&
+        (until ? stream.get() == until : stream->context == context))
+      return true;
+  return false;
 }
 
 } // namespace
 
 CUresult cuda_double::pump(CUcontext context, CUstream until) {
-  State &state = getState();
-  Unprotected memory;
-  for (;;) {
-    bool left = false;
-    std::vector<CUstream> ready;
-    for (auto &stream : state.streams) {
-      if (!until || stream.get() == until)
-        left |= !stream->queue.empty();
-      if (mayRun(*stream))
-        ready.push_back(stream.get());
+  auto begin = std::chrono::steady_clock::now();
+  while (isLeft(context, until)) {
+    {
+      Unprotected memory;
+      while (isLeft(context, until) && runAny())
+        begin = std::chrono::steady_clock::now();
     }
-    if (!left)
-      return context ? context->broken : CUDA_SUCCESS;
-    runNext(*ready[state.random() % ready.size()]);
+    // What is left waits for work of other threads.
+    if (!isLeft(context, until))
+      break;
+    if (!maySleep(begin, "a stream"))
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    waitForOthers();
   }
+  return context->broken;
+}
+
+void cuda_double::advance() {
+  Unprotected memory;
+  for (auto left = getState().random() % 3; left > 0 && runAny();)
+    --left;
 }

@@ -54,6 +54,7 @@ using stepc::cuda::CUcontext;
 using stepc::cuda::CUdevice;
 using stepc::cuda::CUdevice_attribute;
 using stepc::cuda::CUdeviceptr;
+using stepc::cuda::CUevent;
 using stepc::cuda::CUfunction;
 using stepc::cuda::CUjit_option;
 using stepc::cuda::CUmodule;
