@@ -6,6 +6,7 @@
  *===----------------------------------------------------------------------===*/
 
 #include "stepc/kernel_abi.h"
+#include "stepc/nccl.h"
 #include "stepc/simulated.h"
 #include "stepc/stepc.h"
 

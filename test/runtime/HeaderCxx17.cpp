@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stepc/kernel_abi.h"
+#include "stepc/nccl.h"
 #include "stepc/simulated.h"
 #include "stepc/stepc.h"
 
@@ -21,5 +22,6 @@ static_assert(offsetof(StepcCommunicator, enqueue) == 24,
               "the size of the first version");
 static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
+static_assert(sizeof(StepcNcclUniqueId) == 128, "layout of NCCL's");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
 static_assert(STEPC_KERNEL_ABI_VERSION == 4, "raise with any change");

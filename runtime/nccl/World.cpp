@@ -1,0 +1,268 @@
+//===- World.cpp - ranks of NCCL on the places of a grid ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "nccl/World.h"
+
+#include "comm/Describe.h"
+#include "core/Fault.h"
+
+#include <cstdio>
+
+using namespace stepc;
+using namespace stepc::cuda;
+using namespace stepc::nccl;
+
+/// The device of a communicator, in the primary context, as NCCL has it.
+static std::shared_ptr<const Device> openDeviceOf(ncclComm_t comm) {
+  const NcclTable &nccl = getNccl();
+  int ordinal = -1;
+  nccl::require(nccl, nccl.ncclCommCuDevice(comm, &ordinal),
+                "ncclCommCuDevice");
+  return std::make_shared<const Device>(ordinal, nullptr);
+}
+
+/// Runs `body` and says whose error it is that it throws.
+template <typename Body>
+static void asRank(int64_t rank, Body &&body) {
+  try {
+    body();
+  } catch (const Error &error) {
+    throw Error(error.getStatus(),
+                "rank " + std::to_string(rank) + ": " + error.what());
+  }
+}
+
+World::World(Grid ownGrid, int64_t rank, const ncclUniqueId &id,
+             int32_t ordinal, std::chrono::milliseconds deadline)
+    : device(std::make_shared<const Device>(ordinal, nullptr)),
+      communicators(device, deadline), log(device), grid(std::move(ownGrid)),
+      rank(rank) {
+  if (grid.getNumPlaces() == 1)
+    return;
+  asRank(rank, [&] {
+    ContextScope scope(*device);
+    makeGroups(communicators.init(int(grid.getNumPlaces()), id, int(rank)),
+               /*ours=*/true);
+  });
+}
+
+World::World(Grid ownGrid, ncclComm_t borrowed,
+             std::chrono::milliseconds deadline)
+    : device(openDeviceOf(borrowed)), communicators(device, deadline),
+      log(device), grid(std::move(ownGrid)) {
+  ContextScope scope(*device);
+  const NcclTable &nccl = communicators.getTable();
+  int numRanks = 0, ownRank = 0;
+  nccl::require(nccl, nccl.ncclCommCount(borrowed, &numRanks), "ncclCommCount");
+  nccl::require(nccl, nccl.ncclCommUserRank(borrowed, &ownRank),
+                "ncclCommUserRank");
+  if (numRanks != grid.getNumPlaces())
+    fail(STEPC_INVALID_ARGUMENT,
+         "the grid has %lld places, the communicator has %d ranks",
+         static_cast<long long>(grid.getNumPlaces()), numRanks);
+  rank = ownRank;
+  asRank(rank, [&] { makeGroups(borrowed, /*ours=*/false); });
+}
+
+World::~World() {
+  // Otherwise they are aborted.
+  if (failure.empty())
+    communicators.finish();
+}
+
+/// " of ranks [0, 2]"
+static std::string describeRanks(const Group &group) {
+  std::string text;
+  for (int64_t rank : group.ranks)
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return " of ranks [" + text + "]";
+}
+
+/// All subsets of the wide axes, in the same order on all ranks. They are made
+/// ahead: in a step only some ranks may come to make one.
+void World::makeGroups(ncclComm_t all, bool ours) {
+  uint64_t wide = grid.getWideAxes();
+  for (uint64_t axes = wide; axes != 0; axes = (axes - 1) & wide) {
+    Group &group = groups[axes];
+    group.ranks = grid.getMembers(rank, axes);
+    group.comm =
+        ours && axes == wide
+            ? all
+            : communicators.split(all, int(group.ranks.front()), int(rank),
+                                  describeAxes(axes) + describeRanks(group));
+    if (STEPC_FAULT("nccl-groups-are-the-world"))
+      group.comm = groups[wide].comm;
+  }
+}
+
+std::string World::describe(const StepcReduceCall &call) const {
+  return describeCall(call) +
+         describeRanks(groups.at(call.axes & grid.getWideAxes()));
+}
+
+std::string World::describeRound(const StepcReduceCall &first,
+                                 int64_t numCalls) const {
+  std::string text = describe(first);
+  if (numCalls > 1)
+    text += " and " + std::to_string(numCalls - 1) + " more";
+  return text;
+}
+
+/// After what goes wrong the others would wait for ever: all is aborted, and
+/// the first words say most.
+template <typename Body>
+void World::guard(Body &&body) {
+  if (!failure.empty())
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  try {
+    asRank(rank, [&] {
+      ContextScope scope(*device);
+      body();
+    });
+  } catch (const std::exception &error) {
+    failure = error.what();
+    communicators.abort();
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  }
+}
+
+void World::takeParts(const StepcReduceCall *calls, int64_t numCalls) {
+  parts.clear();
+  for (int64_t i = 0; i < numCalls; ++i) {
+    const StepcReduceCall &call = calls[i];
+    auto refuse = [&](const std::string &reason) {
+      fail(STEPC_COMMUNICATION_ERROR, "call %lld %s", static_cast<long long>(i),
+           reason.c_str());
+    };
+    if (grid.getNumAxes() < 64 && call.axes >> grid.getNumAxes())
+      refuse("is over " + describeAxes(call.axes) + ", the grid has " +
+             std::to_string(grid.getNumAxes()));
+    if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
+      refuse("has reduction " + std::to_string(call.reduction) +
+             ", which is not known");
+    if (call.count < 0 || (call.count > 0 && !call.data))
+      refuse("has " + std::to_string(call.count) + " elements and " +
+             (call.data ? "an" : "no") + " address");
+    uint64_t axes = call.axes & grid.getWideAxes();
+    if (axes && call.count > 0)
+      parts.push_back({&call, &groups.at(axes)});
+  }
+}
+
+void World::enqueue(const StepcReduceCall *calls, int64_t numCalls,
+                    CUstream stream) {
+  guard([&] {
+    takeParts(calls, numCalls);
+    communicators.requireSound();
+    if (parts.empty())
+      return;
+    launch(stream);
+    remember(stream);
+  });
+}
+
+void World::launch(CUstream stream) {
+  const NcclTable &nccl = communicators.getTable();
+  auto describeEnd = [&] {
+    return "ncclGroupEnd of " +
+           describeRound(*parts[0].call, int64_t(parts.size()));
+  };
+  Deadline deadline(communicators.getLength());
+  nccl::require(nccl, nccl.ncclGroupStart(), "ncclGroupStart");
+  for (const Part &part : parts) {
+    const StepcReduceCall &call = *part.call;
+    bool sum = call.reduction == STEPC_SUM_F64;
+    ncclResult_t result = nccl.ncclAllReduce(
+        call.data, call.data, size_t(call.count), sum ? ncclFloat64 : ncclInt64,
+        sum ? ncclSum : ncclMax, part.group->comm, stream);
+    if (result == ncclSuccess || result == ncclInProgress)
+      continue;
+    std::string words = describeResult(nccl, result);
+    // Else what this thread calls next would be part of the group.
+    nccl.ncclGroupEnd();
+    fail(STEPC_COMMUNICATION_ERROR, "ncclAllReduce of %s: %s",
+         describe(call).c_str(), words.c_str());
+  }
+  nccl::require(nccl, nccl.ncclGroupEnd(), describeEnd());
+  // What is behind the round must be enqueued after it.
+  if (STEPC_FAULT("nccl-group-not-awaited"))
+    return;
+  for (const Part &part : parts)
+    communicators.requireReady(part.group->comm, deadline, describeEnd);
+}
+
+/// What a graph has is enqueued when it is launched, which nobody tells.
+void World::remember(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  device->require(device->getDriver().cuStreamIsCapturing(stream, &status),
+                  "cuStreamIsCapturing");
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+    log.add(*parts[0].call, int64_t(parts.size()), stream);
+}
+
+void World::wait(CUstream stream) {
+  guard([&] {
+    Deadline deadline(communicators.getLength());
+    for (;;) {
+      CUresult result = device->getDriver().cuStreamQuery(stream);
+      // First, since then what was done may be worth nothing.
+      communicators.requireSound();
+      if (result == CUDA_SUCCESS)
+        return;
+      if (result != CUDA_ERROR_NOT_READY)
+        device->require(result, "cuStreamQuery");
+      if (deadline.isOver() && !STEPC_FAULT("nccl-waits-for-ever"))
+        break;
+      deadline.pause();
+    }
+    const RoundLog::Entry *entry = log.getOldest();
+    std::string what = entry ? describeRound(entry->call, entry->numCalls)
+                             : "the work on the stream";
+    fail(STEPC_COMMUNICATION_ERROR, "%s did not end within %lld ms",
+         what.c_str(),
+         static_cast<long long>(communicators.getLength().count()));
+  });
+}
+
+/// What a function of the communicator returns, with its message.
+template <typename Body>
+static int32_t tell(char *message, size_t messageSize, Body &&body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception &error) {
+    std::snprintf(message, messageSize, "%s", error.what());
+    return 1;
+  }
+}
+
+StepcCommunicator World::getCommunicator() {
+  StepcCommunicator communicator = {};
+  communicator.structSize = sizeof(communicator);
+  communicator.context = this;
+  communicator.reduce = [](void *, const StepcReduceCall *, int64_t,
+                           char *message, size_t messageSize) -> int32_t {
+    std::snprintf(message, messageSize,
+                  "the communicator of NCCL is for plans on CUDA devices");
+    return 1;
+  };
+  communicator.enqueue = [](void *context, const StepcReduceCall *calls,
+                            int64_t numCalls, void *stream, char *message,
+                            size_t messageSize) {
+    return tell(message, messageSize, [&] {
+      static_cast<World *>(context)->enqueue(calls, numCalls,
+                                             static_cast<CUstream>(stream));
+    });
+  };
+  communicator.wait = [](void *context, void *stream, char *message,
+                         size_t messageSize) {
+    return tell(message, messageSize, [&] {
+      static_cast<World *>(context)->wait(static_cast<CUstream>(stream));
+    });
+  };
+  return communicator;
+}
