@@ -7,6 +7,7 @@
 
 #include "comm/Simulated.h"
 
+#include "comm/Describe.h"
 #include "core/Status.h"
 #include "cpu/FloatMode.h"
 
@@ -21,19 +22,6 @@ using namespace stepc;
 static constexpr int64_t kMaxAxes = 64;
 static constexpr int64_t kMaxRanks = 4096;
 
-static const char *getName(int32_t reduction) {
-  return reduction == STEPC_SUM_F64 ? "sum of f64" : "max of i64";
-}
-
-/// "axes [0, 2]"
-static std::string describeAxes(uint64_t axes) {
-  std::string text;
-  for (int i = 0; i < 64; ++i)
-    if (axes >> i & 1)
-      text += (text.empty() ? "" : ", ") + std::to_string(i);
-  return "axes [" + text + "]";
-}
-
 SimulatedWorld::SimulatedWorld(const int64_t *axisSizes, int64_t numAxes) {
   if (numAxes < 0 || (numAxes > 0 && !axisSizes))
     fail(STEPC_INVALID_ARGUMENT, "%lld axes were given, without sizes",
@@ -41,19 +29,17 @@ SimulatedWorld::SimulatedWorld(const int64_t *axisSizes, int64_t numAxes) {
   if (numAxes > kMaxAxes)
     fail(STEPC_INVALID_ARGUMENT, "the world has %lld axes, the most are %lld",
          static_cast<long long>(numAxes), static_cast<long long>(kMaxAxes));
-  sizes.assign(axisSizes, axisSizes + numAxes);
-  strides.resize(size_t(numAxes));
   int64_t numRanks = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] < 1)
-      fail(STEPC_INVALID_ARGUMENT, "axis %zu has size %lld, the least is 1", i,
-           static_cast<long long>(sizes[i]));
-    strides[i] = numRanks;
-    if (sizes[i] > kMaxRanks / numRanks)
+  for (int64_t i = numAxes; i-- > 0;) {
+    if (axisSizes[i] < 1)
+      fail(STEPC_INVALID_ARGUMENT, "axis %lld has size %lld, the least is 1",
+           static_cast<long long>(i), static_cast<long long>(axisSizes[i]));
+    if (axisSizes[i] > kMaxRanks / numRanks)
       fail(STEPC_INVALID_ARGUMENT, "the world has more than %lld ranks",
            static_cast<long long>(kMaxRanks));
-    numRanks *= sizes[i];
+    numRanks *= axisSizes[i];
   }
+  grid = Grid({axisSizes, axisSizes + numAxes});
   ranks.resize(size_t(numRanks));
   for (int64_t i = 0; i < numRanks; ++i) {
     ranks[size_t(i)].world = this;
@@ -96,25 +82,6 @@ void SimulatedWorld::setDeadline(int64_t milliseconds) {
   deadline = std::chrono::milliseconds(milliseconds);
 }
 
-int64_t SimulatedWorld::getCoordinate(int64_t rank, size_t axis) const {
-  return rank / strides[axis] % sizes[axis];
-}
-
-/// The ranks that differ from this one in these axes alone, in their order.
-std::vector<int64_t> SimulatedWorld::getMembers(int64_t rank,
-                                                uint64_t axes) const {
-  std::vector<int64_t> members;
-  for (int64_t other = 0; other < getNumRanks(); ++other) {
-    bool same = true;
-    for (size_t i = 0; i < sizes.size(); ++i)
-      same &=
-          (axes >> i & 1) || getCoordinate(other, i) == getCoordinate(rank, i);
-    if (same)
-      members.push_back(other);
-  }
-  return members;
-}
-
 void SimulatedWorld::requireCall(int64_t rank, const StepcReduceCall &call,
                                  int64_t index) const {
   auto refuse = [&](const std::string &reason) {
@@ -122,9 +89,9 @@ void SimulatedWorld::requireCall(int64_t rank, const StepcReduceCall &call,
          static_cast<long long>(rank), static_cast<long long>(index),
          reason.c_str());
   };
-  if (sizes.size() < 64 && call.axes >> sizes.size())
+  if (grid.getNumAxes() < 64 && call.axes >> grid.getNumAxes())
     refuse("is over " + describeAxes(call.axes) + ", the world has " +
-           std::to_string(sizes.size()));
+           std::to_string(grid.getNumAxes()));
   if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
     refuse("has reduction " + std::to_string(call.reduction) +
            ", which is not known");
@@ -182,7 +149,7 @@ void SimulatedWorld::requireSound() const {
 /// Leaves the rank's calls at the meeting of a group; the last one makes them.
 SimulatedWorld::MeetingPtr SimulatedWorld::attend(int64_t rank, uint64_t axes,
                                                   Calls calls) {
-  std::vector<int64_t> members = getMembers(rank, axes);
+  std::vector<int64_t> members = grid.getMembers(rank, axes);
   GroupKey key{axes, members.front()};
   MeetingPtr &place = open[key];
   if (!place) {
@@ -227,8 +194,8 @@ void SimulatedWorld::requireSame(const Meeting &meeting) const {
     for (size_t i = 0; i < own.size(); ++i) {
       std::string place = "call " + std::to_string(i);
       if (own[i].reduction != first[i].reduction)
-        refuse(m, place, getName(own[i].reduction),
-               getName(first[i].reduction));
+        refuse(m, place, getReductionName(own[i].reduction),
+               getReductionName(first[i].reduction));
       if (own[i].count != first[i].count)
         refuse(m, place, std::to_string(own[i].count) + " elements",
                std::to_string(first[i].count));

@@ -8,6 +8,7 @@
 #ifndef STEPC_COMM_SIMULATED_H
 #define STEPC_COMM_SIMULATED_H
 
+#include "comm/Grid.h"
 #include "stepc/simulated.h"
 
 #include <chrono>
@@ -60,8 +61,6 @@ private:
   /// The axes, and the group's first rank.
   using GroupKey = std::pair<uint64_t, int64_t>;
 
-  int64_t getCoordinate(int64_t rank, size_t axis) const;
-  std::vector<int64_t> getMembers(int64_t rank, uint64_t axes) const;
   void requireCall(int64_t rank, const StepcReduceCall &call,
                    int64_t index) const;
   MeetingPtr attend(int64_t rank, uint64_t axes, Calls calls);
@@ -72,9 +71,7 @@ private:
   void requireSound() const;
   static void combine(Meeting &meeting);
 
-  std::vector<int64_t> sizes;
-  /// How far ranks are apart that differ by 1 on an axis.
-  std::vector<int64_t> strides;
+  Grid grid;
   std::vector<Rank> ranks;
 
   mutable std::mutex mutex;

@@ -7,6 +7,7 @@
 
 #include "mpi/Exchange.h"
 
+#include "comm/Describe.h"
 #include "cpu/FloatMode.h"
 
 #include <algorithm>
@@ -106,13 +107,4 @@ void Exchange::reduceInto(char *out, int64_t count, int64_t stride) {
   }
 }
 
-std::string Exchange::describe() const {
-  std::string axes;
-  for (int i = 0; i < 64; ++i)
-    if (call.axes >> i & 1)
-      axes += (axes.empty() ? "" : ", ") + std::to_string(i);
-  const char *name =
-      call.reduction == STEPC_SUM_F64 ? "sum of f64" : "max of i64";
-  return std::string(name) + " of " + std::to_string(call.count) +
-         " elements over axes [" + axes + "]";
-}
+std::string Exchange::describe() const { return describeCall(call); }

@@ -12,16 +12,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
-#include <thread>
 
+using namespace stepc;
 using namespace stepc::mpi;
 
 /// Groups are made ahead, one for each set of these: making one waits for
 /// others without a deadline.
 static constexpr int kMaxWideAxes = 6;
 static constexpr int64_t kMaxAxes = 64;
-/// A year, so that sums of times do not overflow.
-static constexpr int64_t kMostMs = int64_t(365) * 24 * 3600 * 1000;
 
 void stepc::mpi::require(int result, const std::string &what) {
   if (result == MPI_SUCCESS)
@@ -34,7 +32,7 @@ void stepc::mpi::require(int result, const std::string &what) {
 }
 
 World::World(const int64_t *axisSizes, int64_t numAxes, int64_t deadlineMs)
-    : deadline(std::min(deadlineMs, kMostMs)) {
+    : length(std::min(deadlineMs, kMostMilliseconds)) {
   int begun = 0, over = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&over);
@@ -61,26 +59,24 @@ void World::placeAxes(const int64_t *axisSizes, int64_t numAxes) {
                                             std::to_string(kMaxAxes));
   int numRanks = 0;
   require(MPI_Comm_size(MPI_COMM_WORLD, &numRanks), "MPI_Comm_size");
-  sizes.assign(axisSizes, axisSizes + numAxes);
-  strides.resize(size_t(numAxes));
   int64_t places = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] < 1 || sizes[i] > numRanks)
+  for (int64_t i = numAxes; i-- > 0;) {
+    if (axisSizes[i] < 1 || axisSizes[i] > numRanks)
       throw Error(STEPC_INVALID_ARGUMENT,
                   "axis " + std::to_string(i) + " has size " +
-                      std::to_string(sizes[i]) + ", expected 1 to " +
+                      std::to_string(axisSizes[i]) + ", expected 1 to " +
                       std::to_string(numRanks));
-    strides[i] = places;
-    places *= sizes[i];
-    wide |= uint64_t(sizes[i] > 1) << i;
+    places *= axisSizes[i];
   }
   if (places != numRanks)
     throw Error(STEPC_INVALID_ARGUMENT,
                 "the grid has " + std::to_string(places) + " places, MPI has " +
                     std::to_string(numRanks) + " processes");
-  if (__builtin_popcountll(wide) > kMaxWideAxes)
+  grid = Grid({axisSizes, axisSizes + numAxes});
+  int wide = __builtin_popcountll(grid.getWideAxes());
+  if (wide > kMaxWideAxes)
     throw Error(STEPC_INVALID_ARGUMENT,
-                std::to_string(__builtin_popcountll(wide)) +
+                std::to_string(wide) +
                     " axes are larger than 1, the most are " +
                     std::to_string(kMaxWideAxes));
 }
@@ -90,27 +86,15 @@ void World::makeGroups() {
   // Errors come back as values, where MPI can tell of them at all.
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   require(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
-  int numRanks = 0;
-  require(MPI_Comm_size(world, &numRanks), "MPI_Comm_size");
   // All subsets of the wide axes, in the same order on all ranks.
+  uint64_t wide = grid.getWideAxes();
   for (uint64_t axes = wide; axes != 0; axes = (axes - 1) & wide) {
-    // What the other axes say is the group.
-    auto color = [&](int of) {
-      int64_t found = 0;
-      for (size_t i = 0; i < sizes.size(); ++i)
-        if (!(axes >> i & 1))
-          found += of / strides[i] % sizes[i] * strides[i];
-      return int(found);
-    };
+    std::vector<int64_t> members = grid.getMembers(rank, axes);
     Group &group = groups[axes];
-    for (int other = 0; other < numRanks; ++other)
-      if (color(other) == color(rank)) {
-        if (other == rank)
-          group.rank = int(group.ranks.size());
-        group.ranks.push_back(other);
-      }
-    group.size = int(group.ranks.size());
-    require(MPI_Comm_split(world, color(rank), rank, &group.comm),
+    group.size = int(members.size());
+    group.rank =
+        int(std::find(members.begin(), members.end(), rank) - members.begin());
+    require(MPI_Comm_split(world, int(members.front()), rank, &group.comm),
             "MPI_Comm_split");
     MPI_Comm_set_errhandler(group.comm, MPI_ERRORS_RETURN);
   }
@@ -132,9 +116,8 @@ bool World::release() {
 
 const Group &World::getGroup(uint64_t axes) const {
   static const Group alone;
-  if ((axes & wide) == 0)
-    return alone;
-  return groups.at(axes & wide);
+  axes &= grid.getWideAxes();
+  return axes ? groups.at(axes) : alone;
 }
 
 void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
@@ -149,16 +132,16 @@ void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
   std::vector<MPI_Request> requests(exchanges.size(), MPI_REQUEST_NULL);
   // From the first request on memory may be MPI's: what goes wrong needs none.
   abandoned.reserve(exchanges.size());
-  auto end = std::chrono::steady_clock::now() + deadline;
+  Deadline deadline(length);
   try {
     for (size_t i = 0; i < exchanges.size(); ++i)
       requests[i] = exchanges[i]->begin();
-    finish(requests, exchanges, end);
+    finish(requests, exchanges, deadline);
     std::fill(requests.begin(), requests.end(), MPI_REQUEST_NULL);
     for (size_t i = 0; i < exchanges.size(); ++i)
       if (exchanges[i]->hasSecond())
         requests[i] = exchanges[i]->beginSecond();
-    finish(requests, exchanges, end);
+    finish(requests, exchanges, deadline);
   } catch (const std::exception &error) {
     for (auto &exchange : exchanges)
       abandoned.push_back(std::move(exchange));
@@ -171,8 +154,7 @@ void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
 
 void World::finish(std::vector<MPI_Request> &requests,
                    const std::vector<std::unique_ptr<Exchange>> &exchanges,
-                   std::chrono::steady_clock::time_point end) {
-  auto begin = std::chrono::steady_clock::now();
+                   const Deadline &deadline) {
   while (true) {
     int done = 0;
     require(MPI_Testall(int(requests.size()), requests.data(), &done,
@@ -180,14 +162,9 @@ void World::finish(std::vector<MPI_Request> &requests,
             "MPI_Testall");
     if (done)
       return;
-    auto now = std::chrono::steady_clock::now();
-    if (now > end)
+    if (deadline.isOver())
       break;
-    // Mostly the others come at once; who waits for long leaves them the cores.
-    if (now - begin > std::chrono::milliseconds(1))
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    else
-      std::this_thread::yield();
+    deadline.pause();
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     int done = 0;
@@ -198,7 +175,7 @@ void World::finish(std::vector<MPI_Request> &requests,
     throw Error(STEPC_COMMUNICATION_ERROR,
                 "rank " + std::to_string(rank) + ": " +
                     exchanges[i]->describe() + " did not end within " +
-                    std::to_string(deadline.count()) + " ms");
+                    std::to_string(length.count()) + " ms");
   }
 }
 

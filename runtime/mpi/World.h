@@ -8,13 +8,14 @@
 #ifndef STEPC_MPI_WORLD_H
 #define STEPC_MPI_WORLD_H
 
+#include "comm/Deadline.h"
+#include "comm/Grid.h"
 #include "stepc/mpi.h"
 
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
 #include <mpi.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -38,8 +39,6 @@ struct Group {
   MPI_Comm comm = MPI_COMM_NULL;
   int size = 1;
   int rank = 0;
-  /// Of the world.
-  std::vector<int> ranks;
 };
 
 class Exchange;
@@ -61,15 +60,14 @@ private:
   const Group &getGroup(uint64_t axes) const;
   void finish(std::vector<MPI_Request> &requests,
               const std::vector<std::unique_ptr<Exchange>> &exchanges,
-              std::chrono::steady_clock::time_point end);
+              const Deadline &deadline);
 
   MPI_Comm world = MPI_COMM_NULL;
   int rank = 0;
-  std::vector<int64_t> sizes, strides;
-  /// Bits of the axes that are larger than 1.
-  uint64_t wide = 0;
+  Grid grid;
   std::map<uint64_t, Group> groups;
-  std::chrono::milliseconds deadline;
+  /// How long a round may take.
+  std::chrono::milliseconds length;
   /// What went wrong first; "": nothing did.
   std::string failure;
   /// What MPI may still read and write after a round that did not end.
