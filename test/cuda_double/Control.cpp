@@ -90,6 +90,10 @@ int64_t cudaDoublePending(void) {
   return sum;
 }
 
+void cudaDoubleSetPatience(int64_t milliseconds) {
+  getState().patience = std::chrono::milliseconds(milliseconds);
+}
+
 void cudaDoubleOpen(int32_t open) {
   static std::unique_ptr<Unprotected> opened;
   opened = open ? std::make_unique<Unprotected>() : nullptr;

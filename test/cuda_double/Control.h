@@ -8,9 +8,9 @@
  * Exported beside the driver's functions. The double is a libcuda.so.1 whose
  * devices are memory and threads of this process:
  *
- * - Work is done when the host waits for it and no sooner: a launch is put into
- *   the queue of its stream. Waiting runs the queues in an order that the seed
- *   decides, among those that streams permit.
+ * - Work is done when the host waits or asks for it and no sooner: a launch is
+ * put into the queue of its stream. Waiting runs the queues in an order that
+ * the seed decides, among those that streams permit.
  * - Device memory cannot be touched outside of that: its pages are protected.
  *   Kernels touch nothing but allocations of their own device; each access is
  *   checked. A fault ends the context, as on a device.
@@ -49,6 +49,9 @@ int64_t cudaDoubleRetained(void);
 int64_t cudaDoubleContextDepth(void);
 /* Launches, copies and memsets that no one has waited for. */
 int64_t cudaDoublePending(void);
+/* How long the host may wait for what other threads have to enqueue, 20000 ms
+ * at first; longer is a fault. */
+void cudaDoubleSetPatience(int64_t milliseconds);
 /* Opens all device memory to the host, or protects it again: between the two
  * the host stands for operations of others that a stream has run. */
 void cudaDoubleOpen(int32_t open);

@@ -51,7 +51,7 @@ void cuda_double::waitForOthers() {
 
 bool cuda_double::maySleep(std::chrono::steady_clock::time_point begin,
                            const char *who) {
-  if (std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+  if (std::chrono::steady_clock::now() - begin < getState().patience)
     return true;
   getState().fault = std::string(who) + " waits for ever";
   return false;

@@ -79,6 +79,7 @@ struct State {
   std::mutex mutex;
   /// Something was enqueued or has run.
   std::condition_variable changed;
+  std::chrono::milliseconds patience{20000};
   std::mt19937_64 random;
   bool initialized = false;
   int32_t devices = 1;
@@ -128,8 +129,8 @@ bool isAlive(CUevent event);
 /// Waits, with the mutex free, until another thread has changed something; for
 /// a short time, as what is waited for may need nobody to change it.
 void waitForOthers();
-/// Whether a host that waits may go on doing so: false 20 seconds after the
-/// begin, which is noted as a fault of `who`.
+/// Whether a host that waits may go on doing so: false when State::patience is
+/// over after the begin, which is noted as a fault of `who`.
 bool maySleep(std::chrono::steady_clock::time_point begin, const char *who);
 /// Ends all work of the context and frees what belongs to it.
 void destroyContents(CUcontext context);

@@ -256,8 +256,8 @@ def engine_faults(sharded=False):
     names = set()
     for path in (ROOT / "runtime").rglob("*.cpp"):
         names |= set(re.findall(r'STEPC_FAULT\(\s*"([^"]+)"\)', path.read_text()))
-    # Those of devices are for test/cuda.
-    names = {name for name in names if not name.startswith("device-")}
+    # Those of devices are for test/cuda, those of NCCL for test/nccl.
+    names = {name for name in names if not name.startswith(("device-", "nccl-"))}
     return sorted(name for name in names if is_sharded(name) == sharded)
 
 

@@ -31,7 +31,7 @@ while read -r file; do
       *) fail "${file#"$source_dir"/} includes $name, which runtime/mpi alone may" ;;
       esac
       ;;
-    cuda/*)
+    cuda/* | nccl/*)
       [ -f "$source_dir/runtime/$name" ] ||
         fail "${file#"$source_dir"/} includes $name, which is not ours"
       ;;
@@ -59,10 +59,10 @@ abi=$(includes "$source_dir/runtime/include/stepc/kernel_abi.h" | sort -u |
 api=$(includes "$source_dir/runtime/include/stepc/stepc.h" | sort -u |
   tr '\n' ' ')
 [ "$api" = "dlpack/dlpack.h stddef.h stdint.h " ] || fail "stepc.h includes $api"
-simulated=$(includes "$source_dir/runtime/include/stepc/simulated.h" | tr '\n' ' ')
-[ "$simulated" = "stepc/stepc.h " ] || fail "simulated.h includes $simulated"
-mpi=$(includes "$source_dir/runtime/include/stepc/mpi.h" | tr '\n' ' ')
-[ "$mpi" = "stepc/stepc.h " ] || fail "mpi.h includes $mpi"
+for name in simulated mpi nccl; do
+  own=$(includes "$source_dir/runtime/include/stepc/$name.h" | tr '\n' ' ')
+  [ "$own" = "stepc/stepc.h " ] || fail "$name.h includes $own"
+done
 
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ -n "$needed" ] || fail "$library: readelf shows no dependency"
@@ -85,7 +85,8 @@ others=$(echo "$symbols" | grep -v '^stepc[A-Z][A-Za-z]*$')
 # What the headers declare is there, and nothing else.
 declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
   "$source_dir/runtime/include/stepc/stepc.h" \
-  "$source_dir/runtime/include/stepc/simulated.h" | tr -d '(' | sort -u)
+  "$source_dir/runtime/include/stepc/simulated.h" \
+  "$source_dir/runtime/include/stepc/nccl.h" | tr -d '(' | sort -u)
 [ "$declared" = "$(echo "$symbols" | sort -u)" ] ||
   fail "the headers and the exports differ:" \
     "$(diff <(echo "$declared") <(echo "$symbols" | sort -u))"

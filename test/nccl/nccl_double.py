@@ -46,6 +46,12 @@ class Doubles:
         self.nccl.ncclDoubleFault.restype = ctypes.c_char_p
         self.nccl.ncclDoubleFail.argtypes = [ctypes.c_char_p, c_int64, c_int32]
         self.cuda.lib.cudaDoubleEvents.restype = c_int64
+        self.patience = 20
+
+    def set_patience(self, seconds):
+        """How long anything may take that waits for other threads."""
+        self.patience = seconds
+        self.cuda.lib.cudaDoubleSetPatience(c_int64(1000 * seconds))
 
     def reset(self, devices=4, seed=0):
         self.nccl.ncclDoubleReset()
@@ -69,7 +75,7 @@ class Doubles:
 
     def require_nothing_left(self):
         """No communicators, and of the devices what tests took themselves."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + self.patience
         while (self.comms() or self.cuda.alive()[2]) and time.monotonic() < end:
             time.sleep(0.001)  # until aborts have come to their ends
         assert self.comms() == 0
