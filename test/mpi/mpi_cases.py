@@ -12,6 +12,8 @@ sys.path[:0] = [
 ]
 
 WORLD = 4
+DEADLINE_MS = 2000  # of a round that cannot end
+SLACK_MS = 1500  # of a machine with other work: two deadlines are more than both
 CASES = [  # definition, fragments, preset
     ("adafactor", (), "fsdp2"),
     ("came", (), "tp x fsdp2"),

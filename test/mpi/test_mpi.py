@@ -7,7 +7,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import mpi_cases
@@ -92,21 +91,33 @@ def test_steps(tmp_path):
                 assert same, f"{mpi_cases.CASES[number]}: {name} of rank {rank}"
 
 
+def within(line, milliseconds):
+    """What is said in a line, which begins with the seconds that it took."""
+    seconds, _, words = line.partition(" ")
+    assert float(seconds) * 1000 < milliseconds + mpi_cases.SLACK_MS, line
+    return words
+
+
 @needs_mpi
 def test_a_rank_that_does_not_come(tmp_path):
     launch("absent", tmp_path, seconds=60)
     for rank in (0, 1, 3):
-        words = (tmp_path / f"{rank}.txt").read_text()
-        assert words == (
-            f"rank {rank}: sum of f64 of 12 elements over axes [0] did not end within 1000 ms"
+        first, second = (tmp_path / f"{rank}.txt").read_text().splitlines()
+        words = (
+            f"rank {rank}: sum of f64 of 12 elements over axes [0] did not end within "
+            f"{mpi_cases.DEADLINE_MS} ms"
         )
+        assert within(first, mpi_cases.DEADLINE_MS) == words
+        assert within(second, 0) == words
 
 
 @needs_mpi
 def test_a_rank_that_is_killed(tmp_path):
     """MPI ends the others, or they end by the deadline; nobody hangs."""
-    begin = time.monotonic()
     done = launch("killed", tmp_path, seconds=60)
     assert done.returncode != 0
-    assert "signal 9" in done.stderr or "did not end within 2000 ms" in done.stdout
-    assert time.monotonic() - begin < 50
+    words = f"did not end within {mpi_cases.DEADLINE_MS} ms"
+    for line in done.stdout.splitlines():
+        if words in line:
+            within(line, mpi_cases.DEADLINE_MS)
+    assert "signal 9" in done.stderr or words in done.stdout
