@@ -405,10 +405,9 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
 def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
   let summary = "make CUDA kernels of phases";
   let description = [{
-    Before: scheduled programs, none of sharded tensors in the tiles space, and the
-    functions of their scalar phases and rounds. After: one `gpu.module` with an entry
-    point for each kernel of the schedule, `name` and `name_strided`, and for each
-    finish, over the same table and chunks as on the CPU (docs/cuda.md), made of
+    Before: scheduled programs, and the functions of their scalar phases and rounds.
+    After: one `gpu.module` with an entry point for each kernel of the schedule, `name`
+    and, but for flat ranges, `name_strided`, and for each finish, over the same table and chunks as on the CPU (docs/cuda.md), made of
     functions that a block of threads runs: over accesses of 16 bytes, and over the
     same body for single elements, which are left or not aligned; with reductions in
     the order of additions of the CPU. Besides an entry point for each function, over

@@ -26,23 +26,6 @@ step.optimizer @scalars_left {
 
 // -----
 
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
-step.optimizer @sharded {
-  // expected-error @+1 {{'step.program' op is of sharded tensors in the tiles space, which has no kernels for cuda}}
-  step.program @program variant <"any", {}, f32, <{"*" = ["dp"]}>> operands [#p] {
-    step.scalar_phase @scalars {
-    ^bb0(%t: i64, %fresh: i1):
-      step.yield
-    }
-    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>} {
-    ^bb0(%x: f32):
-      step.yield %x : f32
-    }
-  }
-}
-
-// -----
-
 #p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f64, reads = true, writes = true>
 #a = #step.accumulator<combiner = sum, direction = row, partial = "partial">
 step.optimizer @many {

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from packages import STORAGES, ZOO, Package, bits
 from ptx import Fault
-from tiles import Step, Tensors
+from tiles import Step, Tensors, words
 
 FULL = os.environ.get("STEPC_PTX_FULL") == "1"
 TILED = {
@@ -42,13 +42,13 @@ def get_shapes(rule, strided):
     return STRIDED_MATRICES if strided else MATRICES
 
 
-def compare(package, shapes, strided, steps=1, **hypers):
+def compare(package, shapes, strided, steps=1, parts=(), **hypers):
     """Steps on both, which must leave the same; returns what the device left, and whether
     anything changed.
     """
     runs = []
     for on_device in (False, True):
-        tensors = Tensors(package, shapes, strided)
+        tensors = Tensors(package, shapes, strided, parts)
         before = [array.copy() for array in tensors.results()]
         step = Step(tensors, on_device, hypers)
         for _ in range(steps):
@@ -124,6 +124,43 @@ def test_sums_of_several_tensors(tmp_path):
     """Those of the terms of reproducible sums, and statistics of them."""
     clip = f"--fragment={ZOO / 'fragments' / 'clip_by_norm.mlir'}"
     check(Package(ZOO / "adamw.mlir", "f32", tmp_path, clip, "--reproducible"))
+
+
+# Ranges within a row, from the middle of one to that of another, of whole blocks of rows and
+# of several items; and one of nothing.
+RANGES = [((67, 40), (530, 2600)), ((3, 66, 5), (7, 671)), ((2, 4128), (1030, 5200)),
+          ((3, 2, 20), (21, 39)), ((130, 3), (0, 390)), ((9, 4), (12, 12))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "storage"), [("came", "f32"), ("adafactor", "bf16")])
+def test_flat_ranges(definition, storage, tmp_path):
+    """What one rank does with its part; what crosses stays as it is."""
+    variant = f"--variant={STORAGES[storage]},layout.flat=dp"
+    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path, variant)
+    rule = next(r["name"] for r in package.manifest["rules"] if "...b" in r["dims"])
+    sharded = [v for v in package.manifest["variants"] if v["rule"] == rule and v["layout"]]
+    package.choose(sharded)
+    shapes = [(shape, number % 3) for number, (shape, _) in enumerate(RANGES)]
+    _, changed = compare(package, shapes, False, parts=[part for _, part in RANGES])
+    assert changed
+
+
+@pytest.mark.parametrize("flags", [[0, 0], [0, 3]])
+def test_rounds_of_groups_that_take_no_part(flags, tmp_path):
+    """The device leaves out their functions, and they say not to skip."""
+    package = Package(ZOO / "dadapt_sgd.mlir", "f32", tmp_path)
+    step = Step(Tensors(package, [((5,), 0)], False), True, {})
+    step.statistics[:] = 2.0
+    before = [array.copy() for array in (step.results, step.updated)]
+    arrays = [step.hypers, step.options, step.statistics, step.scalars, step.results, step.updated]
+    skip, own = words(-1), words(*flags)
+    entry = words(*(array.ctypes.data for array in (*arrays, skip, own)), 2)
+    memory = [array for array in arrays if array is not step.scalars]
+    (call,) = package.manifest["rounds"][0]["calls"]
+    step.launch(call["function"], [entry.ctypes.data, 0, 1], [*memory, entry, skip, own])
+    assert skip[0] == 0
+    pairs = zip(before, (step.results, step.updated), strict=True)
+    assert any((bits(a) != bits(b)).any() for a, b in pairs) == any(flags)
 
 
 def test_carried_statistics(tmp_path):

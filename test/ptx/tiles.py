@@ -48,7 +48,7 @@ class Operand:
         names = operand["dims"]
         own = names == ["*"] or "1" not in names and names != []
         self.is_whole = own
-        count = math.prod(shape) if own else dims.count(names)
+        count = dims.end - dims.begin if own else dims.count(names)
         self.storage = operand["storage"]
         values = make_values(self.storage, count, seed)
         if operand["role"] == "state":  # as after steps: sums of squares
@@ -66,9 +66,11 @@ class Operand:
 
 
 class Dims:
-    """B, N, M of a shape under a rule's dims."""
+    """B, N, M of a shape under a rule's dims, and the flat range of the elements that are
+    there: all where there is none.
+    """
 
-    def __init__(self, rule, shape):
+    def __init__(self, rule, shape, part=None):
         names = [name for name in rule if name != "...b"]
         self.rule = rule
         if rule == ["*"] or not rule:
@@ -82,7 +84,17 @@ class Dims:
             "ML": divide_up(self.M, LEAF), "N1": divide_up(self.N, LEAF),
             "B1": divide_up(self.B, LEAF),
         }  # fmt: skip
-        self.tiles = self.B * self.sizes["NL"] * divide_up(self.M, TILE_COLUMNS)
+        self.begin, self.end = part or (0, math.prod(shape))
+        rows, blocks = 0, self.B * self.sizes["NL"]
+        if part:
+            rows, blocks = self.count_touched()
+        self.sizes |= {"R": rows, "L": blocks}
+        self.tiles = blocks * divide_up(self.M, TILE_COLUMNS)
+
+    def count_touched(self):
+        """Rows of all items, and blocks of them, that the range has an element of."""
+        touched = {element // self.M for element in range(self.begin, self.end)}
+        return len(touched), len({(r // self.N, r % self.N // ROW_LEAF) for r in touched})
 
     def count(self, names):
         """Elements of an operand with these dims, some of them 1."""
@@ -95,7 +107,7 @@ class Dims:
 class Tensors:
     """Rows of the table, with all memory of their own."""
 
-    def __init__(self, package, shapes, strided):
+    def __init__(self, package, shapes, strided, parts=()):
         variant = package.variant
         self.package, self.variant, self.strided = package, variant, strided
         rule = next(r for r in package.manifest["rules"] if r["name"] == variant["rule"])
@@ -106,7 +118,7 @@ class Tensors:
         nothing = 0.0 if variant.get("carried") else np.nan
         self.slots = [np.full(max(1, variant["tensor_slots"]), nothing) for _ in shapes]
         for number, (shape, offset) in enumerate(shapes):
-            dims = Dims(rule["dims"], shape)
+            dims = Dims(rule["dims"], shape, parts[number] if parts else None)
             own = [
                 Operand(operand, dims, shape, 10 * number + k, offset, strided)
                 for k, operand in enumerate(variant["operands"])
@@ -125,7 +137,7 @@ class Tensors:
     def make_row(self, number, shape, dims, own, buffers):
         extents = [dims.B, dims.N, dims.M]
         row = [self.scalars[number].ctypes.data, len(shape) if self.strided else 0]
-        row += [self.slots[number].ctypes.data, *extents, *extents, 0, math.prod(extents)]
+        row += [self.slots[number].ctypes.data, *extents, *extents, dims.begin, dims.end]
         row += [operand.array.ctypes.data for operand in own]
         for description, buffer in zip(self.variant["workspace"], buffers, strict=True):
             base = 0 if description["live"] else self.workspace.ctypes.data
@@ -282,8 +294,9 @@ class Step:
             function.restype = ctypes.c_int64
             function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays))
             return
-        skip = words(-1)
-        entry = words(*(array.ctypes.data for array in arrays), skip.ctypes.data)
+        skip, flags = words(-1), words(0, 1 << 40)
+        addresses = [array.ctypes.data for array in (*arrays, skip, flags)]
+        entry = words(*addresses, 2)
         # Scalars lie behind the results.
         memory = [array for array in arrays if array is not self.scalars]
-        self.launch(name, [entry.ctypes.data, 0, 1], [*memory, entry, skip])
+        self.launch(name, [entry.ctypes.data, 0, 1], [*memory, entry, skip, flags])

@@ -62,6 +62,8 @@ public:
       : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
         accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
         lanes(getLanes(phase)), width(getStripColumns(phase)),
+        addsToColumns(phase.getSpace() == Space::Tiles &&
+                      cast<ProgramOp>(phase->getParentOp()).isFlatRange()),
         sums(w, phase, width) {
     for (OperandAttr operand : body.getOperands())
       accesses.push_back(getBlockAccess(phase, operand));
@@ -83,6 +85,8 @@ private:
   Value countVectorColumns() const;
   void emitStrip(const Strip &strip);
   void clearColumns(const Strip &strip);
+  Value loadColumns(const Strip &strip, unsigned k);
+  SmallVector<Value> beginColumns(const Strip &strip);
   void storeColumns(const Strip &strip, ValueRange columnSums);
   SmallVector<Value> emitRow(const Strip &strip, Value number, Value staged,
                              ValueRange columnSums);
@@ -102,6 +106,8 @@ private:
   SmallVector<AccumulatorAttr> accumulators;
   SmallVector<Access> accesses;
   int64_t lanes, width;
+  /// Whether sums along columns go on from what is in memory.
+  bool addsToColumns;
   LaneSums sums;
   TileRunArguments in;
   std::optional<StridedRows> strided;
@@ -289,6 +295,8 @@ SmallVector<Value> BlockRunEmitter::emitRow(const Strip &strip, Value number,
 
 /// Sums along columns that are kept in memory start from the neutral value.
 void BlockRunEmitter::clearColumns(const Strip &strip) {
+  if (addsToColumns)
+    return;
   for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
     if (isAlongRow(k))
       continue;
@@ -297,6 +305,32 @@ void BlockRunEmitter::clearColumns(const Strip &strip) {
     w.loop(strip.single, strip.singleEnd, kBlockThreads,
            [&](Value column) { w.store(neutral, sum, column); });
   }
+}
+
+/// What earlier runs have left of accumulator `k`, if this thread has a vector.
+Value BlockRunEmitter::loadColumns(const Strip &strip, unsigned k) {
+  Type f64 = w.b.getF64Type();
+  auto branch = scf::IfOp::create(w.b, w.loc, VectorType::get({lanes}, f64),
+                                  strip.hasVector, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  Value own = emitLoad(w, f64, lanes, in.accumulators[k], strip.vector);
+  scf::YieldOp::create(w.b, w.loc, own);
+  w.b.setInsertionPointToStart(branch.elseBlock());
+  Value none = emitNeutral(w, accumulators[k].getCombiner(), lanes);
+  scf::YieldOp::create(w.b, w.loc, none);
+  return branch.getResult(0);
+}
+
+/// What the sums along columns begin with that are in registers.
+SmallVector<Value> BlockRunEmitter::beginColumns(const Strip &strip) {
+  SmallVector<Value> begin;
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (!isAlongRow(k) && !strided)
+      begin.push_back(addsToColumns
+                          ? loadColumns(strip, k)
+                          : emitNeutral(w, accumulator.getCombiner(), lanes));
+  return begin;
 }
 
 void BlockRunEmitter::storeColumns(const Strip &strip, ValueRange columnSums) {
@@ -314,15 +348,12 @@ void BlockRunEmitter::storeColumns(const Strip &strip, ValueRange columnSums) {
 }
 
 void BlockRunEmitter::emitStrip(const Strip &strip) {
-  SmallVector<Value> neutral;
-  for (auto [k, accumulator] : llvm::enumerate(accumulators))
-    if (!isAlongRow(k) && !strided)
-      neutral.push_back(emitNeutral(w, accumulator.getCombiner(), lanes));
+  SmallVector<Value> columns = beginColumns(strip);
   clearColumns(strip);
   OpBuilder::InsertionGuard guard(w.b);
   int64_t rows = sums.isEmpty() ? STEPC_ROW_LEAF : sums.getRows();
   auto groups = scf::ForOp::create(w.b, w.loc, w.constant(0), in.rows,
-                                   w.constant(rows), neutral);
+                                   w.constant(rows), columns);
   w.b.setInsertionPointToStart(groups.getBody());
   Value first = groups.getInductionVar();
   Value end = w.min(w.add(first, w.constant(rows)), in.rows);
@@ -338,7 +369,7 @@ void BlockRunEmitter::emitStrip(const Strip &strip) {
       scf::YieldOp::create(w.b, w.loc, next);
   }
   sums.emit(in, first, end, strip.begin);
-  if (!neutral.empty())
+  if (!columns.empty())
     scf::YieldOp::create(w.b, w.loc, loop.getResults());
   w.b.setInsertionPointAfter(groups);
   storeColumns(strip, groups.getResults());

@@ -22,8 +22,9 @@ Access getBlockAccess(PhaseOp phase, OperandAttr operand);
 
 /// Makes the device function of TileRunArguments that all threads of a block
 /// call: the phase on `rows` times `cols` elements from the first column of a
-/// leaf on. Partial results are written, not added to. When it returns, the
-/// threads may not have seen what others wrote.
+/// leaf on, or a part of one row in a leaf. Partial results are written, but
+/// for those along columns of a flat range, which are added to. When it
+/// returns, the threads may not have seen what others wrote.
 func::FuncOp emitBlockRun(OpBuilder &builder, PhaseOp phase, StringRef name);
 
 /// The same of strided rows, with three words before the arguments: rank and

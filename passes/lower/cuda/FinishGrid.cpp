@@ -31,6 +31,12 @@ public:
 
 private:
   void combineAll(CombineOp combine, const Destination &to, const Extents &in);
+  void combineRange(Level level, Value partial, const Destination &to);
+  void forEachItems(function_ref<void(Value, Value)> emitBody);
+  void combineRangeColumns(Value partial, const Destination &to);
+  void combineRangeItems(Value partial, const Destination &to);
+  void combineRangeRows(Level level, Value partial, const Destination &to);
+  void storeNeutral(const Destination &to, Level level, const Extents &in);
   void combineColumns(const PartialGroups &leaves, const Destination &to);
   void combineRows(Level level, Value partial, const Destination &to,
                    const Extents &in);
@@ -86,26 +92,131 @@ void BlockFinishEmitter::combineRows(Level level, Value partial,
   storeFirst(items, to);
 }
 
+/// The items that a range touches, in three parts that are each combined at
+/// once: the first one, those between, and the last one. Of the first and the
+/// last the range may have some rows only. `emitBody` gets the number of the
+/// part's first item and how many it has, words; there may be none.
+void BlockFinishEmitter::forEachItems(
+    function_ref<void(Value, Value)> emitBody) {
+  Value zero = w.constantWord(0), one = w.constantWord(1);
+  Value items = row.range->items;
+  w.loop(w.constant(0), w.constant(3), 1, [&](Value index) {
+    Value part = w.toWord(index);
+    Value isLast = w.isLess(one, part);
+    Value last = w.max(w.sub(items, one), one);
+    Value first = w.select(isLast, last, part);
+    Value end = w.select(isLast, items, w.sub(items, one));
+    end = w.select(w.isLess(part, one), w.min(items, one), end);
+    emitBody(w.add(row.range->firstItem, first),
+             w.max(w.sub(end, first), zero));
+  });
+}
+
+/// The blocks of rows that the range touches, in each item on their own.
+void BlockFinishEmitter::combineRangeColumns(Value partial,
+                                             const Destination &to) {
+  const TileRow::Range &range = *row.range;
+  Value endBlock = w.add(range.firstBlock, range.blocks);
+  forEachItems([&](Value item, Value count) {
+    Value own = w.mul(item, row.rowBlocks);
+    Value from = w.max(own, range.firstBlock);
+    Value until = w.min(w.add(own, row.rowBlocks), endBlock);
+    Value entries = w.max(w.sub(until, from), w.constantWord(0));
+    Value offset = w.mul(w.sub(from, range.firstBlock), row.M);
+    PartialGroups leaves{w.add(partial, w.mul(offset, w.constantWord(8))),
+                         count, w.mul(row.rowBlocks, row.M), entries, row.M};
+    emitBlockPairwise(w, to.combiner, leaves, row.M);
+    emitBlockLoop(w, w.mul(count, row.M), [&](Value i) {
+      Value inner = w.div(i, row.M), column = w.rem(i, row.M);
+      Value place = w.add(w.mul(inner, leaves.pitch), column);
+      store(to, loadAt(leaves.address, place),
+            w.add(w.mul(w.add(item, inner), row.M), column));
+    });
+  });
+}
+
+/// The rows that the range touches, in each item on their own.
+void BlockFinishEmitter::combineRangeItems(Value partial,
+                                           const Destination &to) {
+  const TileRow::Range &range = *row.range;
+  Value endRow = w.add(range.firstRow, range.rows);
+  forEachItems([&](Value item, Value count) {
+    Value own = w.mul(item, row.N);
+    Value from = w.max(own, range.firstRow);
+    Value until = w.min(w.add(own, row.N), endRow);
+    Value entries = w.max(w.sub(until, from), w.constantWord(0));
+    Value offset = w.mul(w.sub(from, range.firstRow), row.leaves);
+    PartialGroups rows{w.add(partial, w.mul(offset, w.constantWord(8))), count,
+                       w.mul(row.N, row.leaves), entries, row.leaves};
+    emitBlockSequence(w, to.combiner, rows);
+    emitBlockLoop(w, count, [&](Value inner) {
+      store(to, loadAt(rows.address, w.mul(inner, rows.pitch)),
+            w.add(item, inner));
+    });
+  });
+}
+
+/// First the leaves of each row that the range touches, then as far as the
+/// level goes.
+void BlockFinishEmitter::combineRangeRows(Level level, Value partial,
+                                          const Destination &to) {
+  const TileRow::Range &range = *row.range;
+  Value one = w.constantWord(1), zero = w.constantWord(0);
+  PartialGroups leaves{partial, range.rows, row.leaves, row.leaves, one};
+  emitBlockPairwise(w, to.combiner, leaves, one);
+  if (level == Level::Items)
+    return combineRangeItems(partial, to);
+  if (level == Level::Tensor) {
+    PartialGroups rows{partial, one, zero, range.rows, row.leaves};
+    emitBlockSequence(w, to.combiner, rows);
+    return storeFirst(rows, to);
+  }
+  emitBlockLoop(w, range.rows, [&](Value number) {
+    store(to, loadAt(partial, w.mul(number, row.leaves)),
+          w.add(range.firstRow, number));
+  });
+}
+
+void BlockFinishEmitter::combineRange(Level level, Value partial,
+                                      const Destination &to) {
+  if (level == Level::Columns)
+    combineRangeColumns(partial, to);
+  else
+    combineRangeRows(level, partial, to);
+}
+
+/// Of no elements: every result is the neutral value, or that divided.
+void BlockFinishEmitter::storeNeutral(const Destination &to, Level level,
+                                      const Extents &in) {
+  emitBlockLoop(w, countResults(w, level, in), [&](Value index) {
+    store(to, emitNeutral(w, to.combiner, 0), index);
+  });
+}
+
 void BlockFinishEmitter::combineAll(CombineOp combine, const Destination &to,
                                     const Extents &in) {
-  Value elements = w.mul(in.items, w.mul(in.rows, in.columns));
+  bool ofRange = row.range && combine.getSpace() == Space::Tiles;
+  Value elements = ofRange ? row.range->elements
+                           : w.mul(in.items, w.mul(in.rows, in.columns));
   Value partial = row.getBuffer(combine.getPartial());
+  // A range leaves results of its own rows, columns and items only.
+  if (ofRange && combine.getLevel() != Level::Tensor) {
+    storeNeutral(to, combine.getLevel(), in);
+    emitBarrier(w);
+  }
   w.branch(
       w.isLess(w.constantWord(0), elements),
       [&] {
-        if (combine.getLevel() == Level::Columns)
+        if (ofRange)
+          combineRange(combine.getLevel(), partial, to);
+        else if (combine.getLevel() == Level::Columns)
           combineColumns({partial, row.B, w.mul(row.rowBlocks, row.M),
                           row.rowBlocks, row.M},
                          to);
         else
           combineRows(combine.getLevel(), partial, to, in);
       },
-      [&] {
-        emitBlockLoop(w, countResults(w, combine.getLevel(), in),
-                      [&](Value index) {
-                        store(to, emitNeutral(w, to.combiner, 0), index);
-                      });
-      });
+      [&] { storeNeutral(to, combine.getLevel(), in); });
 }
 
 void BlockFinishEmitter::emitCombine(CombineOp combine) {

@@ -34,10 +34,6 @@ struct LowerPhasesToCUDA
       if (!operand.isInMemory())
         return program.emitOpError(
             "rounds stochastically, which has no kernels for cuda");
-    if (program.isTiled() && program.getVariant().getLayout())
-      return program.emitOpError(
-          "is of sharded tensors in the tiles space, which has no kernels for "
-          "cuda");
     for (auto phase : program.getBody().getOps<PhaseOp>())
       if (!fitsSharedMemory(phase))
         return phase.emitOpError(

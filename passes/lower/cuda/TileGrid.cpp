@@ -6,8 +6,10 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/TileGrid.h"
 
+#include "passes/lower/Combiners.h"
 #include "passes/lower/Tile.h"
 #include "passes/lower/cuda/BlockRun.h"
+#include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/GridKernel.h"
 #include "stepc/kernel_abi.h"
 
@@ -15,10 +17,10 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// Emits the kernels of one phase. A block has a strip of columns of each tile
-/// of a chunk; or every so many-th tile of one that has a single row, whose
-/// strips are then handled as rows, which keeps more threads busy where they
-/// add along them.
+/// Emits the kernels of one phase, or the one of flat ranges. A block has a
+/// strip of columns of each tile of a chunk; or every so many-th tile of one
+/// that has a single row, whose strips are then handled as rows, which keeps
+/// more threads busy where they add along them.
 class TileGridEmitter {
 public:
   TileGridEmitter(OpBuilder &builder, PhaseOp phase)
@@ -31,6 +33,11 @@ public:
 private:
   void emitGrid(StringRef name, func::FuncOp run, bool isStrided);
   bool canFoldRows() const;
+  bool hasSums(Direction direction) const;
+  void clearSums(const TileRow &row, const Tile &tile, Direction direction,
+                 Value count);
+  void emitRangeTile(const TileRow &row, const Tile &tile, func::FuncOp run);
+  void emitRangeRow(const TileRow &row, const Tile &line, func::FuncOp run);
   void emitChunk(const TileRow &row, Value start, Value length, Value strip,
                  func::FuncOp run, bool isStrided);
   void emitTile(const TileRow &row, const Tile &tile, Value isFolded,
@@ -92,13 +99,99 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   func::CallOp::create(w.b, w.loc, run, arguments);
 }
 
+bool TileGridEmitter::hasSums(Direction direction) const {
+  return llvm::any_of(
+      PhaseOp(phase).getAccumulators().getAsRange<AccumulatorAttr>(),
+      [&](AccumulatorAttr accumulator) {
+        return accumulator.getDirection() == direction;
+      });
+}
+
+/// The first `count` (a word) partial results of the tile along a direction
+/// start from the neutral value.
+void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
+                                Direction direction, Value count) {
+  if (!hasSums(direction))
+    return;
+  Type f64 = w.b.getF64Type();
+  for (auto own : phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
+    if (own.getDirection() != direction)
+      continue;
+    Value sums = w.view(getPartialAddress(w, row, tile, own), f64);
+    Value neutral = emitNeutral(w, own.getCombiner(), 0);
+    emitBlockLoop(w, count,
+                  [&](Value i) { w.store(neutral, sums, w.toIndex(i)); });
+  }
+  emitBarrier(w);
+}
+
+/// One row of a strip of a tile, of which the range has some columns or none:
+/// leaf by leaf, as not all of them are touched.
+void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
+                                   func::FuncOp run) {
+  Value first = w.add(w.mul(line.item, row.N), line.firstRow);
+  first = w.mul(first, row.M);
+  Value endColumn = w.add(line.firstColumn, line.columns);
+  auto clip = [&](Value element) {
+    return w.min(w.max(w.sub(element, first), line.firstColumn), endColumn);
+  };
+  Value low = clip(row.range->begin), high = clip(row.range->end);
+  clearSums(row, line, Direction::Row, w.ceilDiv(line.columns, STEPC_LEAF));
+  Value size = w.constantWord(STEPC_LEAF);
+  Value firstLeaf = w.div(low, size);
+  Value endLeaf =
+      w.select(w.isLess(low, high), w.ceilDiv(high, STEPC_LEAF), firstLeaf);
+  w.loop(w.toIndex(firstLeaf), w.toIndex(endLeaf), 1, [&](Value index) {
+    Value leafColumn = w.mul(w.toWord(index), size);
+    Tile leaf = line;
+    leaf.firstColumn = w.max(low, leafColumn);
+    leaf.columns =
+        w.sub(w.min(high, w.add(leafColumn, size)), leaf.firstColumn);
+    emitTile(row, leaf, /*isFolded=*/Value(), run, /*isStrided=*/false);
+    // Another thread may have the column in the next row.
+    if (hasSums(Direction::Column))
+      emitBarrier(w);
+  });
+}
+
+/// A strip of a tile of a flat range: at once where the range has all of it.
+void TileGridEmitter::emitRangeTile(const TileRow &row, const Tile &tile,
+                                    func::FuncOp run) {
+  const TileRow::Range &range = *row.range;
+  clearSums(row, tile, Direction::Column, tile.columns);
+  Value one = w.constantWord(1);
+  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
+  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+  Value end =
+      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
+  Value allRows = w.both(w.isLess(w.sub(range.begin, one), first),
+                         w.isLess(w.sub(end, one), range.end));
+  w.branch(
+      allRows,
+      [&] {
+        emitTile(row, tile, /*isFolded=*/Value(), run, /*isStrided=*/false);
+      },
+      [&] {
+        Value from = w.max(firstRow, range.firstRow);
+        Value to =
+            w.min(w.add(lastRow, one), w.add(range.firstRow, range.rows));
+        w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
+          Tile line = tile;
+          line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
+          line.rows = one;
+          emitRangeRow(row, line, run);
+        });
+      });
+}
+
 /// Part number `strip` (a word) of a chunk.
 void TileGridEmitter::emitChunk(const TileRow &row, Value start, Value length,
                                 Value strip, func::FuncOp run, bool isStrided) {
   Value zero = w.constantWord(0), one = w.constantWord(1);
   Value first = start, step = one, most = w.constantWord(width);
   Value offset = w.mul(strip, most), isSingleRow;
-  if (canFoldRows()) {
+  if (canFoldRows() && !row.range) {
     isSingleRow = w.isLess(row.N, w.constantWord(2));
     first = w.select(isSingleRow, w.add(start, strip), first);
     step =
@@ -111,6 +204,8 @@ void TileGridEmitter::emitChunk(const TileRow &row, Value start, Value length,
            Tile tile = locateTile(w, row, w.toWord(number));
            tile.firstColumn = w.add(tile.firstColumn, offset);
            tile.columns = w.max(w.min(w.sub(tile.columns, offset), most), zero);
+           if (row.range)
+             return emitRangeTile(row, tile, run);
            Value isFolded;
            if (isSingleRow) {
              Value last = w.constantWord(STEPC_TILE_COLUMNS - 1);
@@ -150,6 +245,9 @@ void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
 void TileGridEmitter::emit() {
   std::string name = phase.getSymName().str();
   func::FuncOp run = emitBlockRun(w.b, phase, name + "_run");
+  // Ranges are dense.
+  if (program.isFlatRange())
+    return emitGrid(name, run, /*isStrided=*/false);
   func::FuncOp stridedRun =
       emitStridedBlockRun(w.b, phase, name + "_strided_run");
   emitGrid(name, run, /*isStrided=*/false);

@@ -11,9 +11,9 @@
 
 namespace mlir::step {
 
-/// Makes the entry points of a phase of tiles, `name` and `name_strided`, and
-/// the device functions that they call. The insertion point is in a
-/// gpu.module.
+/// Makes the entry points of a phase of tiles, `name` and, but for flat ranges,
+/// `name_strided`, and the device functions that they call. The insertion point
+/// is in a gpu.module.
 void emitTileGrids(OpBuilder &builder, PhaseOp phase);
 
 /// Makes the entry point `name` of the entries between two traversals, which a
