@@ -255,10 +255,12 @@ void Binder::commit() noexcept {
     plan.cohortOf.push_back(-1);
     plan.mirrors.push_back(binding.countMirror);
   }
-  plan.exchange.place([&](int64_t id, int64_t word, char *address) {
+  plan.exchange.place([&](int64_t id, int64_t word, uintptr_t address) {
     int64_t *row = plan.getRow(plan.tensors[size_t(id)]);
-    row[word] = int64_t(reinterpret_cast<uintptr_t>(address));
+    row[word] = int64_t(address);
   });
+  if (!plan.captured || STEPC_FAULT("device-graph-packs-freed"))
+    plan.exchange.freeReplaced();
   if (newStates)
     plan.stateBlocks.push_back(std::move(*newStates));
   if (newDeviceStates)

@@ -11,6 +11,11 @@
 // ids, which is the same on all ranks of the group; kernels write to and read
 // from it in place.
 //
+// What crosses, and in which order, is decided here for plans on the processor
+// and on devices. On a device packs are in its memory, launches of the engine
+// write the words that cross beside them (cuda/RoundList.h), and the calls are
+// enqueued.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_CORE_EXCHANGE_H
@@ -18,8 +23,9 @@
 
 #include "core/Groups.h"
 #include "core/Mesh.h"
-#include "cpu/StateArena.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -43,12 +49,40 @@ struct PackKey {
   }
 };
 
+/// The memory of a pack, as long as its owner lives.
+struct PackMemory {
+  uintptr_t address = 0;
+  size_t size = 0;
+  std::shared_ptr<void> owner;
+};
+using TakePackMemory = std::function<PackMemory(size_t bytes)>;
+
+/// A word that crosses beside the buffers of tensors.
+struct PackedWord {
+  /// Of the manifest; -1: whether the group takes part.
+  int64_t statistic;
+  /// The first one where the statistic is of the model.
+  size_t group;
+  /// Whether it lies among the maxima, which are integers, or the sums, of f64.
+  bool maximum;
+};
+
+/// Where the words of a round lie, in the order of forEachWord.
+struct PackedWords {
+  uintptr_t sums = 0;
+  int64_t numSums = 0;
+  uintptr_t maxima = 0;
+  int64_t numMaxima = 0;
+};
+
 class Exchange {
 public:
   explicit Exchange(const Manifest &manifest);
 
   /// Before there are tensors.
   void setMesh(Mesh newMesh) { mesh = std::move(newMesh); }
+  /// Where packs are to be: without it in the processor's memory.
+  void setMemory(TakePackMemory take) { takeMemory = std::move(take); }
   const Mesh &getMesh() const { return mesh; }
   /// Whether there are other ranks.
   bool isWide() const { return mesh.getWideAxes() != 0; }
@@ -70,24 +104,48 @@ public:
     for (Pack &pack : packs)
       for (; pack.numPlaced < pack.slices.size(); ++pack.numPlaced) {
         const Slice &slice = pack.slices[pack.numPlaced];
-        set(slice.tensor, slice.word, pack.getEntries(slice.offset));
+        set(slice.tensor, slice.word, pack.getAddress(slice.offset));
       }
   }
+  /// Frees what packs have lain in before; graphs may still name it.
+  void freeReplaced() noexcept { replaced.clear(); }
 
   // A round, after its segment.
 
-  /// Buffers of tensors that take no part count as none.
-  template <typename TakesPart>
-  void clearIdle(int64_t round, TakesPart &&takesPart) noexcept {
-    for (Pack &pack : packs)
+  /// Visits the words that cross beside buffers, in their order.
+  template <typename Visit>
+  void forEachWord(int64_t round, size_t numGroups, Visit &&visit) const;
+  /// The most words of all rounds together.
+  size_t countWords(size_t numGroups) const {
+    return numGroups * (manifest.statistics.size() + 1);
+  }
+  /// Buffers of tensors that take no part count as none: visits their
+  /// addresses, how many words they have, and what each is to be.
+  template <typename TakesPart, typename Visit>
+  void forEachIdle(int64_t round, TakesPart &&takesPart, Visit &&visit) const {
+    for (const Pack &pack : packs)
       if (pack.key.round == round)
         for (const Slice &slice : pack.slices)
           if (!takesPart(slice.tensor))
-            pack.clear(slice);
+            visit(pack.getAddress(slice.offset), slice.count,
+                  getNeutral(pack.key.maximum));
   }
+  template <typename TakesPart>
+  void clearIdle(int64_t round, TakesPart &&takesPart) const noexcept {
+    forEachIdle(round, takesPart, clear);
+  }
+  /// The most buffers there can be idle in a round.
+  size_t countSlices() const;
   /// Combines packs, statistics of the round, and which groups take part
   /// anywhere. False where the communicator failed; getMessage() has its words.
   bool run(int64_t round, std::vector<Group> &groups) noexcept;
+  /// The same on a device: enqueues it on the stream. `counts`: as a round that
+  /// is made now, and not by a graph later.
+  bool enqueue(int64_t round, const PackedWords &words, void *stream,
+               bool counts) noexcept;
+  /// Waits for the stream as the communicator does, if it does. False where
+  /// that failed.
+  bool wait(void *stream) noexcept;
   const char *getMessage() const { return message; }
   /// Whether run(round) has told which groups take part.
   bool tellsActive(int64_t round) const { return round == activeRound; }
@@ -95,7 +153,9 @@ public:
   int64_t getNumRounds() const { return numRounds; }
   int64_t getNumCalls() const { return numCalls; }
   int64_t getNumBytes() const { return numBytes; }
+  /// Of lists, and of the memory of packs.
   size_t getBytes() const;
+  size_t getPackBytes() const;
 
 private:
   /// The buffer of one tensor: entries of 8 bytes.
@@ -116,33 +176,36 @@ private:
     int64_t newEntries = 0;
     size_t newSlices = 0;
     size_t numPlaced = 0;
-    std::unique_ptr<StateBlock> memory;
+    PackMemory memory;
     /// Larger memory for what is to be added.
-    std::unique_ptr<StateBlock> grown;
+    PackMemory grown;
 
-    int64_t getCapacity() const {
-      return memory ? int64_t(memory->getSize() / 8) : 0;
+    int64_t getCapacity() const { return int64_t(memory.size / 8); }
+    uintptr_t getAddress(int64_t offset) const {
+      return memory.address + uintptr_t(8 * offset);
     }
-    char *getEntries(int64_t offset) const {
-      return memory->getData() + 8 * offset;
-    }
-    void clear(const Slice &slice) noexcept;
   };
 
   Pack &findPack(const PackKey &key) noexcept;
-  template <typename Visit>
-  void forEachStatistic(int64_t round, std::vector<Group> &groups,
-                        Visit &&visit);
-  void packStatistics(int64_t round, std::vector<Group> &groups) noexcept;
-  void unpackStatistics(int64_t round, std::vector<Group> &groups) noexcept;
-  void addCall(uint64_t axes, StepcReduction reduction, void *data,
+  static int64_t getNeutral(bool maximum) noexcept;
+  static void clear(uintptr_t address, int64_t count, int64_t word) noexcept;
+  bool isCombined(size_t statistic, int64_t round) const;
+  bool hasStatistic(int64_t round, bool maximum) const;
+  void packWords(int64_t round, std::vector<Group> &groups) noexcept;
+  void unpackWords(int64_t round, std::vector<Group> &groups) noexcept;
+  void addCall(uint64_t axes, StepcReduction reduction, uintptr_t data,
                int64_t count) noexcept;
-  bool call() noexcept;
+  void listCalls(int64_t round, const PackedWords &words) noexcept;
+  void countCalls() noexcept;
+  template <typename Call>
+  bool callCommunicator(Call &&call) noexcept;
 
   const Manifest &manifest;
   Mesh mesh;
+  TakePackMemory takeMemory;
   /// In the order of their keys.
   std::vector<Pack> packs;
+  std::vector<PackMemory> replaced;
   std::vector<StepcReduceCall> calls;
   /// The first round with functions, which run for groups that take part; -1.
   int64_t activeRound = -1;
@@ -154,6 +217,27 @@ private:
   int64_t numCalls = 0;
   int64_t numBytes = 0;
 };
+
+/// A value for the model, or one for each group, of each statistic; and behind
+/// the statistics of the first round with functions, which groups take part:
+/// with what crosses in any case, where there is something.
+template <typename Visit>
+void Exchange::forEachWord(int64_t round, size_t numGroups,
+                           Visit &&visit) const {
+  for (size_t s = 0; s < manifest.statistics.size(); ++s) {
+    if (!isCombined(s, round))
+      continue;
+    const Statistic &statistic = manifest.statistics[s];
+    size_t count = statistic.scope == Scope::Model
+                       ? std::min(numGroups, size_t(1))
+                       : numGroups;
+    for (size_t g = 0; g < count; ++g)
+      visit(PackedWord{int64_t(s), g, statistic.maximum});
+  }
+  bool inMaxima = !hasStatistic(round, false) && hasStatistic(round, true);
+  for (size_t g = 0; g < numGroups && tellsActive(round); ++g)
+    visit(PackedWord{-1, g, inMaxima});
+}
 
 } // namespace stepc
 

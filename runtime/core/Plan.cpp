@@ -188,9 +188,12 @@ void Plan::setMesh(const StepcAxis *axes, int64_t numAxes,
     fail(STEPC_WRONG_STATE, "stepcPlanSetMesh after %zu tensors were bound",
          tensors.size());
   Mesh mesh(axes, numAxes, communicator);
-  if (device)
-    requireOneRank(mesh.getWideAxes() != 0);
-  exchange.setMesh(std::move(mesh));
+  if (!device) {
+    exchange.setMesh(std::move(mesh));
+    return;
+  }
+  requireEnqueue(mesh);
+  setDeviceMesh(std::move(mesh));
 }
 
 double Plan::getScalar(int64_t group, const char *name) const {
@@ -263,6 +266,8 @@ StepcPlanInfo Plan::getInfo() const {
     bytes += block.getSize();
   for (const StateBlock &block : tileBlocks)
     bytes += block.getSize();
+  if (!device)
+    bytes += exchange.getPackBytes();
   bytes += size_t(info.workspaceBytes);
   for (const BoundTensor &tensor : tensors)
     bytes += (getVariant(tensor).operands.size() + 1) * tensor.rank *

@@ -145,7 +145,7 @@ public:
   void parametersWritten();
   void setTrace(const StepTrace &newTrace) noexcept { trace = newTrace; }
 
-  bool isPoisoned() const { return poisoned; }
+  bool isPoisoned() const { return poisoned || (device && device->isBroken()); }
 
 private:
   friend class Binder;
@@ -206,18 +206,21 @@ private:
   int64_t countLeftOut() const;
   void addContributions(int64_t round);
   bool exchangeRound(int64_t round);
+  bool isWaitedFor() const;
   void countStep() noexcept;
 
   // PlanDevice.cpp
   bool isCapturing();
   void requireNoCapture(const char *call);
-  void requireOneRank(bool wide) const;
+  void requireEnqueue(const Mesh &mesh) const;
+  void setDeviceMesh(Mesh &&mesh);
   void prepareDevice(bool activeOnly);
   void listDeviceRows();
   void listDeviceScalars(bool activeOnly);
   void listDeviceGroups();
   void listDeviceValues();
   void listDeviceRounds();
+  void listIdleBuffers();
   void reserveDeviceGroups(cuda::Engine &engine, size_t numGroups,
                            const Group &group);
   void reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,

@@ -40,8 +40,10 @@ void Plan::setCuda(const StepcCudaConfig &config) {
   if (!tensors.empty())
     fail(STEPC_WRONG_STATE, "stepcPlanSetCuda after %zu tensors were bound",
          tensors.size());
-  requireOneRank(exchange.isWide());
+  requireEnqueue(exchange.getMesh());
   auto engine = std::make_unique<cuda::Engine>(package, config);
+  if (exchange.isWide())
+    engine->setExchange(&exchange);
   if (!groups.empty())
     reserveDeviceGroups(*engine, groups.size(), groups[0]);
   deviceStep.rows.reserve(classes.size());
@@ -49,16 +51,31 @@ void Plan::setCuda(const StepcCudaConfig &config) {
   for (RowClass &rows : classes)
     rows.setTogether();
   device = std::move(engine);
+  exchange.setMemory([own = device.get()](size_t bytes) -> PackMemory {
+    auto block = std::make_shared<cuda::DeviceBlock>(
+        own->allocate(bytes, "what crosses ranks"));
+    auto address = uintptr_t(block->getAddress());
+    return {address, bytes, std::move(block)};
+  });
   place = {kDLCUDA, config.device};
 }
 
-/// Statistics of several ranks have to cross them.
-void Plan::requireOneRank(bool wide) const {
-  if (wide && rounds.any())
-    fail(STEPC_UNSUPPORTED_TARGET,
-         "the rounds of package '%s' exchange statistics between ranks, which "
-         "has no launches on CUDA devices",
+/// What crosses ranks lies in the device's memory.
+void Plan::requireEnqueue(const Mesh &mesh) const {
+  if (mesh.getWideAxes() != 0 && rounds.any() &&
+      !mesh.getCommunicator().enqueue)
+    fail(STEPC_INVALID_ARGUMENT,
+         "the rounds of package '%s' cross ranks, which on a CUDA device needs "
+         "a communicator that enqueues: its enqueue is NULL",
          package->getName().c_str());
+}
+
+/// Takes over a mesh whose communicator has been found to do.
+void Plan::setDeviceMesh(Mesh &&mesh) {
+  exchange.setMesh(std::move(mesh));
+  device->setExchange(exchange.isWide() ? &exchange : nullptr);
+  if (!groups.empty())
+    reserveDeviceRounds(*device, tensors.size(), groups.size());
 }
 
 void Plan::setStream(void *stream) {
@@ -113,6 +130,7 @@ void Plan::reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,
   reserveAtLeast(deviceStep.values,
                  numGroups * size_t(engine.getLayout().words));
   reserveAtLeast(deviceStep.rounds.active, numGroups);
+  reserveAtLeast(deviceStep.rounds.idle, exchange.countSlices());
   reserveAtLeast(deviceStep.rounds.groupOf, numTensors);
   reserveAtLeast(deviceStep.rounds.contributions,
                  numTensors * package->getManifest().statistics.size());
@@ -183,7 +201,7 @@ void Plan::listDeviceValues() {
 
 /// What the tensors contribute to statistics, and which groups take part.
 void Plan::listDeviceRounds() {
-  if (!device->hasRounds() || !deviceStep.chunksChanged)
+  if (!device->hasRounds() || !deviceStep.chunksChanged || groups.empty())
     return;
   cuda::RoundInputs &in = deviceStep.rounds;
   size_t numStatistics = package->getManifest().statistics.size();
@@ -201,6 +219,22 @@ void Plan::listDeviceRounds() {
           int64_t(reinterpret_cast<uintptr_t>(getContribution(
               tensor,
               contributionSlots[size_t(tensor.variant) * numStatistics + s]))));
+  listIdleBuffers();
+}
+
+/// Buffers that cross ranks and that no kernel of the step writes.
+void Plan::listIdleBuffers() {
+  std::vector<cuda::IdleBuffer> &idle = deviceStep.rounds.idle;
+  idle.clear();
+  if (!exchange.isWide())
+    return;
+  auto numRounds = int64_t(package->getManifest().rounds.size());
+  for (int64_t round = 0; round < numRounds; ++round)
+    exchange.forEachIdle(
+        round, [&](int64_t id) { return tensors[size_t(id)].listed; },
+        [&](uintptr_t address, int64_t count, int64_t word) {
+          idle.push_back({round, int64_t(address), count, word});
+        });
 }
 
 /// The arguments of the scalar functions, variant by variant.
@@ -266,7 +300,8 @@ std::string Plan::describeRows(size_t rowClass) const {
 /// each launch of the graph would store again.
 void Plan::stepOnDevice() {
   bool capturing = isCapturing();
-  bool listed = !deviceStep.chunksChanged || listedIds.empty();
+  bool waitedFor = isWaitedFor();
+  bool listed = !deviceStep.chunksChanged || (listedIds.empty() && !waitedFor);
   if (capturing && !(cohortsValid && listsValid && numToggled == 0 && listed))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and other tensors have gradients than "
@@ -279,7 +314,8 @@ void Plan::stepOnDevice() {
          "the stream captures a graph, and counts, scalars or hyper-parameters "
          "have changed since the last step; call stepcPlanUpload before");
   deviceStep.graph = capturing;
-  bool some = !listedIds.empty();
+  deviceStep.waitedFor = waitedFor;
+  bool some = !listedIds.empty() || waitedFor;
   if (some) {
     captured |= capturing;
     guardDevice([&] {
@@ -323,6 +359,7 @@ void Plan::fillOnDevice() {
     formCohorts();
   prepareDevice(/*activeOnly=*/false);
   deviceStep.rows.clear();
+  deviceStep.waitedFor = false;
   deviceStep.graph = false;
   guardDevice([&] { device->runScalars(deviceStep); });
 }
@@ -330,6 +367,7 @@ void Plan::fillOnDevice() {
 /// The kernels over what the classes list.
 void Plan::runOnDevice() {
   listDeviceRows();
+  deviceStep.waitedFor = false;
   guardDevice([&] {
     device->runKernels(deviceStep,
                        [this](size_t rows) { return describeRows(rows); });
@@ -343,6 +381,7 @@ void Plan::upload() {
   requireNoCapture("stepcPlanUpload");
   prepareStep();
   prepareDevice(/*activeOnly=*/true);
+  deviceStep.waitedFor = isWaitedFor();
   deviceStep.graph = false;
   guardDevice([&] { device->upload(deviceStep); });
   leaveToDevice();

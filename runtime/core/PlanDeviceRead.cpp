@@ -115,7 +115,7 @@ StepcLastStep Plan::getLastStep() const {
 
 /// Sets what the device has counted. A plan that has failed is not asked.
 void Plan::readDeviceInfo(StepcPlanInfo &info) const {
-  info.deviceBytes = device->getBytes();
+  info.deviceBytes = device->getBytes() + int64_t(exchange.getPackBytes());
   for (const cuda::DeviceBlock &block : deviceStates)
     info.deviceBytes += int64_t(block.getSize());
   info.deviceLaunches = device->getNumLaunches();

@@ -233,6 +233,11 @@ void Plan::addContributions(int64_t round) {
   }
 }
 
+/// Whether other ranks may have what takes part, and wait for this one.
+bool Plan::isWaitedFor() const {
+  return exchange.isWide() && rounds.any() && !groups.empty();
+}
+
 void Plan::step() {
   requireNoStep("stepcStep");
   if (device)
@@ -242,10 +247,8 @@ void Plan::step() {
   lastStep = {};
   lastStep.skippedRound = -1;
   lastStep.numTensors = int64_t(listedIds.size());
-  // Where nothing takes part nothing happens, rounds included. Other ranks may
-  // have what takes part, and wait for this one.
-  bool waitedFor = exchange.isWide() && rounds.any() && !groups.empty();
-  if (!listedIds.empty() || waitedFor) {
+  // Where nothing takes part nothing happens, rounds included.
+  if (!listedIds.empty() || isWaitedFor()) {
     rounds.begin();
     beginCarriedCheck();
     runListed();

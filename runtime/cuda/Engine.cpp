@@ -12,6 +12,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <optional>
 
 using namespace stepc;
 using namespace stepc::cuda;
@@ -58,6 +59,11 @@ void Engine::requireKernels() const {
 
 void Engine::setStream(void *stream) {
   launcher.setStream(static_cast<CUstream>(stream));
+}
+
+void Engine::setExchange(Exchange *own) {
+  exchange = own;
+  launcher.setExchange(own);
 }
 
 bool Engine::isCapturing() {
@@ -130,25 +136,29 @@ void Engine::reserveRounds(size_t tensors, size_t numGroups) {
   if (!hasRounds())
     return;
   ContextScope scope(*device);
-  roundList.reserve(tensors, numGroups);
+  roundList.reserve(tensors, numGroups, exchange);
   reserve(values, numGroups * size_t(getLayout().words));
-  reserve(roundWords, roundList.countWords(tensors, numGroups));
+  reserve(roundWords, roundList.countWords(tensors, numGroups, exchange));
+  if (exchange)
+    reserve(crossing, exchange->countWords(numGroups) * sizeof(int64_t),
+            "what crosses ranks");
   size_t bytes = roundList.countContributions(tensors) * sizeof(double);
   if (bytes > (scratch ? scratch->getSize() : 0))
     reserve(scratch, bytes + bytes / 2, "contributions");
 }
 
 DeviceBlock Engine::allocate(size_t size, const std::string &what) {
-  ContextScope scope(*device);
-  DeviceBlock block(device, size, what);
-  launcher.clear(block.getAddress(), size);
-  launcher.synchronize();
-  return block;
+  std::optional<DeviceBlock> block;
+  guard([&] {
+    block.emplace(device, size, what);
+    launcher.clear(block->getAddress(), size);
+    launcher.synchronize();
+  });
+  return std::move(*block);
 }
 
 void Engine::write(CUdeviceptr to, const void *from, size_t size) {
-  ContextScope scope(*device);
-  launcher.copyIn(to, from, size);
+  guard([&] { launcher.copyIn(to, from, size); });
 }
 
 bool Engine::hasMemory(uintptr_t address) const noexcept {
@@ -247,6 +257,8 @@ void Engine::makeRounds(DeviceStep &step) {
   step.rounds.values = int64_t(values.getAddress());
   step.rounds.scratch = scratch ? int64_t(scratch->getAddress()) : 0;
   step.rounds.list = int64_t(roundWords.getAddress());
+  step.rounds.exchange = exchange;
+  step.rounds.crossing = crossing ? int64_t(crossing->getAddress()) : 0;
   roundList.make(step.rounds);
 }
 
@@ -269,7 +281,7 @@ void Engine::upload(DeviceStep &step) {
       else
         table.update(launcher, rows.table, size);
     }
-    if (step.chunksChanged && !step.rows.empty()) {
+    if (step.chunksChanged && (!step.rows.empty() || step.waitedFor)) {
       storeLists(step);
       step.chunksChanged = false;
     }
@@ -315,7 +327,7 @@ int64_t Engine::getBytes() const {
   size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
                  roundWords.getBytes();
   for (const std::unique_ptr<DeviceBlock> *block :
-       {&scalarRows, &workspace, &scratch, &state})
+       {&scalarRows, &workspace, &scratch, &crossing, &state})
     bytes += *block ? (*block)->getSize() : 0;
   for (const std::unique_ptr<DeviceBlock> &block : retired)
     bytes += block->getSize();

@@ -74,6 +74,9 @@ struct DeviceStep {
   /// What rounds change in each group (ValueLayout), as the host knows it.
   std::vector<int64_t> values;
   RoundInputs rounds;
+  /// Whether other ranks may wait for the rounds of this one, which lists
+  /// nothing.
+  bool waitedFor = false;
   /// Whether the stream captures a graph.
   bool graph = false;
 };
@@ -89,6 +92,8 @@ public:
 
   int32_t getOrdinal() const { return device->getOrdinal(); }
   void setStream(void *stream);
+  /// What rounds exchange with other ranks; null: there are none.
+  void setExchange(Exchange *own);
   bool isCapturing();
 
   // Memory; none of it is taken in steps.
@@ -146,7 +151,7 @@ public:
 
 private:
   /// One launch of a step. Its kernel writes tensors where `rowClass` is that
-  /// of rows.
+  /// of rows. Without a kernel: the calls of a round, the only argument.
   struct Launch {
     const Kernel *kernel;
     int64_t blocks;
@@ -180,6 +185,7 @@ private:
                int64_t begin, int64_t end, int64_t skip);
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
+  void enqueueRound(int64_t round);
   template <typename Work>
   void guard(Work &&work);
 
@@ -201,6 +207,9 @@ private:
   Mirror roundWords{"the list of rounds"};
   /// Contributions, while they are combined.
   std::unique_ptr<DeviceBlock> scratch;
+  Exchange *exchange = nullptr;
+  /// Words that cross ranks beside buffers.
+  std::unique_ptr<DeviceBlock> crossing;
   /// STEPC_STATE_WORDS words.
   std::unique_ptr<DeviceBlock> state;
   std::vector<Launch> launches;
@@ -208,8 +217,9 @@ private:
   bool gated = false;
   bool broken = false;
 
-  /// Whether steps have been captured.
+  /// Whether steps have been captured, and this one is.
   bool captured = false;
+  bool capturing = false;
   /// Of what graphs rely on.
   int64_t version = 0;
   std::vector<size_t> listedClasses;
@@ -217,8 +227,9 @@ private:
   std::vector<std::unique_ptr<DeviceBlock>> retired;
 };
 
-/// Runs what enqueues. An error that ends the context leaves tensors in an
-/// unknown state: earlier steps may not have come to their ends.
+/// Runs what enqueues or waits. An error that ends the context, or the
+/// communicator, leaves tensors in an unknown state: earlier steps may not have
+/// come to their ends.
 template <typename Work>
 void Engine::guard(Work &&work) {
   try {
@@ -226,6 +237,10 @@ void Engine::guard(Work &&work) {
     work();
   } catch (const DriverError &error) {
     broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
+    throw;
+  } catch (const Error &error) {
+    broken |= error.getStatus() == STEPC_COMMUNICATION_ERROR &&
+              !STEPC_FAULT("device-goes-on-without-ranks");
     throw;
   }
 }

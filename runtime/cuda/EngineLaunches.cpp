@@ -8,6 +8,7 @@
 #include "cuda/Engine.h"
 
 #include "core/Fault.h"
+#include "core/Status.h"
 
 using namespace stepc;
 using namespace stepc::cuda;
@@ -106,6 +107,17 @@ void Engine::addPart(const RoundPart &part) {
   case RoundPart::Kind::Copy:
     return addList(module.getCopy(), countThreadBlocks(entries), list, 0,
                    entries, skip);
+  case RoundPart::Kind::Order:
+    return addList(module.getOrder(), countThreadBlocks(entries), list, 0,
+                   entries, skip);
+  case RoundPart::Kind::Unorder:
+    return addList(module.getUnorder(), countThreadBlocks(entries), list, 0,
+                   entries, skip);
+  case RoundPart::Kind::Fill:
+    return addList(module.getFill(), entries, list, 0, entries, skip);
+  case RoundPart::Kind::Exchange:
+    launches.push_back({nullptr, 0, -1, 1, {part.round}});
+    return;
   case RoundPart::Kind::Sum:
   case RoundPart::Kind::Amax:
     return addList(module.getStatistic(part.kind == RoundPart::Kind::Amax),
@@ -139,6 +151,10 @@ void Engine::enqueue(const DescribeRows &describe) {
   try {
     guard([&] {
       for (Launch &launch : launches) {
+        if (!launch.kernel) {
+          enqueueRound(launch.arguments[0]);
+          continue;
+        }
         launcher.launch(*launch.kernel, launch.blocks, launch.arguments,
                         launch.numArguments, [&] {
                           return launch.rowClass < 0
@@ -154,8 +170,20 @@ void Engine::enqueue(const DescribeRows &describe) {
   }
 }
 
+/// The calls of a round, behind what writes what crosses.
+void Engine::enqueueRound(int64_t round) {
+  if (STEPC_FAULT("device-round-does-not-cross") ||
+      exchange->enqueue(round, roundList.getCrossing(round),
+                        launcher.getStream(), !capturing))
+    return;
+  fail(STEPC_COMMUNICATION_ERROR, "round %lld of '%s': %s",
+       static_cast<long long>(round), package->getManifest().optimizer.c_str(),
+       exchange->getMessage());
+}
+
 void Engine::run(DeviceStep &step, const DescribeRows &describe) {
   captured |= step.graph;
+  capturing = step.graph;
   upload(step);
   beginLaunches(step.graph);
   int64_t segments = package->getManifest().getNumSegments();

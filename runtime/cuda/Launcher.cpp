@@ -9,6 +9,7 @@
 #include "cuda/Launcher.h"
 
 #include "core/Fault.h"
+#include "core/Status.h"
 
 #include "stepc/kernel_abi.h"
 
@@ -77,7 +78,12 @@ void Launcher::clear(CUdeviceptr to, size_t size) {
                   "cuMemsetD8Async", " of " + std::to_string(size) + " bytes");
 }
 
+/// The communicator gives up after its deadline; the driver tells of faults.
 void Launcher::synchronize() {
+  if (exchange && !exchange->wait(stream))
+    fail(STEPC_COMMUNICATION_ERROR,
+         "waiting for a stream of CUDA device %d: %s",
+         int(device->getOrdinal()), exchange->getMessage());
   device->require(device->getDriver().cuStreamSynchronize(stream),
                   "cuStreamSynchronize");
 }

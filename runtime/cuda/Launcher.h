@@ -9,6 +9,7 @@
 #ifndef STEPC_CUDA_LAUNCHER_H
 #define STEPC_CUDA_LAUNCHER_H
 
+#include "core/Exchange.h"
 #include "cuda/Module.h"
 
 #include <cstdint>
@@ -50,6 +51,8 @@ public:
   void copyOut(void *to, CUdeviceptr from, size_t size);
   void clear(CUdeviceptr to, size_t size);
   void synchronize();
+  /// The exchange whose communicator waits for the stream, from now on.
+  void setExchange(Exchange *own) { exchange = own; }
 
   /// Whether the stream captures a graph.
   bool isCapturing() const;
@@ -64,6 +67,7 @@ private:
   std::shared_ptr<const Device> device;
   std::shared_ptr<const Module> module;
   CUstream stream;
+  Exchange *exchange = nullptr;
   /// What copies read and write on the host. One that could not be waited for
   /// may be made later: its memory is kept.
   std::vector<std::unique_ptr<char[]>> staging;

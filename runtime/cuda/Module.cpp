@@ -133,6 +133,9 @@ void Module::resolve() {
   set = getKernel(STEPC_SET_KERNEL);
   advance = getKernel(STEPC_ADVANCE_KERNEL);
   copy = getKernel(STEPC_COPY_KERNEL);
+  fill = getKernel(STEPC_FILL_KERNEL);
+  order = getKernel(STEPC_ORDER_KERNEL);
+  unorder = getKernel(STEPC_UNORDER_KERNEL);
   begin = getKernel(STEPC_BEGIN_KERNEL);
   decide = getKernel(STEPC_DECIDE_KERNEL);
   resolveRounds();

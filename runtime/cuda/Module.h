@@ -56,6 +56,9 @@ public:
   const Kernel &getSet() const { return set; }
   const Kernel &getAdvance() const { return advance; }
   const Kernel &getCopy() const { return copy; }
+  const Kernel &getFill() const { return fill; }
+  const Kernel &getOrder() const { return order; }
+  const Kernel &getUnorder() const { return unorder; }
   const Kernel &getBegin() const { return begin; }
   const Kernel &getDecide() const { return decide; }
   /// Without a function where the package has no such statistic.
@@ -80,6 +83,9 @@ private:
   Kernel set;
   Kernel advance;
   Kernel copy;
+  Kernel fill;
+  Kernel order;
+  Kernel unorder;
   Kernel begin;
   Kernel decide;
   Kernel statistics[2];

@@ -9,12 +9,17 @@
 // which lie in device memory. What core/Rounds.h does on the processor is a
 // list of launches here: of kernels over entries that are addresses.
 //
+// On several ranks the words that cross, as core/Exchange.h orders them, are
+// written to memory of the engine before the round's calls are enqueued, and
+// read from there. Those that say which groups take part stay there: functions
+// are called for all groups, and the device leaves out those that do not.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_CUDA_ROUNDLIST_H
 #define STEPC_CUDA_ROUNDLIST_H
 
-#include "core/Manifest.h"
+#include "core/Exchange.h"
 
 #include <cstdint>
 #include <vector>
@@ -34,6 +39,15 @@ struct ValueLayout {
   int64_t words;
 };
 
+/// The buffer of a tensor that takes no part: each of its words is to be
+/// `word`.
+struct IdleBuffer {
+  int64_t round;
+  int64_t address;
+  int64_t count;
+  int64_t word;
+};
+
 /// What the entries name. Addresses are of device memory.
 struct RoundInputs {
   /// Hyper-parameters and options of the groups, one after the other.
@@ -51,11 +65,27 @@ struct RoundInputs {
   std::vector<int32_t> groupOf;
   /// For each statistic the contribution of each tensor, 0: it has none.
   std::vector<int64_t> contributions;
+  /// What crosses ranks; null: nothing does.
+  const Exchange *exchange = nullptr;
+  /// As many words as cross beside buffers in all rounds.
+  int64_t crossing = 0;
+  std::vector<IdleBuffer> idle;
 };
 
 /// Entries of one launch.
 struct RoundPart {
-  enum class Kind { Copy, Sum, Amax, Call, Decide };
+  /// Exchange: no launch, but the calls of the communicator.
+  enum class Kind {
+    Copy,
+    Fill,
+    Order,
+    Unorder,
+    Sum,
+    Amax,
+    Exchange,
+    Call,
+    Decide
+  };
 
   Kind kind;
   /// -1 for what begins a step, the number of rounds for what ends it.
@@ -76,19 +106,25 @@ public:
   const ValueLayout &getLayout() const { return layout; }
   /// Whether some round may skip the step.
   bool maySkip() const { return skips; }
-  /// The most words, contributions and launches that there can be.
-  size_t countWords(size_t tensors, size_t groups) const;
+  /// The most words, contributions and launches that there can be. `exchange`
+  /// may be null.
+  size_t countWords(size_t tensors, size_t groups,
+                    const Exchange *exchange) const;
   size_t countContributions(size_t tensors) const;
   size_t countParts() const;
 
   /// Takes the memory for a list of so many.
-  void reserve(size_t tensors, size_t groups);
+  void reserve(size_t tensors, size_t groups, const Exchange *exchange);
   /// Makes the list; allocates nothing.
   void make(const RoundInputs &inputs);
 
   const std::vector<int64_t> &getWords() const { return words; }
   /// In the order of their launches.
   const std::vector<RoundPart> &getParts() const { return parts; }
+  /// Where the words lie that cross beside buffers in the round.
+  const PackedWords &getCrossing(int64_t round) const {
+    return crossing[size_t(round)];
+  }
 
 private:
   /// Ends a part, of entries of `entryWords` from `offset` on.
@@ -98,6 +134,16 @@ private:
   void addBegin();
   void addStatistics(int64_t round);
   void addSources(size_t statistic, int64_t group);
+  void shareStatistics(int64_t round);
+  void addExchange(int64_t round);
+  void placeCrossing(int64_t round);
+  template <typename Visit>
+  void forEachCrossing(int64_t round, Visit &&visit) const;
+  void addFills(int64_t round);
+  void addPacked(int64_t round, bool maximum);
+  void addUnpacked(int64_t round, bool maximum);
+  void addFlags(int64_t group, int64_t count);
+  bool isCalled(const RoundCall &call, int64_t group) const;
   void addCall(int64_t round, size_t call, int64_t number);
   void addDecide(int64_t round, int64_t firstCall);
   void addEnd(bool always);
@@ -113,6 +159,12 @@ private:
   /// Entries of statistics of one kind, until their sources are listed.
   std::vector<int64_t> sums[2];
   int64_t numContributions = 0;
+  /// One for each round.
+  std::vector<PackedWords> crossing;
+  int64_t numCrossing = 0;
+  /// Where the word of the first group lies that says whether it takes part
+  /// anywhere; 0: this is the only rank.
+  int64_t activeWords = 0;
 };
 
 } // namespace stepc::cuda

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from device_ranks import LINE, MESH, PARTLY, SPECS, compile_ranks
 from device_rules import make_rule_members
 from double import compile_package, get_double, make_zip
 from stepc._runtime import Package
@@ -64,6 +65,63 @@ def dadapt_members(tmp_path_factory):
     """Statistics of groups, in f32."""
     folder = tmp_path_factory.mktemp("dadapt")
     return make_rule_members("dadapt_adam", folder, storages=["param=f32"])
+
+
+@pytest.fixture(scope="session")
+def lamb_members(tmp_path_factory):
+    """On several ranks, behind a scale by which steps are skipped, with sums and maxima over the
+    model.
+    """
+    fragments = ("torch_scaler", "clip_by_norm", "clip_by_inf_norm")
+    return compile_ranks("lamb", tmp_path_factory.mktemp("lamb"), MESH, SPECS, *fragments)
+
+
+@pytest.fixture
+def lamb(lamb_members):
+    return Package.from_bytes(make_zip(lamb_members))
+
+
+LARGEST = """
+step.optimizer @largest {
+  %top = step.statistic "top" amax over model
+  %scale = step.scalars over model {
+    step.report "top", %top
+    step.yield %top : f64
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %m = step.amax %g : [*]
+    step.contribute %top, %m
+    %u = step.mul %g, %scale : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1 : [*]
+  }
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def maxima_members(tmp_path_factory):
+    """A maximum over the model that may be negative."""
+    folder = tmp_path_factory.mktemp("maxima")
+    definition = folder / "largest.mlir"
+    definition.write_text(LARGEST)
+    return compile_ranks(definition, folder, MESH, SPECS[:4])
+
+
+@pytest.fixture
+def maxima(maxima_members):
+    return Package.from_bytes(make_zip(maxima_members))
+
+
+@pytest.fixture(scope="session")
+def partly_members(tmp_path_factory):
+    """Statistics of groups on several ranks."""
+    return compile_ranks("dadapt_adam", tmp_path_factory.mktemp("partly"), LINE, PARTLY)
+
+
+@pytest.fixture
+def partly(partly_members):
+    return Package.from_bytes(make_zip(partly_members))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs tests of this folder until one fails, and says which:
 
-    device_faults.py ADAMW SCALED DADAPT
+    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA
 
 of which each is the package of the fixture.
 
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import test_device_errors
 import test_device_graphs
+import test_device_ranks
 import test_device_rounds
 import test_device_steps
 from device_models import DeviceMemory, Memory, Model
@@ -39,6 +40,8 @@ def run(package, test, *arguments):
             test(*arguments, make_models(package, double), double)
         elif "models" in inspect.signature(test).parameters:
             test(test_device_rounds.make_streamed(package, double), double)
+        elif test.__module__ == "test_device_ranks":
+            test(package, double, *arguments)
         elif test.__module__ == "test_device_rounds":
             test(double, package)
         else:
@@ -49,7 +52,7 @@ def run(package, test, *arguments):
 
 
 def main():
-    package, scaled, dadapt = (
+    package, scaled, dadapt, lamb, partly, maxima = (
         Package.from_bytes(Path(path).read_bytes()) for path in sys.argv[1:]
     )  # fmt: skip
     run(package, test_device_steps.test_nothing_is_told_twice)
@@ -71,6 +74,12 @@ def main():
     run(dadapt, test_device_rounds.test_groups_have_their_own_statistics)
     run(scaled, test_device_rounds.test_skipped_steps)
     run(scaled, test_device_rounds.test_groups_and_tensors_are_added)
+    run(lamb, test_device_ranks.test_skipped_steps)
+    run(lamb, test_device_ranks.test_idle_tensors)
+    run(partly, test_device_ranks.test_groups_of_other_ranks)
+    run(lamb, test_device_ranks.test_a_graph_keeps_what_its_calls_name)
+    run(lamb, test_device_ranks.test_waiting_fails)
+    run(maxima, test_device_ranks.test_maxima)
 
 
 if __name__ == "__main__":

@@ -182,9 +182,14 @@ def run_checked(command):
     assert run.returncode == 0, run.stderr
 
 
+def find_definition(name):
+    """The file of a definition of the zoo, or the one that is given."""
+    return name if isinstance(name, Path) else ZOO / f"{name}.mlir"
+
+
 def compile_package(definition, arguments, folder):
     """The members of a package with code for the processor and an image for the double."""
-    definition = definition if isinstance(definition, Path) else ZOO / f"{definition}.mlir"
+    definition = find_definition(definition)
     path, stages, image = (folder / name for name in ("x.stepc", "stages", "x.so"))
     run_checked(
         [STEPC, definition, "--target=cpu,compute_80", *arguments, "-o", path,
@@ -198,7 +203,7 @@ def compile_package(definition, arguments, folder):
 
 def read_interface(definition, *arguments):
     run = subprocess.run(
-        [STEPC, ZOO / f"{definition}.mlir", *arguments, "--interface"],
+        [STEPC, find_definition(definition), *arguments, "--interface"],
         capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     return json.loads(run.stdout)

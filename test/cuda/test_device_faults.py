@@ -32,9 +32,10 @@ def run(packages, name):
 
 
 @pytest.fixture(scope="module")
-def packages(members, scaled_members, dadapt_members, tmp_path_factory):
+def packages(request, tmp_path_factory):
     paths = []
-    for k, own in enumerate((members, scaled_members, dadapt_members)):
+    names = "", "scaled_", "dadapt_", "lamb_", "partly_", "maxima_"
+    for k, own in enumerate(request.getfixturevalue(f"{name}members") for name in names):
         paths.append(tmp_path_factory.mktemp("faults") / f"{k}.stepc")
         paths[-1].write_bytes(make_zip(own))
     return paths

@@ -4,8 +4,6 @@
 decided on the device, while the host waits for nothing.
 """
 
-import ctypes
-
 import numpy as np
 import pytest
 from device_models import DeviceMemory, Memory, assert_same
@@ -13,7 +11,6 @@ from device_rules import RuleModel, RuleTensor, make_rule_models, make_rule_pack
 from double import compile_package, make_zip
 from stepc import _runtime as runtime
 from stepc import errors
-from stepc._mesh import CommunicatorStruct, Mesh
 from stepc._runtime import Package, Plan
 from test_device_steps import FORBIDDEN
 
@@ -262,22 +259,6 @@ def test_what_a_capture_refuses(models, double):
 
 
 # --- What is refused ----------------------------------------------------------------
-
-
-def test_ranks_that_exchange_statistics(scaled, double):
-    axes, other = Mesh(("dp",), (2,)).struct(0), CommunicatorStruct()
-    other.structSize = ctypes.sizeof(other)
-    other.reduce = type(other.reduce)(lambda *arguments: 1)
-    for device_first in (False, True):
-        plan = Plan(scaled)
-        calls = [(plan.set_mesh, axes, other), (plan.set_cuda, 0)]
-        if device_first:
-            calls.reverse()
-        (first, *arguments), (second, *others) = calls
-        first(*arguments)
-        message = "the rounds of package '<memory>' exchange statistics between ranks, which has"
-        with pytest.raises(errors.PackageError, match=message):
-            second(*others)
 
 
 def test_carried_scalars(double, tmp_path):

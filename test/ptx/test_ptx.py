@@ -189,6 +189,27 @@ def test_kernels_of_the_engine(sgd):
     assert data[:4].tolist() == [20, -7, 22, -7]
     run("step_copy", 2, entries, 0, 2, words(1))
     assert data[:4].tolist() == [20, -7, 22, -7]
+    room = words(*[5] * 700)
+    fills = words(room.ctypes.data + 8, 600, -9, room.ctypes.data + 8 * 650, 1, 2)
+    fill = Kernel(sgd.ptx, "step_fill")
+    for skip in (words(1), GO_ON):
+        assert set(room) == {5}
+        arguments = [fills.ctypes.data, 0, 2, skip.ctypes.data]
+        fill.launch(2, arguments, Memory([fills, room, skip]))
+    assert room[:1].tolist() + room[601:650].tolist() + room[651:].tolist() == [5] * 99
+    assert room[1:601].tolist() == [-9] * 600 and room[650] == 2
+    values = np.array([-np.inf, -1.5, -0.0, 0.0, 5e-324, 2.0, np.inf, np.nan])
+    ordered, back = np.zeros(8, np.int64), np.zeros(8)
+    for name, source, target in (("order", values, ordered), ("unorder", ordered, back)):
+        pairs = [a.ctypes.data + 8 * k for k in range(8) for a in (source, target)]
+        entries = words(*pairs)
+        Kernel(sgd.ptx, f"step_{name}").launch(
+            1, [entries.ctypes.data, 0, 8, GO_ON.ctypes.data],
+            Memory([entries, source, target, GO_ON]),
+        )  # fmt: skip
+    assert ordered.tolist() == sorted(ordered) and len(set(ordered)) == 8
+    assert ordered[-1] == 2**63 - 1
+    np.testing.assert_array_equal(bits(back), bits(values))
     counted = words(*[0, 0, 7, 1, 0] * 300)
     run("step_advance", 1, counted, 0, 299, words(1))
     assert counted[2:4].tolist() == [7, 1]

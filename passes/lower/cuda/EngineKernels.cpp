@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/EngineKernels.h"
 
+#include "passes/lower/Combiners.h"
+#include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/GridKernel.h"
 
 #include "stepc/kernel_abi.h"
@@ -64,16 +66,41 @@ static void emitAdvanceKernel(const Words &w) {
   });
 }
 
-static void emitCopyKernel(const Words &w) {
-  emitKernel(w, STEPC_COPY_KERNEL, 4, [&](ValueRange in) {
+/// Entries are two addresses: what `emitValue` makes of the first is stored at
+/// the second.
+static void emitCopyKernel(const Words &w, StringRef name,
+                           function_ref<Value(Value)> emitValue) {
+  emitKernel(w, name, 4, [&](ValueRange in) {
     Value list = w.words(in[0]);
     emitThreadLoop(w, in.drop_front(), [&](Value entry) {
       Value first = w.mul(entry, w.constant(STEPC_COPY_ENTRY_WORDS));
       Value from = w.load(list, first);
       Value to = w.load(list, w.add(first, w.constant(1)));
-      w.store(w.load(w.words(from), int64_t(0)), w.words(to), w.constant(0));
+      Value value = emitValue(from);
+      w.store(value, w.view(to, value.getType()), w.constant(0));
     });
   });
+}
+
+static void emitCopyKernels(const Words &w) {
+  Type f64 = w.b.getF64Type();
+  emitCopyKernel(w, STEPC_COPY_KERNEL,
+                 [&](Value from) { return w.load(w.words(from), int64_t(0)); });
+  emitCopyKernel(w, STEPC_ORDER_KERNEL, [&](Value from) {
+    return emitSent(w, Combiner::Amax, w.load(w.view(from, f64), int64_t(0)));
+  });
+  emitCopyKernel(w, STEPC_UNORDER_KERNEL, [&](Value from) {
+    return emitReceived(w, Combiner::Amax, from, w.constant(0));
+  });
+}
+
+static void emitFillKernel(const Words &w) {
+  emitBlockListKernel(
+      w, STEPC_FILL_KERNEL, STEPC_FILL_ENTRY_WORDS, [&](ArrayRef<Value> entry) {
+        Value to = w.words(entry[0]);
+        emitBlockLoop(w, entry[1],
+                      [&](Value i) { w.store(entry[2], to, w.toIndex(i)); });
+      });
 }
 
 static void emitBeginKernel(const Words &w) {
@@ -141,7 +168,8 @@ void mlir::step::emitEngineKernels(const Words &w) {
   emitStoreKernel(w);
   emitSetKernel(w);
   emitAdvanceKernel(w);
-  emitCopyKernel(w);
+  emitCopyKernels(w);
+  emitFillKernel(w);
   emitBeginKernel(w);
   emitDecideKernel(w);
 }

@@ -85,22 +85,49 @@ void mlir::step::emitThreadLoop(const Words &w, ValueRange range,
   w.loop(w.add(begin, thread), end, w.mul(blocks, size), emitBody);
 }
 
+/// Whether one of `count` words (a word) from `address` on is not 0.
+static Value emitAnySet(const Words &w, Value address, Value count) {
+  Value flags = w.words(address), zero = w.constantWord(0);
+  auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), w.toIndex(count),
+                                 w.constant(1), ValueRange{zero});
+  {
+    OpBuilder::InsertionGuard guard(w.b);
+    w.b.setInsertionPointToStart(loop.getBody());
+    Value own = w.load(flags, loop.getInductionVar());
+    Value any = arith::OrIOp::create(w.b, w.loc, loop.getRegionIterArg(0), own);
+    scf::YieldOp::create(w.b, w.loc, any);
+  }
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne,
+                               loop.getResult(0), zero);
+}
+
 void mlir::step::emitListKernel(const Words &w, StringRef name,
                                 func::FuncOp function) {
   emitKernel(w, name, 4, [&](ValueRange in) {
     int64_t count = function.getNumArguments();
-    int64_t words = count + function.getNumResults();
+    bool returns = function.getNumResults();
+    int64_t words = count + (returns ? 3 : 0);
     Value list = w.words(in[0]);
     emitThreadLoop(w, in.drop_front(), [&](Value entry) {
       Value first = w.mul(entry, w.constant(words));
+      auto load = [&](int64_t k) {
+        return w.load(list, w.add(first, w.constant(k)));
+      };
       SmallVector<Value> arguments;
       for (int64_t k = 0; k < count; ++k)
-        arguments.push_back(w.load(list, w.add(first, w.constant(k))));
-      auto call = func::CallOp::create(w.b, w.loc, function, arguments);
-      if (call.getNumResults() == 0)
+        arguments.push_back(load(k));
+      auto call = [&] {
+        return func::CallOp::create(w.b, w.loc, function, arguments);
+      };
+      if (!returns) {
+        call();
         return;
-      Value to = w.load(list, w.add(first, w.constant(count)));
-      w.store(call.getResult(0), w.words(to), w.constant(0));
+      }
+      Value to = w.words(load(count)), zero = w.constant(0);
+      w.branch(
+          emitAnySet(w, load(count + 1), load(count + 2)),
+          [&] { w.store(call().getResult(0), to, zero); },
+          [&] { w.store(w.constantWord(0), to, zero); });
     });
   });
 }

@@ -55,9 +55,9 @@ void emitThreadLoop(const Words &w, ValueRange range,
 
 /// Makes the entry point `name(list, begin, end, skip)` around a function of
 /// words: a thread for each entry [begin, end) of a list of the function's
-/// arguments.
-/// Where the function has a result, an i64, the entry ends with the address at
-/// which it is stored.
+/// arguments. Where the function has a result, an i64, the address at which it
+/// is stored comes next, and the address and count of words of which one has to
+/// be other than 0; else it is not called, and 0 is stored.
 void emitListKernel(const Words &w, StringRef name, func::FuncOp function);
 
 } // namespace mlir::step

@@ -68,7 +68,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 4
+#define STEPC_KERNEL_ABI_VERSION 5
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -165,6 +165,12 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  *       StepcScalarFunction: adds 1 to `count` and clears `fresh`
  *   copy(list, begin, end, skip)
  *       entries are two addresses, from and to: copies a word
+ *   fill(list, begin, end, skip)
+ *       entries are an address, a count and a word: stores the word so many
+ *       times, side by side
+ *   order(list, begin, end, skip), unorder(list, begin, end, skip)
+ *       entries are two addresses, from and to: an f64 as the integer that
+ *       orders as it does, any NaN above all, as maxima cross ranks; and back
  *   begin(state, version, graph)
  *       begins a step, in the words STEPC_STATE_... at `state`. The launch of a
  *       graph, which was captured for `version`, is to be skipped where the
@@ -181,6 +187,10 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_ADVANCE_KERNEL "step_advance"
 #define STEPC_COPY_KERNEL "step_copy"
 #define STEPC_COPY_ENTRY_WORDS 2
+#define STEPC_FILL_KERNEL "step_fill"
+#define STEPC_FILL_ENTRY_WORDS 3
+#define STEPC_ORDER_KERNEL "step_order"
+#define STEPC_UNORDER_KERNEL "step_unorder"
 #define STEPC_BEGIN_KERNEL "step_begin"
 #define STEPC_DECIDE_KERNEL "step_decide"
 
@@ -198,8 +208,13 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_STATE_NEVER 7
 #define STEPC_STATE_WORDS 8
 
-/* Words of an entry of such a list: addresses of hyper-parameters and results,
- * count, fresh, address of the row. */
+/* Words of an entry for a StepcRoundFunction: its arguments, the address of the
+ * i64 that it returns, and the address and count of flags, words of any bits.
+ * It runs where one of them is not 0; else 0 stands for what it returns. */
+#define STEPC_ROUND_ENTRY_WORDS 9
+
+/* Words of an entry for a StepcScalarFunction: addresses of hyper-parameters
+ * and results, count, fresh, address of the row. */
 #define STEPC_SCALAR_ENTRY_WORDS 5
 #define STEPC_SCALAR_ENTRY_COUNT 2
 #define STEPC_SCALAR_ENTRY_FRESH 3

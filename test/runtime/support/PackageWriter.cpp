@@ -214,7 +214,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
       {"format", 3},
-      {"kernel_abi", 4},
+      {"kernel_abi", 5},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},
