@@ -9,9 +9,10 @@ two meshes over the same ranks have one axis in common.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,6 +40,23 @@ class _Axis:
     @property
     def coordinate(self) -> int:
         return self.ranks.index(dist.get_rank())
+
+
+@contextlib.contextmanager
+def _named_by_ranks() -> Iterator[None]:
+    """Groups that are made within have a name of their ranks alone. torch's own is of how many
+    groups this process has, too: where ranks have other numbers of them, as stages of a pipeline
+    may, they would wait for each other under two names."""
+    module = dist.distributed_c10d
+    name = getattr(module, "_hash_ranks_to_str", None)
+    if name is None:
+        yield
+        return
+    module._hash_ranks_to_str = lambda ranks: f"stepc {'-'.join(map(str, ranks))}"
+    try:
+        yield
+    finally:
+        module._hash_ranks_to_str = name
 
 
 class TorchMesh:
@@ -153,9 +171,13 @@ class TorchMesh:
         axes = [axis for axis in axes if len(axis.ranks) > 1] or axes
         if len(axes) == 1:
             return axes[0].group
-        ranks = self._ranks({axis.name for axis in axes})
+        return self.group_among(self._ranks({axis.name for axis in axes}))
+
+    def group_among(self, ranks: Ranks) -> dist.ProcessGroup:
+        """The process group of these ranks, made by all of them together."""
         if ranks not in self._made:
-            self._made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
+            with _named_by_ranks():
+                self._made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
         return self._made[ranks]
 
     def _ranks(self, names: set[str]) -> Ranks:
