@@ -294,6 +294,60 @@ def the_norm_in_the_step_counts_what_later_stages_share_once():
 
 
 @case
+def stages_sum_the_gradient_of_what_they_share():
+    """Each has its own of two tensors, in another order, that some stages have; where a stage
+    has none of one, the others' counts. Also beside tensor parallelism, and on one stage."""
+    grid = init_device_mesh("cpu", (4, 1), mesh_dim_names=("pp", "tp"))
+    held = {"a": (0, 2, 3), "b": (2, 3), "c": (1,)}
+    rank = dist.get_rank()
+    how = st.Layout(grid, [Replicate()] * 2, "partial", grad_divisor=2.0, shared_over="pp")
+    layouts = [("([abc])", how), (".*", st.Layout(grid, ["distinct", Replicate()]))]
+    own = [torch.randint(-8, 9, (3, 4)) / 16.0 for _ in range(4)]
+    for name, stage in [("AdamW, clipped", 0), ("CAME", 0), ("CAME", 1), ("AdamW", 2)]:
+        group = grid["tp"].get_group()
+        zero = {"zero": stage, "gradients": "local", "process_group": group} if stage else {}
+        names = [n for n in sorted(held, reverse=rank == 3) if rank in held[n]]
+        made = {n: torch.full((3, 4), 0.5) for n in [*names, f"own{rank}"]}
+        params = named(made)
+        optimizer = ALL[name](params, layouts=layouts, **zero)
+        every = ["a", "b", "c", *(f"own{r}" for r in range(4))]
+        plain = named({n: torch.full((3, 4), 0.5) for n in every})
+        alone = ALL[name](plain)
+        for step in range(3):
+            for n, param in plain:
+                holders = [r for r in held.get(n, ()) if (step, n, r) != (1, "a", 2)]
+                param.grad = sum(own[r] for r in holders) / 2 if n in held else own[int(n[3])]
+            optimizer.zero_grad()
+            for n, param in params:
+                param.grad = None if (step, n, rank) == (1, "a", 2) else own[rank].clone()
+            alone.step()
+            optimizer.step()
+            for n, param in params:
+                same_bits(param, dict(plain)[n], f"{name}, zero={stage}, step {step}, {n}")
+    one = init_device_mesh("cpu", (1, 4), mesh_dim_names=("pp", "tp"))
+    how = st.Layout(one, [Replicate()] * 2, shared_over="pp")
+    stepped(named({"tied": torch.ones(3)}), layouts=[("tied", how)])
+
+
+@case
+def what_stages_sum_is_to_be_alike():
+    """Also where ranks have other numbers of process groups."""
+    if dist.get_rank() == 3:
+        dist.new_group([3], use_local_synchronization=True)
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    how = st.Layout(mesh, [Replicate()], "partial", shared_over="pp")
+    shape = (3, 4) if dist.get_rank() == 3 else (4, 3)
+    names = {"tied": torch.ones(shape)} if dist.get_rank() in (0, 3) else {}
+    params = named({**names, f"own{dist.get_rank()}": torch.ones(2)})
+    layouts = [("tied", how), (".*", st.Layout(mesh, ["distinct"]))]
+    if names:
+        refused(errors.CommunicationError, "exchanges other things than rank",
+                lambda: stepped(params, layouts=layouts))  # fmt: skip
+    else:
+        stepped(params, layouts=layouts)
+
+
+@case
 def a_tensor_that_no_rank_counts_is_refused():
     mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
     words = "parameter 'tied' of rank 1 is whole along ranks 0, 1, 2, 3, of which rank 0"
@@ -434,8 +488,6 @@ def layouts_that_are_refused():
             lambda: st.Layout(mesh, [Replicate()], shared_over="pp"))  # fmt: skip
     refused(ValueError, "shared_over is 'tp', whose placement is S(0), expected Replicate()",
             lambda: st.Layout(mesh, [Shard(0)], shared_over="tp"))  # fmt: skip
-    refused(ValueError, "shared_over is 'tp' and grad 'partial': ranks without the tensor",
-            lambda: st.Layout(mesh, [Replicate()], "partial", shared_over="tp"))  # fmt: skip
     refused(TypeError, "layouts has 'up', expected a regular expression and a Layout",
             lambda: st.AdamW(named(made), layouts=["up"]))  # fmt: skip
     refused(TypeError, "layouts has 3 for 'up', expected a Layout or None",

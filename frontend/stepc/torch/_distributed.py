@@ -87,7 +87,9 @@ class DistributedBinding:
         self._agree_on_parts(optimizer, parts, axes)
         if self._sharing.declared:
             self._sharing.agree()
-        for part in self._parts:
+        # What only some stages sum comes first, in an order that all of them have.
+        self._in_order = sorted(self._parts, key=lambda part: (not part.sum_key, part.sum_key))
+        for part in self._in_order:
             part.resolve(axes, self._torch_mesh)
         self._local = _LocalOptimizer(optimizer, parts.groups, self._torch_mesh)
         for part in self._parts:
@@ -187,7 +189,7 @@ class DistributedBinding:
         """One step; False, with nothing done, when another binding is needed."""
         if not self._is_current(optimizer):
             return False
-        for part in self._parts:
+        for part in self._in_order:
             part.refresh()
         if self._zero is not None:
             self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1")

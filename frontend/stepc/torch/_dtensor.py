@@ -58,6 +58,7 @@ class DTensorPart:
     layout = None
     sums_at_step = False
     gradient = "in any placements"
+    sum_key = ""
 
     def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
         self.param, self.name, self.states_of = param, name, states_of

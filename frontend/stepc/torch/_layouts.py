@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _mesh
+from ._agreement import difference
 from ._describe import axis_names, lies
 from ._members import ObstacleError
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
@@ -32,7 +33,8 @@ class Layout:
         placements: for each of its dims ``Shard(d)``, ``Replicate()``, or ``"distinct"``
             where other coordinates hold other tensors: pipeline stages, experts.
         grad: "reduced", or "partial" where it is still to be summed over the dims of the
-            mesh over which the parameter is replicated.
+            mesh over which the parameter is replicated; of ``shared_over`` over the ranks that
+            have it.
         grad_divisor: what the gradient is divided by, after the sum.
         shape: of the whole tensor; by default the ranks add up what they have.
         shared_over: the name of a dim of the mesh with ``Replicate()``, of which not all
@@ -82,11 +84,6 @@ class Layout:
             raise ValueError(
                 f"shared_over is {self.shared_over!r}, whose placement is {placement}, expected "
                 "Replicate()"
-            )
-        if self.grad == "partial":
-            raise ValueError(
-                f"shared_over is {self.shared_over!r} and grad 'partial': ranks without the tensor "
-                "would not come to the sum; sum it before the step"
             )
 
     @property
@@ -169,7 +166,7 @@ class PlainPart:
         self.local = param.detach().requires_grad_(param.requires_grad)
         self.whole: dict = {}
         self.states_of = states_of
-        self._summed = None
+        self._sums: list[dist.ProcessGroup] = []  # over which the gradient is summed, in turn
 
     @property
     def is_sharded(self) -> bool:
@@ -246,14 +243,22 @@ class PlainPart:
         return self._sharing is None or not self._sharing.is_uneven(self.how.mesh, dim)
 
     def speaks(self, axes: dict) -> set[str]:
-        """Those along which it is cut or summed."""
-        summed = self.how.grad == "partial"
+        """Those along which it is cut or summed, and all ranks have it."""
         pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
         return {
             axis
-            for axis, placement in pairs
-            if placement != DISTINCT and (summed or not placement.is_replicate())
+            for number, (axis, placement) in enumerate(pairs)
+            if placement != DISTINCT
+            and number != self.how.shared_dim
+            and (self.sums_at_step or not placement.is_replicate())
         }
+
+    @property
+    def sum_key(self) -> str:
+        """By which ranks that have other tensors beside it order its sum; "" where none have."""
+        if not self.sums_at_step or self._sharing is None or self.how.shared_over is None:
+            return ""
+        return self._sharing.key(self.param)
 
     def remember(self, own: PlainPart) -> None:
         """Takes over how large the parts of other ranks are."""
@@ -264,21 +269,42 @@ class PlainPart:
         """Asks the other ranks how large their parts are, where that is not known: all of them
         together."""
         dims: dict[int, list[str]] = {}
-        replicated, distinct = [], []
+        summed, distinct = [], []
         pairs = zip(axes[self.how.mesh], self.how.placements, strict=True)
         for number, (axis, placement) in enumerate(pairs):
             # To the plan, the first that has it is one of those that have another.
             if placement == DISTINCT or self._counts_over(number):
                 distinct.append(axis)
             elif placement.is_replicate():
-                replicated.append(axis)
+                if number != self.how.shared_dim:
+                    summed.append(axis)
             else:
                 dims.setdefault(placement.dim % max(self.param.dim(), 1), []).append(axis)
         self._find_extents(dims, mesh)
         placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
         self.layout = _mesh.Layout(self.shape, placed, distinct=tuple(distinct), start=self.first)
         self.whole = self.states_of(self.shape)
-        self._summed = mesh.group_of(replicated) if self.how.grad == "partial" else None
+        if self.sums_at_step:
+            self._find_sums(summed, self.describe(axes), mesh)
+
+    def _find_sums(self, axes: list[str], words: str, mesh) -> None:
+        """Over ranks that all have it, then over those along ``shared_over`` that do, which tell
+        each other what they have; CommunicationError."""
+        self._sums = [mesh.group_of(axes)] if axes else []
+        if self.how.shared_over is None:
+            return
+        holders = self._sharing.holders(self.param, self.how)
+        if len(holders) == 1:
+            return
+        group = mesh.group_among(holders)
+        self._sums.append(group)
+        if self._known is not None:
+            return
+        every: list = [None] * len(holders)
+        dist.all_gather_object(every, words, group=group)
+        for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
+            if theirs != words:
+                raise difference([words], [theirs], rank)
 
     def _counts_over(self, dim: int) -> bool:
         """Whether it is shared over the dim, and counted by this rank."""
@@ -308,7 +334,7 @@ class PlainPart:
         """Takes the gradient; one that is partial is summed, which all ranks of the
         mesh do together. The user's own stays as it is."""
         grad = self.param.grad
-        if self._summed is not None:
+        if self._sums:
             grad = self._sum(grad)
         if grad is not None and self.how.grad_divisor is not None:
             grad = grad.detach() / self.how.grad_divisor
@@ -321,7 +347,8 @@ class PlainPart:
         if grad is not None:
             line[:-1] = grad.detach().reshape(-1)
             line[-1] = 1  # that there is one
-        dist.all_reduce(line, group=self._summed)
+        for group in self._sums:
+            dist.all_reduce(line, group=group)
         if not line[-1]:
             return None
         return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))

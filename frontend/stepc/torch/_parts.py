@@ -8,7 +8,8 @@ A part is made without a word to other ranks, so that states can be saved and ch
 - ``param``, the user's, and ``local``, the ordinary tensor that the plan steps
 - ``is_sharded``: whether it is a part of a larger tensor; ``cut_over``: the process groups
   whose ranks have other parts of it, or other tensors
-- ``sums_at_step``: whether its gradient is to be summed by the step, not as it comes
+- ``sums_at_step``: whether its gradient is to be summed by the step, not as it comes;
+  ``sum_key`` orders sums that are not of all ranks
 - ``place``, in words which part it is; None for all of it; ``lies``, how it is cut, and
   ``gradient``, how that comes, for :meth:`~stepc.torch.Optimizer.describe_layouts`;
   ``whole_shape``, None where only other ranks know
@@ -60,6 +61,7 @@ class WholePart:
     first: tuple[int, ...] | None = None
     lies: tuple[str, ...] = ()
     gradient = "reduced"
+    sum_key = ""
 
     def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
         self.param = self.local = param

@@ -110,10 +110,19 @@ class Sharing:
         shared = layout is not None and layout.shared_dim is not None
         if not shared or ranks_along(layout.mesh, layout.shared_dim) != ranks:
             return ranks[0] == dist.get_rank()
-        key, found = self._keys[id(param)], self._found[ranks]
-        return dist.get_rank() == next(
-            rank for rank, own in zip(ranks, found, strict=True) if key in own
-        )
+        return dist.get_rank() == self.holders(param, layout)[0]
+
+    def key(self, param) -> str:
+        """What tells the tensor from others on all ranks."""
+        return self._keys.get(id(param), "")
+
+    def holders(self, param, layout: Layout) -> Ranks:
+        """The ranks along ``shared_over`` that have the tensor, once they have agreed."""
+        ranks = ranks_along(layout.mesh, layout.shared_dim)
+        if ranks not in self.axes:
+            return ranks  # this one alone
+        key, found = self.key(param), self._found[ranks]
+        return tuple(rank for rank, own in zip(ranks, found, strict=True) if key in own)
 
     def _check(self) -> None:
         for ranks, found in sorted(self._found.items()):

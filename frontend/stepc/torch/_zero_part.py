@@ -67,6 +67,10 @@ class ZeroPart:
         return self.inner.whole_shape
 
     @property
+    def sum_key(self) -> str:
+        return self.inner.sum_key
+
+    @property
     def gradient(self) -> str:
         return self.inner.gradient
 
