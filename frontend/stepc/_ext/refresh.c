@@ -151,12 +151,20 @@ static int checkUnbumped(const Entry *entry) {
 }
 
 int stepcWalkBump(Walk *self) {
+  // Counters are atomic, and nothing of Python is touched: shared with torch's
+  // threads.
+  Py_ssize_t unbumped = 0;
+#pragma omp parallel for schedule(static)                                      \
+    reduction(+ : unbumped) if (stepcMayShare(self->size))
   for (Py_ssize_t i = 0; i < self->size; ++i) {
-    const Entry *entry = &self->entries[i];
+    Entry *entry = &self->entries[i];
     prefetchObjects(self, entry);
-    if (entry->live && stepcDirectBump(&self->direct, slotOf(self, entry)) &&
-        checkUnbumped(entry))
-      return -1;
+    entry->unbumped =
+        entry->live && stepcDirectBump(&self->direct, slotOf(self, entry)) != 0;
+    unbumped += entry->unbumped;
   }
+  for (Py_ssize_t i = 0; unbumped > 0 && i < self->size; ++i)
+    if (self->entries[i].unbumped && checkUnbumped(&self->entries[i]))
+      return -1;
   return 0;
 }

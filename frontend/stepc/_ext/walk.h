@@ -35,8 +35,9 @@ enum {
 typedef struct Entry {
   PyObject *param;      // borrowed: the Walk's `params` tuple owns it
   int64_t id;           // in the plan; -1 while the parameter is not bound
-  int32_t plain;        // 1: the descriptor of torch.Tensor gives its gradient
-  int32_t live;         // 1: had a gradient at the last refresh
+  int8_t plain;         // 1: the descriptor of torch.Tensor gives its gradient
+  int8_t live;          // 1: had a gradient at the last refresh
+  int8_t unbumped;      // 1: the last bump did not find its version counter
   const void *gradSlot; // found ahead of its turn
 } Entry;
 

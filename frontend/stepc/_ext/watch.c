@@ -98,12 +98,14 @@ __attribute__((constructor)) static void rememberProcess(void) {
   homeProcess = getpid();
 }
 
-// Of many tensors the reading is shared with torch's threads, which are idle:
-// it waits for memory, and calls nothing.
+int stepcMayShare(Py_ssize_t size) {
+  return size > 4096 && getpid() == homeProcess;
+}
+
 static int isAnyMoved(const StepcWatch *watch) {
   int moved = 0;
 #pragma omp parallel for schedule(static)                                      \
-    reduction(| : moved) if (watch->size > 4096 && getpid() == homeProcess)
+    reduction(| : moved) if (stepcMayShare(watch->size))
   for (Py_ssize_t i = 0; i < watch->size; ++i) {
     StepcWatched now = watch->entries[i];
     prefetch(watch, i);

@@ -42,6 +42,10 @@ int stepcWatchAdd(StepcWatch *watch, PyObject *list);
 // Whether a tensor is somewhere else than when it was added.
 int stepcWatchMoved(const StepcWatch *watch);
 
+// Whether work on so many tensors, which waits for memory and calls nothing of
+// Python, is to be shared with torch's threads, which are idle.
+int stepcMayShare(Py_ssize_t size);
+
 int stepcWatchTraverse(const StepcWatch *watch, visitproc visit, void *arg);
 void stepcWatchClear(StepcWatch *watch);
 
