@@ -41,3 +41,23 @@ step.optimizer @norm {
     step.return %p1, %r1 : [n, m], [n, 1]
   }
 }
+
+// Lanes of a maximum are of the compute type; of magnitudes, integers.
+// CHECK: func.func private @largest_any_0_phase0_run
+// CHECK: scf.for {{.*}} iter_args(%[[SIZES:.*]] = %{{.*}}, %[[MOST:.*]] = %{{.*}}) -> (vector<16xi32>, vector<16xf32>)
+// CHECK: %[[BITS:.*]] = arith.bitcast %{{.*}} : vector<16xf32> to vector<16xi32>
+// CHECK: arith.maxsi %[[SIZES]], %[[BITS]] : vector<16xi32>
+// CHECK: arith.maximumf %[[MOST]], %{{.*}} : vector<16xf32>
+// CHECK: arith.extf %{{.*}} : vector<16xf32> to vector<16xf64>
+// CHECK: arith.extf %{{.*}} : vector<16xf32> to vector<16xf64>
+// CHECK: vector.shuffle
+step.optimizer @largest {
+  step.rule @largest_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %a = step.abs %g : [*]
+    %size = step.amax %a : [*]
+    %most = step.amax %g : [*]
+    %rate = step.mul %size, %most : f64
+    %p1 = step.mul %p, %rate : [*], f64
+    step.return %p1
+  }
+}

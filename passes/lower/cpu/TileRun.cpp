@@ -7,6 +7,7 @@
 #include "passes/lower/cpu/TileRun.h"
 
 #include "passes/lower/cpu/ReductionTree.h"
+#include "passes/lower/cpu/RowLanes.h"
 #include "passes/lower/cpu/RunFunctions.h"
 #include "stepc/kernel_abi.h"
 
@@ -88,11 +89,10 @@ void TileRunEmitter::emitBody(
     if (lanes && !isa<VectorType>(value.getType()))
       value = vector::BroadcastOp::create(
           w.b, w.loc, VectorType::get({lanes}, value.getType()), value);
-    value = emitWidened(w, value);
     if (isAlongRow(k))
       accumulateRow(k, value);
     else
-      addToColumn(k, lanes, value, column);
+      addToColumn(k, lanes, emitWidened(w, value), column);
   };
   current->emit(lanes, {load, store, accumulate});
 }
@@ -110,10 +110,13 @@ void TileRunEmitter::emitPrefetch(Value column) {
 
 /// The whole vectors of a leaf; returns the lanes of accumulators along rows.
 SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
+  SmallVector<RowLanes> rows;
   SmallVector<Value> neutral;
-  for (auto [k, accumulator] : llvm::enumerate(accumulators))
-    if (isAlongRow(k))
-      neutral.push_back(emitNeutral(w, accumulator.getCombiner(), STEPC_LANES));
+  for (unsigned k = 0; k < accumulators.size(); ++k)
+    if (isAlongRow(k)) {
+      rows.emplace_back(w, phase, k);
+      neutral.push_back(rows.back().emitNeutral());
+    }
   auto loop = scf::ForOp::create(w.b, w.loc, begin, end,
                                  w.constant(STEPC_LANES), neutral);
   OpBuilder::InsertionGuard guard(w.b);
@@ -122,15 +125,18 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
     emitPrefetch(loop.getInductionVar());
   SmallVector<Value> next(loop.getRegionIterArgs());
   unsigned lane = 0;
-  emitBody(STEPC_LANES, loop.getInductionVar(), [&](unsigned k, Value value) {
-    next[lane] =
-        emitCombined(w, accumulators[k].getCombiner(), next[lane], value);
+  emitBody(STEPC_LANES, loop.getInductionVar(), [&](unsigned, Value value) {
+    next[lane] = rows[lane].emitCombined(next[lane], value);
     ++lane;
   });
   if (neutral.empty())
     return {};
   scf::YieldOp::create(w.b, w.loc, next);
-  return SmallVector<Value>(loop.getResults());
+  SmallVector<Value> lanes;
+  w.b.setInsertionPointAfter(loop);
+  for (auto [row, result] : llvm::zip(rows, loop.getResults()))
+    lanes.push_back(row.emitWidened(result));
+  return lanes;
 }
 
 /// The elements of a leaf after the last whole vector, each in its lane.
@@ -158,7 +164,7 @@ SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
     unsigned next = 0;
     emitBody(0, column, [&](unsigned, Value value) {
       // A lane has one more element at most.
-      w.store(value, rests[next++], lane);
+      w.store(emitWidened(w, value), rests[next++], lane);
     });
   });
   if (lanes.empty())
