@@ -198,6 +198,7 @@ def _open(path: str) -> ctypes.CDLL:
             function = getattr(library, name)
             function.argtypes = arguments
             function.restype = c_int32
+        library.stepcCpuTarget.restype = c_char_p
         for name in ("stepcPackageDestroy", "stepcPlanDestroy"):
             getattr(library, name).argtypes = [c_void_p]
             getattr(library, name).restype = None
@@ -228,6 +229,11 @@ def load_library() -> ctypes.CDLL:
         f"the runtime library was not found; looked for {looked} "
         "(STEPC_RUNTIME_LIBRARY names another place)"
     )
+
+
+def cpu_target() -> str:
+    """The best of the compiler's targets that this processor can run; "" for none."""
+    return load_library().stepcCpuTarget().decode()
 
 
 def address_of(function) -> int:

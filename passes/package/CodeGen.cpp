@@ -118,6 +118,11 @@ translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
     function.addFnAttr("target-cpu", target.cpu);
     function.addFnAttr("target-features", target.features);
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    if (!target.isDevice()) {
+      // Of AVX-512 the registers and masks are used, not the width.
+      function.addFnAttr("prefer-vector-width", "256");
+      function.addFnAttr("min-legal-vector-width", "256");
+    }
     if (function.hasInternalLinkage() &&
         !function.hasFnAttribute(llvm::Attribute::NoInline))
       function.addFnAttr(llvm::Attribute::AlwaysInline);

@@ -6,18 +6,22 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/Target.h"
 
+#include "stepc/kernel_abi.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir::step;
 using llvm::StringRef;
 
+static constexpr StringRef kV3Features[] = {STEPC_X86_64_V3_FEATURES};
+static constexpr StringRef kV4Features[] = {STEPC_X86_64_V4_FEATURES};
 /// prefetchw is no part of x86-64-v3, but a no-op where it is missing.
-static constexpr StringRef kV3Features[] = {"avx",  "avx2", "bmi",   "bmi2",
-                                            "f16c", "fma",  "lzcnt", "movbe"};
 /// PTX 8.0 is of CUDA 12.0; devices of 10.0 need PTX 8.6.
 static constexpr Target kTargets[] = {
     {"x86-64-v3", CodeKind::SharedObject, "x86-64-v3", "+prfchw", kV3Features,
+     0},
+    {"x86-64-v4", CodeKind::SharedObject, "x86-64-v4", "+prfchw", kV4Features,
      0},
     {"sm_80", CodeKind::Cubin, "sm_80", "+ptx80", {}, 80},
     {"sm_90", CodeKind::Cubin, "sm_90", "+ptx80", {}, 90},
@@ -71,8 +75,8 @@ mlir::step::readTargets(StringRef list, bool hasAssembler) {
     if (!target)
       return llvm::createStringError(
           "no target '" + name +
-          "'; there are cpu, x86-64-v3, cuda, sm_80, sm_90, sm_100, "
-          "compute_80, compute_90 and compute_100");
+          "'; there are cpu, x86-64-v3, x86-64-v4, cuda, sm_80, sm_90, "
+          "sm_100, compute_80, compute_90 and compute_100");
     add(target);
   }
   return targets;

@@ -7,6 +7,7 @@
 
 #include "core/Plan.h"
 #include "core/Status.h"
+#include "cpu/CpuFeatures.h"
 
 #include <algorithm>
 #include <atomic>
@@ -93,6 +94,8 @@ StepcPlanConfig checkConfig(const StepcPlanConfig *given) {
 uint32_t stepcVersion(void) {
   return STEPC_VERSION_MAJOR * 1000 + STEPC_VERSION_MINOR;
 }
+
+const char *stepcCpuTarget(void) { return getCpuTarget(); }
 
 const char *stepcStatusString(StepcStatus status) {
 #define STEPC_CASE(name)                                                       \

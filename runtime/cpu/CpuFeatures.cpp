@@ -7,6 +7,8 @@
 
 #include "cpu/CpuFeatures.h"
 
+#include "stepc/kernel_abi.h"
+
 using namespace stepc;
 
 namespace {
@@ -49,4 +51,12 @@ stepc::getMissingCpuFeatures(const std::vector<std::string> &features) {
     if (!hasFeature(feature))
       missing += (missing.empty() ? "" : ", ") + feature;
   return missing;
+}
+
+const char *stepc::getCpuTarget() {
+  if (getMissingCpuFeatures({STEPC_X86_64_V4_FEATURES}).empty())
+    return "x86-64-v4";
+  if (getMissingCpuFeatures({STEPC_X86_64_V3_FEATURES}).empty())
+    return "x86-64-v3";
+  return "";
 }

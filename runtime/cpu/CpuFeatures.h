@@ -17,6 +17,9 @@ namespace stepc {
 /// not have, separated by ", ". A name that is not known counts as missing.
 std::string getMissingCpuFeatures(const std::vector<std::string> &features);
 
+/// The best of the compiler's targets that the processor can run; "" for none.
+const char *getCpuTarget();
+
 } // namespace stepc
 
 #endif // STEPC_CPU_CPUFEATURES_H

@@ -81,9 +81,13 @@ def precompile(optimizer, target: str | None) -> None:
         targets = _devices.target_flags(_devices.device_of(members))
     except ObstacleError as obstacle:
         raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
-    if target is not None:
-        targets = () if target == "cpu" else (f"--target={target}",)
-    get_package(optimizer, definition, resolved, members, targets)
+    wanted = [targets]
+    if target == "cpu":
+        wanted = list(map(_devices.cpu_flags, _devices.CPU_TARGETS))
+    elif target is not None:
+        wanted = [_devices.cpu_flags(target)]
+    for flags in wanted:
+        get_package(optimizer, definition, resolved, members, flags)
 
 
 def may_skip(manifest: dict) -> bool:

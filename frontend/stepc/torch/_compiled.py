@@ -344,9 +344,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     def precompile(self, target: str | None = None) -> None:
         """Compiles what the first step will need, and puts it into the cache.
 
-        ``target``: where that will be: None for where the parameters lie, or a target of the
-        compiler, "cpu" or for devices "sm_90", say (docs/cuda.md lists them). No such device
-        is needed: a node without one can fill a cache (STEPC_CACHE_DIR) that others read.
+        ``target``: where that will be: None for where the parameters lie, "cpu" for any
+        processor, or a target of the compiler, "sm_90", say (docs/cuda.md lists them). None
+        of them is needed: a node without one can fill a cache (STEPC_CACHE_DIR) for others.
         Gradients are taken to have the dtype of their parameters unless they are there. A
         step inside a ``stepc.torch.GradScaler`` is another one, which is not made ahead.
         Raises as ``step``, and StepcError for parameters that are spread over ranks.

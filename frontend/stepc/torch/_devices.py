@@ -9,6 +9,7 @@ operations do; so what torch enqueues before and after it is in order with it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import torch
@@ -21,6 +22,9 @@ _CPU = torch.device("cpu")
 # one runs on the same major number and a minor one that is not lower; others take PTX.
 _TARGETS = {8: "sm_80", 9: "sm_90", 10: "sm_100"}
 _NEWER = "compute_100"
+# Of the processor: what it makes unless it is asked for another, and all.
+_ANY_CPU = "x86-64-v3"
+CPU_TARGETS = (_ANY_CPU, "x86-64-v4")
 TARGETS = (*_TARGETS.values(), _NEWER)
 
 
@@ -44,11 +48,17 @@ def device_of(members: Iterable[Member]) -> torch.device:
     return _CPU if first is None else first.param.device
 
 
+def cpu_flags(target: str) -> tuple[str, ...]:
+    """What the compiler is asked for to have code for processors of a target."""
+    return () if target in ("", _ANY_CPU) else (f"--target={target}",)
+
+
 def target_flags(device: torch.device) -> tuple[str, ...]:
-    """What the compiler is asked to make code for; nothing for the processor. ObstacleError
-    for a device that is older than what it makes code for."""
+    """What the compiler is asked to make code for: this processor, unless STEPC_CPU_TARGET
+    names another, or the device. ObstacleError for a device that is older than what it
+    makes code for."""
     if device.type == "cpu":
-        return ()
+        return cpu_flags(os.environ.get("STEPC_CPU_TARGET") or _runtime.cpu_target())
     major, minor = torch.cuda.get_device_capability(device)
     if major < min(_TARGETS):
         raise ObstacleError(

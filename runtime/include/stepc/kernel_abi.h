@@ -100,6 +100,13 @@
 /* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */
 #define STEPC_TILE_COLUMNS 4096
 
+/* What a processor needs to run the code of a target, by LLVM's names. */
+#define STEPC_X86_64_V3_FEATURES                                               \
+  "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"
+#define STEPC_X86_64_V4_FEATURES                                               \
+  STEPC_X86_64_V3_FEATURES, "avx512f", "avx512bw", "avx512cd", "avx512dq",     \
+      "avx512vl"
+
 /* Elements or tiles [start, start + length) of table row `row`. */
 typedef struct StepcChunk {
   int64_t row;

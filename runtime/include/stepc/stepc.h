@@ -76,6 +76,10 @@ STEPC_API uint32_t stepcVersion(void);
 /* The name of a status, "STEPC_OVERLAP"; never NULL. */
 STEPC_API const char *stepcStatusString(StepcStatus status);
 
+/* The best of the compiler's targets for a processor that this one can run,
+ * "x86-64-v4" say; "" where there is none. Never NULL. */
+STEPC_API const char *stepcCpuTarget(void);
+
 /* What the last refused call of this thread said; "" when there was none.
  * Valid until the thread's next call. */
 STEPC_API const char *stepcLastErrorMessage(void);
