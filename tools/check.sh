@@ -27,7 +27,8 @@ run_pytest() {
   for folder in test/*/; do
     if compgen -G "${folder}test_*.py" >/dev/null; then folders+=("$folder"); fi
   done
-  "$python" -m pytest -q --durations=10 -o junit_logging=no \
+  # A file stays on one worker: what its tests share, it makes once.
+  "$python" -m pytest -q --durations=10 -o junit_logging=no -n "$(nproc)" --dist loadfile \
     --junitxml="$reports/pytest.xml" "${folders[@]}"
 }
 

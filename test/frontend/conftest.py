@@ -13,8 +13,11 @@ from stepc import _cache, _compiler, definition
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory):
-    """One cache for all tests, empty at the start."""
-    folder = tmp_path_factory.mktemp("cache")
+    """One cache for all tests, empty at the start; all processes of the run share it."""
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parents[1] / "cache"
+    folder.mkdir(exist_ok=True)
     before = os.environ.get("STEPC_CACHE_DIR")
     os.environ["STEPC_CACHE_DIR"] = str(folder)
     yield folder
