@@ -96,28 +96,39 @@ def cells(case, name):
     ]
 
 
-def verdict(results):
-    """What of the two goals is not reached: 90 % of the stream, and ahead of all peers."""
-    slow, behind = [], []
+def measured(results):
+    """Every optimizer's name and case, with the shape's and the type's names."""
     for name in ZOO:
-        for shape, label in SHAPES.items():
+        for shape in SHAPES:
             for dtype in DTYPES:
                 case = find_case(results, name, shape, dtype)
-                if case is None or own_entry(name) not in case["summary"]:
-                    continue
-                # Of small ones the time goes to calls: the kernel's share is looked at.
-                share = kernel_share if shape in SMALL else share_of_stream
-                reached, best = share(case, name), best_peer(case, name)
-                what = f"`{name}` {dtype} on {label}"
-                if reached is not None and reached < LEAST_SHARE:
-                    slow.append(f"{what} ({reached:.1%})")
-                if best is not None and paired(case, best, own_entry(name)) <= 1:
-                    behind.append(what)
-    return [
-        f"Below {LEAST_SHARE:.0%} of the stream, of small tensors by the kernel alone: "
-        f"{', '.join(slow) or 'none'}. "
+                if case is not None and own_entry(name) in case["summary"]:
+                    yield name, shape, dtype, case
+
+
+def verdict(results):
+    """What of the two goals is not reached: 90 % of the stream, and ahead of all peers. Of
+    small tensors, whose time goes to calls, what the kernels alone reach."""
+    slow, behind, alone = [], [], {}
+    for name, shape, dtype, case in measured(results):
+        share, best = share_of_stream(case, name), best_peer(case, name)
+        what = f"`{name}` {dtype} on {SHAPES[shape]}"
+        if shape in SMALL:
+            alone.setdefault((shape, dtype), []).append(kernel_share(case, name))
+        elif share is not None and share < LEAST_SHARE:
+            slow.append(f"{what} ({share:.1%})")
+        if best is not None and paired(case, best, own_entry(name)) <= 1:
+            behind.append(what)
+    lines = [
+        f"Below {LEAST_SHARE:.0%} of the stream, of large tensors: {', '.join(slow) or 'none'}. "
         f"Not ahead of the best peer: {', '.join(behind) or 'none'}."
     ]
+    for (shape, dtype), shares in alone.items():
+        found = [share for share in shares if share is not None]
+        if found:
+            least, most = percent(min(found)), percent(max(found))
+            lines.append(f"The kernels alone on {SHAPES[shape]}, {dtype}: {least} to {most}.")
+    return lines
 
 
 def table(results):
