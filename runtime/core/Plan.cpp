@@ -221,20 +221,16 @@ double Plan::getReport(int64_t group, const char *name) const {
                         : groups[group].results[index];
 }
 
-/// The slots of a tensor still say it, where the processor can read them.
+/// The slots of a tensor still say it. A plan that has failed is not asked.
 int64_t Plan::countLeftOut() const {
   int64_t count = 0;
-  if (device)
+  if (device && (isPoisoned() || device->isCapturing()))
     return count;
   for (const BoundTensor &tensor : tensors)
     for (const ScheduleEntry &entry :
-         package->getManifest().variants[tensor.variant].schedule) {
-      if (entry.unlessSlot < 0)
-        continue;
-      auto *slots =
-          reinterpret_cast<const double *>(getRow(tensor)[STEPC_TILE_SLOTS]);
-      count += slots[entry.unlessSlot] != 0.0;
-    }
+         package->getManifest().variants[tensor.variant].schedule)
+      if (entry.unlessSlot >= 0)
+        count += readSlot(tensor, size_t(entry.unlessSlot)) != 0.0;
   return count;
 }
 

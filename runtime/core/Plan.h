@@ -182,6 +182,10 @@ private:
   void forgetCarried(const BoundTensor &tensor);
   void beginCarriedCheck() noexcept;
   void endCarriedCheck();
+  [[noreturn]] void failCarried(size_t tensor, double known, double now) const;
+  size_t countCarriedWords(size_t numTensors) const;
+  void listDeviceCarried();
+  void checkDeviceCarried(const int64_t *state) const;
 
   /// What a variant has of a statistic.
   struct ContributedSlot {
@@ -242,6 +246,7 @@ private:
   void takeValues();
   int64_t readDeviceCount(int64_t id) const;
   double readDeviceValue(int64_t group, size_t index) const;
+  double readSlot(const BoundTensor &tensor, size_t slot) const;
   void readDeviceInfo(StepcPlanInfo &info) const;
 
   std::shared_ptr<const Package> package;
@@ -334,6 +339,8 @@ private:
   bool skipOnDevice = false;
   /// Launches of graphs that did nothing, of which a call has told.
   mutable int64_t staleLaunches = 0;
+  /// The same of carried scalars that were stale.
+  mutable int64_t staleCarried = 0;
 
   OverlapChecker overlapChecker;
   /// Whether addresses have changed since all were compared. They change one

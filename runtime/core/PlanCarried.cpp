@@ -11,14 +11,17 @@
 //
 // One carried scalar a step is made unknown before it, so computed anew, and
 // compared afterwards: whoever breaks the promise of exclusive writes hears of
-// it, at the cost of reading one tensor.
+// it, at the cost of reading one tensor. On a device kernels do so
+// (kernel_abi.h), and a call that reads from it tells.
 //
 //===----------------------------------------------------------------------===//
 
 #include "core/Plan.h"
 #include "core/Status.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 using namespace stepc;
 
@@ -26,7 +29,12 @@ double *Plan::getSlots(const BoundTensor &tensor) {
   return reinterpret_cast<double *>(getRow(tensor)[STEPC_TILE_SLOTS]);
 }
 
+/// On a device the next step or upload does it, for all tensors.
 void Plan::forgetCarried(const BoundTensor &tensor) {
+  if (device) {
+    deviceStep.forgets = package->carries();
+    return;
+  }
   for (const Carried &carried : getVariant(tensor).carried)
     getSlots(tensor)[carried.slot] = 0.0;
 }
@@ -71,10 +79,50 @@ void Plan::endCarriedCheck() {
     return;
   for (const BoundTensor &tensor : tensors)
     forgetCarried(tensor);
+  failCarried(carriedTurn, checked.known, now);
+}
+
+void Plan::failCarried(size_t tensor, double known, double now) const {
   fail(STEPC_STALE_STATISTICS,
        "tensor %s: its parameter was written by others since the step before "
        "(a statistic of it was %.17g and is %.17g), which --exclusive-writes "
        "promises not to happen unless stepcPlanParametersWritten tells of it; "
        "this step has used old statistics of other tensors",
-       names[carriedTurn].c_str(), checked.known, now);
+       names[tensor].c_str(), known, now);
+}
+
+size_t Plan::countCarriedWords(size_t numTensors) const {
+  size_t most = 0;
+  for (const Variant &variant : package->getManifest().variants)
+    most = std::max(most, variant.carried.size());
+  return numTensors * most * STEPC_CARRIED_ENTRY_WORDS;
+}
+
+/// What the device looks at: all carried scalars, where they are computed, and
+/// whether the step takes their tensors.
+void Plan::listDeviceCarried() {
+  if (!package->carries() || !deviceStep.chunksChanged)
+    return;
+  deviceStep.carried.clear();
+  for (size_t id = 0; id < tensors.size(); ++id) {
+    int64_t slots = getRow(tensors[id])[STEPC_TILE_SLOTS];
+    for (const Carried &carried : getVariant(tensors[id]).carried)
+      deviceStep.carried.insert(
+          deviceStep.carried.end(),
+          {slots + int64_t(carried.slot * sizeof(double)),
+           slots + int64_t(carried.recomputed * sizeof(double)),
+           int64_t(tensors[id].listed), int64_t(id)});
+  }
+}
+
+/// Tells once of what the device has found.
+void Plan::checkDeviceCarried(const int64_t *state) const {
+  int64_t stale = state[STEPC_STATE_CARRIED_STALE] - staleCarried;
+  staleCarried = state[STEPC_STATE_CARRIED_STALE];
+  if (!stale)
+    return;
+  double known, now;
+  std::memcpy(&known, state + STEPC_STATE_CARRIED_WAS, sizeof(known));
+  std::memcpy(&now, state + STEPC_STATE_CARRIED_IS, sizeof(now));
+  failCarried(size_t(state[STEPC_STATE_CARRIED_TENSOR]), known, now);
 }

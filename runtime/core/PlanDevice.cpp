@@ -139,6 +139,8 @@ void Plan::reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,
 /// Takes what steps of so many tensors need.
 void Plan::reserveDevice(size_t numTensors) {
   device->reserveCohorts(numTensors, cohorts.getSlots());
+  device->reserveCarried(countCarriedWords(numTensors));
+  reserveAtLeast(deviceStep.carried, countCarriedWords(numTensors));
   reserveDeviceRounds(*device, numTensors, groups.size());
   for (size_t c = 0; c < classes.size(); ++c)
     reserveDeviceRows(c);
@@ -279,6 +281,7 @@ void Plan::prepareDevice(bool activeOnly) {
   listDeviceValues();
   listDeviceScalars(activeOnly);
   listDeviceRounds();
+  listDeviceCarried();
 }
 
 std::string Plan::describeRows(size_t rowClass) const {
@@ -308,8 +311,8 @@ void Plan::stepOnDevice() {
          "in the last step; call stepcPlanUpload before");
   prepareStep();
   prepareDevice(/*activeOnly=*/true);
-  if (capturing && !device->hasScalars(deviceStep) &&
-      !STEPC_FAULT("device-capture-stores-counts"))
+  bool tells = !device->hasScalars(deviceStep) || deviceStep.forgets;
+  if (capturing && tells && !STEPC_FAULT("device-capture-stores-counts"))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and counts, scalars or hyper-parameters "
          "have changed since the last step; call stepcPlanUpload before");

@@ -28,7 +28,7 @@ void Plan::beginRead(const char *what) const {
     fail(STEPC_WRONG_STATE,
          "%s have to be read from the device, and the stream captures a graph",
          what);
-  if (!captured)
+  if (!captured && !package->carries())
     return;
   int64_t state[STEPC_STATE_WORDS];
   device->readState(state);
@@ -40,6 +40,7 @@ void Plan::beginRead(const char *what) const {
          "than when they were captured, or tensors or groups were added; "
          "capture the step again",
          static_cast<long long>(stale));
+  checkDeviceCarried(state);
 }
 
 /// Takes over the counts of what the device has stepped.
@@ -101,11 +102,26 @@ double Plan::readDeviceValue(int64_t group, size_t index) const {
   return value;
 }
 
+/// A slot of a tensor, wherever it is.
+double Plan::readSlot(const BoundTensor &tensor, size_t slot) const {
+  auto address =
+      uintptr_t(getRow(tensor)[STEPC_TILE_SLOTS]) + slot * sizeof(double);
+  if (!device)
+    return *reinterpret_cast<const double *>(address);
+  int64_t bits = device->readWord(address);
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 StepcLastStep Plan::getLastStep() const {
   StepcLastStep last = lastStep;
-  if (!skipOnDevice)
+  bool tells = device && package->carries() && !device->isCapturing();
+  if (!skipOnDevice && !tells)
     return last;
   beginRead("skipped steps");
+  if (!skipOnDevice)
+    return last;
   int64_t state[STEPC_STATE_WORDS];
   device->readState(state);
   last.skipped = int32_t(state[STEPC_STATE_SKIPPED] != 0);

@@ -27,12 +27,12 @@ static std::shared_ptr<const Device> openDevice(const StepcCudaConfig &config) {
 Engine::Engine(std::shared_ptr<const Package> ownPackage,
                const StepcCudaConfig &config)
     : package(std::move(ownPackage)), device(openDevice(config)),
-      launcher(device, (requireKernels(), getModule(package, device)),
+      launcher(device, getModule(package, device),
                static_cast<CUstream>(config.stream)),
       roundList(package->getManifest()) {
   const Manifest &manifest = package->getManifest();
-  // A step begins and ends with one, besides.
-  size_t most = 2 + roundList.countParts();
+  // A step begins and ends with two, besides.
+  size_t most = 4 + roundList.countParts();
   for (const Variant &variant : manifest.variants) {
     most += variant.scalarFunctions.size() + 2 * variant.schedule.size();
     for (int kind = 0; kind < 2; ++kind) {
@@ -45,16 +45,6 @@ Engine::Engine(std::shared_ptr<const Package> ownPackage,
   listedClasses.reserve(tables.size());
   state = std::make_unique<DeviceBlock>(
       allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
-}
-
-/// What has no launches here; a package has code for a device only where it
-/// needs nothing else, as long as its compiler knows so.
-void Engine::requireKernels() const {
-  if (package->carries())
-    fail(STEPC_UNSUPPORTED_TARGET,
-         "package '%s' carries scalars from step to step, which has no "
-         "launches on CUDA devices: compile it without --exclusive-writes",
-         package->getName().c_str());
 }
 
 void Engine::setStream(void *stream) {
@@ -130,6 +120,11 @@ void Engine::reserveCohorts(size_t cohorts, size_t slots) {
 void Engine::reserveGroups(size_t words) {
   ContextScope scope(*device);
   reserve(groups, words);
+}
+
+void Engine::reserveCarried(size_t words) {
+  ContextScope scope(*device);
+  reserve(carried, words);
 }
 
 void Engine::reserveRounds(size_t tensors, size_t numGroups) {
@@ -215,6 +210,19 @@ void Engine::storeLists(const DeviceStep &step) {
   }
   const std::vector<int64_t> &words = roundList.getWords();
   roundWords.update(launcher, words.data(), words.size());
+  carried.update(launcher, step.carried.data(), step.carried.size());
+}
+
+/// Makes what is carried unknown to the next step, and to graphs from now on.
+void Engine::forgetCarried(DeviceStep &step) {
+  if (!step.forgets || step.graph)
+    return;
+  auto entries = int64_t(carried.getTold() / STEPC_CARRIED_ENTRY_WORDS);
+  int64_t arguments[] = {int64_t(carried.getAddress()), 0, entries,
+                         getState(STEPC_STATE_NEVER)};
+  if (entries && !STEPC_FAULT("device-carried-kept"))
+    launcher.launch(launcher.getModule().getForget(), entries, arguments, 4);
+  step.forgets = false;
 }
 
 /// Whether the list of scalars becomes another one, apart from counts.
@@ -246,7 +254,8 @@ bool Engine::movesLists(const DeviceStep &step) const {
       return true;
   }
   const std::vector<int64_t> &words = roundList.getWords();
-  return !roundWords.hasJust(words.data(), words.size());
+  return !roundWords.hasJust(words.data(), words.size()) ||
+         !carried.hasJust(step.carried.data(), step.carried.size());
 }
 
 /// The list of rounds, anew where other tensors take part.
@@ -285,6 +294,7 @@ void Engine::upload(DeviceStep &step) {
       storeLists(step);
       step.chunksChanged = false;
     }
+    forgetCarried(step);
   });
 }
 
@@ -325,7 +335,7 @@ void Engine::readState(int64_t *words) {
 
 int64_t Engine::getBytes() const {
   size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
-                 roundWords.getBytes();
+                 roundWords.getBytes() + carried.getBytes();
   for (const std::unique_ptr<DeviceBlock> *block :
        {&scalarRows, &workspace, &scratch, &crossing, &state})
     bytes += *block ? (*block)->getSize() : 0;

@@ -74,6 +74,10 @@ struct DeviceStep {
   /// What rounds change in each group (ValueLayout), as the host knows it.
   std::vector<int64_t> values;
   RoundInputs rounds;
+  /// Carried scalars of all tensors, entry by entry, and whether they are to be
+  /// unknown.
+  std::vector<int64_t> carried;
+  bool forgets = false;
   /// Whether other ranks may wait for the rounds of this one, which lists
   /// nothing.
   bool waitedFor = false;
@@ -87,7 +91,6 @@ using DescribeRows = std::function<std::string(size_t rowClass)>;
 
 class Engine {
 public:
-  /// Refuses packages that need what has no launches here.
   Engine(std::shared_ptr<const Package> package, const StepcCudaConfig &config);
 
   int32_t getOrdinal() const { return device->getOrdinal(); }
@@ -102,6 +105,7 @@ public:
   void reserveWorkspace(size_t bytes);
   void reserveCohorts(size_t cohorts, size_t slots);
   void reserveGroups(size_t words);
+  void reserveCarried(size_t words);
   /// What rounds need for so many tensors and groups.
   void reserveRounds(size_t tensors, size_t numGroups);
   /// A block of zeros.
@@ -160,7 +164,6 @@ private:
     int64_t arguments[7];
   };
 
-  void requireKernels() const;
   // Memory, and what graphs rely on.
   void retire(std::unique_ptr<DeviceBlock> &block);
   void reserve(Mirror &mirror, size_t words);
@@ -171,6 +174,7 @@ private:
   bool movesLists(const DeviceStep &step) const;
   void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
   void storeLists(const DeviceStep &step);
+  void forgetCarried(DeviceStep &step);
   void makeRounds(DeviceStep &step);
   // Launches.
   int64_t getState(int64_t word) const;
@@ -183,6 +187,7 @@ private:
   void addPart(const RoundPart &part);
   void addList(const Kernel &kernel, int64_t blocks, int64_t list,
                int64_t begin, int64_t end, int64_t skip);
+  void addCarried(const DeviceStep &step, const Kernel &kernel);
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
   void enqueueRound(int64_t round);
@@ -194,6 +199,7 @@ private:
   Launcher launcher;
   Mirror groups{"hyper-parameters"};
   Mirror scalars{"the list of scalars"};
+  Mirror carried{"the list of carried scalars"};
   /// Two for each variant, as Plan's classes.
   std::vector<Mirror> tables;
   std::vector<Mirror> chunks;

@@ -136,6 +136,19 @@ void Engine::addPart(const RoundPart &part) {
   }
 }
 
+/// What begins and ends the check of a carried scalar.
+void Engine::addCarried(const DeviceStep &step, const Kernel &kernel) {
+  auto entries = int64_t(step.carried.size() / STEPC_CARRIED_ENTRY_WORDS);
+  if (entries == 0)
+    return;
+  launches.push_back(
+      {&kernel,
+       1,
+       -1,
+       4,
+       {int64_t(carried.getAddress()), entries, getState(0), getSkip()}});
+}
+
 void Engine::addAdvance(const DeviceStep &step) {
   auto entries = int64_t(step.scalars.size() / STEPC_SCALAR_ENTRY_WORDS);
   addList(launcher.getModule().getAdvance(), countThreadBlocks(entries),
@@ -187,6 +200,9 @@ void Engine::run(DeviceStep &step, const DescribeRows &describe) {
   upload(step);
   beginLaunches(step.graph);
   int64_t segments = package->getManifest().getNumSegments();
+  const Module &module = launcher.getModule();
+  if (!STEPC_FAULT("device-carried-unchecked"))
+    addCarried(step, module.getCheck());
   addRound(-1);
   for (int64_t s = 0; s < segments; ++s) {
     addScalars(step, s);
@@ -195,6 +211,7 @@ void Engine::run(DeviceStep &step, const DescribeRows &describe) {
     if (hasRounds())
       addRound(s);
   }
+  addCarried(step, module.getCompare());
   if (!STEPC_FAULT("device-count-stays"))
     addAdvance(step);
   if (STEPC_FAULT("device-step-waits"))

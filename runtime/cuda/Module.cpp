@@ -136,6 +136,9 @@ void Module::resolve() {
   fill = getKernel(STEPC_FILL_KERNEL);
   order = getKernel(STEPC_ORDER_KERNEL);
   unorder = getKernel(STEPC_UNORDER_KERNEL);
+  check = getKernel(STEPC_CHECK_KERNEL);
+  compare = getKernel(STEPC_COMPARE_KERNEL);
+  forget = getKernel(STEPC_FORGET_KERNEL);
   begin = getKernel(STEPC_BEGIN_KERNEL);
   decide = getKernel(STEPC_DECIDE_KERNEL);
   resolveRounds();

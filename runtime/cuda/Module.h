@@ -59,6 +59,9 @@ public:
   const Kernel &getFill() const { return fill; }
   const Kernel &getOrder() const { return order; }
   const Kernel &getUnorder() const { return unorder; }
+  const Kernel &getCheck() const { return check; }
+  const Kernel &getCompare() const { return compare; }
+  const Kernel &getForget() const { return forget; }
   const Kernel &getBegin() const { return begin; }
   const Kernel &getDecide() const { return decide; }
   /// Without a function where the package has no such statistic.
@@ -86,6 +89,9 @@ private:
   Kernel fill;
   Kernel order;
   Kernel unorder;
+  Kernel check;
+  Kernel compare;
+  Kernel forget;
   Kernel begin;
   Kernel decide;
   Kernel statistics[2];

@@ -81,6 +81,20 @@ def lamb(lamb_members):
     return Package.from_bytes(make_zip(lamb_members))
 
 
+@pytest.fixture(scope="session")
+def carried_members(tmp_path_factory):
+    """LARS with norms that are kept from step to step, behind a loss scale."""
+    folder = tmp_path_factory.mktemp("carried")
+    return make_rule_members(
+        "lars", folder, "torch_scaler", storages=["param=f32"], flags=["--exclusive-writes"]
+    )
+
+
+@pytest.fixture
+def carried(carried_members):
+    return Package.from_bytes(make_zip(carried_members))
+
+
 LARGEST = """
 step.optimizer @largest {
   %top = step.statistic "top" amax over model

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs tests of this folder until one fails, and says which:
 
-    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA
+    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA CARRIED
 
 of which each is the package of the fixture.
 
@@ -14,6 +14,7 @@ import inspect
 import sys
 from pathlib import Path
 
+import test_device_carried
 import test_device_errors
 import test_device_graphs
 import test_device_ranks
@@ -40,7 +41,7 @@ def run(package, test, *arguments):
             test(*arguments, make_models(package, double), double)
         elif "models" in inspect.signature(test).parameters:
             test(test_device_rounds.make_streamed(package, double), double)
-        elif test.__module__ == "test_device_ranks":
+        elif test.__module__ in ("test_device_carried", "test_device_ranks"):
             test(package, double, *arguments)
         elif test.__module__ == "test_device_rounds":
             test(double, package)
@@ -52,7 +53,7 @@ def run(package, test, *arguments):
 
 
 def main():
-    package, scaled, dadapt, lamb, partly, maxima = (
+    package, scaled, dadapt, lamb, partly, maxima, carried = (
         Package.from_bytes(Path(path).read_bytes()) for path in sys.argv[1:]
     )  # fmt: skip
     run(package, test_device_steps.test_nothing_is_told_twice)
@@ -80,6 +81,8 @@ def main():
     run(lamb, test_device_ranks.test_a_graph_keeps_what_its_calls_name)
     run(lamb, test_device_ranks.test_waiting_fails)
     run(maxima, test_device_ranks.test_maxima)
+    run(carried, test_device_carried.test_what_others_write_is_told)
+    run(carried, test_device_carried.test_what_is_not_told_is_found)
 
 
 if __name__ == "__main__":

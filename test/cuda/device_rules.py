@@ -120,11 +120,11 @@ class RuleModel(Model):
         return [self.plan.count(id) for id in self.ids]
 
 
-def make_rule_members(name, folder, *fragments, storages=STORAGES):
+def make_rule_members(name, folder, *fragments, storages=STORAGES, flags=()):
     """A definition of the zoo behind fragments, in variants for default hyper-parameters."""
     arguments = [f"--fragment={ZOO / 'fragments' / fragment}.mlir" for fragment in fragments]
     variants = name_variants(read_interface(name, *arguments), storages)
-    return compile_package(name, [*arguments, *variants], folder)
+    return compile_package(name, [*arguments, *variants, *flags], folder)
 
 
 def make_rule_package(*arguments, **options):

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from device_models import DeviceMemory, Memory, assert_same
 from device_rules import RuleModel, RuleTensor, make_rule_models, make_rule_package
-from double import compile_package, make_zip
 from stepc import _runtime as runtime
 from stepc import errors
-from stepc._runtime import Package, Plan
 from test_device_steps import FORBIDDEN
 
 
@@ -256,12 +254,3 @@ def test_what_a_capture_refuses(models, double):
         refuse("stepcPlanAddGroup while the stream captures a graph",
                lambda: device.plan.add_group({}, tuple(device.hypers)))  # fmt: skip
         assert device.plan.info().skippedSteps == 0
-
-
-# --- What is refused ----------------------------------------------------------------
-
-
-def test_carried_scalars(double, tmp_path):
-    members = compile_package("lars", ["--variant=param=f32", "--exclusive-writes"], tmp_path)
-    with pytest.raises(errors.PackageError, match="carries scalars from step to step, which has"):
-        Plan(Package.from_bytes(make_zip(members))).set_cuda(0)

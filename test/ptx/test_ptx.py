@@ -230,6 +230,48 @@ def test_kernels_of_the_engine(sgd):
         assert state.tolist() == expected
 
 
+def test_kernels_of_carried_scalars(sgd):
+    """Each step another one that is known and of a tensor that takes part."""
+    slots, computed = np.array([0.0, 2.0, 3.0, np.nan]), np.array([7.0, 2.0, 3.5, np.nan])
+    rows = [(slots.ctypes.data + 8 * k, computed.ctypes.data + 8 * k, k != 2, 40 + k)
+            for k in range(4)]  # fmt: skip
+    entries, state = words(*(word for row in rows for word in row)), words(*[0] * 15)
+
+    def run(name, skip=0):
+        word = words(skip)
+        memory = Memory([entries, state, slots, computed, word])
+        arguments = [entries.ctypes.data, 4, state.ctypes.data, word.ctypes.data]
+        if name == "step_forget":
+            arguments = [entries.ctypes.data, 1, 3, word.ctypes.data]
+        Kernel(sgd.ptx, name).launch(1, arguments, memory)
+
+    for turn, skip in ((1, 0), (3, 0), (1, 1), (3, 0)):
+        run("step_check")
+        before = slots[turn]
+        assert slots[turn] == 0 and state[8] == turn and state[9] == turn + 1
+        # What the step leaves: here the same.
+        slots[turn] = 0 if skip else computed[turn]
+        run("step_compare", skip)
+        np.testing.assert_array_equal(slots, [0, 2, 3, np.nan])
+        assert state[9] == 0 and state[11] == 0 and before == 0
+    run("step_check", skip=1)
+    run("step_compare", skip=1)
+    assert state[9] == 0 and slots[1] == 2
+    computed[1] = 2.5
+    run("step_check")
+    slots[1] = 9
+    run("step_compare")
+    assert slots.tolist() == [0] * 4
+    assert state[11:13].tolist() == [1, 41]
+    assert state[13:15].view(np.float64).tolist() == [2.0, 2.5]
+    run("step_check")
+    assert state[9] == 0
+    slots[:] = 5
+    run("step_forget", skip=1)
+    run("step_forget")
+    assert slots.tolist() == [5, 0, 0, 5]
+
+
 def test_another_kernel_has_other_bits(tmp_path):
     package = Package(ZOO / "sgd.mlir", "f32", tmp_path)
     compare(package, [(11, 0)], [(0, 0, 11)], strided=False)

@@ -17,19 +17,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// `emitBody` by one thread of the grid.
-static void emitOnce(const Words &w, function_ref<void()> emitBody) {
-  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value number = w.add(w.mul(block, w.constant(kBlockThreads)), emitThread(w));
-  Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                        number, w.constant(0));
-  scf::IfOp branch =
-      scf::IfOp::create(w.b, w.loc, isFirst, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  emitBody();
-}
-
 static Value isZero(const Words &w, Value word) {
   return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
                                w.constantWord(0));
@@ -170,6 +157,7 @@ void mlir::step::emitEngineKernels(const Words &w) {
   emitAdvanceKernel(w);
   emitCopyKernels(w);
   emitFillKernel(w);
+  emitCarriedKernels(w);
   emitBeginKernel(w);
   emitDecideKernel(w);
 }

@@ -15,6 +15,8 @@ namespace mlir::step {
 /// functions: those named in stepc/kernel_abi.h. The insertion point is in a
 /// gpu.module.
 void emitEngineKernels(const Words &w);
+/// Those of carried scalars, which are among them.
+void emitCarriedKernels(const Words &w);
 
 } // namespace mlir::step
 

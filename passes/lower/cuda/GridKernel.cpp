@@ -28,6 +28,18 @@ void mlir::step::emitKernel(const Words &w, StringRef name, int64_t words,
   gpu::ReturnOp::create(w.b, w.loc);
 }
 
+void mlir::step::emitOnce(const Words &w, function_ref<void()> emitBody) {
+  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
+  Value number = w.add(w.mul(block, w.constant(kBlockThreads)), emitThread(w));
+  Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                        number, w.constant(0));
+  scf::IfOp branch =
+      scf::IfOp::create(w.b, w.loc, isFirst, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  emitBody();
+}
+
 std::pair<Value, Value> mlir::step::emitRange(const Words &w,
                                               ValueRange range) {
   Value runs = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,

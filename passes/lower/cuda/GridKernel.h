@@ -29,6 +29,9 @@ Value emitThread(const Words &w);
 void emitKernel(const Words &w, StringRef name, int64_t words,
                 function_ref<void(ValueRange)> emitBody);
 
+/// `emitBody` by one thread of the grid.
+void emitOnce(const Words &w, function_ref<void()> emitBody);
+
 /// The words `begin`, `end` and `skip` of a kernel as indices of the entries
 /// that it works on: none where the word at the address `skip` is not 0.
 std::pair<Value, Value> emitRange(const Words &w, ValueRange range);

@@ -68,7 +68,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 5
+#define STEPC_KERNEL_ABI_VERSION 6
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -178,6 +178,14 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  *   order(list, begin, end, skip), unorder(list, begin, end, skip)
  *       entries are two addresses, from and to: an f64 as the integer that
  *       orders as it does, any NaN above all, as maxima cross ranks; and back
+ *   check(list, entries, state, skip), compare(list, entries, state, skip)
+ *       at the begin and the end of a step of a package that carries scalars:
+ *       makes the next one that is known unknown, so that it is computed, and
+ *       compares it with what was computed; in a step that is skipped it is
+ *       known again. Where it is another one all become unknown, and the words
+ *       STEPC_STATE_CARRIED_... say so
+ *   forget(list, begin, end, skip)
+ *       makes carried scalars unknown
  *   begin(state, version, graph)
  *       begins a step, in the words STEPC_STATE_... at `state`. The launch of a
  *       graph, which was captured for `version`, is to be skipped where the
@@ -198,6 +206,13 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_FILL_ENTRY_WORDS 3
 #define STEPC_ORDER_KERNEL "step_order"
 #define STEPC_UNORDER_KERNEL "step_unorder"
+#define STEPC_CHECK_KERNEL "step_check"
+#define STEPC_COMPARE_KERNEL "step_compare"
+#define STEPC_FORGET_KERNEL "step_forget"
+/* Of a carried scalar: addresses of the slot, 0 in it being unknown, and of the
+ * slot in which it is computed; whether the step takes the tensor, and which
+ * that is. */
+#define STEPC_CARRIED_ENTRY_WORDS 4
 #define STEPC_BEGIN_KERNEL "step_begin"
 #define STEPC_DECIDE_KERNEL "step_decide"
 
@@ -213,7 +228,17 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_STATE_STALE 5
 #define STEPC_STATE_STALE_NOW 6
 #define STEPC_STATE_NEVER 7
-#define STEPC_STATE_WORDS 8
+/* The entry that was checked last; 1 + the one of the step under way, else 0,
+ * and the bits of what it was; how many were stale, and of the last of these
+ * the tensor, what it was and what was computed. */
+#define STEPC_STATE_CARRIED_TURN 8
+#define STEPC_STATE_CARRIED_CHECKED 9
+#define STEPC_STATE_CARRIED_KNOWN 10
+#define STEPC_STATE_CARRIED_STALE 11
+#define STEPC_STATE_CARRIED_TENSOR 12
+#define STEPC_STATE_CARRIED_WAS 13
+#define STEPC_STATE_CARRIED_IS 14
+#define STEPC_STATE_WORDS 15
 
 /* Words of an entry for a StepcRoundFunction: its arguments, the address of the
  * i64 that it returns, and the address and count of flags, words of any bits.

@@ -214,7 +214,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
       {"format", 3},
-      {"kernel_abi", 5},
+      {"kernel_abi", 6},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},
