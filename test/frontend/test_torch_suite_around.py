@@ -45,10 +45,12 @@ def train_model(model, optimizer, steps=3, compile_with=None):
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"), [*((name, "eager") for name in NAMES), ("AdamW", "aot_eager")]
+    ("name", "backend"),
+    [*((name, "eager") for name in NAMES), ("AdamW", "aot_eager"), ("AdamW", "inductor")],
 )
-def test_compiled_training_step(name, backend):
+def test_compiled_training_step(name, backend, tmp_path, monkeypatch):
     """A graph break at the step; the same losses and parameters as without."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     plain, compiled = make_model(), make_model()
     first, second = ours(name, plain.parameters()), ours(name, compiled.parameters())
