@@ -236,6 +236,38 @@ def gradients_in_other_placements():
             same_bits(whole(b), a, f"{name}, parameter {i}")
 
 
+def otherwise(grad, mesh, placement, step):
+    """A gradient that lies as the parameter; in other placements; transposed in memory; in
+    bfloat16."""
+    if step % 4 == 1:
+        return distribute_tensor(grad, mesh, [Replicate(), Shard(0)])
+    spread_out = distribute_tensor(grad.bfloat16() if step % 4 == 3 else grad, mesh, placement)
+    if step % 4 != 2:
+        return spread_out
+    local = spread_out.to_local()
+    turned = local.mT.contiguous().mT if local.dim() > 1 else local.repeat_interleave(2)[::2]
+    return DTensor.from_local(turned, mesh, placement, shape=grad.shape, stride=grad.stride())
+
+
+@case
+def gradients_of_another_kind_in_each_step():
+    """What a gradient is like is read anew in each step."""
+    mesh = grid()
+    values, grads = tensors(steps=5)
+    for name in ("AdamW", "CAME", "AdamW, clipped"):
+        plain, spread_out = parameters(values), spread(values, mesh, TWO_DIMS)
+        reference, optimizer = ALL[name](plain), ALL[name](spread_out)
+        for step, own in enumerate(grads):
+            for a, b, grad, placement in zip(plain, spread_out, own, TWO_DIMS, strict=True):
+                a.grad = b.grad = a.grad_dtype = b.grad_dtype = None
+                a.grad = grad.bfloat16() if step % 4 == 3 else grad.clone()
+                b.grad = otherwise(grad, mesh, placement, step)
+            reference.step()
+            optimizer.step()
+            for i, (a, b) in enumerate(zip(plain, spread_out, strict=True)):
+                same_bits(whole(b), a, f"{name}, step {step}, parameter {i}")
+
+
 @case
 def several_meshes_and_whole_parameters():
     mesh = grid()
