@@ -360,12 +360,14 @@ class Plan:
 
     def set_mesh(self, axes: ctypes.Array, communicator: ctypes.Structure | None) -> None:
         """Says where among the ranks this one is, before anything is bound; an array of
-        :class:`stepc._mesh.Axis`. The communicator must outlive the plan."""
+        :class:`stepc._mesh.Axis`. What the communicator's context is must outlive the plan."""
         pointer = None if communicator is None else ctypes.addressof(communicator)
         status = self._lib.stepcPlanSetMesh(
             self._handle, ctypes.addressof(axes), len(axes), pointer
         )
         check(self._lib, status)
+        # Its functions, which may be Python's, are called until the plan is destroyed.
+        self._communicator = communicator
 
     def set_cuda(self, device: int, stream: int = 0, context: int = 0) -> None:
         """Says, before anything is bound, that the tensors are in memory of a CUDA device.

@@ -112,6 +112,9 @@ View makeView(const BoundTensor &tensor, const Variant &variant, size_t operand,
 class Plan : private RoundRunner {
 public:
   Plan(std::shared_ptr<const Package> package, const StepcPlanConfig &config);
+  ~Plan();
+  Plan(const Plan &) = delete;
+  Plan &operator=(const Plan &) = delete;
 
   // What the C ABI asks for. All throw Error, and have changed nothing then.
   int64_t addGroup(const StepcOption *options, int64_t numOptions,

@@ -60,6 +60,11 @@ void Plan::setCuda(const StepcCudaConfig &config) {
   place = {kDLCUDA, config.device};
 }
 
+Plan::~Plan() {
+  if (device)
+    device->waitForRanks();
+}
+
 /// What crosses ranks lies in the device's memory.
 void Plan::requireEnqueue(const Mesh &mesh) const {
   if (mesh.getWideAxes() != 0 && rounds.any() &&

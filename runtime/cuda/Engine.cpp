@@ -47,6 +47,18 @@ Engine::Engine(std::shared_ptr<const Package> ownPackage,
       allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
 }
 
+void Engine::waitForRanks() noexcept {
+  if (!exchange)
+    return;
+  try {
+    ContextScope scope(*device);
+    if (!launcher.isCapturing())
+      launcher.synchronize();
+  } catch (const Error &) {
+    // There is nobody to be told.
+  }
+}
+
 void Engine::setStream(void *stream) {
   launcher.setStream(static_cast<CUstream>(stream));
 }

@@ -99,6 +99,10 @@ public:
   void setExchange(Exchange *own);
   bool isCapturing();
 
+  /// Waits for the steps of several ranks, or until their communicator has given
+  /// up: freeing what they use would wait without a deadline.
+  void waitForRanks() noexcept;
+
   // Memory; none of it is taken in steps.
   void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
                    int64_t numFinishes);

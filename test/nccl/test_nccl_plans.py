@@ -1,11 +1,13 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Plans on devices of their own, whose rounds are NCCL's: of two ranks, of which there is one
-order of additions, so the bits of the same ranks on the processor.
+"""Plans on devices of their own, whose rounds are NCCL's: of two ranks there is one order of
+additions, so they have the bits of the same ranks on the processor; of more, where no sum
+depends on the order.
 """
 
+import numpy as np
 import pytest
-from device_models import DeviceMemory, assert_same
+from device_models import DeviceMemory, assert_same, bits
 from device_ranks import Dims, Flat, RankModel, compile_ranks, run_ranks
 from device_ranks import World as HostWorld
 from double import make_zip
@@ -21,6 +23,13 @@ SPECS = [
     ((40,), Flat(("dp",), [0, 40, 40])),
     ((5, 7), Dims({})),
 ]
+SQUARE = Mesh(("a", "b"), (2, 2))
+SQUARE_SPECS = [
+    ((13, 40), Flat(("a", "b"), [0, 100, 333, 333, 520])),
+    ((9, 7), Dims({0: ("a",), 1: ("b",)})),
+    ((6, 5), Dims({1: ("a",)})),
+    ((11,), Dims({})),
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +43,13 @@ def package(tmp_path_factory):
 class Ranks:
     """The ranks on the processor, and on devices with worlds of NCCL."""
 
-    def __init__(self, package, doubles, **settings):
-        self.doubles = doubles
-        self.host = HostWorld(package, PAIR, SPECS)
-        self.worlds = make_worlds(doubles, PAIR.sizes, **settings)
+    def __init__(self, package, doubles, mesh=PAIR, specs=SPECS, **settings):
+        self.doubles, self.mesh = doubles, mesh
+        self.host = HostWorld(package, mesh, specs)
+        self.worlds = make_worlds(doubles, mesh.sizes, **settings)
         self.models = [
-            RankModel(package, DeviceMemory(doubles.cuda, rank), PAIR, rank,
-                      world.communicator, SPECS, stream=world.stream)
+            RankModel(package, DeviceMemory(doubles.cuda, rank), mesh, rank,
+                      world.communicator, specs, stream=world.stream)
             for rank, world in enumerate(self.worlds)
         ]  # fmt: skip
 
@@ -51,7 +60,7 @@ class Ranks:
                 model.overflow(overflow, float("inf"))
 
     def both(self, work):
-        return run_ranks(PAIR, work)
+        return run_ranks(self.mesh, work)
 
     def step(self, seed, overflow=None):
         self.set_grads(seed, overflow)
@@ -65,7 +74,8 @@ class Ranks:
             assert device.counts() == host.counts()
 
     def end(self):
-        del self.models
+        for model in self.models:
+            model.plan = None
         destroy(self.worlds)
         self.doubles.require_nothing_left()
 
@@ -118,3 +128,45 @@ def test_a_rank_that_does_not_step(package, doubles):
     with pytest.raises(errors.StatusError) as refused:
         waiting.plan.step()
     assert refused.value.status == "STEPC_POISONED"
+
+
+def test_a_plan_is_destroyed_before_its_ranks_come(package, doubles):
+    """It waits as long as the deadline is, and no longer."""
+    ranks = Ranks(package, doubles, deadline_ms=300)
+    ranks.step(0)
+    ranks.assert_same()
+    ranks.models[0].plan.step()
+    ranks.models[0].plan = None
+    assert "did not end within 300 ms" in ranks.worlds[0].wait()
+    ranks.end()
+
+
+# --- Four ranks ---------------------------------------------------------------------------
+
+
+def run_square(name, fragments, flags, folder, doubles):
+    members = compile_ranks(name, folder, SQUARE, SQUARE_SPECS, *fragments, flags=flags)
+    ranks = Ranks(Package.from_bytes(make_zip(members)), doubles, SQUARE, SQUARE_SPECS)
+    for seed in range(3):
+        ranks.step(seed)
+    return ranks
+
+
+def test_four_ranks_of_reproducible_sums(doubles, tmp_path):
+    ranks = run_square("adamw", ["clip_by_norm"], ["--reproducible"], tmp_path, doubles)
+    ranks.assert_same()
+    ranks.end()
+
+
+def test_four_ranks_agree(doubles, tmp_path):
+    """Sums are rounded in another order than on the processor, the same on all ranks."""
+    ranks = run_square("lamb", [], [], tmp_path, doubles)
+    for host, device in zip(ranks.host.models, ranks.models, strict=True):
+        for found, expected in zip(device.results(), host.results(), strict=True):
+            assert np.allclose(found, expected, rtol=1e-5, atol=1e-37)
+        own, other = device.plan.info(), host.plan.info()
+        assert own.exchangeCalls == other.exchangeCalls > 0
+    # The last tensor is whole on every rank, and what scaled it came of all.
+    whole = [bits(model.tensors[-1].of_role("param")[0].read()) for model in ranks.models]
+    assert all(np.array_equal(part, whole[0]) for part in whole)
+    ranks.end()

@@ -309,7 +309,9 @@ typedef struct StepcCudaConfig {
   int32_t reserved0; /* must be 0 */
   void *context;     /* CUcontext of the device that outlives the plan; NULL:
                         the primary one, which the plan retains */
-  void *stream;      /* CUstream of the context; NULL: its default stream */
+  void *stream;      /* CUstream of the context; NULL: its default stream. With
+                        several ranks it outlives the plan, which waits for it
+                        when it is destroyed */
 } StepcCudaConfig;
 
 /* Says, before anything is bound, that the tensors of the plan are in memory of
