@@ -8,7 +8,6 @@
 #ifndef STEPC_COMM_DEADLINE_H
 #define STEPC_COMM_DEADLINE_H
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <thread>

@@ -7,6 +7,7 @@
 
 #include "comm/Simulated.h"
 
+#include "comm/CallCheck.h"
 #include "comm/Describe.h"
 #include "core/Status.h"
 #include "cpu/FloatMode.h"
@@ -82,24 +83,6 @@ void SimulatedWorld::setDeadline(int64_t milliseconds) {
   deadline = std::chrono::milliseconds(milliseconds);
 }
 
-void SimulatedWorld::requireCall(int64_t rank, const StepcReduceCall &call,
-                                 int64_t index) const {
-  auto refuse = [&](const std::string &reason) {
-    fail(STEPC_COMMUNICATION_ERROR, "rank %lld: call %lld %s",
-         static_cast<long long>(rank), static_cast<long long>(index),
-         reason.c_str());
-  };
-  if (grid.getNumAxes() < 64 && call.axes >> grid.getNumAxes())
-    refuse("is over " + describeAxes(call.axes) + ", the world has " +
-           std::to_string(grid.getNumAxes()));
-  if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
-    refuse("has reduction " + std::to_string(call.reduction) +
-           ", which is not known");
-  if (call.count < 0 || (call.count > 0 && !call.data))
-    refuse("has " + std::to_string(call.count) + " elements and " +
-           (call.data ? "an" : "no") + " address");
-}
-
 void SimulatedWorld::reduce(int64_t rank, const StepcReduceCall *calls,
                             int64_t numCalls) {
   std::unique_lock<std::mutex> lock(mutex);
@@ -116,7 +99,10 @@ void SimulatedWorld::reduce(int64_t rank, const StepcReduceCall *calls,
     ++counters.rounds;
     std::vector<std::pair<uint64_t, Calls>> perGroup;
     for (int64_t i = 0; i < numCalls; ++i) {
-      requireCall(rank, calls[i], i);
+      std::string fault = findCallFault(calls[i], i, grid.getNumAxes());
+      if (!fault.empty())
+        fail(STEPC_COMMUNICATION_ERROR, "rank %lld: %s",
+             static_cast<long long>(rank), fault.c_str());
       ++counters.calls;
       counters.bytes += 8 * calls[i].count;
       auto group =

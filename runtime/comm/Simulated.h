@@ -61,8 +61,6 @@ private:
   /// The axes, and the group's first rank.
   using GroupKey = std::pair<uint64_t, int64_t>;
 
-  void requireCall(int64_t rank, const StepcReduceCall &call,
-                   int64_t index) const;
   MeetingPtr attend(int64_t rank, uint64_t axes, Calls calls);
   void requireSame(const Meeting &meeting) const;
   void requireDone(std::unique_lock<std::mutex> &lock, int64_t rank,

@@ -23,10 +23,6 @@ static constexpr int64_t kWholeElements = 8192;
 Exchange::Exchange(const StepcReduceCall &call, const Group &group)
     : call(call), group(group),
       whole(call.count <= kWholeElements / group.size) {
-  if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
-    throw Error(STEPC_COMMUNICATION_ERROR, "reduction " +
-                                               std::to_string(call.reduction) +
-                                               " is not known");
   if (call.count > INT_MAX / group.size)
     throw Error(STEPC_COMMUNICATION_ERROR,
                 describe() + " with " + std::to_string(group.size) +

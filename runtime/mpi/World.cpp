@@ -7,10 +7,13 @@
 
 #include "mpi/World.h"
 
+#include "comm/CallCheck.h"
 #include "mpi/Exchange.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 using namespace stepc;
@@ -53,7 +56,10 @@ World::World(const int64_t *axisSizes, int64_t numAxes, int64_t deadlineMs)
 }
 
 void World::placeAxes(const int64_t *axisSizes, int64_t numAxes) {
-  if (numAxes < 0 || numAxes > kMaxAxes || (numAxes > 0 && !axisSizes))
+  if (numAxes > 0 && !axisSizes)
+    throw Error(STEPC_INVALID_ARGUMENT,
+                std::to_string(numAxes) + " axes were given, without sizes");
+  if (numAxes < 0 || numAxes > kMaxAxes)
     throw Error(STEPC_INVALID_ARGUMENT, std::to_string(numAxes) +
                                             " axes were given, the most are " +
                                             std::to_string(kMaxAxes));
@@ -66,6 +72,10 @@ void World::placeAxes(const int64_t *axisSizes, int64_t numAxes) {
                   "axis " + std::to_string(i) + " has size " +
                       std::to_string(axisSizes[i]) + ", expected 1 to " +
                       std::to_string(numRanks));
+    if (axisSizes[i] > numRanks / places)
+      throw Error(STEPC_INVALID_ARGUMENT,
+                  "the grid has more places than MPI's " +
+                      std::to_string(numRanks) + " processes");
     places *= axisSizes[i];
   }
   if (places != numRanks)
@@ -125,6 +135,10 @@ void World::reduce(const StepcReduceCall *calls, int64_t numCalls) {
     throw Error(STEPC_COMMUNICATION_ERROR, failure);
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (int64_t i = 0; i < numCalls; ++i) {
+    std::string fault = findCallFault(calls[i], i, grid.getNumAxes());
+    if (!fault.empty())
+      throw Error(STEPC_COMMUNICATION_ERROR,
+                  "rank " + std::to_string(rank) + ": " + fault);
     const Group &group = getGroup(calls[i].axes);
     if (group.size > 1 && calls[i].count > 0)
       exchanges.push_back(std::make_unique<Exchange>(calls[i], group));
@@ -181,7 +195,8 @@ void World::finish(std::vector<MPI_Request> &requests,
 
 StepcCommunicator World::getCommunicator() {
   StepcCommunicator communicator = {};
-  communicator.structSize = sizeof(communicator);
+  // It has no field of a later version, for which callers may have no room.
+  communicator.structSize = offsetof(StepcCommunicator, enqueue);
   communicator.context = this;
   communicator.reduce = [](void *context, const StepcReduceCall *calls,
                            int64_t numCalls, char *message,
@@ -229,8 +244,13 @@ int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world) {
   return world->world.getRank();
 }
 
-StepcCommunicator stepcMpiWorldGetCommunicator(StepcMpiWorld *world) {
-  return world->world.getCommunicator();
+StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
+                                         StepcCommunicator *out) {
+  if (!world || !out)
+    return STEPC_INVALID_ARGUMENT;
+  StepcCommunicator own = world->world.getCommunicator();
+  std::memcpy(out, &own, own.structSize);
+  return STEPC_OK;
 }
 
 void stepcMpiWorldDestroy(StepcMpiWorld *world) {

@@ -32,7 +32,10 @@ static void requireNotNull(const void *pointer, const char *name) {
 }
 
 static Grid makeGrid(const int64_t *axisSizes, int64_t numAxes) {
-  if (numAxes < 0 || numAxes > kMaxAxes || (numAxes > 0 && !axisSizes))
+  if (numAxes > 0 && !axisSizes)
+    fail(STEPC_INVALID_ARGUMENT, "%lld axes were given, without sizes",
+         static_cast<long long>(numAxes));
+  if (numAxes < 0 || numAxes > kMaxAxes)
     fail(STEPC_INVALID_ARGUMENT, "%lld axes were given, the most are %lld",
          static_cast<long long>(numAxes), static_cast<long long>(kMaxAxes));
   int64_t places = 1;
@@ -111,7 +114,8 @@ StepcStatus stepcNcclWorldGetCommunicator(StepcNcclWorld *world,
   return guarded([&] {
     requireNotNull(world, "world");
     requireNotNull(out, "out");
-    *out = world->world.getCommunicator();
+    StepcCommunicator own = world->world.getCommunicator();
+    std::memcpy(out, &own, own.structSize);
   });
 }
 

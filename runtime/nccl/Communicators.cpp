@@ -51,7 +51,7 @@ ncclComm_t Communicators::init(int numRanks, const ncclUniqueId &id, int rank) {
       nccl.ncclCommInitRankConfig(&slot->comm, numRanks, id, rank, &config);
   if (slot->comm)
     slots.push_back(slot);
-  require(nccl, result, describe());
+  require(nccl, result, describe);
   requireReady(slot->comm, deadline, describe);
   return slot->comm;
 }
@@ -68,7 +68,7 @@ ncclComm_t Communicators::split(ncclComm_t parent, int color, int key,
       nccl.ncclCommSplit(parent, color, key, &unborn->comm, &config);
   if (result != ncclSuccess && result != ncclInProgress)
     unborn.reset();
-  require(nccl, result, describe());
+  require(nccl, result, describe);
   // Whatever it returned, the parent says when the other one is there.
   requireReady(parent, deadline, describe);
   slots.push_back(std::move(unborn));

@@ -97,7 +97,7 @@ void Communicators::requireReady(ncclComm_t comm, const Deadline &deadline,
     ncclResult_t state = getState(comm);
     if (state == ncclSuccess)
       return;
-    require(nccl, state, state == ncclInProgress ? std::string() : describe());
+    require(nccl, state, describe);
     if (deadline.isOver())
       fail(STEPC_COMMUNICATION_ERROR, "%s did not end within %lld ms",
            std::string(describe()).c_str(),

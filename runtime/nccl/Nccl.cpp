@@ -79,10 +79,8 @@ std::string stepc::nccl::describeResult(const NcclTable &nccl,
   return text;
 }
 
-void stepc::nccl::require(const NcclTable &nccl, ncclResult_t result,
-                          const std::string &what) {
-  if (result == ncclSuccess || result == ncclInProgress)
-    return;
+void stepc::nccl::failCall(const NcclTable &nccl, ncclResult_t result,
+                           const std::string &what) {
   throw Error(STEPC_COMMUNICATION_ERROR,
               what + ": " + describeResult(nccl, result));
 }

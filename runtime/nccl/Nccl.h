@@ -11,6 +11,7 @@
 #include "nccl/NcclTypes.h"
 
 #include <string>
+#include <type_traits>
 
 namespace stepc::nccl {
 
@@ -28,10 +29,22 @@ const NcclTable &getNccl();
 /// error, where it said anything.
 std::string describeResult(const NcclTable &nccl, ncclResult_t result);
 
-/// Throws STEPC_COMMUNICATION_ERROR where `result` is an error, which
-/// ncclInProgress is not. `what` was called: "ncclCommSplit of axes [0]".
-void require(const NcclTable &nccl, ncclResult_t result,
-             const std::string &what);
+/// Throws STEPC_COMMUNICATION_ERROR. `what` was called: "ncclCommSplit of axes
+/// [0]".
+[[noreturn]] void failCall(const NcclTable &nccl, ncclResult_t result,
+                           const std::string &what);
+
+/// The same where `result` is an error, which ncclInProgress is not. `what` are
+/// words, or a function that makes them when they are needed.
+template <typename What>
+void require(const NcclTable &nccl, ncclResult_t result, const What &what) {
+  if (result == ncclSuccess || result == ncclInProgress)
+    return;
+  if constexpr (std::is_invocable_v<const What &>)
+    failCall(nccl, result, what());
+  else
+    failCall(nccl, result, what);
+}
 
 } // namespace stepc::nccl
 

@@ -30,7 +30,7 @@ RoundLog::~RoundLog() {
   try {
     ContextScope scope(*device);
     destroyEvents();
-  } catch (const Error &) {
+  } catch (...) {
     // They went with the context.
   }
 }

@@ -7,9 +7,11 @@
 
 #include "nccl/World.h"
 
+#include "comm/CallCheck.h"
 #include "comm/Describe.h"
 #include "core/Fault.h"
 
+#include <cstddef>
 #include <cstdio>
 
 using namespace stepc;
@@ -74,12 +76,20 @@ World::~World() {
     communicators.finish();
 }
 
-/// " of ranks [0, 2]"
+/// " of ranks [0, 2]". Of many only some are named, " of ranks [0, 1, ..., 255]
+/// (256 in all)": what messages say behind them is not to be cut off.
 static std::string describeRanks(const Group &group) {
+  constexpr size_t kShown = 8;
+  size_t size = group.ranks.size();
+  // One that is left out would be as long as the dots.
+  bool whole = size <= kShown + 2;
   std::string text;
-  for (int64_t rank : group.ranks)
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return " of ranks [" + text + "]";
+  for (size_t i = 0; i < (whole ? size : kShown); ++i)
+    text += (text.empty() ? "" : ", ") + std::to_string(group.ranks[i]);
+  if (!whole)
+    text += ", ..., " + std::to_string(group.ranks.back());
+  text = " of ranks [" + text + "]";
+  return whole ? text : text + " (" + std::to_string(size) + " in all)";
 }
 
 /// All subsets of the wide axes, in the same order on all ranks. They are made
@@ -134,19 +144,9 @@ void World::takeParts(const StepcReduceCall *calls, int64_t numCalls) {
   parts.clear();
   for (int64_t i = 0; i < numCalls; ++i) {
     const StepcReduceCall &call = calls[i];
-    auto refuse = [&](const std::string &reason) {
-      fail(STEPC_COMMUNICATION_ERROR, "call %lld %s", static_cast<long long>(i),
-           reason.c_str());
-    };
-    if (grid.getNumAxes() < 64 && call.axes >> grid.getNumAxes())
-      refuse("is over " + describeAxes(call.axes) + ", the grid has " +
-             std::to_string(grid.getNumAxes()));
-    if (call.reduction != STEPC_SUM_F64 && call.reduction != STEPC_MAX_I64)
-      refuse("has reduction " + std::to_string(call.reduction) +
-             ", which is not known");
-    if (call.count < 0 || (call.count > 0 && !call.data))
-      refuse("has " + std::to_string(call.count) + " elements and " +
-             (call.data ? "an" : "no") + " address");
+    std::string fault = findCallFault(call, i, grid.getNumAxes());
+    if (!fault.empty())
+      throw Error(STEPC_COMMUNICATION_ERROR, fault);
     uint64_t axes = call.axes & grid.getWideAxes();
     if (axes && call.count > 0)
       parts.push_back({&call, &groups.at(axes)});
@@ -187,7 +187,7 @@ void World::launch(CUstream stream) {
     fail(STEPC_COMMUNICATION_ERROR, "ncclAllReduce of %s: %s",
          describe(call).c_str(), words.c_str());
   }
-  nccl::require(nccl, nccl.ncclGroupEnd(), describeEnd());
+  nccl::require(nccl, nccl.ncclGroupEnd(), describeEnd);
   // What is behind the round must be enqueued after it.
   if (STEPC_FAULT("nccl-group-not-awaited"))
     return;
@@ -242,7 +242,9 @@ static int32_t tell(char *message, size_t messageSize, Body &&body) {
 
 StepcCommunicator World::getCommunicator() {
   StepcCommunicator communicator = {};
-  communicator.structSize = sizeof(communicator);
+  // It has no field of a later version, for which callers may have no room.
+  communicator.structSize =
+      offsetof(StepcCommunicator, wait) + sizeof(communicator.wait);
   communicator.context = this;
   communicator.reduce = [](void *, const StepcReduceCall *, int64_t,
                            char *message, size_t messageSize) -> int32_t {

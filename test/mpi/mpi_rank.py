@@ -69,8 +69,12 @@ def check_reductions():
         for (_, reduction, found), right in zip(calls, wanted, strict=True):
             same = np.array_equal(found, right, equal_nan=reduction == SUM_F64)
             assert same, f"axes {axes:b}, {found.size} elements"
-    unknown = reduce(world.communicator, [(0b101, 7, np.zeros(3))])
-    assert unknown == "reduction 7 is not known"
+    for axes, reduction, words in [
+        (0b101, 7, "call 0 has reduction 7, which is not known"),
+        (0b1001, SUM_F64, "call 0 is over axes [0, 3], the grid has 3 axes"),
+    ]:
+        refused = reduce(world.communicator, [(axes, reduction, np.zeros(3))])
+        assert refused == f"rank {world.rank}: {words}"
     world.destroy()
 
 
@@ -89,8 +93,11 @@ def check_refusals():
         ((5,), "axis 0 has size 5, expected 1 to 4"),
         ((0, 4), "axis 0 has size 0, expected 1 to 4"),
         ((1,) * 65, "65 axes were given, the most are 64"),
+        # More than an int64 counts.
+        ((4,) * 33, "the grid has more places than MPI's 4 processes"),
     ]:
         require_refused(words, sizes)
+    require_refused("2 axes were given, without sizes", None, num_axes=2)
     require_refused("the deadline is 0 ms, the least is 1", (4,), deadline_ms=0)
 
 

@@ -18,22 +18,26 @@ class RefusedError(Exception):
 
 
 class MpiWorld:
-    """A world over all processes, with axes of these sizes."""
+    """A world over all processes, with axes of these sizes; None: so many without sizes."""
 
-    def __init__(self, sizes, deadline_ms=20_000):
+    def __init__(self, sizes, deadline_ms=20_000, num_axes=0):
         self._lib = ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)
         self._lib.stepcMpiWorldGetRank.restype = c_int64
-        self._lib.stepcMpiWorldGetCommunicator.restype = CommunicatorStruct
         self._lib.stepcMpiWorldDestroy.restype = None
         self._handle, message = c_void_p(), ctypes.create_string_buffer(512)
+        own = None if sizes is None else (c_int64 * max(len(sizes), 1))(*sizes)
+        num_axes = num_axes if sizes is None else len(sizes)
         status = self._lib.stepcMpiWorldCreate(
-            (c_int64 * max(len(sizes), 1))(*sizes), c_int64(len(sizes)), c_int64(deadline_ms),
+            own, c_int64(num_axes), c_int64(deadline_ms),
             byref(self._handle), message, ctypes.c_size_t(512),
         )  # fmt: skip
         if status:
             raise RefusedError(status, message.value.decode())
         self.rank = self._lib.stepcMpiWorldGetRank(self._handle)
-        self.communicator = self._lib.stepcMpiWorldGetCommunicator(self._handle)
+        self.communicator = CommunicatorStruct()
+        get = self._lib.stepcMpiWorldGetCommunicator
+        assert get(self._handle, None) == get(None, byref(self.communicator)) == 1
+        assert get(self._handle, byref(self.communicator)) == 0
 
     def destroy(self):
         self._lib.stepcMpiWorldDestroy(self._handle)

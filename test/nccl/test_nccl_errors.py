@@ -3,6 +3,7 @@
 """What goes wrong has words, ends the rank's communicators, and leaves nobody waiting."""
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from nccl_double import (
     UniqueId,
     World,
     destroy,
+    get_library,
     get_unique_id,
     make_worlds,
     run_ranks,
@@ -68,6 +70,16 @@ def test_refused_worlds(doubles, sizes, rank, device, deadline, words):
     doubles.require_nothing_left()
 
 
+def test_sizes_that_are_not_there(doubles):
+    lib, world = get_library(), ctypes.c_void_p()
+    status = lib.stepcNcclWorldCreate(
+        None, ctypes.c_int64(2), ctypes.c_int64(0), byref(get_unique_id()), ctypes.c_int32(0),
+        ctypes.c_int64(100), byref(world),
+    )  # fmt: skip
+    assert lib.stepcStatusString(status) == b"STEPC_INVALID_ARGUMENT"
+    assert ctypes.string_at(lib.stepcLastErrorMessage()) == b"2 axes were given, without sizes"
+
+
 def test_a_borrowed_communicator_of_another_size(doubles):
     comms = doubles.make_comms(2, 0)
     with pytest.raises(errors.StatusError) as refused:
@@ -79,7 +91,7 @@ def test_a_borrowed_communicator_of_another_size(doubles):
 @pytest.mark.parametrize(
     "call, words",
     [
-        ((2, SUM_F64, 8, 1), "call 1 is over axes [1], the grid has 1"),
+        ((2, SUM_F64, 8, 1), "call 1 is over axes [1], the grid has 1 axes"),
         ((1, 7, 8, 1), "call 1 has reduction 7, which is not known"),
         ((1, SUM_F64, None, 1), "call 1 has 1 elements and no address"),
         ((1, MAX_I64, 8, -1), "call 1 has -1 elements and an address"),
@@ -303,15 +315,24 @@ def test_a_rank_that_makes_no_world(doubles):
     doubles.require_nothing_left()
 
 
-def test_a_rank_that_does_not_borrow(doubles):
-    comms = doubles.make_comms(4, blocking=0)
+@pytest.mark.parametrize(
+    "sizes, ranks",
+    [
+        ((2, 2), "axes [0, 1] of ranks [0, 1, 2, 3]"),
+        # Of many ranks not all are named: the end of the message would be cut off.
+        ((12,), "axes [0] of ranks [0, 1, 2, 3, 4, 5, 6, 7, ..., 11] (12 in all)"),
+    ],
+)
+def test_a_rank_that_does_not_borrow(doubles, sizes, ranks):
+    count = math.prod(sizes)
+    doubles.reset(devices=count)
+    comms = doubles.make_comms(count, blocking=0)
     with pytest.raises(errors.CommunicationError) as refused:
-        World.borrow(doubles, (2, 2), comms[3], 3, SHORT_MS)
-    assert str(refused.value) == (
-        "rank 3: ncclCommSplit for axes [0, 1] of ranks [0, 1, 2, 3] did not end within 150 ms"
-    )
+        World.borrow(doubles, sizes, comms[3], 3, SHORT_MS)
+    words = f"rank 3: ncclCommSplit for {ranks} did not end within 150 ms"
+    assert str(refused.value) == words
     # It is the caller's to abort.
-    assert doubles.comms() == 4
+    assert doubles.comms() == count
     for rank, comm in enumerate(comms):
         with doubles.cuda.context(rank):
             assert doubles.nccl.ncclCommAbort(comm) == 0

@@ -181,7 +181,8 @@ TEST(Simulated, badCalls) {
     World world({2});
     EXPECT_EQ(message, world.reduce(1, {makeSum(0, data), call}));
   };
-  refuse(makeSum(4, data), "rank 1: call 1 is over axes [2], the world has 1");
+  refuse(makeSum(4, data),
+         "rank 1: call 1 is over axes [2], the grid has 1 axes");
   refuse({1, 2, 0, data.data(), 3},
          "rank 1: call 1 has reduction 2, which is not known");
   refuse({1, 0, 0, nullptr, 3}, "rank 1: call 1 has 3 elements and no address");

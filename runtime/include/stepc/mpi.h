@@ -27,24 +27,32 @@ extern "C" {
 typedef struct StepcMpiWorld StepcMpiWorld;
 
 /* A world over MPI_COMM_WORLD, with a rank for each place of the grid of axes,
- * which are counted row-major, the last axis fastest; at most 6 axes may be
- * larger than 1. All processes call it together, between MPI_Init and
+ * which are counted row-major, the last axis fastest; at most 64 axes, of which
+ * 6 may be larger than 1. All processes call it together, between MPI_Init and
  * MPI_Finalize; what is called on one thread at a time needs
  * MPI_THREAD_SERIALIZED where that is not always the same.
  *
- *   deadlineMs  how long a round may take, a year at most; after it the step
- * ends with an error that names what did not come to an end, and the world
- * answers every call with it message     gets what went wrong
- */
+ *   deadlineMs  how long a round may take, at least 1, and what is above a year
+ *               is a year. After it the step ends with an error that names what
+ *               did not come to an end, and the world answers every call with
+ *               it. Making the world has none
+ *   message     gets what went wrong; may be NULL
+ *
+ * STEPC_INVALID_ARGUMENT where the grid has not as many places as MPI has
+ * processes, STEPC_WRONG_STATE outside of MPI_Init and MPI_Finalize,
+ * STEPC_COMMUNICATION_ERROR where MPI failed. The words are in `message`:
+ * stepcLastErrorMessage() knows nothing of this library. */
 STEPC_API StepcStatus stepcMpiWorldCreate(const int64_t *axisSizes,
                                           int64_t numAxes, int64_t deadlineMs,
                                           StepcMpiWorld **out, char *message,
                                           size_t messageSize);
 
 /* This process's place, and what stepcPlanSetMesh takes with axes of these
- * sizes and the place's coordinates. Valid until the world is destroyed. */
+ * sizes and the place's coordinates. Valid until the world is destroyed.
+ * STEPC_INVALID_ARGUMENT where an argument is NULL. */
 STEPC_API int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world);
-STEPC_API StepcCommunicator stepcMpiWorldGetCommunicator(StepcMpiWorld *world);
+STEPC_API StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
+                                                   StepcCommunicator *out);
 
 /* All processes together, when none is inside a call; not after an error of it,
  * when nothing is freed that MPI may still write. Accepts NULL. */

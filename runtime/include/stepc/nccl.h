@@ -32,21 +32,28 @@ typedef struct StepcNcclUniqueId {
   char bytes[128];
 } StepcNcclUniqueId;
 
+/* All functions return STEPC_INVALID_ARGUMENT for what is refused before NCCL
+ * or a device is asked; STEPC_COMMUNICATION_ERROR where there is no NCCL or it
+ * failed; STEPC_DEVICE_ERROR where there is no driver or it failed, and
+ * STEPC_OUT_OF_MEMORY. stepcLastErrorMessage() has the words. */
+
 /* What all ranks of a world are given; one of them gets it, and tells the
  * others. */
 STEPC_API StepcStatus stepcNcclGetUniqueId(StepcNcclUniqueId *out);
 
 /* A world with a rank for each place of the grid of axes, which are counted
- * row-major, the last axis fastest; at most 6 axes may be larger than 1. All
- * ranks call it together, each with a device of its own, whose primary context
- * their plans have. It makes a communicator of NCCL for each set of axes that
- * are larger than 1.
+ * row-major, the last axis fastest; at most 64 axes, of which 6 may be larger
+ * than 1, and 65536 places. All ranks call it together, each with a device of
+ * its own, whose primary context their plans have. It makes a communicator of
+ * NCCL for each set of axes that are larger than 1.
  *
  *   id          a world's; not used again
  *   deadlineMs  how long making the communicators, each of them, and waiting
- *               for a stream may take, a year at most. After it, and after any
- *               error, the rank's communicators are aborted, and it answers
- *               every call with an error that names what did not come to an end
+ *               for a stream may take, at least 1, and what is above a year is
+ *               a year. After it, and after any error, the rank's communicators
+ *               are aborted, for which a call waits once more as long at most,
+ *               and it answers every call with an error that names what did not
+ *               come to an end
  */
 STEPC_API StepcStatus stepcNcclWorldCreate(const int64_t *axisSizes,
                                            int64_t numAxes, int64_t rank,
@@ -72,7 +79,8 @@ STEPC_API StepcStatus stepcNcclWorldGetCommunicator(StepcNcclWorld *world,
                                                     StepcCommunicator *out);
 
 /* All ranks together, when plans and graphs that have used it are destroyed;
- * waits for the others, at most for the deadline. Accepts NULL. */
+ * waits for the others, at most for the deadline, and as long once more to
+ * abort what did not come to its end. Accepts NULL. */
 STEPC_API void stepcNcclWorldDestroy(StepcNcclWorld *world);
 
 #ifdef __cplusplus
