@@ -243,7 +243,8 @@ private:
   std::string describeRows(size_t rowClass) const;
 
   // PlanDeviceRead.cpp
-  void beginRead(const char *what) const;
+  void requireReadable(const char *what) const;
+  void tellStale() const;
   void takeFromDevice(const char *call);
   void takeCounts();
   void takeValues();

@@ -12,7 +12,7 @@
 // One carried scalar a step is made unknown before it, so computed anew, and
 // compared afterwards: whoever breaks the promise of exclusive writes hears of
 // it, at the cost of reading one tensor. On a device kernels do so
-// (kernel_abi.h), and a call that reads from it tells.
+// (kernel_abi.h), and a call that asks for what the device has computed tells.
 //
 //===----------------------------------------------------------------------===//
 
@@ -99,9 +99,10 @@ size_t Plan::countCarriedWords(size_t numTensors) const {
 }
 
 /// What the device looks at: all carried scalars, where they are computed, and
-/// whether the step takes their tensors.
+/// whether the step takes their tensors. What is to be forgotten may be of
+/// tensors that were bound since the last list.
 void Plan::listDeviceCarried() {
-  if (!package->carries() || !deviceStep.chunksChanged)
+  if (!package->carries() || !(deviceStep.chunksChanged || deviceStep.forgets))
     return;
   deviceStep.carried.clear();
   for (size_t id = 0; id < tensors.size(); ++id) {

@@ -75,12 +75,23 @@ void Plan::requireEnqueue(const Mesh &mesh) const {
          package->getName().c_str());
 }
 
-/// Takes over a mesh whose communicator has been found to do.
+/// Takes over a mesh whose communicator has been found to do, or nothing of it
+/// where there is no memory for what crosses.
 void Plan::setDeviceMesh(Mesh &&mesh) {
-  exchange.setMesh(std::move(mesh));
-  device->setExchange(exchange.isWide() ? &exchange : nullptr);
-  if (!groups.empty())
+  Mesh before = exchange.getMesh();
+  auto set = [&](Mesh &&own) {
+    exchange.setMesh(std::move(own));
+    device->setExchange(exchange.isWide() ? &exchange : nullptr);
+  };
+  set(std::move(mesh));
+  if (groups.empty())
+    return;
+  try {
     reserveDeviceRounds(*device, tensors.size(), groups.size());
+  } catch (...) {
+    set(std::move(before));
+    throw;
+  }
 }
 
 void Plan::setStream(void *stream) {
@@ -372,9 +383,12 @@ void Plan::fillOnDevice() {
   guardDevice([&] { device->runScalars(deviceStep); });
 }
 
-/// The kernels over what the classes list.
+/// The kernels over what the classes list. A parameter may have moved since the
+/// step began.
 void Plan::runOnDevice() {
   listDeviceRows();
+  if (deviceStep.forgets)
+    listDeviceCarried();
   deviceStep.waitedFor = false;
   guardDevice([&] {
     device->runKernels(deviceStep,

@@ -10,6 +10,9 @@
 // the stream; whoever changes them takes them over first, and the next step or
 // upload tells the device what differs.
 //
+// What the device has found wrong is told to those who ask, and to nobody else:
+// a call that takes over has work of its own, which it is to do.
+//
 //===----------------------------------------------------------------------===//
 
 #include "core/Plan.h"
@@ -22,12 +25,17 @@
 
 using namespace stepc;
 
-/// Refuses to wait in a capture, and tells of graphs that did nothing; once.
-void Plan::beginRead(const char *what) const {
+/// Refuses to wait in a capture.
+void Plan::requireReadable(const char *what) const {
   if (device->isCapturing())
     fail(STEPC_WRONG_STATE,
          "%s have to be read from the device, and the stream captures a graph",
          what);
+}
+
+/// Tells of graphs that did nothing, and of carried scalars that were not
+/// right; once.
+void Plan::tellStale() const {
   if (!captured && !package->carries())
     return;
   int64_t state[STEPC_STATE_WORDS];
@@ -47,7 +55,7 @@ void Plan::beginRead(const char *what) const {
 void Plan::takeCounts() {
   if (!countsOnDevice)
     return;
-  beginRead("counts");
+  requireReadable("counts");
   std::vector<int64_t> entries(deviceCohorts.size() * STEPC_SCALAR_ENTRY_WORDS);
   device->takeScalars(entries.data(), entries.size());
   std::vector<const int64_t *> entryOf(tensors.size(), nullptr);
@@ -73,7 +81,8 @@ int64_t Plan::readDeviceCount(int64_t id) const {
                          cohortOf[size_t(id)]);
   if (entry == deviceCohorts.end())
     return counts[size_t(id)];
-  beginRead("counts");
+  requireReadable("counts");
+  tellStale();
   auto word = size_t(entry - deviceCohorts.begin()) * STEPC_SCALAR_ENTRY_WORDS +
               STEPC_SCALAR_ENTRY_COUNT;
   return device->readWord(device->getScalarList() + word * sizeof(int64_t)) - 1;
@@ -83,7 +92,7 @@ int64_t Plan::readDeviceCount(int64_t id) const {
 void Plan::takeValues() {
   if (!valuesOnDevice)
     return;
-  beginRead("scalars");
+  requireReadable("scalars");
   device->takeValues(deviceStep.values.data(), deviceStep.values.size());
   auto words = size_t(device->getLayout().words);
   for (size_t g = 0; g < groups.size(); ++g)
@@ -94,7 +103,8 @@ void Plan::takeValues() {
 
 /// A result or scalar of a group, by its index among them.
 double Plan::readDeviceValue(int64_t group, size_t index) const {
-  beginRead("scalars and reports");
+  requireReadable("scalars and reports");
+  tellStale();
   int64_t bits = device->readWord(device->getValues(size_t(group)) +
                                   index * sizeof(double));
   double value;
@@ -119,7 +129,8 @@ StepcLastStep Plan::getLastStep() const {
   bool tells = device && package->carries() && !device->isCapturing();
   if (!skipOnDevice && !tells)
     return last;
-  beginRead("skipped steps");
+  requireReadable("skipped steps");
+  tellStale();
   if (!skipOnDevice)
     return last;
   int64_t state[STEPC_STATE_WORDS];
@@ -136,7 +147,7 @@ void Plan::readDeviceInfo(StepcPlanInfo &info) const {
     info.deviceBytes += int64_t(block.getSize());
   info.deviceLaunches = device->getNumLaunches();
   info.deviceStores = device->getNumStores();
-  if (!device->maySkip() || poisoned || device->isCapturing())
+  if (!device->maySkip() || isPoisoned() || device->isCapturing())
     return;
   int64_t state[STEPC_STATE_WORDS];
   device->readState(state);

@@ -1,5 +1,4 @@
-//===- Engine.cpp - runs steps on a CUDA device
-//-----------------------------===//
+//===- Engine.cpp - runs steps on a CUDA device ---------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -54,7 +53,7 @@ void Engine::waitForRanks() noexcept {
     ContextScope scope(*device);
     if (!launcher.isCapturing())
       launcher.synchronize();
-  } catch (const Error &) {
+  } catch (...) {
     // There is nobody to be told.
   }
 }
@@ -226,10 +225,12 @@ void Engine::storeLists(const DeviceStep &step) {
 }
 
 /// Makes what is carried unknown to the next step, and to graphs from now on.
+/// Where a step begins in parts its lists are not stored yet.
 void Engine::forgetCarried(DeviceStep &step) {
   if (!step.forgets || step.graph)
     return;
-  auto entries = int64_t(carried.getTold() / STEPC_CARRIED_ENTRY_WORDS);
+  carried.update(launcher, step.carried.data(), step.carried.size());
+  auto entries = int64_t(step.carried.size() / STEPC_CARRIED_ENTRY_WORDS);
   int64_t arguments[] = {int64_t(carried.getAddress()), 0, entries,
                          getState(STEPC_STATE_NEVER)};
   if (entries && !STEPC_FAULT("device-carried-kept"))

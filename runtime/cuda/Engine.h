@@ -1,5 +1,4 @@
-//===- Engine.h - runs steps on a CUDA device
-//-------------------------------===//
+//===- Engine.h - runs steps on a CUDA device -----------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -99,8 +98,8 @@ public:
   void setExchange(Exchange *own);
   bool isCapturing();
 
-  /// Waits for the steps of several ranks, or until their communicator has given
-  /// up: freeing what they use would wait without a deadline.
+  /// Waits for the steps of several ranks, or until their communicator has
+  /// given up: freeing what they use would wait without a deadline.
   void waitForRanks() noexcept;
 
   // Memory; none of it is taken in steps.

@@ -95,6 +95,18 @@ def carried(carried_members):
     return Package.from_bytes(make_zip(carried_members))
 
 
+@pytest.fixture(scope="session")
+def carried_parts_members(tmp_path_factory):
+    """The same without rounds: it may be stepped in parts."""
+    folder = tmp_path_factory.mktemp("carried-parts")
+    return make_rule_members("lars", folder, storages=["param=f32"], flags=["--exclusive-writes"])
+
+
+@pytest.fixture
+def carried_parts(carried_parts_members):
+    return Package.from_bytes(make_zip(carried_parts_members))
+
+
 LARGEST = """
 step.optimizer @largest {
   %top = step.statistic "top" amax over model

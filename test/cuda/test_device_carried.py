@@ -7,16 +7,18 @@ there one a step, and told of when somebody asks.
 import numpy as np
 import pytest
 from device_models import DeviceMemory, Memory, assert_same
-from device_rules import RuleModel
+from device_rules import STORAGES, RuleModel, RuleTensor
+from stepc import _runtime as runtime
 from stepc import errors
+from test_device_graphs import set_count
 from test_device_steps import FORBIDDEN
 
 SPECS = [((67, 31), 0, False), ((1500,), 0, False), ((7, 5), 0, True), ((0, 4), 0, False)]
 
 
-def make_models(carried, double):
+def make_models(carried, double, specs=SPECS):
     stream = double.make_stream()
-    options = {"specs": SPECS, "storages": ["param=f32"]}
+    options = {"specs": specs, "storages": ["param=f32"]}
     device = RuleModel(carried, DeviceMemory(double), stream=stream, **options)
     device.stream = stream
     return RuleModel(carried, Memory(), **options), device
@@ -98,14 +100,78 @@ def test_what_is_not_told_is_found(carried, double):
         device.last_step()
 
 
+@pytest.mark.parametrize("call", ["add_group", "bind", "set_count", "set_scalar", "step"])
+def test_what_is_found_keeps_nobody_from_his_work(call, carried, double):
+    """Who asks is told, and not a call that takes over what the device has computed."""
+    device = make_models(carried, double)[1]
+    plan, more = device.plan, RuleTensor(device.memory, STORAGES["param=f32"], "v", *SPECS[0], 9)
+    for seed in range(2):
+        step_both([device], seed)
+    device.last_step()
+    write_params([device], told=False)
+    step_both([device], 2)
+    if call == "add_group":
+        assert plan.add_group({}, tuple(device.hypers)) == 1
+    elif call == "bind":
+        assert plan.bind((runtime.Binding * 1)(more.binding(0))) == [len(SPECS)]
+    elif call == "set_count":
+        set_count(device, 0, 7)
+    elif call == "set_scalar":
+        plan.set_scalar("scale", 2.0)
+    else:
+        plan.set_grad(device.ids[1], None)
+        plan.step()
+    with pytest.raises(errors.StaleStatisticsError):
+        device.last_step()
+    if call == "set_scalar":
+        assert plan.scalar("scale") == 2.0
+    elif call == "set_count":
+        assert plan.count(device.ids[0]) == 7
+
+
+def move_param(models, k, factor):
+    for model in models:
+        param = model.tensors[k].of_role("param")[0]
+        param.address, param.array = model.memory.place_array(param.read() * factor, 0)
+        model.plan.set_param(model.ids[k], param.describe(param.storage))
+
+
+def step_parts(models, seed, *tensors, between=lambda: None):
+    set_grads(models, seed)
+    for model in models:
+        model.plan.step_begin()
+    between()
+    for model in models:
+        model.plan.step_tensors([model.ids[k] for k in tensors])
+        model.plan.step_end()
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_parts(when, carried_parts, double):
+    """A tensor that no list had when the step began."""
+    host, device = models = make_models(carried_parts, double, SPECS[:1])
+    step_parts(models, 0, 0)
+    for model in models:
+        more = RuleTensor(model.memory, STORAGES["param=f32"], "v", (90,), 0, False, 9)
+        model.ids += model.plan.bind((runtime.Binding * 1)(more.binding(0)))
+        model.tensors.append(more)
+    step_parts(models, 1, 0, 1)
+    if when == "before":
+        write_params(models, told=True)
+        step_parts(models, 2, 1)
+    else:
+        step_parts(models, 2, 1, between=lambda: move_param(models, 1, np.float32(3)))
+    assert_same(device, host)
+    for seed in (3, 4):
+        step_parts(models, seed, 0, 1)
+        assert_same(device, host)
+
+
 def test_a_parameter_that_moves(carried, double):
     host, device = models = make_models(carried, double)
     for seed in range(2):
         step_both(models, seed)
-    for model in models:
-        param = model.tensors[0].of_role("param")[0]
-        param.address, param.array = model.memory.place_array(param.read() * 2, 0)
-        model.plan.set_param(model.ids[0], param.describe(param.storage))
+    move_param(models, 0, 2)
     for seed in range(2, 5):
         step_both(models, seed)
         assert_same(device, host)

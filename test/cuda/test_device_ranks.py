@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 import pytest
-from device_models import DeviceMemory, Memory, assert_same, bits
+from device_models import DeviceMemory, Memory, assert_same, bits, get_hypers
 from device_ranks import (
     LINE,
     MESH,
@@ -273,9 +273,28 @@ def test_waiting_fails(lamb, double):
     message = "waiting for a stream of CUDA device 0: code 1"
     with pytest.raises(errors.CommunicationError, match=message):
         device.plan.scalar("scale")
+    # What can still be said of the plan does not wait again.
+    double.fail("cuStreamSynchronize", 1, 1)
+    assert device.plan.info().steps == 1
     with pytest.raises(errors.StatusError) as refused:
         device.plan.step()
     assert refused.value.status == "STEPC_POISONED"
+
+
+def test_a_mesh_without_memory(lamb, double):
+    """The plan goes on as it was: one rank, which makes no rounds with others."""
+    own, plan = AloneCommunicator(double), Plan(lamb, threads=1)
+    plan.set_cuda(0, stream=double.make_stream())
+    plan.add_group({}, tuple(get_hypers(lamb.manifest)))
+    double.fail("cuMemAlloc", 1, 2)
+    with pytest.raises(errors.StatusError) as refused:
+        plan.set_mesh(MESH.struct(1), own.struct)
+    assert refused.value.status == "STEPC_OUT_OF_MEMORY"
+    plan.step()
+    assert own.rounds == []
+    plan.set_mesh(MESH.struct(1), own.struct)
+    plan.step()
+    assert own.rounds != []
 
 
 @pytest.mark.parametrize("device_first", [False, True])

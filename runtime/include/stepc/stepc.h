@@ -65,7 +65,7 @@ typedef enum StepcStatus {
   STEPC_INTERNAL_ERROR = 17,
   STEPC_COMMUNICATION_ERROR = 18, /* ranks could not combine their parts */
   STEPC_STALE_STATISTICS = 19,    /* parameters were written by others, although
-                                     the package is made with --exclusive-writes */
+                                     the package has --exclusive-writes */
   STEPC_DEVICE_ERROR = 20         /* a call of a device's driver failed, or
                                      there is no driver */
 } StepcStatus;
@@ -179,7 +179,7 @@ typedef struct StepcReduceCall {
 
 typedef struct StepcCommunicator {
   size_t structSize; /* sizeof(StepcCommunicator) */
-  void *context;     /* passed to reduce; outlives the plan */
+  void *context;     /* passed to all three functions; outlives the plan */
   /* Makes all calls of a round, in any order among them, and returns when all
    * are done: 0, or another value and a message. All ranks of a group make the
    * same calls in the same order. The results are the same bits on all ranks of
@@ -204,8 +204,10 @@ typedef struct StepcCommunicator {
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
  * most 64 axes, names are unique. `communicator` may be NULL where all axes
- * have size 1. An error of the communicator ends the step with
- * STEPC_COMMUNICATION_ERROR and poisons the plan. */
+ * have size 1; its structure is copied. STEPC_INVALID_ARGUMENT for other axes,
+ * for a communicator without `reduce`, and on a CUDA device for one without
+ * `enqueue` where the package has rounds. An error of the communicator ends the
+ * step with STEPC_COMMUNICATION_ERROR and poisons the plan. */
 STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
                                        int64_t numAxes,
                                        const StepcCommunicator *communicator);
@@ -324,7 +326,8 @@ STEPC_API StepcStatus stepcPlanSetCuda(StepcPlan *plan,
                                        const StepcCudaConfig *config);
 
 /* The stream of the steps from now on. Work on the one before is the caller's
- * to order with it. */
+ * to order with it. With several ranks the new one outlives the plan as that of
+ * StepcCudaConfig does, and the one before may go when its work is done. */
 STEPC_API StepcStatus stepcPlanSetStream(StepcPlan *plan, void *stream);
 
 /* Enqueues what has changed since the last step, addresses and
@@ -353,6 +356,13 @@ STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
 
 /*===--- What is inside a plan
  * ---------------------------------------------===*/
+
+/* On a device counts, scalars, reports and stepcPlanGetLastStep may have to be
+ * read from there: then the call waits for the stream, and is refused with
+ * STEPC_WRONG_STATE while that captures a graph. What steps have found wrong is
+ * told by the next of these calls that reads, once: STEPC_STALE_STATISTICS, or
+ * STEPC_WRONG_STATE where graphs did nothing (docs/cuda.md). Asked again it
+ * answers. */
 
 STEPC_API StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,
                                         int64_t *outCount);
@@ -387,7 +397,9 @@ STEPC_API StepcStatus stepcPlanGetLastStep(const StepcPlan *plan,
                                            StepcLastStep *out);
 
 /* Counters since the plan was made, for tests and tools. A caller of an earlier
- * version gets the fields that it knows. */
+ * version gets the fields that it knows. On a device it waits for the stream
+ * where steps may be skipped or traversals left out; while that captures a
+ * graph, and of a plan that has failed, skippedSteps and leftOut are 0. */
 typedef struct StepcPlanInfo {
   size_t structSize; /* sizeof(StepcPlanInfo), set by the caller */
   int64_t numTensors;
