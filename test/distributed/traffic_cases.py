@@ -11,6 +11,7 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from on_ranks import case, main
+from stepc import errors
 from stepc.torch import _agreement
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
@@ -236,6 +237,30 @@ def a_change_of_pointers_exchanges_nothing():
             for change in (renew, renew_on_one, renew, move_on_one if kind != "DTensor" else renew):
                 found = what_crosses(optimizer, params, store, change)
                 assert found == still, (kind, name, found, still)
+
+
+@case
+def a_step_that_one_rank_refused_asks_nobody_later():
+    """What ranks have told each other is known to the one that binds anew alone."""
+    values = [torch.randn(8, 6), torch.randn(12)]
+    with counted_store() as store:
+        params, optimizer, cut = of_layout("layouts", "AdamW", values)
+        for (_, param), value in zip(params, values, strict=True):
+            param.grad = cut(torch.ones_like(value))
+        optimizer.step()
+        if dist.get_rank() == 1:
+            good = params[0][1].grad
+            params[0][1].grad = good.to_sparse()
+            try:
+                optimizer.step()
+                raise AssertionError("a sparse gradient was stepped")
+            except (errors.StepcError, RuntimeError):
+                params[0][1].grad = good
+        else:
+            optimizer.step()
+        found = what_crosses(optimizer, params, store, lambda params: None)
+        assert found == ({}, 0), found
+        assert "?" not in optimizer.describe_layouts()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ the user's parameters.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import torch
 
@@ -62,6 +63,18 @@ class _LocalOptimizer:
                     own[key] = value
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What ranks have told each other about their parts. It stays with the optimizer: a rank
+    that binds anew alone, after an error of its own say, asks for none of it again, since
+    the others would not answer."""
+
+    mesh: object
+    parts: list
+    sharing: object
+    zero: object
+
+
 class DistributedBinding:
     """As :class:`~stepc.torch._binding.Binding`, of the parts that this rank has."""
 
@@ -73,13 +86,13 @@ class DistributedBinding:
         self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
-        known = previous if isinstance(previous, DistributedBinding) else None
-        if known is not None and known._torch_mesh.is_of(parts.meshes, parts.shared_over):
-            self._torch_mesh = known._torch_mesh
+        known: _Told | None = optimizer._told
+        if known is not None and known.mesh.is_of(parts.meshes, parts.shared_over):
+            self._torch_mesh = known.mesh
         else:
             self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
         if known is not None:
-            parts.remember(known._parts, known._sharing, known._zero)
+            parts.remember(known.parts, known.sharing, known.zero)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
         self._sharing = parts.sharing
@@ -91,6 +104,7 @@ class DistributedBinding:
         self._in_order = sorted(self._parts, key=lambda part: (not part.sum_key, part.sum_key))
         for part in self._in_order:
             part.resolve(axes, self._torch_mesh)
+        optimizer._told = _Told(self._torch_mesh, self._parts, self._sharing, self._zero)
         self._local = _LocalOptimizer(optimizer, parts.groups, self._torch_mesh)
         for part in self._parts:
             if part.param in self._state:

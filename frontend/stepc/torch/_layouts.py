@@ -196,7 +196,9 @@ class PlainPart:
     @property
     def whole_shape(self) -> tuple[int, ...] | None:
         """Known from the first step on, where the layout does not say it."""
-        return self.how.shape if self.first is None else self.shape
+        if self.first is not None:
+            return self.shape
+        return None if self.how.shape is None else tuple(self.how.shape)
 
     def cut_over(self) -> list:
         """The process groups whose ranks have other parts of it, or other tensors."""
@@ -262,7 +264,7 @@ class PlainPart:
 
     def remember(self, own: PlainPart) -> None:
         """Takes over how large the parts of other ranks are."""
-        if own.first is not None and own.how is self.how and own.local.shape == self.local.shape:
+        if own.first is not None and own.how == self.how and own.local.shape == self.local.shape:
             self._known = own.shape, own.first
 
     def resolve(self, axes: dict, mesh) -> None:
@@ -342,7 +344,9 @@ class PlainPart:
 
     def _sum(self, grad: torch.Tensor | None) -> torch.Tensor | None:
         """Over ranks; zero where it is missing, None where it is missing on all."""
-        dtype = self._reduce_dtype or (self.param.dtype if grad is None else grad.dtype)
+        # A type that all ranks know, whether they have a gradient or not.
+        own = getattr(self.param, "grad_dtype", None) or self.param.dtype
+        dtype = self._reduce_dtype or own
         line = torch.zeros(self.param.numel() + 1, dtype=dtype)
         if grad is not None:
             line[:-1] = grad.detach().reshape(-1)

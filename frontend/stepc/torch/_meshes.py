@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,12 @@ def _named_by_ranks() -> Iterator[None]:
     module = dist.distributed_c10d
     name = getattr(module, "_hash_ranks_to_str", None)
     if name is None:
+        warnings.warn(
+            "stepc: this torch names process groups in its own way: ranks that have made different "
+            "numbers of them may wait for each other",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         yield
         return
     module._hash_ranks_to_str = lambda ranks: f"stepc {'-'.join(map(str, ranks))}"
@@ -175,7 +182,8 @@ class TorchMesh:
 
     def group_among(self, ranks: Ranks) -> dist.ProcessGroup:
         """The process group of these ranks, made by all of them together."""
-        if ranks not in self._made:
+        # torch.distributed may have been started anew, and what was made is gone.
+        if self._made.get(ranks) not in dist.distributed_c10d._world.pg_map:
             with _named_by_ranks():
                 self._made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
         return self._made[ranks]

@@ -114,7 +114,7 @@ class OnRanks:
         given = next((flag for flag in (is_zero, use_zero) if flag is not None), bool(working))
         self._keep_scalars(self._binding)
         self._shards = Shards(tp_group, dp_group if given else None, working)
-        self._binding = None
+        self._binding = self._told = None
 
     def _make_reducer(self) -> None:
         """With zero=2 the buckets of all parameters there are now."""
@@ -154,11 +154,13 @@ class OnRanks:
         next pass outside adds. Nothing otherwise."""
         return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
 
+    _told = None  # what ranks have told each other (_distributed.py)
+
     def _parts(self) -> dict:
         """What this rank has of each parameter, by ``id()``: without a word to others."""
         from ._parts import Parts
 
-        known = [] if self._binding is None else getattr(self._binding, "parts", [])
+        known = [] if self._told is None else self._told.parts
         if [id(part.param) for part in known] != self._param_ids():
             known = Parts(self)
         return {id(part.param): part for part in known}
