@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,13 +136,21 @@ class Definition:
             if name not in _packages:
                 _packages[name] = _runtime.Package.from_bytes(self.package_bytes, self.path)
             return _packages[name]
-        arguments = [*flags, *(f"--variant={spec}" for spec in sorted(variants))]
-        name = self._key("package", arguments)
+        name, make = self._making(variants, flags)
         if name not in _packages:
-            _packages[name] = _cache.load_or_make(
-                name,
-                ".stepc",
-                lambda: _compiler.compile_package(self.text, self.path, arguments, self.fragments),
-                _runtime.Package.from_bytes,
-            )
+            _packages[name] = _cache.load_or_make(name, ".stepc", make, _runtime.Package.from_bytes)
         return _packages[name]
+
+    def precompile(self, variants: tuple[str, ...], flags: tuple[str, ...]) -> None:
+        """Puts into the cache what :meth:`package` is going to look for, here or where the
+        cache is read: this processor need not be able to run it."""
+        if self.package_bytes is None:
+            name, make = self._making(variants, flags)
+            _cache.load_or_make(name, ".stepc", make, lambda data: data)
+
+    def _making(self, variants, flags) -> tuple[str, Callable[[], bytes]]:
+        """The name of a package in the cache, and what compiles it."""
+        arguments = [*flags, *(f"--variant={spec}" for spec in sorted(variants))]
+        return self._key("package", arguments), lambda: _compiler.compile_package(
+            self.text, self.path, arguments, self.fragments
+        )

@@ -9,6 +9,7 @@ import stepc.torch as st
 import torch
 from common import ZOO
 from stepc import _runtime, definition, errors
+from stepc.torch import _devices
 from stepc.torch._devices import CPU_TARGETS
 
 V3, V4 = CPU_TARGETS
@@ -98,6 +99,22 @@ def test_packages_for_any_processor(own_cache, compiler_runs, monkeypatch):
         monkeypatch.setattr(definition, "_packages", {})
         st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile()
     assert len(compiler_runs) == before
+
+
+def test_a_package_that_this_processor_cannot_run(own_cache, monkeypatch):
+    """is made for others and not loaded."""
+    monkeypatch.setattr(_devices, "CPU_TARGETS", (V3, V4, "compute_90"))
+    monkeypatch.setenv("STEPC_CPU_TARGET", V3)
+
+    def load(data, *rest):
+        if f"code/{V3}.so".encode() not in data:
+            raise errors.PackageError("no code for this processor", "STEPC_UNSUPPORTED_TARGET")
+        return real(data, *rest)
+
+    real = _runtime.Package.from_bytes
+    monkeypatch.setattr(_runtime.Package, "from_bytes", staticmethod(load))
+    st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile("cpu")
+    assert len(list(own_cache.rglob("*.stepc"))) == 3
 
 
 def test_a_target_that_there_is_not(monkeypatch):

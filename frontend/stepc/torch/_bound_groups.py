@@ -63,11 +63,18 @@ def get_package(
     ``resolved``: the options of each group; ``targets``: what the compiler is told of
     where it is to run.
     """
+    specs = _specs(optimizer, definition, resolved, members)
+    return definition.package(specs, compiler_flags(optimizer) + targets)
+
+
+def _specs(
+    optimizer, definition: Definition, resolved: list[Options], members: list[Member]
+) -> tuple[str, ...]:
+    """The variants that step the members."""
     optimizer._check_precision()
     interface = definition.interface()
     rules = Rules(interface, resolved)
-    specs = variant_specs(optimizer, interface, rules, members, optimizer._layout_of)
-    return definition.package(specs, compiler_flags(optimizer) + targets)
+    return variant_specs(optimizer, interface, rules, members, optimizer._layout_of)
 
 
 def precompile(optimizer, target: str | None) -> None:
@@ -86,8 +93,11 @@ def precompile(optimizer, target: str | None) -> None:
         wanted = list(map(_devices.cpu_flags, _devices.CPU_TARGETS))
     elif target is not None:
         wanted = [_devices.cpu_flags(target)]
+    specs = _specs(optimizer, definition, resolved, members)
+    own = compiler_flags(optimizer)
     for flags in wanted:
-        get_package(optimizer, definition, resolved, members, flags)
+        make = definition.package if flags == targets else definition.precompile
+        make(specs, own + flags)
 
 
 def may_skip(manifest: dict) -> bool:

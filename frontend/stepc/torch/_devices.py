@@ -50,7 +50,7 @@ def device_of(members: Iterable[Member]) -> torch.device:
 
 def cpu_flags(target: str) -> tuple[str, ...]:
     """What the compiler is asked for to have code for processors of a target."""
-    return () if target in ("", _ANY_CPU) else (f"--target={target}",)
+    return () if target in ("", "cpu", _ANY_CPU) else (f"--target={target}",)
 
 
 def target_flags(device: torch.device) -> tuple[str, ...]:
