@@ -406,5 +406,6 @@ def test_targets(monkeypatch, capability, target):
     from stepc.torch import _devices
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setenv("STEPC_CPU_TARGET", "x86-64-v3")  # not this processor's
     assert _devices.target_flags(torch.device("cuda", 0)) == (f"--target={target}",)
     assert _devices.target_flags(torch.device("cpu")) == ()

@@ -70,7 +70,7 @@ ROWS = {
         "EP x ZeRO-2", '`layouts`, `"distinct"`, `zero=2, process_group=`', OURS, "MoeHybrid"
     ),
     "colossal_zero": Row(
-        "ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "LowLevelZero, 1 and 2"
+        "ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "LowLevelZero, 1"
     ),
     "colossal_tp_with_zero": Row(
         "TP x ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "HybridParallel"

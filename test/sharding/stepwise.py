@@ -138,5 +138,6 @@ def judge_step(step, found, bounds):
         return f"step {step}: interpreted: {bounds}"
     # The compiler leaves out states that nothing depends on.
     known = {name: array for name, array in bounds.items() if name.rpartition(":")[0] in found}
+    assert any("/param:" in name for name in known), sorted(bounds)
     beyond = outside(found, known)
     return f"step {step}: outside of the bound: {beyond}" if beyond else None

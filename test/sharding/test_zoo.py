@@ -76,4 +76,5 @@ def test_the_bound_of_the_last_step_tells(tmp_path):
                 found[name] = found[name] * np.float32(1 + 2**-20)
 
     found = list(judge_bounds(cases[:2], packages, move))
+    assert len(found) == 2
     assert all(wrong and wrong.startswith(f"step {STEPS - 1}: outside") for wrong in found), found

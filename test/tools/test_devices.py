@@ -48,7 +48,10 @@ def read(package, member):
 
 
 # Entry points of every package, for the engine itself.
-OWN = ("store", "set", "advance", "copy", "fill", "order", "unorder", "begin", "decide")
+OWN = (
+    "store", "set", "advance", "copy", "fill", "order", "unorder", "begin", "decide", "check",
+    "compare", "forget",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
