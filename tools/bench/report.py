@@ -14,6 +14,7 @@ MODES = {
 }
 
 HEADINGS = f"{'times':>6} {'x AdamW':>8} {'ms':>8} {'best':>8}"
+NOISY = 1.15  # how far the stream may move in a case
 WIDTH = 35  # of a cell
 COLORS = {"limit": "#999999", "ours": "#1f6f8b", "peer": "#d98f4e"}
 
@@ -94,7 +95,7 @@ def case_table(key, by_mode):
     if any("*" in line for line in lines):
         fewest = min(row["rounds"] for case in by_mode.values() for row in case["summary"].values())
         lines.append(f"  * slow, in fewer rounds (at least {fewest})")
-    noisy = [MODES[mode] for mode, case in by_mode.items() if case["stream_spread"] > 1.15]
+    noisy = [MODES[mode] for mode, case in by_mode.items() if case["stream_spread"] > NOISY]
     if noisy:
         lines.append(f"  noisy: the stream itself moved by more than 15 % ({', '.join(noisy)})")
     return lines

@@ -78,6 +78,15 @@ def percent(share):
     return "-" if share is None else f"{share:.0%}"
 
 
+def is_noisy(case):
+    return case.get("stream_spread", 1.0) > report.NOISY
+
+
+def mark(case, share):
+    """A share; with a star where the stream beside it moved too much."""
+    return percent(share) + ("*" if share is not None and is_noisy(case) else "")
+
+
 def cells(case, name):
     """Ours in ms, its share of the limit and that of the kernel alone, the best peer in ms, and
     how many times as long as ours that is, the median over the rounds."""
@@ -85,7 +94,7 @@ def cells(case, name):
         return ["-"] * len(COLUMNS)
     best = best_peer(case, name)
     own = [report.milliseconds(case["summary"][own_entry(name)]["median"])]
-    own += [percent(share_of_stream(case, name)), percent(kernel_share(case, name))]
+    own += [mark(case, share_of_stream(case, name)), mark(case, kernel_share(case, name))]
     if best is None:
         return [*own, "-", "-"]
     median = report.milliseconds(case["summary"][best]["median"])
@@ -145,7 +154,8 @@ def table(results):
     machine = results["machine"]
     when = f"Measured on {results['started'][:10]}, {machine['cpu']}, {machine['cores']} cores"
     when += f"; medians of {results['settings']['rounds']} rounds."
-    return [*lines, "", when, *verdict(results)]
+    noisy = f"With *: the stream itself moved by more than {report.NOISY - 1:.0%}."
+    return [*lines, "", when, noisy, *verdict(results)]
 
 
 def written(document, lines):
