@@ -136,3 +136,28 @@ def make_rule_models(package, double, **arguments):
         RuleModel(package, Memory(), **arguments),
         RuleModel(package, DeviceMemory(double), **arguments),
     )
+
+
+def make_streamed(package, double, **arguments):
+    """The device's model on a stream that can be captured."""
+    stream = double.make_stream()
+    device = RuleModel(package, DeviceMemory(double), stream=stream, **arguments)
+    device.stream = stream
+    return RuleModel(package, Memory(), **arguments), device
+
+
+def set_grads(models, seed, overflow=False):
+    """Gradients, of which the second tensor's are not finite."""
+    for model in models:
+        model.set_grads(seed)
+        if overflow:
+            grad = model.tensors[1].of_role("grad")[0]
+            values = grad.read()
+            values[-1] = np.inf
+            grad.write(values)
+
+
+def step_both(models, seed, overflow=False):
+    set_grads(models, seed, overflow)
+    for model in models:
+        model.plan.step()

@@ -6,8 +6,8 @@ there one a step, and told of when somebody asks.
 
 import numpy as np
 import pytest
-from device_models import DeviceMemory, Memory, assert_same
-from device_rules import STORAGES, RuleModel, RuleTensor
+from device_models import assert_same
+from device_rules import STORAGES, RuleTensor, make_streamed, set_grads, step_both
 from stepc import _runtime as runtime
 from stepc import errors
 from test_device_graphs import set_count
@@ -17,27 +17,7 @@ SPECS = [((67, 31), 0, False), ((1500,), 0, False), ((7, 5), 0, True), ((0, 4), 
 
 
 def make_models(carried, double, specs=SPECS):
-    stream = double.make_stream()
-    options = {"specs": specs, "storages": ["param=f32"]}
-    device = RuleModel(carried, DeviceMemory(double), stream=stream, **options)
-    device.stream = stream
-    return RuleModel(carried, Memory(), **options), device
-
-
-def set_grads(models, seed, overflow=False):
-    for model in models:
-        model.set_grads(seed)
-        if overflow:
-            grad = model.tensors[1].of_role("grad")[0]
-            values = grad.read()
-            values[-1] = np.inf
-            grad.write(values)
-
-
-def step_both(models, seed, overflow=False):
-    set_grads(models, seed, overflow)
-    for model in models:
-        model.plan.step()
+    return make_streamed(carried, double, specs=specs, storages=["param=f32"])
 
 
 def write_params(models, told):

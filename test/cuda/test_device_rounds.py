@@ -6,8 +6,15 @@ decided on the device, while the host waits for nothing.
 
 import numpy as np
 import pytest
-from device_models import DeviceMemory, Memory, assert_same
-from device_rules import RuleModel, RuleTensor, make_rule_models, make_rule_package
+from device_models import assert_same
+from device_rules import (
+    RuleTensor,
+    make_rule_models,
+    make_rule_package,
+    make_streamed,
+    set_grads,
+    step_both,
+)
 from stepc import _runtime as runtime
 from stepc import errors
 from test_device_steps import FORBIDDEN
@@ -16,31 +23,6 @@ from test_device_steps import FORBIDDEN
 @pytest.fixture
 def models(scaled, double):
     return make_streamed(scaled, double)
-
-
-def make_streamed(package, double, **arguments):
-    """The device's model on a stream that can be captured."""
-    stream = double.make_stream()
-    device = RuleModel(package, DeviceMemory(double), stream=stream, **arguments)
-    device.stream = stream
-    return RuleModel(package, Memory(), **arguments), device
-
-
-def set_grads(models, seed, overflow=False):
-    """Gradients, of which the second tensor's are not finite."""
-    for model in models:
-        model.set_grads(seed)
-        if overflow:
-            grad = model.tensors[1].of_role("grad")[0]
-            values = grad.read()
-            values[-1] = np.inf
-            grad.write(values)
-
-
-def step_both(models, seed, overflow=False):
-    set_grads(models, seed, overflow)
-    for model in models:
-        model.plan.step()
 
 
 def assert_all_same(models):
