@@ -77,6 +77,30 @@ Tile mlir::step::locateTile(const Words &w, const TileRow &row, Value number) {
   return tile;
 }
 
+void mlir::step::forEachLeafOfRange(const Words &w, const TileRow &row,
+                                    const Tile &line,
+                                    function_ref<void(const Tile &)> emitLeaf) {
+  Value first = w.add(w.mul(line.item, row.N), line.firstRow);
+  first = w.mul(first, row.M);
+  Value endColumn = w.add(line.firstColumn, line.columns);
+  auto clip = [&](Value element) {
+    return w.min(w.max(w.sub(element, first), line.firstColumn), endColumn);
+  };
+  Value low = clip(row.range->begin), high = clip(row.range->end);
+  Value size = w.constantWord(STEPC_LEAF);
+  Value firstLeaf = w.div(low, size);
+  Value endLeaf =
+      w.select(w.isLess(low, high), w.ceilDiv(high, STEPC_LEAF), firstLeaf);
+  w.loop(w.toIndex(firstLeaf), w.toIndex(endLeaf), 1, [&](Value index) {
+    Value leafColumn = w.mul(w.toWord(index), size);
+    Tile leaf = line;
+    leaf.firstColumn = w.max(low, leafColumn);
+    leaf.columns =
+        w.sub(w.min(high, w.add(leafColumn, size)), leaf.firstColumn);
+    emitLeaf(leaf);
+  });
+}
+
 Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
                                     const Tile &tile, PhaseOp phase,
                                     OperandAttr operand) {

@@ -51,6 +51,11 @@ struct Tile {
 /// Where the tile number `number` (a word) of the tensor lies.
 Tile locateTile(const Words &w, const TileRow &row, Value number);
 
+/// Emits a loop over what a flat range has of `line`, one row of a tile: leaf
+/// by leaf, the first and the last in part.
+void forEachLeafOfRange(const Words &w, const TileRow &row, const Tile &line,
+                        function_ref<void(const Tile &)> emitLeaf);
+
 /// The address of the first element that the tile has of the operand.
 Value getOperandAddress(const Words &w, const TileRow &row, const Tile &tile,
                         PhaseOp phase, OperandAttr operand);

@@ -51,9 +51,9 @@ step.optimizer @dims {
 // RANGE: func.call @range_matrix_0_phase0_run
 // RANGE: } else {
 // RANGE: scf.for
-// RANGE: arith.minsi
 // RANGE: memref.store %{{.*}} : memref<?xf64>
 // RANGE: gpu.barrier
+// RANGE: arith.minsi
 // RANGE: scf.for
 // RANGE: func.call @range_matrix_0_phase0_run
 // RANGE-NEXT: gpu.barrier

@@ -170,24 +170,8 @@ void TileKernelEmitter::clearRow(const TileRow &row, const Tile &line) const {
 /// One row of a tile, of which the range has some columns or none: leaf by
 /// leaf.
 void TileKernelEmitter::emitRangeRow(const TileRow &row, const Tile &line) {
-  Value first = w.add(w.mul(line.item, row.N), line.firstRow);
-  first = w.mul(first, row.M);
-  Value endColumn = w.add(line.firstColumn, line.columns);
-  auto clip = [&](Value element) {
-    return w.min(w.max(w.sub(element, first), line.firstColumn), endColumn);
-  };
-  Value low = clip(row.range->begin), high = clip(row.range->end);
   clearRow(row, line);
-  Value size = w.constantWord(STEPC_LEAF);
-  Value firstLeaf = w.div(low, size);
-  Value endLeaf =
-      w.select(w.isLess(low, high), w.ceilDiv(high, STEPC_LEAF), firstLeaf);
-  w.loop(w.toIndex(firstLeaf), w.toIndex(endLeaf), 1, [&](Value index) {
-    Value leafColumn = w.mul(w.toWord(index), size);
-    Tile leaf = line;
-    leaf.firstColumn = w.max(low, leafColumn);
-    leaf.columns =
-        w.sub(w.min(high, w.add(leafColumn, size)), leaf.firstColumn);
+  forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
     emitRun(row, leaf, w.constant(1));
   });
 }

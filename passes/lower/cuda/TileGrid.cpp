@@ -129,24 +129,8 @@ void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
 /// leaf by leaf, as not all of them are touched.
 void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
                                    func::FuncOp run) {
-  Value first = w.add(w.mul(line.item, row.N), line.firstRow);
-  first = w.mul(first, row.M);
-  Value endColumn = w.add(line.firstColumn, line.columns);
-  auto clip = [&](Value element) {
-    return w.min(w.max(w.sub(element, first), line.firstColumn), endColumn);
-  };
-  Value low = clip(row.range->begin), high = clip(row.range->end);
   clearSums(row, line, Direction::Row, w.ceilDiv(line.columns, STEPC_LEAF));
-  Value size = w.constantWord(STEPC_LEAF);
-  Value firstLeaf = w.div(low, size);
-  Value endLeaf =
-      w.select(w.isLess(low, high), w.ceilDiv(high, STEPC_LEAF), firstLeaf);
-  w.loop(w.toIndex(firstLeaf), w.toIndex(endLeaf), 1, [&](Value index) {
-    Value leafColumn = w.mul(w.toWord(index), size);
-    Tile leaf = line;
-    leaf.firstColumn = w.max(low, leafColumn);
-    leaf.columns =
-        w.sub(w.min(high, w.add(leafColumn, size)), leaf.firstColumn);
+  forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
     emitTile(row, leaf, /*isFolded=*/Value(), run, /*isStrided=*/false);
     // Another thread may have the column in the next row.
     if (hasSums(Direction::Column))
