@@ -81,23 +81,36 @@ class LayoutStruct(Structure):
     ]
 
 
-def communicator_of(reduce: Callable[[Sequence[ReduceCall]], None]) -> CommunicatorStruct:
+def communicator_of(
+    reduce: Callable[[Sequence[ReduceCall]], None],
+    enqueue: Callable[[Sequence[ReduceCall], int], None] | None = None,
+) -> CommunicatorStruct:
     """A communicator whose rounds are made by a Python function.
 
     ``reduce`` gets the calls of a round and returns when all are done; what it raises
-    becomes the message of the step's CommunicationError.
+    becomes the message of the step's CommunicationError. ``enqueue`` gets those whose data is
+    on a device, and the stream (a CUstream) on which they are to be done; it does not wait.
     """
 
-    def run(_context, calls, count, message, size):
+    def run(message, size, function, *arguments):
         try:
-            reduce(calls[:count])
+            function(*arguments)
             return 0
         except BaseException as error:
             text = "".join(traceback.format_exception_only(error)).strip().encode()[: size - 1]
             ctypes.memmove(message, text + b"\0", len(text) + 1)
             return 1
 
-    return CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run))
+    def run_here(_context, calls, count, message, size):
+        return run(message, size, reduce, calls[:count])
+
+    def run_there(_context, calls, count, stream, message, size):
+        return run(message, size, enqueue, calls[:count], stream or 0)
+
+    made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run_here))
+    if enqueue is not None:
+        made.enqueue = ENQUEUE(run_there)
+    return made
 
 
 @dataclass(frozen=True)

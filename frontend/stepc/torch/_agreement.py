@@ -12,16 +12,13 @@ layout is another, is named too.
 
 from __future__ import annotations
 
-import datetime
 import json
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 
 from .. import errors
-
-_DEFAULT = datetime.timedelta(minutes=30)  # torch's own
+from ._process_groups import timeout_of
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ def compare(group) -> None:
 
 
 def _read(store, key: str, rank: int, group) -> str:
-    deadline = _timeout(group)
+    deadline = timeout_of(group)
     try:
         store.wait([key], deadline)
     except (dist.DistStoreError, RuntimeError):
@@ -109,13 +106,6 @@ def _read(store, key: str, rank: int, group) -> str:
             "STEPC_COMMUNICATION_ERROR",
         ) from None
     return store.get(key).decode()
-
-
-def _timeout(group) -> datetime.timedelta:
-    try:
-        return group._get_backend(torch.device("cpu")).options._timeout
-    except (AttributeError, RuntimeError):
-        return _DEFAULT
 
 
 def difference(own: list[str], other: list[str], rank: int) -> errors.CommunicationError:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from .. import errors
 from ._agreement import difference
+from ._process_groups import gather_objects
 from ._tensors import set_grad
 
 
@@ -51,8 +52,9 @@ class BeforeStep:
     def axes(self) -> set[str]:
         return {axis for axes in self._sets for axis in axes}
 
-    def run(self, hypers: list[tuple[float, ...]]) -> None:
-        """Gives every part its gradient or zeros: all ranks together.
+    def run(self, hypers: list[tuple[float, ...]], counted: bool) -> None:
+        """Gives every part its gradient or zeros: all ranks together. ``counted``: whether the
+        host knows of all steps, also those of graphs, on all of them.
 
         CommunicationError where ranks step with other hyper-parameters, or have taken
         another number of steps, which names the rank and the first that differs.
@@ -63,8 +65,10 @@ class BeforeStep:
         for axes in sorted(self._sets):
             own = self._sets[axes]
             present = [int(part.local.grad is not None) for part in own]
-            values = torch.tensor([*present, zlib.crc32(packed), self._sums[axes]])
-            ends, group = torch.cat([values, -values]), self._mesh.group_of(axes)
+            steps = self._sums[axes] if counted else 0
+            values = torch.tensor([*present, zlib.crc32(packed), steps])
+            ends = torch.cat([values, -values])
+            group = self._mesh.host(self._mesh.group_of(axes))
             work = dist.all_reduce(ends, dist.ReduceOp.MAX, group=group, async_op=True)
             calls.append((axes, own, group, ends, work))
         for axes, own, group, ends, work in calls:
@@ -101,12 +105,12 @@ class BeforeStep:
     def _take_over(self, part, group) -> None:
         """From the first rank of those that have the same part and a gradient for it."""
         own = part.local.grad
-        every: list = [None] * dist.get_world_size(group)
-        dist.all_gather_object(every, None if own is None else own.dtype, group=group)
+        dtype = None if own is None else own.dtype
+        every = gather_objects(dtype, group, self._mesh.device)
         have = [place for place, dtype in enumerate(every) if dtype is not None]
         if not have or len(have) == len(every):
             return
-        sent = torch.empty(part.local.shape, dtype=every[have[0]])
+        sent = torch.empty(part.local.shape, dtype=every[have[0]], device=part.local.device)
         if own is not None:
             sent = own.detach().clone(memory_format=torch.contiguous_format)
         dist.broadcast(sent, dist.get_process_group_ranks(group)[have[0]], group=group)
@@ -141,8 +145,7 @@ class BeforeStep:
             f"{part.name} after {self._counts[id(part.local)]} steps when it was bound"
             for part in (self._sets[axes] if self._counts else ())
         ]
-        every: list = [None] * dist.get_world_size(group)
-        dist.all_gather_object(every, own, group=group)
+        every = gather_objects(own, group, self._mesh.device)
         for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
             if theirs != own:
                 raise difference(own, theirs, rank)

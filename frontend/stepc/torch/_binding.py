@@ -73,7 +73,7 @@ class Binding:
         self._seed = (float(optimizer.seed),) if rounds else ()  # behind the definition's
         self._counters = self._preparation.counters
         self._owners = self._preparation.owners
-        self._may_skip = may_skip(package.manifest)
+        self.may_skip = may_skip(package.manifest)
         self.exchanges = self._mesh is not None and exchanges(package.manifest)
         self.rounds = [[c["function"] for c in r["calls"]] for r in package.manifest["rounds"]]
         # Whether tensors may be stepped one after the other.
@@ -300,7 +300,7 @@ class Binding:
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
         self._place.follow()
-        return self._may_skip and bool(self.plan.last_step().skipped)
+        return self.may_skip and bool(self.plan.last_step().skipped)
 
     def scalars(self) -> dict[str, float | list[float]]:
         """What the plan keeps between steps; of each group where that is its scope."""

@@ -30,15 +30,16 @@ class _Parts:
     other tensors beside, one of those that have a tensor counts it.
     """
 
-    def __init__(self, norm_type: float):
+    def __init__(self, norm_type: float, device: torch.device):
         self._inf = norm_type == math.inf
+        self._device = device
         self._found: dict[_Axes, tuple[list, torch.Tensor]] = {}
 
     def add(self, grad: torch.Tensor | None, groups: list) -> None:
         """None: this rank has nothing to count, and takes part where others do."""
-        wide = torch.zeros(0, dtype=torch.float64)
+        wide = torch.zeros(0, dtype=torch.float64, device=self._device)
         if grad is not None:
-            wide = grad.detach().to(torch.float64)
+            wide = grad.detach().to(self._device, torch.float64)
         if self._inf:
             own = wide.abs().amax() if wide.numel() else wide.new_zeros(())
         else:
@@ -51,7 +52,7 @@ class _Parts:
 
     def norm(self, everywhere: list) -> torch.Tensor:
         """All of them, over ``everywhere`` too: groups of ranks with other tensors."""
-        total = torch.zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
         for key in sorted(self._found):
             groups, own = self._found[key]
             for group in groups:
@@ -132,7 +133,8 @@ def clip_grad_norm_(
     however they lie on ranks; returns the norm before, a f64 tensor that is the same on all.
 
     ``parameters`` are tensors, or optimizers of :mod:`stepc.torch`, of which ``layouts`` are
-    known too: DTensors of one mesh or several, plain tensors, pipeline stages. What ranks
+    known too: DTensors of one mesh or several, plain tensors, pipeline stages. On a CUDA device
+    all is enqueued on torch's current stream, and the norm lies there. What ranks
     have in common is counted once, by the first of them; where pipeline stages have a tensor that
     the first has not, its layout says ``shared_over``. All ranks of the meshes call it together,
     with the same kinds of tensors.
@@ -147,11 +149,12 @@ def clip_grad_norm_(
     norm_type = float(norm_type)
     if norm_type not in (2.0, math.inf):
         raise ValueError(f"norm_type is {norm_type:g}, expected 2 or inf")
-    parts, grads = _Parts(norm_type), []
     try:
         members, sharings = _parameters(parameters)
     except ObstacleError as obstacle:
         raise ValueError(str(obstacle)) from None
+    device = members[0][0].device if members else torch.device("cpu")
+    parts, grads = _Parts(norm_type, device), []
     placed = [_placed(param, layout) for param, layout, _ in members]
     everywhere = _everywhere(sharings)
     for member, (mesh, placements) in zip(members, placed, strict=True):
@@ -172,10 +175,20 @@ def clip_grad_norm_(
                 f"The total norm of order {norm_type} for gradients from `parameters` is "
                 "non-finite, so it cannot be clipped."
             )
-        coefficient = float(torch.clamp(max_norm / (norm + 1e-6), max=1.0))
+        coefficient = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
         for grad in grads:
-            grad.mul_(coefficient)
+            _scale(grad, coefficient)
     return norm
+
+
+def _scale(grad: torch.Tensor, coefficient: torch.Tensor) -> None:
+    """Multiplies by a f64 number; where that lies on a device nobody waits for it. Narrow types
+    are multiplied as f32, as they are by a number."""
+    if coefficient.device.type == "cpu":
+        grad.mul_(float(coefficient))
+    else:
+        wide = torch.promote_types(grad.dtype, torch.float32)
+        grad.copy_(grad.to(wide) * coefficient.to(grad.device, wide))
 
 
 def _placed(param: torch.Tensor, layout: Layout | None) -> tuple:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import torch
 
 from .. import _runtime
+from . import _tensors
 from ._members import Member, ObstacleError
 
 _CPU = torch.device("cpu")
@@ -46,6 +47,29 @@ def device_of(members: Iterable[Member]) -> torch.device:
                     True,
                 )
     return _CPU if first is None else first.param.device
+
+
+def device_of_parts(parts: list) -> torch.device:
+    """The device of what this rank has of parameters that are spread over ranks, the processor
+    where it has none; ObstacleError where they lie on several, or where no engine steps them."""
+    first = None
+    for part in parts:
+        device = part.param.device
+        first = part if first is None else first
+        if device != first.param.device:
+            raise ObstacleError(
+                f"{part.name} is on device '{device}', {first.name} on "
+                f"'{first.param.device}'; a step is of one device",
+                True,
+            )
+        if words := _tensors.why_not_stepped_there(part.param):
+            raise ObstacleError(f"{part.name} {words}", True)
+    return _CPU if first is None else first.param.device
+
+
+def is_capturing(device: torch.device) -> bool:
+    """Whether what is enqueued there now becomes part of a graph and is not done."""
+    return device.type != "cpu" and torch.cuda.is_current_stream_capturing()
 
 
 def cpu_flags(target: str) -> tuple[str, ...]:
@@ -90,7 +114,7 @@ class Place:
 
     def is_capturing(self) -> bool:
         """Whether what is enqueued now becomes part of a graph and is not done."""
-        return self.is_device and torch.cuda.is_current_stream_capturing()
+        return is_capturing(self._device)
 
     def follow(self) -> None:
         """Has the next step enqueued on torch's current stream, and what is read from

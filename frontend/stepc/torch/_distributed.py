@@ -20,9 +20,10 @@ from ._agreement import Item
 from ._before_step import BeforeStep
 from ._binding import Binding
 from ._bound_groups import bound_groups, owned_state
+from ._devices import device_of_parts, is_capturing
 from ._hypers import HyperReader
-from ._members import ObstacleError
 from ._parts import Parts, WholePart, is_distributed
+from ._presence import note_presence
 from ._state import StateMap
 
 
@@ -37,6 +38,7 @@ class _LocalOptimizer:
     """An optimizer of the parts: what the user's is, but for parameters and states."""
 
     _static_grads = False
+    _captured: tuple = ()  # those with steps in CUDA graphs
     _exclusive_writes = False  # versions of parts say little of who writes the whole
 
     def __init__(self, optimizer, groups: list[list], mesh):
@@ -86,17 +88,18 @@ class DistributedBinding:
         self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
+        self._device = device_of_parts(list(parts))
         known: _Told | None = optimizer._told
-        if known is not None and known.mesh.is_of(parts.meshes, parts.shared_over):
+        own = parts.meshes, parts.shared_over, self._device
+        if known is not None and known.mesh.is_of(*own):
             self._torch_mesh = known.mesh
         else:
-            self._torch_mesh = TorchMesh(parts.meshes, parts.shared_over)
+            self._torch_mesh = TorchMesh(*own)
         if known is not None:
             parts.remember(known.parts, known.sharing, known.zero)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
         self._sharing = parts.sharing
-        self._check_devices()
         self._agree_on_parts(optimizer, parts, axes)
         if self._sharing.declared:
             self._sharing.agree()
@@ -116,18 +119,6 @@ class DistributedBinding:
         self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
 
-    def _check_devices(self) -> None:
-        """ObstacleError for a parameter that is not in the processor's memory: what crosses
-        ranks would have to leave the device."""
-        for part in self._parts:
-            device = part.param.device
-            if device.type != "cpu":
-                raise ObstacleError(
-                    f"{part.name} is on device '{device}'; parameters that are spread over ranks "
-                    "are stepped on 'cpu' alone",
-                    True,
-                )
-
     def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
         """Notes what ranks must have alike, and compares it where they speak before the first
         round: to say how large their parts are, and to share gradients."""
@@ -141,6 +132,7 @@ class DistributedBinding:
             Item(f"stepc {__version__}"),
             Item(f"definition '{interface.name}'{fragments} {definition.digest()}"),
             Item(f"{len(groups)} parameter groups"),
+            Item(f"parameters on '{self._device.type}'"),
         ]
         if optimizer._reproducible:
             items.append(Item("reproducible=True"))
@@ -194,7 +186,9 @@ class DistributedBinding:
         if inner.exchanges:
             own = [part for part in self._parts if part.local.requires_grad]
             kept = {id(part.local): inner.count(part.local) for part in own}
-            counts = kept if self._local._keeps_step else None
+            # Which steps were skipped the device alone knows.
+            known = self._local._keeps_step and not (self._on_device and inner.may_skip)
+            counts = kept if known else None
             self._before = BeforeStep(self._torch_mesh, own, counts, along)
 
     # --- A step ---------------------------------------------------------------
@@ -203,22 +197,51 @@ class DistributedBinding:
         """One step; False, with nothing done, when another binding is needed."""
         if not self._is_current(optimizer):
             return False
+        capturing = is_capturing(self._device)
+        if capturing:
+            self._check_capture(optimizer)
+        if self._on_device:
+            note_presence(self._in_order, self._torch_mesh)
         for part in self._in_order:
             part.refresh()
         if self._zero is not None:
-            self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1")
+            self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1" and not capturing)
         self._local.follow()
-        if not self._step_by_lines():
-            self._step_at_once()
+        # A step of a graph is one of all tensors, and so are those beside it.
+        if capturing or optimizer._captured or not self._step_by_lines():
+            self._step_at_once(counted=not optimizer._captured)
         stepped = [
             p.param for p in self._parts if p.layout is not None and p.local.grad is not None
         ]
         torch._C._increment_version(stepped)
         self._inner.note_versions()
+        if self._zero is not None:
+            self._zero.note_versions()
+        if capturing and self not in optimizer._captured:
+            # Graphs use what is bound for as long as they are launched.
+            optimizer._captured = (*optimizer._captured, self)
         return True
 
-    def _step_at_once(self) -> None:
-        """Steps all parts, whose gradients have come."""
+    @property
+    def _on_device(self) -> bool:
+        return self._device.type != "cpu"
+
+    def _check_capture(self, optimizer) -> None:
+        """StepcError for a step that no graph can have."""
+        if optimizer._reducer is not None:
+            raise errors.StepcError(
+                "a step with zero=2 cannot be captured in a CUDA graph, as gradients leave in the "
+                "backward pass; zero=1 can"
+            )
+        if self._inner is None:
+            raise errors.StepcError(
+                "the first step over ranks, or after a change, cannot be captured in a CUDA graph; "
+                "make one before the capture"
+            )
+
+    def _step_at_once(self, counted: bool) -> None:
+        """Steps all parts, whose gradients have come. ``counted``: whether the host knows how
+        many steps were taken."""
         lines = range(0 if self._zero is None else len(self._zero.lines))
         for number in lines:
             self._zero.end_reduce(number)
@@ -228,9 +251,10 @@ class DistributedBinding:
         try:
             if before is not None:
                 self._torch_mesh.agree(before.axes)
-                before.run(self._inner.hypers_of(self._local))
+                before.run(self._inner.hypers_of(self._local), counted)
             self._run_inner()
-            skipped = self._inner.was_skipped()
+            # To ask a device would be to wait for it; parameters are then gathered as they were.
+            skipped = not self._on_device and self._inner.was_skipped()
             if self._before is not None and skipped:
                 self._before.was_skipped()
         finally:
@@ -329,10 +353,17 @@ class DistributedBinding:
         return self._inner.was_skipped()
 
     def upload(self, optimizer) -> bool:
-        return True  # nothing is on a device
+        """Brings hyper-parameters to the device, for a graph that is to be launched, on every
+        rank. False where another Binding is needed."""
+        if self._inner is None or not self._is_current(optimizer):
+            return False
+        self._local.follow()
+        return self._inner.upload(self._local)
 
     def refresh_counts(self) -> None:
-        pass  # no device has any
+        """Notes the counts that the device alone knows where the user sees them."""
+        if self._inner is not None:
+            self._inner.refresh_counts()
 
     def scalars(self) -> dict:
         return self._inner.scalars()

@@ -16,8 +16,9 @@ from .. import _mesh
 from ._agreement import difference
 from ._describe import axis_names, lies
 from ._members import ObstacleError
+from ._process_groups import gather_objects, group_among
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
-from ._tensors import set_grad
+from ._tensors import divided, set_grad
 
 DISTINCT = "distinct"
 SHARED = "shared "  # how the key of a tensor with shared_over begins
@@ -150,11 +151,13 @@ def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout 
 class PlainPart:
     """A plain parameter that is the rank's part of a larger tensor (see :mod:`._parts`).
 
-    ``first`` is where it begins in the whole, once resolved.
+    ``first`` is where it begins in the whole, once resolved. ``has_grad``: whether a rank has
+    a gradient to be summed (:mod:`._presence`).
     """
 
     layout = None
     first: tuple[int, ...] | None = None
+    has_grad = True
     _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
 
     def __init__(
@@ -298,12 +301,11 @@ class PlainPart:
         holders = self._sharing.holders(self.param, self.how)
         if len(holders) == 1:
             return
-        group = mesh.group_among(holders)
+        group = group_among(holders)
         self._sums.append(group)
         if self._known is not None:
             return
-        every: list = [None] * len(holders)
-        dist.all_gather_object(every, words, group=group)
+        every = gather_objects(words, group, mesh.device)
         for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
             if theirs != words:
                 raise difference([words], [theirs], rank)
@@ -320,7 +322,7 @@ class PlainPart:
             return
         shape, first = list(self.param.shape), [0] * self.param.dim()
         for dim, names in sorted(dims.items()):
-            group = mesh.group_of(names)
+            group = mesh.host(mesh.group_of(names))
             extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
             rank = dist.get_rank(group)
             extents[rank] = shape[dim]
@@ -339,7 +341,7 @@ class PlainPart:
         if self._sums:
             grad = self._sum(grad)
         if grad is not None and self.how.grad_divisor is not None:
-            grad = grad.detach() / self.how.grad_divisor
+            grad = divided(grad.detach(), self.how.grad_divisor)
         set_grad(self.local, grad)
 
     def _sum(self, grad: torch.Tensor | None) -> torch.Tensor | None:
@@ -347,6 +349,8 @@ class PlainPart:
         # A type that all ranks know, whether they have a gradient or not.
         own = getattr(self.param, "grad_dtype", None) or self.param.dtype
         dtype = self._reduce_dtype or own
+        if self.param.device.type != "cpu":
+            return self._sum_on_device(grad, dtype)
         line = torch.zeros(self.param.numel() + 1, dtype=dtype)
         if grad is not None:
             line[:-1] = grad.detach().reshape(-1)
@@ -356,6 +360,22 @@ class PlainPart:
         if not line[-1]:
             return None
         return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
+
+    @property
+    def sums(self) -> list[dist.ProcessGroup]:
+        """The groups over which the gradient is summed, in turn."""
+        return self._sums
+
+    def _sum_on_device(self, grad: torch.Tensor | None, dtype) -> torch.Tensor | None:
+        """The same, where the hosts have told each other whether there is one."""
+        if not self.has_grad:
+            return None
+        line = torch.zeros(self.param.shape, dtype=dtype, device=self.param.device)
+        if grad is not None:
+            line.copy_(grad.detach())
+        for group in self._sums:
+            dist.all_reduce(line, group=group)
+        return line.to(torch.promote_types(dtype, self.param.dtype))
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state

@@ -9,11 +9,8 @@ two meshes over the same ranks have one axis in common.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import itertools
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,11 +20,14 @@ from .. import _runtime, errors
 from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
 from . import _agreement
 from ._describe import axis_names
+from ._device_memory import tensor_at
+from ._process_groups import Ranks, gather_objects, group_among, host_group
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
-Ranks = tuple[int, ...]
+
+_CPU = torch.device("cpu")
 
 
 class _Axis:
@@ -43,40 +43,21 @@ class _Axis:
         return self.ranks.index(dist.get_rank())
 
 
-@contextlib.contextmanager
-def _named_by_ranks() -> Iterator[None]:
-    """Groups that are made within have a name of their ranks alone. torch's own is of how many
-    groups this process has, too: where ranks have other numbers of them, as stages of a pipeline
-    may, they would wait for each other under two names."""
-    module = dist.distributed_c10d
-    name = getattr(module, "_hash_ranks_to_str", None)
-    if name is None:
-        warnings.warn(
-            "stepc: this torch names process groups in its own way: ranks that have made different "
-            "numbers of them may wait for each other",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        yield
-        return
-    module._hash_ranks_to_str = lambda ranks: f"stepc {'-'.join(map(str, ranks))}"
-    try:
-        yield
-    finally:
-        module._hash_ranks_to_str = name
-
-
 class TorchMesh:
     """The grid of ranks that the tensors of one optimizer lie on.
 
     ``axes_of`` names the axes of each mesh that was given; ``mesh`` is what the runtime
     is told. Groups of several axes are made when a round first needs them, by their own
-    ranks alone, and are kept for the process.
+    ranks alone, and are kept for the process. ``device``: where the tensors lie.
     """
 
-    _made: dict[Ranks, dist.ProcessGroup] = {}
-
-    def __init__(self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None = None):
+    def __init__(
+        self,
+        meshes: Sequence[DeviceMesh],
+        zero: dist.ProcessGroup | None = None,
+        device: torch.device = _CPU,
+    ):
+        self.device = device
         self._axes: list[_Axis] = []
         self._meshes = list(meshes)
         self._zero = zero
@@ -86,11 +67,15 @@ class TorchMesh:
         self.mesh = Mesh(
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )
-        self._communicator = communicator_of(self._reduce)
+        on_device = device.type != "cpu"
+        self._communicator = communicator_of(self._reduce, self._enqueue if on_device else None)
 
-    def is_of(self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None) -> bool:
+    def is_of(
+        self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None, device: torch.device
+    ) -> bool:
         """Whether one that is made of these would be the same."""
-        return self._meshes == list(meshes) and self._zero is zero
+        same = self._meshes == list(meshes) and self._zero is zero
+        return same and self.device == device
 
     def _add(self, mesh: DeviceMesh) -> tuple[str, ...]:
         names = axis_names(mesh)
@@ -103,9 +88,8 @@ class TorchMesh:
         the meshes, which with it are grids of one dim more: all ranks of the group together."""
         axis = self._axis("zero", group)
         own = [mesh.mesh.tolist() for mesh in self._meshes]
-        found: list = [None] * len(axis.ranks)
         if any(axis.name not in names for names, _ in self._grids):
-            dist.all_gather_object(found, own, group=group)
+            found = gather_objects(own, group, self.device)
             for number, (names, _) in enumerate(list(self._grids)):
                 if axis.name not in names:
                     grid = torch.stack([torch.tensor(of_rank[number]) for of_rank in found])
@@ -158,15 +142,20 @@ class TorchMesh:
         self.agree(set().union(*(self.names_of(call.axes) for call in calls)))
         works = []
         for call in calls:
-            memory = (ctypes.c_char * (8 * call.count)).from_address(call.data)
             highest = call.reduction == MAX_I64
             kind = torch.int64 if highest else torch.float64
-            tensor = torch.frombuffer(memory, dtype=kind)
+            tensor = tensor_at(call.data, call.count, kind, self.device)
             operation = dist.ReduceOp.MAX if highest else dist.ReduceOp.SUM
             group = self._group(call.axes)
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
+
+    def _enqueue(self, calls: Sequence[ReduceCall], _stream: int) -> None:
+        """The same on a device, where the current stream waits and not the host: that is the
+        plan's while a step is made."""
+        with torch.no_grad():
+            self._reduce(calls)
 
     def group_of(self, names: Sequence[str]) -> dist.ProcessGroup:
         """The process group of the axes of these names."""
@@ -178,15 +167,11 @@ class TorchMesh:
         axes = [axis for axis in axes if len(axis.ranks) > 1] or axes
         if len(axes) == 1:
             return axes[0].group
-        return self.group_among(self._ranks({axis.name for axis in axes}))
+        return group_among(self._ranks({axis.name for axis in axes}))
 
-    def group_among(self, ranks: Ranks) -> dist.ProcessGroup:
-        """The process group of these ranks, made by all of them together."""
-        # torch.distributed may have been started anew, and what was made is gone.
-        if self._made.get(ranks) not in dist.distributed_c10d._world.pg_map:
-            with _named_by_ranks():
-                self._made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
-        return self._made[ranks]
+    def host(self, group: dist.ProcessGroup) -> dist.ProcessGroup:
+        """The group for what the hosts of its ranks tell each other."""
+        return host_group(group, self.device)
 
     def _ranks(self, names: set[str]) -> Ranks:
         """The ranks that differ from this one in these axes alone."""

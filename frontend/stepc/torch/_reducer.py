@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from ._members import ObstacleError
+from ._tensors import divided
 from ._zero import Zero, ZeroLine, buckets, check_dense
 from ._zero_part import ZeroPart
 from ._zero_settings import ZeroSettings
@@ -99,9 +100,9 @@ class Bucket(ZeroLine):
         """Gives each part the mean over ranks of what they have added up, in f32."""
         self.land()
         if any(present):
-            self._give(self._sum / self.world, present)
+            self._give(divided(self._sum, self.world), present)
         else:
-            self._give(torch.empty(self.length), present)
+            self._give(torch.empty(self.length, device=self._device), present)
 
 
 class GradientReducer:

@@ -6,6 +6,7 @@ whose gradients lie on several ranks."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 import torch
 import torch.distributed as dist
@@ -83,7 +84,9 @@ class GradScaler(torch.amp.GradScaler):
         found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
         groups = _groups_of(optimizer)
         if groups and not found:  # no gradient here, but others may have some
-            found = {torch.device("cpu"): found_inf.clone().cpu()}
+            params = itertools.chain.from_iterable(g["params"] for g in optimizer.param_groups)
+            device = next((p.device for p in params), found_inf.device)
+            found = {device: found_inf.clone().to(device)}
         for _, tensor in sorted(found.items(), key=lambda item: str(item[0])):
             for group in groups:
                 dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)

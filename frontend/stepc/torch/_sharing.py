@@ -9,12 +9,16 @@ so, and the first that has it counts.
 
 from __future__ import annotations
 
+import itertools
+
+import torch
 import torch.distributed as dist
 
 from .. import errors
 from ._dtensor import is_dtensor
 from ._layouts import DISTINCT, SHARED, Layout, match
 from ._members import parameter_name
+from ._process_groups import gather_objects
 
 Ranks = tuple[int, ...]
 
@@ -57,6 +61,8 @@ class Sharing:
 
     def __init__(self, optimizer):
         self.axes = uneven_axes(optimizer._layouts)
+        params = itertools.chain.from_iterable(g["params"] for g in optimizer.param_groups)
+        self._device = next((p.device for p in params), torch.device("cpu"))
         self.declared = any(how is not None and how.shared_over for _, how in optimizer._layouts)
         self._own: list[tuple[str, str, Layout | None]] = []  # name, key, layout
         self._keys: dict[int, str] = {}
@@ -98,9 +104,7 @@ class Sharing:
             for name, key, layout in self._own:
                 if is_whole(_placement_on(layout, ranks)):
                     own.setdefault(key, []).append(name)
-            found: list = [None] * len(ranks)
-            dist.all_gather_object(found, own, group=self.axes[ranks])
-            self._found[ranks] = found
+            self._found[ranks] = gather_objects(own, self.axes[ranks], self._device)
 
     def counts(self, param, layout: Layout | None, ranks: Ranks) -> bool:
         """Whether of the ranks along an axis that have the parameter it is this one that

@@ -11,6 +11,8 @@ import math
 import torch
 import torch.distributed as dist
 
+from ._process_groups import gather_objects
+
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes in the whole tensor
 
 
@@ -178,15 +180,16 @@ def state_sizes(whole, sizes) -> tuple[int, ...]:
 
 def assemble(state: torch.Tensor, shape, offsets: tuple[int, ...], group) -> torch.Tensor:
     """The whole of the boxes that the ranks of a group have: all ranks together."""
-    boxes: list = [None] * dist.get_world_size(group)
-    dist.all_gather_object(boxes, (tuple(offsets), tuple(state.shape)), group=group)
-    whole, done = torch.empty(shape, dtype=state.dtype), set()
+    device = state.device
+    boxes = gather_objects((tuple(offsets), tuple(state.shape)), group, device)
+    whole, done = torch.empty(shape, dtype=state.dtype, device=device), set()
     for rank, (first, sizes) in enumerate(boxes):
         if (first, sizes) in done or not math.prod(sizes):
             continue
         done.add((first, sizes))
         own = dist.get_rank(group) == rank
-        piece = state.detach().contiguous() if own else torch.empty(sizes, dtype=state.dtype)
+        piece = state.detach() if own else torch.empty(sizes, dtype=state.dtype, device=device)
+        piece = piece.contiguous()
         source = dist.get_global_rank(group, rank)
         dist.broadcast(piece.view(-1).view(torch.uint8), source, group=group)
         at = tuple(slice(f, f + s) for f, s in zip(first, sizes, strict=True))

@@ -131,6 +131,16 @@ def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool]
     return None
 
 
+def divided(tensor: torch.Tensor, number: float) -> torch.Tensor:
+    """``tensor / number`` with the same bits on every device: where it is a number, CUDA
+    multiplies by its reciprocal. Narrow types are divided as f32, as there."""
+    if tensor.device.type == "cpu":
+        return tensor / number
+    wide = torch.promote_types(tensor.dtype, torch.float32)
+    divisor = torch.full((), number, dtype=wide, device=tensor.device)
+    return (tensor.to(wide) / divisor).to(tensor.dtype)
+
+
 def set_grad(tensor: torch.Tensor, grad: torch.Tensor | None) -> None:
     """Gives a tensor that is no user's its gradient, which may be of another dtype."""
     tensor.grad = None

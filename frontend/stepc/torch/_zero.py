@@ -27,7 +27,8 @@ import torch.distributed as dist
 
 from .. import errors
 from ._members import ObstacleError
-from ._tensors import set_grad
+from ._process_groups import host_group
+from ._tensors import divided, set_grad, why_not_stepped_there
 from ._zero_part import ZeroPart, has_rows, row_size
 from ._zero_settings import ZeroSettings
 
@@ -37,12 +38,14 @@ _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
 def check_dense(named: list[tuple[torch.Tensor, str]]) -> None:
     """ObstacleError for a parameter that cannot be cut."""
     for param, name in named:
-        if param.device.type != "cpu" or param.layout is not torch.strided:
-            raise ObstacleError(
-                f"{name} is on device '{param.device}' with layout {param.layout}; zero takes "
-                "dense parameters on 'cpu'",
-                False,
-            )
+        words = why_not_stepped_there(param)
+        if param.layout is not torch.strided:
+            words = f"has layout {param.layout}; zero takes dense parameters"
+        elif not words and param.device != named[0][0].device:
+            words = f"is on device '{param.device}', {named[0][1]} on '{named[0][0].device}'; a "
+            words += "step is of one device"
+        if words:
+            raise ObstacleError(f"{name} {words}", False)
 
 
 def cuts(sizes: list[int], units: list[int], world: int) -> list[int]:
@@ -81,7 +84,7 @@ class ZeroLine:
             begin = min(max(self._low - start, 0), size)
             end = min(max(high - start, begin), size)
             self.parts.append(ZeroPart(part, begin, end))
-        self._dtype = inner[0].local.dtype
+        self._dtype, self._device = inner[0].local.dtype, inner[0].local.device
         self._sent_dtype = how.reduce_dtype or self._dtype
         self._wide = torch.promote_types(self._dtype, torch.float32)
         # Where it is said in what gradients cross, the mean stays as it was added up.
@@ -99,7 +102,8 @@ class ZeroLine:
 
     def _zeros(self, name: str) -> torch.Tensor:
         size = self.world * self.length if name == "received" else self._cuts[-1]
-        return torch.zeros(size, dtype=self._dtype if name == "whole" else self._sent_dtype)
+        dtype = self._dtype if name == "whole" else self._sent_dtype
+        return torch.zeros(size, dtype=dtype, device=self._device)
 
     def _cut(self, line: torch.Tensor) -> list[torch.Tensor]:
         """The parts of a line, of each rank."""
@@ -117,6 +121,10 @@ class ZeroLine:
             group=self.group,
             async_op=async_op,
         )
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
 
     # --- Gradients ------------------------------------------------------------
 
@@ -141,14 +149,14 @@ class ZeroLine:
 
         Summed in f32 in the order of the ranks, so that every run gives the same bits.
         """
-        self._give((self._landed() / self.world).to(self._mean_dtype), present)
+        self._give(divided(self._landed(), self.world).to(self._mean_dtype), present)
 
     def _landed(self) -> torch.Tensor:
         """The sum of what the ranks have sent."""
         work, _, received = self._flight
         self._flight = None
         work.wait()
-        total = torch.zeros(self.length, dtype=self._wide)
+        total = torch.zeros(self.length, dtype=self._wide, device=self._device)
         for row in received.view(self.world, self.length):
             total += row
         return total
@@ -164,7 +172,7 @@ class ZeroLine:
 
         Compares a checksum of the bits, and that all ranks have one.
         """
-        sums = torch.stack([_checksum(part.grad) for part in self.parts])
+        sums = torch.stack([_checksum(part.grad, self._device) for part in self.parts])
         ends = torch.cat([sums, -sums])
         dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.group)
         high, low = ends.view(2, -1)
@@ -193,7 +201,8 @@ class ZeroLine:
             holders = [
                 p for p in self.parts if p.is_cut(name) and name in states.get(id(p.param), {})
             ]
-            whole = torch.zeros(self._cuts[-1], dtype=states[id(holders[0].param)][name].dtype)
+            dtype = states[id(holders[0].param)][name].dtype
+            whole = torch.zeros(self._cuts[-1], dtype=dtype, device=self._device)
             for part in holders:
                 at = starts[id(part)] + part.begin
                 whole[at : at + part.local.numel()] = states[id(part.param)][name].reshape(-1)
@@ -229,7 +238,7 @@ class ZeroLine:
         what is to be waited for."""
         parts = self._cut(line.view(-1))
         even = all(part.numel() == self.length for part in parts)
-        if even and dist.get_backend(self.group) != "gloo":
+        if even and (line.device.type != "cpu" or dist.get_backend(self.group) != "gloo"):
             own = parts[self.rank].view(torch.uint8).clone()
             whole = line.view(torch.uint8)
             return [dist.all_gather_single(whole, own, group=self.group, async_op=True)]
@@ -246,13 +255,13 @@ class ZeroLine:
         ]
 
 
-def _checksum(grad: torch.Tensor | None) -> torch.Tensor:
+def _checksum(grad: torch.Tensor | None, device: torch.device) -> torch.Tensor:
     """Of the bits in their places; another one for no gradient."""
     if grad is None:
-        return torch.tensor(-1, dtype=torch.int64)
+        return torch.full((), -1, dtype=torch.int64, device=device)
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = grad.detach().contiguous().view(-1).view(kinds[grad.element_size()]).to(torch.int64)
-    odd = 2 * torch.arange(bits.numel(), dtype=torch.int64) + 1
+    odd = 2 * torch.arange(bits.numel(), dtype=torch.int64, device=device) + 1
     # Kept below 2^62, so that its negative is there too.
     return ((bits * odd).sum() & (2**62 - 1)).reshape(())
 
@@ -323,7 +332,9 @@ class Zero:
         with torch.no_grad(), _named("the gradients could not be reduced"):
             own = [line.presence() for line in self.lines]
             every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
-            dist.all_reduce(every, dist.ReduceOp.MAX, group=self._how.group)
+            # What the host is to read does not wait for the device.
+            group = host_group(self._how.group, self.lines[0].device)
+            dist.all_reduce(every, dist.ReduceOp.MAX, group=group)
             self._present = [piece.tolist() for piece in every.split(list(map(len, own)))]
             if self._how.overlap:
                 for line, present in zip(self.lines, self._present, strict=True):
@@ -353,6 +364,11 @@ class Zero:
             with torch.no_grad(), _named("the parameters could not be gathered"):
                 for line in self.lines:
                     line.end_gather()
+
+    def note_versions(self) -> None:
+        """What is written to the parameters from now on is not the step's."""
+        for part in self._parts.values():
+            part.note_version()
 
     # --- States ---------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class ZeroPart:
         self._memory = tensor.data_ptr()
         # Rows are views in any strides.
         self._in_place = self.by_rows or tensor.is_contiguous()
+        self._version = tensor._version
         with torch.no_grad():
             self.local = self._cut(tensor).detach().requires_grad_(self.param.requires_grad)
 
@@ -138,12 +139,26 @@ class ZeroPart:
         self.inner.refresh()
         with torch.no_grad():
             if not self._in_place:
-                # A write to it says that somebody has written the parameter.
-                own = self._cut(self.inner.local)
-                if not torch.equal(own.view(torch.uint8), self.local.view(torch.uint8)):
-                    self.local.copy_(own)
+                self._follow_parameter()
             grad = self.inner.local.grad
             set_grad(self.local, None if grad is None else self._cut(grad).detach())
+
+    def _follow_parameter(self) -> None:
+        """Takes over what was written to the parameter. A write to the copy says, by its
+        version, that somebody has."""
+        own = self._cut(self.inner.local)
+        if own.device.type == "cpu":
+            if not torch.equal(own.view(torch.uint8), self.local.view(torch.uint8)):
+                self.local.copy_(own)
+            return
+        # To compare them would be to wait for the device.
+        self.local.data.copy_(own)
+        if self.inner.local._version != self._version:
+            torch._C._increment_version([self.local])
+
+    def note_version(self) -> None:
+        """What is written to the parameter from now on is not the step's."""
+        self._version = self.inner.local._version
 
     def is_cut(self, name: str) -> bool:
         """Whether a rank has a range of the state, as of the parameter's elements."""
