@@ -57,7 +57,8 @@ class CudaTorch(TorchFunctionMode):
         return isinstance(value, torch.Tensor) and self.device_of(value).type == "cuda"
 
     def device_of(self, tensor):
-        return self.device_of_address(tensor.data_ptr()) or torch.device("cpu")
+        address = tensor.data_ptr() or tensor.untyped_storage().data_ptr()  # of an empty one
+        return self.device_of_address(address) or torch.device("cpu")
 
     def place(self, tensor, device):
         """The tensor's elements in memory of a device, with its strides."""
@@ -66,16 +67,25 @@ class CudaTorch(TorchFunctionMode):
             return tensor
         source = tensor.detach()
         length = 1 + sum((n - 1) * s for n, s in zip(source.shape, source.stride(), strict=True))
-        size = max(length * source.element_size(), 1)
-        address = self.double.take(size, device.index or 0)
-        bisect.insort(self._begins, address)
-        self._blocks[address] = size, device.index or 0
+        size = max(length, 1) * source.element_size()
+        address = self.take(size, device.index or 0)
+        self.adopt(address, size, device.index or 0)
         memory = (ctypes.c_uint8 * size).from_address(address)
         flat = torch.frombuffer(memory, dtype=source.dtype)
         placed = flat.as_strided(source.shape, source.stride())
         with self.opened():
             placed.copy_(source)
         return placed
+
+    def adopt(self, address, size, device=0):
+        """Knows memory of a device from now on."""
+        if address not in self._blocks:
+            bisect.insort(self._begins, address)
+        self._blocks[address] = size, device
+
+    def take(self, size, device):
+        """The address of new memory of a device."""
+        return self.double.take(size, device)
 
     def parameter(self, tensor, device="cuda:0"):
         """A parameter with the tensor's elements on a device."""
@@ -146,7 +156,7 @@ class CudaTorch(TorchFunctionMode):
             return value.clone()
 
     def _follow(self, value, device):
-        if not isinstance(value, torch.Tensor) or value.numel() == 0 or self.is_on_device(value):
+        if not isinstance(value, torch.Tensor) or self.is_on_device(value):
             return value
         return self.place(value, device)
 
@@ -175,8 +185,8 @@ def patched_table(cuda, monkeypatch):
     def view(tensor, out):
         real(tensor, out)
         seen = DLTensor.from_address(out)
-        device = cuda.device_of_address((seen.data or 0) + seen.byte_offset)
-        if device is not None:
+        device = cuda.device_of(tensor)
+        if device.type == "cuda":
             seen.device.device_type, seen.device.device_id = CUDA, device.index
         return 0
 
@@ -228,11 +238,11 @@ def compile_for_double(folder):
     return compile_package
 
 
-def make_cuda(double, folder, cache, monkeypatch):
+def make_cuda(double, folder, cache, monkeypatch, kind=CudaTorch):
     """torch with a CUDA device, to be entered."""
     monkeypatch.setenv("STEPC_CACHE_DIR", str(cache))
     monkeypatch.setattr(_compiler, "compile_package", compile_for_double(folder))
-    found = CudaTorch(double)
+    found = kind(double)
     found.cache = cache
     patched_table(found, monkeypatch)
     monkeypatch.setattr(

@@ -8,11 +8,35 @@
 
 #include "Control.h"
 
-#include "State.h"
+#include "Calls.h"
 
 #include <memory>
 
 using namespace cuda_double;
+
+namespace {
+
+/// A call of the host in the place of a kernel.
+class HostCall : public Work {
+public:
+  HostCall(void (*function)(void *), void *argument)
+      : function(function), argument(argument) {}
+
+  std::shared_ptr<Work> begin() override {
+    return std::make_shared<HostCall>(function, argument);
+  }
+  bool mayRun() override { return true; }
+  CUresult run() override {
+    function(argument);
+    return CUDA_SUCCESS;
+  }
+
+private:
+  void (*function)(void *);
+  void *argument;
+};
+
+} // namespace
 
 extern "C" {
 
@@ -92,6 +116,15 @@ int64_t cudaDoublePending(void) {
 
 void cudaDoubleSetPatience(int64_t milliseconds) {
   getState().patience = std::chrono::milliseconds(milliseconds);
+}
+
+int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
+                          void *argument) {
+  ENTER_CONTEXT("cudaDoubleEnqueue");
+  Operation operation;
+  operation.kind = Operation::Kind::Other;
+  operation.work = std::make_shared<HostCall>(function, argument);
+  return enqueue(context, static_cast<CUstream>(stream), std::move(operation));
 }
 
 void cudaDoubleOpen(int32_t open) {

@@ -52,6 +52,11 @@ int64_t cudaDoublePending(void);
 /* How long the host may wait for what other threads have to enqueue, 20000 ms
  * at first; longer is a fault. */
 void cudaDoubleSetPatience(int64_t milliseconds);
+/* Puts a call of the host onto a stream of the current context, as another
+ * library's kernels: in a graph each launch makes it. It may touch device memory
+ * and call nothing of the double. */
+int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
+                          void *argument);
 /* Opens all device memory to the host, or protects it again: between the two
  * the host stands for operations of others that a stream has run. */
 void cudaDoubleOpen(int32_t open);
