@@ -15,7 +15,7 @@ import inspect
 
 import torch
 import torch.distributed as dist
-from stepc.torch import _device_memory, _meshes, _process_groups
+from stepc.torch import _device_memory, _meshes, _process_groups, _reducer
 from torch.utils._pytree import tree_leaves
 from torch_double import _WITHOUT_MEMORY, CudaTorch, _take_device
 
@@ -23,6 +23,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _COLLECTIVES = ("all_reduce", "all_to_all_single", "all_gather_single", "broadcast")
 _READS = {"item", "tolist", "cpu", "numpy", "equal", "nonzero", "is_nonzero", "__bool__",
           "__float__", "__int__", "__index__"}  # fmt: skip
+_QUOTIENTS = {"__truediv__", "div", "true_divide"}
 _POOL = 2**22  # bytes, for what operations make in a capture
 _hosts = set()  # process groups that know the memory of the host, and are kept
 
@@ -60,6 +61,9 @@ class RankTorch(CudaTorch):
         monkeypatch.setattr(dist, "all_gather_object", self._objects(dist.all_gather_object))
         monkeypatch.setattr(_process_groups, "speaks_on_host", lambda group: group in _hosts)
         monkeypatch.setattr(_meshes, "tensor_at", self._tensor_at)
+        for name in ("_take", "_end_pass"):
+            hook = getattr(_reducer.GradientReducer, name)
+            monkeypatch.setattr(_reducer.GradientReducer, name, self._hook(hook))
 
     # --- Where tensors lie ----------------------------------------------------
 
@@ -129,6 +133,10 @@ class RankTorch(CudaTorch):
         name = getattr(function, "__name__", "")
         leaves = tree_leaves((args, kwargs))
         self.reads += name in _READS and any(map(self.is_on_device, leaves))
+        if name in _QUOTIENTS and isinstance(args[1], int | float) and self.is_on_device(args[0]):
+            # So does CUDA, which rounds otherwise than a quotient.
+            reciprocal = torch.tensor(1.0, dtype=torch.float32) / args[1]
+            function, args = torch.Tensor.mul, (args[0], float(reciprocal))
         if not self.capturing or name in _WITHOUT_MEMORY:
             return super().__torch_function__(function, types, args, kwargs)
         return self._captured(function, types, args, kwargs)
@@ -154,6 +162,17 @@ class RankTorch(CudaTorch):
 
         self.enqueue(work)
         return result
+
+    def _hook(self, hook):
+        """Of a backward pass, whose operations are none of this mode's."""
+
+        def run(reducer, *params):
+            with torch._C._EnableTorchFunction():
+                for param in params:
+                    param.grad = self.place(param.grad, "cuda:0")
+                return hook(reducer, *params)
+
+        return run
 
     # --- Collectives ----------------------------------------------------------
 

@@ -27,6 +27,16 @@ class Processor:
     def host(self, tensor):
         return tensor.detach().clone()
 
+    def differentiating(self):
+        return contextlib.nullcontext()
+
+
+def backward(place, params, grads, absent=()):
+    """A pass in which the gradient of each parameter is what it is in ``grads``."""
+    used = [(p, g) for i, (p, g) in enumerate(zip(params, grads, strict=True)) if i not in absent]
+    with place.differentiating():
+        sum((param * grad).sum() for param, grad in used if param.numel()).backward()
+
 
 class Device:
     """The same of the device of a rank."""
@@ -38,7 +48,14 @@ class Device:
         return self.cuda.place(tensor.detach().clone(), "cuda:0")
 
     def host(self, tensor):
-        return self.cuda.host(getattr(tensor, "_local_tensor", tensor))
+        with self.cuda.opened(), torch._C.DisableTorchFunction():
+            return getattr(tensor, "_local_tensor", tensor).detach().clone()
+
+    @contextlib.contextmanager
+    def differentiating(self):
+        """torch's own operations and gradients, on memory that lies open."""
+        with self.cuda.opened(), torch._C.DisableTorchFunction():
+            yield
 
 
 @contextlib.contextmanager
@@ -58,10 +75,6 @@ def on_device():
                 pass
     assert not cuda.failed, cuda.failed
     assert double.fault() == ""
-
-
-def local(tensor):
-    return getattr(tensor, "_local_tensor", tensor)
 
 
 def contents(place, optimizer):
