@@ -16,6 +16,7 @@ import inspect
 import torch
 import torch.distributed as dist
 from stepc.torch import _device_memory, _meshes, _process_groups, _reducer
+from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 from torch_double import _WITHOUT_MEMORY, CudaTorch, _take_device
 
@@ -64,6 +65,7 @@ class RankTorch(CudaTorch):
         for name in ("_take", "_end_pass"):
             hook = getattr(_reducer.GradientReducer, name)
             monkeypatch.setattr(_reducer.GradientReducer, name, self._hook(hook))
+        monkeypatch.setattr(DTensor, "redistribute", self._redistribute(DTensor.redistribute))
 
     # --- Where tensors lie ----------------------------------------------------
 
@@ -173,6 +175,19 @@ class RankTorch(CudaTorch):
                 return hook(reducer, *params)
 
         return run
+
+    def _redistribute(self, real):
+        """Of a DTensor, one operation."""
+
+        def redistribute(tensor, *args, **kwargs):
+            on_device = self.is_on_device(tensor)
+            with self.opened(), torch._C.DisableTorchFunction():
+                result = real(tensor, *args, **kwargs)
+                own = result._local_tensor
+                result._local_tensor = own.wait() if hasattr(own, "wait") else own
+            return self._follow(result, torch.device("cuda", 0)) if on_device else result
+
+        return redistribute
 
     # --- Collectives ----------------------------------------------------------
 

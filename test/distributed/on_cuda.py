@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from on_ranks import same_bits
+from torch.distributed.device_mesh import init_device_mesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "cuda"))
 from double import get_double
@@ -25,7 +26,10 @@ class Processor:
         return tensor.detach().clone()
 
     def host(self, tensor):
-        return tensor.detach().clone()
+        return getattr(tensor, "_local_tensor", tensor).detach().clone()
+
+    def mesh(self, *arguments, **more):
+        return init_device_mesh("cpu", *arguments, **more)
 
     def differentiating(self):
         return contextlib.nullcontext()
@@ -50,6 +54,12 @@ class Device:
     def host(self, tensor):
         with self.cuda.opened(), torch._C.DisableTorchFunction():
             return getattr(tensor, "_local_tensor", tensor).detach().clone()
+
+    def mesh(self, *arguments, **more):
+        """One whose groups are Gloo's, as are those of the double's ranks."""
+        mesh = init_device_mesh("cpu", *arguments, **more)
+        mesh._device_type = "cuda"
+        return mesh
 
     @contextlib.contextmanager
     def differentiating(self):
