@@ -320,7 +320,12 @@ std::string Plan::describeRows(size_t rowClass) const {
 void Plan::stepOnDevice() {
   bool capturing = isCapturing();
   bool waitedFor = isWaitedFor();
-  bool listed = !deviceStep.chunksChanged || (listedIds.empty() && !waitedFor);
+  // What has no elements is on no list, and a step without lists stores none.
+  bool hasLists =
+      waitedFor ||
+      std::any_of(classes.begin(), classes.end(),
+                  [](const RowClass &rows) { return rows.hasList(); });
+  bool listed = !deviceStep.chunksChanged || !hasLists;
   if (capturing && !(cohortsValid && listsValid && numToggled == 0 && listed))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and other tensors have gradients than "

@@ -212,7 +212,9 @@ class RankTorch(CudaTorch):
             ranks = tuple(dist.get_process_group_ranks(group))
             bound.arguments["group"] = _process_groups._group_of("twin", ranks, backend="gloo")
             asynchronous, bound.arguments["async_op"] = bound.arguments["async_op"], False
-            work = Later(lambda: self.enqueue(lambda: self._real[name](*bound.args, **bound.kwargs)))
+            work = Later(
+                lambda: self.enqueue(lambda: self._real[name](*bound.args, **bound.kwargs))
+            )
             if asynchronous:
                 return work
             return work.wait()

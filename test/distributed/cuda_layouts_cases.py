@@ -6,8 +6,8 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from layouts_cases import megatron, parts, values
-from on_cuda import compare, contents, on_device
-from on_ranks import case, main, same_bits
+from on_cuda import compare, contents
+from on_ranks import case, main
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from zoo import ALL
 

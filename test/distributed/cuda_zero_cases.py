@@ -151,9 +151,7 @@ def by_passes(name, passes=1, late=False, **more):
         torch.manual_seed(0)
         made, grads = values(steps=3 * passes)
         params = [torch.nn.Parameter(place.place(value)) for value in made]
-        optimizer = ALL[name](
-            params, zero=2, gradients="local", **{"bucket_bytes": SMALL} | more
-        )
+        optimizer = ALL[name](params, zero=2, gradients="local", **{"bucket_bytes": SMALL} | more)
         for step in range(3):
             optimizer.zero_grad()
             for number, own in enumerate(grads[step * passes : (step + 1) * passes]):

@@ -31,6 +31,9 @@ class Processor:
     def mesh(self, *arguments, **more):
         return init_device_mesh("cpu", *arguments, **more)
 
+    def captured(self, optimizer):
+        return optimizer.step
+
     def differentiating(self):
         return contextlib.nullcontext()
 
@@ -61,6 +64,17 @@ class Device:
         mesh._device_type = "cuda"
         return mesh
 
+    def captured(self, optimizer):
+        """Captures a step; what launches it."""
+        with self.cuda.capture() as graphs:
+            optimizer.step()
+
+        def launch():
+            optimizer.upload()
+            self.cuda.launch(graphs[0])
+
+        return launch
+
     @contextlib.contextmanager
     def differentiating(self):
         """torch's own operations and gradients, on memory that lies open."""
@@ -75,7 +89,7 @@ def on_device():
     double = get_double()
     double.reset()
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        cache = Path(sys.argv[1], "cuda-cache")
+        cache = Path(sys.argv[1]).parent / "cuda-cache"  # of all files of cases
         cuda = make_cuda(double, Path(folder), cache, patch, RankTorch)
         cuda.patch(patch)
         cuda.stream = double.make_stream()

@@ -130,6 +130,13 @@ class BeforeStep:
             tensor.grad = None
         self._lent.clear()
 
+    def remember(self, before: BeforeStep) -> None:
+        """Takes over the steps of what this one has been made for in a step that the other began,
+        whose counts are of before it."""
+        for axes, own in before._sums.items():
+            if axes in self._sums:
+                self._sums[axes] = own
+
     def was_skipped(self) -> None:
         """The step counted for nothing."""
         for axes, own in self._sets.items() if self._counts else ():

@@ -265,6 +265,9 @@ class Binding:
 
     # --- On a device ----------------------------------------------------------
 
+    def check_capture(self, optimizer) -> None:
+        """Nothing: what a graph cannot have, the plan refuses."""
+
     def upload(self, optimizer) -> bool:
         """Brings hyper-parameters to the device, for a graph that is to be launched.
         False where another Binding is needed."""

@@ -309,6 +309,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
                 "STEPC_POISONED",
             )
         self._refuse_scaler()
+        if self._binding is not None:
+            self._binding.check_capture(self)
         self._refuse_averages()
         binding, self._binding = self._binding, None
         why = why_eager(self)

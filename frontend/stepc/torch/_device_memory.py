@@ -33,9 +33,7 @@ _new_capsule = ctypes.PYFUNCTYPE(
 _seen: dict[tuple, tuple] = {}
 
 
-def tensor_at(
-    address: int, count: int, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
+def tensor_at(address: int, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor of ``count`` elements from the address on, in memory of the device that is
     somebody else's, for as long as that has it. f64 and int64 alone."""
     key = address, count, dtype, device

@@ -198,8 +198,7 @@ class DistributedBinding:
         if not self._is_current(optimizer):
             return False
         capturing = is_capturing(self._device)
-        if capturing:
-            self._check_capture(optimizer)
+        self.check_capture(optimizer)
         if self._on_device:
             note_presence(self._in_order, self._torch_mesh)
         for part in self._in_order:
@@ -207,8 +206,7 @@ class DistributedBinding:
         if self._zero is not None:
             self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1" and not capturing)
         self._local.follow()
-        # A step of a graph is one of all tensors, and so are those beside it.
-        if capturing or optimizer._captured or not self._step_by_lines():
+        if not self._step_by_lines():
             self._step_at_once(counted=not optimizer._captured)
         stepped = [
             p.param for p in self._parts if p.layout is not None and p.local.grad is not None
@@ -226,8 +224,10 @@ class DistributedBinding:
     def _on_device(self) -> bool:
         return self._device.type != "cpu"
 
-    def _check_capture(self, optimizer) -> None:
-        """StepcError for a step that no graph can have."""
+    def check_capture(self, optimizer) -> None:
+        """StepcError for a step that is captured and that no graph can have."""
+        if not is_capturing(self._device):
+            return
         if optimizer._reducer is not None:
             raise errors.StepcError(
                 "a step with zero=2 cannot be captured in a CUDA graph, as gradients leave in the "
@@ -237,6 +237,11 @@ class DistributedBinding:
             raise errors.StepcError(
                 "the first step over ranks, or after a change, cannot be captured in a CUDA graph; "
                 "make one before the capture"
+            )
+        if self._steps_by_lines():
+            raise errors.StepcError(
+                f"a step that takes its {len(self._zero.lines)} buckets one by one cannot be "
+                "captured in a CUDA graph; give the optimizer overlap=False"
             )
 
     def _step_at_once(self, counted: bool) -> None:
@@ -253,6 +258,8 @@ class DistributedBinding:
                 self._torch_mesh.agree(before.axes)
                 before.run(self._inner.hypers_of(self._local), counted)
             self._run_inner()
+            if before is not None and self._before not in (None, before):
+                self._before.remember(before)
             # To ask a device would be to wait for it; parameters are then gathered as they were.
             skipped = not self._on_device and self._inner.was_skipped()
             if self._before is not None and skipped:
@@ -276,9 +283,9 @@ class DistributedBinding:
     def _step_by_lines(self) -> bool:
         """Steps each line of ``zero`` as its gradients come, and sends it on while the next
         is stepped. False, with nothing done, where all are to be stepped at once."""
-        zero, inner = self._zero, self._inner
-        if zero is None or not zero.overlaps or inner is None or not inner.in_parts:
+        if not self._steps_by_lines():
             return False
+        zero, inner = self._zero, self._inner
         if not self._begin_lines():
             self._inner, self._previous = None, inner
             return False
@@ -294,6 +301,10 @@ class DistributedBinding:
         self._show()
         zero.end_gather()
         return True
+
+    def _steps_by_lines(self) -> bool:
+        zero, inner = self._zero, self._inner
+        return zero is not None and zero.overlaps and inner is not None and inner.in_parts
 
     def _begin_lines(self) -> bool:
         """False, with nothing done, where another binding is needed."""

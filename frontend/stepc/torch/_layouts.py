@@ -16,7 +16,7 @@ from .. import _mesh
 from ._agreement import difference
 from ._describe import axis_names, lies
 from ._members import ObstacleError
-from ._process_groups import gather_objects, group_among
+from ._process_groups import gather_objects, group_among, named
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
 from ._tensors import divided, set_grad
 
@@ -355,11 +355,15 @@ class PlainPart:
         if grad is not None:
             line[:-1] = grad.detach().reshape(-1)
             line[-1] = 1  # that there is one
-        for group in self._sums:
-            dist.all_reduce(line, group=group)
+        self._add_up(line)
         if not line[-1]:
             return None
         return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
+
+    def _add_up(self, line: torch.Tensor) -> None:
+        with named(f"the gradient of {self.name} could not be summed"):
+            for group in self._sums:
+                dist.all_reduce(line, group=group)
 
     @property
     def sums(self) -> list[dist.ProcessGroup]:
@@ -373,8 +377,7 @@ class PlainPart:
         line = torch.zeros(self.param.shape, dtype=dtype, device=self.param.device)
         if grad is not None:
             line.copy_(grad.detach())
-        for group in self._sums:
-            dist.all_reduce(line, group=group)
+        self._add_up(line)
         return line.to(torch.promote_types(dtype, self.param.dtype))
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ._layouts import PlainPart
+from ._process_groups import named
 
 
 def note_presence(parts: list, mesh) -> None:
@@ -32,7 +33,8 @@ def note_presence(parts: list, mesh) -> None:
                 groups.setdefault(id(group), (group, []))[1].append(part)
         for group, members in groups.values():
             words = torch.tensor([present[id(part)] for part in members])
-            dist.all_reduce(words, dist.ReduceOp.MAX, group=mesh.host(group))
+            with named("the gradients could not be compared before the step"):
+                dist.all_reduce(words, dist.ReduceOp.MAX, group=mesh.host(group))
             present.update(zip(map(id, members), words.tolist(), strict=True))
     for part in own:
         part.has_grad = bool(present[id(part)])

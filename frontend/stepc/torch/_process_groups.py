@@ -18,6 +18,8 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
+from .. import errors
+
 Ranks = tuple[int, ...]
 
 _DEFAULT = datetime.timedelta(minutes=30)  # torch's own
@@ -85,6 +87,17 @@ def host_group(group: dist.ProcessGroup, device: torch.device) -> dist.ProcessGr
         return group
     ranks = tuple(dist.get_process_group_ranks(group))
     return _group_of("stepc host", ranks, backend="gloo", timeout=timeout_of(group))
+
+
+@contextlib.contextmanager
+def named(what: str) -> Iterator[None]:
+    """Says which collective it was that failed, for whatever reason the backend has."""
+    try:
+        yield
+    except errors.StepcError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise errors.CommunicationError(f"{what}: {error}", "STEPC_COMMUNICATION_ERROR") from error
 
 
 def gather_objects(value, group: dist.ProcessGroup, device: torch.device) -> list:

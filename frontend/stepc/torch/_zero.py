@@ -17,7 +17,6 @@ and the one before is gathered, where the definition steps each tensor by itself
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ import torch.distributed as dist
 
 from .. import errors
 from ._members import ObstacleError
-from ._process_groups import host_group
+from ._process_groups import host_group, named
 from ._tensors import divided, set_grad, why_not_stepped_there
 from ._zero_part import ZeroPart, has_rows, row_size
 from ._zero_settings import ZeroSettings
@@ -266,17 +265,6 @@ def _checksum(grad: torch.Tensor | None, device: torch.device) -> torch.Tensor:
     return ((bits * odd).sum() & (2**62 - 1)).reshape(())
 
 
-@contextlib.contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Says which collective it was that failed, for whatever reason the backend has."""
-    try:
-        yield
-    except errors.StepcError:
-        raise
-    except (RuntimeError, ValueError) as error:
-        raise errors.CommunicationError(f"{what}: {error}", "STEPC_COMMUNICATION_ERROR") from error
-
-
 class Zero:
     """The lines of an optimizer."""
 
@@ -324,12 +312,12 @@ class Zero:
         begun, behind the small one that says which there are."""
         if not self._how.local_gradients:
             if not self._checked or always_check:
-                with _named("the gradients could not be compared"):
+                with named("the gradients could not be compared"):
                     for line in self.lines:
                         line.check_equal()
             self._checked = True
             return
-        with torch.no_grad(), _named("the gradients could not be reduced"):
+        with torch.no_grad(), named("the gradients could not be reduced"):
             own = [line.presence() for line in self.lines]
             every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
             # What the host is to read does not wait for the device.
@@ -344,7 +332,7 @@ class Zero:
         """Gives the parts of a line their gradients; lines in their order."""
         if self._how.local_gradients:
             line, present = self.lines[number], self._present[number]
-            with torch.no_grad(), _named("the gradients could not be reduced"):
+            with torch.no_grad(), named("the gradients could not be reduced"):
                 if not self._how.overlap:
                     line.begin_reduce(present)
                 line.end_reduce(present)
@@ -353,7 +341,7 @@ class Zero:
 
     def begin_gather(self, number: int) -> None:
         """Sends what of a line this rank has stepped."""
-        with torch.no_grad(), _named("the parameters could not be gathered"):
+        with torch.no_grad(), named("the parameters could not be gathered"):
             self.lines[number].begin_gather()
             if not self._how.overlap:
                 self.lines[number].end_gather()
@@ -361,7 +349,7 @@ class Zero:
     def end_gather(self) -> None:
         """Puts the parameters of all lines together."""
         if self._how.overlap:
-            with torch.no_grad(), _named("the parameters could not be gathered"):
+            with torch.no_grad(), named("the parameters could not be gathered"):
                 for line in self.lines:
                     line.end_gather()
 
