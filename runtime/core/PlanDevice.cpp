@@ -321,10 +321,10 @@ void Plan::stepOnDevice() {
   bool capturing = isCapturing();
   bool waitedFor = isWaitedFor();
   // What has no elements is on no list, and a step without lists stores none.
-  bool hasLists =
-      waitedFor ||
-      std::any_of(classes.begin(), classes.end(),
-                  [](const RowClass &rows) { return rows.hasList(); });
+  bool hasLists = waitedFor || std::any_of(classes.begin(), classes.end(),
+                                           [](const RowClass &rows) {
+                                             return rows.hasList();
+                                           });
   bool listed = !deviceStep.chunksChanged || !hasLists;
   if (capturing && !(cohortsValid && listsValid && numToggled == 0 && listed))
     fail(STEPC_WRONG_STATE,

@@ -53,8 +53,8 @@ int64_t cudaDoublePending(void);
  * at first; longer is a fault. */
 void cudaDoubleSetPatience(int64_t milliseconds);
 /* Puts a call of the host onto a stream of the current context, as another
- * library's kernels: in a graph each launch makes it. It may touch device memory
- * and call nothing of the double. */
+ * library's kernels: in a graph each launch makes it. It may touch device
+ * memory and call nothing of the double. */
 int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
                           void *argument);
 /* Opens all device memory to the host, or protects it again: between the two

@@ -5,7 +5,10 @@
 import stepc.torch as st
 import torch
 import torch.distributed as dist
+from colossal_cases import SHAPES as WORKED
+from colossal_cases import groups, part, working_of
 from layouts_cases import megatron, parts, values
+from named_values import named_values
 from on_cuda import compare, contents
 from on_ranks import case, main
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
@@ -128,6 +131,41 @@ def reproducible_sums():
         return st.came.CAME(params, lr=1e-2, reproducible=True)
 
     compare(dtensors("CAME", (2, 2), [Shard(0), Shard(1)], make=make), "reproducible")
+
+
+def masters(name):
+    """As ColossalAI's ZeRO inside of tensor parallelism hands them over."""
+
+    def train(place):
+        tp_group, dp_group = groups(2, 2)
+        made, grads = named_values(WORKED, 3, 4)
+        world, rank = dist.get_world_size(dp_group), dist.get_rank(dp_group)
+        working = working_of(made, tp_group)
+        for param in working.values():
+            param.data = place.place(param)
+
+        def piece(tensor):
+            flat = tensor.detach().reshape(-1)
+            return torch.nn.functional.pad(flat, [0, -len(flat) % world]).chunk(world)[rank]
+
+        own = {n: place.place(piece(part(made[n], n, tp_group)).contiguous()) for n in working}
+        optimizer = ALL[name](list(own.values()))
+        known = {id(own[n]): working[n] for n in working}
+        optimizer.setup_distributed(tp_group, dp_group, known, is_zero=True)
+        for of_step in grads:
+            for n, master in own.items():
+                mean = part((of_step[0][n] + of_step[1][n]) / 2, n, tp_group)
+                master.grad = place.place(piece(mean).contiguous())
+            optimizer.step()
+            yield contents(place, optimizer)
+
+    return train
+
+
+@case
+def masters_of_colossal():
+    for name in ("AdamW", "hf.Adafactor", "CAME", "FusedLamb"):
+        compare(masters(name), name)
 
 
 if __name__ == "__main__":

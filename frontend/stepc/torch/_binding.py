@@ -54,6 +54,8 @@ class Binding:
         members = self._placed(trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         device = _devices.device_of(members)
+        if self._mesh is not None:  # on which ranks agree, also where one has nothing yet
+            device = self._mesh.device
         targets = _devices.target_flags(device)
         package = get_package(optimizer, definition, resolved, members, targets)
         check_partitions(optimizer, package.manifest)
