@@ -74,16 +74,21 @@ class Rule:
     """How tensors of one kind of shape are updated.
 
     ``dims``: ``("*",)``, names, or names after ``"...b"``. ``conditions``: all
-    must hold.
+    must hold. ``unshardable``: the dims that ranks cannot share; ``line`` and ``column`` say
+    where in the definition a rule with such dims is, 0 where that is not known.
     """
 
     name: str
     dims: tuple[str, ...] = ("*",)
     conditions: tuple[Condition, ...] = ()
     states: tuple[State, ...] = ()
+    unshardable: tuple[str, ...] = ()
+    line: int = 0
+    column: int = 0
 
     @classmethod
     def from_json(cls, data: dict) -> Rule:
+        unshardable = data.get("unshardable", {})
         return cls(
             data.get("name", ""),
             tuple(data.get("dims", ("*",))),
@@ -97,6 +102,9 @@ class Rule:
                 )
                 for state in data["states"]
             ),
+            tuple(unshardable.get("dims", ())),
+            int(unshardable.get("line", 0)),
+            int(unshardable.get("column", 0)),
         )
 
     @property

@@ -9,6 +9,7 @@
 #include "passes/bind/Masters.h"
 #include "passes/bind/Rounding.h"
 #include "passes/bind/VariantRequest.h"
+#include "passes/shard/Sharding.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
@@ -48,8 +49,10 @@ private:
   LogicalResult instantiate(RuleOp rule, const VariantRequest &request);
   LogicalResult setStorages(RuleOp rule, const VariantRequest &request,
                             SmallVectorImpl<Attribute> &roles, Type &compute);
-  bool isKnown(VariantAttr variant, ArrayAttr roles, StringAttr master,
-               StringAttr rounding);
+  LayoutAttr takeLayout(RuleOp rule, const VariantRequest &request,
+                        LayoutAttr &owned);
+  RuleOp find(VariantAttr variant, ArrayAttr roles, StringAttr master,
+              StringAttr rounding);
 
   OptimizerOp optimizer;
   OpBuilder builder;
@@ -176,13 +179,51 @@ static bool rounds(ArrayRef<Attribute> roles, const VariantRequest &request) {
   });
 }
 
-bool Instantiator::isKnown(VariantAttr variant, ArrayAttr roles,
-                           StringAttr master, StringAttr rounding) {
-  return llvm::any_of(bound, [&](RuleOp rule) {
+/// The bound rule that is the same variant, or null.
+RuleOp Instantiator::find(VariantAttr variant, ArrayAttr roles,
+                          StringAttr master, StringAttr rounding) {
+  auto found = llvm::find_if(bound, [&](RuleOp rule) {
     return rule.getVariantAttr() == variant && rule.getRoles() == roles &&
            rule->getAttr(kMaster) == master &&
            rule->getAttr(kRounding) == rounding;
   });
+  return found == bound.end() ? RuleOp() : *found;
+}
+
+/// The layout that the request asks for; null for whole tensors, and where the
+/// rule cannot have it. Then one rank steps the whole tensor in place of all,
+/// and `owned` is what was asked for.
+LayoutAttr Instantiator::takeLayout(RuleOp rule, const VariantRequest &request,
+                                    LayoutAttr &owned) {
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  LayoutAttr layout = getLayout(request, param);
+  StringAttr dim = findUnshardableDim(rule, layout);
+  if (!dim)
+    return layout;
+  owned = layout;
+  SmallVector<StringRef> axes;
+  for (auto axis : layout.getAxes(dim).getAsRange<StringAttr>())
+    axes.push_back(axis.getValue());
+  rule.emitRemark() << "rule '" << rule.getSymName() << "' has a param of "
+                    << param << " with '" << dim.getValue()
+                    << (dim.getValue() == "1" ? "'" : "' twice")
+                    << ", which cannot be sharded over "
+                    << llvm::join(axes, "+")
+                    << ": one rank steps the whole tensor, and sends the "
+                       "others their parts";
+  return {};
+}
+
+/// Notes that the bound rule stands in for one of that layout, too.
+static void addOwned(RuleOp rule, LayoutAttr owned) {
+  if (!owned)
+    return;
+  SmallVector<Attribute> layouts;
+  if (auto known = rule->getAttrOfType<ArrayAttr>(kOwnedLayouts))
+    llvm::append_range(layouts, known);
+  if (!llvm::is_contained(layouts, owned))
+    layouts.push_back(owned);
+  rule->setAttr(kOwnedLayouts, ArrayAttr::get(rule.getContext(), layouts));
 }
 
 /// Derived options that a request leaves open double the variants each.
@@ -229,13 +270,17 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   if (rounds(roles, request))
     rounding = getForm(request.rounding);
   roundsNothing &= !rounding;
+  LayoutAttr owned;
+  LayoutAttr layout = takeLayout(rule, request, owned);
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
-                                    values, compute, getLayout(request, param));
-    if (isKnown(variant, rolesAttr, master, rounding))
+                                    values, compute, layout);
+    if (RuleOp known = find(variant, rolesAttr, master, rounding)) {
+      addOwned(known, owned);
       continue;
+    }
     builder.setInsertionPointToEnd(&optimizer.getBody().front());
     auto clone = cast<RuleOp>(builder.clone(*rule));
     clone.setSymName((optimizer.getSymName() + "_" + rule.getSymName() + "_" +
@@ -248,6 +293,7 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
       clone->setAttr(kMaster, master);
     if (rounding)
       clone->setAttr(kRounding, rounding);
+    addOwned(clone, owned);
     bound.push_back(clone);
   }
   return success();

@@ -191,6 +191,8 @@ static void explainProgram(raw_ostream &out, const ExplainedProgram &program) {
     out << ", " << program.moved.total() - program.avoidable
         << " where what may be left out is";
   out << "; least possible " << program.least.total() << "\n";
+  for (const ExplainedOwner &owner : program.owners)
+    out << "  " << describeOwner(owner) << "\n";
   if (!program.layout.empty())
     out << "  across ranks: " << describeExchanged(program) << "\n";
   if (!program.tiled)

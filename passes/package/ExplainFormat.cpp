@@ -66,6 +66,20 @@ std::string ExplainModel::summarizeRanks() const {
          " in a step, whatever the number of tensors";
 }
 
+std::string mlir::step::describeOwner(const ExplainedOwner &owner) {
+  std::string text = ("where " + Twine(owner.layout) +
+                      " one rank steps the whole tensor: of an element that "
+                      "another has " +
+                      Twine(owner.there) + " bytes go to it, and " +
+                      Twine(owner.back) + " back")
+                         .str();
+  if (!owner.vectors.empty())
+    text += "; " + llvm::join(owner.vectors, ", ") + " both ways";
+  if (!owner.place.empty())
+    text += " (" + owner.place + ")";
+  return text;
+}
+
 std::string mlir::step::describeReduction(const ExplainedReduction &reduction) {
   return ("round " + Twine(reduction.round) + ": " + reduction.op + " over " +
           (reduction.axes.empty() ? "all axes" : reduction.axes) + " of " +

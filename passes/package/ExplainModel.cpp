@@ -351,6 +351,7 @@ ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
   ExplainedValues values = explainValues(optimizer, program);
   out.recomputed = std::move(values.recomputed);
   out.exchanges = describeExchanges(program, values);
+  out.owners = describeOwners(program);
   collectMemory();
   out.slots.resize(rounds.size() + 1);
   for (auto phase : program.getBody().getOps<ScalarPhaseOp>())

@@ -86,6 +86,18 @@ struct ExplainedReduction {
   std::vector<std::string> of;
 };
 
+/// Of a rule that cannot be sharded: one rank steps the whole tensor.
+struct ExplainedOwner {
+  /// "n over dp".
+  std::string layout;
+  /// "definition.mlir:7:3"; empty where that is not known.
+  std::string place;
+  /// Bytes of an element that other ranks have, to the owner and back.
+  int64_t there = 0, back = 0;
+  /// States of fewer dims, whose parts go both ways.
+  std::vector<std::string> vectors;
+};
+
 /// What runs at one place of the order.
 struct ExplainedEntry {
   enum class Kind { Kernel, Finish, Round };
@@ -123,6 +135,8 @@ struct ExplainedProgram {
   /// "n over dp, m over tp"; empty where every rank has whole tensors, or where
   /// it makes no difference.
   std::string layout;
+  /// Layouts that the rule cannot have.
+  std::vector<ExplainedOwner> owners;
   bool tiled;
   int64_t tensorSlots;
   /// Values of the scalar row, by segment.
@@ -175,6 +189,10 @@ std::string formatExchangedBytes(ArrayRef<ExplainedExchange> exchanges);
 
 /// "8 * (B*N + 2) bytes of a tensor, in 2 rounds".
 std::string describeExchanged(const ExplainedProgram &program);
+
+/// "where n is sharded over dp one rank steps the whole tensor: of an element
+/// that another has 12 bytes go to it, and 8 back (a.mlir:7:3)".
+std::string describeOwner(const ExplainedOwner &owner);
 
 /// "round 0: sum over dp of adamw_any_0, statistic norm2".
 std::string describeReduction(const ExplainedReduction &reduction);

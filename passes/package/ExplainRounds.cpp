@@ -60,6 +60,39 @@ mlir::step::describeExchanges(ProgramOp program,
   return exchanges;
 }
 
+/// Gradients cross in the type that is computed in, which holds any of them.
+std::vector<ExplainedOwner> mlir::step::describeOwners(ProgramOp program) {
+  std::vector<ExplainedOwner> owners;
+  auto layouts = program->getAttrOfType<ArrayAttr>(kOwnedLayouts);
+  if (!layouts)
+    return owners;
+  ExplainedOwner owner;
+  auto operands = program.getOperands().getAsRange<OperandAttr>();
+  Type full = (*operands.begin()).getShape();
+  for (OperandAttr operand : operands) {
+    RoleKind kind = operand.getKind();
+    if (kind == RoleKind::State && operand.getShape() != full)
+      owner.vectors.push_back(operand.getName().str());
+    if (operand.getShape() != full || !operand.isInMemory())
+      continue;
+    bool isGrad = kind == RoleKind::Grad;
+    Type type = isGrad ? program.getVariant().getCompute()
+                       : operand.getStorage();
+    int64_t bytes = type.getIntOrFloatBitWidth() / 8;
+    owner.there += bytes;
+    owner.back += isGrad ? 0 : bytes;
+  }
+  if (auto place = program.getLoc()->findInstanceOf<FileLineColLoc>())
+    owner.place = (place.getFilename().getValue() + ":" +
+                   Twine(place.getLine()) + ":" + Twine(place.getColumn()))
+                      .str();
+  for (auto layout : layouts.getAsRange<LayoutAttr>()) {
+    owner.layout = describeLayout(layout);
+    owners.push_back(owner);
+  }
+  return owners;
+}
+
 //===----------------------------------------------------------------------===//
 // Of the whole step
 //===----------------------------------------------------------------------===//
@@ -122,7 +155,7 @@ mlir::step::collectReductions(OptimizerOp optimizer,
                               const std::vector<ExplainedProgram> &programs) {
   std::vector<ExplainedReduction> reductions;
   if (llvm::all_of(programs, [](const ExplainedProgram &program) {
-        return program.layout.empty();
+        return program.layout.empty() && program.owners.empty();
       }))
     return reductions;
   auto add = [&](int64_t round, const std::string &axes, const std::string &op,

@@ -18,6 +18,9 @@ std::vector<ExplainedEntry> describeRounds(OptimizerOp optimizer);
 /// "n over dp, m over tp"; empty where every rank has whole tensors.
 std::string describeLayout(LayoutAttr layout);
 
+/// Layouts in whose place the program steps whole tensors, and what moves.
+std::vector<ExplainedOwner> describeOwners(ProgramOp program);
+
 /// What crosses ranks of a tensor of the program, in the order of the
 /// workspace.
 std::vector<ExplainedExchange> describeExchanges(ProgramOp program,

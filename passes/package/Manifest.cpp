@@ -7,6 +7,7 @@
 #include "passes/package/Manifest.h"
 #include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/Schedule.h"
+#include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
 
 #include "llvm/Config/llvm-config.h"
@@ -67,6 +68,17 @@ static json::Object describe(const RuleCondition &condition) {
   return object;
 }
 
+/// The dims, and where in the definition the rule is.
+static json::Object describeUnshardable(RuleOp rule,
+                                        ArrayRef<StringAttr> dims) {
+  json::Object object{{"dims", toJson(dims)}};
+  if (auto place = rule.getLoc()->findInstanceOf<FileLineColLoc>()) {
+    object["line"] = int64_t(place.getLine());
+    object["column"] = int64_t(place.getColumn());
+  }
+  return object;
+}
+
 static json::Object describe(RuleOp rule) {
   json::Array states;
   for (BlockArgument argument : rule.getBody().getArguments()) {
@@ -85,10 +97,14 @@ static json::Object describe(RuleOp rule) {
   for (const RuleCondition &condition : rule.getRuleConditions())
     guard.push_back(describe(condition));
   Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
-  return json::Object{{"name", rule.getSymName()},
+  json::Object object{{"name", rule.getSymName()},
                       {"dims", toJson(getDims(param))},
                       {"guard", std::move(guard)},
                       {"states", std::move(states)}};
+  SmallVector<StringAttr> unshardable = getUnshardableDims(rule);
+  if (!unshardable.empty())
+    object["unshardable"] = describeUnshardable(rule, unshardable);
+  return object;
 }
 
 static json::Object describe(ScalarOp scalar) {

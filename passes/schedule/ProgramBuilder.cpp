@@ -403,6 +403,8 @@ void ProgramBuilder::build() {
       builder.getArrayAttr(operands), builder.getArrayAttr(buffers),
       int64_t(finish.getSlots().size()), getContributions(),
       getPartialStatistics(), getCarried());
+  if (Attribute owned = rule->getAttr(kOwnedLayouts))
+    program->setAttr(kOwnedLayouts, owned);
   builder.createBlock(&program.getBody());
   beginSegment(0);
   if (elementwise)

@@ -23,17 +23,17 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-/// Which of two equal names a dim stands for is not known to a reduction.
+/// Binding gives no rule such a layout: one rank steps the whole tensor.
 static LogicalResult checkLayout(RuleOp rule, LayoutAttr layout) {
-  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
-  for (NamedAttribute dim : layout.getDims())
-    if (llvm::count(getDims(param), dim.getName()) > 1)
-      return rule.emitOpError()
-             << "has a param of " << param << " with '"
-             << dim.getName().getValue()
-             << "' twice, which cannot be sharded over "
-             << cast<StringAttr>(cast<ArrayAttr>(dim.getValue())[0]).getValue();
-  return success();
+  StringAttr dim = findUnshardableDim(rule, layout);
+  if (!dim)
+    return success();
+  return rule.emitOpError()
+         << "has a param of "
+         << rule.getArgumentOfKind(RoleKind::Param).getType() << " with '"
+         << dim.getValue() << (dim.getValue() == "1" ? "'" : "' twice")
+         << ", which cannot be sharded over "
+         << cast<StringAttr>(layout.getAxes(dim)[0]).getValue();
 }
 
 static LogicalResult insertCollectives(RuleOp rule) {

@@ -11,6 +11,42 @@
 using namespace mlir;
 using namespace mlir::step;
 
+/// Whether every tensor has the param's dims and nothing is reduced.
+static bool isElementwise(RuleOp rule) {
+  ArrayRef<StringAttr> dims =
+      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  auto isLike = [&](Value value) {
+    return !isShaped(value.getType()) ||
+           getDims(value.getType()) == dims;
+  };
+  Block &body = rule.getBody().front();
+  return llvm::all_of(body.getArguments(), isLike) &&
+         llvm::all_of(body, [&](Operation &op) {
+           return !isa<ReductionOpInterface>(op) &&
+                  llvm::all_of(op.getResults(), isLike);
+         });
+}
+
+SmallVector<StringAttr> mlir::step::getUnshardableDims(RuleOp rule) {
+  SmallVector<StringAttr> found;
+  if (isElementwise(rule))
+    return found;
+  ArrayRef<StringAttr> dims =
+      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  for (StringAttr dim : dims)
+    if ((dim.getValue() == "1" || llvm::count(dims, dim) > 1) &&
+        !llvm::is_contained(found, dim))
+      found.push_back(dim);
+  return found;
+}
+
+StringAttr mlir::step::findUnshardableDim(RuleOp rule, LayoutAttr layout) {
+  for (StringAttr dim : getUnshardableDims(rule))
+    if (layout && layout.getAxes(dim))
+      return dim;
+  return {};
+}
+
 SmallVector<StringAttr>
 mlir::step::getCrossedDims(RuleOp rule, ReductionOpInterface reduction) {
   LayoutAttr layout =

@@ -12,6 +12,18 @@
 
 namespace mlir::step {
 
+/// Dims of the rule's param that cannot be sharded, each once: a name that
+/// stands for two dims, or an extent of 1, says too little of where a part
+/// lies. None where the rule is elementwise, to which that makes no difference.
+SmallVector<StringAttr> getUnshardableDims(RuleOp rule);
+
+/// The first of these that the layout shards; null where none is.
+StringAttr findUnshardableDim(RuleOp rule, LayoutAttr layout);
+
+/// The attribute of a rule, and of its program, with the layouts that it cannot
+/// have, under which one rank steps the whole tensor.
+constexpr StringLiteral kOwnedLayouts = "owned_layouts";
+
 /// The sharded dims of the param, by their names in the bound rule, that the
 /// reduction reduces: a rank's result is only a part of it. With a flat layout
 /// "flat" for a value of the param's dims; others are whole on every rank.

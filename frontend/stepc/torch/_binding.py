@@ -302,6 +302,20 @@ class Binding:
         groups = enumerate(optimizer.param_groups)
         return [self._reader.read(optimizer, number, group) for number, group in groups]
 
+    def slots_of(self, part) -> list:
+        """The states that the plan has beside an :class:`~stepc.torch._owned_part.OwnedPart`,
+        on every rank, whether it owns it or not."""
+        member = Member(0, part.group, part.name, part.name, part.local.detach(), None)
+        member.layout = part.layout
+        return self._preparation.slots(member, part.inner.whole)
+
+    def shown_states(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Those of a parameter by name, also before its first step is done."""
+        for member in self._pending:
+            if member.param is param:
+                return dict(zip(member.names, member.shown, strict=True))
+        return self._state.get(param) or {}
+
     def was_skipped(self) -> bool:
         """Whether the last step changed nothing, as an overflow asked for."""
         self._place.follow()

@@ -21,7 +21,13 @@ def describe_layouts(optimizer, parts: list, meshes: list) -> str:
         "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    return "\n".join([*_axes(meshes, _group_of_zero(optimizer)), *table])
+    return "\n".join([*_axes(meshes, _group_of_zero(optimizer)), *table, *_owned(optimizer)])
+
+
+def _owned(optimizer) -> list[str]:
+    """What is done of parameters that an owner steps, known from the first step on."""
+    told = optimizer._told
+    return [] if told is None or told.owners is None else told.owners.describe()
 
 
 def _group_of_zero(optimizer):

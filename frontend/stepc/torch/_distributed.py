@@ -9,6 +9,7 @@ the user's parameters.
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ from ._binding import Binding
 from ._bound_groups import bound_groups, owned_state
 from ._devices import device_of_parts, is_capturing
 from ._hypers import HyperReader
+from ._members import ObstacleError
+from ._owned_part import OwnedPart
+from ._owners import Owners, find_owned
 from ._parts import Parts, WholePart, is_distributed
 from ._presence import note_presence
 from ._state import StateMap
@@ -32,6 +36,13 @@ def make_binding(optimizer, previous=None):
     if is_distributed(optimizer):
         return DistributedBinding(optimizer, previous)
     return Binding(optimizer, previous if isinstance(previous, Binding) else None)
+
+
+def _hidden(part, items: dict) -> dict:
+    """States of the user's as the plan is to have them."""
+    if isinstance(part, OwnedPart):
+        return part.begin_state(items)
+    return {name: part.hide(name, value) for name, value in items.items()}
 
 
 class _LocalOptimizer:
@@ -75,6 +86,7 @@ class _Told:
     parts: list
     sharing: object
     zero: object
+    owners: Owners | None
 
 
 class DistributedBinding:
@@ -107,13 +119,20 @@ class DistributedBinding:
         self._in_order = sorted(self._parts, key=lambda part: (not part.sum_key, part.sum_key))
         for part in self._in_order:
             part.resolve(axes, self._torch_mesh)
-        optimizer._told = _Told(self._torch_mesh, self._parts, self._sharing, self._zero)
-        self._local = _LocalOptimizer(optimizer, parts.groups, self._torch_mesh)
-        for part in self._parts:
+        owned = find_owned(optimizer, parts.groups)
+        before = None if known is None else known.owners
+        self._owners = Owners(owned, self._torch_mesh, before) if owned else None
+        optimizer._told = _Told(
+            self._torch_mesh, self._parts, self._sharing, self._zero, self._owners
+        )
+        own_part = {id(part.inner): part for part in owned}
+        # As the plan has them: an owner has the whole of what it steps for others.
+        groups = [[own_part.get(id(part), part) for part in own] for own in parts.groups]
+        self._planned = list(itertools.chain.from_iterable(groups))
+        self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
+        for part in self._planned:
             if part.param in self._state:
-                items = self._state[part.param]
-                hidden = {name: part.hide(name, value) for name, value in items.items()}
-                self._local.state.put_quietly(part.local, hidden)
+                self._local.state.put_quietly(part.local, _hidden(part, self._state[part.param]))
         self._inner: Binding | None = None
         self._previous = getattr(previous, "_inner", None)
         self._before: BeforeStep | None = None  # of a definition that exchanges something
@@ -182,9 +201,13 @@ class DistributedBinding:
         if calls and self._sharing.axes:
             self._torch_mesh.agree(self._torch_mesh.named(self._sharing.axes))
             self._sharing.agree()
+        if self._owners is not None:
+            self._owners.learn(inner, self._state)
+            for part in self._owners.parts:
+                along[id(part)] = along[id(part.inner)] - set(part.axes)
         self._before = None
         if inner.exchanges:
-            own = [part for part in self._parts if part.local.requires_grad]
+            own = [part for part in self._planned if part.local.requires_grad]
             kept = {id(part.local): inner.count(part.local) for part in own}
             # Which steps were skipped the device alone knows.
             known = self._local._keeps_step and not (self._on_device and inner.may_skip)
@@ -252,6 +275,8 @@ class DistributedBinding:
             self._zero.end_reduce(number)
         if self._inner is None:
             self._bind()
+        if self._owners is not None:
+            self._owners.bring()
         before = self._before  # of this step, whatever is bound in it
         try:
             if before is not None:
@@ -268,6 +293,8 @@ class DistributedBinding:
             if before is not None:
                 before.end()
         self._show()
+        if self._owners is not None and not skipped:
+            self._owners.send_back(self._state, self._local._keeps_step)
         if self._zero is not None and not skipped:
             for number in lines:
                 self._zero.begin_gather(number)
@@ -277,6 +304,8 @@ class DistributedBinding:
         if self._inner.run(self._local):
             return
         self._bind()
+        if self._owners is not None:
+            self._owners.deliver()
         if not self._inner.run(self._local):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
 
@@ -284,6 +313,8 @@ class DistributedBinding:
         """Steps each line of ``zero`` as its gradients come, and sends it on while the next
         is stepped. False, with nothing done, where all are to be stepped at once."""
         if not self._steps_by_lines():
+            return False
+        if self._owners is not None:  # what they send comes before it is gathered
             return False
         zero, inner = self._zero, self._inner
         if not self._begin_lines():
@@ -337,8 +368,10 @@ class DistributedBinding:
 
     def _show(self) -> None:
         """Puts new states where the user sees them."""
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self._planned):
             if number in self._shown or part.local not in self._local.state:
+                continue
+            if isinstance(part, OwnedPart):  # which others see, too
                 continue
             self._shown.add(number)
             items = {

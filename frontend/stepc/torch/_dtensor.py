@@ -119,6 +119,20 @@ class DTensorPart:
                 return False
         return True
 
+    def alternating(self) -> list[list[int]]:
+        """Of each dim the indices of the whole that it has, where it is no block."""
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        placements, mesh, found = self.param.placements, self.param.device_mesh, []
+        for dim, extent in enumerate(self.param.shape):
+            alone = [
+                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
+            ]
+            numbers = torch.arange(extent)
+            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None)
+            found.append(own.to_local().tolist())
+        return found
+
     @property
     def place(self) -> str | None:
         """By its placements and coordinates."""

@@ -14,7 +14,8 @@ from .. import errors
 from ..interface import Interface, Options, Rule
 from . import _states, _tensors
 from ._members import Member, is_counter
-from ._rules import Rules, Variants
+from ._owned_part import Slot
+from ._rules import Rules, Variants, WholeState, whole_states
 from ._state import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
@@ -79,6 +80,16 @@ class Preparation:
         self._owned.add(id(owner))
         self.owners.append(owner)
         return True
+
+    def slots(self, member: Member, known: dict[str, WholeState]) -> list[Slot]:
+        """The states of a whole tensor, as the user has them; TensorError where there is no
+        variant. ``known``: the shapes of those that the definition declares."""
+        rule = self._rules.rule_of(member)
+        variant = self._variants.find(member, rule)
+        if variant is None:
+            raise self._variants.missing(member, rule)
+        shapes = {**whole_states(rule, member.whole_shape, self._dropped), **known}
+        return [Slot(name, dtype, shapes[name]) for name, dtype, *_ in self._wanted(rule, variant)]
 
     # --- States ---------------------------------------------------------------
 
