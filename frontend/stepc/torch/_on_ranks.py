@@ -241,7 +241,9 @@ def _strange(param, part, name: str, value: torch.Tensor) -> str:
         return "" if value.place == own else f"is {value.place}, this optimizer {has}"
     if is_dtensor(value) and not is_dtensor(param):
         return f"is a DTensor with placements {tuple(value.placements)}, the parameter is none"
-    if is_dtensor(value) and value.shape == param.shape and value.placements != param.placements:
+    # With an extent of 1 it may be a row or a column, which lies otherwise: a step looks again.
+    like = is_dtensor(value) and value.shape == param.shape and 1 not in param.shape
+    if like and value.placements != param.placements:
         return (
             f"has placements {tuple(value.placements)}, the parameter has {tuple(param.placements)}"
         )

@@ -81,7 +81,8 @@ def whole_states(
         of_param: list[int | None] = list(range(rank)) if rank == len(shape) else [None] * rank
         # Dims count from the end: leading ones may be any number.
         for back in range(1, min(len(state.dims), rank) + 1):
-            if state.dims[-back] == "1":
+            # An extent of 1 that the parameter has, too, lies as it does.
+            if state.dims[-back] == "1" and state.dims != rule.dims:
                 of_param[-back] = None
         at = dropped.get(state.name)
         if at is not None:
