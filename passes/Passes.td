@@ -122,6 +122,10 @@ def InstantiateVariants
     param, states the compute type, options their default, no master. A derived option that is
     not named takes both values, each in a variant of its own. Without a request
     there is one empty request.
+
+    A layout that shards a dim whose name stands twice in the param, or is 1, makes no
+    variant of a rule that is not elementwise. Its variant of whole tensors stands for it,
+    and says so in `owned_layouts`, and a remark does: one rank steps the tensor for all.
   }];
   let options = [
     ListOption<"variants", "variants", "std::string",

@@ -67,7 +67,7 @@ std::string ExplainModel::summarizeRanks() const {
 }
 
 std::string mlir::step::describeOwner(const ExplainedOwner &owner) {
-  std::string text = ("where " + Twine(owner.layout) +
+  std::string text = ("with " + Twine(owner.layout) +
                       " one rank steps the whole tensor: of an element that "
                       "another has " +
                       Twine(owner.there) + " bytes go to it, and " +

@@ -190,7 +190,7 @@ std::string formatExchangedBytes(ArrayRef<ExplainedExchange> exchanges);
 /// "8 * (B*N + 2) bytes of a tensor, in 2 rounds".
 std::string describeExchanged(const ExplainedProgram &program);
 
-/// "where n is sharded over dp one rank steps the whole tensor: of an element
+/// "with n over dp one rank steps the whole tensor: of an element
 /// that another has 12 bytes go to it, and 8 back (a.mlir:7:3)".
 std::string describeOwner(const ExplainedOwner &owner);
 

@@ -280,7 +280,8 @@ void stepc::requireShardable(const TensorLayout &layout, const Rule &rule,
     if (dim == "1" || std::count(rule.dims.begin(), rule.dims.end(), dim) > 1)
       fail(STEPC_LAYOUT_UNSUPPORTED,
            "tensor %s: dim %lld is sharded, which rule '%s' of dims %s does "
-           "not permit",
+           "not permit; one rank can step the whole tensor, bound as distinct "
+           "over these axes",
            tensor.c_str(), static_cast<long long>(i), rule.name.c_str(),
            describe(rule.dims).c_str());
   }

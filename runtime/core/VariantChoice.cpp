@@ -50,6 +50,14 @@ struct Choice {
     return variant.rule == rule &&
            manifest.selectSame(variant.options, group.options);
   }
+  /// Whether elements alone matter, wherever they lie.
+  bool isElementwise() const {
+    return std::any_of(manifest.variants.begin(), manifest.variants.end(),
+                       [&](const Variant &variant) {
+                         return isOfRule(variant) && variant.layout.empty() &&
+                                variant.space == Space::Elements;
+                       });
+  }
   bool isCandidate(const Variant &variant) const {
     return isOfRule(variant) && variant.serves(shardedDims);
   }
@@ -119,8 +127,9 @@ size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
   Types types = getTypes(binding, place, name);
   size_t rule = chooseRule(manifest, group, layout.shape, name);
   const Dims &dims = manifest.rules[rule].dims;
-  requireShardable(layout, manifest.rules[rule], name);
   Choice choice{manifest, group, rule, layout.getShardedDims(dims)};
+  if (!choice.isElementwise())
+    requireShardable(layout, manifest.rules[rule], name);
   requireServed(choice, name);
   for (size_t i = 0; i < manifest.variants.size(); ++i) {
     const Variant &variant = manifest.variants[i];

@@ -79,6 +79,29 @@ step.optimizer @statistics {
 step.optimizer @square {
   // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, n>' with 'n' twice, which cannot be sharded over dp}}
   step.rule @rule(%p: param[n, n] as f32, %g: grad[n, n] as f32) variant <"rule", {}, f32, <{n = ["dp"]}>> {
+    %s = step.sum %g : [n, n]
+    %p1 = step.mul %p, %s : [n, n], f64
+    step.return %p1 : [n, n]
+  }
+}
+
+// -----
+
+step.optimizer @row {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<1, m>' with '1', which cannot be sharded over dp}}
+  step.rule @rule(%p: param[1, m] as f32, %g: grad[1, m] as f32) variant <"rule", {}, f32, <{"1" = ["dp"]}>> {
+    %s = step.sum %g : [1, m]
+    %p1 = step.mul %p, %s : [1, m], f64
+    step.return %p1 : [1, m]
+  }
+}
+
+// -----
+
+// To elements it makes no difference what a dim is called.
+step.optimizer @elements {
+  // CHECK-LABEL: step.rule @same
+  step.rule @same(%p: param[n, n] as f32, %g: grad[n, n] as f32) variant <"rule", {}, f32, <{n = ["dp"]}>> {
     step.return %p : [n, n]
   }
 }

@@ -2,6 +2,8 @@
 // RUN: stepc-opt --step-instantiate-variants='variants=layout.-2=dp;layout.-1=tp+cp' %t/ranks.mlir | FileCheck %s --check-prefix=DIMS
 // RUN: stepc-opt --step-instantiate-variants='variants=layout.flat=dp' %t/ranks.mlir | FileCheck %s --check-prefix=FLAT
 // RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-1=dp;rank=1,layout.-2=dp;rank=2,layout.-3=dp;rank=3,layout.-4=dp;rank=4' %t/ranks.mlir | grep -o 'step.rule.*variant.*' | FileCheck %s --check-prefix=RANKS
+// RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-2=dp,layout.-1=tp,layout.flat=dp' %t/owned.mlir 2>%t/remarks | FileCheck %s --check-prefix=OWNED
+// RUN: FileCheck %s --check-prefix=REMARKS < %t/remarks
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.rows=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=DIM
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.0=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.-1=tp;layout.flat=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=BOTH
@@ -31,6 +33,19 @@
 // RANKS-NEXT: items_8{{.*}}<{"...b" = ["dp"]}>>
 // RANKS-NOT: variant
 
+// What a rule cannot say of parts is stepped whole, by one variant for all layouts; what
+// it can, and ranges of elements, are shared.
+// OWNED: @owned_square_0{{.*}}<"square", {}, f32> attributes {owned_layouts = [#step.layout<{n = ["dp"]}>, #step.layout<{n = ["tp"]}>]}
+// OWNED: @owned_row_1{{.*}}<"row", {}, f32> attributes {owned_layouts = [#step.layout<{"1" = ["dp"]}>]}
+// OWNED: @owned_elements_2{{.*}}<"elements", {}, f32>
+// OWNED-NOT: attributes
+// OWNED: @owned_row_{{[0-9]+}}{{.*}}f32, <{m = ["tp"]}>>
+// OWNED: @owned_square_{{[0-9]+}}{{.*}}f32, <{flat = ["dp"]}>>
+// REMARKS: remark: rule 'square' has a param of '!step.tensor<n, n>' with 'n' twice, which cannot be sharded over dp: one rank steps the whole tensor, and sends the others their parts
+// REMARKS: remark: rule 'row' has a param of '!step.tensor<1, m>' with '1', which cannot be sharded over dp: one rank
+// REMARKS: remark: rule 'square' {{.*}} with 'n' twice, which cannot be sharded over tp: one rank
+// REMARKS-NOT: remark
+
 // DIM: got a variant request with 'layout.rows=dp': dim 'rows' is neither flat nor a negative number
 // FIRST: got a variant request with 'layout.0=dp': dim '0' is neither flat nor a negative number
 // BOTH: got a variant request with 'layout.flat=dp': a layout is flat or shards dims, once each
@@ -52,5 +67,22 @@ step.optimizer @ranks {
   }
   step.rule @items(%p: param[...b, m], %g: grad[...b, m]) {
     step.return %p : [...b, m]
+  }
+}
+
+//--- owned.mlir
+step.optimizer @owned {
+  step.rule @square(%p: param[n, n], %g: grad[n, n]) {
+    %s = step.sum %g : [n, n]
+    %p1 = step.mul %p, %s : [n, n], f64
+    step.return %p1 : [n, n]
+  }
+  step.rule @row(%p: param[1, m], %g: grad[1, m]) {
+    %s = step.sum %g over [m] : [1, m]
+    %p1 = step.mul %p, %s : [1, m], [1, 1]
+    step.return %p1 : [1, m]
+  }
+  step.rule @elements(%p: param[1, m, m], %g: grad[1, m, m]) {
+    step.return %p : [1, m, m]
   }
 }

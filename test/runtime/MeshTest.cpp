@@ -353,6 +353,7 @@ TEST(Layout, dimsOfRules) {
     for (nlohmann::json &operand : variant["operands"])
       operand["dims"] = dims;
     variant["scalars"]["functions"] = nlohmann::json::array();
+    variant["space"] = "tiles";
     PackagePtr package =
         loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
     PlanPtr plan = makePlan(package.get());
@@ -370,7 +371,9 @@ TEST(Layout, dimsOfRules) {
     binding.layout = &layout;
     std::string message = "tensor 'w': dim 0 is sharded, which rule 'any' of "
                           "dims [" +
-                          dims[0] + ", " + dims[1] + "] does not permit";
+                          dims[0] + ", " + dims[1] +
+                          "] does not permit; one rank can step the whole "
+                          "tensor, bound as distinct over these axes";
     EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED, message.c_str(),
                    stepcPlanBind(plan.get(), &binding, 1, nullptr));
   }

@@ -4,8 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+#include "passes/bind/LayoutFile.h"
 #include "passes/bind/LayoutPresets.h"
 #include "passes/package/Compile.h"
+#include "passes/package/ExplainLayouts.h"
 #include "passes/package/WriteFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -95,9 +97,11 @@ static cl::list<std::string> variantTexts(
 static cl::list<std::string> layoutTexts(
     "layout",
     cl::desc("how parameters lie on a mesh of ranks; may be given again, each "
-             "beside unsharded ones. ddp, zero1, zero2, zero3, fsdp2, hsdp, "
+             "but files beside unsharded ones. ddp, zero1, zero2, zero3, fsdp2, hsdp, "
              "tp(DIM), ep, pp, a product as tp(1)*fsdp2, or axes of dims "
-             "counted from the last: -2=dp,-1=tp, or flat=dp"),
+             "counted from the last: -2=dp,-1=tp, or flat=dp; or FILE.json, "
+             "which has a mesh and the layouts of tensors by their names "
+             "(docs/sharding.md)"),
     cl::value_desc("layout"), cl::cat(category));
 static cl::opt<bool>
     interfaceOnly("interface",
@@ -192,16 +196,30 @@ static llvm::Error readBaseRequest(VariantRequest &request) {
   return readStates(request);
 }
 
-/// All requests as text for the bind stage.
-static llvm::Error readRequests(std::vector<std::string> &requests) {
+/// All requests as text for the bind stage, and for --explain what the files
+/// of layouts say beside them.
+static llvm::Error readRequests(std::vector<std::string> &requests,
+                                std::string &explanation) {
   VariantRequest base;
   if (llvm::Error error = readBaseRequest(base))
     return error;
   if (layoutTexts.getNumOccurrences() != 0) {
-    std::vector<VariantRequest> layouts = {base};
-    for (const std::string &text : layoutTexts)
-      if (llvm::Error error = addLayout(text, base, layouts))
-        return error;
+    // A file says of all tensors how they lie; others say it of some.
+    std::vector<VariantRequest> layouts;
+    if (!llvm::all_of(layoutTexts, isLayoutFile))
+      layouts.push_back(base);
+    for (const std::string &text : layoutTexts) {
+      if (!isLayoutFile(text)) {
+        if (llvm::Error error = addLayout(text, base, layouts))
+          return error;
+        continue;
+      }
+      llvm::Expected<LayoutFile> file = readLayoutFile(text);
+      if (!file)
+        return file.takeError();
+      addLayouts(*file, base, layouts);
+      explanation += explainLayouts(*file, base);
+    }
     for (const VariantRequest &request : layouts)
       requests.push_back(request.str());
   }
@@ -293,7 +311,8 @@ static int write(const Output &out) {
 }
 
 static int run(llvm::SourceMgr &source, MLIRContext &context,
-               const CompileOptions &options, const std::string &path) {
+               const CompileOptions &options, const std::string &path,
+               const std::string &layouts) {
   bool times = timeStages;
   Output out{path, "", ""};
   if (interfaceOnly) {
@@ -309,6 +328,8 @@ static int run(llvm::SourceMgr &source, MLIRContext &context,
   if (failed(result))
     return 1;
   out.tables += result->explanation;
+  if (options.explanation == Explanation::Text)
+    out.tables += layouts;
   if (times)
     out.tables += formatTimes(result->times);
   bool isPackage = options.stopAfter == Stage::Package;
@@ -328,6 +349,7 @@ int main(int argc, char **argv) {
       "  stepc sgd.mlir --option=nesterov=true --explain -o sgd.stepc\n"
       "  stepc adamw.mlir --fragment=clip_by_norm.mlir -o adamw.stepc\n"
       "  stepc adafactor.mlir --layout=fsdp2 -o adafactor.stepc\n"
+      "  stepc adafactor.mlir --layout=model.json --explain\n"
       "  stepc adamw.mlir --compile-to=schedule\n";
   if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return 2;
@@ -346,7 +368,8 @@ int main(int argc, char **argv) {
   options.certifyClipping = certifyClipping;
   options.exclusiveWrites = exclusiveWrites;
   std::string path = output;
-  if (llvm::Error error = readRequests(options.variants))
+  std::string layouts;
+  if (llvm::Error error = readRequests(options.variants, layouts))
     return refuse(llvm::toString(std::move(error)), 2);
 
   std::vector<std::string> paths = {input};
@@ -374,5 +397,5 @@ int main(int argc, char **argv) {
     refuse(diagnostic.str());
     return success();
   });
-  return run(source, context, options, path);
+  return run(source, context, options, path, layouts);
 }

@@ -119,7 +119,7 @@ class _Among:
         """Gives the plan's tensors of this owner what has come. ``states_of`` gives those that
         the plan has beside a tensor, by name."""
         owned = self.owned_by(self.rank)
-        kinds = {id(part): 0 for part in owned}
+        kinds: dict[int, list[int]] = {id(part): [] for part in owned}
         grads = {id(part): torch.zeros(part.shape, dtype=part.wide) for part in owned}
         for rank, message in enumerate(self._received):
             reader = _Reader(message)
@@ -128,19 +128,15 @@ class _Among:
                 at = part.at[rank]
                 _put_where_other(part.local, at, reader.tensor(part.param.dtype, numel(at)))
                 own = reader.tensor(part.wide, numel(at))
-                if kind:
-                    put(grads[id(part)], at, own)
-                    kinds[id(part)] = max(kinds[id(part)], kind)
+                put(grads[id(part)], at, own)
+                kinds[id(part)].append(kind)
                 states = states_of(part)
-                for bit, (slot, piece) in enumerate(zip(part.slots, part.pieces(rank), strict=True)):
-                    value = reader.tensor(*piece)
+                for bit, slot in enumerate(part.slots):
+                    value = reader.tensor(slot.dtype, numel(slot.at(at)))
                     if present >> bit & 1:
                         put(states[slot.name], slot.at(at), value)
         for part in owned:
-            kind, grad = kinds[id(part)], grads[id(part)]
-            if kind == _OWN_DTYPE:
-                grad = grad.to(part.param.dtype)
-            set_grad(part.local, grad if kind else None)
+            set_grad(part.local, _taken_gradient(part, kinds[id(part)], grads[id(part)]))
 
     # --- And back -----------------------------------------------------------------
 
@@ -192,6 +188,15 @@ def _sent(part: OwnedPart) -> list[torch.Tensor]:
         shape = [len(own) for own in slot.at(part.own)]
         line.append(part.parts.get(slot.name, torch.zeros(shape, dtype=slot.dtype)))
     return line
+
+
+def _taken_gradient(part: OwnedPart, kinds: list[int], grad: torch.Tensor):
+    """The whole gradient, in the parameter's dtype where all that are there have it; None where
+    no rank has one."""
+    kind = max(kinds)
+    if not kind:
+        return None
+    return grad.to(part.param.dtype) if kind == _OWN_DTYPE else grad
 
 
 def _put_where_other(whole: torch.Tensor, at: Indices, part: torch.Tensor) -> None:
@@ -329,7 +334,7 @@ class Owners:
     @staticmethod
     def _show(part: OwnedPart, state, keeps_step: bool) -> None:
         items = part.made
-        own = state[part.param] if part.param in state else {}
+        own = state.get(part.param, {})
         if keeps_step:
             step = own.get("step")
             if not isinstance(step, torch.Tensor):
