@@ -55,6 +55,7 @@ private:
   bool checkTensor(yaml::Node *node);
 
   LayoutFile &file;
+  StringRef text;
   yaml::Stream *stream = nullptr;
   /// The tensor that is read, and which of its layouts the file has said.
   TensorLayouts tensor;
@@ -70,14 +71,20 @@ static std::string join(ArrayRef<std::string> names) {
 static void note(const llvm::SMDiagnostic &diagnostic, void *context) {
   auto &message = *static_cast<std::string *>(context);
   if (message.empty())
-    message = (diagnostic.getFilename() + ":" + Twine(diagnostic.getLineNo()) +
-               ":" + Twine(diagnostic.getColumnNo() + 1) + ": " +
-               diagnostic.getMessage())
-                  .str();
+    message =
+        (diagnostic.getFilename() + ":" + Twine(diagnostic.getLineNo()) + ":" +
+         Twine(diagnostic.getColumnNo() + 1) + ": " + diagnostic.getMessage())
+            .str();
 }
 
 bool Reader::fail(yaml::Node *node, const Twine &what) {
-  stream->printError(node, what);
+  // What begins with a bracket is said to begin behind it.
+  llvm::SMRange range = node->getSourceRange();
+  const char *begin = range.Start.getPointer();
+  if (llvm::isa<yaml::MappingNode, yaml::SequenceNode>(node) &&
+      begin != text.begin() && (begin[-1] == '{' || begin[-1] == '['))
+    range.Start = llvm::SMLoc::getFromPointer(begin - 1);
+  stream->printError(range, what);
   return false;
 }
 
@@ -205,29 +212,28 @@ bool Reader::readDivisor(yaml::Node *node) {
 
 /// {"partial": "dp", "divisor": 4, "divided": "before", "layout": {}}
 bool Reader::readGradient(yaml::Node *node) {
-  return readFields(
-      node, "'gradient'", [&](StringRef key, yaml::Node *value) {
-        if (key == "partial")
-          return readAxes(value, tensor.partial);
-        if (key == "divisor")
-          return readDivisor(value);
-        if (key == "layout") {
-          hasGrad = true;
-          return readLayout(value, tensor.grad);
-        }
-        if (key != "divided")
-          return fail(value, "'gradient' has '" + key +
-                                 "', which is none of partial, divisor, "
-                                 "divided, layout");
-        std::string when;
-        if (!readText(value, "'divided'", when))
-          return false;
-        if (when != "before" && when != "after")
-          return fail(value, "'divided' is '" + when +
-                                 "', neither before nor after");
-        tensor.dividesBefore = when == "before";
-        return true;
-      });
+  return readFields(node, "'gradient'", [&](StringRef key, yaml::Node *value) {
+    if (key == "partial")
+      return readAxes(value, tensor.partial);
+    if (key == "divisor")
+      return readDivisor(value);
+    if (key == "layout") {
+      hasGrad = true;
+      return readLayout(value, tensor.grad);
+    }
+    if (key != "divided")
+      return fail(value, "'gradient' has '" + key +
+                             "', which is none of partial, divisor, "
+                             "divided, layout");
+    std::string when;
+    if (!readText(value, "'divided'", when))
+      return false;
+    if (when != "before" && when != "after")
+      return fail(value,
+                  "'divided' is '" + when + "', neither before nor after");
+    tensor.dividesBefore = when == "before";
+    return true;
+  });
 }
 
 bool Reader::readField(StringRef key, yaml::Node *value) {
@@ -341,12 +347,13 @@ bool Reader::read(const llvm::MemoryBuffer &buffer) {
   sources.setDiagHandler(note, &message);
   yaml::Stream own(buffer.getMemBufferRef(), sources, /*ShowColors=*/false);
   stream = &own;
+  text = buffer.getBuffer();
   yaml::Node *root = own.begin()->getRoot();
   bool hasMesh = false;
   if (own.failed())
     return false;
-  bool good = readFields(
-      root, "the file", [&](StringRef key, yaml::Node *value) {
+  bool good =
+      readFields(root, "the file", [&](StringRef key, yaml::Node *value) {
         if (key == "mesh")
           return hasMesh = true, readMesh(value);
         if (key != "tensors")
@@ -355,9 +362,8 @@ bool Reader::read(const llvm::MemoryBuffer &buffer) {
         if (!hasMesh)
           return fail(value, "'tensors' comes before 'mesh', whose axes it "
                              "names");
-        return readItems(value, "'tensors'", [&](yaml::Node *item) {
-          return readTensor(item);
-        });
+        return readItems(value, "'tensors'",
+                         [&](yaml::Node *item) { return readTensor(item); });
       });
   if (good && !hasMesh)
     return fail(root, "the file has no 'mesh'");

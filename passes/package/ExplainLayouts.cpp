@@ -8,7 +8,7 @@
 #include "passes/package/ExplainModel.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <set>
@@ -34,8 +34,9 @@ public:
   LayoutExplainer(const LayoutFile &file, const VariantRequest &base)
       : file(file), out(text) {
     auto getBytes = [](StringRef storage) {
-      return storage == "f64" ? 8 : storage == "bf16" || storage == "f16" ? 2
-                                                                          : 4;
+      return storage == "f64"                        ? 8
+             : storage == "bf16" || storage == "f16" ? 2
+                                                     : 4;
     };
     paramBytes = getBytes(base.param);
     gradBytes = base.grad.empty() ? paramBytes : getBytes(base.grad);
@@ -155,7 +156,7 @@ void LayoutExplainer::explain(const TensorLayouts &tensor) {
   if (!tensor.partial.empty())
     out << ", to be summed over " << llvm::join(tensor.partial, "+");
   if (tensor.divisor != 1)
-    out << ", divided by " << llvm::formatv("{0}", tensor.divisor)
+    out << ", divided by " << llvm::format("%g", tensor.divisor)
         << (tensor.dividesBefore ? " before" : " after") << " the sum";
   out << "\n    states on entry and on exit, and the step: "
       << describe(tensor.states) << "\n";

@@ -76,8 +76,8 @@ std::vector<ExplainedOwner> mlir::step::describeOwners(ProgramOp program) {
     if (operand.getShape() != full || !operand.isInMemory())
       continue;
     bool isGrad = kind == RoleKind::Grad;
-    Type type = isGrad ? program.getVariant().getCompute()
-                       : operand.getStorage();
+    Type type =
+        isGrad ? program.getVariant().getCompute() : operand.getStorage();
     int64_t bytes = type.getIntOrFloatBitWidth() / 8;
     owner.there += bytes;
     owner.back += isGrad ? 0 : bytes;

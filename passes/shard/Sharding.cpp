@@ -16,8 +16,7 @@ static bool isElementwise(RuleOp rule) {
   ArrayRef<StringAttr> dims =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
   auto isLike = [&](Value value) {
-    return !isShaped(value.getType()) ||
-           getDims(value.getType()) == dims;
+    return !isShaped(value.getType()) || getDims(value.getType()) == dims;
   };
   Block &body = rule.getBody().front();
   return llvm::all_of(body.getArguments(), isLike) &&

@@ -205,6 +205,18 @@ ENTRIES = {
     ),
     "rows-adamw": Entry("stepc AdamW on DTensors", rows(ours("AdamW"))),
     "rows-adafactor": Entry("stepc Adafactor on DTensors", rows(ours("Adafactor"))),
+    "zero-adafactor-reproducible": Entry(
+        "stepc Adafactor zero=1, reduced, reproducible",
+        zero("Adafactor", "reduced", reproducible=True),
+    ),
+    "rows-adafactor-reproducible": Entry(
+        "stepc Adafactor on DTensors, reproducible", rows(ours("Adafactor", reproducible=True))
+    ),
+    "rows-lamb": Entry("stepc FusedLamb on DTensors", rows(ours("deepspeed.FusedLamb"))),
+    "rows-lamb-reproducible": Entry(
+        "stepc FusedLamb on DTensors, reproducible",
+        rows(ours("deepspeed.FusedLamb", reproducible=True)),
+    ),
     "rows-foreach": Entry("torch AdamW foreach on DTensors", rows(torch_adamw(foreach=True))),
     "rows-fused": Entry("torch AdamW fused on DTensors", rows(torch_adamw(fused=True))),
     "rows-torch-adafactor": Entry("torch Adafactor on DTensors", rows(torch_adafactor)),
@@ -226,4 +238,7 @@ PAIRS = (
     ("rows-adamw", "rows-fused"),
     ("rows-adafactor", "rows-fused"),
     ("rows-adafactor", "colossal"),
+    ("zero-adafactor", "zero-adafactor-reproducible"),
+    ("rows-adafactor", "rows-adafactor-reproducible"),
+    ("rows-lamb", "rows-lamb-reproducible"),
 )

@@ -97,7 +97,8 @@ static cl::list<std::string> variantTexts(
 static cl::list<std::string> layoutTexts(
     "layout",
     cl::desc("how parameters lie on a mesh of ranks; may be given again, each "
-             "but files beside unsharded ones. ddp, zero1, zero2, zero3, fsdp2, hsdp, "
+             "but files beside unsharded ones. ddp, zero1, zero2, zero3, "
+             "fsdp2, hsdp, "
              "tp(DIM), ep, pp, a product as tp(1)*fsdp2, or axes of dims "
              "counted from the last: -2=dp,-1=tp, or flat=dp; or FILE.json, "
              "which has a mesh and the layouts of tensors by their names "

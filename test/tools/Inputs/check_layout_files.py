@@ -75,7 +75,7 @@ FILES = {
     '{"mesh": {}, "tensors": [{"name": "a", "param": {"-1": "dp"}}]}': (
         "1:56: axis 'dp' is none of the mesh's: it has none"
     ),
-    '{"mesh": {"dp": 2}\n "tensors"': "2:2: Unexpected token in Key Value.",
+    '{"mesh": {"dp": 2}\n "tensors"': "2:10: Unexpected token in Key Value.",
 }
 
 
