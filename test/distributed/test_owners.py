@@ -16,3 +16,9 @@ def said(tmp_path_factory):
 @pytest.mark.parametrize("name", case_names(FILE))
 def test_case(name, said):
     assert said[name] == ""
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_few_ranks(world, tmp_path):
+    file = "owners_few_cases.py"
+    assert launch(file, tmp_path, world) == dict.fromkeys(case_names(file), "")
