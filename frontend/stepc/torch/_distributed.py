@@ -23,7 +23,6 @@ from ._binding import Binding
 from ._bound_groups import bound_groups, owned_state
 from ._devices import device_of_parts, is_capturing
 from ._hypers import HyperReader
-from ._members import ObstacleError
 from ._owned_part import OwnedPart
 from ._owners import Owners, find_owned
 from ._parts import Parts, WholePart, is_distributed

@@ -22,9 +22,9 @@ from ._bound_groups import bound_groups
 from ._eager import level_of_caller
 from ._hypers import HyperReader
 from ._owned_part import Indices, OwnedPart, numel, put, take
+from ._process_groups import named
 from ._rules import Rules
 from ._tensors import set_grad
-from ._process_groups import named
 
 _ALIGNMENT = 16  # bytes, of each tensor in a message
 _HEAD = 2  # numbers before the tensors of a parameter
