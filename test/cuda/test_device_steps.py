@@ -7,7 +7,7 @@ allocate nothing, and tell the device only what has changed.
 import pytest
 from device_models import SPECS, DeviceMemory, Memory, Model, Tensor, assert_same, name_variants
 from device_rules import SPECS as RULE_SPECS
-from device_rules import make_rule_models
+from device_rules import make_rule_models, make_rule_package
 from double import ZOO, compile_package, make_zip, read_interface
 from stepc import _runtime as runtime
 from stepc._runtime import Package
@@ -48,6 +48,20 @@ def test_zoo(name, double, tmp_path):
         step_both(models, seed)
     assert_same(*models)
     assert any((a != b).any() for a, b in zip(before, models[1].results(), strict=True))
+    assert double.fault() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "storage"), [("adafactor", 0), ("came", 1), ("lamb", 0), ("lamb", 1)]
+)
+def test_reproducible_sums(name, storage, double, tmp_path):
+    """So many along rows that shared memory has room for parts of rows alone."""
+    storages = STORAGES[storage:][:1]
+    package = make_rule_package(name, tmp_path, storages=storages, flags=["--reproducible"])
+    models = make_rule_models(package, double, specs=RULE_SPECS[:5], storages=storages)
+    for seed in range(2):
+        step_both(models, seed)
+    assert_same(*models)
     assert double.fault() == ""
 
 

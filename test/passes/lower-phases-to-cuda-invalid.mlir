@@ -34,15 +34,15 @@ step.optimizer @many {
     ^bb0(%t: i64, %fresh: i1):
       step.yield
     }
-    // Four are the most.
-    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a]} {
+    // 48 are the most.
+    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a]} {
     ^bb0(%x: f64):
-      step.yield %x, %x, %x, %x, %x : f64, f64, f64, f64, f64
+      step.yield %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x : f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64
     }
     // expected-error @+1 {{'step.phase' op has more reductions along rows than a block of cuda has shared memory for}}
-    step.phase @phase1 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a, #a]} {
+    step.phase @phase1 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a, #a]} {
     ^bb0(%x: f64):
-      step.yield %x, %x, %x, %x, %x, %x : f64, f64, f64, f64, f64, f64
+      step.yield %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x : f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64, f64
     }
   }
 }

@@ -126,22 +126,52 @@ def test_sums_of_several_tensors(tmp_path):
     check(Package(ZOO / "adamw.mlir", "f32", tmp_path, clip, "--reproducible"))
 
 
+@pytest.mark.parametrize(
+    ("definition", "storage"),
+    [("lamb", "bf16 and f32"), ("nadam", "f64")],
+)
+def test_rows_that_are_staged_in_parts(definition, storage, tmp_path):
+    """More sums along rows than a row of a strip has room for in shared memory."""
+    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path, "--reproducible")
+    assert ".shared .align 16 .b8 waiting_" in package.ptx
+    check(package)
+
+
+def test_lanes_wait_for_the_rest_of_their_leaf(tmp_path):
+    """A lane that begins anew in each part of a leaf has other bits."""
+    package = Package(ZOO / "lamb.mlir", "f32", tmp_path, "--reproducible")
+    right, shapes = package.ptx, [((1000,), 0)] * 4
+    compare(package, shapes, strided=False)
+    # What is staged is f32: only lanes are read as f64.
+    package.ptx, found = re.subn(r"ld\.shared\.b64(\s+%rd\d+), \S+;", r"mov.b64\1, 0;", right)
+    assert found
+    with pytest.raises(AssertionError):
+        compare(package, shapes, strided=False)
+
+
 # Ranges within a row, from the middle of one to that of another, of whole blocks of rows and
 # of several items; and one of nothing.
 RANGES = [((67, 40), (530, 2600)), ((3, 66, 5), (7, 671)), ((2, 4128), (1030, 5200)),
           ((3, 2, 20), (21, 39)), ((130, 3), (0, 390)), ((9, 4), (12, 12))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("definition", "storage"), [("came", "f32"), ("adafactor", "bf16")])
-def test_flat_ranges(definition, storage, tmp_path):
+@pytest.mark.parametrize(
+    ("definition", "storage", "ranges", "flags"),
+    [
+        ("came", "f32", RANGES, ()),
+        ("adafactor", "bf16", RANGES, ()),
+        ("adafactor", "f32", RANGES[1:4:2], ("--reproducible",)),
+    ],
+)
+def test_flat_ranges(definition, storage, ranges, flags, tmp_path):
     """What one rank does with its part; what crosses stays as it is."""
     variant = f"--variant={STORAGES[storage]},layout.flat=dp"
-    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path, variant)
+    package = Package(ZOO / f"{definition}.mlir", storage, tmp_path, variant, *flags)
     rule = next(r["name"] for r in package.manifest["rules"] if "...b" in r["dims"])
     sharded = [v for v in package.manifest["variants"] if v["rule"] == rule and v["layout"]]
     package.choose(sharded)
-    shapes = [(shape, number % 3) for number, (shape, _) in enumerate(RANGES)]
-    _, changed = compare(package, shapes, False, parts=[part for _, part in RANGES])
+    shapes = [(shape, number % 3) for number, (shape, _) in enumerate(ranges)]
+    _, changed = compare(package, shapes, False, parts=[part for _, part in ranges])
     assert changed
 
 

@@ -10,12 +10,13 @@
 // their sums along columns in registers; what is left is shared out by single
 // columns, of which a thread has the same in every row, with the sums in
 // memory. What is summed along rows is staged in shared memory, some rows at a
-// time: a thread then adds one of the 16 lanes of a leaf, in their order.
+// time: a thread then adds one of the 16 lanes of a leaf, in their order. Where
+// not even one row fits it is handled part by part, each by its own threads.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/BlockRun.h"
 
-#include "passes/lower/cuda/BlockTree.h"
+#include "passes/lower/cuda/ColumnSums.h"
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
 #include "passes/lower/cuda/LaneSums.h"
@@ -46,7 +47,7 @@ Access mlir::step::getBlockAccess(PhaseOp phase, OperandAttr operand) {
 }
 
 bool mlir::step::fitsSharedMemory(PhaseOp phase) {
-  return LaneSums::countRows(phase, getStripColumns(phase)) > 0;
+  return LaneSums::getStaging(phase, getStripColumns(phase)).has_value();
 }
 
 namespace {
@@ -60,11 +61,8 @@ class BlockRunEmitter {
 public:
   BlockRunEmitter(OpBuilder &builder, PhaseOp phase)
       : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
-        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
         lanes(getLanes(phase)), width(getStripColumns(phase)),
-        addsToColumns(phase.getSpace() == Space::Tiles &&
-                      cast<ProgramOp>(phase->getParentOp()).isFlatRange()),
-        sums(w, phase, width) {
+        columnSums(w, phase, lanes), rowSums(w, phase, width) {
     for (OperandAttr operand : body.getOperands())
       accesses.push_back(getBlockAccess(phase, operand));
   }
@@ -72,27 +70,27 @@ public:
   func::FuncOp emit(StringRef name, bool isStrided);
 
 private:
-  /// What is to be done in a strip: its first column, the first one of this
-  /// thread that is handled by vectors and whether there is one, and the range
-  /// of its single columns. All are indices but the condition.
+  /// What is to be done in a strip, or a part of one: its columns, the first
+  /// one of this thread that is handled by vectors and whether there is one,
+  /// and the first single column of all threads. All are indices but the
+  /// condition.
   struct Strip {
-    Value begin, vector, hasVector, single, singleEnd;
+    Value begin, end, vector, hasVector, single;
   };
 
-  bool isAlongRow(unsigned k) const {
-    return accumulators[k].getDirection() == Direction::Row;
-  }
   Value countVectorColumns() const;
+  Strip getStrip(Value begin, Value vectors) const;
+  Strip getPart(const Strip &strip, Value begin) const;
   void emitStrip(const Strip &strip);
+  void forEachSingle(const Strip &part, function_ref<void(Value)> emitBody);
   void clearColumns(const Strip &strip);
-  Value loadColumns(const Strip &strip, unsigned k);
-  SmallVector<Value> beginColumns(const Strip &strip);
-  void storeColumns(const Strip &strip, ValueRange columnSums);
-  SmallVector<Value> emitRow(const Strip &strip, Value number, Value staged,
-                             ValueRange columnSums);
-  SmallVector<Value> emitVectors(const Strip &strip, Value staged,
-                                 ValueRange columnSums);
-  void emitSingles(const Strip &strip, Value number, Value staged);
+  using Vectors = SmallVector<Value>;
+  Vectors emitRow(const Strip &strip, Value number, Value staged,
+                  ValueRange columns);
+  Vectors emitPart(const Strip &part, Value number, Value staged,
+                   ValueRange columns);
+  Vectors emitVectors(const Strip &part, Value staged, ValueRange columns);
+  void emitSingles(const Strip &part, Value number, Value staged);
   void openRow(Value number);
   SmallVector<Value> locateElement(Value number, Value column) const;
   Value asVector(Value value) const;
@@ -103,13 +101,12 @@ private:
   /// With the slots fixed, and the same with the row's operands too.
   BodyEmitter body;
   std::optional<BodyEmitter> rowBody;
-  SmallVector<AccumulatorAttr> accumulators;
   SmallVector<Access> accesses;
   int64_t lanes, width;
-  /// Whether sums along columns go on from what is in memory.
-  bool addsToColumns;
-  LaneSums sums;
+  ColumnSums columnSums;
+  LaneSums rowSums;
   TileRunArguments in;
+  Value thread;
   std::optional<StridedRows> strided;
   /// Addresses of the row at hand.
   SmallVector<Value> operandRows;
@@ -186,39 +183,36 @@ Value BlockRunEmitter::asVector(Value value) const {
 
 /// The vector of this thread in the row at hand, if it has one. Returns the
 /// sums along columns.
-SmallVector<Value> BlockRunEmitter::emitVectors(const Strip &strip,
-                                                Value staged,
-                                                ValueRange columnSums) {
-  auto branch = scf::IfOp::create(w.b, w.loc, columnSums.getTypes(),
-                                  strip.hasVector, /*withElseRegion=*/true);
+BlockRunEmitter::Vectors BlockRunEmitter::emitVectors(const Strip &part,
+                                                      Value staged,
+                                                      ValueRange columns) {
+  auto branch = scf::IfOp::create(w.b, w.loc, columns.getTypes(),
+                                  part.hasVector, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(branch.elseBlock());
-  if (!columnSums.empty())
-    scf::YieldOp::create(w.b, w.loc, columnSums);
+  if (!columns.empty())
+    scf::YieldOp::create(w.b, w.loc, columns);
   w.b.setInsertionPointToStart(branch.thenBlock());
   ArrayRef<OperandAttr> operands = body.getOperands();
-  SmallVector<Value> next(columnSums);
-  unsigned ofColumn = 0;
+  Vectors next(columns);
   auto load = [&](unsigned k) {
     return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k],
-                    strip.vector, getHints(k));
+                    part.vector, getHints(k));
   };
   auto store = [&](unsigned k, Value value) {
     emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
-              strip.vector, getHints(k));
+              part.vector, getHints(k));
   };
   auto accumulate = [&](unsigned k, Value value) {
     value = asVector(value);
-    if (isAlongRow(k))
-      return sums.stage(k, value, staged, w.sub(strip.vector, strip.begin));
-    next[ofColumn] = emitCombined(w, accumulators[k].getCombiner(),
-                                  next[ofColumn], emitWidened(w, value));
-    ++ofColumn;
+    if (columnSums.has(k))
+      return columnSums.add(k, value, next);
+    rowSums.stage(k, value, staged, w.sub(part.vector, part.begin));
   };
   rowBody->emit(lanes, {load, store, accumulate});
   if (!next.empty())
     scf::YieldOp::create(w.b, w.loc, next);
-  return SmallVector<Value>(branch.getResults());
+  return Vectors(branch.getResults());
 }
 
 /// For each operand the address of the row's element in `column`, an index.
@@ -255,12 +249,17 @@ SmallVector<Value> BlockRunEmitter::locateElement(Value number,
   return addresses;
 }
 
-/// The single columns of this thread in the row at hand.
-void BlockRunEmitter::emitSingles(const Strip &strip, Value number,
+/// The single columns of this thread: the same in every row.
+void BlockRunEmitter::forEachSingle(const Strip &part,
+                                    function_ref<void(Value)> emitBody) {
+  w.loop(w.add(part.single, thread), part.end, kBlockThreads, emitBody);
+}
+
+void BlockRunEmitter::emitSingles(const Strip &part, Value number,
                                   Value staged) {
   ArrayRef<OperandAttr> operands = body.getOperands();
   Value zero = w.constant(0);
-  w.loop(strip.single, strip.singleEnd, kBlockThreads, [&](Value column) {
+  forEachSingle(part, [&](Value column) {
     SmallVector<Value> addresses = locateElement(number, column);
     auto load = [&](unsigned k) {
       return emitLoad(w, operands[k].getStorage(), 0, addresses[k], zero);
@@ -269,89 +268,68 @@ void BlockRunEmitter::emitSingles(const Strip &strip, Value number,
       emitStore(w, operands[k].getStorage(), 0, value, addresses[k], zero);
     };
     auto accumulate = [&](unsigned k, Value value) {
-      if (isAlongRow(k))
-        return sums.stage(k, value, staged, w.sub(column, strip.begin));
-      Value sum = w.view(in.accumulators[k], w.b.getF64Type());
-      w.store(emitCombined(w, accumulators[k].getCombiner(),
-                           w.load(sum, column), emitWidened(w, value)),
-              sum, column);
+      if (columnSums.has(k))
+        return columnSums.add(in, k, value, column);
+      rowSums.stage(k, value, staged, w.sub(column, part.begin));
     };
     rowBody->emit(0, {load, store, accumulate});
   });
 }
 
-/// Row `number`, whose staged values go to row `staged` of the shared memory.
-SmallVector<Value> BlockRunEmitter::emitRow(const Strip &strip, Value number,
-                                            Value staged,
-                                            ValueRange columnSums) {
-  openRow(number);
-  SmallVector<Value> next(columnSums);
+BlockRunEmitter::Vectors BlockRunEmitter::emitPart(const Strip &part,
+                                                   Value number, Value staged,
+                                                   ValueRange columns) {
+  Vectors next(columns);
   if (!strided)
-    next = emitVectors(strip, staged, columnSums);
-  emitSingles(strip, number, staged);
-  rowBody.reset();
+    next = emitVectors(part, staged, columns);
+  emitSingles(part, number, staged);
   return next;
+}
+
+/// Row `number`, whose staged values go to row `staged` of the shared memory;
+/// or part after part, each of which is staged there and added up.
+BlockRunEmitter::Vectors BlockRunEmitter::emitRow(const Strip &strip,
+                                                  Value number, Value staged,
+                                                  ValueRange columns) {
+  openRow(number);
+  if (!rowSums.isSplit()) {
+    Vectors next = emitPart(strip, number, staged, columns);
+    rowBody.reset();
+    return next;
+  }
+  auto parts = scf::ForOp::create(w.b, w.loc, strip.begin, strip.end,
+                                  w.constant(rowSums.getColumns()), columns);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(parts.getBody());
+  Strip part = getPart(strip, parts.getInductionVar());
+  Vectors next = emitPart(part, number, staged, parts.getRegionIterArgs());
+  rowSums.emit(in, number, w.add(number, w.constant(1)), part.begin);
+  if (!next.empty())
+    scf::YieldOp::create(w.b, w.loc, next);
+  rowBody.reset();
+  return Vectors(parts.getResults());
 }
 
 /// Sums along columns that are kept in memory start from the neutral value.
 void BlockRunEmitter::clearColumns(const Strip &strip) {
-  if (addsToColumns)
+  if (!columnSums.clearsMemory())
     return;
-  for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
-    if (isAlongRow(k))
-      continue;
-    Value sum = w.view(in.accumulators[k], w.b.getF64Type());
-    Value neutral = emitNeutral(w, accumulator.getCombiner(), 0);
-    w.loop(strip.single, strip.singleEnd, kBlockThreads,
-           [&](Value column) { w.store(neutral, sum, column); });
-  }
-}
-
-/// What earlier runs have left of accumulator `k`, if this thread has a vector.
-Value BlockRunEmitter::loadColumns(const Strip &strip, unsigned k) {
-  Type f64 = w.b.getF64Type();
-  auto branch = scf::IfOp::create(w.b, w.loc, VectorType::get({lanes}, f64),
-                                  strip.hasVector, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  Value own = emitLoad(w, f64, lanes, in.accumulators[k], strip.vector);
-  scf::YieldOp::create(w.b, w.loc, own);
-  w.b.setInsertionPointToStart(branch.elseBlock());
-  Value none = emitNeutral(w, accumulators[k].getCombiner(), lanes);
-  scf::YieldOp::create(w.b, w.loc, none);
-  return branch.getResult(0);
-}
-
-/// What the sums along columns begin with that are in registers.
-SmallVector<Value> BlockRunEmitter::beginColumns(const Strip &strip) {
-  SmallVector<Value> begin;
-  for (auto [k, accumulator] : llvm::enumerate(accumulators))
-    if (!isAlongRow(k) && !strided)
-      begin.push_back(addsToColumns
-                          ? loadColumns(strip, k)
-                          : emitNeutral(w, accumulator.getCombiner(), lanes));
-  return begin;
-}
-
-void BlockRunEmitter::storeColumns(const Strip &strip, ValueRange columnSums) {
-  if (columnSums.empty())
-    return;
-  auto branch = scf::IfOp::create(w.b, w.loc, strip.hasVector,
-                                  /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  unsigned ofColumn = 0;
-  for (unsigned k = 0; k < accumulators.size(); ++k)
-    if (!isAlongRow(k))
-      emitStore(w, w.b.getF64Type(), lanes, columnSums[ofColumn++],
-                in.accumulators[k], strip.vector);
+  auto clear = [&](const Strip &part) {
+    forEachSingle(part, [&](Value column) { columnSums.clear(in, column); });
+  };
+  if (!rowSums.isSplit())
+    return clear(strip);
+  w.loop(strip.begin, strip.end, rowSums.getColumns(),
+         [&](Value begin) { clear(getPart(strip, begin)); });
 }
 
 void BlockRunEmitter::emitStrip(const Strip &strip) {
-  SmallVector<Value> columns = beginColumns(strip);
+  Vectors columns;
+  if (!strided)
+    columns = columnSums.begin(in, strip.vector, strip.hasVector);
   clearColumns(strip);
   OpBuilder::InsertionGuard guard(w.b);
-  int64_t rows = sums.isEmpty() ? STEPC_ROW_LEAF : sums.getRows();
+  int64_t rows = rowSums.isEmpty() ? STEPC_ROW_LEAF : rowSums.getRows();
   auto groups = scf::ForOp::create(w.b, w.loc, w.constant(0), in.rows,
                                    w.constant(rows), columns);
   w.b.setInsertionPointToStart(groups.getBody());
@@ -363,21 +341,50 @@ void BlockRunEmitter::emitStrip(const Strip &strip) {
     OpBuilder::InsertionGuard inner(w.b);
     w.b.setInsertionPointToStart(loop.getBody());
     Value number = loop.getInductionVar();
-    SmallVector<Value> next =
+    Vectors next =
         emitRow(strip, number, w.sub(number, first), loop.getRegionIterArgs());
     if (!next.empty())
       scf::YieldOp::create(w.b, w.loc, next);
   }
-  sums.emit(in, first, end, strip.begin);
+  if (!rowSums.isSplit())
+    rowSums.emit(in, first, end, strip.begin);
   if (!columns.empty())
     scf::YieldOp::create(w.b, w.loc, loop.getResults());
   w.b.setInsertionPointAfter(groups);
-  storeColumns(strip, groups.getResults());
+  columnSums.store(in, strip.vector, strip.hasVector, groups.getResults());
+}
+
+/// The strip that begins at a column; the columns before `vectors` are handled
+/// by vectors.
+BlockRunEmitter::Strip BlockRunEmitter::getStrip(Value begin,
+                                                 Value vectors) const {
+  Strip strip;
+  strip.begin = begin;
+  strip.end = w.min(w.add(begin, w.constant(width)), in.cols);
+  strip.vector = w.add(begin, w.mul(thread, w.constant(lanes)));
+  strip.hasVector = w.isLess(strip.vector, vectors);
+  strip.single = w.max(begin, vectors);
+  return strip;
+}
+
+/// What is staged of it at a time, from a column on: by the threads that have
+/// vectors there.
+BlockRunEmitter::Strip BlockRunEmitter::getPart(const Strip &strip,
+                                                Value begin) const {
+  Strip part = strip;
+  Value end = w.add(begin, w.constant(rowSums.getColumns()));
+  part.begin = begin;
+  part.end = w.min(end, strip.end);
+  Value isAfter = w.isLess(w.sub(begin, w.constant(1)), strip.vector);
+  Value isOwn = w.both(isAfter, w.isLess(strip.vector, end));
+  part.hasVector = w.both(strip.hasVector, isOwn);
+  part.single = w.max(begin, strip.single);
+  return part;
 }
 
 func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   int64_t numOperands = body.getOperands().size();
-  int64_t numPartials = accumulators.size();
+  int64_t numPartials = phase.getAccumulators().size();
   int64_t before = isStrided ? 3 : 0;
   func::FuncOp function = makeInternalFunction(
       w.b, w.loc, name, before + 2 + numOperands + numPartials + 2, 2);
@@ -390,16 +397,9 @@ func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   in = TileRunArguments(arguments.drop_front(before), numOperands, numPartials);
   body.fixSlots(in.scalars, in.tensorSlots);
   Value vectors = isStrided ? w.constant(0) : countVectorColumns();
-  Value thread = emitThread(w);
-  w.loop(w.constant(0), in.cols, width, [&](Value begin) {
-    Strip strip;
-    strip.begin = begin;
-    strip.vector = w.add(begin, w.mul(thread, w.constant(lanes)));
-    strip.hasVector = w.isLess(strip.vector, vectors);
-    strip.single = w.add(w.max(begin, vectors), thread);
-    strip.singleEnd = w.min(w.add(begin, w.constant(width)), in.cols);
-    emitStrip(strip);
-  });
+  thread = emitThread(w);
+  w.loop(w.constant(0), in.cols, width,
+         [&](Value begin) { emitStrip(getStrip(begin, vectors)); });
   func::ReturnOp::create(w.b, w.loc);
   return function;
 }

@@ -26,6 +26,10 @@ static constexpr int64_t kWarpThreads = 32;
 /// What a block may take of shared memory: several blocks have room on a
 /// processor.
 static constexpr int64_t kStagedBytes = 36 * 1024;
+/// All that a kernel may have without asking when it is launched, and the rest
+/// of it: for lanes that wait.
+static constexpr int64_t kSharedBytes = 48 * 1024;
+static constexpr int64_t kWaitingBytes = kSharedBytes - kStagedBytes;
 
 static SmallVector<unsigned> getAlongRow(PhaseOp phase) {
   SmallVector<unsigned> found;
@@ -53,28 +57,45 @@ static Type getStagedType(ProgramOp program) {
 
 static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 
-int64_t LaneSums::countRows(PhaseOp phase, int64_t width) {
+std::optional<LaneSums::Staging> LaneSums::getStaging(PhaseOp phase,
+                                                      int64_t width) {
   int64_t numSums = getAlongRow(phase).size();
   if (!numSums)
-    return 1;
+    return Staging{1, width};
   Type type = getStagedType(cast<ProgramOp>(phase->getParentOp()));
-  int64_t rowBytes = numSums * (width + kPadding) * getBytes(type);
-  int64_t rows = kStagedBytes / rowBytes;
-  return rows ? llvm::bit_floor(uint64_t(rows)) : 0;
+  auto countRows = [&](int64_t columns) {
+    return kStagedBytes / (numSums * (columns + kPadding) * getBytes(type));
+  };
+  if (int64_t rows = countRows(width))
+    return Staging{int64_t(llvm::bit_floor(uint64_t(rows))), width};
+  int64_t columns = width;
+  while (columns > STEPC_LANES && !countRows(columns))
+    columns /= 2;
+  int64_t waiting = columns < STEPC_LEAF ? numSums * kWarpThreads * 8 : 0;
+  if (!countRows(columns) || waiting > kWaitingBytes)
+    return std::nullopt;
+  return Staging{1, columns};
 }
 
 LaneSums::LaneSums(const Words &w, PhaseOp phase, int64_t width)
-    : w(w), phase(phase), width(width), rows(countRows(phase, width)),
+    : w(w), phase(phase), width(width), staging(*getStaging(phase, width)),
       type(getStagedType(cast<ProgramOp>(phase->getParentOp()))),
       alongRow(getAlongRow(phase)) {}
 
-/// The shared memory, which all kernels of the module name.
-Value LaneSums::getStaged() const {
+/// Whether a leaf is added up in parts.
+bool LaneSums::leavesWait() const { return staging.columns < STEPC_LEAF; }
+
+Combiner LaneSums::getCombiner(unsigned place) const {
+  PhaseOp op = phase;
+  return cast<AccumulatorAttr>(op.getAccumulators()[alongRow[place]])
+      .getCombiner();
+}
+
+/// Shared memory, which all kernels of the module that need it name.
+Value LaneSums::getMemory(StringRef name, int64_t count, Type element) const {
   auto space = gpu::AddressSpaceAttr::get(w.b.getContext(),
                                           gpu::AddressSpace::Workgroup);
-  auto memory = MemRefType::get({kStagedBytes / getBytes(type)}, type,
-                                AffineMap(), space);
-  std::string name = ("staged_f" + Twine(8 * getBytes(type))).str();
+  auto memory = MemRefType::get({count}, element, AffineMap(), space);
   Operation *module = SymbolTable::getNearestSymbolTable(
       w.b.getInsertionBlock()->getParentOp());
   if (!SymbolTable::lookupSymbolIn(module, name)) {
@@ -88,10 +109,22 @@ Value LaneSums::getStaged() const {
   return memref::GetGlobalOp::create(w.b, w.loc, memory, name);
 }
 
+Value LaneSums::getStaged() const {
+  std::string name = ("staged_f" + Twine(8 * getBytes(type))).str();
+  return getMemory(name, kStagedBytes / getBytes(type), type);
+}
+
+/// An f64 of each thread of a warp for each accumulator.
+Value LaneSums::getWaiting() const {
+  int64_t count = alongRow.size() * kWarpThreads;
+  return getMemory(("waiting_" + Twine(count)).str(), count, w.b.getF64Type());
+}
+
 /// The number in the shared memory, an index.
 Value LaneSums::getPlace(unsigned place, Value row, Value column) const {
-  Value number = w.add(w.constant(place * rows), row);
-  return w.add(w.mul(number, w.constant(width + kPadding)), column);
+  Value number = w.add(w.constant(place * staging.rows), row);
+  Value pitch = w.constant(staging.columns + kPadding);
+  return w.add(w.mul(number, pitch), column);
 }
 
 void LaneSums::stage(unsigned k, Value value, Value row, Value column) {
@@ -107,20 +140,18 @@ void LaneSums::stage(unsigned k, Value value, Value row, Value column) {
     w.store(value, getStaged(), index);
 }
 
-/// Lane `lane` of the first `count` elements of a leaf.
-Value LaneSums::emitLane(unsigned place, Value row, Value leaf, Value lane,
-                         Value count) {
-  auto accumulators = phase.getAccumulators().getAsRange<AccumulatorAttr>();
-  Combiner combiner = (*(accumulators.begin() + alongRow[place])).getCombiner();
-  Value first = getPlace(place, row, w.mul(leaf, w.constant(STEPC_LEAF)));
-  auto loop =
-      scf::ForOp::create(w.b, w.loc, lane, count, w.constant(STEPC_LANES),
-                         ValueRange{emitNeutral(w, combiner, 0)});
+/// What a lane has of what is staged of a leaf, on top of `sum`.
+Value LaneSums::emitLane(unsigned place, const Lane &lane, Value leaf,
+                         Value sum) {
+  Value first = getPlace(place, lane.row, w.mul(leaf, w.constant(STEPC_LEAF)));
+  auto loop = scf::ForOp::create(w.b, w.loc, lane.number, lane.count,
+                                 w.constant(STEPC_LANES), ValueRange{sum});
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(loop.getBody());
   Value value = w.load(getStaged(), w.add(first, loop.getInductionVar()));
   scf::YieldOp::create(w.b, w.loc,
-                       emitCombined(w, combiner, loop.getRegionIterArg(0),
+                       emitCombined(w, getCombiner(place),
+                                    loop.getRegionIterArg(0),
                                     emitWidened(w, value)));
   return loop.getResult(0);
 }
@@ -150,42 +181,72 @@ Value LaneSums::emitFolded(Combiner combiner, Value value) const {
   return value;
 }
 
+/// The lanes of a leaf of which all is added up become one, its sum. It is
+/// written where the leaf has an element.
+void LaneSums::emitLeaf(unsigned place, const TileRunArguments &in, Value first,
+                        const Lane &lane, Value sum) {
+  sum = emitFolded(getCombiner(place), sum);
+  auto branch = scf::IfOp::create(
+      w.b, w.loc, w.isLess(lane.number, w.min(lane.count, w.constant(1))),
+      /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(w.b);
+  w.b.setInsertionPointToStart(branch.thenBlock());
+  Value ofRow = w.mul(w.add(first, lane.row), w.toIndex(in.leaves));
+  Value index = w.add(ofRow, w.div(lane.firstColumn, w.constant(STEPC_LEAF)));
+  w.store(sum, w.view(in.accumulators[alongRow[place]], w.b.getF64Type()),
+          index);
+}
+
+/// A part of a leaf of the only row. The same thread has the lane in all parts
+/// of it; `own` is its place among those that wait.
+void LaneSums::emitWaiting(unsigned place, const TileRunArguments &in,
+                           Value first, const Lane &lane, Value own) {
+  Value leaf = w.constant(0);
+  Value end = w.add(lane.firstColumn, w.constant(staging.columns));
+  auto isBegin = [&](Value column) {
+    return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                 w.rem(column, w.constant(STEPC_LEAF)),
+                                 w.constant(0));
+  };
+  Value sum =
+      w.select(isBegin(lane.firstColumn), emitNeutral(w, getCombiner(place), 0),
+               w.load(getWaiting(), own));
+  sum = emitLane(place, lane, leaf, sum);
+  // A part has an element, so its leaf has.
+  Value isLast = arith::OrIOp::create(
+      w.b, w.loc, isBegin(end), w.isLess(w.sub(in.cols, w.constant(1)), end));
+  w.branch(
+      isLast, [&] { emitLeaf(place, in, first, lane, sum); },
+      [&] { w.store(sum, getWaiting(), own); });
+}
+
 /// Every thread has a lane of a leaf of a staged row, or takes part in shuffles
 /// only.
 void LaneSums::emitAccumulator(unsigned place, const TileRunArguments &in,
                                Value first, Value end, Value begin) {
-  int64_t leavesOfStrip = width / STEPC_LEAF;
-  int64_t lanes = rows * leavesOfStrip * STEPC_LANES;
+  int64_t most = std::min<int64_t>(staging.columns, STEPC_LEAF);
+  int64_t leaves = staging.columns / most;
+  int64_t lanes = staging.rows * leaves * STEPC_LANES;
   int64_t rounded = llvm::alignTo(lanes, kWarpThreads);
   // Accumulators are shared out over the warps too.
   Value thread = w.sub(w.add(emitThread(w), w.constant(kBlockThreads)),
                        w.constant(place * rounded % kBlockThreads));
-  thread =
-      arith::RemUIOp::create(w.b, w.loc, thread, w.constant(kBlockThreads));
+  thread = w.rem(thread, w.constant(kBlockThreads));
   w.loop(thread, w.constant(rounded), kBlockThreads, [&](Value number) {
-    Value lane = w.rem(number, w.constant(STEPC_LANES));
+    Lane lane;
+    lane.number = w.rem(number, w.constant(STEPC_LANES));
     Value rest = w.div(number, w.constant(STEPC_LANES));
-    Value leaf = w.rem(rest, w.constant(leavesOfStrip));
-    Value row = w.div(rest, w.constant(leavesOfStrip));
-    Value isThere = w.isLess(row, w.sub(end, first));
-    Value firstColumn = w.add(begin, w.mul(leaf, w.constant(STEPC_LEAF)));
-    Value left = w.min(w.sub(in.cols, firstColumn), w.constant(STEPC_LEAF));
-    Value count = w.select(isThere, w.max(left, w.constant(0)), w.constant(0));
-    auto accumulator =
-        cast<AccumulatorAttr>(phase.getAccumulators()[alongRow[place]]);
-    Value sum = emitFolded(accumulator.getCombiner(),
-                           emitLane(place, row, leaf, lane, count));
-    // The first lane of a leaf that has elements writes.
-    auto branch = scf::IfOp::create(w.b, w.loc,
-                                    w.isLess(lane, w.min(count, w.constant(1))),
-                                    /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(w.b);
-    w.b.setInsertionPointToStart(branch.thenBlock());
-    Value ofRow = w.mul(w.add(first, row), w.toIndex(in.leaves));
-    Value index = w.add(ofRow, arith::DivUIOp::create(w.b, w.loc, firstColumn,
-                                                      w.constant(STEPC_LEAF)));
-    w.store(sum, w.view(in.accumulators[alongRow[place]], w.b.getF64Type()),
-            index);
+    Value leaf = w.rem(rest, w.constant(leaves));
+    lane.row = w.div(rest, w.constant(leaves));
+    lane.firstColumn = w.add(begin, w.mul(leaf, w.constant(STEPC_LEAF)));
+    Value isThere = w.isLess(lane.row, w.sub(end, first));
+    Value left = w.min(w.sub(in.cols, lane.firstColumn), w.constant(most));
+    lane.count = w.select(isThere, w.max(left, w.constant(0)), w.constant(0));
+    if (leavesWait())
+      return emitWaiting(place, in, first, lane,
+                         w.add(w.constant(place * kWarpThreads), number));
+    Value neutral = emitNeutral(w, getCombiner(place), 0);
+    emitLeaf(place, in, first, lane, emitLane(place, lane, leaf, neutral));
   });
 }
 

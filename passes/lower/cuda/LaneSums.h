@@ -9,45 +9,71 @@
 
 #include "passes/lower/Tile.h"
 
+#include <optional>
+
 namespace mlir::step {
 
 /// The accumulators along rows of one phase. A block stages their values of
 /// some rows of a strip in shared memory; then each of its threads adds one
 /// lane of a leaf, in the order of docs/statistics.md, and threads side by side
-/// fold the 16 lanes by shuffles.
+/// fold the 16 lanes by shuffles. Where not even one row fits, a part of its
+/// columns is staged at a time, and lanes of leaves that are not at their end
+/// wait in shared memory.
 class LaneSums {
 public:
-  /// Rows that are staged at a time, of strips of `width` columns; 0 where not
-  /// one fits.
-  static int64_t countRows(PhaseOp phase, int64_t width);
+  /// What is staged at a time: rows, and columns of each.
+  struct Staging {
+    int64_t rows, columns;
+  };
+  /// Of strips of `width` columns; nothing where no part of a row fits.
+  static std::optional<Staging> getStaging(PhaseOp phase, int64_t width);
 
+  /// The phase has a staging.
   LaneSums(const Words &w, PhaseOp phase, int64_t width);
 
   /// Whether there is none.
   bool isEmpty() const { return alongRow.empty(); }
-  int64_t getRows() const { return rows; }
+  int64_t getRows() const { return staging.rows; }
+  int64_t getColumns() const { return staging.columns; }
+  /// Whether parts of a row are staged. They begin at multiples of as many
+  /// columns from a leaf's begin on, one follows the other.
+  bool isSplit() const { return staging.columns < width; }
 
   /// Stages an element or a vector of accumulator `k` in row `row` of those
-  /// staged, at `column` of the strip (indices).
+  /// staged, at `column` of the strip or the part (indices).
   void stage(unsigned k, Value value, Value row, Value column);
 
-  /// Leaves the sums of rows `first` to `end` (indices) of the strip that
-  /// begins at column `begin` (an index). Nothing may be staged before by
-  /// threads that have not come here, nor after by those that have left.
+  /// Leaves the sums of rows `first` to `end` (indices) of the strip, or the
+  /// part, that begins at column `begin` (an index). Nothing may be staged
+  /// before by threads that have not come here, nor after by those that have
+  /// left.
   void emit(const TileRunArguments &in, Value first, Value end, Value begin);
 
 private:
+  /// A lane that a thread adds. Indices.
+  struct Lane {
+    Value row, number, firstColumn, count;
+  };
+
   void emitAccumulator(unsigned place, const TileRunArguments &in, Value first,
                        Value end, Value begin);
-  Value emitLane(unsigned place, Value row, Value leaf, Value lane,
-                 Value count);
+  Value emitLane(unsigned place, const Lane &lane, Value leaf, Value sum);
+  void emitWaiting(unsigned place, const TileRunArguments &in, Value first,
+                   const Lane &lane, Value own);
+  void emitLeaf(unsigned place, const TileRunArguments &in, Value first,
+                const Lane &lane, Value sum);
   Value emitFolded(Combiner combiner, Value value) const;
+  bool leavesWait() const;
+  Combiner getCombiner(unsigned place) const;
+  Value getMemory(StringRef name, int64_t count, Type element) const;
   Value getStaged() const;
+  Value getWaiting() const;
   Value getPlace(unsigned place, Value row, Value column) const;
 
   const Words &w;
   PhaseOp phase;
-  int64_t width, rows = 0;
+  int64_t width;
+  Staging staging;
   Type type; // of what is staged
   /// Numbers of the accumulators.
   SmallVector<unsigned> alongRow;
