@@ -221,13 +221,6 @@ private:
   void requireNoCapture(const char *call);
   void requireEnqueue(const Mesh &mesh) const;
   void setDeviceMesh(Mesh &&mesh);
-  void prepareDevice(bool activeOnly);
-  void listDeviceRows();
-  void listDeviceScalars(bool activeOnly);
-  void listDeviceGroups();
-  void listDeviceValues();
-  void listDeviceRounds();
-  void listIdleBuffers();
   void reserveDeviceGroups(cuda::Engine &engine, size_t numGroups,
                            const Group &group);
   void reserveDeviceRounds(cuda::Engine &engine, size_t numTensors,
@@ -241,6 +234,15 @@ private:
   void runOnDevice();
   void leaveToDevice();
   std::string describeRows(size_t rowClass) const;
+
+  // PlanDeviceLists.cpp
+  void prepareDevice(bool activeOnly);
+  void listDeviceRows();
+  void listDeviceScalars(bool activeOnly);
+  void listDeviceGroups();
+  void listDeviceValues();
+  void listDeviceRounds();
+  void listIdleBuffers();
 
   // PlanDeviceRead.cpp
   void requireReadable(const char *what) const;

@@ -12,32 +12,9 @@
 
 #include "cuda/DriverTypes.h"
 
+#include "signatures.h"
+
 #include <cuda.h>
-#include <type_traits>
-
-namespace {
-
-/// The driver's enumerations are `int` to us.
-template <typename T>
-using Plain = std::conditional_t<std::is_enum_v<T>, int, T>;
-
-template <typename T>
-struct Parameter {
-  using Type = Plain<T>;
-};
-template <typename T>
-struct Parameter<T *> {
-  using Type = std::conditional_t<std::is_enum_v<T>, int, T> *;
-};
-
-template <typename F>
-struct Signature;
-template <typename R, typename... A>
-struct Signature<R(A...)> {
-  using Type = Plain<R>(typename Parameter<A>::Type...);
-};
-
-} // namespace
 
 // A macro of cuda.h may stand for the symbol of another version; `symbol` is
 // what the engine asks the library for, and must be what the name stands for.
@@ -68,8 +45,7 @@ using stepc::cuda::CUstreamCaptureStatus;
 } // namespace ours
 
 #define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
-  static_assert(std::is_same_v<typename Signature<decltype(::symbol)>::Type,   \
-                               ours::type_of_##symbol>,                        \
+  static_assert(kSameSignature<decltype(::symbol), ours::type_of_##symbol>,    \
                 #symbol " has other parameters");                              \
   static_assert(equal(STEPC_TEXT(name), #symbol),                              \
                 #name " is another version than " #symbol);

@@ -13,20 +13,14 @@
 
 #include "nccl/NcclTypes.h"
 
+#include "signatures.h"
+
 #include <nccl.h>
 
 #include <cstddef>
 #include <cstdio>
 #include <dlfcn.h>
-#include <type_traits>
 
-namespace {
-
-/// NCCL's enumerations are `int` to us, and its structures are ours.
-template <typename T>
-struct Plain {
-  using Type = std::conditional_t<std::is_enum_v<T>, int, T>;
-};
 template <>
 struct Plain<::ncclUniqueId> {
   using Type = stepc::nccl::ncclUniqueId;
@@ -35,23 +29,6 @@ template <>
 struct Plain<::ncclConfig_t> {
   using Type = stepc::nccl::ncclConfig_t;
 };
-template <typename T>
-struct Parameter {
-  using Type = typename Plain<T>::Type;
-};
-template <typename T>
-struct Parameter<T *> {
-  using Type = typename Plain<T>::Type *;
-};
-
-template <typename F>
-struct Signature;
-template <typename R, typename... A>
-struct Signature<R(A...)> {
-  using Type = typename Plain<R>::Type(typename Parameter<A>::Type...);
-};
-
-} // namespace
 
 // The parameters, in terms of our types.
 namespace ours {
@@ -68,8 +45,7 @@ using stepc::nccl::ncclUniqueId;
 } // namespace ours
 
 #define STEPC_NCCL_SYMBOL(name, result, parameters)                            \
-  static_assert(std::is_same_v<typename Signature<decltype(::name)>::Type,     \
-                               ours::type_of_##name>,                          \
+  static_assert(kSameSignature<decltype(::name), ours::type_of_##name>,        \
                 #name " has other parameters");
 #include "nccl/NcclSymbols.def"
 

@@ -143,11 +143,7 @@ Value BlockRunEmitter::countVectorColumns() const {
   Value isSingle = w.isLess(w.toWord(in.rows), w.constantWord(2));
   bits =
       arith::OrIOp::create(w.b, w.loc, bits, w.select(isSingle, zero, pitches));
-  Value low =
-      arith::AndIOp::create(w.b, w.loc, bits, w.constantWord(kAccessBytes - 1));
-  Value aligned =
-      arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, low, zero);
-  return w.select(aligned, w.floorTo(in.cols, lanes), w.constant(0));
+  return w.select(isAligned(w, bits), w.floorTo(in.cols, lanes), w.constant(0));
 }
 
 /// Sets the addresses of row `number` (an index), and fixes what is the same in

@@ -25,16 +25,12 @@ public:
   CarriedEmitter(const Words &w, ValueRange arguments)
       : w(w), list(w.words(arguments[0])), entries(arguments[1]),
         state(w.words(arguments[2])),
-        runs(isZero(w.load(w.words(arguments[3]), int64_t(0)))) {}
+        runs(isZero(w, w.load(w.words(arguments[3]), int64_t(0)))) {}
 
   void emitCheck();
   void emitCompare();
 
 private:
-  Value isZero(Value word) const {
-    return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
-                                 w.constantWord(0));
-  }
   Value isUnequal(Value x, Value y) const {
     return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, x, y);
   }
@@ -163,7 +159,7 @@ void CarriedEmitter::compare(Value entry) const {
 void CarriedEmitter::emitCompare() {
   Value checked = loadState(STEPC_STATE_CARRIED_CHECKED);
   w.branch(
-      isZero(checked), [] {},
+      isZero(w, checked), [] {},
       [&] {
         Value entry = w.sub(checked, w.constantWord(1));
         w.branch(

@@ -28,7 +28,7 @@ private:
   func::FuncOp emitStridedRun(StringRef name);
   void emitBody(BodyEmitter &body, int64_t lanes, ValueRange addresses,
                 Value index);
-  Value isAligned(ValueRange addresses) const;
+  Value areAligned(ValueRange addresses) const;
   AccessHints getHints(OperandAttr operand) const;
   int64_t getLanes() const;
 
@@ -66,14 +66,16 @@ void ElementKernelEmitter::emitBody(BodyEmitter &body, int64_t lanes,
                     [](unsigned, Value) {}});
 }
 
-Value ElementKernelEmitter::isAligned(ValueRange addresses) const {
+Value mlir::step::isAligned(const Words &w, Value bits) {
+  Value mask = w.constantWord(kAccessBytes - 1);
+  return isZero(w, arith::AndIOp::create(w.b, w.loc, bits, mask));
+}
+
+Value ElementKernelEmitter::areAligned(ValueRange addresses) const {
   Value bits = w.constantWord(0);
   for (Value address : addresses)
     bits = arith::OrIOp::create(w.b, w.loc, bits, address);
-  Value low =
-      arith::AndIOp::create(w.b, w.loc, bits, w.constantWord(kAccessBytes - 1));
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, low,
-                               w.constantWord(0));
+  return isAligned(w, bits);
 }
 
 /// `void name(scalars, addresses..., count)`: the phase on `count` consecutive
@@ -92,7 +94,7 @@ func::FuncOp ElementKernelEmitter::emitRun(StringRef name) {
   int64_t lanes = getLanes();
   Value thread = emitThread(w);
   Value vectors =
-      w.select(isAligned(addresses), w.floorTo(count, lanes), w.constant(0));
+      w.select(areAligned(addresses), w.floorTo(count, lanes), w.constant(0));
   w.loop(w.mul(thread, w.constant(lanes)), vectors, lanes * kBlockThreads,
          [&](Value i) { emitBody(body, lanes, addresses, i); });
   w.loop(w.add(vectors, thread), count, kBlockThreads,

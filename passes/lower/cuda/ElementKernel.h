@@ -14,6 +14,9 @@ namespace mlir::step {
 /// The widest access of a thread, in bytes.
 inline constexpr int64_t kAccessBytes = 16;
 
+/// Whether addresses, combined by `or`, are multiples of it.
+Value isAligned(const Words &w, Value bits);
+
 /// Makes the entry points of a phase of elements, `name` and `name_strided`,
 /// and the device functions that they call. The insertion point is in a
 /// gpu.module.

@@ -17,11 +17,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-static Value isZero(const Words &w, Value word) {
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
-                               w.constantWord(0));
-}
-
 /// One thread stores all: arguments have no place that a thread could compute.
 static void emitStoreKernel(const Words &w) {
   emitKernel(w, STEPC_STORE_KERNEL, 1 + STEPC_STORE_WORDS, [&](ValueRange in) {

@@ -224,14 +224,10 @@ void BlockFinishEmitter::emitCombine(CombineOp combine) {
   Destination to = getDestination(w, combine, in);
   if (!combine.getUnless())
     return combineAll(combine, to, in);
-  Type f64 = w.b.getF64Type();
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  Value slot = w.load(w.view(row.tensorSlots, f64), *combine.getUnless());
-  Value leftOut =
-      arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, slot, zero);
   // The partial results are not there.
   w.branch(
-      leftOut,
+      isLeftOut(w, row, *combine.getUnless()),
       [&] { emitByOneThread(w, [&] { store(to, zero, w.constantWord(0)); }); },
       [&] { combineAll(combine, to, in); });
 }
@@ -297,10 +293,8 @@ void mlir::step::emitStatisticGrid(const Words &w, StringRef name,
     Value neutral = emitNeutral(w, combiner, 0);
     emitBlockLoop(w, count, [&](Value i) {
       Value index = w.toIndex(i), source = w.load(sources, index);
-      Value isMissing = arith::CmpIOp::create(
-          w.b, w.loc, arith::CmpIPredicate::eq, source, zero);
       w.branch(
-          isMissing, [&] { w.store(neutral, scratch, index); },
+          isZero(w, source), [&] { w.store(neutral, scratch, index); },
           [&] {
             w.store(w.load(w.view(source, f64), int64_t(0)), scratch, index);
           });

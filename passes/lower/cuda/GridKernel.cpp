@@ -11,6 +11,11 @@
 using namespace mlir;
 using namespace mlir::step;
 
+Value mlir::step::isZero(const Words &w, Value word) {
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
+                               w.constantWord(0));
+}
+
 Value mlir::step::emitThread(const Words &w) {
   return gpu::ThreadIdOp::create(w.b, w.loc, gpu::Dimension::x);
 }
@@ -42,9 +47,7 @@ void mlir::step::emitOnce(const Words &w, function_ref<void()> emitBody) {
 
 std::pair<Value, Value> mlir::step::emitRange(const Words &w,
                                               ValueRange range) {
-  Value runs = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                     w.load(w.words(range[2]), int64_t(0)),
-                                     w.constantWord(0));
+  Value runs = isZero(w, w.load(w.words(range[2]), int64_t(0)));
   return {w.toIndex(range[0]), w.toIndex(w.select(runs, range[1], range[0]))};
 }
 

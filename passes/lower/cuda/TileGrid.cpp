@@ -16,6 +16,13 @@
 using namespace mlir;
 using namespace mlir::step;
 
+Value mlir::step::isLeftOut(const Words &w, const TileRow &row, int64_t slot) {
+  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+  Value value = w.load(w.view(row.tensorSlots, w.b.getF64Type()), slot);
+  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, value,
+                               zero);
+}
+
 namespace {
 /// Emits the kernels of one phase, or the one of flat ranges. A block has a
 /// strip of columns of each tile of a chunk; or every so many-th tile of one
@@ -212,15 +219,9 @@ void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
         TileRow row(w, program, call, w.load(chunks, first));
         Value start = w.load(chunks, w.add(first, w.constant(1)));
         Value length = w.load(chunks, w.add(first, w.constant(2)));
-        if (auto unless = phase.getUnless()) {
-          Type f64 = w.b.getF64Type();
-          Value zero =
-              arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-          Value slot = w.load(w.view(row.tensorSlots, f64), *unless);
-          Value leftOut = arith::CmpFOp::create(
-              w.b, w.loc, arith::CmpFPredicate::UNE, slot, zero);
-          length = w.select(leftOut, w.constantWord(0), length);
-        }
+        if (auto unless = phase.getUnless())
+          length =
+              w.select(isLeftOut(w, row, *unless), w.constantWord(0), length);
         emitChunk(row, start, length, strip, run, isStrided);
       },
       strips);

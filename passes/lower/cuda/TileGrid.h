@@ -7,7 +7,7 @@
 #ifndef STEPC_PASSES_LOWER_CUDA_TILEGRID_H
 #define STEPC_PASSES_LOWER_CUDA_TILEGRID_H
 
-#include "passes/lower/Words.h"
+#include "passes/lower/TileRow.h"
 
 namespace mlir::step {
 
@@ -15,6 +15,9 @@ namespace mlir::step {
 /// `name_strided`, and the device functions that they call. The insertion point
 /// is in a gpu.module.
 void emitTileGrids(OpBuilder &builder, PhaseOp phase);
+
+/// Whether the tensor's slot says that a traversal is left out: it is not 0.
+Value isLeftOut(const Words &w, const TileRow &row, int64_t slot);
 
 /// Makes the entry point `name` of the entries between two traversals, which a
 /// block runs for a row.
