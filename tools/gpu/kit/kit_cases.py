@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import stepc.torch as st
 import torch
+from stepc.definition import _zoo_text
 
 BF16 = torch.bfloat16
 # Of parameters and gradients, and whether there is a float32 master behind them.
@@ -47,6 +48,11 @@ def _of(ours: Callable, states: int, theirs: Callable | None = None, **options) 
     return Case(make, states, reference)
 
 
+def _of_zoo(name: str, states: int) -> Case:
+    definition, _ = _zoo_text(name)
+    return Case(lambda params, **keywords: st.Optimizer(params, definition, **keywords), states)
+
+
 _optim = torch.optim
 CASES = {
     "AdamW": _of(st.AdamW, 2, _optim.AdamW, lr=1e-3, weight_decay=0.1),
@@ -66,7 +72,18 @@ CASES = {
     "LAMB": _of(st.deepspeed.FusedLamb, 2, lr=1e-3),
     "LARS": _of(st.LARS, 1, lr=1e-2),
     "Lion": _of(st.Lion, 1, lr=1e-4),
-    "FusedAdam": _of(st.deepspeed.FusedAdam, 2, lr=1e-3),
+    "FusedAdam": _of(st.deepspeed.FusedAdam, 2, _optim.AdamW, lr=1e-3, weight_decay=0.0),
+    "CPUAdam": _of(st.deepspeed.DeepSpeedCPUAdam, 2, _optim.AdamW, lr=1e-3, weight_decay=0.0),
+    "FusedLAMB": _of(st.apex.FusedLAMB, 2, lr=1e-3, max_grad_norm=1.0),
+    # Of the zoo, without a class of their own.
+    "lamb": _of_zoo("lamb", 2),
+    "adalomo": _of_zoo("adalomo", 0),
+    "lomo": _of_zoo("lomo", 0),
+    "dadapt_adam": _of_zoo("dadapt_adam", 3),
+    "dadapt_sgd": _of_zoo("dadapt_sgd", 2),
+    # Five sums in the place of one.
+    "LAMB, reproducible": _of(st.deepspeed.FusedLamb, 2, lr=1e-3, reproducible=True),
+    "hf.Adafactor, reproducible": _of(st.hf.Adafactor, 0, reproducible=True),
     "AdamW, norm clipped": Case(
         lambda params, **keywords: st.AdamW(
             params,
