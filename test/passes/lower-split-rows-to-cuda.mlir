@@ -8,7 +8,7 @@
 #m = #step.accumulator<combiner = amax, direction = row, partial = "partial">
 
 // CHECK-DAG: memref.global "private" @staged_f32 : memref<9216xf32, #gpu.address_space<workgroup>> = uninitialized
-// CHECK-DAG: memref.global "private" @waiting_288 : memref<288xf64, #gpu.address_space<workgroup>> = uninitialized
+// CHECK-DAG: memref.global "private" @waiting_160 : memref<160xf64, #gpu.address_space<workgroup>> = uninitialized
 
 // CHECK-LABEL: func.func private @phase0_run
 // A strip, its rows one by one, and the parts of a row.
@@ -20,8 +20,10 @@
 // CHECK: vector.store
 // CHECK: scf.for {{.*}} step %c256
 // CHECK: gpu.barrier
-// A lane goes on from where it was, but at the begin of a leaf.
-// CHECK: %[[WAITING:.*]] = memref.get_global @waiting_288
+// The eight sums are added by one loop, 16 threads for each; the maximum by
+// another one. A lane goes on from where it was, but at the begin of a leaf.
+// CHECK: scf.for {{.*}} = %{{.*}} to %c128 step %c256
+// CHECK: %[[WAITING:.*]] = memref.get_global @waiting_160
 // CHECK: %[[LANE:.*]] = memref.load %[[WAITING]]
 // CHECK: %[[FROM:.*]] = arith.select %{{.*}}, %cst{{.*}}, %[[LANE]] : f64
 // CHECK: scf.for {{.*}} step %c16 iter_args(%{{.*}} = %[[FROM]]) -> (f64)
@@ -30,6 +32,8 @@
 // CHECK-COUNT-8: gpu.shuffle xor
 // CHECK: } else {
 // CHECK-NEXT: memref.store %{{.*}}, %[[WAITING]]
+// CHECK: scf.for {{.*}} = %{{.*}} to %c32 step %c256
+// CHECK: arith.maximumf
 // CHECK: gpu.barrier
 
 // Eight fit: rows are staged whole.

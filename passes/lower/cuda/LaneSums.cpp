@@ -71,7 +71,7 @@ std::optional<LaneSums::Staging> LaneSums::getStaging(PhaseOp phase,
   int64_t columns = width;
   while (columns > STEPC_LANES && !countRows(columns))
     columns /= 2;
-  int64_t waiting = columns < STEPC_LEAF ? numSums * kWarpThreads * 8 : 0;
+  int64_t waiting = columns < STEPC_LEAF ? numSums * STEPC_LANES * 8 : 0;
   if (!countRows(columns) || waiting > kWaitingBytes)
     return std::nullopt;
   return Staging{1, columns};
@@ -80,15 +80,42 @@ std::optional<LaneSums::Staging> LaneSums::getStaging(PhaseOp phase,
 LaneSums::LaneSums(const Words &w, PhaseOp phase, int64_t width)
     : w(w), phase(phase), width(width), staging(*getStaging(phase, width)),
       type(getStagedType(cast<ProgramOp>(phase->getParentOp()))),
-      alongRow(getAlongRow(phase)) {}
+      alongRow(getAlongRow(phase)) {
+  llvm::stable_sort(alongRow, [&](unsigned a, unsigned b) {
+    return getCombiner(a) < getCombiner(b);
+  });
+  for (auto [place, k] : llvm::enumerate(alongRow)) {
+    if (groups.empty() || groups.back().combiner != getCombiner(k))
+      groups.push_back({getCombiner(k), unsigned(place), 0, countThreads()});
+    ++groups.back().count;
+  }
+}
+
+/// Threads of the lanes of one accumulator.
+int64_t LaneSums::countLanes() const {
+  int64_t leaves = std::max<int64_t>(staging.columns / STEPC_LEAF, 1);
+  return staging.rows * leaves * STEPC_LANES;
+}
+
+/// Threads of a group: whole warps, which fold lanes.
+int64_t LaneSums::countThreads(const Group &group) const {
+  return llvm::alignTo(group.count * countLanes(), kWarpThreads);
+}
+
+/// Those of all groups so far.
+int64_t LaneSums::countThreads() const {
+  int64_t count = 0;
+  for (const Group &group : groups)
+    count += countThreads(group);
+  return count;
+}
 
 /// Whether a leaf is added up in parts.
 bool LaneSums::leavesWait() const { return staging.columns < STEPC_LEAF; }
 
-Combiner LaneSums::getCombiner(unsigned place) const {
+Combiner LaneSums::getCombiner(unsigned k) const {
   PhaseOp op = phase;
-  return cast<AccumulatorAttr>(op.getAccumulators()[alongRow[place]])
-      .getCombiner();
+  return cast<AccumulatorAttr>(op.getAccumulators()[k]).getCombiner();
 }
 
 /// Shared memory, which all kernels of the module that need it name.
@@ -114,21 +141,21 @@ Value LaneSums::getStaged() const {
   return getMemory(name, kStagedBytes / getBytes(type), type);
 }
 
-/// An f64 of each thread of a warp for each accumulator.
+/// An f64 for each thread that has a lane.
 Value LaneSums::getWaiting() const {
-  int64_t count = alongRow.size() * kWarpThreads;
+  int64_t count = countThreads();
   return getMemory(("waiting_" + Twine(count)).str(), count, w.b.getF64Type());
 }
 
 /// The number in the shared memory, an index.
-Value LaneSums::getPlace(unsigned place, Value row, Value column) const {
-  Value number = w.add(w.constant(place * staging.rows), row);
+Value LaneSums::getPlace(Value place, Value row, Value column) const {
+  Value number = w.add(w.mul(place, w.constant(staging.rows)), row);
   Value pitch = w.constant(staging.columns + kPadding);
   return w.add(w.mul(number, pitch), column);
 }
 
 void LaneSums::stage(unsigned k, Value value, Value row, Value column) {
-  unsigned place = llvm::find(alongRow, k) - alongRow.begin();
+  Value place = w.constant(llvm::find(alongRow, k) - alongRow.begin());
   if (getElementTypeOrSelf(value.getType()) != type)
     value = emitWidened(w, value);
   Value index = getPlace(place, row, column);
@@ -140,18 +167,17 @@ void LaneSums::stage(unsigned k, Value value, Value row, Value column) {
     w.store(value, getStaged(), index);
 }
 
-/// What a lane has of what is staged of a leaf, on top of `sum`.
-Value LaneSums::emitLane(unsigned place, const Lane &lane, Value leaf,
-                         Value sum) {
-  Value first = getPlace(place, lane.row, w.mul(leaf, w.constant(STEPC_LEAF)));
+/// What a lane has of what is staged of its leaf, on top of `sum`.
+Value LaneSums::emitLane(const Group &group, const Lane &lane, Value sum) {
+  Value column = w.mul(lane.leaf, w.constant(STEPC_LEAF));
+  Value first = getPlace(lane.place, lane.row, column);
   auto loop = scf::ForOp::create(w.b, w.loc, lane.number, lane.count,
                                  w.constant(STEPC_LANES), ValueRange{sum});
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(loop.getBody());
   Value value = w.load(getStaged(), w.add(first, loop.getInductionVar()));
   scf::YieldOp::create(w.b, w.loc,
-                       emitCombined(w, getCombiner(place),
-                                    loop.getRegionIterArg(0),
+                       emitCombined(w, group.combiner, loop.getRegionIterArg(0),
                                     emitWidened(w, value)));
   return loop.getResult(0);
 }
@@ -183,9 +209,9 @@ Value LaneSums::emitFolded(Combiner combiner, Value value) const {
 
 /// The lanes of a leaf of which all is added up become one, its sum. It is
 /// written where the leaf has an element.
-void LaneSums::emitLeaf(unsigned place, const TileRunArguments &in, Value first,
-                        const Lane &lane, Value sum) {
-  sum = emitFolded(getCombiner(place), sum);
+void LaneSums::emitLeaf(const Group &group, const TileRunArguments &in,
+                        Value first, const Lane &lane, Value sum) {
+  sum = emitFolded(group.combiner, sum);
   auto branch = scf::IfOp::create(
       w.b, w.loc, w.isLess(lane.number, w.min(lane.count, w.constant(1))),
       /*withElseRegion=*/false);
@@ -193,15 +219,18 @@ void LaneSums::emitLeaf(unsigned place, const TileRunArguments &in, Value first,
   w.b.setInsertionPointToStart(branch.thenBlock());
   Value ofRow = w.mul(w.add(first, lane.row), w.toIndex(in.leaves));
   Value index = w.add(ofRow, w.div(lane.firstColumn, w.constant(STEPC_LEAF)));
-  w.store(sum, w.view(in.accumulators[alongRow[place]], w.b.getF64Type()),
-          index);
+  Value partials = in.accumulators[alongRow[group.first]];
+  for (unsigned place = group.first + 1; place < group.first + group.count;
+       ++place)
+    partials = w.select(w.isLess(lane.place, w.constant(place)), partials,
+                        in.accumulators[alongRow[place]]);
+  w.store(sum, w.view(partials, w.b.getF64Type()), index);
 }
 
 /// A part of a leaf of the only row. The same thread has the lane in all parts
 /// of it; `own` is its place among those that wait.
-void LaneSums::emitWaiting(unsigned place, const TileRunArguments &in,
+void LaneSums::emitWaiting(const Group &group, const TileRunArguments &in,
                            Value first, const Lane &lane, Value own) {
-  Value leaf = w.constant(0);
   Value end = w.add(lane.firstColumn, w.constant(staging.columns));
   auto isBegin = [&](Value column) {
     return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
@@ -209,45 +238,60 @@ void LaneSums::emitWaiting(unsigned place, const TileRunArguments &in,
                                  w.constant(0));
   };
   Value sum =
-      w.select(isBegin(lane.firstColumn), emitNeutral(w, getCombiner(place), 0),
+      w.select(isBegin(lane.firstColumn), emitNeutral(w, group.combiner, 0),
                w.load(getWaiting(), own));
-  sum = emitLane(place, lane, leaf, sum);
+  sum = emitLane(group, lane, sum);
   // A part has an element, so its leaf has.
   Value isLast = arith::OrIOp::create(
       w.b, w.loc, isBegin(end), w.isLess(w.sub(in.cols, w.constant(1)), end));
   w.branch(
-      isLast, [&] { emitLeaf(place, in, first, lane, sum); },
+      isLast, [&] { emitLeaf(group, in, first, lane, sum); },
       [&] { w.store(sum, getWaiting(), own); });
+}
+
+/// Which lane a thread has, and how many elements are in what is staged of its
+/// leaf.
+LaneSums::Lane LaneSums::locateLane(const Group &group,
+                                    const TileRunArguments &in, Value rows,
+                                    Value begin, Value number) const {
+  int64_t most = std::min<int64_t>(staging.columns, STEPC_LEAF);
+  int64_t leaves = staging.columns / most;
+  Lane lane;
+  lane.number = w.rem(number, w.constant(STEPC_LANES));
+  Value rest = w.div(number, w.constant(STEPC_LANES));
+  lane.leaf = w.rem(rest, w.constant(leaves));
+  rest = w.div(rest, w.constant(leaves));
+  lane.row = w.rem(rest, w.constant(staging.rows));
+  lane.place =
+      w.add(w.div(rest, w.constant(staging.rows)), w.constant(group.first));
+  lane.firstColumn = w.add(begin, w.mul(lane.leaf, w.constant(STEPC_LEAF)));
+  Value isThere = w.isLess(lane.row, rows);
+  if (countThreads(group) != group.count * countLanes())
+    isThere = w.both(
+        isThere, w.isLess(lane.place, w.constant(group.first + group.count)));
+  Value left = w.min(w.sub(in.cols, lane.firstColumn), w.constant(most));
+  lane.count = w.select(isThere, w.max(left, w.constant(0)), w.constant(0));
+  return lane;
 }
 
 /// Every thread has a lane of a leaf of a staged row, or takes part in shuffles
 /// only.
-void LaneSums::emitAccumulator(unsigned place, const TileRunArguments &in,
-                               Value first, Value end, Value begin) {
-  int64_t most = std::min<int64_t>(staging.columns, STEPC_LEAF);
-  int64_t leaves = staging.columns / most;
-  int64_t lanes = staging.rows * leaves * STEPC_LANES;
-  int64_t rounded = llvm::alignTo(lanes, kWarpThreads);
-  // Accumulators are shared out over the warps too.
+void LaneSums::emitGroup(const Group &group, const TileRunArguments &in,
+                         Value first, Value end, Value begin) {
+  // Groups are shared out over the warps too.
   Value thread = w.sub(w.add(emitThread(w), w.constant(kBlockThreads)),
-                       w.constant(place * rounded % kBlockThreads));
+                       w.constant(group.firstThread % kBlockThreads));
   thread = w.rem(thread, w.constant(kBlockThreads));
-  w.loop(thread, w.constant(rounded), kBlockThreads, [&](Value number) {
-    Lane lane;
-    lane.number = w.rem(number, w.constant(STEPC_LANES));
-    Value rest = w.div(number, w.constant(STEPC_LANES));
-    Value leaf = w.rem(rest, w.constant(leaves));
-    lane.row = w.div(rest, w.constant(leaves));
-    lane.firstColumn = w.add(begin, w.mul(leaf, w.constant(STEPC_LEAF)));
-    Value isThere = w.isLess(lane.row, w.sub(end, first));
-    Value left = w.min(w.sub(in.cols, lane.firstColumn), w.constant(most));
-    lane.count = w.select(isThere, w.max(left, w.constant(0)), w.constant(0));
-    if (leavesWait())
-      return emitWaiting(place, in, first, lane,
-                         w.add(w.constant(place * kWarpThreads), number));
-    Value neutral = emitNeutral(w, getCombiner(place), 0);
-    emitLeaf(place, in, first, lane, emitLane(place, lane, leaf, neutral));
-  });
+  w.loop(thread, w.constant(countThreads(group)), kBlockThreads,
+         [&](Value number) {
+           Lane lane = locateLane(group, in, w.sub(end, first), begin, number);
+           if (leavesWait()) {
+             Value own = w.add(w.constant(group.firstThread), number);
+             return emitWaiting(group, in, first, lane, own);
+           }
+           Value neutral = emitNeutral(w, group.combiner, 0);
+           emitLeaf(group, in, first, lane, emitLane(group, lane, neutral));
+         });
 }
 
 void LaneSums::emit(const TileRunArguments &in, Value first, Value end,
@@ -255,7 +299,7 @@ void LaneSums::emit(const TileRunArguments &in, Value first, Value end,
   if (isEmpty())
     return;
   emitBarrier(w);
-  for (unsigned place = 0; place < alongRow.size(); ++place)
-    emitAccumulator(place, in, first, end, begin);
+  for (const Group &group : groups)
+    emitGroup(group, in, first, end, begin);
   emitBarrier(w);
 }

@@ -50,33 +50,47 @@ public:
   void emit(const TileRunArguments &in, Value first, Value end, Value begin);
 
 private:
+  /// Accumulators of one kind. Their lanes are added by one loop, by threads
+  /// from number `firstThread` on.
+  struct Group {
+    Combiner combiner;
+    unsigned first, count; // among the staged ones
+    int64_t firstThread;
+  };
   /// A lane that a thread adds. Indices.
   struct Lane {
-    Value row, number, firstColumn, count;
+    Value place, row, leaf, number, firstColumn, count;
   };
 
-  void emitAccumulator(unsigned place, const TileRunArguments &in, Value first,
-                       Value end, Value begin);
-  Value emitLane(unsigned place, const Lane &lane, Value leaf, Value sum);
-  void emitWaiting(unsigned place, const TileRunArguments &in, Value first,
+  int64_t countLanes() const;
+  int64_t countThreads(const Group &group) const;
+  int64_t countThreads() const;
+  void emitGroup(const Group &group, const TileRunArguments &in, Value first,
+                 Value end, Value begin);
+  Lane locateLane(const Group &group, const TileRunArguments &in, Value rows,
+                  Value begin, Value number) const;
+  Value emitLane(const Group &group, const Lane &lane, Value sum);
+  void emitWaiting(const Group &group, const TileRunArguments &in, Value first,
                    const Lane &lane, Value own);
-  void emitLeaf(unsigned place, const TileRunArguments &in, Value first,
+  void emitLeaf(const Group &group, const TileRunArguments &in, Value first,
                 const Lane &lane, Value sum);
   Value emitFolded(Combiner combiner, Value value) const;
   bool leavesWait() const;
-  Combiner getCombiner(unsigned place) const;
+  Combiner getCombiner(unsigned k) const;
   Value getMemory(StringRef name, int64_t count, Type element) const;
   Value getStaged() const;
   Value getWaiting() const;
-  Value getPlace(unsigned place, Value row, Value column) const;
+  Value getPlace(Value place, Value row, Value column) const;
 
   const Words &w;
   PhaseOp phase;
   int64_t width;
   Staging staging;
   Type type; // of what is staged
-  /// Numbers of the accumulators.
+  /// Numbers of the accumulators, in the order in which they are staged: group
+  /// by group.
   SmallVector<unsigned> alongRow;
+  SmallVector<Group> groups;
 };
 
 } // namespace mlir::step
