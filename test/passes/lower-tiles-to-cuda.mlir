@@ -37,13 +37,16 @@
 // CHECK: arith.remui
 
 // A block for a quarter of the columns of each entry's tiles.
+// Two blocks are to fit on a multiprocessor; of strided rows one.
 // CHECK: gpu.func @norm_matrix_0_phase0(
+// CHECK-SAME: nvvm.minctasm = 2 : i32
 // CHECK: arith.muli %{{.*}}, %c4
 // CHECK: scf.for
 // CHECK: arith.divui %{{.*}}, %c4
 // CHECK: arith.remui %{{.*}}, %c4
 // CHECK: func.call @norm_matrix_0_phase0_run
 // CHECK: gpu.func @norm_matrix_0_phase0_strided(
+// CHECK-SAME: nvvm.minctasm = 1 : i32
 // CHECK: func.call @norm_matrix_0_phase0_strided_run
 
 // A finish: 8 entries to one between two barriers, then the means.

@@ -266,7 +266,7 @@ void mlir::step::emitFinishGrid(OpBuilder &builder, ProgramOp program,
       runs[phase] =
           emitBlockRun(builder, phase, (phase.getSymName() + "_run").str());
   Words w(builder, program.getLoc());
-  emitChunkKernel(w, name, [&](const CallWords &call, Value number) {
+  auto emitRow = [&](const CallWords &call, Value number) {
     Value index = w.load(w.words(call.chunks), w.mul(number, w.constant(3)));
     TileRow row(w, program, call, index);
     BlockFinishEmitter emitter(w, program, row);
@@ -281,13 +281,14 @@ void mlir::step::emitFinishGrid(OpBuilder &builder, ProgramOp program,
         emitter.emitScalars(cast<TensorScalarsOp>(entry));
       emitBarrier(w);
     }
-  });
+  };
+  requireBlocks(emitChunkKernel(w, name, emitRow), 1);
 }
 
 void mlir::step::emitStatisticGrid(const Words &w, StringRef name,
                                    Combiner combiner) {
   Type f64 = w.b.getF64Type();
-  emitBlockListKernel(w, name, 4, [&](ArrayRef<Value> entry) {
+  auto emitEntry = [&](ArrayRef<Value> entry) {
     Value sources = w.words(entry[0]), count = entry[1];
     Value scratch = w.view(entry[2], f64), zero = w.constantWord(0);
     Value neutral = emitNeutral(w, combiner, 0);
@@ -311,5 +312,6 @@ void mlir::step::emitStatisticGrid(const Words &w, StringRef name,
           [&] { w.store(neutral, result, w.constant(0)); });
     });
     emitBarrier(w);
-  });
+  };
+  requireBlocks(emitBlockListKernel(w, name, 4, emitEntry), 1);
 }

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/GridKernel.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -20,8 +20,9 @@ Value mlir::step::emitThread(const Words &w) {
   return gpu::ThreadIdOp::create(w.b, w.loc, gpu::Dimension::x);
 }
 
-void mlir::step::emitKernel(const Words &w, StringRef name, int64_t words,
-                            function_ref<void(ValueRange)> emitBody) {
+gpu::GPUFuncOp mlir::step::emitKernel(const Words &w, StringRef name,
+                                      int64_t words,
+                                      function_ref<void(ValueRange)> emitBody) {
   OpBuilder::InsertionGuard guard(w.b);
   SmallVector<Type> types(words, w.b.getI64Type());
   auto kernel =
@@ -31,6 +32,13 @@ void mlir::step::emitKernel(const Words &w, StringRef name, int64_t words,
   w.b.setInsertionPointToStart(&kernel.getBody().front());
   emitBody(kernel.getArguments());
   gpu::ReturnOp::create(w.b, w.loc);
+  return kernel;
+}
+
+void mlir::step::requireBlocks(gpu::GPUFuncOp kernel, int32_t blocks) {
+  OpBuilder builder(kernel);
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                  builder.getI32IntegerAttr(blocks));
 }
 
 void mlir::step::emitOnce(const Words &w, function_ref<void()> emitBody) {
@@ -59,11 +67,11 @@ static void emitGridLoop(const Words &w, Value begin, Value end,
   w.loop(w.add(begin, block), end, blocks, emitBody);
 }
 
-void mlir::step::emitChunkKernel(
+gpu::GPUFuncOp mlir::step::emitChunkKernel(
     const Words &w, StringRef name,
     function_ref<void(const CallWords &, Value number)> emitEntry,
     int64_t parts) {
-  emitKernel(w, name, 7, [&](ValueRange in) {
+  return emitKernel(w, name, 7, [&](ValueRange in) {
     CallWords call{in[0], in[1], in[2], in[3]};
     auto [begin, end] = emitRange(w, in.drop_front(4));
     if (parts != 1) {
@@ -74,10 +82,10 @@ void mlir::step::emitChunkKernel(
   });
 }
 
-void mlir::step::emitBlockListKernel(
-    const Words &w, StringRef name, int64_t words,
-    function_ref<void(ArrayRef<Value>)> emitEntry) {
-  emitKernel(w, name, 4, [&](ValueRange in) {
+gpu::GPUFuncOp
+mlir::step::emitBlockListKernel(const Words &w, StringRef name, int64_t words,
+                                function_ref<void(ArrayRef<Value>)> emitEntry) {
+  return emitKernel(w, name, 4, [&](ValueRange in) {
     Value list = w.words(in[0]);
     auto [begin, end] = emitRange(w, in.drop_front());
     emitGridLoop(w, begin, end, [&](Value number) {

@@ -16,6 +16,8 @@
 #include "passes/lower/ElementRow.h"
 #include "stepc/kernel_abi.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
 namespace mlir::step {
 
 /// Threads of a block, of every kernel.
@@ -29,8 +31,13 @@ Value emitThread(const Words &w);
 
 /// Makes an entry point with `words` i64 arguments; `emitBody` fills it, but
 /// for the return.
-void emitKernel(const Words &w, StringRef name, int64_t words,
-                function_ref<void(ValueRange)> emitBody);
+gpu::GPUFuncOp emitKernel(const Words &w, StringRef name, int64_t words,
+                          function_ref<void(ValueRange)> emitBody);
+
+/// Says how many blocks of a kernel are to have room on a multiprocessor. An
+/// assembler that is not told keeps values in local memory to make room for
+/// more.
+void requireBlocks(gpu::GPUFuncOp kernel, int32_t blocks);
 
 /// `emitBody` by one thread of the grid.
 void emitOnce(const Words &w, function_ref<void()> emitBody);
@@ -43,16 +50,17 @@ std::pair<Value, Value> emitRange(const Words &w, ValueRange range);
 /// skip)`: `emitEntry` for the entries [begin, end) of the chunk list, a block
 /// of threads for each. Where an entry has several parts, each is a block's,
 /// and the number is that of the entry times `parts` plus that of the part.
-void emitChunkKernel(
-    const Words &w, StringRef name,
-    function_ref<void(const CallWords &, Value number)> emitEntry,
-    int64_t parts = 1);
+gpu::GPUFuncOp
+emitChunkKernel(const Words &w, StringRef name,
+                function_ref<void(const CallWords &, Value number)> emitEntry,
+                int64_t parts = 1);
 
 /// Makes the entry point `name(list, begin, end, skip)`: `emitEntry` for the
 /// entries [begin, end) of a list of `words` words each, a block of threads for
 /// each.
-void emitBlockListKernel(const Words &w, StringRef name, int64_t words,
-                         function_ref<void(ArrayRef<Value>)> emitEntry);
+gpu::GPUFuncOp
+emitBlockListKernel(const Words &w, StringRef name, int64_t words,
+                    function_ref<void(ArrayRef<Value>)> emitEntry);
 
 /// The loop of a thread of the grid over the entries of a list, of which
 /// `range` has the words `begin`, `end` and `skip`.

@@ -209,7 +209,7 @@ void TileGridEmitter::emitChunk(const TileRow &row, Value start, Value length,
 void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
                                bool isStrided) {
   int64_t strips = STEPC_TILE_COLUMNS / width;
-  emitChunkKernel(
+  gpu::GPUFuncOp kernel = emitChunkKernel(
       w, name,
       [&](const CallWords &call, Value number) {
         Value entry = w.div(number, w.constant(strips));
@@ -225,6 +225,9 @@ void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
         emitChunk(row, start, length, strip, run, isStrided);
       },
       strips);
+  // Addresses of strided rows take registers; waiting for more memory does not
+  // make them faster.
+  requireBlocks(kernel, isStrided ? 1 : 2);
 }
 
 void TileGridEmitter::emit() {
