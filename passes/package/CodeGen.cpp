@@ -119,9 +119,9 @@ translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
     function.addFnAttr("target-features", target.features);
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (!target.isDevice()) {
-      // Of AVX-512 the registers and masks are used, not the width.
-      function.addFnAttr("prefer-vector-width", "256");
-      function.addFnAttr("min-legal-vector-width", "256");
+      std::string width = std::to_string(target.vectorWidth);
+      function.addFnAttr("prefer-vector-width", width);
+      function.addFnAttr("min-legal-vector-width", width);
     }
     if (function.hasInternalLinkage() &&
         !function.hasFnAttribute(llvm::Attribute::NoInline))

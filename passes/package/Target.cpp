@@ -16,6 +16,7 @@ using llvm::StringRef;
 
 static constexpr StringRef kV3Features[] = {STEPC_X86_64_V3_FEATURES};
 static constexpr StringRef kV4Features[] = {STEPC_X86_64_V4_FEATURES};
+static constexpr StringRef kV4WideFeatures[] = {STEPC_X86_64_V4_512_FEATURES};
 /// prefetchw is no part of x86-64-v3, but a no-op where it is missing.
 /// PTX 8.0 is of CUDA 12.0; devices of 10.0 need PTX 8.6.
 static constexpr Target kTargets[] = {
@@ -23,6 +24,8 @@ static constexpr Target kTargets[] = {
      0},
     {"x86-64-v4", CodeKind::SharedObject, "x86-64-v4", "+prfchw", kV4Features,
      0},
+    {"x86-64-v4-512", CodeKind::SharedObject, "x86-64-v4", "+prfchw",
+     kV4WideFeatures, 0, /*vectorWidth=*/512},
     {"sm_80", CodeKind::Cubin, "sm_80", "+ptx80", {}, 80},
     {"sm_90", CodeKind::Cubin, "sm_90", "+ptx80", {}, 90},
     {"sm_100", CodeKind::Cubin, "sm_100", "+ptx86", {}, 100},
@@ -75,7 +78,7 @@ mlir::step::readTargets(StringRef list, bool hasAssembler) {
     if (!target)
       return llvm::createStringError(
           "no target '" + name +
-          "'; there are cpu, x86-64-v3, x86-64-v4, cuda, sm_80, sm_90, "
+          "'; there are cpu, x86-64-v3, x86-64-v4, x86-64-v4-512, cuda, sm_80, sm_90, "
           "sm_100, compute_80, compute_90 and compute_100");
     add(target);
   }

@@ -28,6 +28,9 @@ struct Target {
   /// Of devices: 90 for 9.0. PTX runs on this one and later ones, a cubin on
   /// this one and those of the same major number after it.
   int64_t computeCapability;
+  /// Of processors: the bits of the vectors that code is made of. Of AVX-512 it
+  /// may use the registers and masks, but not the width.
+  int64_t vectorWidth = 256;
 
   bool isDevice() const { return kind != CodeKind::SharedObject; }
   /// The name of the member of the package.

@@ -9,9 +9,22 @@
 
 #include "stepc/kernel_abi.h"
 
+#include <cpuid.h>
+
 using namespace stepc;
 
 namespace {
+
+/// Whether operations of 512 bits take no longer than those of 256 and lower no
+/// clock: Zen 5 (family 26) and later of AMD. On others half the width was not
+/// slower where it was measured (docs/rationale-passes.md).
+bool hasWideUnits() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+    return false;
+  const unsigned family = (eax >> 8 & 0xf) + (eax >> 20 & 0xff);
+  return family >= 26;
+}
 
 /// __builtin_cpu_supports also asks xgetbv whether the system saves the
 /// registers that a feature needs.
@@ -38,7 +51,7 @@ bool hasFeature(const std::string &name) {
   STEPC_FEATURE("avx512dq")
   STEPC_FEATURE("avx512vl")
 #undef STEPC_FEATURE
-  return false;
+  return name == "wide512" && hasWideUnits();
 }
 
 } // namespace
@@ -54,6 +67,8 @@ stepc::getMissingCpuFeatures(const std::vector<std::string> &features) {
 }
 
 const char *stepc::getCpuTarget() {
+  if (getMissingCpuFeatures({STEPC_X86_64_V4_512_FEATURES}).empty())
+    return "x86-64-v4-512";
   if (getMissingCpuFeatures({STEPC_X86_64_V4_FEATURES}).empty())
     return "x86-64-v4";
   if (getMissingCpuFeatures({STEPC_X86_64_V3_FEATURES}).empty())

@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Code for x86-64-v3 and for x86-64-v4: which is made, and that their bits are the same."""
+"""Code for x86-64-v3 and for x86-64-v4 in vectors of 256 and 512 bits: which is made, and that
+their bits are the same."""
 
 import itertools
 
@@ -12,14 +13,13 @@ from stepc import _runtime, definition, errors
 from stepc.torch import _devices
 from stepc.torch._devices import CPU_TARGETS
 
-V3, V4 = CPU_TARGETS
+V3, V4, WIDE = CPU_TARGETS
 DEFINITIONS = sorted(path.stem for path in ZOO.glob("*.mlir"))
 SHAPES = [(), (7,), (65, 130), (2, 3, 40), (5000,)]
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3e38, 1e-20]
 
-needs_v4 = pytest.mark.skipif(
-    _runtime.cpu_target() != V4, reason="this processor does not run x86-64-v4"
-)
+# A processor runs the code for each before its own in the list.
+RUNS = CPU_TARGETS[: CPU_TARGETS.index(_runtime.cpu_target()) + 1]
 
 
 def tensors(seed, special):
@@ -61,11 +61,20 @@ def stepped(name, target, special, monkeypatch):
     return found
 
 
-@needs_v4
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target,
+            marks=pytest.mark.skipif(target not in RUNS, reason="not for this processor"),
+        )
+        for target in (V4, WIDE)
+    ],
+)
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_bits_are_the_same(name, special, monkeypatch):
-    ours = stepped(name, V4, special, monkeypatch)
+def test_bits_are_the_same(name, special, target, monkeypatch):
+    ours = stepped(name, target, special, monkeypatch)
     theirs = stepped(name, V3, special, monkeypatch)
     assert ours.keys() == theirs.keys() and len(ours) >= 3 * len(SHAPES)
     for what, words in ours.items():

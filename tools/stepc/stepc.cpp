@@ -49,7 +49,7 @@ static cl::opt<std::string>
 static cl::opt<std::string> targetName(
     "target",
     cl::desc("what to compile for: x86-64-v3, or cpu, which is the "
-             "same (default); x86-64-v4; sm_80, sm_90, sm_100, or cuda, which "
+             "same (default); x86-64-v4; x86-64-v4-512; sm_80, sm_90, sm_100, or cuda, which "
              "is all of them and later devices; compute_80, ... "
              "for PTX alone"),
     cl::value_desc("names"), cl::init("x86-64-v3"), cl::cat(category));

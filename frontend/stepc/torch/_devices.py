@@ -25,7 +25,7 @@ _TARGETS = {8: "sm_80", 9: "sm_90", 10: "sm_100"}
 _NEWER = "compute_100"
 # Of the processor: what it makes unless it is asked for another, and all.
 _ANY_CPU = "x86-64-v3"
-CPU_TARGETS = (_ANY_CPU, "x86-64-v4")
+CPU_TARGETS = (_ANY_CPU, "x86-64-v4", "x86-64-v4-512")
 TARGETS = (*_TARGETS.values(), _NEWER)
 
 
