@@ -290,6 +290,8 @@ LogicalResult PhaseOp::verifyRegions() {
     if (getSpace() != Space::Tiles || !results.empty())
       return emitOpError("is left out, but is not of tiles or writes operands");
   }
+  if (getTrailing() && (getSpace() != Space::Tiles || getUnless()))
+    return emitOpError("is trailing, but is not of tiles or may be left out");
   Type compute = getComputeType(*this);
   results.append(getAccumulators().size(), compute);
   if (TypeRange(arguments) != getBody().getArgumentTypes())

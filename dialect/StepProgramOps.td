@@ -309,8 +309,14 @@ def Step_PhaseOp : Step_Op<"phase", [
     for each accumulator. One kernel is made of each phase of elements or tiles. It
     is left out for a tensor whose slot `unless` is not 0.
 
+    A phase of tiles that is `trailing` needs nothing of the phases of tiles before it,
+    back to the last that is not trailing, but what they accumulate along rows: what
+    stands between them is rows' own. So a block of rows may be run by all of them
+    before the next block is.
+
     Constraints:
     - only a phase of tiles that writes nothing is left out, by a slot of the tensor
+    - only a phase of tiles that is never left out is trailing
     - arguments and yielded values agree with slots, operands and accumulators
     - the body holds only arith and math operations, without side effects
   }];
@@ -320,10 +326,11 @@ def Step_PhaseOp : Step_Op<"phase", [
                        DefaultValuedAttr<I64Attr, "0">:$segment,
                        DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
                        DefaultValuedAttr<Step_AccumulatorArrayAttr, "{}">:$accumulators,
-                       OptionalAttr<I64Attr>:$unless);
+                       OptionalAttr<I64Attr>:$unless,
+                       UnitAttr:$trailing);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `slots` $num_slots (`unless` $unless^)? `operands` $operands attr-dict-with-keyword $body
+    $sym_name (`trailing` $trailing^)? `slots` $num_slots (`unless` $unless^)? `operands` $operands attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }

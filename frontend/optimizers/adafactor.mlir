@@ -67,18 +67,23 @@ step.optimizer @adafactor {
     %r1 = step.lerp %r, %row_mean, %w : [...b, n, 1], [...b, n, 1], f64
     %c1 = step.lerp %c, %col_mean, %w : [...b, 1, m], [...b, 1, m], f64
 
-    // 1 / sqrt(V) is a factor of the row times a factor of the column.
+    // 1 / sqrt(V) is a factor of the row times a factor of the column: so the mean
+    // of u^2 needs R alone before it goes through g, and C only for its columns.
+    %root_r = step.sqrt %r1 : [...b, n, 1]
+    %row = step.div %one, %root_r : f64, [...b, n, 1]
     %mean_r = step.mean %r1 over [n] : [...b, n, 1]
     %root_mean = step.sqrt %mean_r : [...b, 1, 1]
-    %root_r = step.sqrt %r1 : [...b, n, 1]
-    %row = step.div %root_mean, %root_r : [...b, 1, 1], [...b, n, 1]
     %root_c = step.sqrt %c1 : [...b, 1, m]
-    %col = step.div %one, %root_c : f64, [...b, 1, m]
+    %col = step.div %root_mean, %root_c : [...b, 1, 1], [...b, 1, m]
     %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
     %u = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
 
-    %uu = step.mul %u, %u : [...b, n, m]
-    %u_mean = step.mean %uu : [...b, n, m]
+    // The mean of u^2, column by column.
+    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
+    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
+    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
+    %col_sq = step.mul %half_col, %col : [...b, 1, m]
+    %u_mean = step.mean %col_sq : [...b, 1, m]
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %clip : f64
     %divisor = step.maximum %one, %excess : f64

@@ -45,17 +45,21 @@ step.optimizer @came {
     %col_mean = step.mean %sq over [n] : [...b, n, m]
     %r1 = step.lerp %r, %row_mean, %w2 : [...b, n, 1], [...b, n, 1], f64
     %c1 = step.lerp %c, %col_mean, %w2 : [...b, 1, m], [...b, 1, m], f64
+    %root_r = step.sqrt %r1 : [...b, n, 1]
+    %row = step.div %one, %root_r : f64, [...b, n, 1]
     %mean_r = step.mean %r1 over [n] : [...b, n, 1]
     %root_mean = step.sqrt %mean_r : [...b, 1, 1]
-    %root_r = step.sqrt %r1 : [...b, n, 1]
-    %row = step.div %root_mean, %root_r : [...b, 1, 1], [...b, n, 1]
     %root_c = step.sqrt %c1 : [...b, 1, m]
-    %col = step.div %one, %root_c : f64, [...b, 1, m]
+    %col = step.div %root_mean, %root_c : [...b, 1, 1], [...b, 1, m]
     %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
     %raw = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
 
-    %raw_sq = step.mul %raw, %raw : [...b, n, m]
-    %raw_mean = step.mean %raw_sq : [...b, n, m]
+    // The mean of raw^2, column by column.
+    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
+    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
+    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
+    %col_sq = step.mul %half_col, %col : [...b, 1, m]
+    %raw_mean = step.mean %col_sq : [...b, 1, m]
     %raw_rms = step.sqrt %raw_mean : f64
     %excess = step.div %raw_rms, %clip : f64
     %divisor = step.maximum %one, %excess : f64

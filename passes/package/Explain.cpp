@@ -24,7 +24,8 @@ static std::string list(const ExplainedProgram &program,
     if (memory.kind != kind || !(writes ? access.writes : access.reads))
       continue;
     parts.push_back(memory.name + " " + memory.storage +
-                    (kind == Kind::Full ? "" : memory.extent));
+                    (kind == Kind::Full ? "" : memory.extent) +
+                    (access.isCached ? " (in the cache)" : ""));
   }
   return llvm::join(parts, ", ");
 }
@@ -67,6 +68,8 @@ static void explainKernel(raw_ostream &out, const ExplainedProgram &program,
   if (entry.unless >= 0)
     out << "    left out where scalar " << entry.unless
         << " of the tensor is not 0\n";
+  if (entry.isTrailing)
+    out << "    trails the kernel before it, 64 rows behind, on a processor\n";
   for (bool writes : {false, true}) {
     std::string text = list(program, entry, Kind::Full, writes);
     out << (writes ? "    writes " : "    reads  ")

@@ -51,6 +51,7 @@ private:
   std::optional<size_t> find(StringRef name) const;
   void touch(ExplainedEntry &entry, StringRef name, bool reads, bool writes);
   void touchOperands(ExplainedEntry &entry, PhaseOp phase);
+  void findCached(ExplainedEntry &entry) const;
   ExplainedEntry describeKernel(const ScheduleEntry &scheduled);
   ExplainedEntry describeFinish(const ScheduleEntry &scheduled);
   void describeCombine(ExplainedEntry &entry, CombineOp combine);
@@ -177,6 +178,20 @@ static void countOps(ArrayRef<Operation *> bodies, ExplainedEntry &entry) {
   entry.operations = llvm::join(parts, ", ");
 }
 
+/// What a trailing kernel finds in the cache: all that those of its train, the
+/// entries back to one that trails nothing, have read or written.
+void ProgramExplainer::findCached(ExplainedEntry &entry) const {
+  for (const ExplainedEntry &before : llvm::reverse(out.entries)) {
+    for (const ExplainedAccess &own : before.accesses)
+      for (ExplainedAccess &access : entry.accesses)
+        access.isCached |=
+            access.memory == own.memory &&
+            out.memory[own.memory].kind == ExplainedMemory::Kind::Full;
+    if (!before.isTrailing)
+      return;
+  }
+}
+
 ExplainedEntry
 ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   ExplainedEntry entry{ExplainedEntry::Kind::Kernel, scheduled.name,
@@ -191,12 +206,15 @@ ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
              [](const ExplainedAccess &a, const ExplainedAccess &b) {
                return a.memory < b.memory;
              });
+  entry.isTrailing = scheduled.isTrailing;
+  if (entry.isTrailing)
+    findCached(entry);
   for (const ExplainedAccess &access : entry.accesses) {
     const ExplainedMemory &memory = out.memory[access.memory];
     entry.partialShare += memory.share;
     if (memory.kind != ExplainedMemory::Kind::Full)
       continue;
-    entry.traffic.reads += access.reads ? memory.bytes : 0;
+    entry.traffic.reads += access.reads && !access.isCached ? memory.bytes : 0;
     entry.traffic.writes += access.writes ? memory.bytes : 0;
   }
   return entry;
@@ -252,6 +270,7 @@ ExplainedEntry
 ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
   ExplainedEntry entry{ExplainedEntry::Kind::Finish, scheduled.name,
                        scheduled.segment};
+  entry.isTrailing = scheduled.isTrailing;
   SmallVector<Operation *> bodies;
   for (Operation *op : scheduled.finish) {
     if (auto combine = dyn_cast<CombineOp>(op)) {
@@ -313,7 +332,7 @@ void ProgramExplainer::findRepeatedReads() {
       for (const ExplainedAccess &access : entry.accesses) {
         if (access.memory != index)
           continue;
-        if (access.reads && (read || written))
+        if (access.reads && !access.isCached && (read || written))
           (written ? back : again).kernels.push_back(entry.name);
         read |= access.reads;
         written |= access.writes;

@@ -41,6 +41,8 @@ struct ExplainedMemory {
 struct ExplainedAccess {
   size_t memory;
   bool reads, writes;
+  /// An entry that it trails has had the block of rows at hand.
+  bool isCached = false;
 };
 
 /// One call of a round.
@@ -113,6 +115,9 @@ struct ExplainedEntry {
   double partialShare = 0;
   /// Of a kernel that may be left out: the tensor's scalar that says so, or -1.
   int64_t unless = -1;
+  /// Of what trails a kernel: on a processor it runs with that, a block of rows
+  /// at a time.
+  bool isTrailing = false;
   /// Of a finish: what it combines, what goes to other ranks and comes from
   /// them, and statistics it contributes to.
   std::vector<std::string> combines, sends, receives;

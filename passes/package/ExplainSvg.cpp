@@ -105,7 +105,8 @@ static std::vector<std::string> describe(const ExplainedEntry &entry) {
   std::vector<std::string> lines = {entry.name};
   switch (entry.kind) {
   case EntryKind::Kernel:
-    lines.push_back("kernel, " + formatCount(entry.numOperations, "operation"));
+    lines.push_back((entry.isTrailing ? "trailing kernel, " : "kernel, ") +
+                    formatCount(entry.numOperations, "operation"));
     lines.push_back(("reads " + Twine(entry.traffic.reads) + " B, writes " +
                      Twine(entry.traffic.writes) + " B")
                         .str());

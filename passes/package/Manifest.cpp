@@ -271,6 +271,8 @@ static json::Array describeWorkspace(ProgramOp program) {
 
 static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
   json::Object object{{"segment", entry.segment}};
+  if (entry.isTrailing)
+    object["trailing"] = true;
   if (!entry.kernel) {
     object["finish"] = entry.name;
     return object;

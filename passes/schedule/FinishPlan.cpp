@@ -55,6 +55,12 @@ void FinishPlan::placeOps() {
         !isOfFinish(getStepDomain(&op)))
       continue;
     Domain domain = getStepDomain(&op);
+    // All that it needs is there, or is of the same step.
+    if (traversals.isOfRowBlock(&op)) {
+      positions[&op] = {analysis.getTime(op.getResult(0)), kRowBlock};
+      getStep(positions[&op], domain).ops.push_back(&op);
+      continue;
+    }
     auto reduction = dyn_cast<ReductionOpInterface>(op);
     Position position{reduction ? analysis.getReductionTime(reduction)
                                 : analysis.getTime(op.getResult(0)),

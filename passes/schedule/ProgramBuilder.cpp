@@ -386,6 +386,45 @@ void ProgramBuilder::beginSegment(int64_t segment) {
   }
 }
 
+/// Builds those that are due and not yet built.
+void ProgramBuilder::buildSteps(
+    function_ref<bool(const Position &)> isDue) {
+  SmallVector<const SmallStep *> left;
+  for (const SmallStep *step : steps) {
+    if (!isDue(step->position)) {
+      left.push_back(step);
+      continue;
+    }
+    beginSegment(step->position.time.segment);
+    buildStep(*step);
+  }
+  steps = std::move(left);
+}
+
+/// A traversal and those that trail it: between them stands only what is of
+/// their rows. Returns the index of the next.
+size_t ProgramBuilder::buildTrain(size_t first) {
+  ArrayRef<Traversal> all = traversals.getTraversals();
+  buildSteps([&](const Position &position) {
+    return position.time <= all[first].time;
+  });
+  beginSegment(all[first].time.segment);
+  size_t next = first;
+  do {
+    if (next > first)
+      buildSteps([&](const Position &position) {
+        return position == Position{all[next].time, kRowBlock};
+      });
+    buildTraversal(next);
+    ++next;
+  } while (next < all.size() && all[next].isTrailing);
+  for (const Traversal &traversal : all.slice(first, next - first))
+    for (ReductionOpInterface reduction : traversal.reductions)
+      if (!traversals.isOfRowBlock(reduction))
+        buildCombine(reduction, Space::Tiles, traversal.time.segment);
+  return next;
+}
+
 void ProgramBuilder::build() {
   collectSlots();
   collectOperands();
@@ -410,20 +449,11 @@ void ProgramBuilder::build() {
   if (elementwise)
     return buildElements();
 
-  ArrayRef<SmallStep> steps = finish.getSteps();
-  for (auto [index, traversal] : llvm::enumerate(traversals.getTraversals())) {
-    for (; !steps.empty() && steps.front().position.time <= traversal.time;
-         steps = steps.drop_front()) {
-      beginSegment(steps.front().position.time.segment);
-      buildStep(steps.front());
-    }
-    beginSegment(traversal.time.segment);
-    buildTraversal(index);
-  }
-  for (const SmallStep &step : steps) {
-    beginSegment(step.position.time.segment);
-    buildStep(step);
-  }
+  for (const SmallStep &step : finish.getSteps())
+    steps.push_back(&step);
+  for (size_t index = 0; index < traversals.getTraversals().size();)
+    index = buildTrain(index);
+  buildSteps([](const Position &) { return true; });
   // What is received may be used in no later entry than a contribution.
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
     beginSegment(analysis.getTime(reduction->getResult(0)).segment);

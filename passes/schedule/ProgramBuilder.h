@@ -44,6 +44,7 @@ private:
     SmallVector<ReductionOpInterface> reductions;
     /// The slot of the tensor by which it is left out; null: it never is.
     IntegerAttr unless;
+    bool isTrailing = false;
   };
 
   void collectSlots();
@@ -55,8 +56,10 @@ private:
   SmallVector<int64_t> getCarried();
 
   void buildScalarPhase(int64_t segment);
+  size_t buildTrain(size_t first);
   void buildTraversal(size_t index);
   void buildElements();
+  void buildSteps(function_ref<bool(const Position &)> isDue);
   void buildStep(const SmallStep &step);
   void buildTensorScalars(const SmallStep &step);
   void buildPhase(StringRef name, Space space, int64_t segment, Body &body);
@@ -96,6 +99,8 @@ private:
   DenseMap<Value, unsigned> tempNumbers;
   /// Of the first tensor of each reduction; those of the others follow.
   DenseMap<Operation *, unsigned> partialNumbers;
+  /// What is still to be built of the finish, in its order.
+  SmallVector<const SmallStep *> steps;
   /// Segments whose scalar phase stands.
   int64_t begun = -1;
   int64_t numSmallPhases = 0;

@@ -74,7 +74,8 @@ void ProgramBuilder::buildPhase(StringRef name, Space space, int64_t segment,
   auto phase = PhaseOp::create(builder, rule.getLoc(), name, slots.size(),
                                builder.getArrayAttr(body.operands), space,
                                segment, int64_t(finish.getSlots().size()),
-                               builder.getArrayAttr(accumulators), body.unless);
+                               builder.getArrayAttr(accumulators), body.unless,
+                               body.isTrailing);
   OpBuilder::InsertionGuard guard(builder);
   Block *block = builder.createBlock(&phase.getBody());
   IRMapping mapping;
@@ -103,6 +104,7 @@ void ProgramBuilder::buildTraversal(size_t index) {
   Body body;
   if (traversal.unless)
     body.unless = getSlot(traversal.unless);
+  body.isTrailing = traversal.isTrailing;
   for (BlockArgument argument : rule.getBody().getArguments()) {
     unsigned number = argument.getArgNumber();
     bool writes = llvm::is_contained(traversal.stores, number);
@@ -132,7 +134,8 @@ void ProgramBuilder::buildTraversal(size_t index) {
   buildPhase(makeName("_phase" + Twine(index)), Space::Tiles,
              traversal.time.segment, body);
   for (ReductionOpInterface reduction : traversal.reductions)
-    buildCombine(reduction, Space::Tiles, traversal.time.segment);
+    if (traversals.isOfRowBlock(reduction))
+      buildCombine(reduction, Space::Tiles, traversal.time.segment);
 }
 
 /// The one phase of a program of elements. It lists all operands: their

@@ -19,7 +19,10 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
     auto phase = dyn_cast<PhaseOp>(op);
     if (phase && (phase.getSpace() == Space::Elements ||
                   phase.getSpace() == Space::Tiles)) {
-      entries.push_back({segment, phase.getSymName().str(), phase, {}});
+      if (phase.getTrailing() && !entries.empty() && !entries.back().kernel)
+        entries.back().isTrailing = true;
+      entries.push_back({segment, phase.getSymName().str(), phase, {},
+                         phase.getTrailing()});
       continue;
     }
     if (entries.empty() || entries.back().kernel ||
@@ -28,7 +31,8 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
           {segment,
            (program.getSymName() + "_finish" + Twine(numFinishes++)).str(),
            PhaseOp(),
-           {}});
+           {},
+           false});
     entries.back().finish.push_back(&op);
   }
   return entries;

@@ -24,6 +24,8 @@ struct ScheduleEntry {
   PhaseOp kernel;
   /// What a finish does, in order.
   SmallVector<Operation *> finish;
+  /// A phase that trails, or what stands before one.
+  bool isTrailing = false;
 };
 
 /// The schedule of a program. What stands between two phases of tiles in one

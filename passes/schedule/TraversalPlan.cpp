@@ -171,6 +171,61 @@ void TraversalPlan::settle() {
   }
 }
 
+/// Whether the value is known for a block of rows when the traversals from
+/// `head` to before `index` have been there. Adds what has to be computed then.
+bool TraversalPlan::isKnownInRowBlock(
+    Value value, size_t head, size_t index,
+    llvm::SetVector<Operation *> &needed) const {
+  Domain domain = analysis.getDomain(value);
+  if (domain == Domain::Constant || domain == Domain::Cohort ||
+      isa<BlockArgument>(value) ||
+      analysis.getTime(value) <= traversals[head].time)
+    return true;
+  if (domain != Domain::Rows)
+    return false;
+  Operation *op = value.getDefiningOp();
+  if (auto reduction = dyn_cast<ReductionOpInterface>(op)) {
+    ArrayRef<Traversal> before(traversals);
+    bool isThere = llvm::any_of(
+        before.slice(head, index - head), [&](const Traversal &t) {
+          return llvm::is_contained(t.reductions, reduction);
+        });
+    // Several tensors are added up in a finish.
+    if (!isThere || reduction.getAcrossAttr() ||
+        reduction.getInputs().size() != 1)
+      return false;
+  } else if (!llvm::all_of(op->getOperands(), [&](Value operand) {
+               return isKnownInRowBlock(operand, head, index, needed);
+             })) {
+    return false;
+  }
+  needed.insert(op);
+  return true;
+}
+
+void TraversalPlan::findTrailing() {
+  LayoutAttr layout = rule.getVariantAttr().getLayout();
+  // A flat range has parts of rows.
+  if (layout && layout.isFlat())
+    return;
+  size_t head = 0;
+  for (size_t index = 1; index < traversals.size(); ++index) {
+    const Traversal &before = traversals[index - 1];
+    Traversal &traversal = traversals[index];
+    llvm::SetVector<Operation *> needed;
+    traversal.isTrailing =
+        !before.unless && !traversal.unless &&
+        before.time.segment == traversal.time.segment &&
+        llvm::all_of(traversal.inputs, [&](Value input) {
+          return isKnownInRowBlock(input, head, index, needed);
+        });
+    if (traversal.isTrailing)
+      rowBlockOps.insert_range(needed);
+    else
+      head = index;
+  }
+}
+
 void TraversalPlan::run() {
   findTraversals();
   settle();
@@ -183,4 +238,5 @@ void TraversalPlan::run() {
     for (unsigned argument : arguments)
       changed |= improveWriter(argument);
   }
+  findTrailing();
 }

@@ -29,6 +29,11 @@ struct Traversal {
 
   // What follows from these:
 
+  /// Whether it needs nothing of the traversal before it but what that one
+  /// leaves of rows, so that both may go down the tensor together, a block of
+  /// rows by both before the next.
+  bool isTrailing = false;
+
   /// Full values that it computes.
   llvm::SetVector<Value> computed;
   /// Arguments whose memory it reads.
@@ -55,6 +60,9 @@ public:
   void run();
 
   ArrayRef<Traversal> getTraversals() const { return traversals; }
+  /// Whether a trailing traversal needs it: an operation on rows, or a reduction
+  /// along rows of a traversal that it trails.
+  bool isOfRowBlock(Operation *op) const { return rowBlockOps.contains(op); }
   /// Bytes that traversal `index` reads and writes for an element.
   int64_t getBytes(const Traversal &traversal) const;
 
@@ -67,6 +75,9 @@ private:
   int64_t getTotalBytes() const;
   void settle();
   bool improveWriter(unsigned argument);
+  bool isKnownInRowBlock(Value value, size_t head, size_t index,
+                         llvm::SetVector<Operation *> &needed) const;
+  void findTrailing();
 
   RuleOp rule;
   RuleAnalysis &analysis;
@@ -74,6 +85,7 @@ private:
   /// For each stored argument of the param's dims the index of the traversal
   /// that writes it.
   llvm::MapVector<unsigned, size_t> writers;
+  llvm::SetVector<Operation *> rowBlockOps;
 };
 
 } // namespace mlir::step

@@ -36,6 +36,29 @@ static LogicalResult verifyWrites(ProgramOp program) {
   return success();
 }
 
+/// Before a trailing phase, since the phase of tiles before it, stands only what
+/// can be computed for some rows.
+static LogicalResult verifyTrailing(ProgramOp program) {
+  bool ofRows = false;
+  for (Operation &op : program.getBody().front()) {
+    auto phase = dyn_cast<PhaseOp>(op);
+    if (phase && phase.getSpace() == Space::Tiles) {
+      if (phase.getTrailing() && !ofRows)
+        return phase.emitOpError("is trailing, but more than rows' own stands "
+                                 "between it and the phase of tiles before it");
+      ofRows = true;
+      continue;
+    }
+    auto combine = dyn_cast<CombineOp>(op);
+    ofRows &= combine ? combine.getSpace() == Space::Tiles &&
+                            combine.getLevel() == Level::Rows &&
+                            !combine.getExchange()
+                      : phase && phase.getSpace() == Space::Rows &&
+                            phase.getAccumulators().empty();
+  }
+  return success();
+}
+
 static LogicalResult verifyNoFastMath(ProgramOp program) {
   WalkResult result =
       program.walk([](arith::ArithFastMathInterface op) -> WalkResult {
@@ -59,7 +82,8 @@ struct VerifyScheduled : step::impl::VerifyScheduledBase<VerifyScheduled> {
         op.emitOpError("is left after the schedule stage");
         return signalPassFailure();
       }
-      if (failed(verifyWrites(program)) || failed(verifyNoFastMath(program)))
+      if (failed(verifyWrites(program)) || failed(verifyTrailing(program)) ||
+          failed(verifyNoFastMath(program)))
         return signalPassFailure();
     }
     markAllAnalysesPreserved();

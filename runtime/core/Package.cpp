@@ -64,15 +64,16 @@ VariantCode Package::resolve(const Variant &variant) const {
     if (entry.finish) {
       auto finish = reinterpret_cast<StepcFinish>(function);
       for (std::vector<EntryCode> &entries : resolved.entries)
-        entries.push_back({nullptr, finish, -1, entry.function.c_str()});
+        entries.push_back(
+            {nullptr, finish, -1, entry.trailing, entry.function.c_str()});
       continue;
     }
     void *strided = code.getSymbol(entry.stridedFunction.c_str());
     resolved.entries[0].push_back({reinterpret_cast<StepcKernel>(function),
-                                   nullptr, entry.unlessSlot,
+                                   nullptr, entry.unlessSlot, entry.trailing,
                                    entry.function.c_str()});
     resolved.entries[1].push_back({reinterpret_cast<StepcKernel>(strided),
-                                   nullptr, entry.unlessSlot,
+                                   nullptr, entry.unlessSlot, entry.trailing,
                                    entry.stridedFunction.c_str()});
   }
   return resolved;

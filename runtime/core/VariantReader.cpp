@@ -226,6 +226,8 @@ ScheduleEntry VariantReader::readEntry(const Json &value,
   ScheduleEntry entry;
   entry.segment = getSegment(value, where);
   entry.finish = value.find("finish") != nullptr;
+  entry.trailing =
+      value.find("trailing") && fields.getBool(value, "trailing", where);
   if (entry.finish) {
     entry.function = fields.getString(value, "finish", where);
     return entry;

@@ -31,6 +31,8 @@ struct EntryCode {
   StepcFinish finish = nullptr;
   /// The kernel is left out for rows in which this slot is not 0; -1: never.
   int64_t unlessSlot = -1;
+  /// The kernel before has done it for rows that go by blocks of rows.
+  bool trailing = false;
   /// In the package.
   const char *name = nullptr;
 };

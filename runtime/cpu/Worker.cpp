@@ -41,10 +41,21 @@ const int64_t *getWords(const StepcCall &call, int64_t row) {
   return call.table + row * call.rowWords;
 }
 
-/// Whether the kernel is left out for the row.
+/// Whether the kernel before the entry has done it for the row, block of rows
+/// by block of rows.
+bool wasDone(const EntryCode &entry, const StepcCall &call, int64_t row) {
+  if (!entry.trailing)
+    return false;
+  const int64_t columns = getWords(call, row)[STEPC_TILE_M];
+  if (STEPC_FAULT("engine-trailing-always-done"))
+    return true;
+  return columns > 0 && columns <= STEPC_ROW_BLOCK_TILES * STEPC_TILE_COLUMNS;
+}
+
+/// Whether the kernel is left out for the row, or done already.
 bool isLeftOut(const EntryCode &entry, const StepcCall &call, int64_t row) {
   if (entry.unlessSlot < 0)
-    return false;
+    return wasDone(entry, call, row);
   auto *slots =
       reinterpret_cast<const double *>(getWords(call, row)[STEPC_TILE_SLOTS]);
   return slots[entry.unlessSlot] != 0.0;
@@ -90,7 +101,7 @@ void Worker::runRows(const EntryCode &entry, const StepcCall &call,
                      const ListedRow *begin, const ListedRow *end) const {
   while (begin != end) {
     const ListedRow *stop = end;
-    if (entry.unlessSlot >= 0) {
+    if (entry.unlessSlot >= 0 || entry.trailing) {
       while (begin != end && isLeftOut(entry, call, begin->row))
         ++begin;
       stop = begin;
@@ -147,6 +158,8 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
   const bool early = STEPC_FAULT("engine-finish-before-all-chunks");
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
+    if (wasDone(entry, call, row->row))
+      continue;
     if (entry.finish) {
       if (early && index == 0)
         entry.finish(&call, row->row);
@@ -240,6 +253,7 @@ void Worker::runBatch(const WorkPart &part, const Batch &batch) {
     }
     Traced traced(trace, entry);
     for (const ListedRow *row = begin; row != stop; ++row)
-      entry.finish(&call, row->row);
+      if (!wasDone(entry, call, row->row))
+        entry.finish(&call, row->row);
   }
 }

@@ -470,3 +470,21 @@ step.optimizer @opt {
     "step.receive"() <{combiner = #step<combiner sum>, exchanges = [], level = #step<level tensor>, segment = 0 : i64, slot = 0 : i64, space = #step<space tiles>}> : () -> ()
   }
 }
+
+// -----
+
+#variant = #step.variant<"any", {}, f32>
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @opt {
+  step.program @any_0 variant #variant operands [#p] {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %fresh: i1):
+      step.yield
+    }
+    // expected-error @+1 {{'step.phase' op is trailing, but is not of tiles or may be left out}}
+    step.phase @sweep trailing slots 0 operands [#p] {
+    ^bb0(%p: f32):
+      step.yield %p : f32
+    }
+  }
+}

@@ -147,6 +147,47 @@ static bool roundTwice(ModuleOp module) {
       });
 }
 
+/// The calls of what a block of rows needs between the phases of a train.
+static SmallVector<func::CallOp> findRowBlockCalls(ModuleOp module) {
+  SmallVector<func::CallOp> calls;
+  module.walk([&](func::CallOp call) {
+    if (call.getCallee().ends_with("_rows"))
+      calls.push_back(call);
+  });
+  return calls;
+}
+
+static bool forgetRowBlocks(ModuleOp module) {
+  SmallVector<func::CallOp> calls = findRowBlockCalls(module);
+  for (func::CallOp call : calls)
+    call.erase();
+  return !calls.empty();
+}
+
+/// Of each block one row less.
+static bool shortenRowBlocks(ModuleOp module) {
+  SmallVector<func::CallOp> calls = findRowBlockCalls(module);
+  for (func::CallOp call : calls) {
+    OpBuilder builder(call);
+    Value one = arith::ConstantIntOp::create(builder, call.getLoc(), 1, 64);
+    call->setOperand(4, arith::SubIOp::create(builder, call.getLoc(),
+                                              call.getOperand(4), one));
+  }
+  return !calls.empty();
+}
+
+/// The trailing phase has the first tile of a block of rows, and no other.
+static bool trailFirstTiles(ModuleOp module) {
+  SmallVector<func::CallOp> calls = findRowBlockCalls(module);
+  for (func::CallOp call : calls) {
+    auto loop = cast<scf::ForOp>(call->getNextNode());
+    OpBuilder builder(loop);
+    loop.setUpperBound(
+        arith::ConstantIndexOp::create(builder, loop.getLoc(), 1));
+  }
+  return !calls.empty();
+}
+
 static bool dropPrefetches(ModuleOp module) {
   SmallVector<PrefetchOp> prefetches;
   module.walk([&](PrefetchOp op) { prefetches.push_back(op); });
@@ -176,6 +217,15 @@ std::vector<Fault> faults::getLowerFaults() {
       {"lower-leaf-size", lower, "leaves of 2048 elements", doubleLeaves},
       {"lower-double-rounding", lower, "a sum is rounded before it is divided",
        roundTwice},
+      {"lower-train-without-rows", lower,
+       "nothing is made of a block's rows before the phase that trails",
+       forgetRowBlocks},
+      {"lower-train-rows-short", lower,
+       "of a block of rows the last is left out before the phase that trails",
+       shortenRowBlocks},
+      {"lower-train-first-tile", lower,
+       "a trailing phase has the first tile of a block of rows only",
+       trailFirstTiles},
       {"control-no-prefetch", lower, "nothing is prefetched", dropPrefetches},
       {"control-products-commuted", lower, "b * a", commute},
   };

@@ -164,3 +164,60 @@ step.optimizer @left_out {
     step.return %p1
   }
 }
+
+// -----
+
+// Rows of a block are whole when the block has been traversed: what needs them
+// alone trails, and only what is of rows stands before it. The sum of the
+// columns, which it does not need, is combined behind it.
+
+// CHECK-LABEL: step.optimizer @trailing
+step.optimizer @trailing {
+  // CHECK: step.phase @trailing_matrix_0_phase0 slots 0 operands
+  // CHECK: step.combine "partial0" sum of tiles to rows
+  // CHECK-NEXT: step.phase @trailing_matrix_0_small0 slots 0 operands
+  // CHECK-SAME: space = #step<space rows>
+  // CHECK-NOT: step.combine
+  // CHECK: step.phase @trailing_matrix_0_phase1 trailing slots 0 operands
+  // CHECK: step.combine "partial1" sum of tiles to columns
+  // CHECK: step.combine "partial2" sum of tiles to columns
+  // CHECK: step.phase @trailing_matrix_0_phase2 slots 0 operands
+  step.rule @trailing_matrix_0(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32,
+                               %r: state "row"[...b, n, 1] as f32) variant <"matrix", {}, f32> {
+    %rows = step.sum %g over [m] : [...b, n, m]
+    %cols = step.sum %g over [n] : [...b, n, m]
+    %r1 = step.add %r, %rows : [...b, n, 1]
+    %scaled = step.mul %g, %r1 : [...b, n, m], [...b, n, 1]
+    %sums = step.sum %scaled over [n] : [...b, n, m]
+    %both = step.add %sums, %cols : [...b, 1, m]
+    %p1 = step.sub %p, %both : [...b, n, m], [...b, 1, m]
+    step.return %p1, %r1 : [...b, n, m], [...b, n, 1]
+  }
+}
+
+// -----
+
+// What needs columns too, or all rows, does not trail.
+
+// CHECK-LABEL: step.optimizer @apart
+// CHECK-NOT: trailing
+step.optimizer @apart {
+  step.rule @columns_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32> {
+    %rows = step.sum %g over [m] : [n, m]
+    %cols = step.sum %g over [n] : [n, m]
+    %scaled = step.mul %g, %rows : [n, m], [n, 1]
+    %twice = step.mul %scaled, %cols : [n, m], [1, m]
+    %sums = step.sum %twice over [n] : [n, m]
+    %p1 = step.sub %p, %sums : [n, m], [1, m]
+    step.return %p1 : [n, m]
+  }
+  step.rule @all_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32> {
+    %rows = step.sum %g over [m] : [n, m]
+    %all = step.sum %rows : [n, 1]
+    %share = step.div %rows, %all : [n, 1], f64
+    %scaled = step.mul %g, %share : [n, m], [n, 1]
+    %sums = step.sum %scaled over [n] : [n, m]
+    %p1 = step.sub %p, %sums : [n, m], [1, m]
+    step.return %p1 : [n, m]
+  }
+}

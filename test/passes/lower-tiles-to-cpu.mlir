@@ -42,6 +42,35 @@ step.optimizer @norm {
   }
 }
 
+// A phase that trails is run by the kernel before it, a block of rows at a time,
+// where rows are not too long; then its own kernel and the finish do nothing.
+// CHECK: func.func private @train_matrix_0_finish0_rows(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK: call @tree_dense_sum
+// CHECK: call @train_matrix_0_small0_run
+// CHECK: func.func @train_matrix_0_phase0(
+// CHECK: scf.if
+// CHECK: call @train_matrix_0_phase0_run
+// CHECK: call @train_matrix_0_finish0_rows
+// CHECK: call @train_matrix_0_phase1_run
+// CHECK: else
+// CHECK: call @train_matrix_0_phase0_run
+// CHECK: func.func @train_matrix_0_phase0_strided(
+// CHECK: func.func @train_matrix_0_finish0(
+// CHECK: scf.if
+// CHECK: func.func @train_matrix_0_phase1(
+// CHECK: scf.if
+// CHECK: call @train_matrix_0_phase1_run
+step.optimizer @train {
+  step.rule @train_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %r: state "row"[n, 1] as f32) variant <"matrix", {}, f32> {
+    %rows = step.mean %g over [m] : [n, m]
+    %r1 = step.add %r, %rows : [n, 1]
+    %a = step.mul %g, %r1 : [n, m], [n, 1]
+    %sums = step.sum %a over [n] : [n, m]
+    %p1 = step.sub %p, %sums : [n, m], [1, m]
+    step.return %p1, %r1 : [n, m], [n, 1]
+  }
+}
+
 // Lanes of a maximum are of the compute type; of magnitudes, integers.
 // CHECK: func.func private @largest_any_0_phase0_run
 // CHECK: scf.for {{.*}} iter_args(%[[SIZES:.*]] = %{{.*}}, %[[MOST:.*]] = %{{.*}}) -> (vector<16xi32>, vector<16xf32>)

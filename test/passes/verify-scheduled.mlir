@@ -63,3 +63,27 @@ step.optimizer @fast {
     }
   }
 }
+
+// -----
+
+// A scalar of the whole tensor is known when all of its rows have been traversed.
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<n, m>, storage = f32, reads = true, writes = false>
+#w = #step.operand<kind = param, name = "param", shape = !step.tensor<n, m>, storage = f32, reads = true, writes = true>
+step.optimizer @early {
+  step.program @early_any_0 variant <"any", {}, f32> operands [#w] attributes {tensor_slots = 1 : i64, workspace = [#step.buffer<"partial0", ["B", "N", "ML"], f64, false>]} {
+    step.scalar_phase @scalars {
+    ^bb0(%t: i64, %f: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] attributes {accumulators = [#step.accumulator<combiner = sum, direction = row, partial = "partial0">], space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %x: f32):
+      step.yield %x : f32
+    }
+    step.combine "partial0" sum of tiles to tensor slot 0
+    // expected-error @+1 {{'step.phase' op is trailing, but more than rows' own stands between it and the phase of tiles before it}}
+    step.phase @phase1 trailing slots 0 operands [#w] attributes {space = #step<space tiles>, tensor_slots = 1 : i64} {
+    ^bb0(%s: f64, %x: f32):
+      step.yield %x : f32
+    }
+  }
+}

@@ -198,14 +198,27 @@ namespace {
 struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
   using LowerPhasesToCPUBase::LowerPhasesToCPUBase;
 
+  /// How many entries there are from a kernel's to the last that trails it.
+  static size_t getTrainLength(ArrayRef<ScheduleEntry> entries) {
+    size_t length = 1;
+    while (length < entries.size() && entries[length].isTrailing)
+      ++length;
+    return length;
+  }
+
+  /// The first of the entries; what stands behind it are those after it.
   void emitEntry(OpBuilder &builder, ProgramOp program,
-                 const ScheduleEntry &entry) {
+                 ArrayRef<ScheduleEntry> entries) {
+    const ScheduleEntry &entry = entries.front();
     if (!entry.kernel)
-      emitFinish(builder, program, entry.name, entry.finish);
-    else if (program.isTiled())
-      emitTileKernels(builder, entry.kernel, prefetchLines);
-    else
+      emitFinish(builder, program, entry.name, entry.finish, entry.isTrailing);
+    else if (!program.isTiled())
       KernelEmitter(builder, entry.kernel, prefetchLines).emit();
+    else if (entry.isTrailing)
+      emitTileKernels(builder, entry, prefetchLines);
+    else
+      emitTileKernels(builder, entries.take_front(getTrainLength(entries)),
+                      prefetchLines);
   }
 
   void runOnOperation() override {
@@ -214,8 +227,10 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
     getOperation().walk([&](ProgramOp program) {
-      for (const ScheduleEntry &entry : getSchedule(program))
-        emitEntry(builder, program, entry);
+      std::vector<ScheduleEntry> schedule = getSchedule(program);
+      for (ArrayRef<ScheduleEntry> left(schedule); !left.empty();
+           left = left.drop_front())
+        emitEntry(builder, program, left);
     });
     for (auto optimizer :
          llvm::make_early_inc_range(getOperation().getOps<OptimizerOp>()))

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/FinishResults.h"
 #include "passes/lower/cpu/ReductionTree.h"
+#include "passes/lower/cpu/RowBlock.h"
 #include "passes/lower/cpu/TileKernel.h"
 #include "passes/lower/cpu/TileRun.h"
 #include "stepc/kernel_abi.h"
@@ -235,15 +236,14 @@ void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
 }
 
 void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
-                            StringRef name, ArrayRef<Operation *> entries) {
+                            StringRef name, ArrayRef<Operation *> entries,
+                            bool isOfRowBlocks) {
   Location loc = program.getLoc();
   // Their functions first: one does not stand inside the other.
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
     if (auto phase = dyn_cast<PhaseOp>(entry))
-      runs[phase] =
-          emitTileRun(builder, phase, (phase.getSymName() + "_run").str(),
-                      /*prefetchLines=*/0);
+      runs[phase] = getTileRun(builder, phase, /*prefetchLines=*/0);
   Type i64 = builder.getI64Type();
   auto function = func::FuncOp::create(builder, loc, name,
                                        builder.getFunctionType({i64, i64}, {}));
@@ -253,16 +253,22 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
   Words w(builder, loc);
   TileRow row(w, program, CallWords::load(w, block->getArgument(0)),
               block->getArgument(1));
-  FinishEmitter emitter(builder, program, row, w);
-  for (Operation *entry : entries) {
-    if (auto combine = dyn_cast<CombineOp>(entry))
-      emitter.emitCombine(combine);
-    else if (auto receive = dyn_cast<ReceiveOp>(entry))
-      emitter.emitReceive(receive);
-    else if (auto phase = dyn_cast<PhaseOp>(entry))
-      emitter.emitVectors(phase, runs.lookup(phase));
-    else
-      emitTensorScalars(w, row, cast<TensorScalarsOp>(entry));
-  }
+  auto emitAll = [&] {
+    FinishEmitter emitter(builder, program, row, w);
+    for (Operation *entry : entries) {
+      if (auto combine = dyn_cast<CombineOp>(entry))
+        emitter.emitCombine(combine);
+      else if (auto receive = dyn_cast<ReceiveOp>(entry))
+        emitter.emitReceive(receive);
+      else if (auto phase = dyn_cast<PhaseOp>(entry))
+        emitter.emitVectors(phase, runs.lookup(phase));
+      else
+        emitTensorScalars(w, row, cast<TensorScalarsOp>(entry));
+    }
+  };
+  if (isOfRowBlocks)
+    w.branch(emitGoesByRowBlocks(w, row), [] {}, emitAll);
+  else
+    emitAll();
   func::ReturnOp::create(builder, loc);
 }

@@ -6,9 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cpu/TileKernel.h"
 
-#include "passes/lower/cpu/Gather.h"
-#include "passes/lower/cpu/ReductionTree.h"
-#include "passes/lower/cpu/RunFunctions.h"
+#include "passes/lower/cpu/RowBlock.h"
+#include "passes/lower/cpu/TilePhase.h"
 #include "passes/lower/cpu/TileRun.h"
 #include "stepc/kernel_abi.h"
 
@@ -16,243 +15,148 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// Emits the two kernels of one phase, or the one of flat ranges.
+/// Emits the two kernels of a phase, or the one of flat ranges. Where phases
+/// trail it, it runs them too, block of rows by block of rows.
 class TileKernelEmitter {
 public:
-  TileKernelEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
-      : w(builder, phase.getLoc()), phase(phase),
-        program(cast<ProgramOp>(phase->getParentOp())),
-        operands(phase.getOperands().getAsRange<OperandAttr>()),
-        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
-        prefetchLines(prefetchLines) {}
+  TileKernelEmitter(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
+                    int64_t prefetchLines);
 
   void emit();
 
 private:
-  using EmitTile = function_ref<void(const TileRow &, const Tile &)>;
-  void emitEntry(StringRef name, EmitTile emitTile);
-  void clearColumns(const TileRow &row, const Tile &tile) const;
-  void emitContiguousTile(const TileRow &row, const Tile &tile);
-  void emitRun(const TileRow &row, const Tile &tile, Value rows);
-  void emitStridedTile(const TileRow &row, const Tile &tile);
-  void emitStridedLeaf(const TileRow &row, const Tile &leaf);
-  void emitRangeTile(const TileRow &row, const Tile &tile);
-  void emitRangeRow(const TileRow &row, const Tile &line);
-  void clearRow(const TileRow &row, const Tile &line) const;
+  enum class Rows { Contiguous, Strided, Range };
+  void emitEntry(StringRef name, Rows rows);
+  void emitPhase(const TileRow &row, const Tile &tile, const TilePhase &phase,
+                 Rows rows) const;
+  void emitTile(const TileRow &row, const Tile &tile, const RowBlock &block,
+                Rows rows) const;
+  void emitTrain(const TileRow &row, const Tile &tile, const RowBlock &block,
+                 Rows rows) const;
 
   Words w;
-  PhaseOp phase;
+  PhaseOp head;
+  bool isTrailing;
   ProgramOp program;
-  SmallVector<OperandAttr> operands;
-  SmallVector<AccumulatorAttr> accumulators;
-  int64_t prefetchLines;
-  func::FuncOp run;
-  /// In strided kernels: for each operand of all dims 1024 elements on the
-  /// stack.
-  SmallVector<Value> copies;
+  /// Its own, and of those that trail it; `betweens` has what is computed of a
+  /// block of rows before each.
+  SmallVector<func::FuncOp> runs, betweens;
+  SmallVector<PhaseOp> phases;
+  SmallVector<TilePhase> emitters;
 };
 } // namespace
 
-/// What is accumulated along columns starts from the neutral value.
-void TileKernelEmitter::clearColumns(const TileRow &row,
-                                     const Tile &tile) const {
-  for (AccumulatorAttr accumulator : accumulators) {
-    if (accumulator.getDirection() != Direction::Column)
-      continue;
-    Value address = getPartialAddress(w, row, tile, accumulator);
-    Value columns = w.toIndex(tile.columns);
-    Value vectors = w.floorTo(columns, STEPC_LANES);
-    Type f64 = w.b.getF64Type();
-    w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
-      emitStore(w, f64, STEPC_LANES,
-                emitNeutral(w, accumulator.getCombiner(), STEPC_LANES), address,
-                i);
-    });
-    w.loop(vectors, columns, 1, [&](Value i) {
-      emitStore(w, f64, 0, emitNeutral(w, accumulator.getCombiner(), 0),
-                address, i);
-    });
-  }
-}
-
-void TileKernelEmitter::emitContiguousTile(const TileRow &row,
-                                           const Tile &tile) {
-  clearColumns(row, tile);
-  emitRun(row, tile, w.toIndex(tile.rows));
-}
-
-/// Runs the phase on `rows` (an index) rows of dense elements.
-void TileKernelEmitter::emitRun(const TileRow &row, const Tile &tile,
-                                Value rows) {
-  TileRunArguments in;
-  in.scalars = row.scalars;
-  in.tensorSlots = row.tensorSlots;
-  for (OperandAttr operand : operands)
-    in.operands.push_back(getOperandAddress(w, row, tile, phase, operand));
-  for (AccumulatorAttr accumulator : accumulators)
-    in.accumulators.push_back(getPartialAddress(w, row, tile, accumulator));
-  in.pitch = row.M;
-  in.leaves = row.leaves;
-  in.rows = rows;
-  in.cols = w.toIndex(tile.columns);
-  func::CallOp::create(w.b, w.loc, run, in.getValues());
-}
-
-/// A part of one row, at most a leaf: copied, run and copied back.
-void TileKernelEmitter::emitStridedLeaf(const TileRow &row, const Tile &leaf) {
-  Value first = w.add(w.mul(leaf.item, row.N), leaf.firstRow);
-  first = w.add(w.mul(first, row.M), leaf.firstColumn);
-  auto getMemory = [&](OperandAttr operand) {
-    return StridedMemory{row.getAddress(operand), row.getRank(),
-                         row.getExtents(), row.getStrides(operand),
-                         getElementBytes(operand)};
-  };
-  TileRunArguments in;
-  in.scalars = row.scalars;
-  in.tensorSlots = row.tensorSlots;
-  for (auto [operand, copy] : llvm::zip(operands, copies)) {
-    if (!copy && !operand.isInMemory()) {
-      Value offset = emitOffset(w, getMemory(operand), first);
-      in.operands.push_back(w.add(row.getAddress(operand), offset));
+TileKernelEmitter::TileKernelEmitter(OpBuilder &builder,
+                                     ArrayRef<ScheduleEntry> train,
+                                     int64_t prefetchLines)
+    : w(builder, PhaseOp(train.front().kernel).getLoc()),
+      head(train.front().kernel), isTrailing(train.front().isTrailing),
+      program(cast<ProgramOp>(head->getParentOp())) {
+  func::FuncOp between;
+  for (const ScheduleEntry &entry : train) {
+    if (!entry.kernel) {
+      between = emitRowBlockFinish(builder, program, entry.name + "_rows",
+                                   entry.finish);
       continue;
     }
-    if (!copy) {
-      in.operands.push_back(getOperandAddress(w, row, leaf, phase, operand));
-      continue;
-    }
-    in.operands.push_back(copy);
-    if (operand.getReads())
-      emitGather(w, getMemory(operand), first, leaf.columns, copy);
+    phases.push_back(entry.kernel);
+    runs.push_back(getTileRun(builder, entry.kernel, prefetchLines));
+    betweens.push_back(std::exchange(between, {}));
   }
-  for (AccumulatorAttr accumulator : accumulators)
-    in.accumulators.push_back(getPartialAddress(w, row, leaf, accumulator));
-  in.pitch = row.M;
-  in.leaves = row.leaves;
-  in.rows = w.constant(1);
-  in.cols = w.toIndex(leaf.columns);
-  func::CallOp::create(w.b, w.loc, run, in.getValues());
-  for (auto [operand, copy] : llvm::zip(operands, copies))
-    if (copy && operand.getWrites())
-      emitScatter(w, getMemory(operand), first, leaf.columns, copy);
 }
 
-void TileKernelEmitter::emitStridedTile(const TileRow &row, const Tile &tile) {
-  clearColumns(row, tile);
-  w.loop(w.constant(0), w.toIndex(tile.rows), 1, [&](Value r) {
-    w.loop(w.constant(0), w.toIndex(tile.columns), STEPC_LEAF, [&](Value c) {
-      Value column = w.toWord(c);
-      Tile leaf = tile;
-      leaf.firstRow = w.add(tile.firstRow, w.toWord(r));
-      leaf.firstColumn = w.add(tile.firstColumn, column);
-      leaf.columns =
-          w.min(w.sub(tile.columns, column), w.constantWord(STEPC_LEAF));
-      emitStridedLeaf(row, leaf);
+void TileKernelEmitter::emitPhase(const TileRow &row, const Tile &tile,
+                                  const TilePhase &phase, Rows rows) const {
+  switch (rows) {
+  case Rows::Contiguous:
+    return phase.emitContiguous(row, tile);
+  case Rows::Strided:
+    return phase.emitStrided(row, tile);
+  case Rows::Range:
+    return phase.emitRange(row, tile);
+  }
+}
+
+/// All phases on a block of rows: the tiles beside each other of each.
+void TileKernelEmitter::emitTrain(const TileRow &row, const Tile &tile,
+                                  const RowBlock &block, Rows rows) const {
+  for (auto [index, phase] : llvm::enumerate(emitters)) {
+    if (betweens[index])
+      func::CallOp::create(w.b, w.loc, betweens[index], block.getValues());
+    const TilePhase &own = phase;
+    w.loop(w.constant(0), w.toIndex(row.tileColumns), 1, [&](Value number) {
+      Value columns = w.constantWord(STEPC_TILE_COLUMNS);
+      Tile beside = tile;
+      beside.firstColumn = w.mul(w.toWord(number), columns);
+      beside.columns = w.min(w.sub(row.M, beside.firstColumn), columns);
+      emitPhase(row, beside, own, rows);
     });
-  });
-}
-
-/// What is accumulated along a row that is not in the tile as a whole starts
-/// from the neutral value: not all of its leaves are touched.
-void TileKernelEmitter::clearRow(const TileRow &row, const Tile &line) const {
-  Type f64 = w.b.getF64Type();
-  for (AccumulatorAttr accumulator : accumulators) {
-    if (accumulator.getDirection() != Direction::Row)
-      continue;
-    Value leaves = w.view(getPartialAddress(w, row, line, accumulator), f64);
-    w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,
-           [&](Value leaf) {
-             w.store(emitNeutral(w, accumulator.getCombiner(), 0), leaves,
-                     leaf);
-           });
   }
 }
 
-/// One row of a tile, of which the range has some columns or none: leaf by
-/// leaf.
-void TileKernelEmitter::emitRangeRow(const TileRow &row, const Tile &line) {
-  clearRow(row, line);
-  forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
-    emitRun(row, leaf, w.constant(1));
-  });
-}
-
-/// A tile of a flat range: at once where the range has all of it.
-void TileKernelEmitter::emitRangeTile(const TileRow &row, const Tile &tile) {
-  const TileRow::Range &range = *row.range;
-  clearColumns(row, tile);
-  Value one = w.constantWord(1);
-  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
-  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
-  Value end =
-      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
-  Value endRow = w.add(range.firstRow, range.rows);
-  Value allRows = w.both(w.isLess(w.sub(range.begin, one), first),
-                         w.isLess(w.sub(end, one), range.end));
+/// The first tile of a block of rows stands for the block where all phases of
+/// a train are run on it; phases that trail have nothing to do then.
+void TileKernelEmitter::emitTile(const TileRow &row, const Tile &tile,
+                                 const RowBlock &block, Rows rows) const {
+  if (phases.size() == 1 && !isTrailing)
+    return emitPhase(row, tile, emitters.front(), rows);
   w.branch(
-      allRows, [&] { emitRun(row, tile, w.toIndex(tile.rows)); },
+      emitGoesByRowBlocks(w, row),
       [&] {
-        Value from = w.max(firstRow, range.firstRow);
-        Value to = w.min(w.add(lastRow, one), endRow);
-        w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
-          Tile line = tile;
-          line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
-          line.rows = one;
-          emitRangeRow(row, line);
-        });
-      });
+        if (isTrailing)
+          return;
+        Value isFirst =
+            w.isLess(tile.firstColumn, w.constantWord(STEPC_TILE_COLUMNS));
+        w.branch(
+            isFirst, [&] { emitTrain(row, tile, block, rows); }, [] {});
+      },
+      [&] { emitPhase(row, tile, emitters.front(), rows); });
 }
 
 /// `void name(call, begin, end)`: StepcKernel.
-void TileKernelEmitter::emitEntry(StringRef name, EmitTile emitTile) {
+void TileKernelEmitter::emitEntry(StringRef name, Rows rows) {
   Type i64 = w.b.getI64Type();
   auto function = func::FuncOp::create(
       w.b, w.loc, name, w.b.getFunctionType({i64, i64, i64}, {}));
   OpBuilder::InsertionGuard guard(w.b);
   Block *entry = function.addEntryBlock();
   w.b.setInsertionPointToStart(entry);
-  copies.clear();
-  for (OperandAttr operand : operands)
-    copies.push_back(
-        getAccess(phase, operand) == Access::Tile && operand.isInMemory() &&
-                !program.isFlatRange()
-            ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
-            : Value());
-  CallWords call = CallWords::load(w, entry->getArgument(0));
+  emitters.clear();
+  for (auto [phase, run] : llvm::zip(phases, runs)) {
+    emitters.emplace_back(w, phase, run);
+    if (rows == Rows::Strided)
+      emitters.back().allocateCopies();
+  }
+  Value address = entry->getArgument(0);
+  CallWords call = CallWords::load(w, address);
   w.loop(w.toIndex(entry->getArgument(1)), w.toIndex(entry->getArgument(2)), 1,
          [&](Value index) {
            Value chunks = w.words(call.chunks);
            Value first = w.mul(index, w.constant(3));
-           TileRow row(w, program, call, w.load(chunks, first));
+           Value number = w.load(chunks, first);
+           TileRow row(w, program, call, number);
            Value start = w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
            Value length =
                w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
-           w.loop(start, w.add(start, length), 1, [&](Value number) {
-             emitTile(row, locateTile(w, row, w.toWord(number)));
+           w.loop(start, w.add(start, length), 1, [&](Value position) {
+             Tile tile = locateTile(w, row, w.toWord(position));
+             emitTile(row, tile, {address, number, tile}, rows);
            });
          });
   func::ReturnOp::create(w.b, w.loc);
 }
 
 void TileKernelEmitter::emit() {
-  std::string name = phase.getSymName().str();
-  run = emitTileRun(w.b, phase, name + "_run", prefetchLines);
+  std::string name = head.getSymName().str();
   // Ranges are dense.
-  if (program.isFlatRange()) {
-    emitEntry(name, [&](const TileRow &row, const Tile &tile) {
-      emitRangeTile(row, tile);
-    });
-    return;
-  }
-  emitEntry(name, [&](const TileRow &row, const Tile &tile) {
-    emitContiguousTile(row, tile);
-  });
-  emitEntry(name + "_strided", [&](const TileRow &row, const Tile &tile) {
-    emitStridedTile(row, tile);
-  });
+  if (program.isFlatRange())
+    return emitEntry(name, Rows::Range);
+  emitEntry(name, Rows::Contiguous);
+  emitEntry(name + "_strided", Rows::Strided);
 }
 
-void mlir::step::emitTileKernels(OpBuilder &builder, PhaseOp phase,
+void mlir::step::emitTileKernels(OpBuilder &builder,
+                                 ArrayRef<ScheduleEntry> train,
                                  int64_t prefetchLines) {
-  TileKernelEmitter(builder, phase, prefetchLines).emit();
+  TileKernelEmitter(builder, train, prefetchLines).emit();
 }

@@ -9,6 +9,7 @@
 #define STEPC_PASSES_LOWER_CPU_TILEKERNEL_H
 
 #include "passes/lower/Words.h"
+#include "passes/schedule/Schedule.h"
 
 namespace mlir::step {
 
@@ -16,12 +17,19 @@ namespace mlir::step {
 /// named as the phase, and the one for strided rows, with the suffix
 /// `_strided`. A strided kernel copies 1024 elements at a time to the stack,
 /// runs the same code on them, and copies back what is written.
-void emitTileKernels(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines);
+///
+/// `train` is the kernel's entry of the schedule, and those behind it up to the
+/// last phase that trails it: what they do is done by this kernel, where
+/// tensors go by blocks of rows (RowBlock.h).
+void emitTileKernels(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
+                     int64_t prefetchLines);
 
 /// Makes the StepcFinish function `name` of the entries between two traversals:
-/// step.combine, phases of vectors and step.tensor_scalars.
+/// step.combine, phases of vectors and step.tensor_scalars. `isOfRowBlocks`: a
+/// phase behind it trails, so that nothing is done for tensors that go by blocks
+/// of rows.
 void emitFinish(OpBuilder &builder, ProgramOp program, StringRef name,
-                ArrayRef<Operation *> entries);
+                ArrayRef<Operation *> entries, bool isOfRowBlocks);
 
 } // namespace mlir::step
 

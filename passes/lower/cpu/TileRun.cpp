@@ -261,7 +261,11 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   return function;
 }
 
-func::FuncOp mlir::step::emitTileRun(OpBuilder &builder, PhaseOp phase,
-                                     StringRef name, int64_t prefetchLines) {
+func::FuncOp mlir::step::getTileRun(OpBuilder &builder, PhaseOp phase,
+                                    int64_t prefetchLines) {
+  std::string name = (phase.getSymName() + "_run").str();
+  auto module = phase->getParentOfType<ModuleOp>();
+  if (auto function = module.lookupSymbol<func::FuncOp>(name))
+    return function;
   return TileRunEmitter(builder, phase, prefetchLines).emit(name);
 }

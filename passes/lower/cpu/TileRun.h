@@ -15,8 +15,9 @@ namespace mlir::step {
 /// Makes the function that runs the phase on `rows` times `cols` elements, from
 /// the first column of a leaf on, each row in vectors of 16 and the rest one by
 /// one. Accumulators along columns are added to what is there.
-func::FuncOp emitTileRun(OpBuilder &builder, PhaseOp phase, StringRef name,
-                         int64_t prefetchLines);
+/// One function, `NAME_run`, for all that call it.
+func::FuncOp getTileRun(OpBuilder &builder, PhaseOp phase,
+                        int64_t prefetchLines);
 
 } // namespace mlir::step
 

@@ -1,0 +1,44 @@
+//===- RowBlock.h - several phases on a block of rows -------------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Phases that trail another (`step.phase ... trailing`) are run with it on a
+// block of 64 rows before the next block, so that they find its elements in the
+// cache. The thread that has the block's first tile runs all of it. Tensors of
+// very long rows do not go so: their blocks are too few to be shared out, and do
+// not stay in a cache. Bits are the same either way.
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_ROWBLOCK_H
+#define STEPC_PASSES_LOWER_CPU_ROWBLOCK_H
+
+#include "passes/lower/Tile.h"
+
+namespace mlir::step {
+
+/// The block of rows that a tile is of, as a function is told. All are words.
+struct RowBlock {
+  Value call, row; // the address of the StepcCall, the number in its table
+  Tile tile;
+
+  SmallVector<Value> getValues() const {
+    return {call, row, tile.item, tile.firstRow, tile.rows};
+  }
+};
+
+/// An i1: whether the tensor of the row goes by blocks of rows.
+Value emitGoesByRowBlocks(const Words &w, const TileRow &row);
+
+/// Makes the function `name(call, row, item, first row, rows)` that does what
+/// stands before a trailing phase for one block of rows: combines what is along
+/// its rows, and runs phases of rows on them.
+func::FuncOp emitRowBlockFinish(OpBuilder &builder, ProgramOp program,
+                                StringRef name, ArrayRef<Operation *> entries);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_ROWBLOCK_H

@@ -1,0 +1,117 @@
+// Adafactor (frontend/optimizers/adafactor.mlir) with the mean of u^2 over the whole
+// tensor, which needs a traversal of its own: what --certify-clipping leaves out.
+
+step.optimizer @plain_adafactor {
+  %lr = step.hyper "lr" = 1.0e-3
+  %eps1 = step.hyper "eps1" = 1.0e-30
+  %eps2 = step.hyper "eps2" = 1.0e-3
+  %clip = step.hyper "clip_threshold" = 1.0
+  %decay_rate = step.hyper "decay_rate" = -0.8
+  %beta1 = step.hyper "beta1" = 0.0
+  %lambda = step.hyper "weight_decay" = 0.0
+  %scale_parameter = step.option "scale_parameter" = true
+  %relative_step = step.option "relative_step" = true
+  %warmup_init = step.option "warmup_init" = false
+  %has_beta1 = step.option "has_beta1" = %beta1 ne 0.0
+  %one = step.constant 1.0
+
+  step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
+                    %m: state "exp_avg"[...b, n, m] if %has_beta1,
+                    %r: state "exp_avg_sq_row"[...b, n, 1],
+                    %c: state "exp_avg_sq_col"[...b, 1, m], %t: count) {
+    %number = step.to_f64 %t
+    %slow = step.constant 1.0e-6
+    %fast = step.constant 1.0e-2
+    %warm = step.mul %slow, %number : f64
+    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
+    %root_t = step.sqrt %number : f64
+    %inverse_root = step.div %one, %root_t : f64
+    %relative = step.minimum %kappa, %inverse_root : f64
+    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
+    %theta_sq = step.mul %theta, %theta : [...b, n, m]
+    %theta_mean = step.mean %theta_sq : [...b, n, m]
+    %theta_rms = step.sqrt %theta_mean : f64
+    %size = step.maximum %eps2, %theta_rms : f64
+    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
+    %alpha = step.mul %rho, %scale : f64
+
+    %w = step.pow %number, %decay_rate
+    %gg = step.mul %g, %g : [...b, n, m]
+    %sq = step.add %gg, %eps1 : [...b, n, m], f64
+    %row_mean = step.mean %sq over [m] : [...b, n, m]
+    %col_mean = step.mean %sq over [n] : [...b, n, m]
+    %r1 = step.lerp %r, %row_mean, %w : [...b, n, 1], [...b, n, 1], f64
+    %c1 = step.lerp %c, %col_mean, %w : [...b, 1, m], [...b, 1, m], f64
+
+    // 1 / sqrt(V) is a factor of the row times a factor of the column.
+    %mean_r = step.mean %r1 over [n] : [...b, n, 1]
+    %root_mean = step.sqrt %mean_r : [...b, 1, 1]
+    %root_r = step.sqrt %r1 : [...b, n, 1]
+    %row = step.div %root_mean, %root_r : [...b, 1, 1], [...b, n, 1]
+    %root_c = step.sqrt %c1 : [...b, 1, m]
+    %col = step.div %one, %root_c : f64, [...b, 1, m]
+    %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
+    %u = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
+
+    %uu = step.mul %u, %u : [...b, n, m]
+    %u_mean = step.mean %uu : [...b, n, m]
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %clip : f64
+    %divisor = step.maximum %one, %excess : f64
+    %rate = step.div %alpha, %divisor : f64
+    %update = step.mul %u, %rate : [...b, n, m], f64
+    %w1 = step.sub %one, %beta1 : f64
+    %m1 = step.lerp %m, %update, %w1 : [...b, n, m], [...b, n, m], f64
+    %move = step.select %has_beta1, %m1, %update : i1, [...b, n, m], [...b, n, m]
+
+    %decay = step.mul %lambda, %alpha : f64
+    %keep = step.sub %one, %decay : f64
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %m1, %r1, %c1
+      : [...b, n, m], [...b, n, m], [...b, n, 1], [...b, 1, m]
+  }
+
+  step.rule @any(%theta: param[*], %g: grad[*], %m: state "exp_avg"[*] if %has_beta1,
+                 %v: state "exp_avg_sq"[*], %t: count) {
+    %number = step.to_f64 %t
+    %slow = step.constant 1.0e-6
+    %fast = step.constant 1.0e-2
+    %warm = step.mul %slow, %number : f64
+    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
+    %root_t = step.sqrt %number : f64
+    %inverse_root = step.div %one, %root_t : f64
+    %relative = step.minimum %kappa, %inverse_root : f64
+    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
+    %theta_sq = step.mul %theta, %theta : [*]
+    %theta_mean = step.mean %theta_sq : [*]
+    %theta_rms = step.sqrt %theta_mean : f64
+    %size = step.maximum %eps2, %theta_rms : f64
+    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
+    %alpha = step.mul %rho, %scale : f64
+
+    %w = step.pow %number, %decay_rate
+    %gg = step.mul %g, %g : [*]
+    %sq = step.add %gg, %eps1 : [*], f64
+    %v1 = step.lerp %v, %sq, %w : [*], [*], f64
+    %root = step.sqrt %v1 : [*]
+    %u = step.div %g, %root : [*]
+
+    %uu = step.mul %u, %u : [*]
+    %u_mean = step.mean %uu : [*]
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %clip : f64
+    %divisor = step.maximum %one, %excess : f64
+    %rate = step.div %alpha, %divisor : f64
+    %update = step.mul %u, %rate : [*], f64
+    %w1 = step.sub %one, %beta1 : f64
+    %m1 = step.lerp %m, %update, %w1 : [*], [*], f64
+    %move = step.select %has_beta1, %m1, %update : i1, [*], [*]
+
+    %decay = step.mul %lambda, %alpha : f64
+    %keep = step.sub %one, %decay : f64
+    %kept = step.mul %theta, %keep : [*], f64
+    %theta1 = step.sub %kept, %move : [*]
+    step.return %theta1, %m1, %v1
+  }
+}
