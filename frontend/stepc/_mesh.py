@@ -22,7 +22,7 @@ from ctypes import (
 )
 from dataclasses import dataclass
 
-from . import _runtime
+from . import _runtime, errors
 
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
@@ -97,7 +97,9 @@ def communicator_of(
             function(*arguments)
             return 0
         except BaseException as error:
-            text = "".join(traceback.format_exception_only(error)).strip().encode()[: size - 1]
+            words = "".join(traceback.format_exception_only(error)).strip()
+            words = str(error) if isinstance(error, errors.StepcError) else words
+            text = words.encode()[: size - 1]
             ctypes.memmove(message, text + b"\0", len(text) + 1)
             return 1
 

@@ -15,7 +15,7 @@ import inspect
 
 import torch
 import torch.distributed as dist
-from stepc.torch import _device_memory, _meshes, _process_groups, _reducer
+from stepc.torch import _device_memory, _exchanges, _meshes, _reducer
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 from torch_double import _WITHOUT_MEMORY, CudaTorch, _take_device
@@ -60,7 +60,7 @@ class RankTorch(CudaTorch):
             monkeypatch.setattr(dist, name, self._collective(name))
         monkeypatch.setattr(dist, "new_group", self._new_group)
         monkeypatch.setattr(dist, "all_gather_object", self._objects(dist.all_gather_object))
-        monkeypatch.setattr(_process_groups, "speaks_on_host", lambda group: group in _hosts)
+        monkeypatch.setattr(_exchanges, "speaks_on_host", lambda group: group in _hosts)
         monkeypatch.setattr(_meshes, "tensor_at", self._tensor_at)
         for name in ("_take", "_end_pass"):
             hook = getattr(_reducer.GradientReducer, name)
@@ -210,7 +210,7 @@ class RankTorch(CudaTorch):
                 raise RuntimeError("a cable is loose")
             self.collectives.append(name)
             ranks = tuple(dist.get_process_group_ranks(group))
-            bound.arguments["group"] = _process_groups._group_of("twin", ranks, backend="gloo")
+            bound.arguments["group"] = _exchanges._group_of("twin", ranks, group, backend="gloo")
             asynchronous, bound.arguments["async_op"] = bound.arguments["async_op"], False
             work = Later(
                 lambda: self.enqueue(lambda: self._real[name](*bound.args, **bound.kwargs))

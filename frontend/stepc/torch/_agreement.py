@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from .. import errors
-from ._process_groups import timeout_of
+from ._exchanges import timeout_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def compare(group) -> None:
     """CommunicationError where a rank of the group has noted other things.
 
     Names the rank and the first item in which it differs; or a rank that has not come when
-    the group's timeout is over.
+    the group's timeout, or the optimizer's, is over.
     """
     store, ranks, place, notes = _open(group)
     for number in range(notes.compared, len(notes.texts)):

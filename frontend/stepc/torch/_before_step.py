@@ -19,8 +19,10 @@ import torch.distributed as dist
 
 from .. import errors
 from ._agreement import difference
-from ._process_groups import gather_objects
+from ._exchanges import exchanging, gathered
 from ._tensors import set_grad
+
+_COMPARING = "the gradients could not be compared before the step"
 
 
 class BeforeStep:
@@ -69,16 +71,12 @@ class BeforeStep:
             values = torch.tensor([*present, zlib.crc32(packed), steps])
             ends = torch.cat([values, -values])
             group = self._mesh.host(self._mesh.group_of(axes))
-            work = dist.all_reduce(ends, dist.ReduceOp.MAX, group=group, async_op=True)
+            with exchanging(_COMPARING, group):
+                work = dist.all_reduce(ends, dist.ReduceOp.MAX, group=group, async_op=True)
             calls.append((axes, own, group, ends, work))
         for axes, own, group, ends, work in calls:
-            try:
+            with exchanging(_COMPARING, group):
                 work.wait()
-            except (RuntimeError, ValueError) as error:
-                raise errors.CommunicationError(
-                    f"the gradients could not be compared before the step: {error}",
-                    "STEPC_COMMUNICATION_ERROR",
-                ) from error
             high, low = ends.view(2, -1)
             same = (high == -low).tolist()
             if not all(same[-2:]):
@@ -106,14 +104,15 @@ class BeforeStep:
         """From the first rank of those that have the same part and a gradient for it."""
         own = part.local.grad
         dtype = None if own is None else own.dtype
-        every = gather_objects(dtype, group, self._mesh.device)
+        every = gathered(dtype, _COMPARING, group, self._mesh.device)
         have = [place for place, dtype in enumerate(every) if dtype is not None]
         if not have or len(have) == len(every):
             return
         sent = torch.empty(part.local.shape, dtype=every[have[0]], device=part.local.device)
         if own is not None:
             sent = own.detach().clone(memory_format=torch.contiguous_format)
-        dist.broadcast(sent, dist.get_process_group_ranks(group)[have[0]], group=group)
+        with exchanging(f"the gradient of {part.name} could not be taken over", group):
+            dist.broadcast(sent, dist.get_process_group_ranks(group)[have[0]], group=group)
         if own is None:
             self._lend(part, sent)
 
@@ -152,7 +151,7 @@ class BeforeStep:
             f"{part.name} after {self._counts[id(part.local)]} steps when it was bound"
             for part in (self._sets[axes] if self._counts else ())
         ]
-        every = gather_objects(own, group, self._mesh.device)
+        every = gathered(own, "what differs could not be compared", group, self._mesh.device)
         for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
             if theirs != own:
                 raise difference(own, theirs, rank)

@@ -5,7 +5,6 @@ compiled."""
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable
 
@@ -20,33 +19,19 @@ from ._binding import Binding
 from ._bound_groups import precompile
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
+from ._exchanges import within
 from ._features import Feature
 from ._flags import check_flags
 from ._kept_scalars import KeptScalars
+from ._lock import Lock
 from ._members import ObstacleError
 from ._on_ranks import OnRanks
 from ._parts import is_distributed
 from ._precision import Precision
 from ._report import StepReport
 from ._saving import Saving
+from ._signature import signature_of
 from ._state import StateMap
-
-# What every class takes, by keyword only; see CompiledStep.
-_KEYWORDS = [
-    inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("exclusive_writes", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("reproducible", inspect.Parameter.KEYWORD_ONLY, default=False),
-    inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
-    *(
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in {**_on_ranks.KEYWORDS, **_features.KEYWORDS}.items()
-    ),
-    inspect.Parameter("master", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("state_dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("rounding", inspect.Parameter.KEYWORD_ONLY, default=None),
-    inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, default=0),
-]
 
 
 class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
@@ -74,21 +59,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
         ``DynamicLossScale()``; see ``scale``.
-    zero: 1 keeps of each state only this rank's part of the elements, over the ranks
-        of ``process_group`` (default: all), each of which has the same parameters. 2
-        reduces gradients during the backward pass, keeps this rank's part of their sum
-        in f32 and frees ``.grad``.
-    gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
-        after DistributedDataParallel, or "local" where each has its own, whose mean
-        the step takes.
-    bucket_bytes: what of the parameters is exchanged at a time, by default 25 MiB.
-    reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
-        torch.float32; by default their own. They are added up in f32 in any case, and
-        with it the step gets their mean as it is, also where parameters are bfloat16.
-    overlap: whether exchanges of one bucket go on while another is stepped.
-    layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
-        regular expression of names, and the ``Layout`` of those that it matches as a
-        whole, or None for tensors that are whole; the first that matches counts.
+    zero, process_group, gradients, bucket_bytes, reduce_bucket_bytes, gather_bucket_bytes,
+    reduce_dtype, predivide, overlap, flatten_parameters, layouts, timeout: over ranks; see
+        :class:`~stepc.torch._on_ranks.OnRanks`.
     average: ``EMA()`` or ``SWA()`` of the parameters, kept by the step; see
         ``averaged_parameters``.
     accumulation_steps: how many backward passes gradients are the sum of; the step
@@ -160,7 +133,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         # From the start: what the user takes before the first step stays right.
         self.state = StateMap(self.state)
         self._check_reduced()
-        self._make_reducer()
+        self._arrange()
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -168,7 +141,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             cls._hyper_readers = _hypers.readers_of(cls._hypers)
         cls._dropped_dims = cls._dropped_dims | dict.fromkeys(cls._scalar_states, -1)
         if issubclass(cls, torch.optim.Optimizer):
-            cls.__signature__ = _signature_of(cls)
+            cls.__signature__ = signature_of(cls, CompiledStep)
 
     # --- What a class says about itself ---------------------------------------
 
@@ -294,20 +267,23 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
 
     @torch._disable_dynamo
     def _step_all(self) -> None:
-        with self._locked():
+        with self._locked(), within(self._timeout):
             self._step_locked()
 
-    def _locked(self) -> _Lock:
+    def _locked(self) -> Lock:
         # Made here and not in __init__, so that copies have their own.
         lock = self.__dict__.get("_lock") or self.__dict__.setdefault("_lock", threading.Lock())
-        return _Lock(lock)
+        return Lock(lock)
 
-    def _step_locked(self) -> None:
+    def _refuse_poisoned(self) -> None:
         if self._poison is not None:
             raise errors.StatusError(
                 f"an earlier step failed midway: {self._poison}; load a state to go on",
                 "STEPC_POISONED",
             )
+
+    def _step_locked(self) -> None:
+        self._refuse_poisoned()
         self._refuse_scaler()
         if self._binding is not None:
             self._binding.check_capture(self)
@@ -411,32 +387,3 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             **self._ranks_state(),
             **self._precision_state(),
         }
-
-
-class _Lock:
-    """A lock that is not waited for."""
-
-    def __init__(self, lock: threading.Lock):
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise errors.BusyError("another thread is stepping this optimizer", "STEPC_BUSY")
-
-    def __exit__(self, *exception) -> None:
-        self._lock.release()
-
-
-def _signature_of(cls: type) -> inspect.Signature:
-    """That of the constructor which a class has or inherits from torch, with what
-    all classes take in place of ``**features``."""
-    init = next(
-        base.__dict__["__init__"]
-        for base in cls.__mro__
-        if "__init__" in base.__dict__ and base is not CompiledStep
-    )
-    own = list(inspect.signature(init).parameters.values())[1:]
-    if init.__module__.startswith("stepc.") and all(p.name != "features" for p in own):
-        return inspect.Signature(own)
-    own = [p for p in own if p.name != "features"]
-    return inspect.Signature([*own, *_KEYWORDS])

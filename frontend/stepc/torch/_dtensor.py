@@ -13,6 +13,7 @@ import torch
 from .. import errors
 from .._mesh import Layout
 from ._describe import lies
+from ._exchanges import exchanging
 from ._members import ObstacleError
 from ._rules import WholeState
 from ._tensors import set_grad
@@ -185,13 +186,21 @@ class DTensorPart:
                 False,
             )
         with torch.no_grad():
-            if grad.placements != self.param.placements:
-                dtype, sent = grad.dtype, self._reduce_dtype
-                if sent is not None and any(p.is_partial() for p in grad.placements):
-                    grad = grad.to(sent)
-                grad = grad.redistribute(self.param.device_mesh, self.param.placements)
-                grad = grad.to(torch.promote_types(dtype, grad.dtype))
-            set_grad(self.local, _local(grad).detach())
+            same = grad.placements == self.param.placements
+            set_grad(self.local, (_local(grad) if same else self._redistributed(grad)).detach())
+
+    def _redistributed(self, grad) -> torch.Tensor:
+        dtype, sent = grad.dtype, self._reduce_dtype
+        if sent is not None and any(p.is_partial() for p in grad.placements):
+            grad = grad.to(sent)
+        with exchanging(f"the gradient of {self.name} could not be reduced", *self._groups):
+            grad = grad.redistribute(self.param.device_mesh, self.param.placements)
+            return _local(grad.to(torch.promote_types(dtype, grad.dtype)))
+
+    @property
+    def _groups(self) -> list:
+        mesh = self.param.device_mesh
+        return [mesh.get_group(dim) for dim in range(mesh.ndim)]
 
     def _placements(self, whole: WholeState) -> list:
         """Of a state: those of the parameter in the dims that it has."""
@@ -259,10 +268,11 @@ class DTensorPart:
         """The whole state: all ranks of the mesh together."""
         if not is_dtensor(state):
             return state
-        if state.dtype is torch.int16:  # Gloo has none; as other 16 bits they cross unread
-            bits = self.show(name, state.to_local().view(torch.bfloat16))
-            return bits.full_tensor().view(torch.int16)
-        return state.full_tensor()
+        with exchanging("the states could not be put together", *self._groups):
+            if state.dtype is torch.int16:  # Gloo has none; as other 16 bits they cross unread
+                bits = self.show(name, state.to_local().view(torch.bfloat16))
+                return bits.full_tensor().view(torch.int16)
+            return state.full_tensor()
 
 
 def _along(placement, dim: int):

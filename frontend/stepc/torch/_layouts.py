@@ -15,8 +15,8 @@ import torch.distributed as dist
 from .. import _mesh
 from ._agreement import difference
 from ._describe import axis_names, lies
+from ._exchanges import exchanging, gathered, group_among
 from ._members import ObstacleError
-from ._process_groups import gather_objects, group_among, named
 from ._state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
 from ._tensors import divided, set_grad
 
@@ -37,6 +37,8 @@ class Layout:
             mesh over which the parameter is replicated; of ``shared_over`` over the ranks that
             have it.
         grad_divisor: what the gradient is divided by, after the sum.
+        predivide: divides each rank's gradient before the sum in place of the sum: in float32,
+            rounded to the type in which it crosses. Of ``grad="partial"`` with a divisor.
         shape: of the whole tensor; by default the ranks add up what they have.
         shared_over: the name of a dim of the mesh with ``Replicate()``, of which not all
             coordinates have the tensor: the first of those that do counts it. Without, it is
@@ -52,6 +54,7 @@ class Layout:
     grad_divisor: float | None = None
     shape: tuple[int, ...] | None = None
     shared_over: str | None = None
+    predivide: bool = False
 
     def __post_init__(self):
         if len(self.placements) != self.mesh.ndim:
@@ -70,6 +73,8 @@ class Layout:
                 )
         if self.grad not in _GRADS:
             raise ValueError(f"grad is {self.grad!r}, expected 'reduced' or 'partial'")
+        if self.predivide and (self.grad != "partial" or self.grad_divisor is None):
+            raise ValueError("predivide is of no use without grad='partial' and a grad_divisor")
         if self.shared_over is not None:
             self._check_shared()
 
@@ -194,7 +199,10 @@ class PlainPart:
             over = [n for n, p in pairs if p != DISTINCT and p.is_replicate()]
             words = f"summed over {', '.join(over)}"
         divisor = self.how.grad_divisor
-        return words if divisor is None else f"{words}, divided by {divisor:g}"
+        if divisor is None:
+            return words
+        before = f"divided by {divisor:g}"
+        return f"{before}, {words}" if self.how.predivide else f"{words}, {before}"
 
     @property
     def whole_shape(self) -> tuple[int, ...] | None:
@@ -230,6 +238,7 @@ class PlainPart:
                 shape[placement.dim] = "-"
         placements = ", ".join(map(str, self.how.placements))
         divided = "" if self.how.grad_divisor is None else f" divided by {self.how.grad_divisor}"
+        divided += " before the sum" if self.how.predivide else ""
         shared = "" if self.how.shared_over is None else f", shared over {self.how.shared_over}"
         return (
             f"{self.param.dtype} of shape ({', '.join(shape)}), layout {placements} over "
@@ -301,11 +310,11 @@ class PlainPart:
         holders = self._sharing.holders(self.param, self.how)
         if len(holders) == 1:
             return
-        group = group_among(holders)
+        group = group_among(holders, self.how.mesh.get_group(self.how.shared_dim))
         self._sums.append(group)
         if self._known is not None:
             return
-        every = gather_objects(words, group, mesh.device)
+        every = gathered(words, f"{self.name} could not be compared", group, mesh.device)
         for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
             if theirs != words:
                 raise difference([words], [theirs], rank)
@@ -326,7 +335,8 @@ class PlainPart:
             extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
             rank = dist.get_rank(group)
             extents[rank] = shape[dim]
-            dist.all_reduce(extents, group=group)
+            with exchanging(f"the parts of {self.name} could not be put in order", group):
+                dist.all_reduce(extents, group=group)
             first[dim], shape[dim] = int(extents[:rank].sum()), int(extents.sum())
         self.shape = tuple(self.how.shape or shape)
         self.first = tuple(first)
@@ -334,13 +344,16 @@ class PlainPart:
     def is_current(self) -> bool:
         return self.param.data_ptr() == self.local.data_ptr()
 
+    def relocate(self) -> None:
+        self.local = self.param.detach().requires_grad_(self.param.requires_grad)
+
     def refresh(self) -> None:
         """Takes the gradient; one that is partial is summed, which all ranks of the
         mesh do together. The user's own stays as it is."""
         grad = self.param.grad
         if self._sums:
             grad = self._sum(grad)
-        if grad is not None and self.how.grad_divisor is not None:
+        if grad is not None and self.how.grad_divisor is not None and not self.how.predivide:
             grad = divided(grad.detach(), self.how.grad_divisor)
         set_grad(self.local, grad)
 
@@ -353,7 +366,7 @@ class PlainPart:
             return self._sum_on_device(grad, dtype)
         line = torch.zeros(self.param.numel() + 1, dtype=dtype)
         if grad is not None:
-            line[:-1] = grad.detach().reshape(-1)
+            line[:-1] = self._addend(grad.detach().reshape(-1))
             line[-1] = 1  # that there is one
         self._add_up(line)
         if not line[-1]:
@@ -361,7 +374,7 @@ class PlainPart:
         return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
 
     def _add_up(self, line: torch.Tensor) -> None:
-        with named(f"the gradient of {self.name} could not be summed"):
+        with exchanging(f"the gradient of {self.name} could not be summed", *self._sums):
             for group in self._sums:
                 dist.all_reduce(line, group=group)
 
@@ -376,9 +389,16 @@ class PlainPart:
             return None
         line = torch.zeros(self.param.shape, dtype=dtype, device=self.param.device)
         if grad is not None:
-            line.copy_(grad.detach())
+            line.copy_(self._addend(grad.detach()))
         self._add_up(line)
         return line.to(torch.promote_types(dtype, self.param.dtype))
+
+    def _addend(self, grad: torch.Tensor) -> torch.Tensor:
+        """What this rank adds to the sum."""
+        if not self.how.predivide:
+            return grad
+        wide = torch.promote_types(grad.dtype, torch.float32)
+        return divided(grad.to(wide), self.how.grad_divisor)
 
     def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
         return state

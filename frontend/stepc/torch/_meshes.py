@@ -21,7 +21,7 @@ from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
 from . import _agreement
 from ._describe import axis_names
 from ._device_memory import tensor_at
-from ._process_groups import Ranks, gather_objects, group_among, host_group
+from ._exchanges import Ranks, exchanging, gathered, group_among, host_group
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
@@ -89,7 +89,8 @@ class TorchMesh:
         axis = self._axis("zero", group)
         own = [mesh.mesh.tolist() for mesh in self._meshes]
         if any(axis.name not in names for names, _ in self._grids):
-            found = gather_objects(own, group, self.device)
+            what = "the meshes of the ranks could not be put together"
+            found = gathered(own, what, group, self.device)
             for number, (names, _) in enumerate(list(self._grids)):
                 if axis.name not in names:
                     grid = torch.stack([torch.tensor(of_rank[number]) for of_rank in found])
@@ -140,13 +141,17 @@ class TorchMesh:
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
         """All calls of a round are under way together."""
         self.agree(set().union(*(self.names_of(call.axes) for call in calls)))
+        groups = [self._group(call.axes) for call in calls]
+        with exchanging("a sum over ranks could not be made", *groups):
+            self._reduce_over(calls, groups)
+
+    def _reduce_over(self, calls: Sequence[ReduceCall], groups: list[dist.ProcessGroup]) -> None:
         works = []
-        for call in calls:
+        for call, group in zip(calls, groups, strict=True):
             highest = call.reduction == MAX_I64
             kind = torch.int64 if highest else torch.float64
             tensor = tensor_at(call.data, call.count, kind, self.device)
             operation = dist.ReduceOp.MAX if highest else dist.ReduceOp.SUM
-            group = self._group(call.axes)
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
@@ -167,7 +172,7 @@ class TorchMesh:
         axes = [axis for axis in axes if len(axis.ranks) > 1] or axes
         if len(axes) == 1:
             return axes[0].group
-        return group_among(self._ranks({axis.name for axis in axes}))
+        return group_among(self._ranks({axis.name for axis in axes}), axes[0].group)
 
     def host(self, group: dist.ProcessGroup) -> dist.ProcessGroup:
         """The group for what the hosts of its ranks tell each other."""

@@ -6,11 +6,14 @@ it is in :mod:`._distributed`."""
 from __future__ import annotations
 
 import contextlib
+import datetime
+from collections.abc import Iterator
 
 import torch
 
 from .. import errors
 from ._dtensor import is_dtensor, picklable
+from ._exchanges import check_timeout, within
 from ._members import ObstacleError, parameter_names
 from ._partitions import GivenParameters
 from ._state_parts import StatePart
@@ -21,14 +24,46 @@ KEYWORDS = {
     "process_group": None,
     "gradients": None,
     "bucket_bytes": None,
+    "reduce_bucket_bytes": None,
+    "gather_bucket_bytes": None,
     "reduce_dtype": None,
+    "predivide": False,
     "overlap": True,
+    "flatten_parameters": False,
     "layouts": None,
+    "timeout": None,
 }
 
 
 class OnRanks:
-    """Mix-in of :class:`CompiledStep`."""
+    """Mix-in of :class:`CompiledStep`, which takes by keyword:
+
+    zero: 1 keeps of each state only this rank's part of the elements, over the ranks
+        of ``process_group`` (default: all), each of which has the same parameters. 2
+        reduces gradients during the backward pass, keeps this rank's part of their sum
+        in f32 and frees ``.grad``.
+    gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
+        after DistributedDataParallel, or "local" where each has its own, whose mean
+        the step takes.
+    bucket_bytes: what of the parameters is exchanged at a time, by default 25 MiB.
+        ``reduce_bucket_bytes`` is that of gradients, which is also what is stepped together,
+        ``gather_bucket_bytes`` that of parameters.
+    reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
+        torch.float32; by default their own. They are added up in f32 in any case, and
+        with it the step gets their mean as it is, also where parameters are bfloat16.
+    predivide: divides each rank's gradient by the number of ranks before the sum, in f32, and
+        not the sum: it is then rounded to what crosses, and the sum has the mean's range.
+    overlap: whether exchanges of one bucket go on while another is stepped.
+    flatten_parameters: points ``.data`` of the parameters into the buffers in which they are
+        gathered, so that nothing is copied in and out. TensorError for parameters that are not
+        contiguous, or have memory in common with others.
+    layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
+        regular expression of names, and the ``Layout`` of those that it matches as a
+        whole, or None for tensors that are whole; the first that matches counts.
+    timeout: ``datetime.timedelta``, how long an exchange of the optimizer may take; by
+        default as long as its process group says. CommunicationError for one that is not done
+        by then; the optimizer then refuses to step until a state is loaded.
+    """
 
     _mesh = None  # of an optimizer all of whose tensors are whole
     _layouts: tuple = ()  # what the user says of plain parameters
@@ -36,9 +71,13 @@ class OnRanks:
     _zero = None  # how states are sharded over ranks that have whole parameters
     _shards = None  # what ColossalAI says of ranks
     _reduce_dtype: torch.dtype | None = None  # in which gradients cross ranks
+    _timeout: datetime.timedelta | None = None  # of an exchange
+    _added_groups: tuple[int, ...] = ()  # numbers of those that the constructor did not have
+    _is_made = False  # whether the constructor is done
 
-    def _set_ranks(self, zero=0, layouts=None, reduce_dtype=None, **more) -> None:
+    def _set_ranks(self, zero=0, layouts=None, reduce_dtype=None, timeout=None, **more) -> None:
         """Takes over the constructor's arguments; ValueError and TypeError."""
+        self._timeout = check_timeout(timeout)
         if layouts is not None:
             from ._layouts import check_rules
 
@@ -64,7 +103,7 @@ class OnRanks:
 
     def _ranks_state(self) -> dict:
         """What pickling keeps of it."""
-        names = ("_zero", "_layouts", "_shards", "_reduce_dtype")
+        names = ("_zero", "_layouts", "_shards", "_reduce_dtype", "_timeout")
         kept = {name: getattr(self, name) for name in names}
         return {name: value for name, value in kept.items() if value}
 
@@ -116,30 +155,40 @@ class OnRanks:
         self._shards = Shards(tp_group, dp_group if given else None, working)
         self._binding = self._told = None
 
-    def _make_reducer(self) -> None:
-        """With zero=2 the buckets of all parameters there are now."""
-        if self._zero is None or self._zero.stage != 2:
-            return
-        from ._parts import Parts
-        from ._reducer import GradientReducer
+    def _arrange(self) -> None:
+        """With zero=2 makes the buckets of all parameters there are now, with
+        ``flatten_parameters`` the memory in which they lie. TensorError."""
+        from ._parts import Parts, batches
 
-        if self._reducer is not None:
-            self._reducer.remove()
-        self._reducer = None
-        parts = list(Parts(self, cut=False))
-        try:
-            self._reducer = GradientReducer(parts, self._zero)
-        except ObstacleError as obstacle:
-            raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+        self._is_made = True
+        if self._zero is None or (self._zero.stage != 2 and self._zero.flat is None):
+            return
+        with _said_of_tensors():
+            if self._zero.stage != 2:
+                Parts(self)
+            elif self._reducer is None:
+                from ._reducer import GradientReducer
+
+                parts = Parts(self, cut=False)
+                self._reducer = GradientReducer(self, batches(self, parts.groups), self._zero)
+            else:
+                self._reducer.add(Parts(self, cut=False).groups[-1:])
 
     def add_param_group(self, param_group: dict) -> None:
-        """Adds a parameter group, as torch's. With zero=2 gradients that wait for the step
-        are forgotten."""
+        """Adds a parameter group, as torch's, before a step or after. With zero=1 and 2 the
+        states and gradients of the others stay; every rank adds it."""
         super().add_param_group(param_group)
+        if self._is_made:
+            added, number = self._added_groups, len(self.param_groups) - 1
+            self._added_groups = (*added, number)
+            try:
+                self._arrange()
+            except errors.TensorError:
+                self._added_groups = added
+                del self.param_groups[number]
+                raise
         given = self.__dict__.setdefault("_given_params", GivenParameters())
         given.add(self.param_groups[-1]["params"])
-        if self._reducer is not None:
-            self._make_reducer()
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
@@ -162,7 +211,8 @@ class OnRanks:
 
         known = [] if self._told is None else self._told.parts
         if [id(part.param) for part in known] != self._param_ids():
-            known = Parts(self)
+            with _said_of_tensors():
+                known = Parts(self)
         return {id(part.param): part for part in known}
 
     def describe_layouts(self) -> str:
@@ -175,11 +225,9 @@ class OnRanks:
         from ._describe import describe_layouts
         from ._parts import meshes_of
 
-        try:
+        with _said_of_tensors():
             parts = list(self._parts().values())
             return describe_layouts(self, parts, meshes_of(parts))
-        except ObstacleError as obstacle:
-            raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
 
     def _param_ids(self) -> list[int]:
         return [id(param) for group in self.param_groups for param in group["params"]]
@@ -222,11 +270,21 @@ class OnRanks:
         if not is_distributed(self):
             return {}
         binding = self._binding
-        return (make_binding(self) if binding is None else binding).full_states()
+        with within(self._timeout):
+            return (make_binding(self) if binding is None else binding).full_states()
 
     def _layout_of(self, param: torch.Tensor):
         """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
         return None
+
+
+@contextlib.contextmanager
+def _said_of_tensors() -> Iterator[None]:
+    """TensorError for a parameter that cannot be stepped so."""
+    try:
+        yield
+    except ObstacleError as obstacle:
+        raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
 
 
 def _numbers(packed: dict) -> list:

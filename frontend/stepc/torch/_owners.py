@@ -20,14 +20,16 @@ import torch.distributed as dist
 
 from ._bound_groups import bound_groups
 from ._eager import level_of_caller
+from ._exchanges import exchanging, gathered
 from ._hypers import HyperReader
+from ._members import ObstacleError
 from ._owned_part import Indices, OwnedPart, numel, put, take
-from ._process_groups import named
 from ._rules import Rules
 from ._tensors import set_grad
 
 _ALIGNMENT = 16  # bytes, of each tensor in a message
 _HEAD = 2  # numbers before the tensors of a parameter
+_COMPARING = "the parts could not be compared"
 _OWN_DTYPE, _WIDE = 1, 2  # of a gradient that is there
 
 
@@ -49,7 +51,8 @@ def why_owned(optimizer, rule, part) -> str | None:
 
 
 def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
-    """Those of the resolved parts that an owner has to step, in their order."""
+    """Those of the resolved parts that an owner has to step, in their order. ObstacleError for
+    one on a device: messages are in the host's memory."""
     definition = optimizer._get_definition()
     interface = definition.interface()
     bound = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
@@ -62,6 +65,12 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
             rule = rules.find(number, torch.Size(shape))
             why = None if rule is None else why_owned(optimizer, rule, part)
             if why is not None:
+                if part.local.device.type != "cpu":
+                    raise ObstacleError(
+                        f"{part.name} is on device '{part.local.device}', and {why}; an owner "
+                        "steps what is on 'cpu' alone",
+                        True,
+                    )
                 axes = tuple(axis for _, names in part.layout.dims for axis in names)
                 found.append(OwnedPart(part, number, axes, why))
     return found
@@ -70,8 +79,8 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
 class _Among:
     """The parameters that are cut over the same axes, and what their ranks exchange."""
 
-    def __init__(self, parts: list[OwnedPart], group: dist.ProcessGroup):
-        self.parts, self.group = parts, group
+    def __init__(self, parts: list[OwnedPart], group: dist.ProcessGroup, device: torch.device):
+        self.parts, self.group, self._device = parts, group, device
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self._received: list[torch.Tensor] = []
 
@@ -80,8 +89,7 @@ class _Among:
         before, and spreads the tensors over owners, by their elements."""
         own = [(part.shape, part.own) for part in self.parts]
         if before is None:
-            every: list = [None] * self.world
-            dist.all_gather_object(every, own, group=self.group)
+            every = gathered(own, _COMPARING, self.group, self._device)
         else:
             every = [[(p.shape, p.at[r]) for p in before.parts] for r in range(self.world)]
         load = [0] * self.world
@@ -275,12 +283,14 @@ class Owners:
         for part in parts:
             sets.setdefault(part.axes, []).append(part)
         axes = {axis for part in parts for axis in part.axes}
-        self._among = [_Among(own, mesh.group_of(key)) for key, own in sorted(sets.items())]
+        self._among = [
+            _Among(own, mesh.group_of(key), mesh.device) for key, own in sorted(sets.items())
+        ]
         known = [] if before is None else before._among
         mesh.agree(axes)
         for among in self._among:
             same = next((other for other in known if among.is_as(other)), None)
-            with named("the parts could not be compared"):
+            with exchanging(_COMPARING, among.group):
                 among.settle(same)
                 if same is None:  # states may begin as the parameter
                     self._run(among.bring)
@@ -307,7 +317,9 @@ class Owners:
 
     def bring(self) -> None:
         """Brings parts to their owners: all ranks together."""
-        with named("the parts could not be brought to their owners"), torch.no_grad():
+        groups = [among.group for among in self._among]
+        what = "the parts could not be brought to their owners"
+        with exchanging(what, *groups), torch.no_grad():
             for among in self._among:
                 among.bring()
         self.deliver()
@@ -321,7 +333,9 @@ class Owners:
     def send_back(self, state, keeps_step: bool) -> None:
         """Sends new parts back, and puts new states where the user sees them: all ranks
         together."""
-        with named("the parts could not be sent by their owners"), torch.no_grad():
+        groups = [among.group for among in self._among]
+        what = "the parts could not be sent by their owners"
+        with exchanging(what, *groups), torch.no_grad():
             for among in self._among:
                 among.send_back(self._states_of, lambda part: self._binding.count(part.local))
         for part in self.parts:

@@ -17,6 +17,7 @@ A part is made without a word to other ranks, so that states can be saved and ch
   ``speaks`` they need before the plan is made
 - once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
   ``whole``, the states of the whole parameter by name
+- ``relocate``: after the parameter has been pointed elsewhere
 - ``remember``: what other ranks have said of the part that was there before
 - ``show`` and ``hide``: a state of the plan as the user has it, and back
 - ``saved``: the user's state as ``state_dict`` has it; ``is_bare``: whether a loaded one
@@ -96,6 +97,9 @@ class WholePart:
     def is_current(self) -> bool:
         return True
 
+    def relocate(self) -> None:
+        pass
+
     def refresh(self) -> None:
         pass
 
@@ -123,6 +127,8 @@ class Parts:
     """
 
     def __init__(self, optimizer, *, cut: bool = True):
+        if optimizer._zero is not None and optimizer._zero.flat is not None:
+            optimizer._zero.flat.restore()
         states_of = _states_of(optimizer)
         self.sharing = Sharing(optimizer)
         inner = [
@@ -134,7 +140,7 @@ class Parts:
         ]
         every = list(itertools.chain.from_iterable(inner))
         self.meshes = meshes_of(every)
-        self.zero = _zero_of(optimizer, every) if cut else None
+        self.zero = _zero_of(optimizer, batches(optimizer, inner)) if cut else None
         self.shared_over = _shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
@@ -142,7 +148,7 @@ class Parts:
             for part in every:  # a line may be older than what the groups now say
                 own = self.zero.part_of(part.param)
                 part.remember(own.inner)
-                own.inner = part
+                own.follow(part)
 
     def __iter__(self):
         return itertools.chain.from_iterable(self.groups)
@@ -197,7 +203,15 @@ def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, 
     return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing)
 
 
-def _zero_of(optimizer, every: list):
+def batches(optimizer, groups: list[list]) -> list[list]:
+    """The parts of groups that the optimizer was made with, and of each that was added: apart,
+    so that what a rank has of the first does not depend on the others."""
+    starts = [0, *optimizer._added_groups, len(groups)]
+    found = [groups[first:last] for first, last in itertools.pairwise(starts)]
+    return [list(itertools.chain.from_iterable(own)) for own in found]
+
+
+def _zero_of(optimizer, batches: list[list]):
     """The lines of ``zero``, or None."""
     if optimizer._zero is None:
         return None
@@ -205,7 +219,7 @@ def _zero_of(optimizer, every: list):
         return optimizer._reducer.zero
     from ._zero import Zero
 
-    return Zero.of(every, optimizer._zero)
+    return Zero.of(batches, optimizer._zero)
 
 
 def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from ._exchanges import exchanging
 from ._layouts import PlainPart
-from ._process_groups import named
 
 
 def note_presence(parts: list, mesh) -> None:
@@ -33,8 +33,9 @@ def note_presence(parts: list, mesh) -> None:
                 groups.setdefault(id(group), (group, []))[1].append(part)
         for group, members in groups.values():
             words = torch.tensor([present[id(part)] for part in members])
-            with named("the gradients could not be compared before the step"):
-                dist.all_reduce(words, dist.ReduceOp.MAX, group=mesh.host(group))
+            host = mesh.host(group)
+            with exchanging("the gradients could not be compared before the step", host):
+                dist.all_reduce(words, dist.ReduceOp.MAX, group=host)
             present.update(zip(map(id, members), words.tolist(), strict=True))
     for part in own:
         part.has_grad = bool(present[id(part)])

@@ -17,15 +17,18 @@ passes; the step takes it. A DTensor is redistributed as it comes.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
 
+from .. import errors
+from ._exchanges import exchanging, within
 from ._members import ObstacleError
-from ._tensors import divided
-from ._zero import Zero, ZeroLine, buckets, check_dense
+from ._zero import REDUCING, Zero, ZeroLine, buckets, check
 from ._zero_part import ZeroPart
 from ._zero_settings import ZeroSettings
 
@@ -48,13 +51,19 @@ class Bucket(ZeroLine):
         self._sum: torch.Tensor | None = None
         self._seen: set[int] = set()
 
+    def drop(self) -> None:
+        """Forgets them, and those that are on their way."""
+        self._flight = self._sent = None
+        self._here = set()
+        self.clear()
+
     def take(self, part: ZeroPart) -> None:
         """Moves a gradient into the buffer."""
         place, inner = self._places[id(part)], part.inner.local
         if self._sent is None:
             self._sent = self._zeros("sent")
         start = self._starts[place]
-        self._sent[start : start + inner.numel()] += inner.grad.reshape(-1)
+        self._sent[start : start + inner.numel()] += self._addend(inner.grad.reshape(-1))
         part.param.grad = inner.grad = None
         self._here.add(place)
 
@@ -100,33 +109,48 @@ class Bucket(ZeroLine):
         """Gives each part the mean over ranks of what they have added up, in f32."""
         self.land()
         if any(present):
-            self._give(divided(self._sum, self.world), present)
+            self._give(self._mean(self._sum), present)
         else:
-            self._give(torch.empty(self.length, device=self._device), present)
+            self._give(torch.empty(self.length, device=self.device), present)
 
 
 class GradientReducer:
-    """The buckets of an optimizer, and the hooks that fill them."""
+    """The buckets of an optimizer, and the hooks that fill them.
 
-    def __init__(self, inner: list, how: ZeroSettings):
-        check_dense([(part.local, part.name) for part in inner])
-        _check_alike(inner, how.group)
-        lines = defaultdict(list)
-        for part in reversed(inner):
-            lines[part.sums_at_step, part.local.dtype].append(part)
-        made = [
-            (late, Bucket(bucket, how))
-            for (late, _), parts in lines.items()
-            for bucket in buckets(parts, how.bucket_bytes)
-        ]
-        self.buckets = [bucket for _, bucket in made]
-        self._in_passes = [bucket for late, bucket in made if not late]
-        self.zero = Zero(self.buckets, how)
-        self._of = {id(part.param): b for b in self._in_passes for part in b.parts}
+    ``optimizer``: what is poisoned when an exchange fails in a pass, and says how long one may
+    take. ``batches``: the parts of groups that were added together.
+    """
+
+    def __init__(self, optimizer, batches: list[list], how: ZeroSettings):
+        self._optimizer = weakref.ref(optimizer)  # which has this
+        self._how = how
+        self.buckets: list[Bucket] = []
+        self._in_passes: list[Bucket] = []
+        self._of: dict[int, Bucket] = {}
         self._next = 0  # the first bucket that this pass has not sent
         self._in_pass = False
         self._paused = False
-        self._hooks = [
+        self._hooks: list = []
+        self.zero = Zero([], how)
+        self.add(batches)
+
+    def add(self, batches: list[list]) -> None:
+        """Makes buckets for parts that have none, behind the others; what these have keeps its
+        place. ObstacleError, with nothing done, for parts that cannot be cut."""
+        inner = list(itertools.chain.from_iterable(batches))
+        check(inner, self._how)
+        _check_alike(inner, self._how.group)
+        for batch in batches:
+            lines = defaultdict(list)
+            for part in reversed(batch):
+                lines[part.sums_at_step, part.local.dtype].append(part)
+            for (late, _), parts in lines.items():
+                made = [Bucket(own, self._how) for own in buckets(parts, self._how.line_bytes)]
+                self.buckets += made
+                self._in_passes += [] if late else made
+        self.zero.take_over(self.buckets)
+        self._of = {id(part.param): b for b in self._in_passes for part in b.parts}
+        self._hooks += [
             part.param.register_post_accumulate_grad_hook(self._take)
             for part in inner
             if part.param.requires_grad and not part.sums_at_step
@@ -137,9 +161,17 @@ class GradientReducer:
             hook.remove()
 
     def clear(self) -> None:
+        """Forgets the gradients, as ``zero_grad``."""
+        with self._exchanging():
+            for bucket in self.buckets:
+                bucket.land()
+                bucket.clear()
+
+    def _forget(self) -> None:
+        """Also those under way, in a pass that ends so."""
         for bucket in self.buckets:
-            bucket.land()
-            bucket.clear()
+            bucket.drop()
+        self._next, self._in_pass = 0, False
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -156,18 +188,34 @@ class GradientReducer:
             self._in_pass = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
         part = self.zero.part_of(param)
-        with torch.no_grad():
+        with self._exchanging():
             part.inner.refresh()
             self._of[id(param)].take(part)
             self._send(lambda bucket: bucket.is_full)
 
     def _end_pass(self) -> None:
         """All ranks send all buckets, whatever gradients the pass had."""
-        with torch.no_grad():
+        with self._exchanging():
             self._send(lambda bucket: True)
             for bucket in self._in_passes:
                 bucket.land()
         self._next, self._in_pass = 0, False
+
+    @contextlib.contextmanager
+    def _exchanging(self) -> Iterator[None]:
+        """As in a step: an exchange that fails poisons the optimizer."""
+        optimizer = self._optimizer()
+        timeout = None if optimizer is None else optimizer._timeout
+        if optimizer is not None:
+            optimizer._refuse_poisoned()
+        try:
+            with torch.no_grad(), within(timeout), exchanging(REDUCING, self._how.group):
+                yield
+        except errors.CommunicationError as error:
+            if optimizer is not None:
+                optimizer._poison = str(error)
+            self._forget()
+            raise
 
     def _send(self, is_ready) -> None:
         while self._next < len(self._in_passes) and is_ready(self._in_passes[self._next]):

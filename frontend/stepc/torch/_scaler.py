@@ -15,6 +15,7 @@ from torch.amp.grad_scaler import OptState
 from ._compiled import CompiledStep
 from ._dtensor import is_dtensor
 from ._eager import NeedsEagerError, why_eager
+from ._exchanges import exchanging, within
 from ._features import GradScale
 from ._layouts import DISTINCT
 
@@ -89,7 +90,9 @@ class GradScaler(torch.amp.GradScaler):
             found = {device: found_inf.clone().to(device)}
         for _, tensor in sorted(found.items(), key=lambda item: str(item[0])):
             for group in groups:
-                dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+                limit = within(getattr(optimizer, "_timeout", None))
+                with limit, exchanging("overflows could not be compared", group):
+                    dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
         return found
 
     def step(self, optimizer, *args, **kwargs):

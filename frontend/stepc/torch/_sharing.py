@@ -16,9 +16,9 @@ import torch.distributed as dist
 
 from .. import errors
 from ._dtensor import is_dtensor
+from ._exchanges import gathered
 from ._layouts import DISTINCT, SHARED, Layout, match
 from ._members import parameter_name
-from ._process_groups import gather_objects
 
 Ranks = tuple[int, ...]
 
@@ -104,7 +104,8 @@ class Sharing:
             for name, key, layout in self._own:
                 if is_whole(_placement_on(layout, ranks)):
                     own.setdefault(key, []).append(name)
-            self._found[ranks] = gather_objects(own, self.axes[ranks], self._device)
+            what = "the ranks could not tell each other which tensors they have"
+            self._found[ranks] = gathered(own, what, self.axes[ranks], self._device)
 
     def counts(self, param, layout: Layout | None, ranks: Ranks) -> bool:
         """Whether of the ranks along an axis that have the parameter it is this one that

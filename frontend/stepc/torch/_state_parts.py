@@ -11,7 +11,7 @@ import math
 import torch
 import torch.distributed as dist
 
-from ._process_groups import gather_objects
+from ._exchanges import exchanging, gathered
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes in the whole tensor
 
@@ -178,10 +178,13 @@ def state_sizes(whole, sizes) -> tuple[int, ...]:
     return tuple(own if dim is None else sizes[dim] for dim, own in pairs)
 
 
+_TOGETHER = "the states could not be put together"
+
+
 def assemble(state: torch.Tensor, shape, offsets: tuple[int, ...], group) -> torch.Tensor:
     """The whole of the boxes that the ranks of a group have: all ranks together."""
     device = state.device
-    boxes = gather_objects((tuple(offsets), tuple(state.shape)), group, device)
+    boxes = gathered((tuple(offsets), tuple(state.shape)), _TOGETHER, group, device)
     whole, done = torch.empty(shape, dtype=state.dtype, device=device), set()
     for rank, (first, sizes) in enumerate(boxes):
         if (first, sizes) in done or not math.prod(sizes):
@@ -191,7 +194,8 @@ def assemble(state: torch.Tensor, shape, offsets: tuple[int, ...], group) -> tor
         piece = state.detach() if own else torch.empty(sizes, dtype=state.dtype, device=device)
         piece = piece.contiguous()
         source = dist.get_global_rank(group, rank)
-        dist.broadcast(piece.view(-1).view(torch.uint8), source, group=group)
+        with exchanging(_TOGETHER, group):
+            dist.broadcast(piece.view(-1).view(torch.uint8), source, group=group)
         at = tuple(slice(f, f + s) for f, s in zip(first, sizes, strict=True))
         whole[at] = piece
     return whole

@@ -5,9 +5,10 @@ steps it, and the ranks put the parameters together again.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", SC 2020, P_os. The parameters of one dtype are lines of elements, in order, of at
-most ``bucket_bytes`` or one parameter, each of which is cut evenly: rank r has [r * c,
+most ``reduce_bucket_bytes`` or one parameter, each of which is cut evenly: rank r has [r * c,
 (r + 1) * c) of it, c the length over the number of ranks, rounded up. So a rank may have
-several tensors, a part of one, or none.
+several tensors, a part of one, or none. Groups that are added begin new lines: what a rank
+has of the others stays.
 
 Lines are exchanged in their order, which is the same on all ranks. With ``overlap`` all
 are under way together, and one whose gradients have come is stepped while the next come
@@ -25,26 +26,33 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
+from . import _flat
+from ._exchanges import exchanging, host_group
+from ._gather import gathers, share
 from ._members import ObstacleError
-from ._process_groups import host_group, named
 from ._tensors import divided, set_grad, why_not_stepped_there
 from ._zero_part import ZeroPart, has_rows, row_size
 from ._zero_settings import ZeroSettings
 
 _UNIT = 16  # elements: cuts fall on whole vectors of a kernel
+REDUCING = "the gradients could not be reduced"
+_GATHERING = "the parameters could not be gathered"
 
 
-def check_dense(named: list[tuple[torch.Tensor, str]]) -> None:
-    """ObstacleError for a parameter that cannot be cut."""
-    for param, name in named:
+def check(parts: list, how: ZeroSettings) -> None:
+    """ObstacleError for a parameter that cannot be cut, or not be where the settings want it."""
+    for part in parts:
+        param, first = part.local, parts[0]
         words = why_not_stepped_there(param)
         if param.layout is not torch.strided:
             words = f"has layout {param.layout}; zero takes dense parameters"
-        elif not words and param.device != named[0][0].device:
-            words = f"is on device '{param.device}', {named[0][1]} on '{named[0][0].device}'; a "
+        elif not words and param.device != first.local.device:
+            words = f"is on device '{param.device}', {first.name} on '{first.local.device}'; a "
             words += "step is of one device"
         if words:
-            raise ObstacleError(f"{name} {words}", False)
+            raise ObstacleError(f"{part.name} {words}", False)
+    if how.flat is not None:
+        _flat.check(parts)
 
 
 def cuts(sizes: list[int], units: list[int], world: int) -> list[int]:
@@ -74,8 +82,13 @@ class ZeroLine:
         self.world, self.rank = dist.get_world_size(how.group), dist.get_rank(how.group)
         sizes = [part.local.numel() for part in inner]
         units = [row_size(part.local) if has_rows(part) else 1 for part in inner]
-        self._starts = list(itertools.accumulate(sizes, initial=0))
-        self._cuts = cuts(sizes, units, self.world)
+        places = sizes if how.flat is None else [_flat.room(part.local) for part in inner]
+        self._starts = list(itertools.accumulate(places, initial=0))
+        self._cuts = cuts(places, units, self.world)
+        self._how = how
+        self._buffers: dict[str, torch.Tensor] = {}
+        if how.flat is not None:
+            self._buffers["whole"] = how.flat.place(inner, self._starts, self._cuts[-1])
         self._low, high = self._cuts[self.rank], self._cuts[self.rank + 1]
         self.length = high - self._low
         self.parts: list[ZeroPart] = []
@@ -83,14 +96,13 @@ class ZeroLine:
             begin = min(max(self._low - start, 0), size)
             end = min(max(high - start, begin), size)
             self.parts.append(ZeroPart(part, begin, end))
-        self._dtype, self._device = inner[0].local.dtype, inner[0].local.device
-        self._sent_dtype = how.reduce_dtype or self._dtype
-        self._wide = torch.promote_types(self._dtype, torch.float32)
+        self.dtype, self.device = inner[0].local.dtype, inner[0].local.device
+        self.nbytes = sum(sizes) * self.dtype.itemsize
+        self._sent_dtype = how.reduce_dtype or self.dtype
+        self._wide = torch.promote_types(self.dtype, torch.float32)
         # Where it is said in what gradients cross, the mean stays as it was added up.
-        self._mean_dtype = self._dtype if how.reduce_dtype is None else self._wide
-        self._buffers: dict[str, torch.Tensor] = {}
+        self._mean_dtype = self.dtype if how.reduce_dtype is None else self._wide
         self._flight: tuple | None = None  # gradients on their way
-        self._gathering: list = []
 
     def _buffer(self, name: str) -> torch.Tensor:
         """Memory that is kept from step to step, zeros at first: of the whole line, or for
@@ -101,12 +113,12 @@ class ZeroLine:
 
     def _zeros(self, name: str) -> torch.Tensor:
         size = self.world * self.length if name == "received" else self._cuts[-1]
-        dtype = self._dtype if name == "whole" else self._sent_dtype
-        return torch.zeros(size, dtype=dtype, device=self._device)
+        dtype = self.dtype if name == "whole" else self._sent_dtype
+        return torch.zeros(size, dtype=dtype, device=self.device)
 
     def _cut(self, line: torch.Tensor) -> list[torch.Tensor]:
         """The parts of a line, of each rank."""
-        return [line[a:b] for a, b in itertools.pairwise(self._cuts)]
+        return [line[a:b] for a, b in self.ranges]
 
     def _exchange(self, sent: torch.Tensor, received: torch.Tensor, async_op: bool = False):
         """Gives each rank its part of the lines of all, as bytes: not every backend knows
@@ -116,14 +128,10 @@ class ZeroLine:
             received.view(torch.uint8),
             sent.view(torch.uint8),
             [size * self.length] * self.world,
-            [size * (b - a) for a, b in itertools.pairwise(self._cuts)],
+            [size * (b - a) for a, b in self.ranges],
             group=self.group,
             async_op=async_op,
         )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
 
     # --- Gradients ------------------------------------------------------------
 
@@ -140,7 +148,7 @@ class ZeroLine:
             if part.grad is None:
                 place.zero_()
             else:
-                place.copy_(part.grad.reshape(-1))
+                place.copy_(self._addend(part.grad.reshape(-1)))
         self._flight = self._exchange(sent, received, async_op=True), sent, received
 
     def end_reduce(self, present: list[int]) -> None:
@@ -148,14 +156,21 @@ class ZeroLine:
 
         Summed in f32 in the order of the ranks, so that every run gives the same bits.
         """
-        self._give(divided(self._landed(), self.world).to(self._mean_dtype), present)
+        self._give(self._mean(self._landed()).to(self._mean_dtype), present)
+
+    def _addend(self, grad: torch.Tensor) -> torch.Tensor:
+        """What this rank adds to the sum, before it is rounded to the type that crosses."""
+        return divided(grad.to(self._wide), self.world) if self._how.predivide else grad
+
+    def _mean(self, total: torch.Tensor) -> torch.Tensor:
+        return total if self._how.predivide else divided(total, self.world)
 
     def _landed(self) -> torch.Tensor:
         """The sum of what the ranks have sent."""
         work, _, received = self._flight
         self._flight = None
         work.wait()
-        total = torch.zeros(self.length, dtype=self._wide, device=self._device)
+        total = torch.zeros(self.length, dtype=self._wide, device=self.device)
         for row in received.view(self.world, self.length):
             total += row
         return total
@@ -171,7 +186,7 @@ class ZeroLine:
 
         Compares a checksum of the bits, and that all ranks have one.
         """
-        sums = torch.stack([_checksum(part.grad, self._device) for part in self.parts])
+        sums = torch.stack([_checksum(part.grad, self.device) for part in self.parts])
         ends = torch.cat([sums, -sums])
         dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.group)
         high, low = ends.view(2, -1)
@@ -201,57 +216,46 @@ class ZeroLine:
                 p for p in self.parts if p.is_cut(name) and name in states.get(id(p.param), {})
             ]
             dtype = states[id(holders[0].param)][name].dtype
-            whole = torch.zeros(self._cuts[-1], dtype=dtype, device=self._device)
+            whole = torch.zeros(self._cuts[-1], dtype=dtype, device=self.device)
             for part in holders:
                 at = starts[id(part)] + part.begin
                 whole[at : at + part.local.numel()] = states[id(part.param)][name].reshape(-1)
-            for work in self._share(whole):
-                work.wait()
+            with exchanging("the states could not be put together", self.group):
+                for work in share(whole, self.ranges, self._how):
+                    work.wait()
             for part in holders:
                 at, shape = starts[id(part)], part.inner.local.shape
                 states[id(part.param)][name] = whole[at : at + shape.numel()].view(shape).clone()
 
     # --- Parameters -----------------------------------------------------------
 
-    def begin_gather(self) -> None:
-        """Sends the new parameters of this rank's part, in their own dtype."""
-        line = self._buffer("whole")
-        for part, start in zip(self.parts, self._starts, strict=False):
-            at = start + part.begin
-            line[at : at + part.local.numel()].copy_(part.local.detach().reshape(-1))
-        self._gathering = self._share(line)
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Of the line, of each rank."""
+        return list(itertools.pairwise(self._cuts))
 
-    def end_gather(self) -> None:
-        """Gives every parameter that has been stepped the elements of all ranks."""
-        works, self._gathering = self._gathering, []
-        for work in works:
-            work.wait()
+    def places(self) -> Iterator[tuple[ZeroPart, int]]:
+        """The parts, and where their parameters begin in the line."""
+        return zip(self.parts, self._starts, strict=False)
+
+    def whole(self) -> torch.Tensor:
+        """The buffer in which it is gathered, with this rank's part."""
         line = self._buffer("whole")
-        for part, start in zip(self.parts, self._starts, strict=False):
+        if self._how.flat is None:
+            for part, start in self.places():
+                at = start + part.begin
+                line[at : at + part.local.numel()].copy_(part.local.detach().reshape(-1))
+        return line
+
+    def take_whole(self) -> None:
+        """Gives every parameter that has been stepped the elements of all ranks."""
+        if self._how.flat is not None:
+            return
+        line = self._buffer("whole")
+        for part, start in self.places():
             if part.local.grad is not None:
                 whole = part.inner.local.detach()
                 whole.copy_(line[start : start + whole.numel()].view(whole.shape))
-
-    def _share(self, line: torch.Tensor) -> list:
-        """Puts every rank's part of a line into that of all: all ranks together. Returns
-        what is to be waited for."""
-        parts = self._cut(line.view(-1))
-        even = all(part.numel() == self.length for part in parts)
-        if even and (line.device.type != "cpu" or dist.get_backend(self.group) != "gloo"):
-            own = parts[self.rank].view(torch.uint8).clone()
-            whole = line.view(torch.uint8)
-            return [dist.all_gather_single(whole, own, group=self.group, async_op=True)]
-        # A third of the time of Gloo's all_gather, which goes round in a ring.
-        return [
-            dist.broadcast(
-                part.view(torch.uint8),
-                dist.get_global_rank(self.group, rank),
-                group=self.group,
-                async_op=True,
-            )
-            for rank, part in enumerate(parts)
-            if part.numel()
-        ]
 
 
 def _checksum(grad: torch.Tensor | None, device: torch.device) -> torch.Tensor:
@@ -270,23 +274,34 @@ class Zero:
 
     def __init__(self, lines: list[ZeroLine], how: ZeroSettings):
         self._how = how
-        self.lines = lines
-        self._parts = {id(part.param): part for line in lines for part in line.parts}
         self._checked = False
         self._present: list[list[int]] = []
+        self.take_over(lines)
+
+    def take_over(self, lines: list[ZeroLine]) -> None:
+        """These in place of those that there were."""
+        self.lines = lines
+        self._parts = {id(part.param): part for line in lines for part in line.parts}
+        self._gathers = gathers(lines, self._how)
+        last = {id(gather.lines[-1]): gather for gather in self._gathers}
+        # For each line what is complete with it, if anything.
+        self._complete = [last.get(id(line)) for line in lines]
 
     @classmethod
-    def of(cls, inner: list, how: ZeroSettings) -> Zero:
-        """Lines for each dtype, of the parts that the ranks of the group have alike."""
-        check_dense([(part.local, part.name) for part in inner])
-        dtypes = defaultdict(list)
-        for part in inner:
-            dtypes[part.local.dtype].append(part)
-        lines = [
-            ZeroLine(bucket, how)
-            for parts in dtypes.values()
-            for bucket in buckets(parts, how.bucket_bytes)
-        ]
+    def of(cls, batches: list[list], how: ZeroSettings) -> Zero:
+        """Lines for each dtype, of the parts that the ranks of the group have alike; of each
+        batch its own."""
+        check(list(itertools.chain.from_iterable(batches)), how)
+        lines = []
+        for inner in batches:
+            dtypes = defaultdict(list)
+            for part in inner:
+                dtypes[part.local.dtype].append(part)
+            lines += [
+                ZeroLine(bucket, how)
+                for parts in dtypes.values()
+                for bucket in buckets(parts, how.line_bytes)
+            ]
         return cls(lines, how)
 
     def remember(self, zero: Zero) -> None:
@@ -312,19 +327,20 @@ class Zero:
         begun, behind the small one that says which there are."""
         if not self._how.local_gradients:
             if not self._checked or always_check:
-                with named("the gradients could not be compared"):
+                with exchanging("the gradients could not be compared", self._how.group):
                     for line in self.lines:
                         line.check_equal()
             self._checked = True
             return
-        with torch.no_grad(), named("the gradients could not be reduced"):
-            own = [line.presence() for line in self.lines]
-            every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
-            # What the host is to read does not wait for the device.
-            group = host_group(self._how.group, self.lines[0].device)
-            dist.all_reduce(every, dist.ReduceOp.MAX, group=group)
-            self._present = [piece.tolist() for piece in every.split(list(map(len, own)))]
-            if self._how.overlap:
+        own = [line.presence() for line in self.lines]
+        every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
+        # What the host is to read does not wait for the device.
+        host = host_group(self._how.group, self.lines[0].device)
+        with exchanging(REDUCING, host):
+            dist.all_reduce(every, dist.ReduceOp.MAX, group=host)
+        self._present = [piece.tolist() for piece in every.split(list(map(len, own)))]
+        if self._how.overlap:
+            with torch.no_grad(), exchanging(REDUCING, self._how.group):
                 for line, present in zip(self.lines, self._present, strict=True):
                     line.begin_reduce(present)
 
@@ -332,7 +348,7 @@ class Zero:
         """Gives the parts of a line their gradients; lines in their order."""
         if self._how.local_gradients:
             line, present = self.lines[number], self._present[number]
-            with torch.no_grad(), named("the gradients could not be reduced"):
+            with torch.no_grad(), exchanging(REDUCING, self._how.group):
                 if not self._how.overlap:
                     line.begin_reduce(present)
                 line.end_reduce(present)
@@ -340,18 +356,21 @@ class Zero:
     # --- Parameters -----------------------------------------------------------
 
     def begin_gather(self, number: int) -> None:
-        """Sends what of a line this rank has stepped."""
-        with torch.no_grad(), named("the parameters could not be gathered"):
-            self.lines[number].begin_gather()
-            if not self._how.overlap:
-                self.lines[number].end_gather()
+        """Sends what of a line this rank has stepped, with that of those before it that are
+        gathered together."""
+        gather = self._complete[number]
+        if gather is not None:
+            with torch.no_grad(), exchanging(_GATHERING, self._how.group):
+                gather.begin()
+                if not self._how.overlap:
+                    gather.end()
 
     def end_gather(self) -> None:
         """Puts the parameters of all lines together."""
         if self._how.overlap:
-            with torch.no_grad(), named("the parameters could not be gathered"):
-                for line in self.lines:
-                    line.end_gather()
+            with torch.no_grad(), exchanging(_GATHERING, self._how.group):
+                for gather in self._gathers:
+                    gather.end()
 
     def note_versions(self) -> None:
         """What is written to the parameters from now on is not the step's."""

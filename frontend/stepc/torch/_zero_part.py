@@ -40,13 +40,29 @@ class ZeroPart:
         self.inner, self.param, self.name = inner, inner.param, inner.name
         self.begin, self.end = begin, end
         self.by_rows = has_rows(inner)
-        tensor = inner.local
-        self._memory = tensor.data_ptr()
+        self._cut_local()
+
+    def _cut_local(self) -> None:
+        tensor = self.inner.local
+        self._memory, self._kind = tensor.data_ptr(), _kind(tensor)
         # Rows are views in any strides.
         self._in_place = self.by_rows or tensor.is_contiguous()
         self._version = tensor._version
         with torch.no_grad():
             self.local = self._cut(tensor).detach().requires_grad_(self.param.requires_grad)
+
+    def follow(self, inner) -> None:
+        """The same part of what the parameter now is. ObstacleError where that has become
+        another kind of tensor since it was cut."""
+        if _kind(inner.local) != self._kind:
+            raise ObstacleError(
+                f"{self.name} is {_kind(inner.local)}, and was {self._kind} when zero made its "
+                "bucket; make the optimizer anew",
+                False,
+            )
+        self.inner = inner
+        if inner.local.data_ptr() != self._memory:
+            self._cut_local()
 
     @property
     def whole(self) -> dict:
@@ -248,3 +264,7 @@ def has_rows(inner) -> bool:
 def row_size(tensor: torch.Tensor) -> int:
     """The elements of one index of dim 0."""
     return math.prod(tensor.shape[1:])
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)} on '{tensor.device}'"
