@@ -1,7 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The table of layouts and optimizers that docs/distributed.md shows: what it says of each
-is what works_cases.py trains, a case for each row, and asserts.
+is what works_cases.py, and works_of_eight_cases.py on eight ranks, train, a case for each row,
+and assert.
 
 Imports nothing, so that the documents can be made without torch.
 """
@@ -11,19 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 OPTIMIZERS = ("AdamW", "Adafactor", "CAME", "Lamb")
+FILES = {"works_cases.py": 4, "works_of_eight_cases.py": 8}  # and on how many ranks they run
 
 
 @dataclass(frozen=True)
 class Row:
     """A layout. ``how``: what the user says. ``no_sync``: by what passes are left out of the
     reduction of gradients; "" where no pass reduces any. ``refused``: by optimizer what the
-    error says; the others have the bits of one process."""
+    error says; the others have the bits of one process. ``ranks``: how many train it."""
 
     name: str
     how: str
     no_sync: str = ""
     colossal: str = ""
     refused: dict[str, str] = field(default_factory=dict)
+    ranks: int = 4
 
     def cells(self) -> list[str]:
         """By optimizer, then with micro-batches and without sync."""
@@ -61,6 +64,20 @@ ROWS = {
     ),
     "pp_with_zero2": Row(
         "PP x ZeRO-2", "`layouts`, `zero=2, process_group=`", OURS, "HybridParallel"
+    ),
+    "hybrid": Row(
+        "PP x ZeRO-1 x TP",
+        "`layouts`, `zero=1, process_group=`",
+        "",
+        "HybridParallel, all axes",
+        ranks=8,
+    ),
+    "hybrid_of_zero2": Row(
+        "PP x ZeRO-2 x TP",
+        "`layouts`, `zero=2, process_group=`",
+        OURS,
+        "HybridParallel, all axes",
+        ranks=8,
     ),
     "ep": Row("EP", '`layouts`, `"distinct"`', "", "MoeHybrid"),
     "ep_with_zero1": Row(

@@ -76,6 +76,28 @@ class PpWithZero2(Stage2, PpWithZero1):
     pass
 
 
+class Hybrid(Grid):
+    """All axes of HybridParallelPlugin: two stages, of two replicas, of two parts each. The
+    embedding is on both stages."""
+
+    stage = 1
+    axes = {"pp": 2, "dp": 2, "tp": 2}
+    has, spread = PpWithTp.has, Way.spread
+
+    def arguments(self):
+        whole, stages = [Replicate(), Replicate()], ["distinct", Replicate()]
+        layouts = [("embedding", st.Layout(self.mesh, [*whole, Replicate()]))]
+        layouts += [(n, st.Layout(self.mesh, [*stages, Shard(d)])) for n, d in MEGATRON.items()]
+        layouts += [(".*", st.Layout(self.mesh, [*stages, Replicate()]))]
+        group = self.mesh["dp"].get_group()
+        more = {"zero": self.stage, "gradients": "local", "process_group": group}
+        return {"layouts": layouts, **more}
+
+
+class HybridOfZero2(Stage2, Hybrid):
+    pass
+
+
 class Ep(Replicas):
     """Two experts, each on two ranks; all else is on all four. Gradients are reduced before
     the step, as MoeHybridParallelPlugin does."""

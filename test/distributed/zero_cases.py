@@ -238,7 +238,9 @@ def a_process_group_of_some_ranks():
 
 
 def not_contiguous(values):
-    return [torch.nn.Parameter(v.t().clone().t() if v.dim() == 2 else v.clone()) for v in values]
+    # clone() keeps strides.
+    made = [v.t().contiguous().t() if v.dim() == 2 else v for v in values]
+    return [torch.nn.Parameter(value.clone()) for value in made]
 
 
 @case
@@ -250,6 +252,7 @@ def parameters_that_are_not_contiguous():
     ]:
         made, grads = values(dtype)
         plain, sharded = not_contiguous(made), not_contiguous(made)
+        assert not sharded[0].is_contiguous()
         reference = ALL[name](plain, **more)
         optimizer = ALL[name](sharded, zero=1, gradients="reduced", **more)
         for own in grads:

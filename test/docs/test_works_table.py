@@ -11,12 +11,12 @@ sys.path[:0] = [str(ROOT / "test" / "distributed"), str(ROOT / "tools" / "docs")
 
 import layouts_table  # noqa: E402
 from launch import case_names  # noqa: E402
-from works import OPTIMIZERS, ROWS  # noqa: E402
+from works import FILES, OPTIMIZERS, ROWS  # noqa: E402
 
 # Of the issue that the table is for: plugins of ColossalAI, and what of ours serves them.
 PLUGINS = {"TorchDDP", "LowLevelZero", "Gemini", "HybridParallel", "MoeHybrid"}
 LAYOUTS = {"ddp", "zero1", "zero2", "fsdp2", "hsdp", "tp_of_dim_0", "tp_of_dim_1",
-           "tp_with_zero1", "tp_with_zero2", "pp", "ep", "deepspeed_flat"}  # fmt: skip
+           "tp_with_zero1", "tp_with_zero2", "pp", "ep", "deepspeed_flat", "hybrid"}  # fmt: skip
 
 
 def test_the_page_is_fresh():
@@ -24,7 +24,9 @@ def test_the_page_is_fresh():
 
 
 def test_each_row_has_a_case_and_each_case_a_row():
-    assert case_names("works_cases.py") == list(ROWS)
+    for file, ranks in FILES.items():
+        assert case_names(file) == [key for key, row in ROWS.items() if row.ranks == ranks]
+    assert {row.ranks for row in ROWS.values()} == set(FILES.values())
 
 
 def test_no_row_is_missing():
