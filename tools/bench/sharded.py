@@ -89,6 +89,17 @@ def zero(name, gradients, **options):
     return whole(ours(name, zero=1, gradients=gradients, **options))
 
 
+def flat(name, gradients):
+    """Parameters of its own: it moves them."""
+
+    def make(world):
+        params = [torch.nn.Parameter(one.detach().clone()) for one in world.whole]
+        how = ours(name, zero=1, gradients=gradients, flatten_parameters=True)
+        return Steps(how, params, world.gradients)
+
+    return make
+
+
 def redundancy(**options):
     """torch's ZeroRedundancyOptimizer: whole tensors on owners, which send them to all."""
 
@@ -176,6 +187,9 @@ ENTRIES = {
         exchange(dist.all_to_all_single, lambda size: size),
     ),
     "zero-adamw": Entry("stepc AdamW zero=1, reduced", zero("AdamW", "reduced")),
+    "flat-adamw": Entry(
+        "stepc AdamW zero=1, reduced, flatten_parameters=True", flat("AdamW", "reduced")
+    ),
     "zero-adafactor": Entry("stepc Adafactor zero=1, reduced", zero("Adafactor", "reduced")),
     "redundancy-foreach": Entry(
         "torch ZeroRedundancyOptimizer AdamW foreach", whole(redundancy(foreach=True))
@@ -227,6 +241,7 @@ ENTRIES = {
 PAIRS = (
     ("zero-adamw", "redundancy-foreach"),
     ("zero-adamw", "redundancy-fused"),
+    ("flat-adamw", "zero-adamw"),
     ("zero-adafactor", "redundancy-fused"),
     ("zero-adamw-local", "reduce-redundancy"),
     ("zero-adafactor-local", "reduce-redundancy"),

@@ -1,5 +1,5 @@
-# The table of docs/distributed.md: what test/distributed/works.py says and
-# works_cases.py asserts, between `<!-- works -->` and `<!-- end -->`.
+# The table of docs/distributed.md: what test/distributed/works.py says and its cases
+# (works_cases.py, works_of_eight_cases.py) assert, between `<!-- works -->` and `<!-- end -->`.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import re
