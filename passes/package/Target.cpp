@@ -78,7 +78,8 @@ mlir::step::readTargets(StringRef list, bool hasAssembler) {
     if (!target)
       return llvm::createStringError(
           "no target '" + name +
-          "'; there are cpu, x86-64-v3, x86-64-v4, x86-64-v4-512, cuda, sm_80, sm_90, "
+          "'; there are cpu, x86-64-v3, x86-64-v4, x86-64-v4-512, cuda, sm_80, "
+          "sm_90, "
           "sm_100, compute_80, compute_90 and compute_100");
     add(target);
   }

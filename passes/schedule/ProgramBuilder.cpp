@@ -387,8 +387,7 @@ void ProgramBuilder::beginSegment(int64_t segment) {
 }
 
 /// Builds those that are due and not yet built.
-void ProgramBuilder::buildSteps(
-    function_ref<bool(const Position &)> isDue) {
+void ProgramBuilder::buildSteps(function_ref<bool(const Position &)> isDue) {
   SmallVector<const SmallStep *> left;
   for (const SmallStep *step : steps) {
     if (!isDue(step->position)) {

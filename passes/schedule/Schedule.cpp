@@ -21,8 +21,8 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
                   phase.getSpace() == Space::Tiles)) {
       if (phase.getTrailing() && !entries.empty() && !entries.back().kernel)
         entries.back().isTrailing = true;
-      entries.push_back({segment, phase.getSymName().str(), phase, {},
-                         phase.getTrailing()});
+      entries.push_back(
+          {segment, phase.getSymName().str(), phase, {}, phase.getTrailing()});
       continue;
     }
     if (entries.empty() || entries.back().kernel ||

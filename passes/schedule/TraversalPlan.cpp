@@ -186,8 +186,8 @@ bool TraversalPlan::isKnownInRowBlock(
   Operation *op = value.getDefiningOp();
   if (auto reduction = dyn_cast<ReductionOpInterface>(op)) {
     ArrayRef<Traversal> before(traversals);
-    bool isThere = llvm::any_of(
-        before.slice(head, index - head), [&](const Traversal &t) {
+    bool isThere =
+        llvm::any_of(before.slice(head, index - head), [&](const Traversal &t) {
           return llvm::is_contained(t.reductions, reduction);
         });
     // Several tensors are added up in a finish.

@@ -60,8 +60,8 @@ public:
   void run();
 
   ArrayRef<Traversal> getTraversals() const { return traversals; }
-  /// Whether a trailing traversal needs it: an operation on rows, or a reduction
-  /// along rows of a traversal that it trails.
+  /// Whether a trailing traversal needs it: an operation on rows, or a
+  /// reduction along rows of a traversal that it trails.
   bool isOfRowBlock(Operation *op) const { return rowBlockOps.contains(op); }
   /// Bytes that traversal `index` reads and writes for an element.
   int64_t getBytes(const Traversal &traversal) const;

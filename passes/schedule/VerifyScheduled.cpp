@@ -36,8 +36,8 @@ static LogicalResult verifyWrites(ProgramOp program) {
   return success();
 }
 
-/// Before a trailing phase, since the phase of tiles before it, stands only what
-/// can be computed for some rows.
+/// Before a trailing phase, since the phase of tiles before it, stands only
+/// what can be computed for some rows.
 static LogicalResult verifyTrailing(ProgramOp program) {
   bool ofRows = false;
   for (Operation &op : program.getBody().front()) {

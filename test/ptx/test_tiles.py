@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packages import STORAGES, ZOO, Package, bits
-
-PLAIN = Path(__file__).parents[1] / "exact" / "Inputs" / "plain_adafactor.mlir"
 from ptx import Fault
 from tiles import Step, Tensors, words
 
+PLAIN = Path(__file__).parents[1] / "exact" / "Inputs" / "plain_adafactor.mlir"
 FULL = os.environ.get("STEPC_PTX_FULL") == "1"
 TILED = {
     "adafactor": "f32", "adalomo": "bf16 and f32", "asgd": "bf16 and f32", "came": "bf16 and f32",

@@ -46,13 +46,15 @@ static cl::opt<std::string>
            cl::desc("where to write: the package, or the IR with "
                     "--compile-to (default: standard output for IR)"),
            cl::value_desc("file"), cl::cat(category));
-static cl::opt<std::string> targetName(
-    "target",
-    cl::desc("what to compile for: x86-64-v3, or cpu, which is the "
-             "same (default); x86-64-v4; x86-64-v4-512; sm_80, sm_90, sm_100, or cuda, which "
-             "is all of them and later devices; compute_80, ... "
-             "for PTX alone"),
-    cl::value_desc("names"), cl::init("x86-64-v3"), cl::cat(category));
+static cl::opt<std::string>
+    targetName("target",
+               cl::desc("what to compile for: x86-64-v3, or cpu, which is the "
+                        "same (default); x86-64-v4; x86-64-v4-512; sm_80, "
+                        "sm_90, sm_100, or cuda, which "
+                        "is all of them and later devices; compute_80, ... "
+                        "for PTX alone"),
+               cl::value_desc("names"), cl::init("x86-64-v3"),
+               cl::cat(category));
 static cl::opt<std::string> assembler(
     "ptxas",
     cl::desc("the assembler of cubins; an empty name for none, so that devices "

@@ -29,8 +29,8 @@ static void combineRows(const Words &w, const TileRow &row, CombineOp combine,
   Value partial = row.getBuffer(combine.getPartial());
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
     Value number = w.add(firstRow, w.toWord(index));
-    Value leaves = w.add(
-        partial, w.mul(w.mul(number, row.leaves), w.constantWord(8)));
+    Value leaves =
+        w.add(partial, w.mul(w.mul(number, row.leaves), w.constantWord(8)));
     emitDense(w, to.combiner, leaves, w.toIndex(row.leaves));
     Value sum = w.load(w.view(leaves, w.b.getF64Type()), int64_t(0));
     storeResult(w, program, row, to, sum, number);
@@ -44,8 +44,7 @@ static void runRows(const Words &w, const TileRow &row, PhaseOp phase,
   arguments.scalars = row.scalars;
   arguments.tensorSlots = row.tensorSlots;
   for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-    Value element =
-        getAccess(phase, operand) == Access::Tile ? firstRow : item;
+    Value element = getAccess(phase, operand) == Access::Tile ? firstRow : item;
     Value size = w.constantWord(getElementBytes(operand));
     arguments.operands.push_back(
         w.add(row.getAddress(operand), w.mul(element, size)));

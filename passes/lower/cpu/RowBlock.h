@@ -9,8 +9,8 @@
 // Phases that trail another (`step.phase ... trailing`) are run with it on a
 // block of 64 rows before the next block, so that they find its elements in the
 // cache. The thread that has the block's first tile runs all of it. Tensors of
-// very long rows do not go so: their blocks are too few to be shared out, and do
-// not stay in a cache. Bits are the same either way.
+// very long rows do not go so: their blocks are too few to be shared out, and
+// do not stay in a cache. Bits are the same either way.
 //
 //===----------------------------------------------------------------------===//
 #ifndef STEPC_PASSES_LOWER_CPU_ROWBLOCK_H

@@ -107,8 +107,7 @@ void TileKernelEmitter::emitTile(const TileRow &row, const Tile &tile,
           return;
         Value isFirst =
             w.isLess(tile.firstColumn, w.constantWord(STEPC_TILE_COLUMNS));
-        w.branch(
-            isFirst, [&] { emitTrain(row, tile, block, rows); }, [] {});
+        w.branch(isFirst, [&] { emitTrain(row, tile, block, rows); }, [] {});
       },
       [&] { emitPhase(row, tile, emitters.front(), rows); });
 }

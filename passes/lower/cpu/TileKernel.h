@@ -26,8 +26,8 @@ void emitTileKernels(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
 
 /// Makes the StepcFinish function `name` of the entries between two traversals:
 /// step.combine, phases of vectors and step.tensor_scalars. `isOfRowBlocks`: a
-/// phase behind it trails, so that nothing is done for tensors that go by blocks
-/// of rows.
+/// phase behind it trails, so that nothing is done for tensors that go by
+/// blocks of rows.
 void emitFinish(OpBuilder &builder, ProgramOp program, StringRef name,
                 ArrayRef<Operation *> entries, bool isOfRowBlocks);
 

@@ -1,4 +1,5 @@
-//===- TilePhase.cpp - what a phase does with one tile ----------------------------===//
+//===- TilePhase.cpp - what a phase does with one tile
+//----------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,8 +29,7 @@ void TilePhase::allocateCopies() {
 }
 
 /// What is accumulated along columns starts from the neutral value.
-void TilePhase::clearColumns(const TileRow &row,
-                                     const Tile &tile) const {
+void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
   for (AccumulatorAttr accumulator : accumulators) {
     if (accumulator.getDirection() != Direction::Column)
       continue;
@@ -49,15 +49,14 @@ void TilePhase::clearColumns(const TileRow &row,
   }
 }
 
-void TilePhase::emitContiguous(const TileRow &row,
-                                           const Tile &tile) const {
+void TilePhase::emitContiguous(const TileRow &row, const Tile &tile) const {
   clearColumns(row, tile);
   emitRun(row, tile, w.toIndex(tile.rows));
 }
 
 /// Runs the phase on `rows` (an index) rows of dense elements.
 void TilePhase::emitRun(const TileRow &row, const Tile &tile,
-                                Value rows) const {
+                        Value rows) const {
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
@@ -176,4 +175,3 @@ void TilePhase::emitRange(const TileRow &row, const Tile &tile) const {
         });
       });
 }
-
