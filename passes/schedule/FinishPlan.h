@@ -16,7 +16,7 @@ namespace mlir::step {
 
 /// Where in a program something small happens: before the traversal of that
 /// time, in the order of the indices. At index -1 stands what a trailing
-/// traversal needs of its rows; the rest comes when no traversal trails.
+/// traversal needs of its rows; the rest comes behind the last that trails.
 inline constexpr int64_t kRowBlock = -1;
 
 struct Position {

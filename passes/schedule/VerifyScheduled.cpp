@@ -46,7 +46,7 @@ static LogicalResult verifyTrailing(ProgramOp program) {
       if (phase.getTrailing() && !ofRows)
         return phase.emitOpError("is trailing, but more than rows' own stands "
                                  "between it and the phase of tiles before it");
-      ofRows = true;
+      ofRows = !phase.getUnless();
       continue;
     }
     auto combine = dyn_cast<CombineOp>(op);

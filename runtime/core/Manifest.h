@@ -193,8 +193,8 @@ struct ScheduleEntry {
   std::vector<size_t> writes;
   /// Left out for tensors in which this slot is not 0; -1: never.
   int64_t unlessSlot = -1;
-  /// On a processor done by the kernel before it, for tensors that go by blocks
-  /// of rows (STEPC_ROW_BLOCK_TILES).
+  /// On a processor done by the kernel before it, for tensors whose tiles
+  /// have whole rows.
   bool trailing = false;
 };
 

@@ -16,7 +16,8 @@ using namespace stepc;
 namespace {
 
 /// Whether operations of 512 bits take no longer than those of 256 and lower no
-/// clock: Zen 5 (family 26) and later of AMD. On others half the width was not
+/// clock: Zen 5 (family 26) and later of AMD, of which small models have
+/// narrower ones and run it all the same. On others half the width was not
 /// slower where it was measured (docs/rationale-passes.md).
 bool hasWideUnits() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

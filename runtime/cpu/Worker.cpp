@@ -42,14 +42,14 @@ const int64_t *getWords(const StepcCall &call, int64_t row) {
 }
 
 /// Whether the kernel before the entry has done it for the row, block of rows
-/// by block of rows.
+/// by block of rows: each of its tiles is one.
 bool wasDone(const EntryCode &entry, const StepcCall &call, int64_t row) {
   if (!entry.trailing)
     return false;
   const int64_t columns = getWords(call, row)[STEPC_TILE_M];
   if (STEPC_FAULT("engine-trailing-always-done"))
     return true;
-  return columns > 0 && columns <= STEPC_ROW_BLOCK_TILES * STEPC_TILE_COLUMNS;
+  return columns > 0 && columns <= STEPC_TILE_COLUMNS;
 }
 
 /// Whether the kernel is left out for the row, or done already.
@@ -149,12 +149,12 @@ bool Worker::endSegment(int64_t segment) {
 
 /// All workers on one row, each on its own share of the chunks. They meet
 /// wherever an entry needs all that came before; what uses the same shared
-/// memory has a meeting of the row in between.
+/// memory has a meeting of the row in between, so each row has one.
 bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
   StepcCall call = part.call;
   call.workspace = work.workspace.shared[nextShared];
   nextShared = 1 - nextShared;
-  bool backwards = false, afterKernel = false;
+  bool backwards = false, afterKernel = false, met = false;
   const bool early = STEPC_FAULT("engine-finish-before-all-chunks");
   for (int64_t e = 0; e < part.numEntries; ++e) {
     const EntryCode &entry = part.entries[e];
@@ -169,10 +169,12 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
           }))
         return false;
       afterKernel = false;
+      met = true;
       continue;
     }
     if (afterKernel && !team.meet([] {}))
       return false;
+    met |= afterKernel;
     if (early && index > 0)
       usleep(20000);
     runOwnChunks(entry, call, row, backwards);
@@ -180,7 +182,7 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
     backwards = !backwards && !STEPC_FAULT("control-no-zigzag");
     afterKernel = true;
   }
-  return true;
+  return met || team.meet([] {});
 }
 
 void Worker::runOwnChunks(const EntryCode &entry, const StepcCall &call,

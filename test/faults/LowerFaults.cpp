@@ -176,18 +176,6 @@ static bool shortenRowBlocks(ModuleOp module) {
   return !calls.empty();
 }
 
-/// The trailing phase has the first tile of a block of rows, and no other.
-static bool trailFirstTiles(ModuleOp module) {
-  SmallVector<func::CallOp> calls = findRowBlockCalls(module);
-  for (func::CallOp call : calls) {
-    auto loop = cast<scf::ForOp>(call->getNextNode());
-    OpBuilder builder(loop);
-    loop.setUpperBound(
-        arith::ConstantIndexOp::create(builder, loop.getLoc(), 1));
-  }
-  return !calls.empty();
-}
-
 static bool dropPrefetches(ModuleOp module) {
   SmallVector<PrefetchOp> prefetches;
   module.walk([&](PrefetchOp op) { prefetches.push_back(op); });
@@ -223,9 +211,6 @@ std::vector<Fault> faults::getLowerFaults() {
       {"lower-train-rows-short", lower,
        "of a block of rows the last is left out before the phase that trails",
        shortenRowBlocks},
-      {"lower-train-first-tile", lower,
-       "a trailing phase has the first tile of a block of rows only",
-       trailFirstTiles},
       {"control-no-prefetch", lower, "nothing is prefetched", dropPrefetches},
       {"control-products-commuted", lower, "b * a", commute},
   };

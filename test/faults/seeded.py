@@ -134,7 +134,7 @@ def make_cases():
              Tensor((17,), group=1, idle=(1,)), Tensor((40, 30), transposed=True, group=1)],
             [{}, {"beta1": 0.9, "weight_decay": 0.1, "clip_threshold": 0.5}],
         ),
-        # Tiles beside each other: two go by blocks of rows, five do not.
+        # Tiles beside each other do not go by blocks of rows.
         make_case(
             "adafactor-wide", [adafactor], [Tensor((66, 4200)), Tensor((3, 16500))], number=2,
         ),

@@ -9,15 +9,13 @@
 #include "passes/lower/FinishResults.h"
 #include "passes/lower/cpu/ReductionTree.h"
 #include "passes/lower/cpu/TileRun.h"
-#include "stepc/kernel_abi.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
 Value mlir::step::emitGoesByRowBlocks(const Words &w, const TileRow &row) {
-  return w.both(
-      w.isLess(w.constantWord(0), row.tileColumns),
-      w.isLess(row.tileColumns, w.constantWord(STEPC_ROW_BLOCK_TILES + 1)));
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                               row.tileColumns, w.constantWord(1));
 }
 
 /// The leaves of each row of the block, as the finish of a tensor does.

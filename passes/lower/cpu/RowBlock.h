@@ -8,9 +8,9 @@
 //
 // Phases that trail another (`step.phase ... trailing`) are run with it on a
 // block of 64 rows before the next block, so that they find its elements in the
-// cache. The thread that has the block's first tile runs all of it. Tensors of
-// very long rows do not go so: their blocks are too few to be shared out, and
-// do not stay in a cache. Bits are the same either way.
+// cache: of tensors whose tiles have whole rows. A block of longer rows would
+// be several tiles, which different threads may have, and fit in few caches.
+// Bits are the same either way.
 //
 //===----------------------------------------------------------------------===//
 #ifndef STEPC_PASSES_LOWER_CPU_ROWBLOCK_H
@@ -30,7 +30,8 @@ struct RowBlock {
   }
 };
 
-/// An i1: whether the tensor of the row goes by blocks of rows.
+/// An i1: whether the tensor of the row goes by blocks of rows: each tile is
+/// one.
 Value emitGoesByRowBlocks(const Words &w, const TileRow &row);
 
 /// Makes the function `name(call, row, item, first row, rows)` that does what

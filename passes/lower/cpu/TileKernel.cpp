@@ -77,25 +77,18 @@ void TileKernelEmitter::emitPhase(const TileRow &row, const Tile &tile,
   }
 }
 
-/// All phases on a block of rows: the tiles beside each other of each.
+/// All phases on a tile that is a block of rows.
 void TileKernelEmitter::emitTrain(const TileRow &row, const Tile &tile,
                                   const RowBlock &block, Rows rows) const {
   for (auto [index, phase] : llvm::enumerate(emitters)) {
     if (betweens[index])
       func::CallOp::create(w.b, w.loc, betweens[index], block.getValues());
-    const TilePhase &own = phase;
-    w.loop(w.constant(0), w.toIndex(row.tileColumns), 1, [&](Value number) {
-      Value columns = w.constantWord(STEPC_TILE_COLUMNS);
-      Tile beside = tile;
-      beside.firstColumn = w.mul(w.toWord(number), columns);
-      beside.columns = w.min(w.sub(row.M, beside.firstColumn), columns);
-      emitPhase(row, beside, own, rows);
-    });
+    emitPhase(row, tile, phase, rows);
   }
 }
 
-/// The first tile of a block of rows stands for the block where all phases of
-/// a train are run on it; phases that trail have nothing to do then.
+/// Where the tensor goes by blocks of rows, the kernel at the head of a train
+/// runs all of its phases, and those that trail have nothing to do.
 void TileKernelEmitter::emitTile(const TileRow &row, const Tile &tile,
                                  const RowBlock &block, Rows rows) const {
   if (phases.size() == 1 && !isTrailing)
@@ -103,11 +96,8 @@ void TileKernelEmitter::emitTile(const TileRow &row, const Tile &tile,
   w.branch(
       emitGoesByRowBlocks(w, row),
       [&] {
-        if (isTrailing)
-          return;
-        Value isFirst =
-            w.isLess(tile.firstColumn, w.constantWord(STEPC_TILE_COLUMNS));
-        w.branch(isFirst, [&] { emitTrain(row, tile, block, rows); }, [] {});
+        if (!isTrailing)
+          emitTrain(row, tile, block, rows);
       },
       [&] { emitPhase(row, tile, emitters.front(), rows); });
 }

@@ -1,5 +1,4 @@
-//===- TilePhase.cpp - what a phase does with one tile
-//----------------------------===//
+//===- TilePhase.cpp - what a phase does with one tile --------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

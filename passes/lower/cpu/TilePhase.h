@@ -17,7 +17,7 @@ namespace mlir::step {
 /// stack and back.
 class TilePhase {
 public:
-  /// `run` is what emitTileRun made of it.
+  /// `run` is what getTileRun made of it.
   TilePhase(const Words &w, PhaseOp phase, func::FuncOp run);
 
   /// To be emitted in the first block of a function with strided tiles.

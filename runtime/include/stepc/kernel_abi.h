@@ -99,12 +99,6 @@
 
 /* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */
 #define STEPC_TILE_COLUMNS 4096
-/* The most tiles beside each other of a tensor that goes by blocks of rows: of
- * one with more columns a block stays in no cache, and blocks are too few to be
- * shared out. On a processor a kernel does for the others what the `trailing`
- * entries of the schedule behind it would do, block of rows by block of rows.
- */
-#define STEPC_ROW_BLOCK_TILES 4
 
 /* What a processor needs to run the code of a target, by LLVM's names. */
 #define STEPC_X86_64_V3_FEATURES                                               \
@@ -112,7 +106,8 @@
 #define STEPC_X86_64_V4_FEATURES                                               \
   STEPC_X86_64_V3_FEATURES, "avx512f", "avx512bw", "avx512cd", "avx512dq",     \
       "avx512vl"
-/* The last is no flag of a processor: its units are 512 bits wide. */
+/* The last is no flag of a processor: its units are 512 bits wide. Code for
+ * it is refused by others that could run it, and would slowly. */
 #define STEPC_X86_64_V4_512_FEATURES STEPC_X86_64_V4_FEATURES, "wide512"
 
 /* Elements or tiles [start, start + length) of table row `row`. */
