@@ -297,7 +297,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
                 self._binding = binding
                 return
             except ObstacleError as obstacle:
-                if not obstacle.eager or self._eager_class is None:
+                # torch's own step would take a rank's part for the whole.
+                if not obstacle.eager or self._eager_class is None or self._is_shared:
                     raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
                 why = str(obstacle)
             except errors.CommunicationError as error:

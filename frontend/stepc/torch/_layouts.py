@@ -353,7 +353,8 @@ class PlainPart:
         grad = self.param.grad
         if self._sums:
             grad = self._sum(grad)
-        if grad is not None and self.how.grad_divisor is not None and not self.how.predivide:
+        before_the_sum = self.how.predivide and self._sums
+        if grad is not None and self.how.grad_divisor is not None and not before_the_sum:
             grad = divided(grad.detach(), self.how.grad_divisor)
         set_grad(self.local, grad)
 

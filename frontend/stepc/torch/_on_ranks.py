@@ -183,7 +183,7 @@ class OnRanks:
             self._added_groups = (*added, number)
             try:
                 self._arrange()
-            except errors.TensorError:
+            except BaseException:
                 self._added_groups = added
                 del self.param_groups[number]
                 raise

@@ -122,6 +122,8 @@ class _Among:
         sizes = [sum(_there(part, rank) for part in self.owned_by(self.rank))
                  for rank in range(self.world)]  # fmt: skip
         self._received = _exchange(messages, sizes, self.group)
+        # What a message has, whatever a new binding has in its place when it is read.
+        self._slots = {id(part): list(part.slots) for part in self.owned_by(self.rank)}
 
     def deliver(self, states_of) -> None:
         """Gives the plan's tensors of this owner what has come. ``states_of`` gives those that
@@ -139,9 +141,9 @@ class _Among:
                 put(grads[id(part)], at, own)
                 kinds[id(part)].append(kind)
                 states = states_of(part)
-                for bit, slot in enumerate(part.slots):
+                for bit, slot in enumerate(self._slots[id(part)]):
                     value = reader.tensor(slot.dtype, numel(slot.at(at)))
-                    if present >> bit & 1:
+                    if present >> bit & 1 and slot.name in states:
                         put(states[slot.name], slot.at(at), value)
         for part in owned:
             set_grad(part.local, _taken_gradient(part, kinds[id(part)], grads[id(part)]))

@@ -161,11 +161,13 @@ class GradientReducer:
             hook.remove()
 
     def clear(self) -> None:
-        """Forgets the gradients, as ``zero_grad``."""
-        with self._exchanging():
-            for bucket in self.buckets:
-                bucket.land()
-                bucket.clear()
+        """Forgets the gradients, as ``zero_grad``: also those of a pass that broke off."""
+        optimizer = self._optimizer()
+        if optimizer is None or optimizer._poison is None:
+            with self._exchanging():
+                for bucket in self.buckets:
+                    bucket.land()
+        self._forget()
 
     def _forget(self) -> None:
         """Also those under way, in a pass that ends so."""
@@ -184,11 +186,11 @@ class GradientReducer:
     def _take(self, param: torch.Tensor) -> None:
         if self._paused:
             return
-        if not self._in_pass:
-            self._in_pass = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
         part = self.zero.part_of(param)
         with self._exchanging():
+            if not self._in_pass:
+                self._in_pass = True
+                torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
             part.inner.refresh()
             self._of[id(param)].take(part)
             self._send(lambda bucket: bucket.is_full)
@@ -214,6 +216,9 @@ class GradientReducer:
         except errors.CommunicationError as error:
             if optimizer is not None:
                 optimizer._poison = str(error)
+            self._forget()
+            raise
+        except BaseException:
             self._forget()
             raise
 
