@@ -107,7 +107,7 @@ step.optimizer @rows {
     %u = step.div %g, %root : [n, m], [n, 1]
     %step = step.mul %u, %lr : [n, m], f64
     %p1 = step.sub %p, %step : [n, m]
-    step.return %p1
+    step.return %p1 : [n, m]
   }
 }
 """
