@@ -42,7 +42,7 @@ FAULTY = BUILD / "test" / "faults" / "stepc-faulty"
 LIBRARY = BUILD / "lib" / "libstepc_runtime.so"
 FAULTY_LIBRARY = BUILD / "lib" / "libstepc_runtime_faulty.so"
 NOWHERE = 3  # stepc-faulty's status where a fault has no place
-SECONDS = 60  # that steps may take before they count as hung
+SECONDS = 180  # that steps may take before they count as hung
 
 
 # --- Cases --------------------------------------------------------------------
