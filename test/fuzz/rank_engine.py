@@ -77,6 +77,16 @@ def make_trials(program, setting, path):
     return [trial(one, first)] + ([trial(setting, all_steps)] if setting.steps > 1 else [])
 
 
+def is_refused(trial, package):
+    """Whether a tensor is cut along a dim that its rule does not let ranks share."""
+    try:
+        with np.errstate(all="ignore"):
+            run_ranks(trial.sharded, package)
+    except AssertionError as error:
+        return ", which rule '" in str(error) and " does not permit; " in str(error)
+    return False
+
+
 def prepare(program, setting, path, packages):
     """The trials of a program, compiled. Tensors that may not be cut by their dims, for two
     have one name, are then whole, which is counted."""
@@ -84,14 +94,13 @@ def prepare(program, setting, path, packages):
     if None in trials:
         return []
     packages.prepare(trials)
-    package = packages.get(trials[0])
-    if not isinstance(package, str) or "twice, which cannot be sharded" not in package:
-        return trials
     cut = sum(bool(tensor.spread.dims) for tensor in setting.tensors)
     if not cut or not any(names_twice(rule.dims) for rule in program.rules):
         return trials
+    package = packages.get(trials[0])
+    if isinstance(package, str) or not is_refused(trials[0], package):
+        return trials
     trials = make_trials(program, without_dims(copy.deepcopy(setting)), path)
-    packages.loaded.pop(trials[0].definition.key())
     packages.prepare(trials)
     trials[0].refused = cut
     return trials

@@ -23,7 +23,7 @@ def kit(tmp_path_factory):
                "--optimizers", "AdamW", "--out", archive]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "14 packages" in done.stdout  # three for processors
+    assert "16 packages" in done.stdout  # of four storages: three for processors
     elsewhere = folder / "elsewhere"
     with tarfile.open(archive) as unpacked:
         unpacked.extractall(elsewhere, filter="data")
