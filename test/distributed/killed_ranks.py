@@ -37,7 +37,7 @@ WORDS = ("round", "gradients could not be", "parameters could not be", "could no
 def optimizer(kind, **more):
     params = [torch.nn.Parameter(torch.ones(9, 6)), torch.nn.Parameter(torch.ones(5))]
     mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",))
-    if kind == "dtensor":
+    if kind in ("dtensor", "norm"):
         params = [torch.nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, [Shard(0)]))]
         return params, st.came.CAME(params, lr=1e-3, **more)
     if kind == "redistributed":
@@ -68,7 +68,10 @@ def train(kind, params, opt):
     if kind == "redistributed":
         (param,) = params
         param.grad = DTensor.from_local(torch.ones(3, 2), param.device_mesh, [Partial()])
-    opt.step()
+    if kind == "norm":
+        st.clip_grad_norm_([opt], 1.0)
+    else:
+        opt.step()
 
 
 def meet(fate):
@@ -113,7 +116,11 @@ def failure(function):
 
 
 def afterwards(kind, params, opt, saved):
-    """What is wrong with an optimizer one of whose exchanges has run out of its own time."""
+    """What is wrong with an optimizer one of whose exchanges has run out of its own time. A norm
+    is none of its step."""
+    if kind == "norm":
+        (grad,) = [param.grad.to_local() for param in params]
+        return _timeouts() if bool((grad == 1).all()) else f"the gradient is {grad}"
     again = failure(lambda: train(kind, params, opt)) or ""
     if not again.startswith("STEPC_POISONED: an earlier step failed midway"):
         return f"another step said {again}"
@@ -121,6 +128,10 @@ def afterwards(kind, params, opt, saved):
     again = failure(lambda: train(kind, params, opt)) or ""
     if not again.startswith("STEPC_COMMUNICATION_ERROR"):
         return f"after loading a step said {again}"
+    return _timeouts()
+
+
+def _timeouts():
     timeouts = {group._get_backend(torch.device("cpu")).options._timeout
                 for group in dist.distributed_c10d._world.pg_map}  # fmt: skip
     return "" if timeouts == {datetime.timedelta(minutes=1)} else f"timeouts are {timeouts}"

@@ -233,6 +233,37 @@ def partial_gradients_are_divided_before_the_sum():
 
 
 @case
+def gradients_are_divided_where_there_is_nothing_to_sum():
+    """A parameter of this rank alone, or shared by ranks that are one: predivide asks for a
+    division, not for a sum."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    at = dist.get_rank()
+    for early in (True, False):
+        own = st.Layout(mesh, ["distinct"], "partial", grad_divisor=3.0, predivide=early)
+        one = st.Layout(mesh, [Replicate()], "partial", grad_divisor=3.0, predivide=early,
+                        shared_over="pp")  # fmt: skip
+        made, _ = values()
+        plain, sharded = parameters(made), parameters(made)
+        reference = ALL["AdamW"](plain)
+        named = [(f"w{i}", param) for i, param in enumerate(sharded)]
+        named += [("tied", torch.nn.Parameter(torch.ones(5)))] if at == 2 else []
+        optimizer = ALL["AdamW"](named, layouts=[("tied", one), (".*", own)])
+        (grads,) = random_gradients(made, 1, 4)
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            a.grad, b.grad = grads[at][i] / 3, grads[at][i]
+        if at == 2:
+            (alone,) = plain_tied = parameters([torch.ones(5)])
+            alone.grad, named[-1][1].grad = torch.full((5,), 7.0) / 3, torch.full((5,), 7.0)
+            ALL["AdamW"](plain_tied).step()
+        reference.step()
+        optimizer.step()
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"predivide={early}, parameter {i}")
+        if at == 2:
+            same_bits(named[-1][1], alone, f"predivide={early}, of one holder")
+
+
+@case
 def arguments_that_are_refused():
     mesh = init_device_mesh("cpu", (4,))
     param = [torch.nn.Parameter(torch.ones(2))]

@@ -494,5 +494,22 @@ def layouts_that_are_refused():
             lambda: st.AdamW(named(made), layouts=[("up", 3)]))  # fmt: skip
 
 
+@case
+def what_cannot_be_compiled_is_not_stepped_by_torch():
+    """torch's AdamW would take a rank's part for the whole: nothing is stepped instead."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
+    here, there = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3).to("meta"))
+    named = [("here", here), ("there", there)]
+    optimizer = st.AdamW(named, layouts=[(".*", st.Layout(mesh, [Shard(0)]))])
+    here.grad = torch.ones(3)
+    try:
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "device 'meta'" in str(error), error
+    else:
+        raise AssertionError("it was stepped")
+    assert torch.equal(here, torch.ones(3)) and not optimizer.state
+
+
 if __name__ == "__main__":
     main()

@@ -15,7 +15,7 @@ from killing import said_of, warm_up
 from stepc import errors
 from stepc.torch import _exchanges
 
-KINDS = ("local", "zero2", "partial", "dtensor", "redistributed", "owned")
+KINDS = ("local", "zero2", "partial", "dtensor", "redistributed", "owned", "norm")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,6 +32,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout():
         "dtensor,9",
         "redistributed,3",
         "owned,7",
+        "norm,3",
         "local,0",
         "zero2,0",
     ]

@@ -189,6 +189,48 @@ def zero_grad_forgets():
         same_bits(b, a, f"parameter {i}")
 
 
+class Breaks(torch.autograd.Function):
+    """A pass that ends in the user's own error."""
+
+    @staticmethod
+    def forward(_, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(_, grad):
+        raise ZeroDivisionError("the user's own")
+
+
+@case
+def a_pass_that_breaks_off_is_forgotten():
+    """With some of the buckets under way and some not full; the next pass is whole again."""
+    for overlap in (True, False):
+        made, grads = values(steps=2)
+        plain, sharded = parameters(made), parameters(made)
+        reference = ALL["AdamW"](plain)
+        optimizer = ALL["AdamW"](
+            sharded, zero=2, gradients="local", bucket_bytes=3000, overlap=overlap
+        )
+        for k, own in enumerate(grads):
+            mine = own[dist.get_rank()]
+            used = [i for i, param in enumerate(sharded) if param.numel()]
+            # The last in the order of the pass, which is that of the sum from its end.
+            first = (Breaks.apply(sharded[used[0]]) * 3).sum()
+            rest = sum(((sharded[i] * mine[i]).sum() for i in used[1:]), start=first)
+            try:
+                rest.backward()
+            except ZeroDivisionError as error:
+                assert str(error) == "the user's own"
+            else:
+                raise AssertionError("the pass did not break off")
+            optimizer.zero_grad()
+            backward(sharded, mine)
+            step_whole(reference, plain, [own])
+            optimizer.step()
+            for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+                same_bits(b, a, f"overlap={overlap}, step {k}, parameter {i}")
+
+
 @case
 def an_overflow_on_one_rank_skips_on_all():
     made, grads = values()

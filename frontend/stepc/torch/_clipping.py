@@ -8,6 +8,7 @@ without a pass of its own over the gradients.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
 
@@ -15,11 +16,13 @@ import torch
 import torch.distributed as dist
 
 from ._dtensor import _local, is_dtensor
+from ._exchanges import exchanging, within
 from ._layouts import Layout, find
 from ._members import ObstacleError, parameter_name
 from ._sharing import Sharing, is_whole, placement_on, ranks_along
 
 _Axes = tuple[tuple[int, ...], ...]
+_Member = tuple[torch.Tensor, Layout | None, Sharing | None]
 
 
 class _Parts:
@@ -63,20 +66,24 @@ class _Parts:
         return total if self._inf else total.sqrt()
 
     def _reduced(self, value: torch.Tensor, group) -> torch.Tensor:
+        what = "the norm of the gradients could not be added up"
         if not self._inf:
             value = value.clone()
-            dist.all_reduce(value, group=group)
+            with exchanging(what, group):
+                dist.all_reduce(value, group=group)
             return value
         # A MAX of floats loses a NaN on some backends: it travels as a flag.
         pair = torch.stack([value.nan_to_num(nan=0.0, posinf=math.inf), value.isnan().double()])
-        dist.all_reduce(pair, dist.ReduceOp.MAX, group=group)
+        with exchanging(what, group):
+            dist.all_reduce(pair, dist.ReduceOp.MAX, group=group)
         return torch.where(pair[1] > 0, torch.full_like(pair[0], math.nan), pair[0])
 
 
-def _parameters(given) -> tuple[list[tuple[torch.Tensor, Layout | None, Sharing | None]], list]:
-    """Parameters, those of optimizers with what they say of them and of ranks; and the latter
-    of all optimizers."""
+def _parameters(given) -> tuple[list[_Member], list, list]:
+    """Parameters, those of optimizers with what they say of them and of ranks; the latter of all
+    optimizers; and the timeouts that these have."""
     sharings: list[Sharing] = []
+    timeouts: list[datetime.timedelta] = []
     if isinstance(given, torch.Tensor | torch.optim.Optimizer):
         given = [given]
     found: dict[int, tuple] = {}
@@ -90,6 +97,8 @@ def _parameters(given) -> tuple[list[tuple[torch.Tensor, Layout | None, Sharing 
                 "an optimizer with gradients='local' takes their mean in its step; give it "
                 "clip=ClipByNorm(...)"
             )
+        if (timeout := getattr(item, "_timeout", None)) is not None:
+            timeouts.append(timeout)
         rules = getattr(item, "_layouts", ())
         sharing = Sharing(item) if rules else None
         if sharing is not None:
@@ -100,7 +109,7 @@ def _parameters(given) -> tuple[list[tuple[torch.Tensor, Layout | None, Sharing 
                 if rules and not is_dtensor(param):
                     layout = find(rules, group, place, parameter_name(group, number, place))
                 found.setdefault(id(param), (param, layout, sharing))
-    return list(found.values()), sharings
+    return list(found.values()), sharings, timeouts
 
 
 def _everywhere(sharings: list) -> dict:
@@ -143,16 +152,34 @@ def clip_grad_norm_(
         norm_type: 2 or infinity.
         error_if_nonfinite: RuntimeError for a norm that is Inf or NaN; nothing has changed.
 
+    The shortest ``timeout`` that an optimizer was given is that of each exchange.
+
     Raises ValueError for another ``norm_type``, and where a gradient is still to be summed,
-    by the step of its optimizer too. Raises TensorError for a tensor that no rank counts.
+    by the step of its optimizer too. Raises TensorError for a tensor that no rank counts, and
+    CommunicationError where ranks do not come; nothing has changed then.
     """
     norm_type = float(norm_type)
     if norm_type not in (2.0, math.inf):
         raise ValueError(f"norm_type is {norm_type:g}, expected 2 or inf")
     try:
-        members, sharings = _parameters(parameters)
+        members, sharings, timeouts = _parameters(parameters)
     except ObstacleError as obstacle:
         raise ValueError(str(obstacle)) from None
+    with within(min(timeouts, default=None)), torch.no_grad():
+        norm, grads = _norm(members, sharings, norm_type)
+        if error_if_nonfinite and not torch.isfinite(norm):
+            raise RuntimeError(
+                f"The total norm of order {norm_type} for gradients from `parameters` is "
+                "non-finite, so it cannot be clipped."
+            )
+        coefficient = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for grad in grads:
+            _scale(grad, coefficient)
+    return norm
+
+
+def _norm(members: list, sharings: list, norm_type: float) -> tuple[torch.Tensor, list]:
+    """Of all that ranks have of the members; and this rank's gradients."""
     device = members[0][0].device if members else torch.device("cpu")
     parts, grads = _Parts(norm_type, device), []
     placed = [_placed(param, layout) for param, layout, _ in members]
@@ -168,17 +195,7 @@ def clip_grad_norm_(
         parts.add(grad if _counts(member, (mesh, placements), everywhere) else None, groups)
         if grad is not None:
             grads.append(grad)
-    with torch.no_grad():
-        norm = parts.norm([everywhere[ranks] for ranks in sorted(everywhere)])
-        if error_if_nonfinite and not torch.isfinite(norm):
-            raise RuntimeError(
-                f"The total norm of order {norm_type} for gradients from `parameters` is "
-                "non-finite, so it cannot be clipped."
-            )
-        coefficient = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-        for grad in grads:
-            _scale(grad, coefficient)
-    return norm
+    return parts.norm([everywhere[ranks] for ranks in sorted(everywhere)]), grads
 
 
 def _scale(grad: torch.Tensor, coefficient: torch.Tensor) -> None:

@@ -30,8 +30,8 @@ DEFAULTS = {
 @dataclass(frozen=True)
 class ZeroSettings:
     """What an optimizer's arguments ``zero``, ``process_group``, ``gradients``,
-    ``bucket_bytes``, ``reduce_dtype``, ``predivide``, ``overlap`` and ``flatten_parameters``
-    say."""
+    ``bucket_bytes``, ``reduce_bucket_bytes``, ``gather_bucket_bytes``, ``reduce_dtype``,
+    ``predivide``, ``overlap`` and ``flatten_parameters`` say."""
 
     group: dist.ProcessGroup
     local_gradients: bool
