@@ -182,7 +182,7 @@ bool Reader::readLayout(yaml::Node *node, AxesOfDims &layout) {
     // Dims from the first are told apart from `flat` by an offset, until the
     // rank is known.
     if (key != "flat") {
-      if (key.getAsInteger(10, dim) || std::abs(dim) > 64)
+      if (key.getAsInteger(10, dim) || dim < -64 || dim > 64)
         return fail(value, "dim '" + key + "' is neither flat nor a number");
       dim = dim < 0 ? dim : dim + 1;
     }

@@ -101,6 +101,31 @@ void mlir::step::forEachLeafOfRange(const Words &w, const TileRow &row,
   });
 }
 
+void mlir::step::emitTileOfRange(const Words &w, const TileRow &row,
+                                 const Tile &tile, function_ref<void()> emitAll,
+                                 function_ref<void(const Tile &)> emitLine) {
+  const TileRow::Range &range = *row.range;
+  Value one = w.constantWord(1);
+  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
+  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
+  Value end =
+      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
+  Value hasAll = w.both(w.isLess(w.sub(range.begin, one), first),
+                        w.isLess(w.sub(end, one), range.end));
+  w.branch(hasAll, emitAll, [&] {
+    Value endRow = w.add(range.firstRow, range.rows);
+    Value from = w.max(firstRow, range.firstRow);
+    Value to = w.min(w.add(lastRow, one), endRow);
+    w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
+      Tile line = tile;
+      line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
+      line.rows = one;
+      emitLine(line);
+    });
+  });
+}
+
 Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
                                     const Tile &tile, PhaseOp phase,
                                     OperandAttr operand) {

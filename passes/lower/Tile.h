@@ -56,6 +56,12 @@ Tile locateTile(const Words &w, const TileRow &row, Value number);
 void forEachLeafOfRange(const Words &w, const TileRow &row, const Tile &line,
                         function_ref<void(const Tile &)> emitLeaf);
 
+/// Emits a tile of a flat range: `emitAll` where the range has all of it, else
+/// `emitLine` for each of its rows of which the range may have something.
+void emitTileOfRange(const Words &w, const TileRow &row, const Tile &tile,
+                     function_ref<void()> emitAll,
+                     function_ref<void(const Tile &)> emitLine);
+
 /// The address of the first element that the tile has of the operand.
 Value getOperandAddress(const Words &w, const TileRow &row, const Tile &tile,
                         PhaseOp phase, OperandAttr operand);

@@ -11,8 +11,12 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// Whether every tensor has the param's dims and nothing is reduced.
+/// Whether a rank steps its elements in whatever order: every tensor has the
+/// param's dims, nothing is reduced, and no scalars are between traversals.
 static bool isElementwise(RuleOp rule) {
+  auto optimizer = rule->getParentOfType<OptimizerOp>();
+  if (!optimizer.getBody().getOps<ScalarsOp>().empty())
+    return false;
   ArrayRef<StringAttr> dims =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
   auto isLike = [&](Value value) {

@@ -163,7 +163,7 @@ def test_register_report():
     assert registers.check("a", "80", fine, {"phase": 32}) == []
 
 
-@pytest.mark.skipif(not load_registers().find_ptxas(), reason="ptxas is not installed")
+@pytest.mark.skipif(not load_registers().find_tool("ptxas"), reason="ptxas is not installed")
 def test_registers():
     """Some of the table: all of it takes a minute."""
     names = ["adamw f32,f32,f32", "adamw bf16,bf16,f32", "adamw f64,f64,f64"]
@@ -173,10 +173,10 @@ def test_registers():
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.skipif(not load_registers().find_ptxas(), reason="ptxas is not installed")
+@pytest.mark.skipif(not load_registers().find_tool("ptxas"), reason="ptxas is not installed")
 def test_cubins(tmp_path):
     """With an assembler: its code for each device, and PTX for all others."""
-    ptxas = load_registers().find_ptxas()
+    ptxas = load_registers().find_tool("ptxas")
     package = tmp_path / "x.stepc"
     run = compile_zoo("sgd", "cpu,cuda", package, f"--ptxas={ptxas}")
     assert run.returncode == 0, run.stderr

@@ -49,7 +49,7 @@ def test_vectors_are_not_counted():
 
 
 @pytest.mark.skipif(
-    not (accesses.find_nvdisasm() and registers.find_ptxas()),
+    not (registers.find_tool("nvdisasm") and registers.find_tool("ptxas")),
     reason="nvdisasm or ptxas is not installed",
 )
 def test_kernels():

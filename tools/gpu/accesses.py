@@ -14,12 +14,9 @@ PATH, or of the package nvidia-cuda-nvdisasm, and `ptxas` as for registers.py.
 
 import argparse
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from collections import Counter
@@ -29,16 +26,6 @@ import registers
 
 _SECTION = re.compile(r"^\.text\.(\w+):$", re.MULTILINE)
 _WIDE = re.compile(r"\b(LDG|STG)\.[\w.]*\b128\b")
-
-
-def find_nvdisasm():
-    """The path of nvdisasm, or None."""
-    asked = os.environ.get("STEPC_NVDISASM")
-    if asked is not None:
-        return shutil.which(asked)
-    packages = Path(sysconfig.get_path("purelib")) / "nvidia"
-    installed = sorted(packages.glob("*/bin/nvdisasm"))
-    return shutil.which("nvdisasm") or (str(installed[-1]) if installed else None)
 
 
 def count_wide(text):
@@ -102,7 +89,7 @@ def main():
         "names", nargs="*", metavar="NAME", help='as in the table: "adamw f32,f32,f32"'
     )
     options = parser.parse_args()
-    tools = find_nvdisasm(), registers.find_ptxas()
+    tools = registers.find_tool("nvdisasm"), registers.find_tool("ptxas")
     if not all(tools):
         sys.exit("no nvdisasm or no ptxas: install nvidia-cuda-nvdisasm and nvidia-cuda-nvcc")
     table = json.loads(registers.TABLE.read_text())

@@ -39,14 +39,15 @@ _FUNCTION = re.compile(
 )
 
 
-def find_ptxas():
-    """The path of ptxas, or None."""
-    asked = os.environ.get("STEPC_PTXAS")
+def find_tool(name):
+    """The path of one of CUDA's tools, or None: what STEPC_<NAME> names, of PATH, or of a
+    package of NVIDIA's."""
+    asked = os.environ.get(f"STEPC_{name.upper()}")
     if asked is not None:
         return shutil.which(asked)
     packages = Path(sysconfig.get_path("purelib")) / "nvidia"
-    installed = sorted(packages.glob("*/bin/ptxas"))
-    return shutil.which("ptxas") or (str(installed[-1]) if installed else None)
+    installed = sorted(packages.glob(f"*/bin/{name}"))
+    return shutil.which(name) or (str(installed[-1]) if installed else None)
 
 
 def parse_report(text):
@@ -117,7 +118,7 @@ def main():
         "names", nargs="*", metavar="NAME", help='as in the table: "adamw f32,f32,f32"'
     )
     options = parser.parse_args()
-    ptxas = find_ptxas()
+    ptxas = find_tool("ptxas")
     if not ptxas:
         sys.exit("no ptxas: install nvidia-cuda-nvcc, or set STEPC_PTXAS")
     table = json.loads(TABLE.read_text())

@@ -150,27 +150,8 @@ void TilePhase::emitRangeRow(const TileRow &row, const Tile &line) const {
 
 /// A tile of a flat range: at once where the range has all of it.
 void TilePhase::emitRange(const TileRow &row, const Tile &tile) const {
-  const TileRow::Range &range = *row.range;
   clearColumns(row, tile);
-  Value one = w.constantWord(1);
-  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
-  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
-  Value end =
-      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
-  Value endRow = w.add(range.firstRow, range.rows);
-  Value allRows = w.both(w.isLess(w.sub(range.begin, one), first),
-                         w.isLess(w.sub(end, one), range.end));
-  w.branch(
-      allRows, [&] { emitRun(row, tile, w.toIndex(tile.rows)); },
-      [&] {
-        Value from = w.max(firstRow, range.firstRow);
-        Value to = w.min(w.add(lastRow, one), endRow);
-        w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
-          Tile line = tile;
-          line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
-          line.rows = one;
-          emitRangeRow(row, line);
-        });
-      });
+  emitTileOfRange(
+      w, row, tile, [&] { emitRun(row, tile, w.toIndex(tile.rows)); },
+      [&](const Tile &line) { emitRangeRow(row, line); });
 }

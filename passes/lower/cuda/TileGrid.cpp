@@ -148,32 +148,13 @@ void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
 /// A strip of a tile of a flat range: at once where the range has all of it.
 void TileGridEmitter::emitRangeTile(const TileRow &row, const Tile &tile,
                                     func::FuncOp run) {
-  const TileRow::Range &range = *row.range;
   clearSums(row, tile, Direction::Column, tile.columns);
-  Value one = w.constantWord(1);
-  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-  Value lastRow = w.sub(w.add(firstRow, tile.rows), one);
-  Value first = w.add(w.mul(firstRow, row.M), tile.firstColumn);
-  Value end =
-      w.add(w.mul(lastRow, row.M), w.add(tile.firstColumn, tile.columns));
-  Value allRows = w.both(w.isLess(w.sub(range.begin, one), first),
-                         w.isLess(w.sub(end, one), range.end));
-  w.branch(
-      allRows,
+  emitTileOfRange(
+      w, row, tile,
       [&] {
         emitTile(row, tile, /*isFolded=*/Value(), run, /*isStrided=*/false);
       },
-      [&] {
-        Value from = w.max(firstRow, range.firstRow);
-        Value to =
-            w.min(w.add(lastRow, one), w.add(range.firstRow, range.rows));
-        w.loop(w.toIndex(from), w.toIndex(to), 1, [&](Value number) {
-          Tile line = tile;
-          line.firstRow = w.sub(w.toWord(number), w.mul(tile.item, row.N));
-          line.rows = one;
-          emitRangeRow(row, line, run);
-        });
-      });
+      [&](const Tile &line) { emitRangeRow(row, line, run); });
 }
 
 /// Part number `strip` (a word) of a chunk.
