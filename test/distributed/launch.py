@@ -34,11 +34,7 @@ def launch(file: str, folder: Path, world: int = 4) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "frontend")]),
         "PYTHONWARNINGS": "ignore",
     }
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world),
-        "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-        str(HERE / file), str(folder),
-    ]  # fmt: skip
+    command = [sys.executable, HERE / "forked_ranks.py", HERE / file, folder, str(world)]
     run = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -26,8 +26,12 @@ def case(function):
 
 def main() -> None:
     """Runs the cases; after one that fails on a rank the others may hang, so it ends all."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
-    said, path = {}, Path(sys.argv[1], f"{dist.get_rank()}.json")
+    folder, rank, world = sys.argv[1], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(f"{folder}/store", world), rank=rank, world_size=world,
+        timeout=datetime.timedelta(seconds=30),
+    )  # fmt: skip
+    said, path = {}, Path(folder, f"{rank}.json")
     for name, function in _CASES.items():
         torch.manual_seed(0)
         try:
