@@ -139,8 +139,10 @@ static unsigned countParts(const llvm::Module &module) {
   return std::clamp(size / kSmall, 1u, kMost);
 }
 
-/// Bitcode of parts of the module. What a kernel calls goes with it, so what is
-/// inlined anyway is inlined first: it would tie all that share it together.
+/// Bitcode of parts of the module. What is inlined anyway is inlined first.
+/// Other functions become hidden symbols, which the linker resolves: kept local
+/// they would tie all kernels that call one, so a rule whose phases run by row
+/// blocks, into one part.
 static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
                                                      unsigned parts) {
   llvm::ModuleAnalysisManager analyses;
@@ -161,7 +163,7 @@ static std::vector<llvm::SmallVector<char, 0>> split(llvm::Module &module,
     llvm::raw_svector_ostream stream(found.emplace_back());
     llvm::WriteBitcodeToFile(*part, stream);
   };
-  llvm::SplitModule(module, parts, keep, /*PreserveLocals=*/true,
+  llvm::SplitModule(module, parts, keep, /*PreserveLocals=*/false,
                     /*RoundRobin=*/true);
   return found;
 }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs a file of cases on ranks: ``forked_ranks.py FILE FOLDER WORLD``.
 
-As torchrun does, but that the ranks meet in a file of the folder, and are forked from a process that
-has imported torch: to do that takes longer than most files of cases. The first rank that fails
-ends the others, and its status is that of the whole.
+As torchrun does, but that the ranks meet in a file of the folder, and are forked from a process
+that has imported torch: to do that takes longer than most files of cases. The first rank that
+fails ends the others, and its status is that of the whole.
 """
 
 import os
