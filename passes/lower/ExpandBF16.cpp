@@ -9,7 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mlir::step {
 #define GEN_PASS_DEF_EXPANDBF16
@@ -38,8 +38,8 @@ struct ExpandBF16 : step::impl::ExpandBF16Base<ExpandBF16> {
       return signalPassFailure();
     RewritePatternSet patterns(&getContext());
     arith::populateExpandBFloat16Patterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+    // What they make has no bf16 any more: each op is looked at once.
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
   }
 };
 } // namespace
