@@ -22,3 +22,8 @@ def test_case(name, said):
 def test_few_ranks(world, tmp_path):
     file = "owners_few_cases.py"
     assert launch(file, tmp_path, world) == dict.fromkeys(case_names(file), "")
+
+
+def test_faults(tmp_path):
+    file = "owners_faults_cases.py"
+    assert launch(file, tmp_path) == dict.fromkeys(case_names(file), "")
