@@ -249,5 +249,6 @@ def make_cuda(double, folder, cache, monkeypatch, kind=CudaTorch):
         torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=found.stream)
     )
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: found.capturing)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     return found

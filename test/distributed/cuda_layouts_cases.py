@@ -79,6 +79,33 @@ def pipeline_stages():
         compare(stages(name), name)
 
 
+def stages_of_which_one_has_nothing(name):
+    """As a frozen stage, whose group of parameters is empty."""
+
+    def train(place):
+        mesh = place.mesh((4,), mesh_dim_names=("pp",))
+        rank = dist.get_rank()
+        made, grads = values(rank)
+        has = {} if rank == 2 else made
+        params = [(n, torch.nn.Parameter(place.place(v))) for n, v in has.items()]
+        how = st.Layout(mesh, ["distinct"])
+        optimizer = ALL[name]([{"params": params}], layouts=[(".*", how)])
+        for own in grads:
+            for key, param in params:
+                param.grad = place.place(own[key])
+            norm = st.clip_grad_norm_(optimizer, 3.0)
+            optimizer.step()
+            yield {"norm": place.host(norm)} | contents(place, optimizer)
+
+    return train
+
+
+@case
+def a_stage_without_parameters():
+    for name in ("AdamW", "AdamW, clipped", "FusedLamb"):
+        compare(stages_of_which_one_has_nothing(name), name)
+
+
 def dtensors(name, shape, placements, partial=False, make=None):
     def train(place):
         torch.manual_seed(0)

@@ -220,5 +220,37 @@ def a_norm_of_gradients_still_to_be_summed_is_refused():
             lambda: st.clip_grad_norm_(local, 1.0))  # fmt: skip
 
 
+@case
+def a_stage_without_parameters_takes_part():
+    """The norm is that of what the others have, in the step and by itself."""
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("pp",))
+    rank = dist.get_rank()
+    stages = [values(stage) for stage in range(4)]
+    for name in ("AdamW", "AdamW, clipped"):
+        everything = {f"{s}.{k}": v for s in (0, 1, 3) for k, v in stages[s][0].items()}
+        plain = named(everything)
+        own = named({} if rank == 2 else {f"{rank}.{k}": v for k, v in stages[rank][0].items()})
+        layouts = [(".*", st.Layout(mesh, ["distinct"]))]
+        alone, optimizer = ALL[name](plain), ALL[name]([{"params": own}], layouts=layouts)
+        for step in range(2):
+            for params in (plain, own):
+                for key, param in params:
+                    stage, _, of_stage = key.partition(".")
+                    param.grad = stages[int(stage)][1][step][of_stage].clone()
+            expected = torch.nn.utils.clip_grad_norm_([p for _, p in plain], 1.0)
+            norm = st.clip_grad_norm_(optimizer, 1.0)
+            assert math.isclose(norm, expected, rel_tol=1e-6), (norm, expected)
+            for params in (plain, own):
+                for key, param in params:
+                    stage, _, of_stage = key.partition(".")
+                    param.grad = stages[int(stage)][1][step][of_stage].clone()
+            alone.step()
+            optimizer.step()
+            whole = dict(plain)
+            for key, param in own:
+                same_bits(param, whole[key], key)
+        optimizer.load_state_dict(optimizer.state_dict())
+
+
 if __name__ == "__main__":
     main()

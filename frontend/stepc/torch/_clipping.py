@@ -180,7 +180,8 @@ def clip_grad_norm_(
 
 def _norm(members: list, sharings: list, norm_type: float) -> tuple[torch.Tensor, list]:
     """Of all that ranks have of the members; and this rank's gradients."""
-    device = members[0][0].device if members else torch.device("cpu")
+    places = [param.device for param, _, _ in members] + [sharing.device for sharing in sharings]
+    device = (*places, torch.device("cpu"))[0]
     parts, grads = _Parts(norm_type, device), []
     placed = [_placed(param, layout) for param, layout, _ in members]
     everywhere = _everywhere(sharings)

@@ -49,8 +49,8 @@ def device_of(members: Iterable[Member]) -> torch.device:
     return _CPU if first is None else first.param.device
 
 
-def device_of_parts(parts: list) -> torch.device:
-    """The device of what this rank has of parameters that are spread over ranks, the processor
+def device_of_parts(parts: list, without: torch.device = _CPU) -> torch.device:
+    """The device of what this rank has of parameters that are spread over ranks, ``without``
     where it has none; ObstacleError where they lie on several, or where no engine steps them."""
     first = None
     for part in parts:
@@ -64,7 +64,7 @@ def device_of_parts(parts: list) -> torch.device:
             )
         if words := _tensors.why_not_stepped_there(part.param):
             raise ObstacleError(f"{part.name} {words}", True)
-    return _CPU if first is None else first.param.device
+    return without if first is None else first.param.device
 
 
 def is_capturing(device: torch.device) -> bool:

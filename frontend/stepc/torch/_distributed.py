@@ -99,7 +99,7 @@ class DistributedBinding:
         self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
         parts = Parts(optimizer)
         self._zero = parts.zero
-        self._device = device_of_parts(list(parts))
+        self._device = device_of_parts(list(parts), parts.sharing.device)
         known: _Told | None = optimizer._told
         own = parts.meshes, parts.shared_over, self._device
         if known is not None and known.mesh.is_of(*own):

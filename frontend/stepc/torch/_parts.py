@@ -139,7 +139,8 @@ class Parts:
             for number, group in enumerate(optimizer.param_groups)
         ]
         every = list(itertools.chain.from_iterable(inner))
-        self.meshes = meshes_of(every)
+        # A rank that has none takes part in what is of all.
+        self.meshes = meshes_of(every) or self.sharing.meshes
         self.zero = _zero_of(optimizer, batches(optimizer, inner)) if cut else None
         self.shared_over = _shared_over(optimizer)
         self.groups = inner

@@ -55,14 +55,25 @@ def uneven_axes(rules) -> dict[Ranks, dist.ProcessGroup]:
     return found
 
 
+def _device_of(param: torch.Tensor | None, meshes: list) -> torch.device:
+    """That of the parameter; of a rank that has none what it works on in the meshes."""
+    if param is not None:
+        return param.device
+    if any(mesh.device_type == "cuda" for mesh in meshes):
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
 class Sharing:
     """What the ranks along each uneven axis have in common, by the ``layouts`` of an optimizer,
     which are the same on all of them."""
 
     def __init__(self, optimizer):
         self.axes = uneven_axes(optimizer._layouts)
+        layouts = [how for _, how in optimizer._layouts if how is not None]
+        self.meshes = list(dict.fromkeys(how.mesh for how in layouts))
         params = itertools.chain.from_iterable(g["params"] for g in optimizer.param_groups)
-        self._device = next((p.device for p in params), torch.device("cpu"))
+        self.device = _device_of(next(params, None), self.meshes)
         self.declared = any(how is not None and how.shared_over for _, how in optimizer._layouts)
         self._own: list[tuple[str, str, Layout | None]] = []  # name, key, layout
         self._keys: dict[int, str] = {}
@@ -105,7 +116,7 @@ class Sharing:
                 if is_whole(_placement_on(layout, ranks)):
                     own.setdefault(key, []).append(name)
             what = "the ranks could not tell each other which tensors they have"
-            self._found[ranks] = gathered(own, what, self.axes[ranks], self._device)
+            self._found[ranks] = gathered(own, what, self.axes[ranks], self.device)
 
     def counts(self, param, layout: Layout | None, ranks: Ranks) -> bool:
         """Whether of the ranks along an axis that have the parameter it is this one that
