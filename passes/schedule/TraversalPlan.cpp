@@ -184,6 +184,8 @@ bool TraversalPlan::isKnownInRowBlock(
   if (domain != Domain::Rows)
     return false;
   Operation *op = value.getDefiningOp();
+  if (needed.contains(op))
+    return true;
   if (auto reduction = dyn_cast<ReductionOpInterface>(op)) {
     ArrayRef<Traversal> before(traversals);
     bool isThere =
