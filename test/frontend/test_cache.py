@@ -190,7 +190,7 @@ def race(folder, compiler):
 def counting_compiler(folder):
     """A compiler that notes its runs; the path, and a function that counts them."""
     real, script, notes = _compiler.find_compiler(), folder / "stepc", folder / "runs"
-    script.write_text(f'#!/bin/sh\necho >>{notes}\nexec {real} "$@"\n')
+    script.write_text(f'#!/bin/sh\necho >>"{notes}"\nexec "{real}" "$@"\n')
     script.chmod(0o755)
     return script, lambda: len(notes.read_text().splitlines())
 

@@ -4,6 +4,7 @@
 checkpoints of one process, processes that share memory."""
 
 import copy
+import sys
 
 import pytest
 import stepc.torch
@@ -50,6 +51,8 @@ def train_model(model, optimizer, steps=3, compile_with=None):
 )
 def test_compiled_training_step(name, backend, tmp_path, monkeypatch):
     """A graph break at the step; the same losses and parameters as without."""
+    if backend == "inductor" and " " in sys.prefix:
+        pytest.skip("torch's inductor does not quote the paths that it gives to the C++ compiler")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     plain, compiled = make_model(), make_model()

