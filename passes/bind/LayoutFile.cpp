@@ -18,8 +18,6 @@
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/YAMLParser.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace mlir::step;
 namespace yaml = llvm::yaml;

@@ -28,6 +28,9 @@ TENSORS = {
     '{"name": "a", "param": {"-1": {"a": 1}}}': "3:31: the axes is no text",
     '{"name": "a", "param": {"-1": [{}]}}': "3:32: an axis is no text",
     '{"name": "a", "param": {"rows": "dp"}}': "3:33: dim 'rows' is neither flat nor a number",
+    '{"name": "a", "param": {"-9223372036854775808": "dp"}}': (
+        "3:49: dim '-9223372036854775808' is neither flat nor a number"
+    ),
     '{"name": "a", "param": {"flat": "dp", "-1": "tp"}}': ("3:45: a layout is flat or shards dims"),
     '{"name": "a", "param": {"0": "dp"}}': (
         "3:1: dim 0 counts from the first, which needs a rank or a shape"
