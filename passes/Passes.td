@@ -398,8 +398,8 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
     StepcFinish. 16-bit floats cross memory as i16. The optimizers are gone.
   }];
   let options = [
-    Option<"prefetchLines", "prefetch-lines", "int64_t", "32",
-           "how many cache lines ahead of the loop to prefetch; 0: none">];
+    Option<"prefetchLines", "prefetch-lines", "int64_t", "128",
+           "how many cache lines to have on their way ahead of a loop, of all its operands together; 0: none">];
   let dependentDialects = [
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

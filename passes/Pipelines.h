@@ -48,8 +48,9 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
 struct LowerOptions : PassPipelineOptions<LowerOptions> {
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
-      llvm::cl::desc("how many cache lines ahead to prefetch; 0: none"),
-      llvm::cl::init(32)};
+      llvm::cl::desc("how many cache lines to have on their way ahead of a "
+                     "loop; 0: none"),
+      llvm::cl::init(128)};
 };
 
 /// Each stage's passes, the last of them the verifier of what may stand after

@@ -69,7 +69,8 @@ static void explainKernel(raw_ostream &out, const ExplainedProgram &program,
     out << "    left out where scalar " << entry.unless
         << " of the tensor is not 0\n";
   if (entry.isTrailing)
-    out << "    trails the kernel before it, 64 rows behind, on a processor\n";
+    out << "    trails the kernel before it, by 16 rows or more, on a "
+           "processor\n";
   for (bool writes : {false, true}) {
     std::string text = list(program, entry, Kind::Full, writes);
     out << (writes ? "    writes " : "    reads  ")

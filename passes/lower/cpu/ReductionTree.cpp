@@ -53,33 +53,76 @@ static void emitCombineRows(const Words &w, Combiner combiner, Value to,
   });
 }
 
-static void emitPairwiseBody(const Words &w, Combiner combiner, Value address,
-                             Value count, Value stride, Value width) {
-  Type index = w.b.getIndexType();
-  Value one = w.constant(1);
-  // while (span < count): entries `span` apart are combined.
-  auto levels =
-      scf::WhileOp::create(w.b, w.loc, TypeRange{index}, ValueRange{one});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&levels.getBefore(), {}, {index}, {w.loc});
-  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
-                                     before->getArgument(0), count);
-  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
-  Block *after = w.b.createBlock(&levels.getAfter(), {}, {index}, {w.loc});
-  Value span = after->getArgument(0);
-  Value twice = w.add(span, span);
-  // The last entry with a partner is below count - span.
-  auto loop =
-      scf::ForOp::create(w.b, w.loc, w.constant(0), w.sub(count, span), twice);
-  {
-    OpBuilder::InsertionGuard inner(w.b);
-    w.b.setInsertionPointToStart(loop.getBody());
-    Value i = loop.getInductionVar();
-    Value to = entryAddress(w, address, i, stride);
-    Value from = entryAddress(w, address, w.add(i, span), stride);
-    emitCombineRows(w, combiner, to, from, width);
+namespace {
+/// Combines rows of `width` f64 in place, pairwise by number: what lies below a
+/// node of the tree is combined before the next of its level, so that it is in
+/// the cache still. Rows lie `stride` words apart.
+class PairwiseEmitter {
+public:
+  PairwiseEmitter(const Words &w, Combiner combiner, Value address, Value count,
+                  Value stride, Value width)
+      : w(w), combiner(combiner), address(address), count(count),
+        stride(stride), width(width) {}
+
+  void emit() const;
+
+private:
+  /// Rows `i` and `i + span` become row `i`.
+  void emitNode(Value i, Value span) const {
+    emitCombineRows(w, combiner, entryAddress(w, address, i, stride),
+                    entryAddress(w, address, w.add(i, span), stride), width);
   }
-  scf::YieldOp::create(w.b, w.loc, ValueRange{twice});
+  void emitSpans(function_ref<Value(Value)> emitCondition,
+                 function_ref<void(Value)> emitSpan) const;
+
+  const Words &w;
+  Combiner combiner;
+  Value address, count, stride, width;
+};
+} // namespace
+
+/// `for (span = 1; condition(span); span *= 2)`.
+void PairwiseEmitter::emitSpans(function_ref<Value(Value)> emitCondition,
+                                function_ref<void(Value)> emitSpan) const {
+  Type index = w.b.getIndexType();
+  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{index},
+                                   ValueRange{w.constant(1)});
+  OpBuilder::InsertionGuard guard(w.b);
+  Block *before = w.b.createBlock(&loop.getBefore(), {}, {index}, {w.loc});
+  Value more = emitCondition(before->getArgument(0));
+  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
+  Block *after = w.b.createBlock(&loop.getAfter(), {}, {index}, {w.loc});
+  Value span = after->getArgument(0);
+  emitSpan(span);
+  scf::YieldOp::create(w.b, w.loc, ValueRange{w.add(span, span)});
+}
+
+void PairwiseEmitter::emit() const {
+  auto isLess = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt, x, y);
+  };
+  // With row `end - 1` come all nodes whose last row it is.
+  w.loop(w.constant(2), w.add(count, w.constant(1)), 2, [&](Value end) {
+    emitSpans(
+        [&](Value span) -> Value {
+          Value twice = w.add(span, span);
+          Value over = arith::RemUIOp::create(w.b, w.loc, end, twice);
+          return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                       over, w.constant(0));
+        },
+        [&](Value span) { emitNode(w.sub(end, w.add(span, span)), span); });
+  });
+  // Of each level the last node may lack rows.
+  emitSpans([&](Value span) { return isLess(span, count); },
+            [&](Value span) {
+              Value twice = w.add(span, span);
+              Value over = arith::RemUIOp::create(w.b, w.loc, count, twice);
+              auto branch = scf::IfOp::create(w.b, w.loc, isLess(span, over),
+                                              /*withElseRegion=*/false);
+              OpBuilder::InsertionGuard guard(w.b);
+              w.b.setInsertionPointToStart(branch.thenBlock());
+              emitNode(w.sub(count, over), span);
+            });
 }
 
 /// One level of emitDense: the `count` f64 of the view become half as many, the
@@ -142,7 +185,7 @@ void mlir::step::emitPairwise(const Words &w, Combiner combiner, Value address,
   func::FuncOp function = getSharedFunction(
       w, getName("pairwise", combiner), 2, 2,
       [&](const Words &inner, ValueRange in) {
-        emitPairwiseBody(inner, combiner, in[0], in[2], in[1], in[3]);
+        PairwiseEmitter(inner, combiner, in[0], in[2], in[1], in[3]).emit();
       });
   func::CallOp::create(w.b, w.loc, function,
                        ValueRange{address, stride, count, width});

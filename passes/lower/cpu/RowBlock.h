@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Phases that trail another (`step.phase ... trailing`) are run with it on a
-// block of 64 rows before the next block, so that they find its elements in the
-// cache: of tensors whose tiles have whole rows. A block of longer rows would
+// strip of rows before the next strip, so that they find its elements in the
+// cache: of tensors whose tiles have whole rows. Strips are parts of a block of
+// 64 rows, over which columns are added up. A block of longer rows would
 // be several tiles, which different threads may have, and fit in few caches.
 // Bits are the same either way.
 //

@@ -73,6 +73,10 @@ static void emitPrefetch(OpBuilder &builder, PhaseOp phase,
   }
 }
 
+int64_t mlir::step::getLinesAhead(int64_t prefetchLines, int64_t numStreams) {
+  return prefetchLines / std::max<int64_t>(numStreams, 1);
+}
+
 func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
                                            StringRef name,
                                            int64_t prefetchLines) {
@@ -101,14 +105,16 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
   };
   // The prefetching loop runs on long runs only, the plain one on what it left.
   Value plainBegin = zero;
-  if (prefetchLines) {
+  auto operands = phase.getOperands().getAsRange<OperandAttr>();
+  int64_t linesAhead =
+      getLinesAhead(prefetchLines, llvm::count_if(operands, isTouched));
+  if (linesAhead) {
     Value shortRun = w.constant(kShortRun);
     Value isLong = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sge, count, shortRun);
     Value longEnd = arith::SelectOp::create(builder, loc, isLong, groups, zero);
     w.loop(zero, longEnd, shape.group, [&](Value index) {
-      emitPrefetch(builder, phase, addresses, index, shape.group,
-                   prefetchLines);
+      emitPrefetch(builder, phase, addresses, index, shape.group, linesAhead);
       emitGroup(index);
     });
     plainBegin = longEnd;

@@ -15,10 +15,14 @@ namespace mlir::step {
 /// for belongs to other tensors. Kernels prefetch them a few chunks ahead.
 inline constexpr int64_t kShortRun = 2048;
 
+/// How many lines of each of `numStreams` operands a loop asks for ahead of
+/// itself, where `prefetchLines` are to be on their way in all.
+int64_t getLinesAhead(int64_t prefetchLines, int64_t numStreams);
+
 /// Makes `void name(scalars, addresses..., count)`: the phase on `count`
 /// consecutive elements from each operand's address, in vectors of 512 bits of
-/// the compute type, and the rest one by one. `prefetchLines` is how far ahead
-/// of the loop lines are asked for; 0 means never.
+/// the compute type, and the rest one by one. `prefetchLines` is how many lines
+/// are on their way ahead of the loop; 0: none is asked for.
 func::FuncOp emitContiguousRun(OpBuilder &builder, PhaseOp phase,
                                StringRef name, int64_t prefetchLines);
 

@@ -14,9 +14,15 @@
 using namespace mlir;
 using namespace mlir::step;
 
+/// About how many elements of a block of rows the phases of a train do before
+/// the next of them follows: a part of the first-level cache, so that what a
+/// phase reads again is there, and the lines that are asked for ahead arrive
+/// while phases run that ask for none.
+static constexpr int64_t kStripElements = 8192;
+
 namespace {
 /// Emits the two kernels of a phase, or the one of flat ranges. Where phases
-/// trail it, it runs them too, block of rows by block of rows.
+/// trail it, it runs them too, strip of rows by strip of rows.
 class TileKernelEmitter {
 public:
   TileKernelEmitter(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
@@ -29,10 +35,9 @@ private:
   void emitEntry(StringRef name, Rows rows);
   void emitPhase(const TileRow &row, const Tile &tile, const TilePhase &phase,
                  Rows rows) const;
-  void emitTile(const TileRow &row, const Tile &tile, const RowBlock &block,
-                Rows rows) const;
-  void emitTrain(const TileRow &row, const Tile &tile, const RowBlock &block,
-                 Rows rows) const;
+  void emitTile(const TileRow &row, const RowBlock &block, Rows rows) const;
+  void emitTrain(const TileRow &row, const RowBlock &block, Rows rows) const;
+  Value emitStripRows(const Tile &tile) const;
 
   Words w;
   PhaseOp head;
@@ -77,29 +82,53 @@ void TileKernelEmitter::emitPhase(const TileRow &row, const Tile &tile,
   }
 }
 
+/// How many rows a strip has: whole vectors of what is computed of rows. A
+/// block of rows has columns.
+Value TileKernelEmitter::emitStripRows(const Tile &tile) const {
+  Value rows = w.div(w.constantWord(kStripElements), tile.columns);
+  rows = w.mul(w.div(rows, w.constantWord(STEPC_LANES)),
+               w.constantWord(STEPC_LANES));
+  return w.max(rows, w.constantWord(STEPC_LANES));
+}
+
 /// All phases on a tile that is a block of rows.
-void TileKernelEmitter::emitTrain(const TileRow &row, const Tile &tile,
-                                  const RowBlock &block, Rows rows) const {
-  for (auto [index, phase] : llvm::enumerate(emitters)) {
-    if (betweens[index])
-      func::CallOp::create(w.b, w.loc, betweens[index], block.getValues());
-    emitPhase(row, tile, phase, rows);
-  }
+void TileKernelEmitter::emitTrain(const TileRow &row, const RowBlock &block,
+                                  Rows rows) const {
+  for (const TilePhase &phase : emitters)
+    phase.clearColumns(row, block.tile);
+  Value step = emitStripRows(block.tile);
+  w.loop(w.constant(0), w.toIndex(block.tile.rows), w.toIndex(step),
+         [&](Value start) {
+           RowBlock strip = block;
+           Value first = w.toWord(start);
+           strip.tile.firstRow = w.add(block.tile.firstRow, first);
+           strip.tile.rows = w.min(w.sub(block.tile.rows, first), step);
+           for (auto [index, phase] : llvm::enumerate(emitters)) {
+             if (betweens[index])
+               func::CallOp::create(w.b, w.loc, betweens[index],
+                                    strip.getValues());
+             emitPhase(row, strip.tile, phase, rows);
+           }
+         });
 }
 
 /// Where the tensor goes by blocks of rows, the kernel at the head of a train
 /// runs all of its phases, and those that trail have nothing to do.
-void TileKernelEmitter::emitTile(const TileRow &row, const Tile &tile,
-                                 const RowBlock &block, Rows rows) const {
+void TileKernelEmitter::emitTile(const TileRow &row, const RowBlock &block,
+                                 Rows rows) const {
+  auto emitAlone = [&] {
+    emitters.front().clearColumns(row, block.tile);
+    emitPhase(row, block.tile, emitters.front(), rows);
+  };
   if (phases.size() == 1 && !isTrailing)
-    return emitPhase(row, tile, emitters.front(), rows);
+    return emitAlone();
   w.branch(
       emitGoesByRowBlocks(w, row),
       [&] {
         if (!isTrailing)
-          emitTrain(row, tile, block, rows);
+          emitTrain(row, block, rows);
       },
-      [&] { emitPhase(row, tile, emitters.front(), rows); });
+      emitAlone);
 }
 
 /// `void name(call, begin, end)`: StepcKernel.
@@ -129,7 +158,7 @@ void TileKernelEmitter::emitEntry(StringRef name, Rows rows) {
                w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
            w.loop(start, w.add(start, length), 1, [&](Value position) {
              Tile tile = locateTile(w, row, w.toWord(position));
-             emitTile(row, tile, {address, number, tile}, rows);
+             emitTile(row, {address, number, tile}, rows);
            });
          });
   func::ReturnOp::create(w.b, w.loc);

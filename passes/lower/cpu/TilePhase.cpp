@@ -27,7 +27,6 @@ void TilePhase::allocateCopies() {
             : Value());
 }
 
-/// What is accumulated along columns starts from the neutral value.
 void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
   for (AccumulatorAttr accumulator : accumulators) {
     if (accumulator.getDirection() != Direction::Column)
@@ -49,7 +48,6 @@ void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
 }
 
 void TilePhase::emitContiguous(const TileRow &row, const Tile &tile) const {
-  clearColumns(row, tile);
   emitRun(row, tile, w.toIndex(tile.rows));
 }
 
@@ -109,7 +107,6 @@ void TilePhase::emitStridedLeaf(const TileRow &row, const Tile &leaf) const {
 }
 
 void TilePhase::emitStrided(const TileRow &row, const Tile &tile) const {
-  clearColumns(row, tile);
   w.loop(w.constant(0), w.toIndex(tile.rows), 1, [&](Value r) {
     w.loop(w.constant(0), w.toIndex(tile.columns), STEPC_LEAF, [&](Value c) {
       Value column = w.toWord(c);
@@ -150,7 +147,6 @@ void TilePhase::emitRangeRow(const TileRow &row, const Tile &line) const {
 
 /// A tile of a flat range: at once where the range has all of it.
 void TilePhase::emitRange(const TileRow &row, const Tile &tile) const {
-  clearColumns(row, tile);
   emitTileOfRange(
       w, row, tile, [&] { emitRun(row, tile, w.toIndex(tile.rows)); },
       [&](const Tile &line) { emitRangeRow(row, line); });

@@ -23,13 +23,16 @@ public:
   /// To be emitted in the first block of a function with strided tiles.
   void allocateCopies();
 
+  /// What is accumulated along columns starts from the neutral value. Before
+  /// the rest, which may do the rows of the tile in several parts.
+  void clearColumns(const TileRow &row, const Tile &tile) const;
+
   void emitContiguous(const TileRow &row, const Tile &tile) const;
   void emitStrided(const TileRow &row, const Tile &tile) const;
   /// Of a flat range: at once where the range has all of the tile.
   void emitRange(const TileRow &row, const Tile &tile) const;
 
 private:
-  void clearColumns(const TileRow &row, const Tile &tile) const;
   void emitRun(const TileRow &row, const Tile &tile, Value rows) const;
   void emitStridedLeaf(const TileRow &row, const Tile &leaf) const;
   void emitRangeRow(const TileRow &row, const Tile &line) const;

@@ -22,10 +22,13 @@ class TileRunEmitter {
 public:
   TileRunEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
       : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
-        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()),
-        prefetchLines(prefetchLines) {
-    for (OperandAttr operand : body.getOperands())
+        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
+    int64_t streams = 0;
+    for (OperandAttr operand : body.getOperands()) {
       accesses.push_back(getAccess(phase, operand));
+      streams += accesses.back() == Access::Tile && operand.isInMemory();
+    }
+    linesAhead = getLinesAhead(prefetchLines, streams);
   }
 
   func::FuncOp emit(StringRef name);
@@ -53,7 +56,7 @@ private:
   /// With the slots fixed, and the same with the row's operands too.
   BodyEmitter body, *current = nullptr;
   SmallVector<AccumulatorAttr> accumulators;
-  int64_t prefetchLines;
+  int64_t linesAhead;
   SmallVector<Access> accesses;
   TileRunArguments in;
   /// Bytes by which lines are asked for ahead of the loop.
@@ -121,7 +124,7 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
                                  w.constant(STEPC_LANES), neutral);
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(loop.getBody());
-  if (prefetchLines)
+  if (linesAhead)
     emitPrefetch(loop.getInductionVar());
   SmallVector<Value> next(loop.getRegionIterArgs());
   unsigned lane = 0;
@@ -254,7 +257,7 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
                             arith::MulIOp::create(w.b, w.loc, in.rows, in.cols),
                             w.constant(kShortRun));
   ahead = arith::SelectOp::create(w.b, w.loc, isLong,
-                                  w.constantWord(prefetchLines * kLineBytes),
+                                  w.constantWord(linesAhead * kLineBytes),
                                   w.constantWord(0));
   w.loop(w.constant(0), in.rows, 1, [&](Value index) { emitRow(index); });
   func::ReturnOp::create(w.b, w.loc);
