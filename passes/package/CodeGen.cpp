@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/CodeGen.h"
 
+#include "passes/package/PermuteWords.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -180,6 +182,8 @@ compilePart(ArrayRef<char> bitcode, const Target &target) {
   if (!module)
     return module.takeError();
   optimize(**module, **machine);
+  if (target.vectorWidth == 512)
+    permuteWords(**module);
   return emitFile(**module, **machine, llvm::CodeGenFileType::ObjectFile);
 }
 
