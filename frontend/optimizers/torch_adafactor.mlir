@@ -59,15 +59,35 @@ step.optimizer @torch_adafactor {
     %c1 = step.lerp %c, %col_mean, %w : [...b, 1, m], [...b, 1, m], f64
     %mean_r = step.mean %r1 over [n] : [...b, n, 1]
     %least_mean = step.maximum %mean_r, %eps1 : [...b, 1, 1], f64
-    %share = step.div %r1, %least_mean : [...b, n, 1], [...b, 1, 1]
-    %v = step.mul %share, %c1 : [...b, n, 1], [...b, 1, m]
-    %eps1_sq = step.mul %eps1, %eps1 : f64
-    %least = step.maximum %v, %eps1_sq : [...b, n, m], f64
-    %root = step.sqrt %least : [...b, n, m]
-    %u = step.div %g, %root : [...b, n, m]
 
+    // 1 / sqrt(V) is a factor of the row times one of the column, and at most
+    // 1 / eps1.
+    %root_r = step.sqrt %r1 : [...b, n, 1]
+    %row = step.div %one, %root_r : f64, [...b, n, 1]
+    %root_mean = step.sqrt %least_mean : [...b, 1, 1]
+    %root_c = step.sqrt %c1 : [...b, 1, m]
+    %col = step.div %root_mean, %root_c : [...b, 1, 1], [...b, 1, m]
+    %most = step.div %one, %eps1 : f64
+    %inverse = step.mul %row, %col : [...b, n, 1], [...b, 1, m]
+    %scale = step.minimum %inverse, %most : [...b, n, m], f64
+    %u = step.mul %g, %scale : [...b, n, m]
+
+    // Where no product of such factors exceeds 1 / eps1 the mean of u^2 is found
+    // column by column, along with C; where one may, as of a row without
+    // gradients, by itself.
+    %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
+    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
+    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
+    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
+    %col_sq = step.mul %half_col, %col : [...b, 1, m]
+    %col_sq_mean = step.mean %col_sq : [...b, 1, m]
+    %most_row = step.amax %row : [...b, n, 1]
+    %most_col = step.amax %col : [...b, 1, m]
+    %most_inverse = step.mul %most_row, %most_col : f64
+    %unbounded = step.compare le, %most_inverse, %most : f64
     %uu = step.mul %u, %u : [...b, n, m]
-    %u_mean = step.mean %uu : [...b, n, m]
+    %uu_mean = step.mean %uu unless %unbounded : [...b, n, m]
+    %u_mean = step.select %unbounded, %col_sq_mean, %uu_mean : i1, f64, f64
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %d : f64
     %divisor = step.maximum %one, %excess : f64

@@ -46,9 +46,13 @@ void TraversalPlan::findTraversals() {
   // A program has a phase, also where the tensor stays as it is.
   if (due.empty())
     need(Time{0, 0}, {});
+  // What may be left out stands where nothing trails across it: before the
+  // first of a segment, behind later ones, which may trail the one before.
   llvm::stable_sort(due, [](const Traversal &a, const Traversal &b) {
-    return a.time < b.time ||
-           (a.time == b.time && bool(a.unless) > bool(b.unless));
+    if (!(a.time == b.time))
+      return a.time < b.time;
+    bool aIsLeft = bool(a.unless), bIsLeft = bool(b.unless);
+    return a.time.level == 0 ? aIsLeft > bIsLeft : aIsLeft < bIsLeft;
   });
   traversals = std::move(due);
   for (auto &[time, reduction] : reductions)

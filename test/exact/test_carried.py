@@ -68,9 +68,9 @@ class Pair:
             assert torch.equal(plain.nan_to_num(7.0), carrying.nan_to_num(7.0))
 
     def left_out(self):
+        """Traversals beside those that torch's Adafactor leaves out without the promise too."""
         plain, carrying = (one._binding.plan.info().leftOut for one in self.optimizers)
-        assert plain == 0
-        return carrying
+        return carrying - plain
 
 
 MAKERS = {

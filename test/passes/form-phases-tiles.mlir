@@ -134,7 +134,8 @@ step.optimizer @clipped {
 
 // -----
 
-// What may be left out has a traversal of its own, before what shares its time.
+// What may be left out has a traversal of its own, before what shares its time
+// and begins a segment.
 step.optimizer @left_out {
   %lr = step.hyper "lr" = 1.0e-3
   %o = step.hyper "o" = 0.0
@@ -218,6 +219,32 @@ step.optimizer @apart {
     %scaled = step.mul %g, %share : [n, m], [n, 1]
     %sums = step.sum %scaled over [n] : [n, m]
     %p1 = step.sub %p, %sums : [n, m], [1, m]
+    step.return %p1 : [n, m]
+  }
+}
+
+// -----
+
+// What may be left out and needs what the first traversal finds comes behind
+// what trails that, which nothing may stand between.
+
+// CHECK-LABEL: step.program @behind_matrix_0
+step.optimizer @behind {
+  // CHECK: step.phase @behind_matrix_0_phase0 slots 0 operands
+  // CHECK: step.phase @behind_matrix_0_phase1 trailing slots 0 operands
+  // CHECK: step.phase @behind_matrix_0_phase2 slots 0 unless {{[0-9]+}} operands
+  // CHECK: step.phase @behind_matrix_0_phase3 slots 0 operands
+  step.rule @behind_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32> {
+    %one = step.constant 1.0
+    %rows = step.sum %g over [m] : [n, m]
+    %scaled = step.mul %g, %rows : [n, m], [n, 1]
+    %sums = step.sum %scaled over [n] : [n, m]
+    %most = step.amax %rows : [n, 1]
+    %small = step.compare le, %most, %one : f64
+    %gg = step.mul %scaled, %g : [n, m]
+    %all = step.sum %gg unless %small : [n, m]
+    %moved = step.mul %sums, %all : [1, m], f64
+    %p1 = step.sub %p, %moved : [n, m], [1, m]
     step.return %p1 : [n, m]
   }
 }
