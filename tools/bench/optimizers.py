@@ -40,14 +40,17 @@ def ours_stochastic(params):
     return ours("AdamW", **({"rounding": "stochastic"} if narrow else {}))(params)
 
 
-def ours_clip(params):
-    import stepc.torch
+def ours_clip(**options):
+    def make(params):
+        import stepc.torch
 
-    features = {
-        "clip": stepc.torch.ClipByNorm(MAX_NORM),
-        "loss_scale": stepc.torch.DynamicLossScale(),
-    }
-    return stepc.torch.AdamW(params, lr=LR, **features)
+        features = {
+            "clip": stepc.torch.ClipByNorm(MAX_NORM),
+            "loss_scale": stepc.torch.DynamicLossScale(),
+        }
+        return stepc.torch.AdamW(params, lr=LR, **features, **options)
+
+    return make
 
 
 # --- Peers --------------------------------------------------------------------
@@ -177,7 +180,7 @@ ENTRIES = {
     "came-pytorch": Entry("came-pytorch CAME", "peer", came_pytorch, needs="came_pytorch"),
     "stepc-lamb": Entry("stepc.torch.deepspeed.FusedLamb", "ours", ours("deepspeed.FusedLamb")),
     "po-lamb": Entry("pytorch_optimizer Lamb", "peer", po_lamb, needs="pytorch_optimizer"),
-    "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip),
+    "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip()),
     "stepc-master": Entry("stepc AdamW, f32 masters", "ours", ours("AdamW", master="f32")),
     "stepc-remainder": Entry("stepc AdamW, remainders", "ours", ours("AdamW", master="remainder")),
     "stepc-stochastic": Entry("stepc AdamW, stochastic rounding", "ours", ours_stochastic),
@@ -196,6 +199,18 @@ ENTRIES = {
     "clip-fused": Entry("torch clip, AdamW fused", "peer", ClippedFused),
     "scaler-clip-fused": Entry("torch GradScaler, clip, fused", "peer", scaled_clipped_fused),
 }
+
+# Ours again, told that gradients stay the same tensors.
+STATIC = {
+    "stepc-hf-adafactor": ours("hf.Adafactor", relative_step=False, static_grads=True),
+    "stepc-torch-adafactor": ours("Adafactor", static_grads=True),
+    "stepc-came": ours("came.CAME", static_grads=True),
+    "stepc-lamb": ours("deepspeed.FusedLamb", static_grads=True),
+    "stepc-clip": ours_clip(static_grads=True),
+}
+for _name, _make in STATIC.items():
+    _label = ENTRIES[_name].label.removeprefix("stepc.torch.").removeprefix("stepc ")
+    ENTRIES[_name + "-static"] = Entry(f"{_label}, static_grads", "ours", _make, fixed=True)
 
 
 @dataclass(frozen=True)
@@ -272,11 +287,14 @@ class Family:
     shapes: tuple[str, ...] = ("gpt2", "vit", "tiny")
     modes: tuple[str, ...] = ("default",)
 
-    def contestants(self, dtype, peers):
+    def contestants(self, shape, dtype, peers):
         """Names for a case, of the peers those in `peers`."""
         limits = [name for name in self.limits if name != "stream-f32" or dtype == "bf16"]
         taking_part = [name for name in self.peers if name in peers]
-        return list(dict.fromkeys(["stream", *limits, "stepc", *self.ours, *taking_part]))
+        own = list(self.ours)
+        if shape == "tiny":  # where finding gradients costs more than stepping
+            own += [name + "-static" for name in self.ours if name in STATIC]
+        return list(dict.fromkeys(["stream", *limits, "stepc", *own, *taking_part]))
 
 
 FAMILIES = {

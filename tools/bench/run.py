@@ -105,7 +105,7 @@ def cases(chosen):
         )
         for key in (targets.Key(family, *rest) for rest in product):
             if key in needed or not chosen.targets:
-                yield key, about.contestants(key.dtype, chosen.peers)
+                yield key, about.contestants(key.shape, key.dtype, chosen.peers)
     if "adamw" in chosen.optimizers and not chosen.no_host_time:
         yield targets.Key("adamw", "host"), ["stream", "kernel", "stepc", "stepc-static", "fused"]
 

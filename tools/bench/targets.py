@@ -136,6 +136,11 @@ TIMES_FASTER = [
     ("stepc-lamb", "po-lamb", Key("lamb", "tiny"), 100),
     ("stepc-adalomo", "hf-adafactor", Key("adalomo", "tiny"), 100),
     ("stepc-clip", "clip-fused", Key("clip", "tiny"), 100),
+    ("stepc-hf-adafactor-static", "hf-adafactor", Key("adafactor", "tiny"), 100),
+    ("stepc-torch-adafactor-static", "torch-adafactor", Key("adafactor", "tiny"), 100),
+    ("stepc-came-static", "came-pytorch", Key("came", "tiny"), 100),
+    ("stepc-lamb-static", "po-lamb", Key("lamb", "tiny"), 100),
+    ("stepc-clip-static", "clip-fused", Key("clip", "tiny"), 100),
 ]
 
 CLIP = [
