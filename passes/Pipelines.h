@@ -49,7 +49,7 @@ struct LowerOptions : PassPipelineOptions<LowerOptions> {
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
       llvm::cl::desc("how many cache lines to have on their way ahead of a "
-                     "loop; 0: none"),
+                     "loop, of all its operands together; 0: none"),
       llvm::cl::init(128)};
 };
 

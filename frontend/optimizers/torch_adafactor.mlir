@@ -20,8 +20,11 @@
 // place of 1e-2, and the weight decay is lr's, not alpha's. torch's eps1=None is the
 // machine epsilon of the parameter's type; the default here is that of f32. With it
 // gradients whose RMS is below 1e-7 move the parameter less and less; with
-// transformers' eps1 they do not. A NaN in a gradient is in the whole tensor then; in
-// torch not, of a vector, since Python's max(1.0, nan) is 1.
+// transformers' eps1 they do not. Here 1 / sqrt(V) is bounded by 1 / eps1; torch bounds
+// V by eps1^2 in the parameter's type, where that is 0 for an eps1 below 2e-23, and
+// makes NaN of a zero over a zero V. A NaN in a gradient is in the whole tensor then, and
+// so is what an infinity makes; in torch not always (of a vector, or of one item of a
+// batch, a NaN stays where it is), since Python's max(1.0, nan) is 1.
 
 step.optimizer @torch_adafactor {
   %lr = step.hyper "lr" = 1.0e-2
@@ -116,10 +119,11 @@ step.optimizer @torch_adafactor {
     %w = step.pow %number, %beta2_decay
     %gg = step.mul %g, %g : [*]
     %v1 = step.lerp %v, %gg, %w : [*], [*], f64
-    %eps1_sq = step.mul %eps1, %eps1 : f64
-    %least = step.maximum %v1, %eps1_sq : [*], f64
-    %root = step.sqrt %least : [*]
-    %u = step.div %g, %root : [*]
+    %root = step.sqrt %v1 : [*]
+    %inverse = step.div %one, %root : f64, [*]
+    %most = step.div %one, %eps1 : f64
+    %scale = step.minimum %inverse, %most : [*], f64
+    %u = step.mul %g, %scale : [*]
 
     %uu = step.mul %u, %u : [*]
     %u_mean = step.mean %uu : [*]

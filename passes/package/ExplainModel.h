@@ -115,7 +115,7 @@ struct ExplainedEntry {
   double partialShare = 0;
   /// Of a kernel that may be left out: the tensor's scalar that says so, or -1.
   int64_t unless = -1;
-  /// Of what trails a kernel: on a processor it runs with that, a block of rows
+  /// Of what trails a kernel: on a processor it runs with that, a strip of rows
   /// at a time.
   bool isTrailing = false;
   /// Of a finish: what it combines, what goes to other ranks and comes from

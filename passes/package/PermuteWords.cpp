@@ -19,6 +19,7 @@ static Value *matchWidened(Instruction &instruction) {
   Value *words;
   auto *type = dyn_cast<FixedVectorType>(instruction.getType());
   if (!type || type->getNumElements() != 16 ||
+      !type->getElementType()->isIntegerTy(32) ||
       !match(&instruction, m_Shl(m_ZExt(m_Value(words)), m_SpecificInt(16))))
     return nullptr;
   return words->getType()->getScalarType()->isIntegerTy(16) ? words : nullptr;

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/TraversalPlan.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -46,13 +48,9 @@ void TraversalPlan::findTraversals() {
   // A program has a phase, also where the tensor stays as it is.
   if (due.empty())
     need(Time{0, 0}, {});
-  // What may be left out stands where nothing trails across it: before the
-  // first of a segment, behind later ones, which may trail the one before.
   llvm::stable_sort(due, [](const Traversal &a, const Traversal &b) {
-    if (!(a.time == b.time))
-      return a.time < b.time;
-    bool aIsLeft = bool(a.unless), bIsLeft = bool(b.unless);
-    return a.time.level == 0 ? aIsLeft > bIsLeft : aIsLeft < bIsLeft;
+    return a.time < b.time ||
+           (a.time == b.time && bool(a.unless) > bool(b.unless));
   });
   traversals = std::move(due);
   for (auto &[time, reduction] : reductions)
@@ -209,6 +207,36 @@ bool TraversalPlan::isKnownInRowBlock(
   return true;
 }
 
+/// Whether the traversal trails `index - 1`, in whose train `head` is the
+/// first. Adds what is computed of rows between them.
+bool TraversalPlan::canTrail(const Traversal &traversal, size_t head,
+                             size_t index,
+                             llvm::SetVector<Operation *> &needed) const {
+  const Traversal &before = traversals[index - 1];
+  return !before.unless && !traversal.unless &&
+         before.time.segment == traversal.time.segment &&
+         llvm::all_of(traversal.inputs, [&](Value input) {
+           return isKnownInRowBlock(input, head, index, needed);
+         });
+}
+
+/// What may be left out stands before others of its time. Where one of those
+/// could trail `index - 1` and writes nothing, it comes to `index`, so that
+/// nothing stands between them.
+void TraversalPlan::bringForward(size_t head, size_t index) {
+  size_t sure = index;
+  while (sure < traversals.size() && traversals[sure].unless)
+    ++sure;
+  llvm::SetVector<Operation *> needed;
+  if (sure == index || sure == traversals.size() ||
+      !(traversals[sure].time == traversals[index].time) ||
+      !traversals[sure].stores.empty() ||
+      !canTrail(traversals[sure], head, index, needed))
+    return;
+  auto begin = traversals.begin();
+  std::rotate(begin + index, begin + sure, begin + sure + 1);
+}
+
 void TraversalPlan::findTrailing() {
   LayoutAttr layout = rule.getVariantAttr().getLayout();
   // A flat range has parts of rows.
@@ -216,15 +244,10 @@ void TraversalPlan::findTrailing() {
     return;
   size_t head = 0;
   for (size_t index = 1; index < traversals.size(); ++index) {
-    const Traversal &before = traversals[index - 1];
+    bringForward(head, index);
     Traversal &traversal = traversals[index];
     llvm::SetVector<Operation *> needed;
-    traversal.isTrailing =
-        !before.unless && !traversal.unless &&
-        before.time.segment == traversal.time.segment &&
-        llvm::all_of(traversal.inputs, [&](Value input) {
-          return isKnownInRowBlock(input, head, index, needed);
-        });
+    traversal.isTrailing = canTrail(traversal, head, index, needed);
     if (traversal.isTrailing)
       rowBlockOps.insert_range(needed);
     else

@@ -20,7 +20,7 @@ namespace mlir::step {
 struct Traversal {
   Time time;
   /// Where this condition holds, the traversal is left out; null: it never is.
-  /// Before others of its time.
+  /// Before others of its time, but for one that trails.
   Value unless;
   /// Reductions whose partial results it leaves.
   SmallVector<ReductionOpInterface> reductions;
@@ -30,7 +30,7 @@ struct Traversal {
   // What follows from these:
 
   /// Whether it needs nothing of the traversal before it but what that one
-  /// leaves of rows, so that both may go down the tensor together, a block of
+  /// leaves of rows, so that both may go down the tensor together, a strip of
   /// rows by both before the next.
   bool isTrailing = false;
 
@@ -77,6 +77,9 @@ private:
   bool improveWriter(unsigned argument);
   bool isKnownInRowBlock(Value value, size_t head, size_t index,
                          llvm::SetVector<Operation *> &needed) const;
+  bool canTrail(const Traversal &traversal, size_t head, size_t index,
+                llvm::SetVector<Operation *> &needed) const;
+  void bringForward(size_t head, size_t index);
   void findTrailing();
 
   RuleOp rule;

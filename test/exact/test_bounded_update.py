@@ -41,9 +41,11 @@ def broken(gradient):
 KINDS = [plain, row_of_zeros, column_of_zeros, tiny]
 
 
+@pytest.mark.parametrize("flag", [None, "--reproducible", "--exclusive-writes"])
 @pytest.mark.parametrize("storages", [("f32", "f32", "f32"), ("bf16", "bf16", "f32")], ids="-".join)
-def test_bits(storages, tmp_path):
-    definition, rng, cases = Definition(ZOO / "torch_adafactor.mlir"), np.random.default_rng(6), []
+def test_bits(storages, flag, tmp_path):
+    definition = Definition(ZOO / "torch_adafactor.mlir", flags=[flag] if flag else [])
+    rng, cases = np.random.default_rng(6), []
     for kind in [*KINDS, broken]:
         tensors = []
         for shape in [*SHAPES, (0, 3), (1, 5)]:

@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Traversals that trail another, block of rows by block of rows, have the interpreter's bits."""
+"""Traversals that trail another, strip of rows by strip of rows, have the interpreter's bits."""
 
 import json
 import subprocess

@@ -42,7 +42,7 @@ step.optimizer @norm {
   }
 }
 
-// A phase that trails is run by the kernel before it, a block of rows at a time,
+// A phase that trails is run by the kernel before it, a strip of rows at a time,
 // where rows are not too long; then its own kernel and the finish do nothing.
 // CHECK: func.func private @train_matrix_0_finish0_rows(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64)
 // CHECK: call @tree_dense_sum

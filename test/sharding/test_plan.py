@@ -175,12 +175,16 @@ def test_buckets(name, tmp_path, monkeypatch):
 
 def test_rounds_do_not_grow_with_tensors():
     # Of ranges of elements, and of rows: what trails whole rows waits for no other rank.
-    rounds = {"adamw": (0, 0), "lamb": (1, 1), "adafactor": (2, 1), "came": (3, 2)}
+    # torch's Adafactor sends sums and maxima, so a call more than rounds.
+    rounds = {
+        "adamw": [(0, 0), (0, 0)], "lamb": [(1, 1), (1, 1)], "adafactor": [(2, 2), (1, 1)],
+        "torch_adafactor": [(2, 2), (2, 3)], "came": [(3, 3), (2, 2)],
+    }  # fmt: skip
     for name, both in rounds.items():
         for layout, expected in zip(("zero1", "fsdp2"), both, strict=True):
             for count in (1, 40):
                 made, _ = make_pair(name, (), layout, 4, {}, STORAGES[0], [(65, 17)] * count)
-                assert (made.account.rounds, len(made.account.calls)) == (expected, expected)
+                assert (made.account.rounds, len(made.account.calls)) == expected
 
 
 def test_the_rank_that_has_the_most(tmp_path):

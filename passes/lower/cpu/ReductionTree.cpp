@@ -72,6 +72,11 @@ private:
     emitCombineRows(w, combiner, entryAddress(w, address, i, stride),
                     entryAddress(w, address, w.add(i, span), stride), width);
   }
+  /// How many of `rows` rows are over when nodes of two `span`s are filled.
+  Value getOver(Value rows, Value span) const {
+    Value last = w.sub(w.add(span, span), w.constant(1));
+    return arith::AndIOp::create(w.b, w.loc, rows, last);
+  }
   void emitSpans(function_ref<Value(Value)> emitCondition,
                  function_ref<void(Value)> emitSpan) const;
 
@@ -105,18 +110,15 @@ void PairwiseEmitter::emit() const {
   w.loop(w.constant(2), w.add(count, w.constant(1)), 2, [&](Value end) {
     emitSpans(
         [&](Value span) -> Value {
-          Value twice = w.add(span, span);
-          Value over = arith::RemUIOp::create(w.b, w.loc, end, twice);
           return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                       over, w.constant(0));
+                                       getOver(end, span), w.constant(0));
         },
         [&](Value span) { emitNode(w.sub(end, w.add(span, span)), span); });
   });
   // Of each level the last node may lack rows.
   emitSpans([&](Value span) { return isLess(span, count); },
             [&](Value span) {
-              Value twice = w.add(span, span);
-              Value over = arith::RemUIOp::create(w.b, w.loc, count, twice);
+              Value over = getOver(count, span);
               auto branch = scf::IfOp::create(w.b, w.loc, isLess(span, over),
                                               /*withElseRegion=*/false);
               OpBuilder::InsertionGuard guard(w.b);

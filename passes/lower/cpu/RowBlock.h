@@ -21,7 +21,8 @@
 
 namespace mlir::step {
 
-/// The block of rows that a tile is of, as a function is told. All are words.
+/// The rows of a tile, or a strip of them, as a function is told. All are
+/// words.
 struct RowBlock {
   Value call, row; // the address of the StepcCall, the number in its table
   Tile tile;
@@ -36,7 +37,7 @@ struct RowBlock {
 Value emitGoesByRowBlocks(const Words &w, const TileRow &row);
 
 /// Makes the function `name(call, row, item, first row, rows)` that does what
-/// stands before a trailing phase for one block of rows: combines what is along
+/// stands before a trailing phase for one strip of rows: combines what is along
 /// its rows, and runs phases of rows on them.
 func::FuncOp emitRowBlockFinish(OpBuilder &builder, ProgramOp program,
                                 StringRef name, ArrayRef<Operation *> entries);

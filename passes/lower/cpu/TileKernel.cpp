@@ -14,10 +14,9 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// About how many elements of a block of rows the phases of a train do before
-/// the next of them follows: a part of the first-level cache, so that what a
-/// phase reads again is there, and the lines that are asked for ahead arrive
-/// while phases run that ask for none.
+/// About how many elements of a block of rows a phase of a train does before
+/// the next one follows: few enough to be in the second-level cache then, with
+/// thousands of columns too. There are as many rows as make whole vectors.
 static constexpr int64_t kStripElements = 8192;
 
 namespace {
@@ -44,7 +43,7 @@ private:
   bool isTrailing;
   ProgramOp program;
   /// Its own, and of those that trail it; `betweens` has what is computed of a
-  /// block of rows before each.
+  /// strip of rows before each.
   SmallVector<func::FuncOp> runs, betweens;
   SmallVector<PhaseOp> phases;
   SmallVector<TilePhase> emitters;
