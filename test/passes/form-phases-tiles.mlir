@@ -248,3 +248,28 @@ step.optimizer @behind {
     step.return %p1 : [n, m]
   }
 }
+
+// -----
+
+// It does not come behind what writes what it reads, which would take a
+// traversal more.
+
+// CHECK-LABEL: step.program @before_matrix_0
+step.optimizer @before {
+  // CHECK: step.phase @before_matrix_0_phase0 slots 0 operands
+  // CHECK: step.phase @before_matrix_0_phase1 slots 0 unless {{[0-9]+}} operands
+  // CHECK: step.phase @before_matrix_0_phase2 slots 0 operands
+  // CHECK: step.phase @before_matrix_0_phase3 slots 0 operands
+  // CHECK-NOT: step.phase
+  step.rule @before_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %s: state "s"[n, m] as f32) variant <"matrix", {}, f32> {
+    %one = step.constant 1.0
+    %rows = step.sum %g over [m] : [n, m]
+    %s1 = step.add %s, %rows : [n, m], [n, 1]
+    %most = step.amax %rows : [n, 1]
+    %small = step.compare le, %most, %one : f64
+    %sg = step.mul %s, %g : [n, m]
+    %all = step.sum %sg unless %small : [n, m]
+    %p1 = step.sub %p, %all : [n, m], f64
+    step.return %p1, %s1 : [n, m], [n, m]
+  }
+}
