@@ -80,4 +80,4 @@ def test_left_out_where_the_bound_does_not_act(kind):
         left_out = optimizer._binding.plan.info().leftOut
         assert left_out == (len(SHAPES) if kind is plain else 0)
     for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, rtol=2e-6, atol=2e-6)
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
