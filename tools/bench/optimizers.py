@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -16,15 +17,15 @@ MAX_NORM = 1.0
 
 
 def ours(name, **options):
-    """`stepc.torch.NAME`; a dot leads into a module of it."""
+    """`stepc.torch.NAME`; a dot leads into a module of it. More options may come later."""
 
-    def make(params):
+    def make(params, **more):
         import stepc.torch
 
         made = stepc.torch
         for part in name.split("."):
             made = getattr(made, part)
-        return made(params, lr=LR, **options)
+        return made(params, lr=LR, **options, **more)
 
     return make
 
@@ -40,17 +41,14 @@ def ours_stochastic(params):
     return ours("AdamW", **({"rounding": "stochastic"} if narrow else {}))(params)
 
 
-def ours_clip(**options):
-    def make(params):
-        import stepc.torch
+def ours_clip(params, **more):
+    import stepc.torch
 
-        features = {
-            "clip": stepc.torch.ClipByNorm(MAX_NORM),
-            "loss_scale": stepc.torch.DynamicLossScale(),
-        }
-        return stepc.torch.AdamW(params, lr=LR, **features, **options)
-
-    return make
+    features = {
+        "clip": stepc.torch.ClipByNorm(MAX_NORM),
+        "loss_scale": stepc.torch.DynamicLossScale(),
+    }
+    return stepc.torch.AdamW(params, lr=LR, **features, **more)
 
 
 # --- Peers --------------------------------------------------------------------
@@ -180,7 +178,7 @@ ENTRIES = {
     "came-pytorch": Entry("came-pytorch CAME", "peer", came_pytorch, needs="came_pytorch"),
     "stepc-lamb": Entry("stepc.torch.deepspeed.FusedLamb", "ours", ours("deepspeed.FusedLamb")),
     "po-lamb": Entry("pytorch_optimizer Lamb", "peer", po_lamb, needs="pytorch_optimizer"),
-    "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip()),
+    "stepc-clip": Entry("stepc AdamW, clip, loss scale", "ours", ours_clip),
     "stepc-master": Entry("stepc AdamW, f32 masters", "ours", ours("AdamW", master="f32")),
     "stepc-remainder": Entry("stepc AdamW, remainders", "ours", ours("AdamW", master="remainder")),
     "stepc-stochastic": Entry("stepc AdamW, stochastic rounding", "ours", ours_stochastic),
@@ -201,15 +199,11 @@ ENTRIES = {
 }
 
 # Ours again, told that gradients stay the same tensors.
-STATIC = {
-    "stepc-hf-adafactor": ours("hf.Adafactor", relative_step=False, static_grads=True),
-    "stepc-torch-adafactor": ours("Adafactor", static_grads=True),
-    "stepc-came": ours("came.CAME", static_grads=True),
-    "stepc-lamb": ours("deepspeed.FusedLamb", static_grads=True),
-    "stepc-clip": ours_clip(static_grads=True),
-}
-for _name, _make in STATIC.items():
-    _label = ENTRIES[_name].label.removeprefix("stepc.torch.").removeprefix("stepc ")
+STATIC = (
+    "stepc-hf-adafactor", "stepc-torch-adafactor", "stepc-came", "stepc-lamb", "stepc-clip",
+)  # fmt: skip
+for _name in STATIC:
+    _label, _make = ENTRIES[_name].label, partial(ENTRIES[_name].make, static_grads=True)
     ENTRIES[_name + "-static"] = Entry(f"{_label}, static_grads", "ours", _make, fixed=True)
 
 
