@@ -26,7 +26,7 @@ public:
     int64_t streams = 0;
     for (OperandAttr operand : body.getOperands()) {
       accesses.push_back(getAccess(phase, operand));
-      streams += accesses.back() == Access::Tile && operand.isInMemory();
+      streams += isStream(accesses.size() - 1);
     }
     linesAhead = getLinesAhead(prefetchLines, streams);
   }
@@ -41,6 +41,10 @@ private:
     return llvm::any_of(accumulators, [](AccumulatorAttr a) {
       return a.getDirection() == Direction::Row;
     });
+  }
+  /// Whether the loop over columns walks along the operand in memory.
+  bool isStream(unsigned k) const {
+    return accesses[k] == Access::Tile && body.getOperands()[k].isInMemory();
   }
   void emitRow(Value index);
   void emitLeaf(Value begin, Value end);
@@ -102,7 +106,7 @@ void TileRunEmitter::emitBody(
 
 void TileRunEmitter::emitPrefetch(Value column) {
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
-    if (accesses[k] != Access::Tile || !operand.isInMemory())
+    if (!isStream(k))
       continue;
     Value offset =
         w.mul(w.toWord(column), w.constantWord(getElementBytes(operand)));
