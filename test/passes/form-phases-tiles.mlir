@@ -134,8 +134,7 @@ step.optimizer @clipped {
 
 // -----
 
-// What may be left out has a traversal of its own, before what shares its time
-// and begins a segment.
+// What may be left out has a traversal of its own, before what shares its time.
 step.optimizer @left_out {
   %lr = step.hyper "lr" = 1.0e-3
   %o = step.hyper "o" = 0.0
@@ -251,8 +250,7 @@ step.optimizer @behind {
 
 // -----
 
-// It does not come behind what writes what it reads, which would take a
-// traversal more.
+// It stays before what writes: that could be what it reads.
 
 // CHECK-LABEL: step.program @before_matrix_0
 step.optimizer @before {
