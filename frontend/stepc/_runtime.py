@@ -170,6 +170,7 @@ _SIGNATURES = {
     "stepcPlanBind": [c_void_p, POINTER(Binding), c_int64, POINTER(c_int64)],
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
+    "stepcPlanMoveGrad": [c_void_p, c_int64, POINTER(DLTensor), POINTER(DLTensor)],
     "stepcPlanParametersWritten": [c_void_p],
     "stepcPlanSetTrace": [c_void_p, c_void_p, c_void_p],
     "stepcPlanSetCuda": [c_void_p, POINTER(_CudaConfig)],

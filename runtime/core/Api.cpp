@@ -214,6 +214,14 @@ StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
   return withPlan(plan, [&] { plan->plan.setParam(id, param); });
 }
 
+int32_t stepcPlanMoveGrad(StepcPlan *plan, int64_t id, const DLTensor *param,
+                          const DLTensor *grad) {
+  if (!plan || !param || !grad || plan->busy.load(std::memory_order_acquire) ||
+      plan->plan.isPoisoned())
+    return 0;
+  return plan->plan.moveGrad(id, *param, *grad);
+}
+
 StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.parametersWritten(); });
 }

@@ -74,8 +74,6 @@ struct BoundTensor {
   RowSize size;
   DLDataType gradType = {0, 0, 0};
   uint8_t gradItemSize = 1;
-  /// Whether the caller may leave out the gradient's strides.
-  bool gradRowMajor = false;
   /// Whether the rank has a range of the elements.
   bool flat = false;
   /// Whether this rank counts what the tensor contributes to statistics: parts,
@@ -145,6 +143,13 @@ public:
   /// False when it is another case; nothing has changed then.
   bool setGradFast(int64_t id, const DLTensor *grad) noexcept;
 
+  /// setGrad where the parameter is where it is bound and had a gradient that
+  /// looked the same, on the processor. False when it is another case; nothing
+  /// has changed then. Writes nothing that another tensor has: may be called by
+  /// several threads for different tensors.
+  bool moveGrad(int64_t id, const DLTensor &param,
+                const DLTensor &grad) noexcept;
+
   void parametersWritten();
   void setTrace(const StepTrace &newTrace) noexcept { trace = newTrace; }
 
@@ -175,6 +180,10 @@ private:
   bool touchesOwnRow(const BoundTensor &tensor, uintptr_t grad) const noexcept;
   bool isInMemory(const BoundTensor &tensor, uintptr_t address) const noexcept;
   void requireOwnRow(int64_t id, const View &grad);
+  bool looksAsBound(const BoundTensor &tensor, size_t operand, DLDataType type,
+                    const DLTensor &given) const noexcept;
+  bool isBoundTo(const BoundTensor &tensor, size_t operand,
+                 const DLTensor &given) const noexcept;
   void setGradActive(BoundTensor &tensor, bool active) noexcept;
   void replaceOperand(int64_t id, size_t operand, const DLTensor &tensor);
   void moveRow(int64_t id, int32_t toClass, const RowLayout &layout) noexcept;

@@ -206,8 +206,6 @@ void Binder::setDims(int64_t i, NewTensor &tensor) const {
   else
     std::copy_n(bound.getStrides(variant.param), bound.rank,
                 bound.getStrides(variant.grad));
-  bound.gradRowMajor =
-      isRowMajor(extents, bound.rank, bound.getStrides(variant.grad));
   for (size_t k = 0; k < variant.states.size(); ++k) {
     size_t operand = variant.states[k];
     if (variant.operands[operand].reach == Reach::Reduced)

@@ -58,6 +58,25 @@ bool Plan::isInMemory(const BoundTensor &tensor,
   return !device || tensor.size.elements == 0 || device->hasMemory(address);
 }
 
+/// Whether a tensor has the place, dtype, shape and strides with which the
+/// operand is bound, and memory.
+bool Plan::looksAsBound(const BoundTensor &tensor, size_t operand,
+                        DLDataType type, const DLTensor &given) const noexcept {
+  if (!isAt(given, place) || given.ndim != tensor.rank ||
+      given.dtype.code != type.code || given.dtype.bits != type.bits ||
+      given.dtype.lanes != 1 || !given.data ||
+      (tensor.rank > 0 && !given.shape))
+    return false;
+  const int64_t *extents = tensor.getExtents();
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    if (given.shape[i] != extents[i])
+      return false;
+  const int64_t *strides = tensor.getStrides(operand);
+  return given.strides
+             ? haveSameStrides(extents, tensor.rank, given.strides, strides)
+             : isRowMajor(extents, tensor.rank, strides);
+}
+
 bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
   if (id < 0 || id >= int64_t(tensors.size()))
     return false;
@@ -66,20 +85,8 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
     setGradActive(tensor, false);
     return true;
   }
-  if (!isAt(*grad, place) || grad->ndim != tensor.rank ||
-      grad->dtype.code != tensor.gradType.code ||
-      grad->dtype.bits != tensor.gradType.bits || grad->dtype.lanes != 1 ||
-      !grad->data || (tensor.rank > 0 && !grad->shape))
-    return false;
-  const int64_t *extents = tensor.getExtents();
-  for (int32_t i = 0; i < tensor.rank; ++i)
-    if (grad->shape[i] != extents[i])
-      return false;
-  const int64_t *strides =
-      tensor.getStrides(size_t(tensor.gradWord) - getOperandWord(tensor, 0));
-  if (grad->strides
-          ? !haveSameStrides(extents, tensor.rank, grad->strides, strides)
-          : !tensor.gradRowMajor)
+  size_t operand = size_t(tensor.gradWord) - getOperandWord(tensor, 0);
+  if (!looksAsBound(tensor, operand, tensor.gradType, *grad))
     return false;
   uintptr_t address =
       reinterpret_cast<uintptr_t>(grad->data) + grad->byte_offset;
@@ -95,6 +102,25 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
   return true;
 }
 
+bool Plan::isBoundTo(const BoundTensor &tensor, size_t operand,
+                     const DLTensor &given) const noexcept {
+  Storage storage = getVariant(tensor).operands[operand].storage;
+  uintptr_t address =
+      reinterpret_cast<uintptr_t>(given.data) + given.byte_offset;
+  uintptr_t bound = uintptr_t(getRow(tensor)[getOperandWord(tensor, operand)]);
+  return address == bound &&
+         looksAsBound(tensor, operand, getDLDataType(storage), given);
+}
+
+bool Plan::moveGrad(int64_t id, const DLTensor &param,
+                    const DLTensor &grad) noexcept {
+  if (id < 0 || id >= int64_t(tensors.size()) || device)
+    return false;
+  const BoundTensor &tensor = tensors[id];
+  return tensor.hasGrad && isBoundTo(tensor, getVariant(tensor).param, param) &&
+         setGradFast(id, &grad);
+}
+
 void Plan::setGrad(int64_t id, const DLTensor *grad) {
   if (setGradFast(id, grad))
     return;
@@ -107,7 +133,10 @@ void Plan::setParam(int64_t id, const DLTensor *param) {
   requireId(id);
   if (!param)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: no parameter", names[id].c_str());
-  replaceOperand(id, getVariant(tensors[id]).param, *param);
+  const BoundTensor &tensor = tensors[id];
+  size_t operand = getVariant(tensor).param;
+  if (!isBoundTo(tensor, operand, *param))
+    replaceOperand(id, operand, *param);
 }
 
 /// Exact where touchesOwnRow() is not: strided views may interleave.
@@ -183,9 +212,6 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   getRow(tensor)[getOperandWord(tensor, operand)] = int64_t(view.address);
   if (!isGrad)
     forgetCarried(tensor);
-  if (isGrad)
-    tensor.gradRowMajor =
-        isRowMajor(tensor.getExtents(), tensor.rank, boundStrides);
   overlapUnchecked = true;
 }
 

@@ -124,10 +124,42 @@ def test_lists_that_change_length(way):
     assert bits_equal(params, twin)
 
 
+@each_way
+def test_so_many_that_threads_share_them(way):
+    """Parameters and gradients that move, come, go and turn, in the order of one thread's."""
+    shapes = [(3,), (2, 4), (5, 2)] * 2000
+    ours = make_params(shapes)
+    twin = clone_params(ours)
+    whole = stepc.torch.AdamW(ours)
+    halves = [stepc.torch.AdamW(twin[:3000]), stepc.torch.AdamW(twin[3000:])]
+    binding = None
+    for step in range(5):
+        for params in (ours, twin):
+            set_grads(params, seed=step)
+            for at in range(step, len(params), 7 + step):
+                params[at].grad = None
+            if step == 2:
+                for at in range(5, len(params), 900):
+                    params[at].grad = params[at].grad.t().contiguous().t()
+            if step == 3:
+                for at in range(0, len(params), 800):
+                    params[at].data = params[at].data.clone()
+        whole.step()
+        for half in halves:
+            half.step()
+        assert step < 2 or whole._binding is binding
+        binding = whole._binding
+    assert binding.plan.info().numTensors == 6000
+    steps = [float(whole.state[p]["step"]) for p in ours]
+    assert steps == [float(o.state[p]["step"]) for o in halves for p in o.param_groups[0]["params"]]
+    assert {3.0, 4.0, 5.0} <= set(steps)
+    assert bits_equal(ours, twin)
+
+
 def test_extension_refuses_nonsense():
     walk = _walk.load_extension().Walk
     params = make_params([(3,)])
-    good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0]
+    good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0, 0]
     made = walk(*good, _walk._NO_DIRECT)
     with pytest.raises(IndexError, match="no such parameter"):
         made.set_id(1, 0, True)

@@ -387,6 +387,50 @@ TEST_F(BindTest, setGradRefusals) {
   EXPECT_EQ(expected.bits(), param.bits());
 }
 
+TEST_F(BindTest, moveGrad) {
+  ASSERT_OK(bind());
+  Array moved(Type::F32, {2, 3}), wide(Type::F64, {2, 3}),
+      other(Type::F32, {3, 2}), elsewhere(Type::F32, {2, 3}),
+      turned(Type::F32, {2, 3}, Layout::ColumnMajor);
+  moved.fill(3);
+  auto move = [&](const DLTensor *p, const DLTensor *g, int64_t id = 0) {
+    return stepcPlanMoveGrad(plan.get(), id, p, g);
+  };
+  EXPECT_EQ(1, move(param.dl(), moved.dl()));
+  EXPECT_EQ(0, stepcPlanMoveGrad(nullptr, 0, param.dl(), grad.dl()));
+  EXPECT_EQ(0, move(nullptr, grad.dl()));
+  EXPECT_EQ(0, move(param.dl(), nullptr));
+  EXPECT_EQ(0, move(param.dl(), grad.dl(), 1));
+  EXPECT_EQ(0, move(param.dl(), grad.dl(), -1));
+  for (Array *wrong : {&wide, &other, &turned, &param})
+    EXPECT_EQ(0, move(param.dl(), wrong->dl()));
+  for (Array *wrong : {&wide, &other, &turned, &elsewhere})
+    EXPECT_EQ(0, move(wrong->dl(), grad.dl()));
+  DLTensor copy = *grad.dl();
+  copy.data = nullptr;
+  EXPECT_EQ(0, move(param.dl(), &copy));
+  copy = *grad.dl();
+  copy.device.device_type = kDLCUDA;
+  EXPECT_EQ(0, move(param.dl(), &copy));
+
+  // After all that, the gradient that was moved to is the one that is used.
+  Array expected(Type::F32, {2, 3});
+  expected.fill(1);
+  PlanPtr second = makePlan(getToy());
+  ASSERT_OK(stepcPlanAddGroup(second.get(), nullptr, 0, nullptr, 0, nullptr));
+  StepcBinding b = makeBinding("w", expected.dl(), moved.dl());
+  ASSERT_OK(stepcPlanBind(second.get(), &b, 1, nullptr));
+  ASSERT_OK(stepcStep(second.get()));
+  ASSERT_OK(stepcStep(plan.get()));
+  EXPECT_EQ(expected.bits(), param.bits());
+
+  // A tensor without a gradient gets one from SetGrad alone.
+  ASSERT_OK(stepcPlanSetGrad(plan.get(), 0, nullptr));
+  EXPECT_EQ(0, move(param.dl(), moved.dl()));
+  ASSERT_OK(stepcStep(plan.get()));
+  EXPECT_EQ(expected.bits(), param.bits());
+}
+
 TEST_F(BindTest, setParam) {
   ASSERT_OK(bind());
   Array wide(Type::F64, {2, 3}), other(Type::F32, {3, 2}),

@@ -1,5 +1,4 @@
-//===- refresh.c - reads parameters, tells the plan
-//-------------------------===//
+//===- refresh.c - reads parameters, tells the plan -----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -45,30 +44,32 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
   return result;
 }
 
+// Of a parameter whose gradient is looked at in its turn.
+static void readOne(Walk *self, Entry *entry, Reading *reading) {
+  if (self->direct.view && entry->plain) {
+    const void *slot = slotOf(self, entry);
+    reading->found =
+        stepcDirectRead(&self->direct, slot, self->direct.grad(implOf(slot)),
+                        &reading->param, &reading->grad);
+  } else {
+    reading->found =
+        readByObjects(self, entry, &reading->param, &reading->grad);
+  }
+}
+
 // Tells the plan about one parameter. Returns 0; 1 when Python must look at
 // it: it is not bound and has a gradient, or cannot be described, or the plan
 // wants it bound anew.
-static int refreshOne(Walk *self, Entry *entry) {
-  DLTensor param, grad;
-  int found;
-  if (self->direct.view && entry->plain) {
-    const void *slot = slotOf(self, entry);
-    if (!self->lookAhead)
-      entry->gradSlot = self->direct.grad(implOf(slot));
-    found =
-        stepcDirectRead(&self->direct, slot, entry->gradSlot, &param, &grad);
-  } else {
-    found = readByObjects(self, entry, &param, &grad);
-  }
-  entry->live = found != 0;
-  if (found < 0)
+static int tellPlan(Walk *self, Entry *entry, const Reading *reading) {
+  entry->live = reading->found != 0;
+  if (reading->found < 0)
     return 1;
   if (entry->id < 0)
     return entry->live;
   if (!entry->live)
     return self->setGrad(self->plan, entry->id, NULL) != STEPC_OK;
-  return self->setParam(self->plan, entry->id, &param) != STEPC_OK ||
-         self->setGrad(self->plan, entry->id, &grad) != STEPC_OK;
+  return self->setParam(self->plan, entry->id, &reading->param) != STEPC_OK ||
+         self->setGrad(self->plan, entry->id, &reading->grad) != STEPC_OK;
 }
 
 static void prefetchImpl(const void *const *impl) {
@@ -88,23 +89,31 @@ static void prefetchParts(const void *const *impl) {
   __builtin_prefetch(impl[AUTOGRAD_WORD]);
 }
 
-static void findGrad(Walk *self, Entry *entry) {
-  entry->gradSlot = self->direct.grad(implOf(slotOf(self, entry)));
-  prefetchImpl(implOf(entry->gradSlot));
+// The slots of the gradients that are on their way: of entry i at i % AHEAD.
+enum { AHEAD = 8 };
+_Static_assert(GRAD_AHEAD < AHEAD, "the slots of those ahead are kept");
+typedef const void *GradSlots[AHEAD];
+
+static void findGrad(Walk *self, Py_ssize_t at, GradSlots slots) {
+  const void *slot =
+      self->direct.grad(implOf(slotOf(self, &self->entries[at])));
+  slots[at % AHEAD] = slot;
+  prefetchImpl(implOf(slot));
 }
 
 // One step of each stage of the chain, for the entries behind this one.
-static void prefetchAll(Walk *self, Entry *entry) {
+static void prefetchAll(Walk *self, Py_ssize_t at, GradSlots slots) {
+  const Entry *entry = &self->entries[at];
   prefetchObjects(self, entry);
   prefetchParts(implOf(slotOf(self, &entry[PARTS_AHEAD])));
-  findGrad(self, &entry[GRAD_AHEAD]);
-  const void *const *grad = implOf(entry[GRAD_STORAGE_AHEAD].gradSlot);
+  findGrad(self, at + GRAD_AHEAD, slots);
+  const void *const *grad = implOf(slots[(at + GRAD_STORAGE_AHEAD) % AHEAD]);
   __builtin_prefetch(grad[STORAGE_WORD]);
 }
 
-// What prefetchAll would have done for the first entries.
-static void beginAhead(Walk *self) {
-  Entry *entries = self->entries;
+// What prefetchAll would have done for the entries from this one on.
+static void beginAhead(Walk *self, Py_ssize_t at, GradSlots slots) {
+  const Entry *entries = &self->entries[at];
   for (int i = 0; i < OBJECT_AHEAD; ++i)
     __builtin_prefetch(entries[i].param);
   for (int i = 0; i < IMPL_AHEAD; ++i)
@@ -112,7 +121,36 @@ static void beginAhead(Walk *self) {
   for (int i = 0; i < PARTS_AHEAD; ++i)
     prefetchParts(implOf(slotOf(self, &entries[i])));
   for (int i = 0; i < GRAD_AHEAD; ++i)
-    findGrad(self, &entries[i]);
+    findGrad(self, at + i, slots);
+}
+
+static void readBlock(Walk *self, Py_ssize_t begin, Py_ssize_t end) {
+  GradSlots slots;
+  beginAhead(self, begin, slots);
+  for (Py_ssize_t i = begin; i < end; ++i) {
+    prefetchAll(self, i, slots);
+    Entry *entry = &self->entries[i];
+    Reading now;
+    now.found = stepcDirectRead(&self->direct, slotOf(self, entry),
+                                slots[i % AHEAD], &now.param, &now.grad);
+    entry->told = now.found > 0 && entry->id >= 0 &&
+                  self->moveGrad(self->plan, entry->id, &now.param, &now.grad);
+    if (!entry->told)
+      self->readings[i] = now;
+  }
+}
+
+// Reads what torch holds of all parameters, and tells the plan of gradients
+// that are merely somewhere else. That waits for memory and touches nothing of
+// Python: shared with torch's threads, each of which finds in its cache what it
+// compares.
+static void readAll(Walk *self) {
+  Py_ssize_t blocks = (self->size + READ_BLOCK - 1) / READ_BLOCK;
+#pragma omp parallel for schedule(static) if (stepcMayShare(self->size))
+  for (Py_ssize_t block = 0; block < blocks; ++block) {
+    Py_ssize_t begin = block * READ_BLOCK, end = begin + READ_BLOCK;
+    readBlock(self, begin, end < self->size ? end : self->size);
+  }
 }
 
 static int note(PyObject **list, Py_ssize_t at) {
@@ -128,12 +166,18 @@ static int note(PyObject **list, Py_ssize_t at) {
 
 int stepcWalkRefresh(Walk *self, PyObject **attention) {
   *attention = NULL;
-  if (self->lookAhead)
-    beginAhead(self);
+  if (self->readings)
+    readAll(self);
   for (Py_ssize_t i = 0; i < self->size; ++i) {
-    if (self->lookAhead)
-      prefetchAll(self, &self->entries[i]);
-    if (refreshOne(self, &self->entries[i]) && note(attention, i))
+    Entry *entry = &self->entries[i];
+    if (entry->told) {
+      entry->live = 1;
+      continue;
+    }
+    Reading own, *reading = self->readings ? &self->readings[i] : &own;
+    if (!self->readings)
+      readOne(self, entry, reading);
+    if (tellPlan(self, entry, reading) && note(attention, i))
       return -1;
   }
   return 0;

@@ -20,10 +20,9 @@
 #include "walk.h"
 
 // Changes with what Python and this module expect of each other.
-enum { INTERFACE = 1 };
+enum { INTERFACE = 2 };
 
-//===--- Methods
-//-----------------------------------------------------------===//
+//===--- Methods ----------------------------------------------------------===//
 
 // Whether the groups' lists still hold the parameters they held.
 static int listsAreSame(Walk *self) {
@@ -160,8 +159,7 @@ static PyObject *walkWaking(PyObject *object, PyObject *unused) {
   return list;
 }
 
-//===--- Life
-//--------------------------------------------------------------===//
+//===--- Life -------------------------------------------------------------===//
 
 // Fills the entries from the lists; `plain` has one flag byte a parameter.
 static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
@@ -176,16 +174,21 @@ static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
     PyErr_NoMemory();
     return -1;
   }
-  self->lookAhead = self->direct.view && self->size;
+  int direct = self->direct.view && self->size;
   self->unbound = self->size;
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     self->entries[i].param = PyTuple_GetItem(self->params, i);
     self->entries[i].id = -1;
     self->entries[i].plain = plain[i] != 0;
-    self->lookAhead &= plain[i] != 0;
+    direct &= plain[i] != 0;
   }
   for (size_t i = (size_t)self->size; self->size && i < padded; ++i)
     self->entries[i] = self->entries[self->size - 1];
+  if (direct &&
+      !(self->readings = PyMem_Calloc((size_t)self->size, sizeof(Reading)))) {
+    PyErr_NoMemory();
+    return -1;
+  }
   return 0;
 }
 
@@ -213,26 +216,29 @@ static int takeTable(Walk *self) {
 PyDoc_STRVAR(
     walkDoc,
     "Walk(lists, params, plain, api, grad, plan, set_param, set_grad, "
-    "direct)\n\n"
+    "move_grad, direct)\n\n"
     "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
     "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
-    "api: the exchange table; plan, set_param, set_grad: addresses;\n"
+    "api: the exchange table; plan, set_param, set_grad, move_grad:\n"
+    "addresses;\n"
     "direct: the eight members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"lists", "params",    "plain",    "api",    "grad",
-                          "plan",  "set_param", "set_grad", "direct", NULL};
+  static char *names[] = {"lists",     "params", "plain",     "api",
+                          "grad",      "plan",   "set_param", "set_grad",
+                          "move_grad", "direct", NULL};
   PyObject *lists, *params, *api, *grad;
   const char *plain;
   Py_ssize_t numPlain;
   StepcDirect *direct;
   Py_ssize_t slot, storage, element, memory;
-  unsigned long long plan, setParam, setGrad, view, gradOf, bump, undefined;
+  unsigned long long plan, setParam, setGrad, moveGrad, view, gradOf, bump,
+      undefined;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!y#OOKKK(KKKKnnnn)", names, &PyTuple_Type, &lists,
+          args, kwargs, "O!O!y#OOKKKK(KKKKnnnn)", names, &PyTuple_Type, &lists,
           &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
-          &setParam, &setGrad, &view, &gradOf, &bump, &undefined, &slot,
-          &storage, &element, &memory))
+          &setParam, &setGrad, &moveGrad, &view, &gradOf, &bump, &undefined,
+          &slot, &storage, &element, &memory))
     return NULL;
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Walk *self = (Walk *)alloc(type, 0);
@@ -246,6 +252,7 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->plan = (StepcPlan *)(uintptr_t)plan;
   self->setParam = (SetTensor)(uintptr_t)setParam;
   self->setGrad = (SetTensor)(uintptr_t)setGrad;
+  self->moveGrad = (MoveGrad)(uintptr_t)moveGrad;
   direct = &self->direct;
   direct->view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
   direct->grad = (const void *(*)(const void *))(uintptr_t)gradOf;
@@ -290,13 +297,13 @@ static void walkDealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
   walkClear(object);
   PyMem_Free(((Walk *)object)->entries);
+  PyMem_Free(((Walk *)object)->readings);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(object);
   Py_DECREF(type);
 }
 
-//===--- Module
-//------------------------------------------------------------===//
+//===--- Module -----------------------------------------------------------===//
 
 static PyMethodDef walkMethods[] = {
     {"refresh", walkRefresh, METH_NOARGS, refreshDoc},

@@ -1,5 +1,4 @@
-//===- walk.h - what a Walk holds
-//-------------------------------------------===//
+//===- walk.h - what a Walk holds -----------------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,6 +19,8 @@
 #include "watch.h"
 
 typedef StepcStatus (*SetTensor)(StepcPlan *, int64_t, const DLTensor *);
+typedef int32_t (*MoveGrad)(StepcPlan *, int64_t, const DLTensor *,
+                            const DLTensor *);
 
 // How many parameters ahead each step of a chain of pointers is prefetched: the
 // Python object, the implementation, its storage and autograd data, the
@@ -32,14 +33,25 @@ enum {
   GRAD_STORAGE_AHEAD = 2
 };
 
+// How many parameters a thread reads at a time: some entries of each block are
+// not prefetched early enough.
+enum { READ_BLOCK = 1024 };
+
 typedef struct Entry {
-  PyObject *param;      // borrowed: the Walk's `params` tuple owns it
-  int64_t id;           // in the plan; -1 while the parameter is not bound
-  int8_t plain;         // 1: the descriptor of torch.Tensor gives its gradient
-  int8_t live;          // 1: had a gradient at the last refresh
-  int8_t unbumped;      // 1: the last bump did not find its version counter
-  const void *gradSlot; // found ahead of its turn
+  PyObject *param; // borrowed: the Walk's `params` tuple owns it
+  int64_t id;      // in the plan; -1 while the parameter is not bound
+  int8_t plain;    // 1: the descriptor of torch.Tensor gives its gradient
+  int8_t live;     // 1: had a gradient at the last refresh
+  int8_t told; // 1: the plan knows where the gradient is, all else is as it was
+  int8_t unbumped; // 1: the last bump did not find its version counter
 } Entry;
+
+// What a parameter and its gradient are now.
+typedef struct Reading {
+  DLTensor param, grad; // shapes and strides are torch's own
+  int8_t found;         // 0: it has no gradient; -1: they cannot be described
+  int8_t told;          // 1: the plan knows
+} Reading;
 
 typedef struct Walk {
   PyObject_HEAD PyObject *lists; // tuple of the groups' "params" lists
@@ -51,12 +63,16 @@ typedef struct Walk {
   DLPackDLTensorFromPyObjectNoSync view;
   StepcPlan *plan;
   SetTensor setParam, setGrad;
+  MoveGrad moveGrad;
   StepcDirect direct; // all zero: not to be used
   StepcWatch watch;   // state tensors
-  int lookAhead; // all entries are read directly: no Python code runs between
   Py_ssize_t size;
   Py_ssize_t unbound; // how many have no id
   Entry *entries;     // and OBJECT_AHEAD copies of the last
+  // Of each parameter that is not `told`, where all are read directly: no
+  // Python code runs between them then, and they are read before the plan hears
+  // of the rest. Else NULL.
+  Reading *readings;
 } Walk;
 
 // The parameter's `grad`, a new reference.

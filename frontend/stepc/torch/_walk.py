@@ -28,7 +28,7 @@ from . import _tensors
 
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
-_INTERFACE = 1  # of the extension
+_INTERFACE = 2  # of the extension
 _DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
 _NO_DIRECT = (0,) * 8
 
@@ -49,6 +49,7 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
         plan.address,
         _runtime.address_of(library.stepcPlanSetParam),
         _runtime.address_of(library.stepcPlanSetGrad),
+        _runtime.address_of(library.stepcPlanMoveGrad),
         direct_functions(),
     )
 

@@ -284,6 +284,16 @@ STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
 STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                                         const DLTensor *param);
 
+/* As both of the above where the parameter did not move and the gradient, if at
+ * all, to another address, on the processor: 1. In any other case, of an error
+ * as well, nothing has changed, and the answer is 0: ask the two functions.
+ * Several threads may call it at once, for different tensors, as long as
+ * no other call of the plan is under way: for a caller with thousands of small
+ * tensors, where finding them takes longer than the step. */
+STEPC_API int32_t stepcPlanMoveGrad(StepcPlan *plan, int64_t id,
+                                    const DLTensor *param,
+                                    const DLTensor *grad);
+
 /* Tells that others than steps have written parameters or states where they
  * are. Needed between such a write and the next step where the package is made
  * with --exclusive-writes, which keeps statistics of parameters from step to
