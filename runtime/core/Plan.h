@@ -143,10 +143,11 @@ public:
   /// False when it is another case; nothing has changed then.
   bool setGradFast(int64_t id, const DLTensor *grad) noexcept;
 
-  /// setGrad where the parameter is where it is bound and had a gradient that
-  /// looked the same, on the processor. False when it is another case; nothing
-  /// has changed then. Writes nothing that another tensor has: may be called by
-  /// several threads for different tensors.
+  /// setGrad for a tensor that has a gradient and whose parameter is as bound,
+  /// where the gradient looks as before, at another address or not. False when
+  /// it is another case, and on devices; nothing has changed then. Writes
+  /// nothing that another tensor has: may be called by several threads for
+  /// different tensors.
   bool moveGrad(int64_t id, const DLTensor &param,
                 const DLTensor &grad) noexcept;
 

@@ -294,6 +294,9 @@ def test_gradients_elsewhere(package, double):
     double.reset(devices=2)
     model = Model(package, DeviceMemory(double), specs=SPECS[:6])
     other = DeviceMemory(double, 1)
+    param, grad = (model.tensors[0].of_role(role)[0].tensor for role in ("param", "grad"))
+    move = model.plan._lib.stepcPlanMoveGrad
+    assert not move(model.plan._handle, model.ids[0], param, grad)  # it does not ask the driver
     for k in (0, 5):  # One looks as before, the other has other strides.
         for role, call in (("grad", model.plan.set_grad), ("param", model.plan.set_param)):
             operand = model.tensors[k].of_role(role)[0]

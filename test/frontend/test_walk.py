@@ -5,6 +5,8 @@ by address, Python objects in the extension, and Python."""
 
 import functools
 import gc
+import os
+import subprocess
 import sys
 import warnings
 import weakref
@@ -124,9 +126,63 @@ def test_lists_that_change_length(way):
     assert bits_equal(params, twin)
 
 
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+PYTHON_GRADIENTS = """
+import torch
+from torch.utils._pytree import tree_map
+import stepc.torch
+
+class Wrapped(torch.Tensor):  # answers for its shape and device in Python
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy="sizes",
+            dispatch_device=True)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function is torch.ops.prim.device.default:
+            return torch.device("cpu")
+        bare = lambda value: value.inner if isinstance(value, Wrapped) else value
+        args, kwargs = tree_map(bare, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+torch.set_num_threads(4)
+params = [torch.nn.Parameter(torch.zeros(3)) for _ in range(6000)]
+for param in params:
+    param.grad = torch.ones(3)
+optimizer = stepc.torch.AdamW(params)
+optimizer.step()
+walk = optimizer._binding._walk
+for param in params[1::2]:
+    param.grad = Wrapped(param.grad)
+print(walk.refresh() == list(range(1, 6000, 2)))
+"""
+
+
+def test_gradients_that_run_python_code_are_read_by_one_thread():
+    """Others would wait for the interpreter's lock, and its holder for them."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", PYTHON_GRADIENTS], env=env, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert run.stdout == "True\n", run.stderr[-2000:]
+
+
 @each_way
+@pytest.mark.usefixtures("four_threads")
 def test_so_many_that_threads_share_them(way):
-    """Parameters and gradients that move, come, go and turn, in the order of one thread's."""
+    """Parameters and gradients that move, come, go and turn, as where one thread looks at them."""
     shapes = [(3,), (2, 4), (5, 2)] * 2000
     ours = make_params(shapes)
     twin = clone_params(ours)

@@ -8,6 +8,7 @@
 #include "support/Fixture.h"
 
 #include <cstring>
+#include <functional>
 
 using namespace stepc_test;
 
@@ -34,6 +35,7 @@ protected:
     EXPECT_EQ(0, getInfo(plan.get()).numTensors);
     EXPECT_EQ(paramBits, param.bits());
   }
+  void forOtherLooks(const std::function<void(const DLTensor *)> &check);
   StepcStatus bind() { return stepcPlanBind(plan.get(), &binding, 1, nullptr); }
 
   PlanPtr plan;
@@ -387,6 +389,22 @@ TEST_F(BindTest, setGradRefusals) {
   EXPECT_EQ(expected.bits(), param.bits());
 }
 
+/// Calls `check` with tensors at the parameter's address that are others.
+void BindTest::forOtherLooks(
+    const std::function<void(const DLTensor *)> &check) {
+  Array wide(Type::F64, {2, 3}), flat(Type::F32, {6}),
+      longer(Type::F32, {2, 4}), turned(Type::F32, {2, 3}, Layout::ColumnMajor);
+  for (Array *other : {&wide, &flat, &longer, &turned}) {
+    DLTensor looks = *other->dl();
+    looks.data = param.dl()->data;
+    looks.byte_offset = param.dl()->byte_offset;
+    check(&looks);
+  }
+  DLTensor looks = *param.dl();
+  looks.device.device_type = kDLCUDA;
+  check(&looks);
+}
+
 TEST_F(BindTest, moveGrad) {
   ASSERT_OK(bind());
   Array moved(Type::F32, {2, 3}), wide(Type::F64, {2, 3}),
@@ -412,6 +430,8 @@ TEST_F(BindTest, moveGrad) {
   copy = *grad.dl();
   copy.device.device_type = kDLCUDA;
   EXPECT_EQ(0, move(param.dl(), &copy));
+  forOtherLooks(
+      [&](const DLTensor *looks) { EXPECT_EQ(0, move(looks, grad.dl())); });
 
   // After all that, the gradient that was moved to is the one that is used.
   Array expected(Type::F32, {2, 3});
@@ -454,6 +474,12 @@ TEST_F(BindTest, setParam) {
                  "tensor 'w': parameter is written, but shape [2, 3] with "
                  "strides [0, 0] keeps several elements in one place",
                  stepcPlanSetParam(plan.get(), 0, &expanded));
+  ASSERT_OK(stepcPlanSetParam(plan.get(), 0, param.dl()));
+  int refused = 0;
+  forOtherLooks([&](const DLTensor *looks) {
+    refused += stepcPlanSetParam(plan.get(), 0, looks) != STEPC_OK;
+  });
+  EXPECT_EQ(4, refused); // all but the strides, which it takes
   ASSERT_OK(stepcPlanSetParam(plan.get(), 0, param.dl()));
 
   // Two steps, the parameter moving in between, in another order of memory.

@@ -186,6 +186,7 @@ TEST(Resource, poisoned) {
     EXPECT_REFUSED(STEPC_POISONED, message, stepcStepBegin(plan.get()));
     EXPECT_REFUSED(STEPC_POISONED, message,
                    stepcPlanSetGrad(plan.get(), id, grad.dl()));
+    EXPECT_EQ(0, stepcPlanMoveGrad(plan.get(), id, param.dl(), grad.dl()));
     EXPECT_REFUSED(STEPC_POISONED, message,
                    stepcPlanGetCount(plan.get(), id, &count));
     EXPECT_EQ(1, getInfo(plan.get()).steps);

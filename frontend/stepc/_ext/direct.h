@@ -19,6 +19,7 @@
 #define STEPC_EXT_DIRECT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "dlpack/dlpack.h"
 
@@ -40,6 +41,11 @@ typedef struct StepcDirect {
   /* Of the storage and the offset into it in an implementation, and of the
    * memory's address in a storage. All zero: they could not be found. */
   ptrdiff_t storageOffset, elementOffset, memoryOffset;
+  /* Of the set of dispatch keys in an implementation, and that set where the
+   * tensor is dense, in the processor's memory, and of no subclass with its own
+   * dispatch: reading it runs nothing of Python. Both zero: not found. */
+  ptrdiff_t keysOffset;
+  uint64_t plainKeys;
 } StepcDirect;
 
 /* Describes the tensor and its gradient, whose slot is `gradSlot`. Returns 1,

@@ -124,63 +124,106 @@ static void beginAhead(Walk *self, Py_ssize_t at, GradSlots slots) {
     findGrad(self, at + i, slots);
 }
 
-static void readBlock(Walk *self, Py_ssize_t begin, Py_ssize_t end) {
-  GradSlots slots;
-  beginAhead(self, begin, slots);
-  for (Py_ssize_t i = begin; i < end; ++i) {
-    prefetchAll(self, i, slots);
-    Entry *entry = &self->entries[i];
-    Reading now;
-    now.found = stepcDirectRead(&self->direct, slotOf(self, entry),
-                                slots[i % AHEAD], &now.param, &now.grad);
-    entry->told = now.found > 0 && entry->id >= 0 &&
-                  self->moveGrad(self->plan, entry->id, &now.param, &now.grad);
-    if (!entry->told)
-      self->readings[i] = now;
-  }
+// Whether reading the tensor runs nothing of Python: it is dense, in the
+// processor's memory, and of no subclass that answers for its shape or device.
+static int isPlain(const Walk *self, const void *const *impl) {
+  const char *keys = (const char *)impl + self->direct.keysOffset;
+  return *(const uint64_t *)keys == self->direct.plainKeys;
 }
 
-// Reads what torch holds of all parameters, and tells the plan of gradients
-// that are merely somewhere else. That waits for memory and touches nothing of
-// Python: shared with torch's threads, each of which finds in its cache what it
-// compares.
+// Reads one parameter, and tells the plan where its gradient is if that is all.
+static void readPlain(Walk *self, Py_ssize_t at, const void *gradSlot) {
+  Entry *entry = &self->entries[at];
+  const void *slot = slotOf(self, entry);
+  Reading now;
+  if (implOf(gradSlot) == self->direct.undefined)
+    now.found = 0;
+  else if (isPlain(self, implOf(slot)) && isPlain(self, implOf(gradSlot)))
+    now.found =
+        stepcDirectRead(&self->direct, slot, gradSlot, &now.param, &now.grad);
+  else
+    now.found = NOT_READ;
+  entry->told = now.found == 1 && entry->id >= 0 &&
+                self->moveGrad(self->plan, entry->id, &now.param, &now.grad);
+  if (!entry->told)
+    self->readings[at] = now;
+}
+
+// Reads what torch holds of all parameters. That waits for memory and touches
+// nothing of Python: shared with torch's threads. Each tells the plan of
+// gradients that are merely somewhere else, as it has in its cache what is
+// compared.
 static void readAll(Walk *self) {
   Py_ssize_t blocks = (self->size + READ_BLOCK - 1) / READ_BLOCK;
 #pragma omp parallel for schedule(static) if (stepcMayShare(self->size))
   for (Py_ssize_t block = 0; block < blocks; ++block) {
-    Py_ssize_t begin = block * READ_BLOCK, end = begin + READ_BLOCK;
-    readBlock(self, begin, end < self->size ? end : self->size);
+    Py_ssize_t at = block * READ_BLOCK, end = at + READ_BLOCK;
+    GradSlots slots;
+    beginAhead(self, at, slots);
+    for (; at < end && at < self->size; ++at) {
+      prefetchAll(self, at, slots);
+      readPlain(self, at, slots[at % AHEAD]);
+    }
   }
 }
 
-static int note(PyObject **list, Py_ssize_t at) {
-  if (!*list && !(*list = PyList_New(0)))
-    return -1;
+// Collects no garbage, so that nothing of Python runs.
+static int note(PyObject *list, Py_ssize_t at) {
   PyObject *index = PyLong_FromSsize_t(at);
-  int failed = !index || PyList_Append(*list, index);
+  int failed = !index || PyList_Append(list, index);
   Py_XDECREF(index);
-  if (failed)
-    Py_CLEAR(*list);
   return failed ? -1 : 0;
+}
+
+// Tells the plan of what readAll has read, before anything else runs: shapes
+// are in torch's memory. Counts in `unread` what it has not. -1: an exception.
+static int tellRead(Walk *self, PyObject *attention, Py_ssize_t *unread) {
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    Entry *entry = &self->entries[i];
+    const Reading *reading = &self->readings[i];
+    if (entry->told)
+      entry->live = 1;
+    else if (reading->found == NOT_READ)
+      ++*unread;
+    else if (tellPlan(self, entry, reading) && note(attention, i))
+      return -1;
+  }
+  return 0;
+}
+
+// The others, each read right before the plan is told. -1: an exception.
+static int tellUnread(Walk *self, PyObject *attention) {
+  for (Py_ssize_t i = 0; i < self->size; ++i) {
+    Entry *entry = &self->entries[i];
+    if (self->readings && (entry->told || self->readings[i].found != NOT_READ))
+      continue;
+    Reading now;
+    readOne(self, entry, &now);
+    if (tellPlan(self, entry, &now) && note(attention, i))
+      return -1;
+  }
+  return 0;
 }
 
 int stepcWalkRefresh(Walk *self, PyObject **attention) {
   *attention = NULL;
-  if (self->readings)
+  // Made first, as making it may collect garbage, which may run anything.
+  PyObject *list = PyList_New(0);
+  if (!list)
+    return -1;
+  Py_ssize_t unread = self->size;
+  int failed = 0;
+  if (self->readings) {
+    unread = 0;
     readAll(self);
-  for (Py_ssize_t i = 0; i < self->size; ++i) {
-    Entry *entry = &self->entries[i];
-    if (entry->told) {
-      entry->live = 1;
-      continue;
-    }
-    Reading own, *reading = self->readings ? &self->readings[i] : &own;
-    if (!self->readings)
-      readOne(self, entry, reading);
-    if (tellPlan(self, entry, reading) && note(attention, i))
-      return -1;
+    failed = tellRead(self, list, &unread);
   }
-  return 0;
+  if (!failed && unread)
+    failed = tellUnread(self, list) || PyList_Sort(list);
+  if (!failed && PyList_Size(list))
+    *attention = Py_NewRef(list);
+  Py_DECREF(list);
+  return failed ? -1 : 0;
 }
 
 // Only a tensor of inference mode has no version counter to bump.

@@ -174,7 +174,7 @@ static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
     PyErr_NoMemory();
     return -1;
   }
-  int direct = self->direct.view && self->size;
+  int direct = self->direct.view && self->direct.keysOffset && self->size;
   self->unbound = self->size;
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     self->entries[i].param = PyTuple_GetItem(self->params, i);
@@ -221,7 +221,7 @@ PyDoc_STRVAR(
     "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
     "api: the exchange table; plan, set_param, set_grad, move_grad:\n"
     "addresses;\n"
-    "direct: the eight members of StepcDirect, as integers.");
+    "direct: the ten members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"lists",     "params", "plain",     "api",
@@ -231,14 +231,14 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   const char *plain;
   Py_ssize_t numPlain;
   StepcDirect *direct;
-  Py_ssize_t slot, storage, element, memory;
+  Py_ssize_t slot, storage, element, memory, keysAt;
   unsigned long long plan, setParam, setGrad, moveGrad, view, gradOf, bump,
-      undefined;
+      undefined, keys;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!y#OOKKKK(KKKKnnnn)", names, &PyTuple_Type, &lists,
-          &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
+          args, kwargs, "O!O!y#OOKKKK(KKKKnnnnnK)", names, &PyTuple_Type,
+          &lists, &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
           &setParam, &setGrad, &moveGrad, &view, &gradOf, &bump, &undefined,
-          &slot, &storage, &element, &memory))
+          &slot, &storage, &element, &memory, &keysAt, &keys))
     return NULL;
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Walk *self = (Walk *)alloc(type, 0);
@@ -262,6 +262,8 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   direct->storageOffset = storage;
   direct->elementOffset = element;
   direct->memoryOffset = memory;
+  direct->keysOffset = keysAt;
+  direct->plainKeys = keys;
   if (!self->held || takeTable(self) || fillEntries(self, plain, numPlain)) {
     Py_DECREF(self);
     return NULL;

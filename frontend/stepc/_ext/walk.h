@@ -46,11 +46,13 @@ typedef struct Entry {
   int8_t unbumped; // 1: the last bump did not find its version counter
 } Entry;
 
+enum { NOT_READ = 2 };
+
 // What a parameter and its gradient are now.
 typedef struct Reading {
   DLTensor param, grad; // shapes and strides are torch's own
-  int8_t found;         // 0: it has no gradient; -1: they cannot be described
-  int8_t told;          // 1: the plan knows
+  int found; // 1, or 0: it has no gradient; -1: they cannot be described;
+             // NOT_READ: that may run Python code
 } Reading;
 
 typedef struct Walk {
@@ -69,9 +71,8 @@ typedef struct Walk {
   Py_ssize_t size;
   Py_ssize_t unbound; // how many have no id
   Entry *entries;     // and OBJECT_AHEAD copies of the last
-  // Of each parameter that is not `told`, where all are read directly: no
-  // Python code runs between them then, and they are read before the plan hears
-  // of the rest. Else NULL.
+  // Of each parameter that is not `told`, where the gradients of all may be
+  // looked for directly; else NULL.
   Reading *readings;
 } Walk;
 

@@ -30,7 +30,7 @@ _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
 _INTERFACE = 2  # of the extension
 _DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
-_NO_DIRECT = (0,) * 8
+_NO_DIRECT = (0,) * 10
 
 
 def walk(lists: tuple[list, ...], plan: _runtime.Plan):
@@ -163,6 +163,26 @@ def _memory_offsets() -> tuple[int, int, int]:
     return tuple(at[0] for at in found)
 
 
+def _plain_keys() -> tuple[int, int]:
+    """Where an implementation keeps its set of dispatch keys, and that set of a dense tensor
+    in the processor's memory; both zero where that is not certain."""
+    plain = torch.empty(1)
+    with torch.inference_mode():
+        other = torch.empty(1)
+    kinds = plain, torch.nn.Parameter(plain), torch.empty(1, device="meta"), other
+    places = set(range(0, 192, 8))
+    sets = []
+    for kind in kinds:
+        try:
+            sets.append(torch._C._dispatch_keys(kind).raw_repr())
+        except AttributeError:
+            return (0, 0)
+        places &= {at for at in places if _word(kind._cdata + at) == sets[-1]}
+    if len(places) != 1 or sets[0] != sets[1] or sets[0] in sets[2:]:
+        return (0, 0)
+    return places.pop(), sets[0]
+
+
 def _verified(view, grad, bump) -> tuple[int, ...]:
     """The functions' addresses, if each is right about a probe."""
     probe = torch.nn.Parameter(torch.arange(6.0).view(2, 3).t())
@@ -188,7 +208,7 @@ def _verified(view, grad, bump) -> tuple[int, ...]:
         return _NO_DIRECT
     address = _runtime.address_of
     addresses = address(view), address(grad), address(bump), undefined
-    return (*addresses, offset, *_memory_offsets())
+    return (*addresses, offset, *_memory_offsets(), *_plain_keys())
 
 
 # --- The same in Python -------------------------------------------------------

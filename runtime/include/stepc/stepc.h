@@ -11,15 +11,17 @@
 //   step } -> read states -> destroy
 //
 // Rules that hold for every function:
-// - It returns a status; stepcLastErrorMessage() has the words, per thread.
+// - It returns a status, but for stepcPlanMoveGrad, which refuses nothing;
+//   stepcLastErrorMessage() has the words, per thread.
 //   Messages are lower-case, without a final period, and name the thing.
 // - Out-parameters come last and are written only on success.
 // - When a call is refused nothing has changed.
 // - Arguments are borrowed for the call, except tensor *data*, which a plan
 //   reads and writes until it is destroyed or the tensor is bound anew.
-// - A plan may be used by one thread at a time; a second one is refused with
-//   STEPC_BUSY. Distinct plans are independent, packages may be shared. To
-//   destroy a handle while another thread uses it is an error of the caller.
+// - A plan may be used by one thread at a time, but for stepcPlanMoveGrad; a
+//   second one is refused with STEPC_BUSY. Distinct plans are independent,
+//   packages may be shared. To destroy a handle while another thread uses it is
+//   an error of the caller.
 // - Nothing throws, aborts, prints, or changes the state of the process.
 //
 // A step (stepcStep, or stepcStepBegin .. stepcStepEnd) allocates nothing.
