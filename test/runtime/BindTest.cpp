@@ -7,9 +7,6 @@
 
 #include "support/Fixture.h"
 
-#include <cstring>
-#include <functional>
-
 using namespace stepc_test;
 
 namespace {
@@ -35,7 +32,6 @@ protected:
     EXPECT_EQ(0, getInfo(plan.get()).numTensors);
     EXPECT_EQ(paramBits, param.bits());
   }
-  void forOtherLooks(const std::function<void(const DLTensor *)> &check);
   StepcStatus bind() { return stepcPlanBind(plan.get(), &binding, 1, nullptr); }
 
   PlanPtr plan;
@@ -335,170 +331,6 @@ TEST_F(BindTest, counts) {
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "tensor -1 does not exist, the plan has 1",
                  stepcPlanGetCount(plan.get(), -1, &count));
-}
-
-TEST_F(BindTest, setGradRefusals) {
-  ASSERT_OK(bind());
-  auto refuseGrad = [&](StepcStatus status, const char *message,
-                        const DLTensor *tensor, int64_t id = 0) {
-    EXPECT_REFUSED(status, message, stepcPlanSetGrad(plan.get(), id, tensor));
-  };
-  Array wide(Type::F64, {2, 3}), other(Type::F32, {3, 2});
-  refuseGrad(STEPC_INVALID_ARGUMENT, "tensor 5 does not exist, the plan has 1",
-             grad.dl(), 5);
-  refuseGrad(STEPC_INVALID_ARGUMENT, "tensor 5 does not exist, the plan has 1",
-             nullptr, 5);
-  refuseGrad(STEPC_NEEDS_BIND,
-             "tensor 'w': gradient has dtype f64, it was bound with f32",
-             wide.dl());
-  refuseGrad(STEPC_SHAPE_MISMATCH,
-             "tensor 'w': gradient has shape [3, 2], the "
-             "bound parameter has [2, 3]",
-             other.dl());
-  refuseGrad(STEPC_OVERLAP,
-             "tensor 'w': gradient and tensor 'w': parameter share memory",
-             param.dl());
-  DLTensor copy = *grad.dl();
-  copy.data = nullptr;
-  refuseGrad(STEPC_INVALID_ARGUMENT, "tensor 'w': gradient has no memory",
-             &copy);
-  copy = *grad.dl();
-  copy.data = static_cast<char *>(copy.data) + 2;
-  EXPECT_STATUS(STEPC_LAYOUT_UNSUPPORTED,
-                stepcPlanSetGrad(plan.get(), 0, &copy));
-  copy = *grad.dl();
-  copy.device.device_type = kDLCUDA;
-  EXPECT_STATUS(STEPC_DEVICE_MISMATCH, stepcPlanSetGrad(plan.get(), 0, &copy));
-  copy = *grad.dl();
-  copy.shape = nullptr;
-  refuseGrad(STEPC_INVALID_ARGUMENT,
-             "tensor 'w': gradient has rank 2 and no shape", &copy);
-  copy.ndim = -1;
-  refuseGrad(STEPC_INVALID_ARGUMENT,
-             "tensor 'w': gradient has rank -1 and no shape", &copy);
-  // After all that, the gradient that was bound is the one that is used.
-  Array expected(Type::F32, {2, 3}), expectedGrad(Type::F32, {2, 3});
-  expected.fill(1);
-  expectedGrad.fill(2);
-  PlanPtr second = makePlan(getToy());
-  ASSERT_OK(stepcPlanAddGroup(second.get(), nullptr, 0, nullptr, 0, nullptr));
-  StepcBinding b = makeBinding("w", expected.dl(), expectedGrad.dl());
-  ASSERT_OK(stepcPlanBind(second.get(), &b, 1, nullptr));
-  ASSERT_OK(stepcStep(second.get()));
-  ASSERT_OK(stepcStep(plan.get()));
-  EXPECT_EQ(expected.bits(), param.bits());
-}
-
-/// Calls `check` with tensors at the parameter's address that are others.
-void BindTest::forOtherLooks(
-    const std::function<void(const DLTensor *)> &check) {
-  Array wide(Type::F64, {2, 3}), flat(Type::F32, {6}),
-      longer(Type::F32, {2, 4}), turned(Type::F32, {2, 3}, Layout::ColumnMajor);
-  for (Array *other : {&wide, &flat, &longer, &turned}) {
-    DLTensor looks = *other->dl();
-    looks.data = param.dl()->data;
-    looks.byte_offset = param.dl()->byte_offset;
-    check(&looks);
-  }
-  DLTensor looks = *param.dl();
-  looks.device.device_type = kDLCUDA;
-  check(&looks);
-}
-
-TEST_F(BindTest, moveGrad) {
-  ASSERT_OK(bind());
-  Array moved(Type::F32, {2, 3}), wide(Type::F64, {2, 3}),
-      other(Type::F32, {3, 2}), elsewhere(Type::F32, {2, 3}),
-      turned(Type::F32, {2, 3}, Layout::ColumnMajor);
-  moved.fill(3);
-  auto move = [&](const DLTensor *p, const DLTensor *g, int64_t id = 0) {
-    return stepcPlanMoveGrad(plan.get(), id, p, g);
-  };
-  EXPECT_EQ(1, move(param.dl(), moved.dl()));
-  EXPECT_EQ(0, stepcPlanMoveGrad(nullptr, 0, param.dl(), grad.dl()));
-  EXPECT_EQ(0, move(nullptr, grad.dl()));
-  EXPECT_EQ(0, move(param.dl(), nullptr));
-  EXPECT_EQ(0, move(param.dl(), grad.dl(), 1));
-  EXPECT_EQ(0, move(param.dl(), grad.dl(), -1));
-  for (Array *wrong : {&wide, &other, &turned, &param})
-    EXPECT_EQ(0, move(param.dl(), wrong->dl()));
-  for (Array *wrong : {&wide, &other, &turned, &elsewhere})
-    EXPECT_EQ(0, move(wrong->dl(), grad.dl()));
-  DLTensor copy = *grad.dl();
-  copy.data = nullptr;
-  EXPECT_EQ(0, move(param.dl(), &copy));
-  copy = *grad.dl();
-  copy.device.device_type = kDLCUDA;
-  EXPECT_EQ(0, move(param.dl(), &copy));
-  forOtherLooks(
-      [&](const DLTensor *looks) { EXPECT_EQ(0, move(looks, grad.dl())); });
-
-  // After all that, the gradient that was moved to is the one that is used.
-  Array expected(Type::F32, {2, 3});
-  expected.fill(1);
-  PlanPtr second = makePlan(getToy());
-  ASSERT_OK(stepcPlanAddGroup(second.get(), nullptr, 0, nullptr, 0, nullptr));
-  StepcBinding b = makeBinding("w", expected.dl(), moved.dl());
-  ASSERT_OK(stepcPlanBind(second.get(), &b, 1, nullptr));
-  ASSERT_OK(stepcStep(second.get()));
-  ASSERT_OK(stepcStep(plan.get()));
-  EXPECT_EQ(expected.bits(), param.bits());
-
-  // A tensor without a gradient gets one from SetGrad alone.
-  ASSERT_OK(stepcPlanSetGrad(plan.get(), 0, nullptr));
-  EXPECT_EQ(0, move(param.dl(), moved.dl()));
-  ASSERT_OK(stepcStep(plan.get()));
-  EXPECT_EQ(expected.bits(), param.bits());
-}
-
-TEST_F(BindTest, setParam) {
-  ASSERT_OK(bind());
-  Array wide(Type::F64, {2, 3}), other(Type::F32, {3, 2}),
-      moved(Type::F32, {2, 3}, Layout::ColumnMajor);
-  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "tensor 'w': no parameter",
-                 stepcPlanSetParam(plan.get(), 0, nullptr));
-  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "tensor 1 does not exist, the plan has 1",
-                 stepcPlanSetParam(plan.get(), 1, param.dl()));
-  EXPECT_REFUSED(STEPC_NEEDS_BIND,
-                 "tensor 'w': parameter has dtype f64, it was bound with f32",
-                 stepcPlanSetParam(plan.get(), 0, wide.dl()));
-  EXPECT_REFUSED(STEPC_SHAPE_MISMATCH,
-                 "tensor 'w': parameter has shape [3, 2], the bound parameter "
-                 "has [2, 3]",
-                 stepcPlanSetParam(plan.get(), 0, other.dl()));
-  std::vector<int64_t> strides = {0, 0};
-  DLTensor expanded = *moved.dl();
-  expanded.strides = strides.data();
-  EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
-                 "tensor 'w': parameter is written, but shape [2, 3] with "
-                 "strides [0, 0] keeps several elements in one place",
-                 stepcPlanSetParam(plan.get(), 0, &expanded));
-  ASSERT_OK(stepcPlanSetParam(plan.get(), 0, param.dl()));
-  int refused = 0;
-  forOtherLooks([&](const DLTensor *looks) {
-    refused += stepcPlanSetParam(plan.get(), 0, looks) != STEPC_OK;
-  });
-  EXPECT_EQ(4, refused); // all but the strides, which it takes
-  ASSERT_OK(stepcPlanSetParam(plan.get(), 0, param.dl()));
-
-  // Two steps, the parameter moving in between, in another order of memory.
-  Array expected(Type::F32, {2, 3});
-  expected.fill(1);
-  PlanPtr second = makePlan(getToy());
-  ASSERT_OK(stepcPlanAddGroup(second.get(), nullptr, 0, nullptr, 0, nullptr));
-  StepcBinding b = makeBinding("w", expected.dl(), grad.dl());
-  ASSERT_OK(stepcPlanBind(second.get(), &b, 1, nullptr));
-  ASSERT_OK(stepcStep(second.get()));
-  ASSERT_OK(stepcStep(second.get()));
-  ASSERT_OK(stepcStep(plan.get()));
-  for (int64_t i = 0; i < 6; ++i)
-    moved.set(i, param.get(i));
-  std::string old = param.bits();
-  ASSERT_OK(stepcPlanSetParam(plan.get(), 0, moved.dl()));
-  ASSERT_OK(stepcStep(plan.get()));
-  EXPECT_EQ(old, param.bits());
-  EXPECT_EQ(expected.bits(), moved.bits());
 }
 
 } // namespace
