@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import torch
 
 from .. import errors
+from ._accumulators import refuse_reducers
 from ._binding import Binding
 from ._compiled import CompiledStep
-from ._members import ObstacleError, parameter_name
+from ._members import ObstacleError, parameter_name, parameter_names
 
 
 class FusedBackward(CompiledStep):
@@ -23,11 +24,13 @@ class FusedBackward(CompiledStep):
         """``loss.backward()``, in which every parameter of this optimizer that gets a
         gradient is stepped and loses it.
 
-        Gradients that were there before are of no use to it and are an error. Where
-        the backward pass fails, the parameters that came before stay stepped.
+        Gradients that were there before are of no use to it and are an error, and so is
+        who reduces them over ranks, which is done after this. Where the backward pass fails,
+        the parameters that came before stay stepped.
         """
         params = self._all_params()
         self._check_no_gradients()
+        self._refuse_reducers("a fused backward pass")
         with self._locked():
             self._begin()
             stepped: set[int] = set()
@@ -58,6 +61,7 @@ class FusedBackward(CompiledStep):
     def _norm_in_backward(self, loss: torch.Tensor, scale: float) -> torch.Tensor:
         """The 2-norm of all gradients over ``scale``, as one vector; frees them and
         keeps the graph for the pass that steps."""
+        self._refuse_reducers("the norm of a fused backward pass")
         norms: list[torch.Tensor] = []
 
         def measure(param: torch.Tensor) -> None:
@@ -67,7 +71,8 @@ class FusedBackward(CompiledStep):
 
         with _hooked(self._all_params(), measure):
             loss.backward(retain_graph=True)
-        return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+        norms = norms or [torch.zeros((), dtype=torch.float64, device="cpu")]
+        return torch.linalg.vector_norm(torch.stack(norms))
 
     def _check_no_gradients(self) -> None:
         for number, group in enumerate(self.param_groups):
@@ -78,6 +83,11 @@ class FusedBackward(CompiledStep):
                         "fused backward pass, which would step it with the sum "
                         "(zero_grad() drops it)"
                     )
+
+    def _refuse_reducers(self, doing: str) -> None:
+        every = (param for group in self.param_groups for param in group["params"])
+        named = zip(parameter_names(self.param_groups), every, strict=True)
+        refuse_reducers([(name, param) for name, param in named if param.requires_grad], doing)
 
     def _all_params(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]

@@ -25,6 +25,7 @@ import torch
 
 from .. import _runtime, errors
 from . import _tensors
+from ._probes import apart, word
 
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
@@ -128,18 +129,14 @@ def direct_functions() -> tuple[int, ...]:
     view.restype = bump.restype = None
     grad.argtypes = [ctypes.c_void_p]
     grad.restype = ctypes.c_void_p
-    return _verified(view, grad, bump)
-
-
-def _word(address: int) -> int:
-    return ctypes.c_size_t.from_address(address).value
+    return apart(functools.partial(_verified, view, grad, bump))
 
 
 def _slot_offset(tensor: torch.Tensor) -> int:
     """Where a tensor's Python object keeps its implementation's address."""
     start = object.__basicsize__
     for offset in range(start, type(tensor).__basicsize__ - 7, 8):
-        if _word(id(tensor) + offset) == tensor._cdata:
+        if word(id(tensor) + offset) == tensor._cdata:
             return offset
     return 0
 
@@ -151,7 +148,7 @@ def _memory_offsets() -> tuple[int, int, int]:
     whole = probe.untyped_storage()
 
     def places(base: int, size: int, value: int) -> list[int]:
-        return [at for at in range(0, size, 8) if _word(base + at) == value]
+        return [at for at in range(0, size, 8) if word(base + at) == value]
 
     found = (
         places(probe._cdata, 64, whole._cdata),
@@ -166,10 +163,10 @@ def _memory_offsets() -> tuple[int, int, int]:
 def _plain_keys() -> tuple[int, int]:
     """Where an implementation keeps its set of dispatch keys, and that set of a dense tensor
     in the processor's memory; both zero where that is not certain."""
-    plain = torch.empty(1)
+    plain, meta = (torch.empty(1, dtype=torch.float32, device=d) for d in ("cpu", "meta"))
     with torch.inference_mode():
-        other = torch.empty(1)
-    kinds = plain, torch.nn.Parameter(plain), torch.empty(1, device="meta"), other
+        other = torch.empty_like(plain)
+    kinds = plain, torch.nn.Parameter(plain), meta, other
     places = set(range(0, 192, 8))
     sets = []
     for kind in kinds:
@@ -177,7 +174,7 @@ def _plain_keys() -> tuple[int, int]:
             sets.append(torch._C._dispatch_keys(kind).raw_repr())
         except AttributeError:
             return (0, 0)
-        places &= {at for at in places if _word(kind._cdata + at) == sets[-1]}
+        places &= {at for at in places if word(kind._cdata + at) == sets[-1]}
     if len(places) != 1 or sets[0] != sets[1] or sets[0] in sets[2:]:
         return (0, 0)
     return places.pop(), sets[0]
@@ -185,12 +182,13 @@ def _plain_keys() -> tuple[int, int]:
 
 def _verified(view, grad, bump) -> tuple[int, ...]:
     """The functions' addresses, if each is right about a probe."""
-    probe = torch.nn.Parameter(torch.arange(6.0).view(2, 3).t())
+    plain = {"dtype": torch.float32, "device": "cpu"}
+    probe = torch.nn.Parameter(torch.arange(6, **plain).view(2, 3).t())
     offset = _slot_offset(probe)
-    if not offset or offset != _slot_offset(torch.zeros(1, dtype=torch.bfloat16)):
+    if not offset or offset != _slot_offset(torch.zeros(1, dtype=torch.bfloat16, device="cpu")):
         return _NO_DIRECT
-    undefined = _word(grad(probe._cdata))
-    gradient = torch.zeros(2, 3).t()
+    undefined = word(grad(probe._cdata))
+    gradient = torch.zeros(2, 3, **plain).t()
     probe.grad = gradient
     seen, expected = _runtime.DLTensor(), _runtime.DLTensor()
     view(id(probe) + offset, ctypes.byref(seen))
@@ -198,9 +196,9 @@ def _verified(view, grad, bump) -> tuple[int, ...]:
     version = probe._version
     bump(id(probe) + offset)
     right = (
-        _word(grad(probe._cdata)) == gradient._cdata
+        word(grad(probe._cdata)) == gradient._cdata
         and undefined != gradient._cdata
-        and undefined == _word(grad(gradient._cdata))
+        and undefined == word(grad(gradient._cdata))
         and bytes(seen) == bytes(expected)
         and probe._version == version + 1
     )
