@@ -41,7 +41,7 @@ class Binding:
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
         self._keeps_step = optimizer._keeps_step
         self._static = optimizer._static_grads
-        self._has_scaler = optimizer._grad_scale is not None
+        self.has_scaler = optimizer._grad_scale is not None
         self._state = owned_state(optimizer)
         self._epoch = self._state.epoch
         definition = optimizer._get_definition()
@@ -145,7 +145,7 @@ class Binding:
         if (
             self._walk.moved()
             or optimizer.state is not self._state
-            or (optimizer._grad_scale is not None) != self._has_scaler
+            or (optimizer._grad_scale is not None) != self.has_scaler
             or self._state.epoch != self._epoch
             or len(groups) != len(self._groups)
         ):

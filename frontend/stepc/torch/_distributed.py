@@ -392,6 +392,11 @@ class DistributedBinding:
     def plan(self):
         return self._inner.plan
 
+    @property
+    def has_scaler(self) -> bool:
+        """Whether a GradScaler's work is inside of the step."""
+        return self._inner is not None and self._inner.has_scaler
+
     def was_skipped(self) -> bool:
         return self._inner.was_skipped()
 

@@ -51,7 +51,7 @@ def _goes_inside(optimizer) -> bool:
 
 
 def _has_gone_inside(optimizer) -> bool:
-    return optimizer._binding is not None and optimizer._binding._has_scaler
+    return optimizer._binding is not None and optimizer._binding.has_scaler
 
 
 def _has_dtensors(optimizer) -> bool:
