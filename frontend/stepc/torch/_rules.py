@@ -108,8 +108,9 @@ def variant_specs(
     members: list[Member],
     layout_of: Callable[[torch.Tensor], Layout | None],
 ) -> tuple[str, ...]:
-    """The variants to ask for: those needed now, and those that parameters
-    without a gradient will need. The compiler makes each for all rules.
+    """The variants to ask for: those needed now, those that parameters without a gradient
+    will need, and one for a group with none, as of a rank that only takes part: the plan
+    has all groups. The compiler makes each for all rules.
 
     TensorError where no rule takes a member.
     """
@@ -123,6 +124,8 @@ def variant_specs(
                 layout = layout_of(param)
                 request = "" if layout is None else layout.request()
                 wanted.add((number, param.dtype, param.dtype, request))
+    empty = set(range(len(optimizer.param_groups))) - {number for number, *_ in wanted}
+    wanted.update((number, torch.float32, torch.float32, "") for number in empty)
     settable = set(interface.option_names)
     specs = set()
     for number, param, grad, layout in wanted:

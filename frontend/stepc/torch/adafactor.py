@@ -12,9 +12,12 @@ from ._hypers import Part
 
 def _eps1(group: dict) -> float:
     """None stands for the epsilon of the dtype: for torch that of the first
-    parameter of the group that is stepped; here of its first."""
-    eps1 = group["eps"][0]
-    return torch.finfo(group["params"][0].dtype).eps if eps1 is None else float(eps1)
+    parameter of the group that is stepped; here of its first, and of a group that has none,
+    as on a rank that only takes part, the usual one's."""
+    eps1, params = group["eps"][0], group["params"]
+    if eps1 is not None:
+        return float(eps1)
+    return torch.finfo(params[0].dtype if params else torch.float32).eps
 
 
 class Adafactor(CompiledStep, torch.optim.Adafactor):
