@@ -2,45 +2,45 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the compiler made, kept on disk: ``STEPC_CACHE_DIR``, or the user's.
 
-Entries are files named by a SHA-256 of all that they depend on. They are
+Entries are named by a SHA-256 of all that they depend on. They are
 written beside their place and renamed, so that any number of processes may
 read and write at once. Of processes that lack the same entry, as the ranks of a
 machine do at their start, one makes it and the others wait for it. A cache that
-cannot be used costs a compilation and one warning, never an error.
+cannot be used, or trusted (:mod:`stepc._cache_files`), costs a compilation and one
+warning, never an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
-import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ._cache_files import Entry, drop_old
+from ._cache_lock import making
+
 T = TypeVar("T")
 
-_FORMAT = "stepc-cache-1"
-_DAY = 86400.0  # seconds
-_KEEP_DAYS = 30
-_WAIT = 150.0  # seconds for another process, a little more than a compilation may take
-_LOOK = 0.02  # seconds between looks at a lock
+_FORMAT = "stepc-cache-2"
 _warned = False
 
 
-def directory() -> Path:
-    """The cache's folder, whether or not it exists."""
+def directory() -> Path | None:
+    """The cache's folder, whether or not it exists; None where there is no place for one."""
     named = os.environ.get("STEPC_CACHE_DIR")
     if named:
-        return Path(named)
+        path = os.path.expanduser(named)
+        return None if path.startswith("~") else Path(path)
     base = os.environ.get("XDG_CACHE_HOME")
     if base and os.path.isabs(base):
         return Path(base, "stepc")
-    return Path(os.path.expanduser("~"), ".cache", "stepc")
+    # Without HOME and for a user without an entry in passwd it is "~" still.
+    home = os.path.expanduser("~")
+    return Path(home, ".cache", "stepc") if os.path.isabs(home) else None
 
 
 def key(*parts: str) -> str:
@@ -53,130 +53,72 @@ def key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def load_or_make(
-    name: str, suffix: str, make: Callable[[], bytes], load: Callable[[bytes], T]
-) -> T:
+def load_or_make(name: str, kind: str, make: Callable[[], bytes], load: Callable[[bytes], T]) -> T:
     """``load`` of the entry, or of what ``make`` returns, which is then kept.
 
-    ``load`` refuses a corrupt entry with an exception; it is then made and
+    ``load`` refuses with an exception what it cannot use; it is then made and
     written anew. What ``make`` raises, and what ``load`` says about bytes that
     are fresh, goes to the caller.
     """
-    path = directory() / name[:2] / (name + suffix)
-    found = _load(path, load)
+    root = directory()
+    if root is None:
+        _warn_of_none()
+        return load(make())
+    entry = Entry(root, f"{name}.{kind}")
+    found = _load(entry, load)
     if found is not None:
         return found[0]
-    with _making(path) as locked:
-        if locked and (found := _load(path, load)) is not None:
+    with making(entry) as locked:
+        if locked and (found := _load(entry, load)) is not None:
             return found[0]  # another had it before
         data = make()
         loaded = load(data)
-        _write(path, data)
+        _write(entry, data)
     return loaded
 
 
-def _load(path: Path, load: Callable[[bytes], T]) -> tuple[T] | None:
-    """``load`` of the entry at ``path``; None where there is none that is whole."""
-    data = _read(path)
+def _load(entry: Entry, load: Callable[[bytes], T]) -> tuple[T] | None:
+    """``load`` of the entry; None where there is none that is whole."""
+    try:
+        data = entry.read()
+    except OSError as error:
+        _warn(entry, error)
+        return None
     if data is not None:
         with contextlib.suppress(Exception):  # whatever is wrong, a new one replaces it
             return (load(data),)
     return None
 
 
-@contextlib.contextmanager
-def _making(path: Path) -> Iterator[bool]:
-    """Takes the right to make the entry at ``path``; yields whether it was got.
-
-    The right is a lock on a file beside the entry, which ends with the process that holds
-    it. It only spares work: where files cannot be locked, or another process holds it for
-    longer than a compilation may take, the entry is made all the same. Where it cannot be
-    made or kept, those who wait do so one after the other.
-    """
-    lock = path.with_name(f".{path.name}.lock")
-    handle, locked = None, False
+def _write(entry: Entry, data: bytes) -> None:
     try:
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                locked = _wait_for(handle)
-            except OSError:
-                os.unlink(lock)  # no file can be locked here: it says nothing
-        yield locked
-    finally:
-        with contextlib.suppress(OSError):
-            if locked:
-                os.unlink(lock)
-                # Closing would not do where a process was forked meanwhile.
-                fcntl.flock(handle, fcntl.LOCK_UN)
-        if handle is not None:
-            os.close(handle)
-
-
-def _wait_for(handle: int) -> bool:
-    """Locks the file, unless another holds it for too long."""
-    end = time.monotonic() + _WAIT
-    while time.monotonic() < end:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            time.sleep(_LOOK)
-    return False
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        data = path.read_bytes()
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _DAY:
-                os.utime(path)  # it is in use
-        return data
-    except FileNotFoundError:
-        return None
+        entry.write(data)
+        drop_old(entry.root)
     except OSError as error:
-        _warn(path, error)
-        return None
+        _warn(entry, error)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Puts an entry in place, whole or not at all."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _drop_old(directory())
-    except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        _warn(path, error)
+def _warn(entry: Entry, error: OSError) -> None:
+    # Of what is opened within a folder, the name alone.
+    path = error.filename if os.path.isabs(str(error.filename or "")) else entry.path
+    _warn_once(
+        f"the cache directory '{entry.root}' cannot be used ({error.strerror or error}: '{path}')"
+    )
 
 
-def _drop_old(folder: Path) -> None:
-    """Removes what was not read for long, whenever something is added: that
-    took a compilation, beside which a look at each entry is nothing."""
-    limit = time.time() - _KEEP_DAYS * _DAY
-    for path in folder.glob("[0-9a-f][0-9a-f]/*"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < limit:
-                path.unlink()
+def _warn_of_none() -> None:
+    named = os.environ.get("STEPC_CACHE_DIR")
+    what = f"of '{named}', which STEPC_CACHE_DIR is," if named else "of this user"
+    _warn_once(f"there is no cache: the home directory {what} is not known")
 
 
-def _warn(path: Path, error: OSError) -> None:
+def _warn_once(what: str) -> None:
     global _warned
     if _warned:
         return
     _warned = True
     warnings.warn(
-        f"stepc: the cache directory '{directory()}' cannot be used "
-        f"({error.strerror or error}: '{path}'); packages are compiled for this process only "
+        f"stepc: {what}; packages are compiled for this process only "
         "(STEPC_CACHE_DIR names another directory)",
         RuntimeWarning,
         stacklevel=2,

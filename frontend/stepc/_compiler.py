@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import errors
@@ -102,7 +103,7 @@ def compile_package(text: str, name: str, arguments: list[str], fragments: Fragm
     name and text of each fragment, in order. Raises DefinitionError,
     CompilerNotFoundError, CompilerTimeoutError or CompilerCrashedError.
     """
-    with tempfile.TemporaryDirectory(prefix="stepc-") as folder:
+    with _workplace() as folder:
         _run(text, name, ["-o", "out.stepc", *arguments], folder, fragments)
         package = Path(folder, "out.stepc")
         if not package.is_file():
@@ -114,8 +115,22 @@ def compile_package(text: str, name: str, arguments: list[str], fragments: Fragm
 
 def interface(text: str, name: str, fragments: Fragments = ()) -> str:
     """The interface of a definition behind fragments, as the compiler's JSON text."""
-    with tempfile.TemporaryDirectory(prefix="stepc-") as folder:
+    with _workplace() as folder:
         return _run(text, name, ["--interface"], folder, fragments)
+
+
+@contextlib.contextmanager
+def _workplace() -> Iterator[str]:
+    """A temporary folder for one run. CompilerError where it cannot be made or written."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="stepc-", ignore_cleanup_errors=True) as folder:
+            yield folder
+    except OSError as error:
+        at = f": '{error.filename}'" if error.filename else ""
+        raise errors.CompilerError(
+            f"the compiler needs a temporary folder ({error.strerror or error}{at}; TMPDIR names "
+            "another place)"
+        ) from None
 
 
 def _write_sources(
@@ -190,6 +205,10 @@ def _check(code: int, said: str, names: dict[str, str], compiler: Path) -> None:
         raise errors.CompilerCrashedError(
             f"the compiler '{compiler}' was killed by {by} while it compiled '{name}'"
             + (f":\n{said}" if said else "")
+        )
+    if code == 1 and said.startswith(_USAGE):  # of files, as of a full disk
+        raise errors.CompilerError(
+            f"the compiler could not finish '{name}': {said.removeprefix(_USAGE)}"
         )
     if code == 1 and said:
         raise errors.DefinitionError(said, diagnostics)

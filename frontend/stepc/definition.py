@@ -98,7 +98,7 @@ class Definition:
             return Interface.from_json(self.package(()).manifest)
         return _cache.load_or_make(
             self._key("interface"),
-            ".json",
+            "interface",
             lambda: _compiler.interface(self.text, self.path, self.fragments).encode(),
             lambda data: Interface.from_json(json.loads(data)),
         )
@@ -138,7 +138,9 @@ class Definition:
             return _packages[name]
         name, make = self._making(variants, flags)
         if name not in _packages:
-            _packages[name] = _cache.load_or_make(name, ".stepc", make, _runtime.Package.from_bytes)
+            _packages[name] = _cache.load_or_make(
+                name, "package", make, _runtime.Package.from_bytes
+            )
         return _packages[name]
 
     def precompile(self, variants: tuple[str, ...], flags: tuple[str, ...]) -> None:
@@ -146,7 +148,7 @@ class Definition:
         cache is read: this processor need not be able to run it."""
         if self.package_bytes is None:
             name, make = self._making(variants, flags)
-            _cache.load_or_make(name, ".stepc", make, lambda data: data)
+            _cache.load_or_make(name, "package", make, lambda data: data)
 
     def _making(self, variants, flags) -> tuple[str, Callable[[], bytes]]:
         """The name of a package in the cache, and what compiles it."""

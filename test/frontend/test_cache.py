@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The cache of packages: found again, shared, replaced, done without."""
 
+import errno
 import os
+import pwd
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+import stepc.torch
 from common import FRONTEND, ZOO
-from stepc import _cache, _compiler, definition, errors
+from stepc import _cache, _cache_files, _cache_lock, _compiler, definition, errors
 from stepc.definition import Definition
 
 SPEC = ("param=f32,grad=f32,option.maximize=false",)
@@ -33,6 +36,28 @@ def test_directory(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", "/h")
     assert str(_cache.directory()) == "/h/.cache/stepc"
+    monkeypatch.setenv("STEPC_CACHE_DIR", "~/c")
+    assert str(_cache.directory()) == "/h/c"
+
+
+@pytest.mark.parametrize("named", [None, "~/cache", "~nobody-of-this-name/cache"])
+def test_without_a_home_there_is_no_cache(own_cache, monkeypatch, tmp_path, named):
+    """As in a container with a user that it does not know; nothing is made where it stands."""
+
+    def unknown(user):
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME", "STEPC_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    if named:
+        monkeypatch.setenv("STEPC_CACHE_DIR", named)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert _cache.directory() is None and stepc.torch.info()["cache"] is None
+    works_without_cache("there is no cache: the home directory of .* is not known")
+    assert list(folder.iterdir()) == []
 
 
 def test_keys_do_not_run_together():
@@ -122,13 +147,21 @@ def test_cache_that_cannot_be_made(own_cache, monkeypatch):
     works_without_cache("'/proc/no/such/place' cannot be used")
 
 
+def refusing(monkeypatch, number):
+    """Has whoever opens a file to write it hear that it cannot be."""
+    real = os.open
+
+    def refuse(path, flags, *args, **kwargs):
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number), path)
+        return real(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(_cache_files.os, "open", refuse)
+
+
 def test_unwritable_cache(own_cache, monkeypatch):
     """As for a user who may not write there (root may write anywhere)."""
-
-    def refuse(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(_cache.tempfile, "mkstemp", refuse)
+    refusing(monkeypatch, errno.EACCES)
     works_without_cache("Permission denied")
     assert entries(own_cache) == []
 
@@ -137,24 +170,24 @@ def test_full_cache(own_cache, monkeypatch):
     """A write that finds the disk full leaves nothing behind."""
 
     def full(handle):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(_cache.os, "fsync", full)
+    monkeypatch.setattr(_cache_files.os, "fsync", full)
     works_without_cache("No space left on device")
     assert entries(own_cache) == []
 
 
 def test_full_file_system(own_cache, monkeypatch):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("this system has no /dev/full")
-    real = _cache.tempfile.mkstemp
+    real = os.open
 
-    def in_full(**kwargs):
-        handle, path = real(**kwargs)
-        os.close(handle)
-        return os.open("/dev/full", os.O_WRONLY), path
+    def in_full(path, flags, *args, **kwargs):
+        handle = real(path, flags, *args, **kwargs)
+        if flags & os.O_EXCL:
+            os.close(handle)
+            return real("/dev/full", os.O_WRONLY)
+        return handle
 
-    monkeypatch.setattr(_cache.tempfile, "mkstemp", in_full)
+    monkeypatch.setattr(_cache_files.os, "open", in_full)
     works_without_cache("No space left on device")
     assert entries(own_cache) == []
 
@@ -205,14 +238,48 @@ def test_processes_that_lack_the_same_entry(own_cache, tmp_path):
     assert runs() == 1
 
 
-def test_a_lock_that_nobody_gives_back(own_cache, compiler_runs, monkeypatch):
-    """A process that was stopped delays the others, it does not stop them."""
-    monkeypatch.setattr(_cache, "_WAIT", 0.1)
-    name = lion()._key("package", [f"--variant={SPEC[0]}"])
-    path = own_cache / name[:2] / (name + ".stepc")
-    with _cache._making(path) as locked:
-        assert locked
+def entry_of(folder, spec=SPEC) -> _cache_files.Entry:
+    name = lion()._key("package", [f"--variant={spec[0]}"])
+    return _cache_files.Entry(folder, f"{name}.package")
+
+
+def test_a_lock_that_nobody_gives_back(own_cache, compiler_runs):
+    """A process that was stopped delays the others a little, it does not stop them."""
+    entry = entry_of(own_cache)
+    lock = entry.path.with_name(f".{entry.name}.lock")
+    lock.parent.mkdir(parents=True)
+    held = "import fcntl, sys, time; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX)"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", f"{held}; print(flush=True); time.sleep(600)", lock],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        holder.stdout.readline()
+        begin = time.monotonic()
         lion().package(SPEC)
+        assert time.monotonic() - begin < _cache_lock._SILENCE + 10
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert len(compiler_runs) == 1
+
+
+def test_who_makes_an_entry_is_waited_for(own_cache, compiler_runs, monkeypatch):
+    """However long it takes, as it says again and again that it does."""
+    monkeypatch.setattr(_cache_lock, "_SILENCE", 0.5)
+    monkeypatch.setattr(_cache_lock, "_BEAT", 0.05)
+    data = entry_of(own_cache)
+    lion().package(SPEC)
+    made = data.read()
+    os.unlink(data.path)
+    definition._packages.clear()
+    thread = threading.Thread(target=lambda: lion().package(SPEC))
+    with _cache_lock.making(data) as locked:
+        assert locked
+        thread.start()
+        time.sleep(2.0)
+        data.write(made)
+    thread.join()
     assert len(compiler_runs) == 1
 
 
@@ -220,20 +287,20 @@ def test_files_that_cannot_be_locked(own_cache, compiler_runs, monkeypatch):
     def refuse(handle, operation):
         raise OSError("no locks here")
 
-    monkeypatch.setattr(_cache.fcntl, "flock", refuse)
+    monkeypatch.setattr(_cache_lock.fcntl, "flock", refuse)
     lion().package(SPEC)
     assert len(compiler_runs) == 1 and len(entries(own_cache)) == 1
 
 
 def test_many_writers_one_entry(own_cache):
     """Readers see nothing or a whole entry, whoever writes at the time."""
-    path = own_cache / "ab" / "abc.stepc"
+    entry = _cache_files.Entry(own_cache, "ab" * 32 + ".package")
     blobs = [bytes([65 + i]) * 200_000 for i in range(4)]
     stop = threading.Event()
 
     def write(blob):
         while not stop.is_set():
-            _cache._write(path, blob)
+            entry.write(blob)
 
     threads = [threading.Thread(target=write, args=(blob,)) for blob in blobs]
     for thread in threads:
@@ -243,7 +310,7 @@ def test_many_writers_one_entry(own_cache):
         end = time.monotonic() + 30
         reads = 0
         while (reads < 500 or len(seen - {None}) < 2) and time.monotonic() < end:
-            data = _cache._read(path)
+            data = entry.read()
             seen.add(data if data in (None, *blobs) else "torn")
             reads += 1
     finally:
@@ -251,7 +318,7 @@ def test_many_writers_one_entry(own_cache):
         for thread in threads:
             thread.join()
     assert seen <= {None, *blobs} and len(seen - {None}) > 1
-    assert entries(own_cache) == [path]
+    assert entries(own_cache) == [entry.path]
 
 
 def test_zoo_has_its_files():
@@ -265,16 +332,13 @@ def test_entries_that_are_not_used_are_dropped(own_cache):
     lion().package(SPEC)
     (old,) = entries(own_cache)
     month = time.time() - 31 * 86400
-    unused = own_cache / "ab" / ("ab" * 32 + ".stepc")
-    foreign = own_cache / "notes" / "mine.txt"
-    for path in (unused, foreign):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"x")
-    for path in (old, unused, foreign):
+    unused = _cache_files.Entry(own_cache, "ab" * 32 + ".package")
+    unused.write(b"x")
+    for path in (old, unused.path):
         os.utime(path, (month, month))
     definition._packages.clear()
     lion().package(SPEC)  # used, nothing added
-    assert unused.exists() and old.stat().st_mtime > month + 86400
+    assert unused.path.exists() and old.stat().st_mtime > month + 86400
     lion().package(("param=f64,grad=f64,option.maximize=false",))
-    assert not unused.exists() and old.exists() and foreign.exists()
-    assert len(entries(own_cache)) == 3
+    assert not unused.path.exists() and old.exists()
+    assert len(entries(own_cache)) == 2

@@ -4,9 +4,11 @@
 
 import os
 import pickle
+import tempfile
 import time
 
 import pytest
+from common import ZOO
 from stepc import _compiler, errors
 
 
@@ -93,6 +95,30 @@ def test_refused_definition(fake_compiler):
     assert "definition.mlir" not in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.diagnostics == caught.value.diagnostics
+
+
+def test_a_full_temporary_folder(monkeypatch):
+    """It is no error of the definition."""
+
+    class Full(tempfile.TemporaryDirectory):
+        def __enter__(self):
+            os.symlink("/dev/full", os.path.join(self.name, "out.stepc"))
+            return super().__enter__()
+
+    monkeypatch.setattr(_compiler.tempfile, "TemporaryDirectory", Full)
+    text = (ZOO / "sgd.mlir").read_text()
+    with pytest.raises(errors.CompilerError) as caught:
+        _compiler.compile_package(text, "sgd.mlir", [])
+    assert type(caught.value) is errors.CompilerError
+    words = "cannot write 'out.stepc': No space left on device"
+    assert str(caught.value) == f"the compiler could not finish 'sgd.mlir': {words}"
+
+
+def test_no_temporary_folder(fake_compiler, monkeypatch, tmp_path):
+    fake_compiler("exit 0\n")
+    monkeypatch.setattr(_compiler.tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(errors.CompilerError, match="No such file or directory.*; TMPDIR names"):
+        compile_it()
 
 
 def test_other_exit_status(fake_compiler):

@@ -85,21 +85,21 @@ def test_bits_are_the_same(name, special, target, monkeypatch):
 def test_the_environment_names_a_target(target, own_cache, compiler_runs, monkeypatch):
     monkeypatch.setenv("STEPC_CPU_TARGET", target)
     st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile()
-    (package,) = own_cache.rglob("*.stepc")
+    (package,) = own_cache.rglob("*.package")
     assert f"code/{target}.so".encode() in package.read_bytes()
 
 
 def test_this_processor_is_the_default(own_cache, monkeypatch):
     monkeypatch.delenv("STEPC_CPU_TARGET", raising=False)
     st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile()
-    (package,) = own_cache.rglob("*.stepc")
+    (package,) = own_cache.rglob("*.package")
     assert f"code/{_runtime.cpu_target()}.so".encode() in package.read_bytes()
 
 
 def test_packages_for_any_processor(own_cache, compiler_runs, monkeypatch):
     """Whichever reads the cache finds its own."""
     st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile("cpu")
-    packages = [path.read_bytes() for path in own_cache.rglob("*.stepc")]
+    packages = [path.read_bytes() for path in own_cache.rglob("*.package")]
     assert len(packages) == len(CPU_TARGETS)
     before = len(compiler_runs)
     for target in CPU_TARGETS:
@@ -123,7 +123,7 @@ def test_a_package_that_this_processor_cannot_run(own_cache, monkeypatch):
     real = _runtime.Package.from_bytes
     monkeypatch.setattr(_runtime.Package, "from_bytes", staticmethod(load))
     st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile("cpu")
-    assert len(list(own_cache.rglob("*.stepc"))) == 3
+    assert len(list(own_cache.rglob("*.package"))) == 3
 
 
 def test_a_target_that_there_is_not(monkeypatch):

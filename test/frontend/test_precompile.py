@@ -37,7 +37,7 @@ def test_a_step_compiles_nothing_more(own_cache, compiler_runs, monkeypatch, mak
 def test_for_a_device_that_is_not_here(own_cache, compiler_runs):
     optimizer = st.AdamW([param()])
     optimizer.precompile("compute_90")
-    (of_device,) = own_cache.rglob("*.stepc")
+    (of_device,) = own_cache.rglob("*.package")
     assert b"code/compute_90.ptx" in of_device.read_bytes()
     with pytest.raises(errors.CompilerError, match="^no target 'sm_20'; there are cpu"):
         optimizer.precompile("sm_20")

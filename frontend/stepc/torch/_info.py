@@ -15,7 +15,7 @@ from . import _states, _walk
 def info() -> dict[str, str | None]:
     """What steps are made with here, for bug reports; compiles nothing.
 
-    ``compiler`` and ``runtime`` are paths, None where there is none; ``reading``
+    ``compiler``, ``runtime`` and ``cache`` are paths, None where there is none; ``reading``
     is how parameters are looked at: "direct" (torch's functions by address),
     "objects" (through Python objects), "python" (no extension; slow), or None
     without the runtime library.
@@ -27,7 +27,7 @@ def info() -> dict[str, str | None]:
         "runtime": None,
         "runtime_version": None,
         "reading": None,
-        "cache": str(_cache.directory()),
+        "cache": None if (cache := _cache.directory()) is None else str(cache),
         "huge_pages": str(_states.wants_huge_pages()),
     }
     with contextlib.suppress(errors.CompilerError):
