@@ -28,7 +28,8 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// What a reduction reads: the rule's tensors, and the operations in between.
+/// What a reduction reads, by any of its inputs: the rule's tensors, and the
+/// operations in between.
 struct Source {
   llvm::SetVector<Value> leaves;
   llvm::SetVector<Operation *> ops;
@@ -82,7 +83,8 @@ static void collect(RuleOp rule, Value value, Source &source) {
 
 static Source getSource(ReductionOpInterface reduction) {
   Source source;
-  collect(cast<RuleOp>(reduction->getParentOp()), reduction.getInput(), source);
+  for (Value input : reduction.getInputs())
+    collect(cast<RuleOp>(reduction->getParentOp()), input, source);
   return source;
 }
 

@@ -36,6 +36,44 @@ def test_bits(name, storages, flags, tmp_path):
     assert not failures, "\n".join(failures)
 
 
+# What a step leaves of the param and of two states, each as it is stored.
+SEVERAL = """
+step.optimizer @several {
+  %lr = step.hyper "lr" = 0.1
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %v: state "v"[*], %first: fresh) {
+    %pm = step.mul %p, %p : [*]
+    %s = step.select %first, %p, %v : i1, [*], [*]
+    %all = step.REDUCE %pm, %m, %s : [*]
+    %rate = step.mul %all, %lr : f64
+    %m1 = step.add %m, %g : [*]
+    %v1 = step.sub %s, %g : [*]
+    %u = step.mul %m1, %rate : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1, %m1, %v1
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("storages", [("f32", "f32", "f32"), ("bf16", "f32", "bf16")], ids="-".join)
+@pytest.mark.parametrize("kind", ["sum", "mean", "amax"])
+def test_several_inputs(kind, storages, tmp_path):
+    """A reduction of the param and states is carried as one of what the step left of each."""
+    path = tmp_path / "several.mlir"
+    path.write_text(SEVERAL.replace("REDUCE", kind))
+    rng, tensors = np.random.default_rng(6), []
+    for shape in [(65, 33), (1025,), (0, 3), (9,)]:
+        arrays = {
+            name: store((0.1 * rng.standard_normal(shape)).astype("f4"), storage)
+            for name, storage in zip(("param", "grad"), storages, strict=False)
+        }
+        tensors.append(Tensor(shape, storages, arrays, count=3, fresh=True))
+    definition = Definition(path, flags=["--exclusive-writes"])
+    group = Group(hypers={"lr": 1e-3})
+    failures = check([Case(definition, [group], tensors, steps=4)], Packages(tmp_path))
+    assert not failures, "\n".join(failures)
+
+
 def draw(generator):
     return [torch.randn(shape, generator=generator) for shape in SHAPES]
 

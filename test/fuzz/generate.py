@@ -377,7 +377,8 @@ class Maker:
         body.add(*self.shared(), rule.argument("t"), rule.argument("first"))
         body.add(rule.argument("p"), rule.argument("g"))
         body.add(*(rule.argument(state.name) for state in rule.states))
-        statistic = self.statistic_of_param(rule, body) if body.coin(0.3) else None
+        number = self.number(1, 2) if body.coin(0.3) else 0
+        statistics = [self.statistic_of_own(rule, body) for _ in range(number)]
         contributed = set()
         for stage in range(len(program.calls) + 1):
             if stage:
@@ -396,18 +397,25 @@ class Maker:
         wanted = [(tensor(rule.dims), False)]
         wanted += [(tensor(state.dims), state.guarded) for state in rule.states]
         rule.returns = [body.of_type(type_, guarded) for type_, guarded in wanted]
-        if statistic:
+        for statistic in statistics:
             names = body.tamed("mul", [rule.returns[0], statistic])
             rule.returns[0] = body.emit("mul", names, tensor(rule.dims))
 
-    def statistic_of_param(self, rule, body):
-        """A reduction of the param alone, as those that are kept from step to step."""
-        name = rule.argument("p")
-        if body.coin(0.7):
-            name = body.emit("mul", [name, name], tensor(rule.dims))
-        else:
-            name = body.emit(self.pick(["abs", "neg"]), [name], tensor(rule.dims))
-        return body.emit(self.pick(["sum", "mean", "mean", "amax"]), [name], F64)
+    def statistic_of_own(self, rule, body):
+        """A reduction of the param, and now and then of states with it, as those that are
+        kept from step to step."""
+        type_ = tensor(rule.dims)
+        own = [rule.argument(s.name) for s in rule.states if s.dims == rule.dims]
+        own = [name for name in own if name not in self.program.guarded]
+        inputs = [rule.argument("p"), *(name for name in own if body.coin())]
+        for k, name in enumerate(inputs):
+            if body.coin(0.6):
+                inputs[k] = body.emit("mul", [name, name], type_)
+            elif body.coin():
+                inputs[k] = body.emit(self.pick(["abs", "neg"]), [name], type_)
+        if len(inputs) > 1 and body.coin(0.3):
+            inputs.reverse()
+        return body.emit(self.pick(["sum", "mean", "mean", "amax"]), inputs, F64)
 
     def plain_tensor(self, body):
         return body.recent(body.fitting(body.tensors(guarded=False)))

@@ -94,6 +94,45 @@ step.optimizer @several {
 
 // -----
 
+// Of several tensors that are reduced together all values are the new ones.
+step.optimizer @together {
+  // CHECK-LABEL: step.rule @together_any_0
+  step.rule @together_any_0(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] as f32) variant <"any", {}, f32> {
+    // CHECK: %[[PP:.*]] = step.mul %param, %param
+    %pp = step.mul %p, %p : [*]
+    // CHECK: %[[MM:.*]] = step.mul %m, %m
+    %mm = step.mul %m, %m : [*]
+    // CHECK: step.sum %[[PP]], %[[MM]] unless
+    %sum = step.sum %pp, %mm : [*]
+    // CHECK: %[[M1:.*]] = step.add %m, %grad
+    %m1 = step.add %m, %g : [*]
+    %u = step.mul %m1, %sum : [*], f64
+    // CHECK: %[[P1:.*]] = step.sub
+    %p1 = step.sub %p, %u : [*]
+    // CHECK: %[[STORED:.*]] = step.round %[[P1]] to bf16
+    // CHECK-DAG: %[[PP1:.*]] = step.mul %[[STORED]], %[[STORED]]
+    // CHECK-DAG: %[[MM1:.*]] = step.mul %[[M1]], %[[M1]]
+    // CHECK: step.sum %[[PP1]], %[[MM1]] :
+    step.return %p1, %m1 : [*], [*]
+  }
+}
+
+// -----
+
+// Nor where one of several inputs is not what the step leaves, and so is not known.
+step.optimizer @mixed {
+  // CHECK-LABEL: step.rule @mixed_any_0
+  // CHECK-NOT: step.carried
+  step.rule @mixed_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %sum = step.sum %p, %g : [*]
+    %u = step.mul %g, %sum : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1 : [*]
+  }
+}
+
+// -----
+
 // Not: of the gradient, with a hyper-parameter in it, over some dims, with a condition, of
 // which the new param does not depend, of a sharded tensor, of a rule that is not bound.
 step.optimizer @others {
