@@ -68,7 +68,9 @@ class BeforeStep:
             own = self._sets[axes]
             present = [int(part.local.grad is not None) for part in own]
             steps = self._sums[axes] if counted else 0
-            values = torch.tensor([*present, zlib.crc32(packed), steps])
+            values = torch.tensor(
+                [*present, zlib.crc32(packed), steps], dtype=torch.int64, device="cpu"
+            )
             ends = torch.cat([values, -values])
             group = self._mesh.host(self._mesh.group_of(axes))
             with exchanging(_COMPARING, group):

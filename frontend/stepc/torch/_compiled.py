@@ -13,7 +13,7 @@ import torch
 from .. import errors
 from ..definition import Definition
 from ..interface import Interface, Options
-from . import _features, _hypers, _on_ranks
+from . import _features, _hypers, _modes, _on_ranks
 from ._averages import Averages
 from ._binding import Binding
 from ._bound_groups import precompile
@@ -288,12 +288,14 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         if self._binding is not None:
             self._binding.check_capture(self)
         self._refuse_averages()
+        _modes.refuse_fake(self)
         binding, self._binding = self._binding, None
         why = why_eager(self)
         if why is None:
             try:
-                if binding is None or not binding.run(self):
-                    binding = self._bind_and_step(binding)
+                with _modes.outside():
+                    if binding is None or not binding.run(self):
+                        binding = self._bind_and_step(binding)
                 self._binding = binding
                 return
             except ObstacleError as obstacle:

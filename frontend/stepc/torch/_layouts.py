@@ -332,7 +332,7 @@ class PlainPart:
         shape, first = list(self.param.shape), [0] * self.param.dim()
         for dim, names in sorted(dims.items()):
             group = mesh.host(mesh.group_of(names))
-            extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
+            extents = torch.zeros(dist.get_world_size(group), dtype=torch.int64, device="cpu")
             rank = dist.get_rank(group)
             extents[rank] = shape[dim]
             with exchanging(f"the parts of {self.name} could not be put in order", group):
@@ -365,7 +365,7 @@ class PlainPart:
         dtype = self._reduce_dtype or own
         if self.param.device.type != "cpu":
             return self._sum_on_device(grad, dtype)
-        line = torch.zeros(self.param.numel() + 1, dtype=dtype)
+        line = torch.zeros(self.param.numel() + 1, dtype=dtype, device="cpu")
         if grad is not None:
             line[:-1] = self._addend(grad.detach().reshape(-1))
             line[-1] = 1  # that there is one

@@ -93,7 +93,12 @@ class TorchMesh:
             found = gathered(own, what, group, self.device)
             for number, (names, _) in enumerate(list(self._grids)):
                 if axis.name not in names:
-                    grid = torch.stack([torch.tensor(of_rank[number]) for of_rank in found])
+                    grid = torch.stack(
+                        [
+                            torch.tensor(of_rank[number], dtype=torch.int64, device="cpu")
+                            for of_rank in found
+                        ]
+                    )
                     self._grids.append(((axis.name, *names), grid))
         return axis.name
 

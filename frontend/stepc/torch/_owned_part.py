@@ -53,7 +53,9 @@ def _places(indices: Indices) -> tuple:
         return tuple(slice(own.start, own.stop) for own in indices)
     rank = len(indices)
     return tuple(
-        torch.tensor(list(own), dtype=torch.int64).view([-1 if d == k else 1 for k in range(rank)])
+        torch.tensor(list(own), dtype=torch.int64, device="cpu").view(
+            [-1 if d == k else 1 for k in range(rank)]
+        )
         for d, own in enumerate(indices)
     )
 
@@ -104,7 +106,9 @@ class OwnedPart:
         if before is not None:
             self.local = before.local
             return
-        self.local = torch.zeros(self.shape if self.owns else (0,), dtype=self.param.dtype)
+        self.local = torch.zeros(
+            self.shape if self.owns else (0,), dtype=self.param.dtype, device="cpu"
+        )
         self.local.requires_grad_(self.owns and self.param.requires_grad)
 
     def pieces(self, rank: int) -> list[tuple[torch.dtype, int]]:
@@ -136,7 +140,7 @@ class OwnedPart:
                 made[name] = value.clone()
             elif isinstance(value, torch.Tensor):
                 shape = tuple(value.shape) if whole is None else whole.shape
-                made[name] = torch.zeros(shape, dtype=value.dtype)
+                made[name] = torch.zeros(shape, dtype=value.dtype, device="cpu")
         return made
 
     def adopt(self, items: dict) -> dict:
@@ -159,6 +163,6 @@ class OwnedPart:
         for slot in self.slots:
             if slot.name not in self.parts:
                 shape = [len(own) for own in slot.at(self.own)]
-                self.parts[slot.name] = torch.zeros(shape, dtype=slot.dtype)
+                self.parts[slot.name] = torch.zeros(shape, dtype=slot.dtype, device="cpu")
                 made[slot.name] = self.inner.show(slot.name, self.parts[slot.name])
         return made

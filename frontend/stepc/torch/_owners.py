@@ -130,7 +130,7 @@ class _Among:
         the plan has beside a tensor, by name."""
         owned = self.owned_by(self.rank)
         kinds: dict[int, list[int]] = {id(part): [] for part in owned}
-        grads = {id(part): torch.zeros(part.shape, dtype=part.wide) for part in owned}
+        grads = {id(part): torch.zeros(part.shape, dtype=part.wide, device="cpu") for part in owned}
         for rank, message in enumerate(self._received):
             reader = _Reader(message)
             for part in owned:
@@ -158,7 +158,13 @@ class _Among:
             line = []
             for part in owned:
                 stepped = part.local.grad is not None
-                line.append(torch.tensor([int(stepped), count_of(part) if stepped else 0]))
+                line.append(
+                    torch.tensor(
+                        [int(stepped), count_of(part) if stepped else 0],
+                        dtype=torch.int64,
+                        device="cpu",
+                    )
+                )
                 at, states = part.at[rank], states_of(part)
                 line.append(take(part.local.detach(), at))
                 line += [take(states[slot.name], slot.at(at)) for slot in part.slots]
@@ -192,11 +198,15 @@ def _sent(part: OwnedPart) -> list[torch.Tensor]:
     local, grad = part.inner.local.detach(), part.inner.local.grad
     kind = 0 if grad is None else _OWN_DTYPE if grad.dtype == local.dtype else _WIDE
     present = sum(1 << bit for bit, slot in enumerate(part.slots) if slot.name in part.parts)
-    wide = torch.zeros(local.shape, dtype=part.wide) if grad is None else grad.to(part.wide)
-    line = [torch.tensor([kind, present]), local, wide]
+    wide = (
+        torch.zeros(local.shape, dtype=part.wide, device="cpu")
+        if grad is None
+        else grad.to(part.wide)
+    )
+    line = [torch.tensor([kind, present], dtype=torch.int64, device="cpu"), local, wide]
     for slot in part.slots:
         shape = [len(own) for own in slot.at(part.own)]
-        line.append(part.parts.get(slot.name, torch.zeros(shape, dtype=slot.dtype)))
+        line.append(part.parts.get(slot.name, torch.zeros(shape, dtype=slot.dtype, device="cpu")))
     return line
 
 
@@ -239,8 +249,11 @@ def _back(part: OwnedPart, rank: int) -> int:
 
 def _pack(tensors: list[torch.Tensor]) -> torch.Tensor:
     """One after the other, as bytes."""
-    line = torch.zeros(sum(_aligned(t.numel() * t.element_size()) for t in tensors),
-                       dtype=torch.uint8)  # fmt: skip
+    line = torch.zeros(
+        sum(_aligned(t.numel() * t.element_size()) for t in tensors),
+        dtype=torch.uint8,
+        device="cpu",
+    )
     place = 0
     for tensor in tensors:
         own = tensor.detach().contiguous().view(-1).view(torch.uint8)
@@ -267,7 +280,7 @@ class _Reader:
 def _exchange(messages, sizes: list[int], group: dist.ProcessGroup) -> list[torch.Tensor]:
     """Gives each rank its message; returns those of all ranks, of these sizes."""
     sent = torch.cat(messages)
-    received = torch.zeros(sum(sizes), dtype=torch.uint8)
+    received = torch.zeros(sum(sizes), dtype=torch.uint8, device="cpu")
     own = [message.numel() for message in messages]
     dist.all_to_all_single(received, sent, sizes, own, group=group)
     ends = list(itertools.accumulate(sizes, initial=0))
@@ -354,7 +367,10 @@ class Owners:
         if keeps_step:
             step = own.get("step")
             if not isinstance(step, torch.Tensor):
-                items = {"step": (step := torch.zeros((), dtype=torch.float32)), **items}
+                items = {
+                    "step": (step := torch.zeros((), dtype=torch.float32, device="cpu")),
+                    **items,
+                }
             step.fill_(part.count)
         if part.param in state:
             state[part.param].put_quietly(items)

@@ -32,7 +32,9 @@ def note_presence(parts: list, mesh) -> None:
                 group = part.sums[turn]
                 groups.setdefault(id(group), (group, []))[1].append(part)
         for group, members in groups.values():
-            words = torch.tensor([present[id(part)] for part in members])
+            words = torch.tensor(
+                [present[id(part)] for part in members], dtype=torch.int64, device="cpu"
+            )
             host = mesh.host(group)
             with exchanging("the gradients could not be compared before the step", host):
                 dist.all_reduce(words, dist.ReduceOp.MAX, group=host)

@@ -111,7 +111,7 @@ class Bucket(ZeroLine):
         if any(present):
             self._give(self._mean(self._sum), present)
         else:
-            self._give(torch.empty(self.length, device=self.device), present)
+            self._give(torch.empty(self.length, dtype=torch.float32, device=self.device), present)
 
 
 class GradientReducer:

@@ -115,7 +115,9 @@ class GradScaler(torch.amp.GradScaler):
             result = optimizer.step(*args, **kwargs)
         finally:
             optimizer._grad_scale = None
-        found = torch.full((), float(optimizer.last_step.skipped), dtype=torch.float32)
+        found = torch.full(
+            (), float(optimizer.last_step.skipped), dtype=torch.float32, device="cpu"
+        )
         state = self._per_optimizer_states[id(optimizer)]
         state["found_inf_per_device"] = {found.device: found}
         state["stage"] = OptState.STEPPED

@@ -333,7 +333,9 @@ class Zero:
             self._checked = True
             return
         own = [line.presence() for line in self.lines]
-        every = torch.tensor(list(itertools.chain.from_iterable(own)), dtype=torch.int32)
+        every = torch.tensor(
+            list(itertools.chain.from_iterable(own)), dtype=torch.int32, device="cpu"
+        )
         # What the host is to read does not wait for the device.
         host = host_group(self._how.group, self.lines[0].device)
         with exchanging(REDUCING, host):
