@@ -3,6 +3,7 @@
 """Copies, version counters and state of an optimizer, as users and libraries expect."""
 
 import copy
+import gc
 import io
 import pickle
 
@@ -113,17 +114,57 @@ def test_state_layout_of_adamw():
             assert (step.dtype, step.dim(), step.device.type) == (torch.float32, 0, "cpu")
             assert step == expected
             assert type(state) is ParamState and isinstance(state, dict)
-    steps = [optimizer.state[p]["step"] for p in params]
-    assert len({step.untyped_storage().data_ptr() for step in steps}) == 1
+    places = [optimizer.state[p]["step"].data_ptr() for p in params]
+    assert [place - places[0] for place in places] == [4 * i for i in range(len(params))]
 
 
-def test_small_states_share_memory():
+def test_small_states_lie_together_and_alone_in_their_storages():
+    """One after the other, with one version counter, and each with no more than its bytes."""
     params, optimizer = make("adamw")
     set_grads(params)
     optimizer.step()
     first, second = (optimizer.state[p]["exp_avg"] for p in params)
-    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
-    assert second.data_ptr() % 64 == 0
+    assert second.data_ptr() - first.data_ptr() == 64 and second.data_ptr() % 64 == 0
+    assert first._base is second._base and first._version == second._version
+    for state in optimizer.state.values():
+        for tensor in state.values():
+            assert tensor.storage_offset() == 0
+            assert tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
+def saved_bytes(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.tell()
+
+
+@each_kind
+def test_states_are_saved_and_copied_alone(kind):
+    """As torch's: a file for each parameter has the bytes of that one, and so has a copy."""
+    params, optimizer = make(kind, [(3,)] * 100 + [(2, 4)])
+    set_grads(params)
+    optimizer.step()
+    kept = optimizer.state_dict()["state"]
+    for number, state in kept.items():
+        plain = {name: value.clone() for name, value in state.items()}
+        assert saved_bytes(state) == saved_bytes(plain), number
+        for value in (*state.values(), *copy.deepcopy(state).values()):
+            assert value.untyped_storage().nbytes() == value.nbytes
+    for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        for state in again.state.values():
+            assert all(v.untyped_storage().nbytes() == v.nbytes for v in state.values())
+
+
+def test_one_state_keeps_the_memory_of_all():
+    """A state that is held outlives the optimizer; what it lies in goes with the last."""
+    params, optimizer = make("adamw")
+    set_grads(params)
+    optimizer.step()
+    held = optimizer.state[params[0]]["exp_avg"]
+    expected = held.clone()
+    del optimizer
+    gc.collect()
+    assert held.equal(expected)
 
 
 def test_state_of_sgd_is_torchs():

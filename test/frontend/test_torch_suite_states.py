@@ -372,3 +372,25 @@ def test_initial_sum_of_bf16_parameters():
     optimizer.step()
     for param in params:
         assert all(value == initial for value in optimizer.state[param]["sum"])
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.float16], ids=str)
+@each_input
+def test_set_default_dtype_works_with_foreach(name, kwargs, default):
+    """Of the same name in torch's test_optim.py: counts are float32, or float64 where that is
+    the default; float64 parameters agree."""
+    foreach = not any(isinstance(value, torch.Tensor) for value in kwargs.values())
+    counts = torch.float64 if default is torch.float64 else torch.float32
+    with default_dtype(default), compiled_only():
+        left, right = pair(name, torch.float64, **{"foreach": foreach, **kwargs})
+        train((left[1], right[1]), (left[0], right[0]), 3)
+        for params, optimizer in (left, right):
+            steps = [optimizer.state[param].get("step") for param in params]
+            kinds = {(s.dtype, s.device.type) for s in steps if s is not None}
+            assert kinds <= {(counts, "cpu")} and (kinds or name == "SGD")
+    if default is torch.float64:  # else torch's numbers in between are narrow
+        assert_agree(left, right)
+    # Then with the usual one, as a library may have set the other for a while.
+    train((left[1], right[1]), (left[0], right[0]), 1, first=3)
+    for a, b in zip(left[0], right[0], strict=True):
+        assert left[1].state[a].get("step") == right[1].state[b].get("step")

@@ -150,9 +150,8 @@ class Binding:
             or len(groups) != len(self._groups)
         ):
             return False
-        for vector, version in self._counters:
-            if vector._version != version:
-                return False
+        if any(counters.is_written() for counters in self._counters):
+            return False
         for number, (bound, group) in enumerate(zip(self._groups, groups, strict=True)):
             if (
                 group is not bound.group
@@ -198,8 +197,8 @@ class Binding:
     def _bump_states(self) -> None:
         if self._owners:
             torch._C._increment_version(self._owners)
-        for counter in self._counters:
-            counter[1] = counter[0]._version
+        for counters in self._counters:
+            counters.note()
 
     def _check_promise(self) -> None:
         """Looks at one gradient a step: that it is still the same tensor."""
@@ -286,8 +285,8 @@ class Binding:
         self._place.follow()
         for step, tensor in self._steps:
             step.fill_(self.plan.count(tensor))
-        for counter in self._counters:
-            counter[1] = counter[0]._version
+        for counters in self._counters:
+            counters.note()
 
     # --- What is inside -------------------------------------------------------
 

@@ -31,23 +31,6 @@ def _local(tensor) -> torch.Tensor:
     return part.wait() if hasattr(part, "wait") and hasattr(part, "elem") else part
 
 
-def picklable(value):
-    """A DTensor as torch can pickle it: not where its part begins inside of a storage, as
-    small states do. The same memory; other values as they are."""
-    if not is_dtensor(value) or not value._local_tensor.storage_offset():
-        return value
-    from torch.distributed.tensor import DTensor
-
-    return DTensor.from_local(
-        torch.from_dlpack(value._local_tensor),
-        value.device_mesh,
-        value.placements,
-        run_check=False,
-        shape=value.shape,
-        stride=value.stride(),
-    )
-
-
 class DTensorPart:
     """A DTensor parameter as the plan sees it.
 
@@ -114,7 +97,7 @@ class DTensorPart:
             alone = [
                 _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
             ]
-            numbers = torch.arange(self.param.shape[dim])
+            numbers = torch.arange(self.param.shape[dim], dtype=torch.int64, device="cpu")
             own = distribute_tensor(numbers, mesh, alone, src_data_rank=None).to_local()
             if own.numel() and int(own[-1] - own[0]) != own.numel() - 1:
                 return False
@@ -129,7 +112,7 @@ class DTensorPart:
             alone = [
                 _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
             ]
-            numbers = torch.arange(extent)
+            numbers = torch.arange(extent, dtype=torch.int64, device="cpu")
             own = distribute_tensor(numbers, mesh, alone, src_data_rank=None)
             found.append(own.to_local().tolist())
         return found

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from .. import errors
-from ._dtensor import is_dtensor, picklable
+from ._dtensor import is_dtensor
 from ._exchanges import check_timeout, within
 from ._members import ObstacleError, parameter_names
 from ._partitions import GivenParameters
@@ -243,7 +243,7 @@ class OnRanks:
                 continue
             if id_ in parts:
                 own = {name: parts[id_].saved(name, value) for name, value in own.items()}
-            packed["state"][number] = {name: picklable(value) for name, value in own.items()}
+                packed["state"][number] = own
 
     def _check_parts(self, state_dict: dict) -> None:
         """ValueError for a state that is another part than this rank has."""

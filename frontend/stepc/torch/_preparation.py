@@ -52,8 +52,9 @@ class Preparation:
         self._of_params = of_params
         self.owners: list[torch.Tensor] = []
         self._owned: set[int] = set()  # id() of each owner
-        self._spare: list = []  # a counter for each parameter, by its index
-        self.counters: list[list] = []  # [vector, its version after our step]
+        # By dtype, a counter for each parameter: what is shown, and what the plan writes.
+        self._spare: dict[torch.dtype, list] = {}
+        self.counters: list[_states.Counters] = []
 
     def has_variant(self, member: Member) -> bool:
         """Whether the package can step the parameter."""
@@ -182,24 +183,25 @@ class Preparation:
             step = (self._state.get(member.param) or {}).get("step")
             member.count = self._count(member.param, step)
             if is_counter(step):
+                member.step = step
                 if self.own(step):
-                    self.counters.append([step._base, step._base._version])
+                    self.counters.append(_states.Counters(step._base, step._base))
             else:
-                step = self._spare_counter(member.index)
+                step, member.step = self._spare_counter(member.index, _dtype_of_count(step))
                 if member.count:
-                    step.fill_(member.count)
+                    member.step.fill_(member.count)
                 member.items = {"step": step, **member.items}
-            member.mirror, member.step = step.data_ptr(), step
-        for counter in self.counters:
-            counter[1] = counter[0]._version
+            member.mirror = member.step.data_ptr()
+        for counters in self.counters:
+            counters.note()
 
-    def _spare_counter(self, index: int) -> torch.Tensor:
-        if not self._spare:
-            vector, self._spare = _states.counters(self._num_params)
-            self.own(vector)
-            self.counters.append([vector, vector._version])
-        step, self._spare[index] = self._spare[index], None
-        return step
+    def _spare_counter(self, index: int, dtype: torch.dtype) -> tuple:
+        if dtype not in self._spare:
+            made = _states.Counters.zeros(self._num_params, dtype)
+            self._spare[dtype] = made.elements()
+            self.own(made.shown)
+            self.counters.append(made)
+        return self._spare[dtype][index]
 
     def _count(self, param: torch.Tensor, step) -> int:
         """Steps taken: as the state says, exact where another plan knows more."""
@@ -210,6 +212,12 @@ class Preparation:
         if exact is not None and ctypes.c_float(exact).value == value:
             return exact
         return int(value)
+
+
+def _dtype_of_count(step) -> torch.dtype:
+    """As torch has it: float32, but where float64 is the default when it is made."""
+    made = step.dtype if isinstance(step, torch.Tensor) else torch.get_default_dtype()
+    return torch.float64 if made is torch.float64 else torch.float32
 
 
 def _is_usable(

@@ -10,6 +10,7 @@ from itertools import chain
 
 import torch
 
+from ._modes import outside
 from ._precision import SEED
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
@@ -95,7 +96,7 @@ class Saving:
         self._check_masters(state_dict)
         with self._without(_LOAD_HOOKS):
             super().load_state_dict({**state_dict, "state": {}})
-        with torch.inference_mode(False), torch.no_grad():
+        with outside(), torch.no_grad():
             self.state = self._adopt(state_dict)
         self._versions.clear()
         self._poison = None
@@ -145,7 +146,7 @@ class Saving:
         """A state of one element, which old checkpoints have as a number."""
         if name not in self._scalar_states or isinstance(item, torch.Tensor):
             return item
-        return torch.tensor(float(item), dtype=torch.float64)
+        return torch.tensor(float(item), dtype=torch.float64, device="cpu")
 
 
 def adopted(param: torch.Tensor, name: str, value):
@@ -155,7 +156,7 @@ def adopted(param: torch.Tensor, name: str, value):
     if isinstance(value, dict):
         return {key: adopted(param, key, item) for key, item in value.items()}
     if name == "step" and not isinstance(value, torch.Tensor):
-        return torch.tensor(float(value), dtype=torch.float32)
+        return torch.tensor(float(value), dtype=torch.float32, device="cpu")
     if not isinstance(value, torch.Tensor):
         return value
     if name == "step":

@@ -12,10 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import torch
-
-from ._dtensor import is_dtensor, picklable
-
 
 class Epoch:
     """A counter that all state dicts of one optimizer share."""
@@ -67,16 +63,7 @@ class ParamState(dict):
         return dict(self)
 
     def __reduce_ex__(self, protocol):
-        return dict, ({name: _alone(value) for name, value in self.items()},)
-
-
-def _alone(value):
-    """A tensor without the block that it is a part of, which would be saved too."""
-    if is_dtensor(value):
-        return picklable(value)
-    if not isinstance(value, torch.Tensor) or value._base is None:
-        return value
-    return value.detach().clone()
+        return dict, (dict(self),)
 
 
 class StateMap(defaultdict):

@@ -12,9 +12,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 # Tensors of at most this many elements are carved from a common block: they
-# lie in the order of the parameters, and share one version counter.
+# lie in the order of the parameters, and share one version counter. Each has a storage
+# of its own, of its bytes alone, which is what is saved and copied with it.
 SMALL = 16384
 _ALIGNMENT = 64  # bytes, of each tensor in a block
 
@@ -110,17 +112,51 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
     block.fill_(inits.pop() if len(inits) == 1 else 0.0)
     offset = 0
     for i, size, (shape, strides) in zip(members, sizes, layouts, strict=True):
-        tensors[i] = block.as_strided(shape, strides, offset)
+        tensors[i] = _alone(block.as_strided(shape, strides, offset))
         if inits:  # they differ
             tensors[i].fill_(requests[i].init)
         offset += size
 
 
-def counters(number: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """One float32 vector of zeros, in the processor's memory as torch has its counters,
-    and a 0-d view of each element."""
-    vector = torch.zeros(number, dtype=torch.float32)
-    return vector, list(vector.unbind())
+def _alone(view: torch.Tensor) -> torch.Tensor:
+    """The view, with a storage that begins and ends where it does: ``_base`` and the version
+    counter stay those of what it is a view of, whose memory the storage keeps."""
+    view.data = from_dlpack(to_dlpack(view))
+    return view
+
+
+class Counters:
+    """Counts of steps, in the processor's memory as torch has its counters: ``mirror``, which
+    the plan writes, and ``shown``, of which the user has the elements. They are one vector,
+    unless the default dtype is float64, and torch's counters with it.
+
+    ``version``: of ``shown`` after our step; another one says that somebody wrote a count.
+    """
+
+    def __init__(self, shown: torch.Tensor, mirror: torch.Tensor):
+        self.shown, self.mirror = shown, mirror
+        self.note()
+
+    @classmethod
+    def zeros(cls, number: int, dtype: torch.dtype) -> Counters:
+        mirror = torch.zeros(number, dtype=torch.float32, device="cpu")
+        return cls(mirror if dtype is torch.float32 else mirror.to(dtype), mirror)
+
+    def elements(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Of each count what the user has, and what the plan writes."""
+        shown = list(map(_alone, self.shown.unbind()))
+        mirrors = shown if self.shown is self.mirror else self.mirror.unbind()
+        return list(zip(shown, mirrors, strict=True))
+
+    def note(self) -> None:
+        """Shows what the plan has written."""
+        if self.shown is not self.mirror:
+            self.shown.copy_(self.mirror)
+        self.version = self.shown._version
+
+    def is_written(self) -> bool:
+        """Whether somebody else has written a count."""
+        return self.shown._version != self.version
 
 
 def owner(tensor: torch.Tensor) -> torch.Tensor:
