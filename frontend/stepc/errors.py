@@ -112,6 +112,11 @@ class CommunicationError(StatusError):
     """Ranks could not combine their parts of a step; the optimizer is poisoned."""
 
 
+class DisagreementError(CommunicationError):
+    """Ranks would step with other things than others; nothing has changed, and a step in which
+    they are alike goes on."""
+
+
 class StaleStatisticsError(StatusError):
     """A parameter was written by others, which ``exclusive_writes=True`` promises not to
     happen; the step was made, with old statistics."""

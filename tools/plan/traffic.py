@@ -14,6 +14,8 @@ from .account import Call
 from .layouts import Layout
 from .models import BYTES, Model, Tensor
 
+_HEAD = 16  # bytes that say what a rank sends (_alike.py)
+
 
 @dataclass
 class Traffic:
@@ -43,19 +45,21 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
     """Of ``zero=``: what _zero.py makes for each line, and _reducer.py for each bucket."""
     axes, world = layout.data_axes, layout.size(layout.data_axes)
     lines = layout.lines
-    whole = sum(world * line.length * BYTES[line.dtype] for line in lines)
+    whole = gathered = sum(world * line.length * BYTES[line.dtype] for line in lines)
     found = []
     if gradients == "local":
-        numbers = 4 * sum(len(line.tensors) for line in lines)
+        numbers = 8 * (sum(len(line.tensors) for line in lines) + 2)
+        heads = _HEAD * world * len(lines) if layout.kind == "zero2" else 0
         found = [
             _row("which gradients there are", "all_reduce", layout, axes, 1, numbers),
-            _row("gradients", "all_to_all", layout, axes, len(lines), whole),
+            _row("gradients", "all_to_all", layout, axes, len(lines), whole + heads),
         ]
     else:
         data = sum(tensor.bytes for line in lines for tensor in line.tensors)
         found = [_row("gradients (DDP)", "all_reduce", layout, axes, None, data)]
+        gathered += _HEAD * world  # of the first line
     # One from each rank, as on Gloo.
-    return [*found, _row("parameters", "broadcast", layout, axes, world * len(lines), whole)]
+    return [*found, _row("parameters", "broadcast", layout, axes, world * len(lines), gathered)]
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:
@@ -96,7 +100,7 @@ def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
 
 def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
     """What goes before a step with exchanges, for each set of axes that tensors lie on: two
-    integers for each of them, whether it has a gradient, and four that check the rest."""
+    integers for each of them, whether it has a gradient, and two that check the rest."""
     if not calls:
         return []
     numbers = Counter(
@@ -107,7 +111,7 @@ def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
         numbers = {layout.data_axes: len(model.tensors)}
     what = "which gradients there are"
     return [
-        _row(what, "all_reduce", layout, axes, 1, 16 * (number + 2))
+        _row(what, "all_reduce", layout, axes, 1, 16 * (number + 1))
         for axes, number in sorted(numbers.items())
         if axes
     ]

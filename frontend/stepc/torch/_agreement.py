@@ -13,6 +13,7 @@ layout is another, is named too.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -76,7 +77,7 @@ def note(items: list[Item], axis: str, group) -> None:
 
 
 def compare(group) -> None:
-    """CommunicationError where a rank of the group has noted other things.
+    """DisagreementError where a rank of the group has noted other things.
 
     Names the rank and the first item in which it differs; or a rank that has not come when
     the group's timeout, or the optimizer's, is over.
@@ -92,23 +93,32 @@ def compare(group) -> None:
                 # What is refused is none that the group has agreed on: every rank refuses it.
                 notes.texts[number:] = [""] * (len(notes.texts) - number)
                 notes.compared = len(notes.texts)
-                raise difference(json.loads(own), json.loads(theirs), rank)
+                raise difference(json.loads(own), json.loads(theirs), [rank])
     notes.compared = len(notes.texts)
 
 
 def _read(store, key: str, rank: int, group) -> str:
-    deadline = timeout_of(group)
+    """What another rank has noted, waited for; CommunicationError."""
+    deadline, began = timeout_of(group), time.monotonic()
     try:
         store.wait([key], deadline)
-    except (dist.DistStoreError, RuntimeError):
-        raise errors.CommunicationError(
-            f"rank {rank} has not come to its step in {deadline.total_seconds():g} s",
-            "STEPC_COMMUNICATION_ERROR",
-        ) from None
-    return store.get(key).decode()
+        return store.get(key).decode()
+    except (dist.DistStoreError, RuntimeError) as error:
+        waited = time.monotonic() - began
+        words = f"rank {rank} has not come to its step in {deadline.total_seconds():g} s"
+        # Stores round a deadline, and have no error of their own for one that is over.
+        if waited < 0.9 * deadline.total_seconds():
+            words = (
+                f"the store of the process group failed after {waited:.1f} s, while rank {rank} "
+            )
+            words += f"was waited for: {error}"
+        raise errors.CommunicationError(words, "STEPC_COMMUNICATION_ERROR") from None
 
 
-def difference(own: list[str], other: list[str], rank: int) -> errors.CommunicationError:
+def difference(
+    own: list[str], other: list[str], ranks: list[int], kind=None
+) -> errors.CommunicationError:
+    """``other`` is what these ranks have. ``kind`` of error, by default DisagreementError."""
     for number, mine in enumerate(own):
         theirs = other[number] if number < len(other) else "nothing"
         if mine != theirs:
@@ -116,7 +126,9 @@ def difference(own: list[str], other: list[str], rank: int) -> errors.Communicat
             break
     else:
         words = f"here nothing after {len(own)} items, there {other[len(own)]}"
-    return errors.CommunicationError(
-        f"rank {rank} exchanges other things than rank {dist.get_rank()}: {words}",
-        "STEPC_COMMUNICATION_ERROR",
+    who = f"rank {ranks[0]} exchanges"
+    if len(ranks) > 1:
+        who = f"ranks {', '.join(map(str, ranks))} exchange"
+    return (kind or errors.DisagreementError)(
+        f"{who} other things than rank {dist.get_rank()}: {words}", "STEPC_COMMUNICATION_ERROR"
     )

@@ -11,14 +11,11 @@ left alone on all.
 
 from __future__ import annotations
 
-import struct
-import zlib
-
 import torch
 import torch.distributed as dist
 
 from .. import errors
-from ._agreement import difference
+from . import _alike
 from ._exchanges import exchanging, gathered
 from ._tensors import set_grad
 
@@ -54,45 +51,52 @@ class BeforeStep:
     def axes(self) -> set[str]:
         return {axis for axes in self._sets for axis in axes}
 
-    def run(self, hypers: list[tuple[float, ...]], counted: bool) -> None:
+    def run(self, facts: _alike.Facts, counted: bool) -> None:
         """Gives every part its gradient or zeros: all ranks together. ``counted``: whether the
         host knows of all steps, also those of graphs, on all of them.
 
-        CommunicationError where ranks step with other hyper-parameters, or have taken
-        another number of steps, which names the rank and the first that differs.
+        DisagreementError where ranks have other ``facts``, or have taken another number of
+        steps, which names the ranks and the first that differs.
         """
-        self._hypers = hypers
-        packed = b"".join(struct.pack(f"{len(own)}d", *own) for own in hypers)
         calls = []
         for axes in sorted(self._sets):
             own = self._sets[axes]
-            present = [int(part.local.grad is not None) for part in own]
-            steps = self._sums[axes] if counted else 0
-            values = torch.tensor(
-                [*present, zlib.crc32(packed), steps], dtype=torch.int64, device="cpu"
-            )
-            ends = torch.cat([values, -values])
+            present = [int(_has_gradient(part)) for part in own]
+            alike = self._facts(facts, axes, counted)
+            words = [*present, *(-one for one in present), *_alike.ends(alike)]
+            both = torch.tensor(words, dtype=torch.int64, device="cpu")
             group = self._mesh.host(self._mesh.group_of(axes))
             with exchanging(_COMPARING, group):
-                work = dist.all_reduce(ends, dist.ReduceOp.MAX, group=group, async_op=True)
-            calls.append((axes, own, group, ends, work))
-        for axes, own, group, ends, work in calls:
+                work = dist.all_reduce(both, dist.ReduceOp.MAX, group=group, async_op=True)
+            calls.append((axes, own, group, alike, both, work))
+        for _, _, group, alike, both, work in calls:
             with exchanging(_COMPARING, group):
                 work.wait()
-            high, low = ends.view(2, -1)
-            same = (high == -low).tolist()
-            if not all(same[-2:]):
-                self._name_difference(axes, group)
-            for part, equal, any_rank in zip(own, same, high.tolist(), strict=False):
-                if not equal:
+            if not _alike.same_ends(*both[-2:].tolist()):
+                _alike.refuse(alike, [group], self._mesh.device)
+        for axes, own, _, _, both, _ in calls:
+            high, low = both[:-2].view(2, -1).tolist()
+            for part, most, least in zip(own, high, low, strict=True):
+                if most != -least:
                     self._complete(part)
-                if any_rank and self._counts:
+                if most and self._counts:
                     self._sums[axes] += 1
+
+    def _facts(self, facts: _alike.Facts, axes: tuple[str, ...], counted: bool) -> _alike.Facts:
+        """With those of the parts that lie along the axes."""
+        own, counts = self._sets[axes], self._counts or {}
+        return _alike.frozen(facts, own).also(
+            self._sums[axes] if counted else 0,
+            lambda: [
+                f"{part.name} after {counts[id(part.local)]} steps when it was bound"
+                for part in (own if counts else ())
+            ],
+        )
 
     def _complete(self, part) -> None:
         # Of what is flat zero has made them equal, or was told that they are.
         if part.layout is not None and part.layout.flat:
-            raise errors.CommunicationError(
+            raise errors.DisagreementError(
                 f"{part.name} has a gradient on some ranks and none on others",
                 "STEPC_COMMUNICATION_ERROR",
             )
@@ -141,26 +145,11 @@ class BeforeStep:
     def was_skipped(self) -> None:
         """The step counted for nothing."""
         for axes, own in self._sets.items() if self._counts else ():
-            self._sums[axes] -= sum(part.local.grad is not None for part in own)
+            self._sums[axes] -= sum(map(_has_gradient, own))
 
-    def _name_difference(self, axes: tuple[str, ...], group) -> None:
-        """Raises; all ranks of the group come here, as all have seen the same."""
-        own = [
-            f"hyper-parameters {', '.join(f'{v:.9g}' for v in values)} of group {number}"
-            for number, values in enumerate(self._hypers)
-        ]
-        own += [
-            f"{part.name} after {self._counts[id(part.local)]} steps when it was bound"
-            for part in (self._sets[axes] if self._counts else ())
-        ]
-        every = gathered(own, "what differs could not be compared", group, self._mesh.device)
-        for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
-            if theirs != own:
-                raise difference(own, theirs, rank)
-        raise errors.CommunicationError(
-            f"ranks along {', '.join(axes)} have taken other numbers of steps",
-            "STEPC_COMMUNICATION_ERROR",
-        )
+
+def _has_gradient(part) -> bool:
+    return part.local.grad is not None and part.local.requires_grad
 
 
 def sharded_axes(part) -> set[str]:

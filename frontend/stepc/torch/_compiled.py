@@ -101,6 +101,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _binding: Binding | None = None
     _captured: tuple[Binding, ...] = ()  # those with steps in CUDA graphs
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
+    _is_torn = False  # whether parameters and states are of two steps; likewise
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
 
     def __init__(
@@ -284,6 +285,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
 
     def _step_locked(self) -> None:
         self._refuse_poisoned()
+        if self._reducer is not None:
+            self._reducer.refuse_broken()
         self._refuse_scaler()
         if self._binding is not None:
             self._binding.check_capture(self)
@@ -294,23 +297,31 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         if why is None:
             try:
                 with _modes.outside():
+                    self._compare_plain(binding)
                     if binding is None or not binding.run(self):
                         binding = self._bind_and_step(binding)
                 self._binding = binding
+                self._num_steps += 1
                 return
             except ObstacleError as obstacle:
                 # torch's own step would take a rank's part for the whole.
                 if not obstacle.eager or self._eager_class is None or self._is_shared:
                     raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
                 why = str(obstacle)
+            except errors.DisagreementError:
+                self._binding = binding  # nothing was written, on any rank
+                raise
             except errors.CommunicationError as error:
                 # Other ranks may have gone on; what was written before it stays.
                 self._poison = str(error)
                 raise
             finally:
+                if self._is_torn and self._poison is None:
+                    self._poison = "it was interrupted"
                 if self._binding is None:
                     self._keep_scalars(binding)
         step_eagerly(self, why)
+        self._num_steps += 1
 
     def _bind_and_step(self, previous: Binding | None) -> Binding:
         self._keep_scalars(previous)
@@ -378,6 +389,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
                 group["fused"] = None
 
     def __getstate__(self) -> dict:
+        self._refuse_torn()
         if self._binding is not None:
             self._binding.refresh_counts()
         return {

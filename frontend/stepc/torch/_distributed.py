@@ -9,26 +9,28 @@ the user's parameters.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
-import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from .. import __version__, errors
 from ..interface import describe_options
+from . import _alike
 from ._agreement import Item
 from ._before_step import BeforeStep
 from ._binding import Binding
 from ._bound_groups import bound_groups, owned_state
 from ._devices import device_of_parts, is_capturing
 from ._hypers import HyperReader
+from ._layouts import carriers
+from ._local_optimizer import LocalOptimizer
 from ._owned_part import OwnedPart
 from ._owners import Owners, find_owned
 from ._parts import Parts, WholePart, is_distributed
 from ._presence import note_presence
-from ._state import StateMap
 
 
 def make_binding(optimizer, previous=None):
@@ -45,35 +47,15 @@ def _hidden(part, items: dict) -> dict:
     return {name: part.hide(name, value) for name, value in items.items()}
 
 
-class _LocalOptimizer:
-    """An optimizer of the parts: what the user's is, but for parameters and states."""
-
-    _static_grads = False
-    _captured: tuple = ()  # those with steps in CUDA graphs
-    _exclusive_writes = False  # versions of parts say little of who writes the whole
-
-    def __init__(self, optimizer, groups: list[list], mesh):
-        self._optimizer = weakref.ref(optimizer)  # which has the binding that has this
-        self._mesh = mesh
-        self.param_groups = [
-            {**group, "params": [part.local for part in parts]}
-            for group, parts in zip(optimizer.param_groups, groups, strict=True)
-        ]
-        self._layouts = {id(part.local): part.layout for parts in groups for part in parts}
-        self.state = StateMap()
-
-    def __getattr__(self, name: str):
-        return getattr(self._optimizer(), name)
-
-    def _layout_of(self, param: torch.Tensor):
-        return self._layouts[id(param)]
-
-    def follow(self) -> None:
-        """Takes over what the user has changed in the groups."""
-        for own, group in zip(self.param_groups, self._optimizer().param_groups, strict=True):
-            for key, value in group.items():
-                if key != "params":
-                    own[key] = value
+@contextlib.contextmanager
+def _midway(optimizer) -> Iterator[None]:
+    """What other ranks do not answer, or a user interrupts, leaves parameters and states of two
+    steps from here on."""
+    try:
+        yield
+    except (errors.CommunicationError, KeyboardInterrupt):
+        optimizer._is_torn = True
+        raise
 
 
 @dataclass(frozen=True)
@@ -119,6 +101,7 @@ class DistributedBinding:
         self._in_order = sorted(self._parts, key=lambda part: (not part.sum_key, part.sum_key))
         for part in self._in_order:
             part.resolve(axes, self._torch_mesh)
+        self._carriers = carriers(self._in_order)
         owned = find_owned(optimizer, parts.groups)
         before = None if known is None else known.owners
         self._owners = Owners(owned, self._torch_mesh, before) if owned else None
@@ -129,7 +112,7 @@ class DistributedBinding:
         # As the plan has them: an owner has the whole of what it steps for others.
         groups = [[own_part.get(id(part), part) for part in own] for own in parts.groups]
         self._planned = list(itertools.chain.from_iterable(groups))
-        self._local = _LocalOptimizer(optimizer, groups, self._torch_mesh)
+        self._local = LocalOptimizer(optimizer, groups, self._torch_mesh)
         for part in self._planned:
             if part.param in self._state:
                 self._local.state.put_quietly(part.local, _hidden(part, self._state[part.param]))
@@ -142,8 +125,8 @@ class DistributedBinding:
         """Notes what ranks must have alike, and compares it where they speak before the first
         round: to say how large their parts are, and to share gradients."""
         definition = optimizer._get_definition()
-        interface = definition.interface()
-        reader = HyperReader(optimizer, interface)
+        interface = self._interface = definition.interface()
+        reader = self._reader = HyperReader(optimizer, interface)
         names = ", ".join(optimizer._fragments)
         fragments = f" with {names}" if names else ""
         groups = bound_groups(optimizer, interface, reader)
@@ -176,12 +159,13 @@ class DistributedBinding:
             for part in own:
                 along = part.alike(axes, self._torch_mesh)
                 self._alike[id(part)] = along
-                frozen = "" if part.param.requires_grad else ", frozen"
-                text = f"{part.name} of group {number}, {part.describe(axes)}{frozen}"
+                text = f"{part.name} of group {number}, {part.describe(axes)}"
                 items.append(Item(text, part.name, frozenset(along)))
                 spoken |= part.speaks(axes)
         self._torch_mesh.tell(items)
         self._torch_mesh.agree(spoken)
+        steps = _alike.with_steps(_alike.Facts((), list), list(parts), self._state).values[0]
+        self._taken = sum(steps)  # of all parameters together
 
     def _bind(self) -> None:
         """Makes the plan of the parts, and finds out what it exchanges."""
@@ -205,14 +189,11 @@ class DistributedBinding:
             self._owners.learn(inner, self._state)
             for part in self._owners.parts:
                 along[id(part)] = along[id(part.inner)] - set(part.axes)
-        self._before = None
-        if inner.exchanges:
-            own = [part for part in self._planned if part.local.requires_grad]
-            kept = {id(part.local): inner.count(part.local) for part in own}
-            # Which steps were skipped the device alone knows.
-            known = self._local._keeps_step and not (self._on_device and inner.may_skip)
-            counts = kept if known else None
-            self._before = BeforeStep(self._torch_mesh, own, counts, along)
+        kept = {id(part.local): inner.count(part.local) for part in self._planned}
+        # Which steps were skipped the device alone knows.
+        known = self._local._keeps_step and not (self._on_device and inner.may_skip)
+        before = BeforeStep(self._torch_mesh, self._planned, kept if known else None, along)
+        self._before = before if inner.exchanges else None
 
     # --- A step ---------------------------------------------------------------
 
@@ -222,19 +203,22 @@ class DistributedBinding:
             return False
         capturing = is_capturing(self._device)
         self.check_capture(optimizer)
-        if self._on_device:
-            note_presence(self._in_order, self._torch_mesh)
-        for part in self._in_order:
-            part.refresh()
+        facts = self._facts(optimizer)
+        due = optimizer._is_check_due() and not capturing
+        if due:
+            self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
+        self._refresh(facts)
         if self._zero is not None:
-            self._zero.begin_reduce(os.environ.get("STEPC_CHECK") == "1" and not capturing)
+            self._zero.begin_reduce(self._with_count(facts), due)
         self._local.follow()
-        if not self._step_by_lines():
-            self._step_at_once(counted=not optimizer._captured)
+        if not self._step_by_lines(optimizer):
+            self._step_at_once(optimizer, facts)
         stepped = [
             p.param for p in self._parts if p.layout is not None and p.local.grad is not None
         ]
         torch._C._increment_version(stepped)
+        if not self._on_device and not self._inner.was_skipped():
+            self._taken += sum(param.requires_grad for param in stepped)
         self._inner.note_versions()
         if self._zero is not None:
             self._zero.note_versions()
@@ -242,6 +226,39 @@ class DistributedBinding:
             # Graphs use what is bound for as long as they are launched.
             optimizer._captured = (*optimizer._captured, self)
         return True
+
+    def _facts(self, optimizer) -> _alike.Facts:
+        """What all ranks are to step with. What a device keeps is not asked for: that would be to
+        wait for it."""
+        scalars = {}
+        if not self._on_device:
+            scalars = _alike.kept_scalars(optimizer, self._interface, self._inner)
+        return _alike.of_groups(optimizer, self._interface, self._reader, scalars)
+
+    def _with_count(self, facts: _alike.Facts) -> _alike.Facts:
+        """With the steps that all parameters have taken together. Which were skipped a device
+        alone knows."""
+        if self._on_device:
+            return facts
+        words = _alike.with_steps(facts, self._parts, self._state).words
+        return facts.also(self._taken, lambda: words()[len(facts.words()) :])
+
+    def _facts_along(self, axis: str, facts: _alike.Facts) -> _alike.Facts:
+        """With those of the parameters that ranks along the axis have alike."""
+        own = [part for part in self._parts if axis in self._alike[id(part)]]
+        facts = _alike.frozen(facts, own)
+        return facts if self._on_device else _alike.with_steps(facts, own, self._state)
+
+    def _refresh(self, facts: _alike.Facts) -> None:
+        """Gives the parts the gradients of the step. Those that are partial are summed; the
+        facts go with the first sum over each ranks."""
+        if self._on_device:
+            note_presence(self._in_order, self._torch_mesh, facts)
+        else:
+            for part, summed in self._carriers:
+                part.facts = _alike.with_steps(_alike.frozen(facts, summed), summed, self._state)
+        for part in self._in_order:
+            part.refresh()
 
     @property
     def _on_device(self) -> bool:
@@ -267,22 +284,23 @@ class DistributedBinding:
                 "captured in a CUDA graph; give the optimizer overlap=False"
             )
 
-    def _step_at_once(self, counted: bool) -> None:
-        """Steps all parts, whose gradients have come. ``counted``: whether the host knows how
-        many steps were taken."""
+    def _step_at_once(self, optimizer, facts: _alike.Facts) -> None:
+        """Steps all parts, whose gradients have come."""
         lines = range(0 if self._zero is None else len(self._zero.lines))
         for number in lines:
             self._zero.end_reduce(number)
         if self._inner is None:
             self._bind()
         if self._owners is not None:
-            self._owners.bring()
+            self._owners.bring(facts, self._state)
         before = self._before  # of this step, whatever is bound in it
         try:
             if before is not None:
                 self._torch_mesh.agree(before.axes)
-                before.run(self._inner.hypers_of(self._local), counted)
-            self._run_inner()
+                # Where there are graphs the host does not know how many steps were taken.
+                before.run(facts, counted=not optimizer._captured)
+            with _midway(optimizer):
+                self._run_inner()
             if before is not None and self._before not in (None, before):
                 self._before.remember(before)
             # To ask a device would be to wait for it; parameters are then gathered as they were.
@@ -293,12 +311,15 @@ class DistributedBinding:
             if before is not None:
                 before.end()
         self._show()
-        if self._owners is not None and not skipped:
-            self._owners.send_back(self._state, self._local._keeps_step)
-        if self._zero is not None and not skipped:
-            for number in lines:
-                self._zero.begin_gather(number)
-            self._zero.end_gather()
+        if skipped:
+            return
+        with _midway(optimizer):
+            if self._owners is not None:
+                self._owners.send_back(self._state, self._local._keeps_step)
+            if self._zero is not None:
+                for number in lines:
+                    self._zero.begin_gather(number)
+                self._zero.end_gather()
 
     def _run_inner(self) -> None:
         if self._inner.run(self._local):
@@ -309,7 +330,7 @@ class DistributedBinding:
         if not self._inner.run(self._local):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
 
-    def _step_by_lines(self) -> bool:
+    def _step_by_lines(self, optimizer) -> bool:
         """Steps each line of ``zero`` as its gradients come, and sends it on while the next
         is stepped. False, with nothing done, where all are to be stepped at once."""
         if not self._steps_by_lines():
@@ -321,16 +342,17 @@ class DistributedBinding:
             self._inner, self._previous = None, inner
             return False
         stepped: set[int] = set()
-        try:
-            for number, line in enumerate(zero.lines):
-                zero.end_reduce(number)
-                own = [part.local for part in line.parts if part.local.grad is not None]
-                stepped.update(inner.step_some(own))
-                zero.begin_gather(number)
-        finally:
-            inner.end(stepped)
-        self._show()
-        zero.end_gather()
+        with _midway(optimizer):
+            try:
+                for number, line in enumerate(zero.lines):
+                    zero.end_reduce(number)
+                    own = [part.local for part in line.parts if part.local.grad is not None]
+                    stepped.update(inner.step_some(own))
+                    zero.begin_gather(number)
+            finally:
+                inner.end(stepped)
+            self._show()
+            zero.end_gather()
         return True
 
     def _steps_by_lines(self) -> bool:

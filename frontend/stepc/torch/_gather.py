@@ -12,6 +12,9 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
+from .. import errors
+from . import _alike
+
 Ranges = list[tuple[int, int]]
 
 
@@ -58,7 +61,7 @@ class Gather:
         self._how = how
         self._works: list = []
 
-    def begin(self) -> None:
+    def begin(self, facts: _alike.Facts | None = None) -> None:
         """Sends the new parameters of this rank, in their own dtype."""
         (line,) = self.lines
         self._works = share(line.whole(), line.ranges, self._how)
@@ -74,15 +77,19 @@ class Gather:
 
 
 class JoinedGather(Gather):
-    """Of several lines of one dtype."""
+    """Of several lines of one dtype. With ``tells`` the parts of each rank are behind a digest of
+    the facts with which it has made them, which is looked at before a parameter is taken."""
 
-    def __init__(self, lines: list, how):
+    def __init__(self, lines: list, how, tells: bool = False):
         super().__init__(lines[0], how)
         self.lines = lines
+        self._head = _alike.HEAD_BYTES // lines[0].dtype.itemsize if tells else 0
+        self._facts: _alike.Facts | None = None
         self._ranges: Ranges = []
         self._spans: list[list[tuple]] = [[] for _ in lines]  # of a line, and in the buffer
         first = at = 0
         for rank in range(dist.get_world_size(how.group)):
+            at += self._head
             for line, spans in zip(lines, self._spans, strict=True):
                 low, high = line.ranges[rank]
                 spans.append((low, high, at))
@@ -92,7 +99,7 @@ class JoinedGather(Gather):
         self._rank = dist.get_rank(how.group)
         self._buffer: torch.Tensor | None = None
 
-    def begin(self) -> None:
+    def begin(self, facts: _alike.Facts | None = None) -> None:
         for line, spans in zip(self.lines, self._spans, strict=True):
             for part, start in line.places():
                 own = part.local.detach().reshape(-1)
@@ -101,13 +108,29 @@ class JoinedGather(Gather):
                 low, _, at = spans[self._rank]
                 at += start + part.begin - low
                 self._buffer[at : at + len(own)].copy_(own)
+        if self._head:
+            self._facts = facts
+            _alike.write_head(self._heads()[self._rank], facts.digest())
         self._works = share(self._buffer, self._ranges, self._how)
 
     def _take(self) -> None:
+        if self._head:
+            self._check()
         for line, spans in zip(self.lines, self._spans, strict=True):
             for part, start in line.places():
                 if part.local.grad is not None:
                     self._take_part(part.inner.local.detach(), start, spans)
+
+    def _heads(self) -> list[torch.Tensor]:
+        return [self._buffer[first : first + self._head] for first, _ in self._ranges]
+
+    def _check(self) -> None:
+        """CommunicationError where ranks have stepped with other things: this one has written what
+        it has stepped, and takes nothing of theirs."""
+        digests = {_alike.read_head(head)[0] for head in self._heads()}
+        if len(digests) > 1:
+            device = self._buffer.device
+            _alike.refuse(self._facts, [self._how.group], device, errors.CommunicationError)
 
     def _take_part(self, whole: torch.Tensor, start: int, spans: list[tuple]) -> None:
         own = whole.view(-1) if whole.is_contiguous() else whole.new_empty(whole.numel())
@@ -123,10 +146,12 @@ class JoinedGather(Gather):
 
 def gathers(lines: list, how) -> list[Gather]:
     """Of all lines, in their order."""
-    return [
-        Gather(own[0], how) if len(own) == 1 else JoinedGather(own, how)
-        for own in _together(lines, how)
-    ]
+    joined = list(_together(lines, how))
+    found = [Gather(own[0], how) if len(own) == 1 else JoinedGather(own, how) for own in joined]
+    # Where gradients are reduced nothing else crosses before; a device would have to be waited for.
+    if joined and not how.local_gradients and lines[0].device.type == "cpu":
+        found[0] = JoinedGather(joined[0], how, tells=True)
+    return found
 
 
 def _together(lines: list, how) -> Iterator[list]:

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _mesh
+from . import _alike
 from ._agreement import difference
 from ._describe import axis_names, lies
 from ._exchanges import exchanging, gathered, group_among
@@ -163,6 +164,7 @@ class PlainPart:
     layout = None
     first: tuple[int, ...] | None = None
     has_grad = True
+    facts: _alike.Facts | None = None  # that go with the next sum
     _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
 
     def __init__(
@@ -317,7 +319,7 @@ class PlainPart:
         every = gathered(words, f"{self.name} could not be compared", group, mesh.device)
         for rank, theirs in zip(dist.get_process_group_ranks(group), every, strict=True):
             if theirs != words:
-                raise difference([words], [theirs], rank)
+                raise difference([words], [theirs], [rank])
 
     def _counts_over(self, dim: int) -> bool:
         """Whether it is shared over the dim, and counted by this rank."""
@@ -365,14 +367,20 @@ class PlainPart:
         dtype = self._reduce_dtype or own
         if self.param.device.type != "cpu":
             return self._sum_on_device(grad, dtype)
-        line = torch.zeros(self.param.numel() + 1, dtype=dtype, device="cpu")
+        size, facts, self.facts = self.param.numel(), self.facts, None
+        more = 0 if facts is None else _alike.ADDENDS
+        line = torch.zeros(size + 1 + more, dtype=dtype, device="cpu")
         if grad is not None:
-            line[:-1] = self._addend(grad.detach().reshape(-1))
-            line[-1] = 1  # that there is one
+            line[:size] = self._addend(grad.detach().reshape(-1))
+            line[size] = 1  # that there is one
+        if facts is not None:
+            line[size + 1 :] = _alike.addends(facts)
         self._add_up(line)
-        if not line[-1]:
+        if facts is not None and not _alike.same_addends(line[size + 1 :]):
+            _alike.refuse(facts, self._sums, self.param.device)
+        if not line[size]:
             return None
-        return line[:-1].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
+        return line[:size].view(self.param.shape).to(torch.promote_types(dtype, self.param.dtype))
 
     def _add_up(self, line: torch.Tensor) -> None:
         with exchanging(f"the gradient of {self.name} could not be summed", *self._sums):
@@ -435,3 +443,13 @@ class PlainPart:
             return state
         group = mesh.group_of([axis for _, names in self.layout.dims for axis in names])
         return assemble(state, whole.shape, offsets_of(whole, self.first), group)
+
+
+def carriers(parts: list) -> list[tuple[PlainPart, list[PlainPart]]]:
+    """The first part that is summed over each ranks, and all that are summed over them."""
+    found: dict[tuple, list[PlainPart]] = {}
+    for part in parts:
+        own = getattr(part, "inner", part)
+        if isinstance(own, PlainPart) and own.sums:
+            found.setdefault(tuple(map(id, own.sums)), []).append(own)
+    return [(own[0], own) for own in found.values()]

@@ -10,7 +10,7 @@ two meshes over the same ranks have one axis in common.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from .. import _runtime, errors
 from .._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
-from . import _agreement
+from . import _agreement, _alike
 from ._describe import axis_names
 from ._device_memory import tensor_at
 from ._exchanges import Ranks, exchanging, gathered, group_among, host_group
@@ -132,6 +132,12 @@ class TorchMesh:
         for axis in self._axes:
             if axis.name in names and len(axis.ranks) > 1:
                 _agreement.compare(axis.group)
+
+    def compare(self, facts_along: Callable[[str], _alike.Facts]) -> None:
+        """That the ranks along every axis have the same facts, by a call for each."""
+        for axis in self._axes:
+            if len(axis.ranks) > 1:
+                _alike.compare(facts_along(axis.name), axis.group, self.device)
 
     def named(self, ranks: Iterable[Ranks]) -> set[str]:
         """The axes along which these ranks lie."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 from collections.abc import Iterator
 
 import torch
@@ -32,6 +33,7 @@ KEYWORDS = {
     "flatten_parameters": False,
     "layouts": None,
     "timeout": None,
+    "check_every": None,
 }
 
 
@@ -63,6 +65,11 @@ class OnRanks:
     timeout: ``datetime.timedelta``, how long an exchange of the optimizer may take; by
         default as long as its process group says. CommunicationError for one that is not done
         by then; the optimizer then refuses to step until a state is loaded.
+    check_every: after so many steps ranks compare, by a call of its own, what they step with:
+        hyper-parameters, options, kept scalars, which parameters are frozen, counts of steps;
+        with plain parameters, which are to be the same on all ranks of ``process_group``, also
+        which have gradients, and the bits of the parameters. DisagreementError. With ``zero``,
+        ``layouts`` and DTensors the environment's STEPC_CHECK is its default.
     """
 
     _mesh = None  # of an optimizer all of whose tensors are whole
@@ -72,12 +79,20 @@ class OnRanks:
     _shards = None  # what ColossalAI says of ranks
     _reduce_dtype: torch.dtype | None = None  # in which gradients cross ranks
     _timeout: datetime.timedelta | None = None  # of an exchange
+    _check_every: int | None = None
+    _compared = None  # the process group over which plain parameters are
+    _num_steps = 0  # that came to their end
     _added_groups: tuple[int, ...] = ()  # numbers of those that the constructor did not have
     _is_made = False  # whether the constructor is done
 
-    def _set_ranks(self, zero=0, layouts=None, reduce_dtype=None, timeout=None, **more) -> None:
+    def _set_ranks(
+        self, zero=0, layouts=None, reduce_dtype=None, timeout=None, check_every=None, **more
+    ) -> None:
         """Takes over the constructor's arguments; ValueError and TypeError."""
         self._timeout = check_timeout(timeout)
+        if check_every is not None:
+            self._check_every = _number_of_steps("check_every", check_every)
+            self._compared = None if zero else more.pop("process_group", None)
         if layouts is not None:
             from ._layouts import check_rules
 
@@ -103,9 +118,34 @@ class OnRanks:
 
     def _ranks_state(self) -> dict:
         """What pickling keeps of it."""
-        names = ("_zero", "_layouts", "_shards", "_reduce_dtype", "_timeout")
+        names = ["_zero", "_layouts", "_shards", "_reduce_dtype", "_timeout"]
+        names += ["_check_every"] * (self._compared is None)  # a process group cannot be copied
         kept = {name: getattr(self, name) for name in names}
         return {name: value for name, value in kept.items() if value}
+
+    def _is_check_due(self) -> bool:
+        """Whether ranks are to compare what they step with before this step, by itself."""
+        every = self._check_every
+        if every is None and (said := os.environ.get("STEPC_CHECK")):
+            every = _number_of_steps("STEPC_CHECK", said)
+        return bool(every) and self._num_steps % every == 0
+
+    def _compare_plain(self, binding) -> None:
+        """Where that was asked for, and only the user knows that ranks have the same parameters."""
+        if self._check_every is not None and self._is_check_due():
+            from ._alike import compare_replicas
+            from ._parts import is_distributed
+
+            if not is_distributed(self):
+                compare_replicas(self, binding, self._compared)
+
+    def _refuse_torn(self) -> None:
+        if self._is_torn:
+            raise errors.StatusError(
+                f"parameters and states are of two steps, as one failed midway: {self._poison}; "
+                "load a state to go on",
+                "STEPC_POISONED",
+            )
 
     @property
     def _is_shared(self) -> bool:
@@ -276,6 +316,18 @@ class OnRanks:
     def _layout_of(self, param: torch.Tensor):
         """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
         return None
+
+
+def _number_of_steps(name: str, given) -> int:
+    """Of the argument or the variable; 0, of the variable alone, for never. ValueError."""
+    least = 0 if isinstance(given, str) else 1
+    try:
+        number = int(given) if not isinstance(given, float | bool) else -1
+    except (TypeError, ValueError):
+        number = -1
+    if number < least:
+        raise ValueError(f"{name} is {given!r}, expected a number of steps")
+    return number
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
+from . import _alike
 from ._bound_groups import bound_groups
 from ._eager import level_of_caller
 from ._exchanges import exchanging, gathered
@@ -45,7 +46,7 @@ def why_owned(optimizer, rule, part) -> str | None:
         has = "a dim of 1" if dim == "1" else f"dim '{dim}' twice"
         path = optimizer._get_definition().path
         return f"rule '{rule.name}' ({path}:{rule.line}:{rule.column}) has {has}, and it is cut"
-    if layout.start is None and optimizer._kept.rounds(part.param.dtype):
+    if layout.start is None and optimizer._rounds(part.param.dtype):
         return "rounding='stochastic' is of places, and its rows alternate with other ranks'"
     return None
 
@@ -111,17 +112,23 @@ class _Among:
 
     # --- To the owners ----------------------------------------------------------
 
-    def bring(self) -> None:
-        """Sends this rank's parts to their owners."""
+    def bring(self, facts: _alike.Facts | None) -> None:
+        """Sends this rank's parts to their owners, behind a digest of the facts that all are to
+        have alike; DisagreementError."""
         messages = []
+        digest = 0 if facts is None else facts.digest()
         for owner in range(self.world):
-            line = []
+            line = [torch.tensor([digest, 0], dtype=torch.int64, device="cpu")]
             for part in self.owned_by(owner):
                 line += _sent(part)
             messages.append(_pack(line))
-        sizes = [sum(_there(part, rank) for part in self.owned_by(self.rank))
+        head = _aligned(8 * _HEAD)
+        sizes = [head + sum(_there(part, rank) for part in self.owned_by(self.rank))
                  for rank in range(self.world)]  # fmt: skip
-        self._received = _exchange(messages, sizes, self.group)
+        received = _exchange(messages, sizes, self.group)
+        if any(_Reader(message).numbers(_HEAD)[0] != digest for message in received):
+            _alike.refuse(facts, [self.group], self._device)
+        self._received = [message[head:] for message in received]
         # What a message has, whatever a new binding has in its place when it is read.
         self._slots = {id(part): list(part.slots) for part in self.owned_by(self.rank)}
 
@@ -308,7 +315,7 @@ class Owners:
             with exchanging(_COMPARING, among.group):
                 among.settle(same)
                 if same is None:  # states may begin as the parameter
-                    self._run(among.bring)
+                    self._run(among.bring, None)
                     self._run(among.deliver, lambda part: {})
 
     @staticmethod
@@ -330,13 +337,15 @@ class Owners:
     def describe(self) -> list[str]:
         return [describe(part) for part in self.parts]
 
-    def bring(self) -> None:
-        """Brings parts to their owners: all ranks together."""
+    def bring(self, facts: _alike.Facts, state) -> None:
+        """Brings parts to their owners: all ranks together, which are to have the same facts.
+        ``state``: the user's."""
         groups = [among.group for among in self._among]
         what = "the parts could not be brought to their owners"
         with exchanging(what, *groups), torch.no_grad():
             for among in self._among:
-                among.bring()
+                own = _alike.frozen(facts, among.parts)
+                among.bring(_alike.with_steps(own, among.parts, state))
         self.deliver()
 
     def deliver(self) -> None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from . import _alike
 from ._exchanges import exchanging
 from ._layouts import PlainPart
 
 
-def note_presence(parts: list, mesh) -> None:
+def note_presence(parts: list, mesh, facts: _alike.Facts) -> None:
     """Tells each part whose gradient the step sums whether any of the ranks has one: all ranks
-    together. ``parts`` in the order in which all of them are summed.
+    together, which are to have the same ``facts``. ``parts`` in the order in which all of them
+    are summed. DisagreementError.
 
     One call for each group of ranks, in the order of their first parts: that is the same on
     all of its ranks, so no two wait for each other.
@@ -32,12 +34,16 @@ def note_presence(parts: list, mesh) -> None:
                 group = part.sums[turn]
                 groups.setdefault(id(group), (group, []))[1].append(part)
         for group, members in groups.values():
-            words = torch.tensor(
-                [present[id(part)] for part in members], dtype=torch.int64, device="cpu"
-            )
+            own_facts = _alike.frozen(facts, members)
+            own_words = [present[id(part)] for part in members]
+            own_words += _alike.ends(own_facts)
+            words = torch.tensor(own_words, dtype=torch.int64, device="cpu")
             host = mesh.host(group)
             with exchanging("the gradients could not be compared before the step", host):
                 dist.all_reduce(words, dist.ReduceOp.MAX, group=host)
-            present.update(zip(map(id, members), words.tolist(), strict=True))
+            *found, high, low = words.tolist()
+            if not _alike.same_ends(high, low):
+                _alike.refuse(own_facts, [group], mesh.device)
+            present.update(zip(map(id, members), found, strict=True))
     for part in own:
         part.has_grad = bool(present[id(part)])

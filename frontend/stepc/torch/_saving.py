@@ -30,8 +30,10 @@ class Saving:
         """The state of the optimizer, as torch's ``state_dict``: plain dicts.
 
         Scalars that a definition or a loss scaler keeps between steps are in each
-        group, under ``"scalars"``, by name.
+        group, under ``"scalars"``, by name. StatusError where an exchange of the last step
+        failed midway: parameters and states are then of two steps.
         """
+        self._refuse_torn()
         pre_hooks, post_hooks = (getattr(self, name) for name in _SAVE_HOOKS)
         for hook in pre_hooks.values():
             hook(self)
@@ -99,7 +101,7 @@ class Saving:
         with outside(), torch.no_grad():
             self.state = self._adopt(state_dict)
         self._versions.clear()
-        self._poison = None
+        self._poison, self._is_torn = None, False
         scalars = _merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups])
         seeds = scalars.pop(SEED, None)
         if seeds and self._rounding:

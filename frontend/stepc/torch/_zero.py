@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
-from . import _flat
+from . import _alike, _flat
 from ._exchanges import exchanging, host_group
 from ._gather import gathers, share
 from ._members import ObstacleError
@@ -77,7 +77,7 @@ class ZeroLine:
     """Parameters of one dtype as one line of elements, cut over a group. ``parts`` of
     the line are what its ranks have alike."""
 
-    def __init__(self, inner: list, how: ZeroSettings):
+    def __init__(self, inner: list, how: ZeroSettings, head_bytes: int = 0):
         self.group = how.group
         self.world, self.rank = dist.get_world_size(how.group), dist.get_rank(how.group)
         sizes = [part.local.numel() for part in inner]
@@ -99,6 +99,11 @@ class ZeroLine:
         self.dtype, self.device = inner[0].local.dtype, inner[0].local.device
         self.nbytes = sum(sizes) * self.dtype.itemsize
         self._sent_dtype = how.reduce_dtype or self.dtype
+        # Before what goes to each rank of the gradients.
+        self._head = head_bytes // self._sent_dtype.itemsize
+        self._pieces = [
+            list(self._pieces_of(*own)) for own in zip(self._starts, sizes, strict=False)
+        ]
         self._wide = torch.promote_types(self.dtype, torch.float32)
         # Where it is said in what gradients cross, the mean stays as it was added up.
         self._mean_dtype = self.dtype if how.reduce_dtype is None else self._wide
@@ -112,13 +117,18 @@ class ZeroLine:
         return self._buffers[name]
 
     def _zeros(self, name: str) -> torch.Tensor:
+        heads = 0 if name == "whole" else self.world * self._head
         size = self.world * self.length if name == "received" else self._cuts[-1]
         dtype = self.dtype if name == "whole" else self._sent_dtype
-        return torch.zeros(size, dtype=dtype, device=self.device)
+        return torch.zeros(size + heads, dtype=dtype, device=self.device)
 
-    def _cut(self, line: torch.Tensor) -> list[torch.Tensor]:
-        """The parts of a line, of each rank."""
-        return [line[a:b] for a, b in self.ranges]
+    def _pieces_of(self, start: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Of a tensor that begins at ``start`` the elements [first, last), and where they are in
+        what is sent: each rank's behind its head."""
+        for rank, (low, high) in enumerate(self.ranges):
+            first, last = max(low, start), min(high, start + size)
+            if first < last:
+                yield first - start, last - start, first + (rank + 1) * self._head
 
     def _exchange(self, sent: torch.Tensor, received: torch.Tensor, async_op: bool = False):
         """Gives each rank its part of the lines of all, as bytes: not every backend knows
@@ -127,8 +137,8 @@ class ZeroLine:
         return dist.all_to_all_single(
             received.view(torch.uint8),
             sent.view(torch.uint8),
-            [size * self.length] * self.world,
-            [size * (b - a) for a, b in self.ranges],
+            [size * (self._head + self.length)] * self.world,
+            [size * (self._head + b - a) for a, b in self.ranges],
             group=self.group,
             async_op=async_op,
         )
@@ -143,12 +153,14 @@ class ZeroLine:
         """Sends this rank's own gradients. ``present``: the highest of all ranks' presence;
         what only some have counts as zero on the others."""
         sent, received = self._buffer("sent"), self._buffer("received")
-        for part, start in zip(self.parts, self._starts, strict=False):
-            place = sent[start : start + part.inner.local.numel()]
-            if part.grad is None:
-                place.zero_()
-            else:
-                place.copy_(self._addend(part.grad.reshape(-1)))
+        for part, pieces in zip(self.parts, self._pieces, strict=True):
+            own = None if part.grad is None else self._addend(part.grad.reshape(-1))
+            for first, last, at in pieces:
+                place = sent[at : at + last - first]
+                if own is None:
+                    place.zero_()
+                else:
+                    place.copy_(own[first:last])
         self._flight = self._exchange(sent, received, async_op=True), sent, received
 
     def end_reduce(self, present: list[int]) -> None:
@@ -171,8 +183,8 @@ class ZeroLine:
         self._flight = None
         work.wait()
         total = torch.zeros(self.length, dtype=self._wide, device=self.device)
-        for row in received.view(self.world, self.length):
-            total += row
+        for row in received.view(self.world, -1):
+            total += row[self._head :]
         return total
 
     def _give(self, mean: torch.Tensor, present: list[int]) -> None:
@@ -186,7 +198,7 @@ class ZeroLine:
 
         Compares a checksum of the bits, and that all ranks have one.
         """
-        sums = torch.stack([_checksum(part.grad, self.device) for part in self.parts])
+        sums = torch.stack([_alike.checksum(part.grad, self.device) for part in self.parts])
         ends = torch.cat([sums, -sums])
         dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.group)
         high, low = ends.view(2, -1)
@@ -258,17 +270,6 @@ class ZeroLine:
                 whole.copy_(line[start : start + whole.numel()].view(whole.shape))
 
 
-def _checksum(grad: torch.Tensor | None, device: torch.device) -> torch.Tensor:
-    """Of the bits in their places; another one for no gradient."""
-    if grad is None:
-        return torch.full((), -1, dtype=torch.int64, device=device)
-    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    bits = grad.detach().contiguous().view(-1).view(kinds[grad.element_size()]).to(torch.int64)
-    odd = 2 * torch.arange(bits.numel(), dtype=torch.int64, device=device) + 1
-    # Kept below 2^62, so that its negative is there too.
-    return ((bits * odd).sum() & (2**62 - 1)).reshape(())
-
-
 class Zero:
     """The lines of an optimizer."""
 
@@ -276,6 +277,7 @@ class Zero:
         self._how = how
         self._checked = False
         self._present: list[list[int]] = []
+        self._facts: _alike.Facts | None = None  # of the step
         self.take_over(lines)
 
     def take_over(self, lines: list[ZeroLine]) -> None:
@@ -322,25 +324,34 @@ class Zero:
 
     # --- Gradients ------------------------------------------------------------
 
-    def begin_reduce(self, always_check: bool) -> None:
-        """Before a step: all ranks together. Where gradients are local, their exchange is
-        begun, behind the small one that says which there are."""
+    def begin_reduce(self, facts: _alike.Facts, check: bool) -> None:
+        """Before a step: all ranks together, which are to have the same facts. Where gradients
+        are local, their exchange is begun, behind the small one that says which there are."""
+        device = self.lines[0].device
+        parts = [part for line in self.lines for part in line.parts]
+        facts = _alike.frozen(facts, parts)
         if not self._how.local_gradients:
-            if not self._checked or always_check:
+            names = [part.name for part in parts]
+            self._facts = _alike.with_gradients(facts, [part.inner.local for part in parts], names)
+            if check or not self._checked:
+                _alike.compare(self._facts, self._how.group, device)
                 with exchanging("the gradients could not be compared", self._how.group):
                     for line in self.lines:
                         line.check_equal()
             self._checked = True
             return
         own = [line.presence() for line in self.lines]
-        every = torch.tensor(
-            list(itertools.chain.from_iterable(own)), dtype=torch.int32, device="cpu"
-        )
+        words = [*itertools.chain.from_iterable(own), *_alike.ends(facts)]
         # What the host is to read does not wait for the device.
-        host = host_group(self._how.group, self.lines[0].device)
+        host = host_group(self._how.group, device)
+        every = torch.tensor(words, dtype=torch.int64, device="cpu")
         with exchanging(REDUCING, host):
             dist.all_reduce(every, dist.ReduceOp.MAX, group=host)
-        self._present = [piece.tolist() for piece in every.split(list(map(len, own)))]
+        *present, high, low = every.tolist()
+        if not _alike.same_ends(high, low):
+            _alike.refuse(facts, [self._how.group], device)
+        found = iter(present)
+        self._present = [list(itertools.islice(found, len(line))) for line in own]
         if self._how.overlap:
             with torch.no_grad(), exchanging(REDUCING, self._how.group):
                 for line, present in zip(self.lines, self._present, strict=True):
@@ -363,7 +374,7 @@ class Zero:
         gather = self._complete[number]
         if gather is not None:
             with torch.no_grad(), exchanging(_GATHERING, self._how.group):
-                gather.begin()
+                gather.begin(self._facts)
                 if not self._how.overlap:
                     gather.end()
 
