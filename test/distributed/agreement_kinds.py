@@ -152,7 +152,7 @@ KINDS = {
         ),
         "of R over",
     ),
-    "a frozen parameter": (lambda m: LAMB(frozen(spread(named(), m), 1)), "'w1' of group 0"),
+    "a frozen parameter": (lambda m: LAMB(frozen(spread(named(), m), 1)), "'w1' frozen"),
     "a hyper-parameter": (lambda m: with_lr(LAMB, spread(named(), m), odd(2e-3, 1e-3)), "0.002"),
     "a hyper-parameter of a fragment": (
         lambda m: clipped(odd(0.25, 0.5))(spread(named(), m)),

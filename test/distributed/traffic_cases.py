@@ -15,7 +15,7 @@ from stepc import errors
 from stepc.torch import _agreement
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from zoo import ALL
 
@@ -140,6 +140,69 @@ def fully_shard():
             shard(block, mesh=mesh)
         shard(net, mesh=mesh)
         expect(made, count(net, make(net.parameters(), lr=1e-3)))
+
+
+def crossed(params, optimizer, steps=4):
+    """Calls of each step after the first, by operation."""
+    found = []
+    for _ in range(steps):
+        counted = Collectives()
+        with counted:
+            if optimizer._reducer is not None:
+                optimizer.zero_grad()
+                sum(param.sum() for param in params).backward()
+            else:
+                for param in params:
+                    param.grad = torch.ones_like(param)
+            optimizer.step()
+        found.append(dict(counted.calls))
+    return found[1:]
+
+
+@case
+def what_must_be_alike_crosses_at_no_call_of_its_own():
+    """A step has the calls that its data needs; with ``check_every`` each second one has more."""
+    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",))
+    partial = [(".*", st.Layout(mesh, [Replicate()], grad="partial"))]
+    lines = {"zero": 1, "bucket_bytes": 300}  # two, of a parameter each
+    local, reduced = {**lines, "gradients": "local"}, {**lines, "gradients": "reduced"}
+    sends = {"broadcast": 2 * WORLD}
+    kinds = {
+        "plain": ({}, {}),
+        "DTensor": ({}, {}),
+        "partial": ({"layouts": partial}, {"all_reduce": 2}),
+        "local": (local, {"all_reduce": 1, "all_to_all": 2, **sends}),
+        "zero=2": ({**local, "zero": 2}, {"all_reduce": 1, "all_to_all": 2, **sends}),
+        "reduced": (reduced, sends),
+        "flat": ({**reduced, "flatten_parameters": True}, sends),
+        "clipped": ({**reduced, "clip": st.ClipByNorm(1.0)}, {"all_reduce": 2, **sends}),
+    }
+    for kind, (more, expected) in kinds.items():
+        for every in (None, 2):
+            values = [torch.ones(16, 6), torch.ones(80)]
+            if kind == "DTensor":
+                values = [distribute_tensor(value, mesh, [Shard(0)]) for value in values]
+            params = [torch.nn.Parameter(value) for value in values]
+            named = [(f"{kind}{i}", param) for i, param in enumerate(params)]
+            made = st.AdamW(named, check_every=every, **more)
+            for number, calls in enumerate(crossed(params, made), 1):
+                due = every is not None and number % every == 0
+                # Where ranks are told that gradients are alike, those are compared too.
+                extra = (1 + 3 * (more.get("gradients") == "reduced")) if due else 0
+                found = Counter(calls) - Counter(expected)
+                assert found == Counter({"all_reduce": extra} if extra else {}), (kind, calls)
+                assert not Counter(expected) - Counter(calls), (kind, calls)
+
+
+@case
+def zero1_over_ddp():
+    net, layouts.BUCKET = Net(), 25 * 2**20
+    optimizer = st.AdamW(net.parameters(), zero=1, gradients="reduced")
+    counted = count(net, optimizer)
+    (row,) = [row for row in planned("adamw", net, "zero1", gradients="reduced").traffic
+              if row.operation == "broadcast"]  # fmt: skip
+    found = counted.calls["broadcast"], counted.bytes["broadcast"]
+    assert found == (row.calls, row.bytes), (found, row)
 
 
 class CountedStore:

@@ -1,16 +1,16 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What lifetime_cases.py said."""
+"""What later_cases.py said."""
 
 import pytest
 from launch import case_names, launch
 
-FILE = "lifetime_cases.py"
+FILE = "later_cases.py"
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    return launch(FILE, tmp_path_factory.mktemp("lifetime"), world=2)
+    return launch(FILE, tmp_path_factory.mktemp("later"))
 
 
 @pytest.mark.parametrize("name", case_names(FILE))
