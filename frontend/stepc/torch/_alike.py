@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ def of_groups(optimizer, interface, reader, scalars: dict) -> Facts:
     groups = list(optimizer.param_groups)
     hypers = tuple(reader.read(optimizer, n, group) for n, group in enumerate(groups))
     settings = tuple(optimizer._read_settings(group) for group in groups)
+    owner = weakref.ref(optimizer)  # which has what keeps these facts
 
     def words() -> list[str]:
         found = [
@@ -70,7 +72,7 @@ def of_groups(optimizer, interface, reader, scalars: dict) -> Facts:
             for name, value in zip(interface.hyper_names, own, strict=True)
         ]
         found += [
-            f"{describe_options(optimizer._read_options(group)) or 'no options'} of group {number}"
+            f"{describe_options(owner()._read_options(group)) or 'no options'} of group {number}"
             for number, group in enumerate(groups)
         ]
         return found + [f"scalar {name}={value!r}" for name, value in scalars.items()]

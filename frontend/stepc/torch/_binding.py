@@ -36,6 +36,9 @@ class Binding:
     ``optimizer`` is a :class:`~stepc.torch._compiled.CompiledStep`. A ``previous``
     binding knows counts beyond what a float32 holds. ``ahead``: all parameters
     that may get a gradient are bound now, not only those that have one.
+
+    The optimizer has the binding, which does not keep the optimizer: both go, with all
+    states, when the last who uses the optimizer does, and not when the collector runs.
     """
 
     def __init__(self, optimizer, previous: Binding | None = None, *, ahead: bool = False):
@@ -50,8 +53,7 @@ class Binding:
         self._groups = bound_groups(optimizer, interface, self._reader)
         groups = optimizer.param_groups
         self._mesh = optimizer._mesh
-        self._layout_of = optimizer._layout_of
-        members = self._placed(trainable_members(groups) if ahead else members_of(groups))
+        members = _placed(optimizer, trainable_members(groups) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         device = _devices.device_of(members)
         if self._mesh is not None:  # on which ranks agree, also where one has nothing yet
@@ -66,8 +68,7 @@ class Binding:
             resolved,
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
-            optimizer._master_state,
-            optimizer._rounds,
+            optimizer._kept,
             previous._exact_count if previous else None,
             states_of(optimizer._features),
         )
@@ -110,7 +111,7 @@ class Binding:
     def run(self, optimizer) -> bool:
         """One step; False, with nothing done, when another Binding is needed."""
         self._place.follow()
-        if not (self._is_current(optimizer) and self._refresh()):
+        if not (self._is_current(optimizer) and self._refresh(optimizer)):
             return False
         self._remainders.refresh()
         self._watched.refresh()
@@ -168,7 +169,7 @@ class Binding:
                 bound.hypers = hypers
         return True
 
-    def _refresh(self) -> bool:
+    def _refresh(self, optimizer) -> bool:
         """Tells the plan where everything is; binds first gradients."""
         if self._static:
             self._check_promise()
@@ -180,7 +181,7 @@ class Binding:
         if any(index in self._ids for index in attention):
             return False
         groups = [bound.group for bound in self._groups]
-        members = self._placed(members_at(groups, attention, self._by_param))
+        members = _placed(optimizer, members_at(groups, attention, self._by_param))
         if not self._place.has(members):
             return False
         if not all(map(self._preparation.has_variant, members)):
@@ -353,13 +354,6 @@ class Binding:
 
     # --- Binding --------------------------------------------------------------
 
-    def _placed(self, members: Iterable[Member]) -> list[Member]:
-        """The members with their layouts."""
-        found = list(members)
-        for member in found:
-            member.layout = self._layout_of(member.param)
-        return found
-
     def _attach(self, members: list[Member]) -> None:
         """Binds parameters; their states are made known after the step."""
         if not members:
@@ -414,3 +408,11 @@ class Binding:
                 self._state.put_quietly(member.param, member.items)
             else:
                 self._state[member.param].put_quietly(member.items)
+
+
+def _placed(optimizer, members: Iterable[Member]) -> list[Member]:
+    """The members with their layouts."""
+    found = list(members)
+    for member in found:
+        member.layout = optimizer._layout_of(member.param)
+    return found

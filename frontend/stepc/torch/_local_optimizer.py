@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 from ._state import StateMap
@@ -17,7 +19,7 @@ class LocalOptimizer:
     _exclusive_writes = False  # versions of parts say little of who writes the whole
 
     def __init__(self, optimizer, groups: list[list], mesh):
-        self._optimizer = optimizer
+        self._optimizer = weakref.ref(optimizer)  # which has the binding that has this
         self._mesh = mesh
         self.param_groups = [
             {**group, "params": [part.local for part in parts]}
@@ -27,14 +29,14 @@ class LocalOptimizer:
         self.state = StateMap()
 
     def __getattr__(self, name: str):
-        return getattr(self._optimizer, name)
+        return getattr(self._optimizer(), name)
 
     def _layout_of(self, param: torch.Tensor):
         return self._layouts[id(param)]
 
     def follow(self) -> None:
         """Takes over what the user has changed in the groups."""
-        for own, group in zip(self.param_groups, self._optimizer.param_groups, strict=True):
+        for own, group in zip(self.param_groups, self._optimizer().param_groups, strict=True):
             for key, value in group.items():
                 if key != "params":
                     own[key] = value

@@ -46,7 +46,7 @@ def why_owned(optimizer, rule, part) -> str | None:
         has = "a dim of 1" if dim == "1" else f"dim '{dim}' twice"
         path = optimizer._get_definition().path
         return f"rule '{rule.name}' ({path}:{rule.line}:{rule.column}) has {has}, and it is cut"
-    if layout.start is None and optimizer._rounds(part.param.dtype):
+    if layout.start is None and optimizer._kept.rounds(part.param.dtype):
         return "rounding='stochastic' is of places, and its rows alternate with other ranks'"
     return None
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -187,7 +188,7 @@ def _mesh_of(part):
 
 def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
     param, name = group["params"][place], parameter_name(group, number, place)
-    states_of = _with_master(states_of, optimizer._master_state(param))
+    states_of = _with_master(states_of, optimizer._kept.master_state(param))
     if optimizer._shards is not None:
         return optimizer._shards.part(
             param,
@@ -236,8 +237,10 @@ def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
 def _states_of(optimizer) -> Callable[[int], StatesOf]:
     """For a group what gives the states beside a parameter of a shape."""
     rules: list[Rules] = []  # made when one is asked for: a constructor may not be done
+    known = weakref.ref(optimizer)  # which has the parts that ask
 
     def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
+        optimizer = known()
         if not rules:
             interface = optimizer._get_definition().interface()
             groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from ..interface import Interface
@@ -15,6 +17,35 @@ MASTERS = {"f32": "master", "remainder": "remainder"}  # the state of each form
 MAX_SEED = 2**53  # what a float64 holds exactly
 SEED = "rounding_seed"  # the hyper-parameter of a package, and the key where it is saved
 _STATE_DTYPES = (torch.float32, *_tensors.NARROW)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an optimizer was told of it, for those that must not keep the optimizer."""
+
+    master: str | None
+    state_dtype: torch.dtype | dict[str, torch.dtype] | None
+    rounding: str | None
+
+    def master_state(self, param: torch.Tensor) -> str | None:
+        """The state that the parameter's f32 is kept in, where it is."""
+        return MASTERS.get(self.master) if self.keeps_master(param.dtype) else None
+
+    def keeps_master(self, dtype: torch.dtype) -> bool:
+        """Whether there is an f32 behind parameters of the dtype. An f16 and 16 bits beside
+        are not enough for one."""
+        return self.master is not None and (
+            dtype is torch.bfloat16 or (dtype is torch.float16 and self.master == "f32")
+        )
+
+    def rounds(self, dtype: torch.dtype) -> bool:
+        """Whether anything beside a parameter of the dtype is rounded by random bits."""
+        given = self.state_dtype
+        states = given.values() if isinstance(given, dict) else (given,)
+        return self.rounding is not None and (
+            (dtype is torch.bfloat16 and self.master is None)
+            or (dtype is not torch.float64 and torch.bfloat16 in states)
+        )
 
 
 class Precision:
@@ -79,25 +110,9 @@ class Precision:
         ordered = dict(sorted(given.items())) if isinstance(given, dict) else given
         return f"master={self._master!r}, state_dtype={ordered}" if self._master or given else ""
 
-    def _master_state(self, param: torch.Tensor) -> str | None:
-        """The state that the parameter's f32 is kept in, where it is."""
-        return MASTERS.get(self._master) if self._keeps_master(param.dtype) else None
-
-    def _keeps_master(self, dtype: torch.dtype) -> bool:
-        """Whether there is an f32 behind parameters of the dtype. An f16 and 16 bits beside
-        are not enough for one."""
-        return self._master is not None and (
-            dtype is torch.bfloat16 or (dtype is torch.float16 and self._master == "f32")
-        )
-
-    def _rounds(self, dtype: torch.dtype) -> bool:
-        """Whether anything beside a parameter of the dtype is rounded by random bits."""
-        given = self._state_dtype
-        states = given.values() if isinstance(given, dict) else (given,)
-        return self._rounding is not None and (
-            (dtype is torch.bfloat16 and self._master is None)
-            or (dtype is not torch.float64 and torch.bfloat16 in states)
-        )
+    @property
+    def _kept(self) -> Kept:
+        return Kept(self._master, self._state_dtype, self._rounding)
 
     def _check_precision(self) -> None:
         """ObstacleError where parameters cannot have what was asked for, or where there is
@@ -109,7 +124,7 @@ class Precision:
                 "torch.float16, whose f32 has more than 16 bits beside; master='f32' keeps it",
                 False,
             )
-        if self._rounding and params and not any(self._rounds(p.dtype) for p in params):
+        if self._rounding and params and not any(self._kept.rounds(p.dtype) for p in params):
             kept = f", with master={self._master!r}" if self._master else ""
             raise ObstacleError(
                 "rounding='stochastic' is for what is stored as bfloat16, and the parameters are "
@@ -121,9 +136,9 @@ class Precision:
         """What a variant of parameters of the dtype is asked for beside it. States beside
         float64 parameters are float64."""
         parts = []
-        if self._keeps_master(dtype):
+        if self._kept.keeps_master(dtype):
             parts.append(f"master={self._master}")
-        if self._rounds(dtype):
+        if self._kept.rounds(dtype):
             parts.append("rounding=stochastic")
         if self._state_dtype is not None and dtype is not torch.float64:
             given = self._state_dtype

@@ -15,6 +15,7 @@ from ..interface import Interface, Options, Rule
 from . import _states, _tensors
 from ._members import Member, is_counter
 from ._owned_part import Slot
+from ._precision import Kept
 from ._rules import Rules, Variants, WholeState, whole_states
 from ._state import StateMap
 
@@ -37,14 +38,13 @@ class Preparation:
         options: list[Options],
         dropped: dict[str, int],
         num_params: int,
-        master_of: Callable[[torch.Tensor], str | None],
-        rounds: Callable[[torch.dtype], bool],
+        kept: Kept,
         exact_count: Known | None = None,
         of_params: frozenset[str] = frozenset(),
     ):
         self._state = state
         self._rules = Rules(interface, options)
-        self._variants = Variants(manifest, options, master_of, rounds)
+        self._variants = Variants(manifest, options, kept)
         self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
         self._dropped = dropped
         self._num_params = num_params

@@ -20,7 +20,7 @@ import contextlib
 import itertools
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -165,6 +165,7 @@ class GradientReducer:
         self._pass: weakref.ref | None = None  # what autograd has until it ends
         self._paused = False
         self._hooks: list = []
+        weakref.finalize(self, _remove, self._hooks)
         self.zero = Zero([], how)
         self.add(batches)
 
@@ -188,8 +189,9 @@ class GradientReducer:
             bucket.describe(number, every)
         self.zero.take_over(self.buckets)
         self._of = {id(part.param): b for b in self._in_passes for part in b.parts}
+        take = _weakly(self._take)
         self._hooks += [
-            part.param.register_post_accumulate_grad_hook(self._take)
+            part.param.register_post_accumulate_grad_hook(take)
             for part in inner
             if part.param.requires_grad and not part.sums_at_step
         ]
@@ -206,8 +208,7 @@ class GradientReducer:
         return found
 
     def remove(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        _remove(self._hooks)
 
     def clear(self) -> None:
         """Forgets the gradients, as ``zero_grad``: also those of a pass that broke off."""
@@ -322,6 +323,23 @@ class GradientReducer:
                 optimizer._poison = str(error)
             self._forget()
             raise
+
+
+def _weakly(method) -> Callable[[torch.Tensor], None]:
+    """A hook that does not keep the object whose method it calls, which has the parameter."""
+    known = weakref.WeakMethod(method)
+
+    def hook(param: torch.Tensor) -> None:
+        now = known()
+        if now is not None:
+            now(param)
+
+    return hook
+
+
+def _remove(hooks: list) -> None:
+    for hook in hooks:
+        hook.remove()
 
 
 def _check_alike(inner: list, group: dist.ProcessGroup) -> None:

@@ -14,6 +14,7 @@ from .._mesh import Layout
 from ..interface import Interface, Options, Rule, describe_option, describe_options
 from . import _features, _tensors
 from ._members import Member
+from ._precision import Kept
 
 
 class Rules:
@@ -147,17 +148,10 @@ def variant_specs(
 
 class Variants:
     """The variants of a package, by rule, options and storage. ``options``: of each
-    group, as for :class:`Rules`. ``master_of``: the state that a parameter's f32 is kept
-    in, or None. ``rounds``: whether random bits round anything beside a dtype."""
+    group, as for :class:`Rules`."""
 
-    def __init__(
-        self,
-        manifest: dict,
-        options: list[Options],
-        master_of: Callable[[torch.Tensor], str | None],
-        rounds: Callable[[torch.dtype], bool],
-    ):
-        self._master_of, self._rounds = master_of, rounds
+    def __init__(self, manifest: dict, options: list[Options], kept: Kept):
+        self._kept = kept
         self._optimizer = manifest["optimizer"]
         self._switches = [frozenset(_switches(of_group).items()) for of_group in options]
         self._found: dict[tuple, dict] = {}
@@ -177,7 +171,7 @@ class Variants:
     def find(self, member: Member, rule: Rule) -> dict | None:
         """The variant for a parameter, or None."""
         found = None
-        if self._rounds(member.param.dtype):
+        if self._kept.rounds(member.param.dtype):
             found = self._find(member, rule, True)
         # Where all that is bfloat16 has fewer dims than the parameter, nothing is rounded so.
         return self._find(member, rule, False) if found is None else found
@@ -185,7 +179,7 @@ class Variants:
     def _find(self, member: Member, rule: Rule, rounds: bool) -> dict | None:
         storage = _tensors.STORAGE
         param, grad = storage[member.param.dtype], storage[member.grad_dtype]
-        master = self._master_of(member.param)
+        master = self._kept.master_state(member.param)
         key = (rule.name, self._switches[member.group], param, grad, master, rounds)
         sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()
         found = self._found.get((*key, sharded))
@@ -200,7 +194,7 @@ class Variants:
         words = describe_options(dict(self._switches[member.group]))
         of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
         layout = f", layout '{member.request}'" if member.request else ""
-        master = self._master_of(member.param)
+        master = self._kept.master_state(member.param)
         kept = f", its f32 kept as '{master}'" if master else ""
         return errors.TensorError(
             f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "

@@ -120,8 +120,9 @@ def _carve(requests, members: list[int], dtype: torch.dtype, tensors: list) -> N
 
 def _alone(view: torch.Tensor) -> torch.Tensor:
     """The view, with a storage that begins and ends where it does: ``_base`` and the version
-    counter stay those of what it is a view of, whose memory the storage keeps."""
-    view.data = from_dlpack(to_dlpack(view))
+    counter stay those of what it is a view of, whose memory the storage keeps. It does so by an
+    alias: by the view itself the two would keep each other."""
+    view.data = from_dlpack(to_dlpack(view.detach()))
     return view
 
 
