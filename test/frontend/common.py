@@ -88,6 +88,7 @@ KEYWORDS = [
     ("flatten_parameters", False),
     ("layouts", None),
     ("timeout", None),
+    ("check_every", None),
     ("average", None),
     ("accumulation_steps", None),
     ("skip_nonfinite", False),

@@ -28,8 +28,8 @@ _KEYWORDS = [
 
 def signature_of(cls: type, mixin: type) -> inspect.Signature:
     """That of the constructor which a class has or inherits from torch, with what
-    all classes take in place of ``**features``. ``mixin``: the part that all share, whose own
-    does not count."""
+    all classes take in place of ``**features``, and beside what a class of the user's hands
+    on. ``mixin``: the part that all share, whose own does not count."""
     init = next(
         base.__dict__["__init__"]
         for base in cls.__mro__
@@ -38,5 +38,10 @@ def signature_of(cls: type, mixin: type) -> inspect.Signature:
     own = list(inspect.signature(init).parameters.values())[1:]
     if init.__module__.startswith("stepc.") and all(p.name != "features" for p in own):
         return inspect.Signature(own)
-    own = [p for p in own if p.name != "features"]
-    return inspect.Signature([*own, *_KEYWORDS])
+    if init.__module__.startswith(("stepc.", "torch.")):
+        return inspect.Signature([*(p for p in own if p.name != "features"), *_KEYWORDS])
+    if not own or own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+        return inspect.Signature(own)
+    named = {parameter.name for parameter in own}
+    more = [keyword for keyword in _KEYWORDS if keyword.name not in named]
+    return inspect.Signature([*own[:-1], *more, own[-1]])
