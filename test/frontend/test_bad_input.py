@@ -63,12 +63,16 @@ def test_meta_device(kind):
 def test_overlapping_parameters(kind):
     memory = torch.ones(10)
     params = [torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])]
-    optimizer = getattr(stepc.torch, kind)(params, lr=1.0)
+    # Of those that torch has its own step takes them, but does not clip.
+    clip = None if kind == "Lion" else stepc.torch.ClipByNorm(1.0)
+    optimizer = getattr(stepc.torch, kind)(params, lr=1.0, clip=clip)
     set_grads(params)
     before = memory.clone()
-    with pytest.raises(errors.TensorError, match="parameter [01] of group 0") as caught:
+    words = "parameter 0 of group 0 and parameter 1 of group 0 share memory"
+    kind_of = errors.TensorError if kind == "Lion" else errors.StepcError
+    with pytest.raises(kind_of, match=words) as caught:
         optimizer.step()
-    assert caught.value.status == "STEPC_OVERLAP"
+    assert kind != "Lion" or caught.value.status == "STEPC_OVERLAP"
     assert memory.equal(before) and not optimizer.state
 
 
@@ -96,16 +100,17 @@ def test_errors_are_value_errors_with_a_status():
 
 
 def test_error_after_good_steps_keeps_all():
-    """A parameter joins that overlaps: refused; without it, training goes on."""
+    """A parameter joins that overlaps, which torch's step would not clip: refused."""
     params = make_params([(4,), (6,)])
     twin = clone_params(params)
-    a, b = stepc.torch.AdamW(params), stepc.torch.AdamW(twin)
+    clip = stepc.torch.ClipByNorm(1e9)
+    a, b = stepc.torch.AdamW(params, clip=clip), stepc.torch.AdamW(twin)
     train((a, b), (params, twin), 3)
     bad = torch.nn.Parameter(params[1].data[2:])
     bad.grad = torch.ones(4)
     a.add_param_group({"params": [bad]})
     before = clone_params(params)
-    with pytest.raises(errors.TensorError, match="parameter 0 of group 1|parameter 1 of group 0"):
+    with pytest.raises(errors.StepcError, match="parameter 0 of group 1|parameter 1 of group 0"):
         a.step()
     assert bits_equal(params, before) and bad not in a.state
     assert a.state[params[0]]["step"] == 3
@@ -133,15 +138,32 @@ def complex_params():
     return [torch.nn.Parameter(torch.randn(3, 4, dtype=torch.complex64, generator=g))]
 
 
+def shared_params():
+    """Weights tied by ``.data``, and two that overlap in part."""
+    memory = torch.arange(10.0)
+    params = [torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])]
+    tied = torch.nn.Parameter(torch.empty(0))
+    tied.data = params[0].data
+    return [*params, tied]
+
+
 EAGER = {
     "complex": (complex_params, {}, "has complex dtype torch.complex64"),
     "differentiable": (make_params, {"differentiable": True}, "differentiable is set"),
-    "fused=False": (make_params, {"fused": False}, "fused is False"),
+    "shared memory": (shared_params, {}, "share memory"),
+    "float64 gradient": (
+        make_params,
+        {},
+        "has dtype torch.float32 and a gradient of torch.float64",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", EAGER)
-@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+@pytest.mark.parametrize(
+    ("kind", "case"),
+    # torch's AdamW does not take the last.
+    [(k, c) for c in EAGER for k in ("AdamW", "SGD") if (k, c) != ("AdamW", "float64 gradient")],
+)
 def test_torchs_own_step_with_one_warning(kind, case):
     make, kwargs, words = EAGER[case]
     ours, theirs, a, b = eager_pair(kind, make, kwargs)
@@ -154,7 +176,9 @@ def test_torchs_own_step_with_one_warning(kind, case):
         for step in range(3):
             for p, q in zip(ours, theirs, strict=True):
                 g = torch.Generator().manual_seed(step)
-                p.grad = torch.randn(p.shape, dtype=p.dtype, generator=g)
+                wide = torch.float64 if case == "float64 gradient" else p.dtype
+                p.grad_dtype = q.grad_dtype = None
+                p.grad = torch.randn(p.shape, dtype=wide, generator=g)
                 q.grad = p.grad.clone()
             a.step()
             b.step()
@@ -215,12 +239,13 @@ def test_in_and_out_of_torchs_step():
     a, b = stepc.torch.AdamW(ours, lr=1e-2), stepc.torch.AdamW(twin, lr=1e-2)
     train((a, b), (ours, twin), 3)
     before = [p.data_ptr() for p in ours]
-    a.param_groups[0]["fused"] = False
-    with pytest.warns(RuntimeWarning, match="fused is False"):
+    a.param_groups[0]["decoupled_weight_decay"] = False
+    a.param_groups[0]["weight_decay"] = b.param_groups[0]["weight_decay"] = 0.0
+    with pytest.warns(RuntimeWarning, match="decoupled_weight_decay is False"):
         train((a, b), (ours, twin), 2, first=3)
     assert all(p.dtype == p.grad.dtype == torch.bfloat16 for p in ours)
     assert [p.data_ptr() for p in ours] == before
-    a.param_groups[0]["fused"] = None
+    a.param_groups[0]["decoupled_weight_decay"] = True
     train((a, b), (ours, twin), 2, first=5)
     assert a.state[ours[0]]["step"] == 7
     for name in ("exp_avg", "exp_avg_sq"):
@@ -247,15 +272,21 @@ def test_one_warning_a_reason():
     set_grads(params)
     with pytest.warns(RuntimeWarning) as caught:
         for _ in range(2):
-            optimizer.param_groups[0]["fused"] = False
-            optimizer.step()
-            optimizer.param_groups[0]["fused"] = None
+            optimizer.param_groups[0]["differentiable"] = True
+            with torch.no_grad():
+                params[0].requires_grad_(False)
+                optimizer.step()
+                params[0].requires_grad_(True)
+            optimizer.param_groups[0]["differentiable"] = False
             params[0].grad = params[0].grad.to_sparse()
             optimizer.step()
             set_grads(params)
     words = [str(w.message) for w in caught if "torch's own step" in str(w.message)]
     assert len(words) == 2 and all("for all its parameters: " in text for text in words)
-    assert "fused is False in group 0" in words[0] and "parameter 'w' has a gradient" in words[1]
+    assert (
+        "differentiable is set in group 0" in words[0]
+        and "parameter 'w' has a gradient" in words[1]
+    )
 
 
 def test_tensor_subclass():
@@ -285,7 +316,7 @@ def test_names_are_not_doubled(names):
     memory = torch.ones(10)
     params = [torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])]
     given = list(zip(names, params, strict=True)) if names else params
-    optimizer = stepc.torch.SGD(given, lr=1.0)
+    optimizer = stepc.torch.Lion(given, lr=1.0)
     set_grads(params)
     with pytest.raises(errors.TensorError) as caught:
         optimizer.step()

@@ -93,6 +93,75 @@ def test_named_parameters():
     assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
 
 
+def subclasses(base):
+    """As users write them, by what they take; torch's classes can all be the base."""
+
+    class Anything(base):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    class More(base):
+        def __init__(self, params, extra=1, **kwargs):
+            super().__init__(params, **kwargs)
+            self.extra = extra
+
+    class Few(base):
+        def __init__(self, params, lr=1e-3):
+            super().__init__(params, lr=lr)
+
+    class Named(base):
+        """Some of what all classes take is its own."""
+
+        def __init__(self, params, lr=1e-3, *, clip=None, seed=0, **others):
+            super().__init__(params, lr=lr, clip=clip, **others)
+            self.own_seed = seed
+
+    class OnlyStep(base):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    return [Anything, More, Few, Named, OnlyStep]
+
+
+EXPECTED = {
+    "Anything": ["args", *(name for name, _ in KEYWORDS), "kwargs"],
+    "More": ["params", "extra", *(name for name, _ in KEYWORDS), "kwargs"],
+    "Few": ["params", "lr"],
+    "Named": [
+        *("params", "lr", "clip", "seed"),
+        *(name for name, _ in KEYWORDS if name not in ("clip", "seed")),
+        "others",
+    ],
+}
+BASES = [getattr(stepc.torch, name) for name in ("AdamW", "SGD", "Lion", "LARS", "NAdam")]
+
+
+@pytest.mark.parametrize("base", [*BASES, stepc.torch.came.CAME], ids=lambda base: base.__name__)
+def test_subclasses_of_users(base):
+    """They are defined, say what they take, and step as their base; so do theirs."""
+    for cls in subclasses(base):
+        for kind in (cls, *subclasses(cls)[:2]):
+            if kind.__name__ in EXPECTED and kind is cls:
+                assert list(inspect.signature(kind).parameters) == EXPECTED[cls.__name__]
+            ours = make_params(SHAPES)
+            theirs = clone_params(ours)
+            a, b = kind(ours, lr=0.1), base(theirs, lr=0.1)
+            train((a, b), (ours, theirs), 2)
+            assert bits_equal(ours, theirs)
+
+
+def test_a_subclass_clips_as_it_says():
+    class Mine(stepc.torch.SGD):
+        def __init__(self, params, clip=None, **kwargs):
+            super().__init__(params, clip=stepc.torch.ClipByNorm(clip), **kwargs)
+
+    params = make_params(SHAPES)
+    optimizer = Mine(params, clip=0.5, lr=0.1, skip_nonfinite=True)
+    set_grads(params)
+    optimizer.step()
+    assert optimizer.last_step.grad_norm > 0.5 and optimizer.clip[0].max_norm == 0.5
+
+
 # --- The step -----------------------------------------------------------------
 
 
@@ -166,6 +235,57 @@ def test_gradients_that_come_and_go(kind):
         for p, q in zip(ours, theirs, strict=True):
             assert a.state[p]["step"] == b.state[q]["step"]
     assert a._binding.plan.info().numTensors == 4
+
+
+@each_kind
+def test_lazy_modules(kind):
+    """Made before there are shapes; one that nobody has called stays without."""
+    model = torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.LazyLinear(2))
+    unused = torch.nn.LazyLinear(4)
+    optimizer = KINDS[kind]([*model.parameters(), *unused.parameters()], lr=0.1)
+    optimizer.step()
+    assert repr(optimizer) and not optimizer.state_dict()["state"]
+    for late in (False, True):
+        if late:
+            unused(torch.ones(2, 5)).sum().backward()
+        model(torch.ones(2, 4)).sum().backward()
+        before = model[0].weight.detach().clone()
+        optimizer.step()
+        assert not before.equal(model[0].weight.detach())
+    assert optimizer.state.get(unused.weight) or kind == "sgd"
+
+
+@pytest.mark.parametrize("sequence", [tuple, list, lambda params: dict.fromkeys(params).keys()])
+@each_kind
+def test_a_group_has_any_sequence(kind, sequence):
+    """As torch's step reads them; one is given again before each step."""
+    params, optimizer = make(kind)
+    twins = clone_params(params)
+    plain = KINDS[kind](twins, lr=0.1)
+    for step in range(3):
+        train((optimizer, plain), (params, twins), 1, first=step)
+        optimizer.param_groups[0]["params"] = sequence(params)
+    optimizer.state_dict()
+    assert bits_equal(params, twins)
+
+
+@pytest.mark.parametrize("value", [None, True, False])
+@pytest.mark.parametrize("flag", ["fused", "foreach"])
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "Adam", "Adagrad"])
+def test_any_implementation_is_the_compiled_one(kind, flag, value):
+    """``fused=(device == "cuda")``, also beside what torch's step does not do, and of a group
+    that was loaded."""
+    ours, theirs = make_params(SHAPES), make_params(SHAPES)
+    clip = {"clip": stepc.torch.ClipByNorm(0.1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        a = getattr(stepc.torch, kind)(ours, lr=0.1, **{flag: value}, **clip)
+        b = getattr(stepc.torch, kind)(theirs, lr=0.1, **clip)
+        train((a, b), (ours, theirs), 2)
+        a.load_state_dict(a.state_dict())
+        train((a, b), (ours, theirs), 1, first=2)
+    assert bits_equal(ours, theirs) and a.last_step.grad_norm == b.last_step.grad_norm
+    assert a.state_dict()["param_groups"][0][flag] is value
 
 
 @each_kind

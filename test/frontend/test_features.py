@@ -151,10 +151,14 @@ def test_copies_keep_them(how, scaler):
 def test_torchs_own_step_is_no_substitute():
     """It would neither clip nor unscale."""
     params = make_params([(3,)])
-    optimizer = stepc.torch.AdamW(params, capturable=False, fused=False, clip=ClipByValue(1.0))
+    optimizer = stepc.torch.AdamW(
+        params, capturable=False, differentiable=True, clip=ClipByValue(1.0)
+    )
     params[0].grad = torch.ones(3)
     before = params[0].detach().clone()
-    words = r"AdamW must run torch's own step \(fused is False in group 0\), which does not do"
+    words = (
+        r"AdamW must run torch's own step \(differentiable is set in group 0\), which does not do"
+    )
     with pytest.raises(errors.StepcError, match=words + r".*ClipByValue\(clip_value=1.0\)"):
         optimizer.step()
     assert params[0].detach().equal(before) and not optimizer.state

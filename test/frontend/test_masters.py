@@ -316,7 +316,7 @@ def test_a_state_that_there_is_not_is_refused_at_the_first_step():
 
 
 def test_torchs_own_step_keeps_no_master():
-    optimizer, params = make("adamw", master="f32", fused=False)
+    optimizer, params = make("adamw", master="f32", differentiable=True)
     set_grads(params)
     with pytest.raises(stepc.errors.StepcError, match="was asked for: master='f32'"):
         optimizer.step()

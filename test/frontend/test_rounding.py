@@ -309,7 +309,7 @@ def test_values_that_are_refused(keywords, words):
 
 
 def test_torchs_own_step_rounds_to_nearest_and_is_refused():
-    optimizer = KINDS["adamw"](params_of([(3,)]), capturable=False, fused=False)
+    optimizer = KINDS["adamw"](params_of([(3,)]), capturable=False, differentiable=True)
     set_grads(optimizer.param_groups[0]["params"])
     with pytest.raises(errors.StepcError, match="rounding='stochastic'"):
         optimizer.step()

@@ -24,7 +24,14 @@ from ._bound_groups import bound_groups, exchanges, get_package, may_skip, owned
 from ._exclusive_writes import WatchedParameters
 from ._features import states_of
 from ._hypers import HyperReader
-from ._members import Member, members_at, members_of, runtime_bindings, trainable_members
+from ._members import (
+    Member,
+    ObstacleError,
+    members_at,
+    members_of,
+    runtime_bindings,
+    trainable_members,
+)
 from ._partitions import check_partitions
 from ._precision import MASTERS, SEED, Remainders
 from ._preparation import Preparation
@@ -360,7 +367,13 @@ class Binding:
             return
         self._preparation.prepare(members, counts=self._keeps_step)
         array, keep = runtime_bindings(members, self._mesh.mesh if self._mesh else None)
-        ids = self.plan.bind(array)
+        try:
+            ids = self.plan.bind(array)
+        except errors.TensorError as error:
+            if error.status != "STEPC_OVERLAP" or not self._have_memory_in_common():
+                raise
+            # torch steps one after the other.
+            raise ObstacleError(str(error), True, error.status) from None
         del keep
         for member, tensor in zip(members, ids, strict=True):
             self._ids[member.index] = tensor
@@ -382,6 +395,12 @@ class Binding:
         self._hold_memory(members)
         for tensor in itertools.chain.from_iterable(m.shown for m in members):
             self._preparation.own(tensor)
+
+    def _have_memory_in_common(self) -> bool:
+        """Whether two parameters are in one storage, and not one in itself or its gradient."""
+        params = itertools.chain.from_iterable(bound.params for bound in self._groups)
+        places = [p.untyped_storage().data_ptr() for p in params if p.grad is not None]
+        return len(set(places)) < len(places)
 
     def _hold_memory(self, members: list[Member]) -> None:
         """Keeps what the plan writes from being freed while it may be written, and

@@ -44,6 +44,8 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
     """The optimizer's groups as they are now."""
     bound, shared = [], optimizer._feature_options(interface)
     for number, group in enumerate(optimizer.param_groups):
+        if not isinstance(group["params"], list):  # which a group may be given, as torch's
+            group["params"] = list(group["params"])
         options = {**optimizer._read_options(group), **shared}
         hypers = reader.read(optimizer, number, group)
         settings = optimizer._read_settings(group)

@@ -306,7 +306,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             except ObstacleError as obstacle:
                 # torch's own step would take a rank's part for the whole.
                 if not obstacle.eager or self._eager_class is None or self._is_shared:
-                    raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+                    raise errors.TensorError(str(obstacle), obstacle.status) from None
                 why = str(obstacle)
             except errors.DisagreementError:
                 self._binding = binding  # nothing was written, on any rank
@@ -379,14 +379,6 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         super().zero_grad(set_to_none and not self._static_grads)
         if self._reducer is not None:
             self._reducer.clear()
-
-    def __setstate__(self, state: dict) -> None:
-        # Of a checkpoint from before there was the flag; torch's SGD sets it to False.
-        without = [group for group in state["param_groups"] if "fused" not in group]
-        super().__setstate__(state)
-        for group in without:
-            if group.get("fused") is False:
-                group["fused"] = None
 
     def __getstate__(self) -> dict:
         self._refuse_torn()

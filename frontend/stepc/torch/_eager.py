@@ -28,8 +28,6 @@ def why_eager(optimizer) -> str | None:
             return f"differentiable is set in group {number}"
         if group.get("capturable") and not _is_on_cuda(group):
             return f"capturable is set in group {number}"
-        if group.get("fused") is False:
-            return f"fused is False in group {number}"
         for key, value in optimizer._eager_where.items():
             if group.get(key) is value:
                 return f"{key} is {value} in group {number}"

@@ -53,7 +53,7 @@ class FusedBackward(CompiledStep):
             try:
                 binding = Binding(self, binding, ahead=True)
             except ObstacleError as obstacle:
-                raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+                raise errors.TensorError(str(obstacle), obstacle.status) from None
             if not binding.begin(self):
                 raise errors.StepcError("the optimizer changed while its step was being prepared")
         self._binding = binding

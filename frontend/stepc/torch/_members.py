@@ -19,11 +19,12 @@ from . import _tensors
 
 
 class ObstacleError(Exception):
-    """A parameter that compiled code cannot step. ``eager``: torch may be able."""
+    """A parameter that compiled code cannot step. ``eager``: torch may be able; ``status``: of
+    the error where it is not asked."""
 
-    def __init__(self, words: str, eager: bool):
+    def __init__(self, words: str, eager: bool, status: str = "STEPC_INVALID_ARGUMENT"):
         super().__init__(words)
-        self.eager = eager
+        self.eager, self.status = eager, status
 
 
 @dataclass

@@ -10,6 +10,7 @@ dims, or adds anything up, would take the part for a vector.
 from __future__ import annotations
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ._members import ObstacleError, parameter_name
 
@@ -29,13 +30,14 @@ class GivenParameters:
         self.groups += 1
         for param in params:
             self._ids.add(id(param))
-            self._has_dims |= param.dim() > 1
+            # A lazy module's has no shape yet.
+            self._has_dims |= is_lazy(param) or param.dim() > 1
 
     def replaced_by(self, params: list[torch.Tensor]) -> bool:
         """Whether these are flat, and none of them, while some were not or were more."""
         if not params or not (self._has_dims or len(self._ids) > len(params)):
             return False
-        return all(p.dim() == 1 and id(p) not in self._ids for p in params)
+        return all(id(p) not in self._ids and p.dim() == 1 for p in params)
 
 
 def check_partitions(optimizer, manifest: dict) -> None:

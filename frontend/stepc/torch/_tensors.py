@@ -128,6 +128,8 @@ def obstacle(param: torch.Tensor, grad: torch.Tensor | None) -> tuple[str, bool]
             return words, tensor.is_floating_point()
         if tensor.is_neg():
             return f"{what}is a lazily negated view", True
+    if grad is not None and grad.dtype is torch.float64 and param.dtype is not torch.float64:
+        return f"has dtype {param.dtype} and a gradient of torch.float64", True
     return None
 
 

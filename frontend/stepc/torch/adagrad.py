@@ -15,9 +15,9 @@ class Adagrad(CompiledStep, torch.optim.Adagrad):
 
     Everything is as in :class:`torch.optim.Adagrad`: arguments, param groups,
     ``state`` (``step``, ``sum``), checkpoints. States of bfloat16 parameters are
-    float32. ``foreach`` and ``fused=True`` make no difference; ``fused=False``,
-    ``differentiable`` and sparse gradients run torch's own step, as do parameters
-    that cannot be compiled for (complex, other devices), with one warning.
+    float32. ``foreach`` and ``fused`` make no difference; ``differentiable`` and
+    sparse gradients run torch's own step, as do parameters that cannot be compiled
+    for (complex, other devices), with one warning.
 
     The state is there from the beginning, as torch has it.
 

@@ -15,8 +15,8 @@ class Adam(CompiledStep, torch.optim.Adam):
 
     Everything is as in :class:`torch.optim.Adam`: arguments, param groups, ``state``
     (``step``, ``exp_avg``, ``exp_avg_sq``, ``max_exp_avg_sq``), checkpoints. States
-    of 16-bit parameters are float32. ``foreach`` and ``fused=True`` make no
-    difference; ``fused=False``, ``differentiable`` and ``capturable`` run torch's own
+    of 16-bit parameters are float32. ``foreach`` and ``fused`` make no
+    difference; ``differentiable`` and ``capturable`` run torch's own
     step, as do parameters that cannot be compiled for (complex, other
     devices), with one warning.
 

@@ -14,14 +14,10 @@ class AdamW(Adam, torch.optim.AdamW):
 
     Everything is as in :class:`torch.optim.AdamW`: arguments, param groups,
     ``state`` (``step``, ``exp_avg``, ``exp_avg_sq``, ``max_exp_avg_sq``), checkpoints.
-    States of 16-bit parameters are float32. ``foreach`` and ``fused=True`` make
-    no difference; ``fused=False``, ``differentiable`` and ``capturable`` run
+    States of 16-bit parameters are float32. ``foreach`` and ``fused`` make
+    no difference; ``differentiable`` and ``capturable`` run
     torch's own step, as do parameters that cannot be compiled for (complex,
     other devices), with one warning.
-
-    States of small parameters are parts of common blocks. ``state_dict`` hands out
-    the optimizer's own tensors, as torch's does; saved whole, a block is written
-    once. To save a few of them, clone them, or their blocks are written too.
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

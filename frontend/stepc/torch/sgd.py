@@ -14,8 +14,8 @@ class SGD(CompiledStep, torch.optim.SGD):
 
     Everything is as in :class:`torch.optim.SGD`: arguments, param groups, ``state``
     (``momentum_buffer`` where the momentum is not zero), checkpoints. The momentum
-    buffer of a 16-bit parameter is float32. ``foreach`` and ``fused=True`` make
-    no difference; ``fused=False``, ``differentiable`` and sparse gradients run
+    buffer of a 16-bit parameter is float32. ``foreach`` and ``fused`` make
+    no difference; ``differentiable`` and sparse gradients run
     torch's own step, as do parameters that cannot be compiled for (complex,
     other devices), with one warning.
 
