@@ -200,7 +200,7 @@ def test_hooks_of_saving_and_loading():
     seen = []
 
     def before_saving(o):
-        o.state[params[0]]["extra"] = 3
+        o.state[params[0]]["exp_avg"].fill_(3)
         seen.append("before saving")
 
     def after_saving(o, saved):
@@ -215,7 +215,7 @@ def test_hooks_of_saving_and_loading():
         return saved
 
     def after_loading(o):
-        assert o.state[params[0]]["extra"] == 3 and o.state[params[0]]["step"] == 1
+        assert (o.state[params[0]]["exp_avg"] == 3).all() and o.state[params[0]]["step"] == 1
         seen.append("after loading")
 
     optimizer.register_state_dict_pre_hook(before_saving)
@@ -226,7 +226,7 @@ def test_hooks_of_saving_and_loading():
     assert seen == ["before saving", "after saving", "before loading", "after loading"]
     assert optimizer.param_groups[0]["lr"] == 0.25
     train((optimizer,), (params,), 1)
-    assert optimizer.state[params[0]]["extra"] == 3
+    assert optimizer.state[params[0]]["step"] == 2
 
 
 def test_torch_distributed_checkpoint_helpers():

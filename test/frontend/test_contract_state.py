@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import warnings
 
 import pytest
 import stepc.torch
@@ -217,6 +218,79 @@ def test_state_taken_before_the_first_step():
     set_grads(params)
     optimizer.step()
     assert optimizer.state is state and len(state) == len(params)
+
+
+MISSPELT = {"exp_avgg": "exp_avg", "exp_av": "exp_avg", "Exp_avg": "exp_avg", "steps": None,
+            "buffer": None, 3: None}  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+@pytest.mark.parametrize("name", MISSPELT)
+@pytest.mark.parametrize("kind", ["adamw", "lion", "file"])
+def test_a_misspelt_state_is_refused(kind, name, when):
+    """With the nearest, before anything is changed; without it steps go on."""
+    params, optimizer = make(kind)
+    set_grads(params)
+    if when == "between":
+        optimizer.step()
+    before, states = clone_params(params), len(optimizer.state)
+    optimizer.state[params[1]][name] = torch.ones(2, 4)
+    with pytest.raises(errors.NameNotFoundError) as caught:
+        optimizer.step()
+    words = f"parameter 1 of group 0 has a state {name!r}, which optimizer"
+    assert words in str(caught.value) and "; states: exp_avg" in str(caught.value)
+    near = MISSPELT[name]
+    assert ("(the nearest is" in str(caught.value)) is (near is not None)
+    assert near is None or f"(the nearest is '{near}')" in str(caught.value)
+    assert bits_equal(params, before) and len(optimizer.state) <= states + 1
+    del optimizer.state[params[1]][name]
+    optimizer.step()
+    assert not bits_equal(params, before)
+
+
+@each_kind
+def test_unknown_states_of_a_checkpoint_are_left_out(kind):
+    params, optimizer = make(kind)
+    set_grads(params)
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"].setdefault(0, {})["slow"] = torch.ones(3)
+    with pytest.warns(RuntimeWarning, match="has 'slow', which optimizer .* leaves out"):
+        optimizer.load_state_dict(saved)
+    optimizer.step()
+    assert "slow" not in optimizer.state[params[0]]
+
+
+def test_what_features_and_groups_leave_behind_is_known():
+    """Averages and masters of before, and a state that an option has switched off."""
+    params, optimizer = make("adamw", amsgrad=True, average=stepc.torch.EMA(0.9))
+    set_grads(params)
+    optimizer.step()
+    again = stepc.torch.AdamW(params, lr=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again.load_state_dict(optimizer.state_dict())
+        again.param_groups[0]["amsgrad"] = False
+        again.step()
+    assert {"ema", "max_exp_avg_sq"} <= set(again.state[params[0]])
+
+
+def test_a_sparse_momentum_is_torchs():
+    """A sparse gradient, then a dense one: torch's own words, every time."""
+    said = []
+    for library in (torch.optim, stepc.torch):
+        table = torch.nn.Embedding(10, 3, sparse=True)
+        optimizer = library.SGD(table.parameters(), lr=0.1, momentum=0.9)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table(torch.tensor([1, 2])).sum().backward()
+            optimizer.step()
+            table.weight.grad = table.weight.grad.to_dense()
+            for _ in range(2):
+                with pytest.raises(RuntimeError) as caught:
+                    optimizer.step()
+                said.append(str(caught.value))
+    assert len(set(said)) == 1
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Lion", "Optimizer"])

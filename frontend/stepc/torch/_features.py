@@ -378,6 +378,10 @@ def options(interface: Interface, features: tuple[Feature, ...]) -> Options:
     }
 
 
+# What any optimizer may have of them in its state.
+STATES = frozenset(kind._state for kind in (EMA, SWA, ParamCopy))
+
+
 def states_of(features: tuple[Feature, ...]) -> frozenset[str]:
     """The names of the states that they add."""
     return frozenset(feature._state for feature in features if feature._state)

@@ -6,6 +6,7 @@ optimizer's ``state`` has, where the plan can write them, and new ones."""
 from __future__ import annotations
 
 import ctypes
+import difflib
 from collections.abc import Callable
 
 import torch
@@ -13,13 +14,20 @@ import torch
 from .. import errors
 from ..interface import Interface, Options, Rule
 from . import _states, _tensors
-from ._members import Member, is_counter
+from ._features import STATES
+from ._members import Member, ObstacleError, is_counter
 from ._owned_part import Slot
-from ._precision import Kept
+from ._precision import MASTERS, Kept
 from ._rules import Rules, Variants, WholeState, whole_states
 from ._state import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
+
+
+def known_states(interface: Interface) -> frozenset[str]:
+    """The names that a parameter's state may have: of any rule, since groups change, and what
+    the optimizer may have had of features and masters before."""
+    return STATES.union(("step", *MASTERS.values()), interface.states)
 
 
 class Preparation:
@@ -50,6 +58,7 @@ class Preparation:
         self._num_params = num_params
         self._exact_count = exact_count
         self._of_params = of_params
+        self._interface, self._known = interface, known_states(interface)
         self.owners: list[torch.Tensor] = []
         self._owned: set[int] = set()  # id() of each owner
         # By dtype, a counter for each parameter: what is shown, and what the plan writes.
@@ -114,6 +123,7 @@ class Preparation:
         if variant is None:
             raise self._variants.missing(member, rule)
         state = self._state.get(member.param) or {}
+        self._refuse_unknown(member, state)
         wanted = self._wanted(rule, variant)
         member.fresh = bool(wanted) or not state
         member.names = [name for name, *_ in wanted]
@@ -140,6 +150,20 @@ class Preparation:
             missing.append((slot, request))
         return missing
 
+    def _refuse_unknown(self, member: Member, state: dict) -> None:
+        """NameNotFoundError for a state that no rule has: its name may be misspelt, and what
+        the rule has begins anew beside it."""
+        for name in state:
+            if name not in self._known:
+                words = [f"{member.name} has a state {name!r}, which optimizer"]
+                words.append(f"'{self._interface.name}' does not have")
+                near = difflib.get_close_matches(str(name), self._interface.states, 1)
+                words.append(f"(the nearest is '{near[0]}')" if near else "")
+                known = ", ".join(self._interface.states) or "none"
+                raise errors.NameNotFoundError(
+                    f"{' '.join(filter(None, words))}; states: {known}", "STEPC_UNKNOWN_NAME"
+                )
+
     def _wanted(self, rule: Rule, variant: dict) -> list[tuple]:
         """Name, dtype, dims (None: the parameter's) and initial value of each state."""
         if variant["name"] not in self._states_of:
@@ -161,6 +185,10 @@ class Preparation:
             raise errors.TensorError(
                 f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
                 "STEPC_INVALID_ARGUMENT",
+            )
+        if given.layout is not torch.strided:  # as torch's own step leaves it of sparse gradients
+            raise ObstacleError(
+                f"{member.name} has a state '{name}' of layout {given.layout}", True
             )
         expected = tuple(member.param.shape if shape is None else shape)
         dropped = self._dropped.get(name)

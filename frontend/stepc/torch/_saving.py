@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import OrderedDict, defaultdict
 from itertools import chain
 
 import torch
 
+from ._eager import level_of_caller
 from ._modes import outside
 from ._precision import SEED
+from ._preparation import known_states
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
@@ -130,7 +133,7 @@ class Saving:
         own = chain.from_iterable(group["params"] for group in self.param_groups)
         params = dict(zip(saved, own, strict=True))
         state = defaultdict(dict)
-        forgotten = self._forgotten_states()
+        forgotten = self._forgotten_states() | self._unknown_states(state_dict["state"])
         for key, value in state_dict["state"].items():
             if key in params and isinstance(value, dict):
                 param = params[key]
@@ -143,6 +146,24 @@ class Saving:
             else:
                 state[params.get(key, key)] = value
         return state
+
+    def _unknown_states(self, saved: dict) -> frozenset:
+        """Names that no rule of the definition has, said in a warning: a step would refuse
+        them in ``state``."""
+        names = {name for own in saved.values() if isinstance(own, dict) for name in own}
+        if not names:
+            return frozenset()
+        interface = self._get_definition().interface()
+        unknown = names - known_states(interface) - self._forgotten_states()
+        if unknown:
+            warnings.warn(
+                f"stepc: the loaded state has {', '.join(map(repr, sorted(map(str, unknown))))}, "
+                f"which optimizer '{interface.name}' does not know and leaves out; its states are "
+                f"{', '.join(map(repr, interface.states)) or 'none'}",
+                RuntimeWarning,
+                stacklevel=level_of_caller(),
+            )
+        return frozenset(unknown)
 
     def _as_tensor(self, name: str, item):
         """A state of one element, which old checkpoints have as a number."""

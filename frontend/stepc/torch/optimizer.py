@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 
 import torch
 
@@ -15,10 +14,8 @@ from ..definition import Definition
 from ..interface import Interface, Options
 from . import _on_ranks
 from ._compiled import CompiledStep
-from ._eager import level_of_caller
 from ._features import KEYWORDS, Features, hyper_names
 from ._flags import check_package
-from ._precision import MASTERS
 from ._saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
@@ -176,16 +173,6 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
                         f"group {number} of the loaded state has no '{name}', which optimizer "
                         f"'{interface.name}' needs; it is of another optimizer"
                     )
-        names = {name for s in state_dict["state"].values() if isinstance(s, dict) for name in s}
-        unknown = sorted(map(str, names - {"step", *interface.states, *MASTERS.values()}))
-        if unknown:
-            warnings.warn(
-                f"stepc: the loaded state has {', '.join(map(repr, unknown))}, which optimizer "
-                f"'{interface.name}' does not know; its states are "
-                f"{', '.join(map(repr, interface.states)) or 'none'}",
-                RuntimeWarning,
-                stacklevel=level_of_caller(),
-            )
 
     @property
     def _hypers(self) -> dict[str, str]:
