@@ -56,7 +56,8 @@ void Plan::addClasses(const Variant &variant, int64_t chunkElements) {
   contributionSlots.resize(first + manifest.statistics.size());
   for (const Contribution &contribution : variant.contributions)
     contributionSlots[first + contribution.statistic] = {
-        int64_t(contribution.slot), contribution.partial};
+        int64_t(contribution.slot), contribution.partial,
+        manifest.statistics[contribution.statistic].maximum};
 }
 
 View stepc::makeView(const BoundTensor &tensor, const Variant &variant,

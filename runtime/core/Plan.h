@@ -204,6 +204,7 @@ private:
   struct ContributedSlot {
     int64_t slot = -1;
     bool partial = false;
+    bool maximum = false;
   };
 
   // PlanStep.cpp

@@ -201,10 +201,13 @@ bool Plan::exchangeRound(int64_t round) {
                      [](const Group &group) { return group.active; });
 }
 
-/// What the tensor contributes on this rank, or null: nothing.
+/// What the tensor contributes on this rank, or null: nothing. A maximum is of
+/// all that have the same, as counting twice changes none: so an overflow that
+/// one of them alone has, from a fault of its own, is one.
 const double *Plan::getContribution(const BoundTensor &tensor,
                                     const ContributedSlot &own) const {
-  bool counts = own.partial ? tensor.countsPart : tensor.countsWhole;
+  bool counts =
+      own.maximum || (own.partial ? tensor.countsPart : tensor.countsWhole);
   if (own.slot < 0 || !counts ||
       (!tensor.listed && !STEPC_FAULT("engine-statistic-of-idle-tensor")))
     return nullptr;

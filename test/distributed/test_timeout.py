@@ -13,7 +13,7 @@ import stepc.torch as st
 import torch
 from killing import said_of, warm_up
 from stepc import errors
-from stepc.torch import _exchanges
+from stepc.torch import _agreement, _exchanges
 
 KINDS = ("local", "zero2", "partial", "dtensor", "redistributed", "owned", "norm")
 
@@ -96,3 +96,20 @@ def test_backends_of_devices_alone_keep_their_own():
         assert _exchanges.timeout_of(group) == second
     assert group.of["cpu"].set == [second, minute]
     assert group.of["cuda"].set == []
+
+
+def test_a_store_that_is_lost_is_not_a_deadline_that_is_over():
+    """As where the process that keeps it has ended."""
+
+    class Lost:
+        def wait(self, keys, timeout):
+            raise torch.distributed.DistNetworkError("Connection reset by peer")
+
+    class Group:
+        _device_types = ()
+
+    with pytest.raises(errors.CommunicationError) as found:
+        _agreement._read(Lost(), "place", 3, Group())
+    assert "the store of the process group failed after 0.0 s, while rank 3" in str(found.value)
+    assert "Connection reset by peer" in str(found.value)
+    assert "1800" not in str(found.value)
