@@ -16,7 +16,8 @@
 // for the last parameter that has a gradient, and once for each dtype in the group.
 //
 // The decay is with the old theta, inside the update; torch's AdamW and cpu_adam.mlir
-// decay first, which differs by rounding only.
+// decay first, which differs by rounding only. (1 - beta2) * g is multiplied by g, in
+// the kernel's order: g^2 alone overflows beyond 1.8e19, and v would stay infinite.
 
 step.optimizer @fused_adam {
   %lr = step.hyper "lr" = 1.0e-3
@@ -50,9 +51,9 @@ step.optimizer @fused_adam {
     %m_gain = step.mul %g, %w1 : [*], f64
     %m1 = step.add %m_kept, %m_gain : [*]
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
     %v_kept = step.mul %v, %beta2 : [*], f64
-    %v_gain = step.mul %gg, %w2 : [*], f64
+    %g_part = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
 
     %own = step.to_f64 %t

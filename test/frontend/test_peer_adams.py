@@ -46,13 +46,14 @@ def test_is_torchs(kind, decoupled, dtype):
         assert distance(*pair) < ULPS
 
 
-def reference(param, grad, state, count, h, *, decoupled, corrected):
+def reference(param, grad, state, count, h, *, decoupled, corrected, squares_first=False):
     """A step as the originals' kernels make it."""
     beta1, beta2 = h["betas"]
     if not decoupled:
         grad = grad + h["weight_decay"] * param
     state["m"] = beta1 * state["m"] + (1 - beta1) * grad
-    state["v"] = beta2 * state["v"] + (1 - beta2) * grad * grad
+    gain = (1 - beta2) * (grad * grad) if squares_first else (1 - beta2) * grad * grad
+    state["v"] = beta2 * state["v"] + gain
     c1, c2 = (1 - beta1**count, 1 - beta2**count) if corrected else (1, 1)
     update = state["m"] / c1 / ((state["v"] / c2).sqrt() + h["eps"])
     if decoupled:
@@ -88,6 +89,29 @@ def test_counts(kind, corrected, decoupled):
         assert optimizer.scalars["step"] == [12] and "step" not in optimizer.state[ours[0]]
     else:
         assert [float(optimizer.state[p]["step"]) for p in ours] == counts
+
+
+@pytest.mark.parametrize(("betas", "largest"), [(HYPERS["betas"], 3e19), ((0.0, 0.0), 1e18)])
+@each_kind
+def test_one_huge_gradient(kind, betas, largest):
+    """multi_tensor_adam.cu has (1 - beta2) * g * g, from the left, and goes on; the CPU
+    kernels square first: there an element whose square overflows stays where it is. With
+    no decays nothing is left of the gradient in the next step."""
+    hypers = {**HYPERS, "betas": betas}
+    ours = [torch.nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))]
+    value = ours[0].detach().clone()
+    state = {"m": torch.zeros_like(value), "v": torch.zeros_like(value)}
+    optimizer = make(kind, ours, betas=betas)
+    for step in range(30):
+        last = largest if step == 20 else 1.0
+        ours[0].grad = torch.tensor([1.0, -1e-3 if step > 20 else 1e3, last])
+        optimizer.step()
+        value = reference(
+            value, ours[0].grad, state, step + 1, hypers,
+            decoupled=True, corrected=True, squares_first="FusedAdam" not in kind,
+        )  # fmt: skip
+        assert bool(value.isfinite().all())
+        assert distance(ours, [value]) < ULPS
 
 
 @each_kind
