@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/Sources.h"
 #include "passes/Spaces.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -62,23 +63,25 @@ private:
 
 /// Through elementwise operations, up to other reductions.
 static void collect(RuleOp rule, Value value, Source &source) {
-  if (isa<BlockArgument>(value)) {
-    if (isShaped(value.getType()))
-      source.leaves.insert(value);
-    else
-      source.closed &= value == rule.getArgumentOfKind(RoleKind::Fresh);
-    return;
-  }
-  Operation *op = value.getDefiningOp();
-  if (source.ops.contains(op) || isa<ConstantOp>(op))
-    return;
-  if (!isa<RuleOp>(op->getParentOp()) || isa<ReductionOpInterface>(op)) {
-    source.closed = false;
-    return;
-  }
-  for (Value operand : op->getOperands())
-    collect(rule, operand, source);
-  source.ops.insert(op);
+  Value fresh = rule.getArgumentOfKind(RoleKind::Fresh);
+  auto enter = [&](Value next) {
+    Operation *op = next.getDefiningOp();
+    if (!op) {
+      if (isShaped(next.getType()))
+        source.leaves.insert(next);
+      else
+        source.closed &= next == fresh;
+      return Follow::Nothing;
+    }
+    if (source.ops.contains(op) || isa<ConstantOp>(op))
+      return Follow::Nothing;
+    if (!isa<RuleOp>(op->getParentOp()) || isa<ReductionOpInterface>(op)) {
+      source.closed = false;
+      return Follow::Nothing;
+    }
+    return Follow::Operands;
+  };
+  walkSources(value, enter, [&](Operation *op) { source.ops.insert(op); });
 }
 
 static Source getSource(ReductionOpInterface reduction) {

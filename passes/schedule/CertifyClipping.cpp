@@ -28,6 +28,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/Sources.h"
 #include "passes/Spaces.h"
 
 #include "mlir/IR/Builders.h"
@@ -168,19 +169,16 @@ bool Certifier::matchUpdate() {
 /// Collects what is to be cloned for the value of the step before: up to states
 /// and what is outside of the rule, through values of rows, columns and items.
 bool Certifier::findOld(Value value, llvm::SetVector<Operation *> &ops) {
-  Operation *op = value.getDefiningOp();
-  if (old.contains(value) || !op || op->getBlock() != clip.mean->getBlock())
-    return !isa<BlockArgument>(value) || old.contains(value) ||
-           !isShaped(value.getType());
-  if (ops.contains(op))
-    return true;
-  if (isShaped(value.getType()) && getSpace(value) == Space::Tiles)
-    return false;
-  for (Value operand : op->getOperands())
-    if (!findOld(operand, ops))
-      return false;
-  ops.insert(op);
-  return true;
+  auto enter = [&](Value next) {
+    Operation *op = next.getDefiningOp();
+    if (old.contains(next) || (op && ops.contains(op)))
+      return Follow::Nothing;
+    if (!op || op->getBlock() != clip.mean->getBlock())
+      return op || !isShaped(next.getType()) ? Follow::Nothing : Follow::Stop;
+    bool isTile = isShaped(next.getType()) && getSpace(next) == Space::Tiles;
+    return isTile ? Follow::Stop : Follow::Operands;
+  };
+  return walkSources(value, enter, [&](Operation *op) { ops.insert(op); });
 }
 
 /// The value as it was in the step before, from the states; null if it cannot

@@ -6,8 +6,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/FinishPlan.h"
 
-#include <map>
-
 using namespace mlir;
 using namespace mlir::step;
 
@@ -40,12 +38,11 @@ Position FinishPlan::getAvailable(Value value, Domain user) const {
 }
 
 SmallStep &FinishPlan::getStep(Position position, Domain domain) {
-  auto found = llvm::find_if(steps, [&](const SmallStep &step) {
-    return step.position == position && step.domain == domain;
-  });
-  if (found != steps.end())
-    return *found;
-  return steps.emplace_back(SmallStep{position, domain, {}, {}, {}, {}});
+  auto [found, isNew] =
+      stepNumbers.try_emplace({position, domain}, steps.size());
+  if (isNew)
+    steps.push_back({position, domain, {}, {}, {}, {}});
+  return steps[found->second];
 }
 
 void FinishPlan::placeOps() {
@@ -176,6 +173,12 @@ void FinishPlan::keep(Value value, int64_t usedIn) {
   temps.insert({value, false}).first->second |= live;
 }
 
+bool FinishPlan::isOfStep(Operation *op, const SmallStep &step) const {
+  auto found = positions.find(op);
+  return op && found != positions.end() && found->second == step.position &&
+         getStepDomain(op) == step.domain && !isa<ReductionOpInterface>(op);
+}
+
 void FinishPlan::findKept() {
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
     keep(reduction->getResult(0),
@@ -186,9 +189,7 @@ void FinishPlan::findKept() {
   for (const SmallStep &step : steps) {
     auto use = [&](Value value) {
       Operation *op = value.getDefiningOp();
-      bool local = op && llvm::is_contained(step.ops, op) &&
-                   !isa<ReductionOpInterface>(op);
-      if (!local)
+      if (!isOfStep(op, step))
         keep(value, step.position.time.segment);
     };
     for (Operation *op : step.ops)

@@ -10,6 +10,7 @@
 
 #include "passes/schedule/TraversalPlan.h"
 
+#include <map>
 #include <vector>
 
 namespace mlir::step {
@@ -60,6 +61,9 @@ public:
 
   /// In the order in which they run.
   ArrayRef<SmallStep> getSteps() const { return steps; }
+  /// Whether the operation's result is of the step alone: it is computed there,
+  /// and no reduction.
+  bool isOfStep(Operation *op, const SmallStep &step) const;
   /// Vectors that are kept; the value says whether from one segment to another.
   const llvm::MapVector<Value, bool> &getTemps() const { return temps; }
   /// Scalars of the tensor that are kept, in the order of their slots.
@@ -83,6 +87,8 @@ private:
   const TraversalPlan &traversals;
   DenseMap<Operation *, Position> positions;
   std::vector<SmallStep> steps;
+  /// While steps are made, in which place each is.
+  std::map<std::pair<Position, Domain>, size_t> stepNumbers;
   llvm::MapVector<Value, bool> temps;
   llvm::SetVector<Value> slots;
 };

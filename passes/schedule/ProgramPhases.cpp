@@ -166,10 +166,8 @@ void ProgramBuilder::buildStep(const SmallStep &step) {
   Body body;
   llvm::SetVector<Value> used;
   auto use = [&](Value value) {
-    Operation *op = value.getDefiningOp();
-    bool local = op && llvm::is_contained(step.ops, op) &&
-                 !isa<ReductionOpInterface>(op);
-    if (isSmall(analysis.getDomain(value)) && !local)
+    if (isSmall(analysis.getDomain(value)) &&
+        !finish.isOfStep(value.getDefiningOp(), step))
       used.insert(value);
   };
   for (Operation *op : step.ops) {

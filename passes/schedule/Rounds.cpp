@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/Rounds.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -20,48 +22,64 @@ Rounds::Rounds(OptimizerOp optimizer, bool sharded)
                        [](ScalarsOp op) { return op->hasAttr(kWholeRound); });
   if (sharded && !noted && llvm::any_of(scalarsOps, maySkip))
     whole.reset(new Rounds(optimizer, false));
+  // A sweep sets at least one more round of those that depend on others.
+  for (size_t sweeps = 0; sweeps <= scalarsOps.size() && sweep(); ++sweeps)
+    ;
+  for (ScalarsOp op : scalarsOps) {
+    numSegments = std::max(numSegments, getRound(op) + 2);
+    if (maySkip(op))
+      firstSure = std::max(firstSure, getRound(op) + 1);
+  }
+  optimizer.walk([&](ReductionOpInterface reduction) {
+    numSegments =
+        std::max(numSegments, getSegment(reduction->getResult(0)) + 1);
+  });
 }
 
-int64_t Rounds::getSegment(Value value) {
-  if (auto found = segments.find(value); found != segments.end())
-    return found->second;
+/// Raises all numbers to what the others ask for; true where a round was
+/// raised, on which rules depend.
+bool Rounds::sweep() {
+  for (ScalarsOp op : scalarsOps)
+    for (Value result : op.getResults())
+      segments[result] = getRound(op) + 1;
+  for (auto rule : optimizer.getBody().getOps<RuleOp>())
+    for (Operation &op : rule.getBody().front()) {
+      int64_t segment = computeSegment(&op);
+      for (Value result : op.getResults())
+        segments[result] = segment;
+      if (auto contribute = dyn_cast<ContributeOp>(op)) {
+        int64_t &last = statistics[contribute.getStatisticOp()];
+        last = std::max(last, segment);
+      }
+    }
+  bool raised = false, changed = true;
+  // Among themselves they settle first: one may be asked for by others before
+  // it, and those of one round all ask for what one of them does.
+  for (size_t turn = 0; turn <= 2 * scalarsOps.size() && changed; ++turn) {
+    changed = false;
+    for (ScalarsOp op : scalarsOps) {
+      int64_t first = computeNeeded(op);
+      changed |= std::exchange(needed[op], first) != first;
+      int64_t round = computeRound(op);
+      changed |= std::exchange(rounds[op], round) != round;
+    }
+    raised |= changed;
+  }
+  return raised;
+}
+
+/// Of an operation of a rule.
+int64_t Rounds::computeSegment(Operation *op) const {
   int64_t segment = 0;
-  Operation *op = value.getDefiningOp();
-  if (auto scalars = dyn_cast_or_null<ScalarsOp>(op))
-    segment = getRound(scalars) + 1;
-  else if (op)
-    for (Value operand : op->getOperands())
-      segment = std::max(segment, getSegment(operand));
-  auto reduction = dyn_cast_or_null<ReductionOpInterface>(op);
+  for (Value operand : op->getOperands())
+    segment = std::max(segment, getSegment(operand));
+  auto reduction = dyn_cast<ReductionOpInterface>(op);
   if (sharded && reduction && reduction.getAcrossAttr())
     ++segment;
-  segments[value] = segment;
   return segment;
 }
 
-int64_t Rounds::getSegment(StatisticOp statistic) {
-  auto found = statistics.find(statistic);
-  if (found != statistics.end())
-    return found->second;
-  int64_t segment = 0;
-  optimizer.walk([&](ContributeOp op) {
-    if (op.getStatisticOp() == statistic)
-      segment = std::max(segment, getSegment(op.getValue()));
-  });
-  statistics[statistic] = segment;
-  return segment;
-}
-
-int64_t Rounds::getRound(ScalarsOp op) {
-  auto found = rounds.find(op);
-  if (found != rounds.end())
-    return found->second;
-  int64_t round = computeRound(op);
-  rounds[op] = round;
-  return round;
-}
-
-std::optional<int64_t> Rounds::getKeptRound(ScalarsOp op) {
+std::optional<int64_t> Rounds::getKeptRound(ScalarsOp op) const {
   if (auto round = op->getAttrOfType<IntegerAttr>(kWholeRound))
     return round.getInt();
   return whole ? std::optional(whole->getRound(op)) : std::nullopt;
@@ -70,10 +88,10 @@ std::optional<int64_t> Rounds::getKeptRound(ScalarsOp op) {
 /// Which calls still run in a step that is skipped is not to depend on the
 /// layout: what is of one round of whole tensors stays together, and behind
 /// the rounds before it, however long ranks need to have its statistics.
-int64_t Rounds::computeRound(ScalarsOp op) {
+int64_t Rounds::computeRound(ScalarsOp op) const {
   std::optional<int64_t> own = getKeptRound(op);
   if (!own)
-    return getNeeded(op);
+    return needed.lookup(op);
   int64_t round = 0;
   for (ScalarsOp other : scalarsOps) {
     std::optional<int64_t> kept = getKeptRound(other);
@@ -81,7 +99,7 @@ int64_t Rounds::computeRound(ScalarsOp op) {
       continue;
     int64_t distance = *own - *kept;
     if (distance == 0)
-      round = std::max(round, getNeeded(other));
+      round = std::max(round, needed.lookup(other));
     else if (distance > 0)
       round = std::max(round, getRound(other) + 1);
   }
@@ -89,9 +107,7 @@ int64_t Rounds::computeRound(ScalarsOp op) {
 }
 
 /// The first round in which the operation can run.
-int64_t Rounds::getNeeded(ScalarsOp op) {
-  if (auto found = needed.find(op); found != needed.end())
-    return found->second;
+int64_t Rounds::computeNeeded(ScalarsOp op) const {
   int64_t round = 0;
   op.getBody().walk([&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
@@ -99,36 +115,17 @@ int64_t Rounds::getNeeded(ScalarsOp op) {
       if (auto statistic = dyn_cast_or_null<StatisticOp>(source))
         round = std::max(round, getSegment(statistic));
       else if (auto other = dyn_cast_or_null<ScalarsOp>(source))
-        round = std::max(round, isBeside(other, op) ? getNeeded(other)
+        round = std::max(round, isBeside(other, op) ? needed.lookup(other)
                                                     : getRound(other));
     }
   });
-  needed[op] = round;
   return round;
 }
 
 /// Whether two run together where tensors are whole.
-bool Rounds::isBeside(ScalarsOp a, ScalarsOp b) {
+bool Rounds::isBeside(ScalarsOp a, ScalarsOp b) const {
   std::optional<int64_t> round = getKeptRound(a);
   return round && round == getKeptRound(b);
-}
-
-int64_t Rounds::getFirstSureSegment() {
-  int64_t segment = 0;
-  for (ScalarsOp op : scalarsOps)
-    if (maySkip(op))
-      segment = std::max(segment, getRound(op) + 1);
-  return segment;
-}
-
-int64_t Rounds::getNumSegments() {
-  int64_t segments = 1;
-  for (ScalarsOp op : scalarsOps)
-    segments = std::max(segments, getRound(op) + 2);
-  optimizer.walk([&](ReductionOpInterface reduction) {
-    segments = std::max(segments, getSegment(reduction->getResult(0)) + 1);
-  });
-  return segments;
 }
 
 SmallVector<Value> mlir::step::getScalarInputs(OptimizerOp optimizer) {

@@ -163,18 +163,25 @@ LogicalResult RuleAnalysis::run() {
   findDomains();
   findLatestSegments();
   findTimes();
+  findStored();
   return success();
 }
 
-Value RuleAnalysis::getStoredValue(unsigned argument) {
+void RuleAnalysis::findStored() {
   for (auto [value, index] :
        llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments()))
-    if (index == argument && value != rule.getBody().getArgument(argument))
-      return value;
-  return {};
+    if (value != rule.getBody().getArgument(index)) {
+      storedValues[index] = value;
+      storing[value].push_back(index);
+    }
 }
 
-Time RuleAnalysis::getStoreTime(unsigned argument) {
+ArrayRef<unsigned> RuleAnalysis::getArgumentsStoring(Value value) const {
+  auto found = storing.find(value);
+  return found == storing.end() ? ArrayRef<unsigned>() : found->second;
+}
+
+Time RuleAnalysis::getStoreTime(unsigned argument) const {
   return std::max(getTime(getStoredValue(argument)),
                   Time{rounds.getFirstSureSegment(), 0});
 }

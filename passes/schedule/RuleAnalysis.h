@@ -68,10 +68,14 @@ public:
   }
   /// The value that the rule returns for the argument; null where it returns
   /// none or the argument itself.
-  Value getStoredValue(unsigned argument);
+  Value getStoredValue(unsigned argument) const {
+    return storedValues.lookup(argument);
+  }
+  /// Arguments for which the rule returns the value, in their order.
+  ArrayRef<unsigned> getArgumentsStoring(Value value) const;
   /// The earliest time at which the argument's new value may be written: when
   /// it is known that the step is not skipped.
-  Time getStoreTime(unsigned argument);
+  Time getStoreTime(unsigned argument) const;
 
 private:
   LogicalResult checkDims();
@@ -80,6 +84,7 @@ private:
   void findDomains();
   void findLatestSegments();
   void findTimes();
+  void findStored();
 
   RuleOp rule;
   Rounds &rounds;
@@ -87,6 +92,8 @@ private:
   DenseMap<Value, int64_t> latestSegments;
   DenseMap<Value, Time> times;
   DenseMap<Operation *, Time> reductionTimes;
+  DenseMap<unsigned, Value> storedValues;
+  DenseMap<Value, SmallVector<unsigned, 1>> storing;
 };
 
 } // namespace mlir::step

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/TraversalPlan.h"
 
+#include "passes/Sources.h"
+
 #include <algorithm>
 
 using namespace mlir;
@@ -60,36 +62,53 @@ void TraversalPlan::findTraversals() {
     writers[argument] = getIndex(time, {});
 }
 
-/// Adds what the traversal needs for `value`. Where that is an argument's old
-/// value and an earlier traversal has overwritten it, `conflict` becomes the
+/// Of a Full value: whether the traversal reads it. Where that is an argument's
+/// old value and an earlier traversal has overwritten it, `conflicts` gets the
 /// argument.
-void TraversalPlan::collect(Traversal &traversal, Value value,
-                            int64_t &conflict) {
-  if (analysis.getDomain(value) != Domain::Full) {
-    if (analysis.getDomain(value) != Domain::Constant)
-      traversal.inputs.insert(value);
-    return;
-  }
-  if (traversal.computed.contains(value) || traversal.leaves.contains(value))
-    return;
+bool TraversalPlan::read(Traversal &traversal, Value value,
+                         llvm::SetVector<unsigned> &conflicts) {
   size_t index = &traversal - traversals.data();
+  auto isWritten = [&](unsigned argument) {
+    auto writer = writers.find(argument);
+    return writer != writers.end() && writer->second < index;
+  };
   auto read = [&](unsigned argument) {
     traversal.reads.insert(argument);
     traversal.leaves[value] = argument;
   };
-  for (auto [argument, writer] : writers)
-    if (writer < index && analysis.getStoredValue(argument) == value &&
-        !isa<BlockArgument>(value))
-      return read(argument);
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto writer = writers.find(argument.getArgNumber());
-    if (writer != writers.end() && writer->second < index)
-      conflict = argument.getArgNumber();
-    return read(argument.getArgNumber());
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (argument) {
+    if (isWritten(argument.getArgNumber()))
+      conflicts.insert(argument.getArgNumber());
+    read(argument.getArgNumber());
+    return true;
   }
-  for (Value operand : value.getDefiningOp()->getOperands())
-    collect(traversal, operand, conflict);
-  traversal.computed.insert(value);
+  for (unsigned stored : analysis.getArgumentsStoring(value))
+    if (isWritten(stored)) {
+      read(stored);
+      return true;
+    }
+  return false;
+}
+
+/// Adds what the traversal needs for `value`.
+void TraversalPlan::collect(Traversal &traversal, Value value,
+                            llvm::SetVector<unsigned> &conflicts) {
+  auto enter = [&](Value next) {
+    Domain domain = analysis.getDomain(next);
+    if (domain != Domain::Full) {
+      if (domain != Domain::Constant)
+        traversal.inputs.insert(next);
+      return Follow::Nothing;
+    }
+    bool isThere = traversal.computed.contains(next) ||
+                   traversal.leaves.contains(next) ||
+                   read(traversal, next, conflicts);
+    return isThere ? Follow::Nothing : Follow::Operands;
+  };
+  walkSources(value, enter, [&](Operation *op) {
+    traversal.computed.insert(op->getResult(0));
+  });
 }
 
 /// The first from `index` on that is never left out, so may write.
@@ -102,8 +121,10 @@ size_t TraversalPlan::findSure(size_t index) {
   return index;
 }
 
-/// Fills the traversals for the present `writers`. An old value that is still
-/// needed after its writer defers the write; returns false then.
+/// Fills the traversals for the present `writers`. Old values that are still
+/// needed after their writers defer the writes, of one traversal at a time;
+/// returns false then. A write that is deferred never spares another that: what
+/// could be read back before has to be computed of old values.
 bool TraversalPlan::distribute() {
   for (auto [index, traversal] : llvm::enumerate(traversals)) {
     traversal.stores.clear();
@@ -114,16 +135,18 @@ bool TraversalPlan::distribute() {
     for (auto [argument, writer] : writers)
       if (writer == index)
         traversal.stores.push_back(argument);
-    int64_t conflict = -1;
+    llvm::SetVector<unsigned> conflicts;
     for (ReductionOpInterface reduction : traversal.reductions)
       for (Value input : reduction.getInputs())
-        collect(traversal, input, conflict);
+        collect(traversal, input, conflicts);
     for (unsigned argument : traversal.stores)
-      collect(traversal, analysis.getStoredValue(argument), conflict);
-    if (conflict >= 0) {
-      writers[conflict] = findSure(index);
-      return false;
-    }
+      collect(traversal, analysis.getStoredValue(argument), conflicts);
+    if (conflicts.empty())
+      continue;
+    size_t sure = findSure(index);
+    for (unsigned argument : conflicts)
+      writers[argument] = sure;
+    return false;
   }
   return true;
 }
@@ -173,38 +196,42 @@ void TraversalPlan::settle() {
   }
 }
 
+/// Whether the reduction's rows are whole in a block of rows when the
+/// traversals from `head` to before `index` have been there.
+bool TraversalPlan::isReducedInRowBlock(ReductionOpInterface reduction,
+                                        size_t head, size_t index) const {
+  ArrayRef<Traversal> before(traversals);
+  bool isThere =
+      llvm::any_of(before.slice(head, index - head), [&](const Traversal &t) {
+        return llvm::is_contained(t.reductions, reduction);
+      });
+  // Several tensors are added up in a finish.
+  return isThere && !reduction.getAcrossAttr() &&
+         reduction.getInputs().size() == 1;
+}
+
 /// Whether the value is known for a block of rows when the traversals from
 /// `head` to before `index` have been there. Adds what has to be computed then.
 bool TraversalPlan::isKnownInRowBlock(
     Value value, size_t head, size_t index,
     llvm::SetVector<Operation *> &needed) const {
-  Domain domain = analysis.getDomain(value);
-  if (domain == Domain::Constant || domain == Domain::Cohort ||
-      isa<BlockArgument>(value) ||
-      analysis.getTime(value) <= traversals[head].time)
-    return true;
-  if (domain != Domain::Rows)
-    return false;
-  Operation *op = value.getDefiningOp();
-  if (needed.contains(op))
-    return true;
-  if (auto reduction = dyn_cast<ReductionOpInterface>(op)) {
-    ArrayRef<Traversal> before(traversals);
-    bool isThere =
-        llvm::any_of(before.slice(head, index - head), [&](const Traversal &t) {
-          return llvm::is_contained(t.reductions, reduction);
-        });
-    // Several tensors are added up in a finish.
-    if (!isThere || reduction.getAcrossAttr() ||
-        reduction.getInputs().size() != 1)
-      return false;
-  } else if (!llvm::all_of(op->getOperands(), [&](Value operand) {
-               return isKnownInRowBlock(operand, head, index, needed);
-             })) {
-    return false;
-  }
-  needed.insert(op);
-  return true;
+  auto enter = [&](Value next) {
+    Domain domain = analysis.getDomain(next);
+    Operation *op = next.getDefiningOp();
+    if (domain == Domain::Constant || domain == Domain::Cohort || !op ||
+        analysis.getTime(next) <= traversals[head].time || needed.contains(op))
+      return Follow::Nothing;
+    if (domain != Domain::Rows)
+      return Follow::Stop;
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (!reduction)
+      return Follow::Operands;
+    if (!isReducedInRowBlock(reduction, head, index))
+      return Follow::Stop;
+    needed.insert(op);
+    return Follow::Nothing;
+  };
+  return walkSources(value, enter, [&](Operation *op) { needed.insert(op); });
 }
 
 /// Whether the traversal trails `index - 1`, in whose train `head` is the

@@ -71,10 +71,15 @@ private:
   size_t getIndex(Time time, Value unless) const;
   size_t findSure(size_t index);
   bool distribute();
-  void collect(Traversal &traversal, Value value, int64_t &conflict);
+  bool read(Traversal &traversal, Value value,
+            llvm::SetVector<unsigned> &conflicts);
+  void collect(Traversal &traversal, Value value,
+               llvm::SetVector<unsigned> &conflicts);
   int64_t getTotalBytes() const;
   void settle();
   bool improveWriter(unsigned argument);
+  bool isReducedInRowBlock(ReductionOpInterface reduction, size_t head,
+                           size_t index) const;
   bool isKnownInRowBlock(Value value, size_t head, size_t index,
                          llvm::SetVector<Operation *> &needed) const;
   bool canTrail(const Traversal &traversal, size_t head, size_t index,

@@ -175,7 +175,9 @@ private:
   };
 
   void keepRounds();
-  bool isNonNegative(Value value);
+  bool areNonNegative(ValueRange values) const;
+  bool isNonNegative(Operation *op) const;
+  void rewrite(RuleOp rule);
   void rewrite(ReductionOpInterface reduction, const Format &terms);
   void rewrite(StatisticOp statistic);
   StatisticOp addStatistic(StatisticOp like, const Twine &suffix,
@@ -188,7 +190,7 @@ private:
 
   OptimizerOp optimizer;
   OpBuilder b;
-  /// Results of sums that were rewritten.
+  /// Values of rules that are never below zero.
   llvm::DenseSet<Value> nonNegative;
 };
 } // namespace
@@ -202,20 +204,20 @@ void Reproducer::keepRounds() {
     op->setAttr(kWholeRound, b.getI64IntegerAttr(rounds.getRound(op)));
 }
 
-/// True only where the value is never below zero, but may be NaN.
-bool Reproducer::isNonNegative(Value value) {
-  if (nonNegative.contains(value))
+bool Reproducer::areNonNegative(ValueRange values) const {
+  return llvm::all_of(values,
+                      [&](Value value) { return nonNegative.contains(value); });
+}
+
+/// True only where the result is never below zero, but may be NaN; of the
+/// operands it is known already.
+bool Reproducer::isNonNegative(Operation *op) const {
+  if (isa<AbsOp, SqrtOp>(op))
     return true;
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<AbsOp, SqrtOp>(op))
+  if (auto mul = dyn_cast<MulOp>(op); mul && mul.getLhs() == mul.getRhs())
     return true;
-  if (auto mul = dyn_cast_or_null<MulOp>(op);
-      mul && mul.getLhs() == mul.getRhs())
-    return true;
-  if (!isa_and_nonnull<MulOp, AddOp, RoundOp, BroadcastOp>(op))
-    return false;
-  return llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return isNonNegative(operand); });
+  return isa<MulOp, AddOp, RoundOp, BroadcastOp>(op) &&
+         areNonNegative(op->getOperands());
 }
 
 static Value createReduction(OpBuilder &b, ReductionOpInterface like,
@@ -234,8 +236,7 @@ void Reproducer::rewrite(ReductionOpInterface reduction, const Format &terms) {
   b.setInsertionPoint(reduction);
   Emitter emitter(b, reduction.getLoc());
   SmallVector<Value> inputs(reduction.getInputs());
-  bool isPositive =
-      llvm::all_of(inputs, [&](Value input) { return isNonNegative(input); });
+  bool isPositive = areNonNegative(inputs);
   Value high = createReduction(b, reduction, ReductionKind::Amax, inputs), low;
   if (!isPositive) {
     SmallVector<Value> opposites;
@@ -350,7 +351,7 @@ void Reproducer::rewrite(StatisticOp statistic) {
     if (!contribution)
       continue;
     contributions.push_back(contribution);
-    isPositive &= isNonNegative(contribution.getValue());
+    isPositive &= nonNegative.contains(contribution.getValue());
   }
   if (!isRead)
     return;
@@ -362,18 +363,25 @@ void Reproducer::rewrite(StatisticOp statistic) {
   statistic.erase();
 }
 
+/// From the first operation to the last, so that what is known of operands is
+/// never looked for again.
+void Reproducer::rewrite(RuleOp rule) {
+  const Format &terms =
+      rule.getVariantAttr().getCompute().isF64() ? kF64 : kF32;
+  for (Operation &op : llvm::make_early_inc_range(rule.getBody().front())) {
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (reduction && reduction.getReductionKind() != ReductionKind::Amax)
+      rewrite(reduction, terms);
+    else if (op.getNumResults() == 1 && isNonNegative(&op))
+      nonNegative.insert(op.getResult(0));
+  }
+}
+
 void Reproducer::run() {
   keepRounds();
-  for (auto rule : optimizer.getBody().getOps<RuleOp>()) {
-    VariantAttr variant = rule.getVariantAttr();
-    if (!variant)
-      continue;
-    const Format &terms = variant.getCompute().isF64() ? kF64 : kF32;
-    for (auto reduction :
-         llvm::to_vector(rule.getBody().front().getOps<ReductionOpInterface>()))
-      if (reduction.getReductionKind() != ReductionKind::Amax)
-        rewrite(reduction, terms);
-  }
+  for (auto rule : optimizer.getBody().getOps<RuleOp>())
+    if (rule.getVariantAttr())
+      rewrite(rule);
   for (auto statistic :
        llvm::to_vector(optimizer.getBody().getOps<StatisticOp>()))
     if (statistic.getKind() == ReductionKind::Sum)
