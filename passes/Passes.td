@@ -419,7 +419,7 @@ def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
     optimizers are gone.
   }];
   let dependentDialects = [
-    "::mlir::func::FuncDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
@@ -427,20 +427,24 @@ def LowerPhasesToCUDA : Pass<"step-lower-phases-to-cuda", "::mlir::ModuleOp"> {
 def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
   let summary = "expand integer powers to multiplications";
   let description = [{
-    `step.powi` becomes the loop of its description, in f64.
+    `step.powi` in a function becomes a call of one function of the module: the
+    loop of its description, in f64.
   }];
-  let dependentDialects = ["::mlir::scf::SCFDialect",
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::func::FuncDialect",
+                           "::mlir::LLVM::LLVMDialect",
                            "::mlir::arith::ArithDialect"];
 }
 
 def ExpandPow : Pass<"step-expand-pow", "::mlir::ModuleOp"> {
   let summary = "expand real powers to arithmetic";
   let description = [{
-    `step.pow` becomes the operations of its meaning in the interpreter
-    (`dialect/reference/Pow.cpp`), in pairs of f64: sums, products, quotients,
-    operations on bits, and two loops for the series.
+    `step.pow` in a function becomes a call of one function of the module: the
+    operations of its meaning in the interpreter (`dialect/reference/Pow.cpp`), in
+    pairs of f64: sums, products, quotients, operations on bits, and two loops for
+    the series.
   }];
-  let dependentDialects = ["::mlir::scf::SCFDialect",
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::func::FuncDialect",
+                           "::mlir::LLVM::LLVMDialect",
                            "::mlir::arith::ArithDialect"];
 }
 

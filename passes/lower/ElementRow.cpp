@@ -64,8 +64,13 @@ Value ElementRow::getStride(Value rank, int64_t k, Value dim) const {
   return w.load(row, w.add(extentIndex(before), dim));
 }
 
-SmallVector<Value> ElementRow::emitOffsets(Value rank, Value position) const {
-  SmallVector<Value> state(operands.size(), w.constantWord(0));
+/// Those of operands [begin, end).
+static void emitSomeOffsets(const Words &w, Value rank, Value position,
+                            int64_t begin, int64_t end,
+                            function_ref<Value(Value)> getExtent,
+                            function_ref<Value(int64_t, Value)> getStride,
+                            SmallVector<Value> &offsets) {
+  SmallVector<Value> state(end - begin, w.constantWord(0));
   state.push_back(position);
   auto loop =
       scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1), state);
@@ -78,10 +83,30 @@ SmallVector<Value> ElementRow::emitOffsets(Value rank, Value position) const {
   Value rest = loop.getRegionIterArgs().back();
   Value coordinate = w.rem(rest, extent);
   SmallVector<Value> next;
-  for (int64_t k = 0; k < int64_t(operands.size()); ++k)
-    next.push_back(w.add(loop.getRegionIterArg(k),
-                         w.mul(coordinate, getStride(rank, k, dim))));
+  for (int64_t k = begin; k < end; ++k)
+    next.push_back(w.add(loop.getRegionIterArg(k - begin),
+                         w.mul(coordinate, getStride(k, dim))));
   next.push_back(w.div(rest, extent));
   scf::YieldOp::create(w.b, w.loc, next);
-  return SmallVector<Value>(loop.getResults().drop_back());
+  llvm::append_range(offsets, loop.getResults().drop_back());
+}
+
+SmallVector<Value>
+mlir::step::emitOffsets(const Words &w, Value rank, Value position,
+                        int64_t count, function_ref<Value(Value)> getExtent,
+                        function_ref<Value(int64_t, Value)> getStride) {
+  // To simplify a loop takes time by the cube of what it carries.
+  constexpr int64_t kMost = 32;
+  SmallVector<Value> offsets;
+  for (int64_t begin = 0; begin < count; begin += kMost)
+    emitSomeOffsets(w, rank, position, begin, std::min(begin + kMost, count),
+                    getExtent, getStride, offsets);
+  return offsets;
+}
+
+SmallVector<Value> ElementRow::emitOffsets(Value rank, Value position) const {
+  return mlir::step::emitOffsets(
+      w, rank, position, operands.size(),
+      [&](Value dim) { return getExtent(dim); },
+      [&](int64_t k, Value dim) { return getStride(rank, k, dim); });
 }

@@ -28,6 +28,15 @@ struct Chunk {
 /// Emits the reading of entry number `entry`, an index.
 Chunk readChunk(const Words &w, const CallWords &call, Value entry);
 
+/// For each of `count` operands the offset in elements of the element number
+/// `position`, a word, in row-major order. `getExtent(dim)` and
+/// `getStride(k, dim)` emit words of what they are called with: an index, and
+/// the number of an operand.
+SmallVector<Value> emitOffsets(const Words &w, Value rank, Value position,
+                               int64_t count,
+                               function_ref<Value(Value)> getExtent,
+                               function_ref<Value(int64_t, Value)> getStride);
+
 /// What a row of the table says of a tensor of the elements space
 /// (runtime/include/stepc/kernel_abi.h).
 class ElementRow {

@@ -9,8 +9,11 @@
 // a special operand makes meaningless is computed and not selected.
 
 #include "passes/Passes.h"
+#include "passes/lower/ScalarFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -30,10 +33,11 @@ struct Pair {
   Value high, low;
 };
 
-/// Emits the expansion of one power.
+/// Emits the expansion of a power.
 class Expander {
 public:
-  explicit Expander(PowOp op) : b(op.getLoc(), op) {}
+  Expander(Location loc, OpBuilder &builder)
+      : b(loc, builder.getInsertionBlock(), builder.getInsertionPoint()) {}
 
   Value pow(Value base, Value exponent);
 
@@ -108,10 +112,11 @@ private:
 
 struct ExpandPow : step::impl::ExpandPowBase<ExpandPow> {
   void runOnOperation() override {
-    getOperation().walk([](PowOp op) {
-      Value result = Expander(op).pow(op.getBase(), op.getExponent());
-      op.getResult().replaceAllUsesWith(result);
-      op.erase();
+    Location loc = getOperation().getLoc();
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](PowOp op) { ops.push_back(op); });
+    callInstead(ops, "power", [&](OpBuilder &b, ValueRange in) {
+      return Expander(loc, b).pow(in[0], in[1]);
     });
   }
 };

@@ -5,8 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/lower/ScalarFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 
@@ -20,16 +23,13 @@ using namespace mlir::step;
 
 /// The loop of step.powi's description. State of the loop: what is left of the
 /// exponent, the result so far, and base^(2^i) at the i-th bit.
-static Value expand(PowiOp op) {
-  OpBuilder b(op);
-  Location loc = op.getLoc();
+static Value expand(OpBuilder &b, Location loc, Value base, Value exponent) {
   Type i64 = b.getI64Type(), f64 = b.getF64Type();
   auto integer = [&](int64_t value) {
     return arith::ConstantIntOp::create(b, loc, i64, value);
   };
   Value one = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(1.0));
   Value zero = integer(0), bit = integer(1);
-  Value exponent = op.getExponent();
   Value negative =
       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, exponent, zero);
   Value opposite = arith::SubIOp::create(b, loc, zero, exponent);
@@ -37,7 +37,7 @@ static Value expand(PowiOp op) {
       arith::SelectOp::create(b, loc, negative, opposite, exponent);
 
   auto loop = scf::WhileOp::create(b, loc, TypeRange{i64, f64, f64},
-                                   ValueRange{magnitude, one, op.getBase()});
+                                   ValueRange{magnitude, one, base});
   SmallVector<Location> locs(3, loc);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -65,9 +65,11 @@ static Value expand(PowiOp op) {
 namespace {
 struct ExpandPowi : step::impl::ExpandPowiBase<ExpandPowi> {
   void runOnOperation() override {
-    getOperation().walk([](PowiOp op) {
-      op.getResult().replaceAllUsesWith(expand(op));
-      op.erase();
+    Location loc = getOperation().getLoc();
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](PowiOp op) { ops.push_back(op); });
+    callInstead(ops, "integer_power", [&](OpBuilder &b, ValueRange in) {
+      return expand(b, loc, in[0], in[1]);
     });
   }
 };

@@ -75,27 +75,13 @@ SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
                                                   ArrayRef<int64_t> operands,
                                                   Value position) {
   Value words = w.words(extents), dims = w.toIndex(rank);
-  SmallVector<Value> state(operands.size(), w.constantWord(0));
-  state.push_back(position);
-  auto loop =
-      scf::ForOp::create(w.b, w.loc, w.constant(0), dims, w.constant(1), state);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(loop.getBody());
-  // From the innermost dim outward.
-  Value fromLast = w.add(loop.getInductionVar(), w.constant(1));
-  Value dim = w.sub(dims, fromLast);
-  Value extent = w.load(words, dim);
-  Value rest = loop.getRegionIterArgs().back();
-  Value coordinate = w.rem(rest, extent);
-  SmallVector<Value> next;
-  for (auto [k, operand] : llvm::enumerate(operands)) {
-    Value strides = w.mul(dims, w.constant(1 + operand));
-    Value stride = w.load(words, w.add(strides, dim));
-    next.push_back(w.add(loop.getRegionIterArg(k), w.mul(coordinate, stride)));
-  }
-  next.push_back(w.div(rest, extent));
-  scf::YieldOp::create(w.b, w.loc, next);
-  return SmallVector<Value>(loop.getResults().drop_back());
+  return emitOffsets(
+      w, dims, position, operands.size(),
+      [&](Value dim) { return w.load(words, dim); },
+      [&](int64_t k, Value dim) {
+        Value strides = w.mul(dims, w.constant(1 + operands[k]));
+        return w.load(words, w.add(strides, dim));
+      });
 }
 
 Value TileRow::getAddress(OperandAttr operand) const {

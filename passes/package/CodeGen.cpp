@@ -13,6 +13,7 @@
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -89,9 +90,29 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
+/// Cuts long blocks into pieces. Schedulers and the expansion of pseudo
+/// instructions take time by the square of a block's length; in pieces of a
+/// bounded length the whole is linear. A piece falls through to the next. What
+/// has its address taken is not joined again to what is before it.
+static void cutLongBlocks(llvm::Module &module) {
+  constexpr size_t kLongest = 1000; // instructions; a kernel of the zoo has 300
+  for (llvm::Function &function : module)
+    for (llvm::BasicBlock &block : function) {
+      size_t length = 0;
+      for (llvm::Instruction &op : block) {
+        if (length++ < kLongest || llvm::isa<llvm::PHINode>(op) ||
+            op.isTerminator())
+          continue;
+        llvm::BlockAddress::get(block.splitBasicBlock(&op));
+        break; // the rest is the next block
+      }
+    }
+}
+
 static llvm::Expected<llvm::SmallVector<char, 0>>
 emitFile(llvm::Module &module, llvm::TargetMachine &machine,
          llvm::CodeGenFileType type) {
+  cutLongBlocks(module);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;

@@ -1,6 +1,9 @@
 // RUN: stepc-opt --step-expand-powi %s | FileCheck %s
 
-// CHECK: func.func @power(%[[BASE:.*]]: f64, %[[N:.*]]: i64)
+// CHECK: func.func @bias(%[[A:.*]]: f64, %[[B:.*]]: i64)
+// CHECK: call @integer_power(%[[A]], %[[B]])
+
+// CHECK: func.func private @integer_power(%[[BASE:.*]]: f64, %[[N:.*]]: i64)
 // CHECK-DAG: %[[ONE:.*]] = arith.constant 1.0{{.*}} : f64
 // CHECK: %[[NEGATIVE:.*]] = arith.cmpi slt, %[[N]]
 // CHECK: %[[OPPOSITE:.*]] = arith.subi %{{.*}}, %[[N]]
@@ -15,7 +18,7 @@
 // CHECK: scf.yield %[[SHIFTED]], %[[NEXT]], %[[SQUARE]]
 // CHECK: %[[INVERSE:.*]] = arith.divf %[[ONE]], %[[LOOP]]#1
 // CHECK: arith.select %[[NEGATIVE]], %[[INVERSE]], %[[LOOP]]#1
-func.func @power(%base: f64, %n: i64) -> f64 {
+func.func @bias(%base: f64, %n: i64) -> f64 {
   %p = step.powi %base, %n
   return %p : f64
 }
