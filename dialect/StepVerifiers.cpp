@@ -8,6 +8,7 @@
 #include "dialect/Step.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/JSON.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -16,6 +17,11 @@ LogicalResult mlir::step::verifyName(Operation *op, StringRef what,
                                      StringRef name) {
   if (name.empty())
     return op->emitOpError() << "has an empty " << what << " name";
+  // A package's manifest is JSON.
+  if (size_t position; !llvm::json::isUTF8(name, &position))
+    return op->emitOpError()
+           << "has the " << what << " name with bytes that are not UTF-8 at "
+           << position;
   // These have a meaning where names are listed: in requests for variants, on
   // command lines, in files of tensors.
   size_t position = name.find_first_of(",;:=/\"\\");

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+#include "passes/Mangle.h"
 #include "passes/Passes.h"
 #include "passes/StoredStates.h"
 #include "passes/bind/Masters.h"
@@ -283,9 +284,9 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     }
     builder.setInsertionPointToEnd(&optimizer.getBody().front());
     auto clone = cast<RuleOp>(builder.clone(*rule));
-    clone.setSymName((optimizer.getSymName() + "_" + rule.getSymName() + "_" +
-                      Twine(bound.size()))
-                         .str());
+    clone.setSymName(mangle((optimizer.getSymName() + "_" + rule.getSymName() +
+                             "_" + Twine(bound.size()))
+                                .str()));
     clone.setVariantAttr(variant);
     clone->removeAttr(kDroppedStates);
     clone.setRolesAttr(rolesAttr);

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/RoundCalls.h"
 
+#include "passes/Mangle.h"
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -40,7 +42,7 @@ std::vector<RoundCall> mlir::step::getRoundCalls(OptimizerOp optimizer) {
     call.op = op;
     call.round = op.getRound().value_or(0);
     call.function =
-        (optimizer.getSymName() + "_round" + Twine(calls.size())).str();
+        mangle((optimizer.getSymName() + "_round" + Twine(calls.size())).str());
     call.firstResult = nextResult;
     call.firstReport = nextReport;
     nextResult += op->getNumResults();

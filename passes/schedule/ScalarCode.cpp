@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -204,5 +205,11 @@ Value mlir::step::emitScalarCode(OpBuilder &b, Operation *op,
       })
       .Case([&](UpperHalfOp) { return emitUpperHalf(b, loc, in[0]); })
       .Case([&](LowerHalfOp) { return emitLowerHalf(b, loc, in[0]); })
-      .Case([&](JoinHalvesOp) { return emitJoinHalves(b, loc, in[0], in[1]); });
+      .Case([&](JoinHalvesOp) { return emitJoinHalves(b, loc, in[0], in[1]); })
+      // The verifier of rules lets through operations of the language, which
+      // are those above.
+      .Default([](Operation *op) -> Value {
+        llvm::report_fatal_error("no scalar code is known for '" +
+                                 op->getName().getStringRef() + "'");
+      });
 }

@@ -161,8 +161,8 @@ void Module::resolveRounds() {
   for (const Statistic &statistic : manifest.statistics) {
     Kernel &kernel = statistics[statistic.maximum];
     if (!kernel.function)
-      kernel = getKernel(manifest.optimizer +
-                         (statistic.maximum ? "_amax" : "_sum"));
+      kernel =
+          getKernel(statistic.maximum ? "statistics_amax" : "statistics_sum");
   }
   for (const Round &round : manifest.rounds) {
     rounds.emplace_back();

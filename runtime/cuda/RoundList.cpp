@@ -17,7 +17,7 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
-/// Words of an entry for OPTIMIZER_sum and of one for a call (docs/cuda.md).
+/// Words of an entry for statistics_sum and of one for a call (docs/cuda.md).
 static constexpr size_t kSumWords = 4;
 static constexpr size_t kCallWords = STEPC_ROUND_ENTRY_WORDS;
 static constexpr auto kWordBytes = int64_t(sizeof(int64_t));

@@ -683,3 +683,9 @@ step.optimizer @broadcast {
     step.return %p, %x : [n, m], [n, 1]
   }
 }
+
+// -----
+
+// expected-error @+1 {{'step.optimizer' op has the optimizer name with bytes that are not UTF-8 at 1}}
+step.optimizer @"x\FF" {
+}

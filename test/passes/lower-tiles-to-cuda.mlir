@@ -65,10 +65,10 @@
 // CHECK: gpu.func @norm_matrix_0_phase1(
 
 // Statistics over tensors: a list of addresses, 0 where there is none.
-// CHECK: gpu.func @norm_sum(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64) kernel
+// CHECK: gpu.func @statistics_sum(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64) kernel
 // CHECK: arith.cmpi eq, %{{.*}}, %c0_i64
 // CHECK: gpu.barrier
-// CHECK-NOT: @norm_amax
+// CHECK-NOT: @statistics_amax
 step.optimizer @norm {
   %norm2 = step.statistic "norm2" sum over model
   step.scalars over model {

@@ -13,6 +13,7 @@
 #include "passes/lower/cuda/TileGrid.h"
 #include "passes/schedule/Schedule.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -28,6 +29,13 @@ using namespace mlir::step;
 namespace {
 struct LowerPhasesToCUDA
     : step::impl::LowerPhasesToCUDABase<LowerPhasesToCUDA> {
+  /// The engine's own kernels are made of operations of the language too, where
+  /// a module has none.
+  void getDependentDialects(DialectRegistry &registry) const override {
+    LowerPhasesToCUDABase::getDependentDialects(registry);
+    registry.insert<StepDialect>();
+  }
+
   /// What of the tiles space has no kernels on a device.
   LogicalResult checkProgram(ProgramOp program) {
     for (auto operand : program.getOperands().getAsRange<OperandAttr>())
@@ -94,10 +102,9 @@ struct LowerPhasesToCUDA
                          bool isSum = statistic.getKind() == ReductionKind::Sum;
                          return isSum == (combiner == Combiner::Sum);
                        }))
-        emitStatisticGrid(
-            Words(builder, optimizer.getLoc()),
-            (optimizer.getSymName() + "_" + stringifyCombiner(combiner)).str(),
-            combiner);
+        emitStatisticGrid(Words(builder, optimizer.getLoc()),
+                          ("statistics_" + stringifyCombiner(combiner)).str(),
+                          combiner);
   }
 
   void runOnOperation() override {
