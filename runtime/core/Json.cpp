@@ -7,14 +7,15 @@
 
 #include "core/Json.h"
 
+#include <algorithm>
 #include <charconv>
+#include <numeric>
 
 using namespace stepc;
 
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr size_t kMaxKeys = 1024;
 
 /// Each function reads one thing at the front of `rest` and takes it away;
 /// false when it is not there, `rest` meaning nothing then.
@@ -60,6 +61,21 @@ private:
 
   std::string_view rest;
 };
+
+/// False where a key comes twice.
+bool sortKeys(Json &object) {
+  object.sorted.resize(object.keys.size());
+  std::iota(object.sorted.begin(), object.sorted.end(), size_t(0));
+  auto keyOf = [&](size_t place) -> const std::string & {
+    return object.keys[place];
+  };
+  std::sort(object.sorted.begin(), object.sorted.end(),
+            [&](size_t a, size_t b) { return keyOf(a) < keyOf(b); });
+  return std::adjacent_find(object.sorted.begin(), object.sorted.end(),
+                            [&](size_t a, size_t b) {
+                              return keyOf(a) == keyOf(b);
+                            }) == object.sorted.end();
+}
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -121,15 +137,14 @@ bool Parser::readObject(Json &out, int depth) {
   do {
     std::string key;
     skipSpace();
-    if (!readString(key) || out.find(key) || out.keys.size() == kMaxKeys ||
-        !take(':'))
+    if (!readString(key) || !take(':'))
       return false;
     out.keys.push_back(std::move(key));
     out.elements.emplace_back();
     if (!readValue(out.elements.back(), depth + 1))
       return false;
   } while (take(','));
-  return take('}');
+  return take('}') && sortKeys(out);
 }
 
 bool Parser::readNumber(Json &out) {
@@ -229,10 +244,11 @@ bool Parser::readHex(uint32_t &out) {
 }
 
 const Json *Json::find(std::string_view key) const {
-  for (size_t i = 0; i < keys.size(); ++i)
-    if (keys[i] == key)
-      return &elements[i];
-  return nullptr;
+  auto found = std::lower_bound(
+      sorted.begin(), sorted.end(), key,
+      [&](size_t place, std::string_view name) { return keys[place] < name; });
+  bool isThere = found != sorted.end() && keys[*found] == key;
+  return isThere ? &elements[*found] : nullptr;
 }
 
 bool stepc::parseJson(std::string_view text, Json &out) {

@@ -7,7 +7,7 @@
 //
 // A strict reader of RFC 8259 for manifests. It is our own because it has to
 // survive running out of memory at any point, and any input: values nest at
-// most 32 deep, objects have at most 1024 keys, no key comes twice.
+// most 32 deep, no key comes twice in an object.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,6 +42,8 @@ struct Json {
   /// Of an array, or the values of an object.
   std::vector<Json> elements;
   std::vector<std::string> keys;
+  /// Of an object, the places of its keys in their order.
+  std::vector<size_t> sorted;
 
   bool is(Kind expected) const { return kind == expected; }
 

@@ -118,6 +118,27 @@ TEST(Json, refusals) {
   EXPECT_FALSE(parseJson(nest(1000000), deep));
 }
 
+/// As many as a definition may have names. To look for each among all would
+/// take minutes.
+TEST(Json, objectsWithManyKeys) {
+  constexpr int64_t kKeys = 300000;
+  auto name = [](int64_t k) {
+    return "name" + std::to_string(k * 7919 % kKeys);
+  };
+  std::string text;
+  for (int k = 0; k < kKeys; ++k)
+    text += (k ? ",\"" : "{\"") + name(k) + "\":" + std::to_string(k);
+  Json many, twice;
+  ASSERT_TRUE(parseJson(text + "}", many));
+  for (int k = 0; k < kKeys; ++k) {
+    const Json *value = many.find(name(k));
+    ASSERT_TRUE(value);
+    EXPECT_EQ(k, value->integer);
+  }
+  EXPECT_FALSE(many.find("name"));
+  EXPECT_FALSE(parseJson(text + ",\"name0\":0}", twice));
+}
+
 /// A view of few dims, with all its offsets from the address.
 struct RandomView {
   std::vector<int64_t> extents, strides;
