@@ -67,7 +67,7 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name attr-dict-with-keyword custom<Body>($body)";
   let hasRegionVerifier = 1;
 }
 
@@ -110,7 +110,7 @@ def Step_FragmentOp : Step_Op<"fragment", [
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name attr-dict-with-keyword custom<Body>($body)";
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     RuleOp getRule();

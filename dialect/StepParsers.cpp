@@ -142,6 +142,14 @@ static void printPlainScope(OpAsmPrinter &printer, Operation *,
 }
 
 //===----------------------------------------------------------------------===//
+// Bodies
+//===----------------------------------------------------------------------===//
+
+static void printBody(OpAsmPrinter &printer, Operation *, Region &body) {
+  printer.printRegion(body);
+}
+
+//===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//
 
@@ -321,10 +329,8 @@ ParseResult ScalarsOp::parse(OpAsmParser &parser, OperationState &result) {
                       ScopeAttr::get(parser.getContext(), *scope));
   Region *body = result.addRegion();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
-      parser.parseRegion(*body, {}))
+      parseBody(parser, *body))
     return failure();
-  if (body->empty())
-    body->emplaceBlock();
   if (!body->front().empty())
     if (auto yield = dyn_cast<YieldOp>(body->front().back()))
       result.addTypes(yield.getValues().getTypes());

@@ -18,6 +18,11 @@ ParseResult parseFloat(OpAsmParser &parser, FloatAttr &attr);
 /// Parses the word of a predicate, such as `ge`.
 ParseResult parsePredicate(OpAsmParser &parser, PredicateAttr &attr);
 
+/// Parses the body of a definition, rule or scalars. What MLIR's parser says of
+/// it is said in the words of the language.
+ParseResult parseBody(OpAsmParser &parser, Region &body,
+                      ArrayRef<OpAsmParser::Argument> arguments = {});
+
 } // namespace mlir::step
 
 #endif // STEPC_DIALECT_STEPPARSERS_H

@@ -194,11 +194,7 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
       builder.getDenseI32ArrayAttr(
           {int32_t(guards.size()), int32_t(conditions.operands.size())}));
   Region *body = result.addRegion();
-  if (parser.parseRegion(*body, arguments))
-    return failure();
-  if (body->empty())
-    body->emplaceBlock();
-  return success();
+  return parseBody(parser, *body, arguments);
 }
 
 /// Prints one role as parseRole reads it. `guard` is null where there is none.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Compile.h"
+#include "dialect/Nesting.h"
 #include "passes/package/CodeGen.h"
 #include "passes/package/Explain.h"
 #include "passes/package/PackageWriter.h"
@@ -123,6 +124,9 @@ static LogicalResult parseFragments(const llvm::MemoryBuffer &buffer,
 
 static OwningOpRef<ModuleOp> parse(llvm::SourceMgr &source,
                                    MLIRContext *context) {
+  for (unsigned id = 1; id <= source.getNumBuffers(); ++id)
+    if (failed(checkNesting(source, id, context)))
+      return {};
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(source, context);
   if (!module || failed(checkFile(*module)) ||
       failed(checkDefinition(findOptimizer(*module))))

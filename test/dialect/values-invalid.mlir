@@ -103,7 +103,7 @@ step.optimizer @short_types {
 
 step.optimizer @short_types {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{expected ':'}}
+    // expected-error @+1 {{'step.add' needs the types of its operands, as ': [*], f64'}}
     %1 = step.add %p, %g
     step.return %1
   }

@@ -34,7 +34,7 @@ DIRECTIVES = [
     (r"custom<ShortTypes>\([^`]*?\)\)", "types"),
     (r"custom<OneShortType>\(type\(\$\w+\), ref\(\$\w+\)\)", "type"),
     (r"custom<Names>\((\$\w+)\)", r"\1"),
-    (r"custom<Plain\w+>\((\$\w+)\)", r"\1"),
+    (r"custom<(?:Body|Plain\w+)>\((\$\w+)\)", r"\1"),
     (
         r"custom<OptionValue>\([^`]*?\)\)",
         "(`true` | `false` | $default_integer | $hyper $predicate $threshold)",

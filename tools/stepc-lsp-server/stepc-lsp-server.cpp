@@ -9,10 +9,21 @@
 
 #include "mlir/InitAllDialects.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "llvm/Support/thread.h"
+
+#include <optional>
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   registry.insert<mlir::step::StepDialect>();
-  return failed(mlir::MlirLspServerMain(argc, argv, registry)) ? 1 : 0;
+  // Parsers recurse. What an editor sends has not been looked at before, as the
+  // other tools look at their files, so the stack is for any text.
+  constexpr std::optional<unsigned> kStack = 1u << 30;
+  bool failed = false;
+  llvm::thread server(kStack, [&] {
+    failed = mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
+  });
+  server.join();
+  return failed ? 1 : 0;
 }

@@ -5,22 +5,52 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialect/Nesting.h"
 #include "dialect/Step.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+/// Runs what the command line says on one file.
+static mlir::LogicalResult run(int argc, char **argv,
+                               mlir::DialectRegistry &registry) {
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "stepc-opt: the passes of Stepc and of MLIR, by name\n",
+      registry);
+  std::string message;
+  auto file = mlir::openInputFile(input, &message);
+  auto out = file ? mlir::openOutputFile(output, &message) : nullptr;
+  if (!out) {
+    llvm::errs() << message << "\n";
+    return mlir::failure();
+  }
+  llvm::SourceMgr sources;
+  unsigned id = sources.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBuffer(file->getMemBufferRef()), {});
+  mlir::MLIRContext context;
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  if (failed(mlir::step::checkNesting(sources, id, &context)) ||
+      failed(mlir::MlirOptMain(out->os(), std::move(file), registry,
+                               mlir::MlirOptMainConfig::createFromCLOptions())))
+    return mlir::failure();
+  out->keep();
+  return mlir::success();
+}
 
 int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   mlir::registerAllPasses();
   registry.insert<mlir::step::StepDialect>();
   mlir::step::registerPassesAndPipelines();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      argc, argv, "stepc-opt: the passes of Stepc and of MLIR, by name\n",
-      registry));
+  return mlir::asMainReturnCode(run(argc, argv, registry));
 }

@@ -9,6 +9,8 @@
 
 #include "Zip.h"
 
+#include "dialect/Nesting.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -34,6 +36,8 @@ parseText(StringRef text, const std::string &path, mlir::MLIRContext &context) {
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(text, path),
                              SMLoc());
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  if (failed(checkNesting(sources, sources.getMainFileID(), &context)))
+    return {};
   return mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
 }
 
