@@ -191,8 +191,9 @@ OpFoldResult LerpOp::fold(FoldAdaptor adaptor) {
   if (!start || !end || !weight || !getType().isF64())
     return {};
   double difference = *end - *start;
-  double product = *weight * difference;
-  return foldTo(getContext(), *start + product);
+  bool nearStart = *weight < 0.5;
+  double product = (nearStart ? *weight : *weight - 1.0) * difference;
+  return foldTo(getContext(), (nearStart ? *start : *end) + product);
 }
 
 OpFoldResult CompareOp::fold(FoldAdaptor adaptor) {

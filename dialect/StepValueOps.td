@@ -124,7 +124,12 @@ def Step_MinimumOp : Step_BinaryOp<"minimum", "the smaller value"> {
 def Step_LerpOp : Step_ElementwiseOp<"lerp"> {
   let summary = "linear interpolation";
   let description = [{
-    `start + weight * (end - start)`, each of the three operations rounded.
+    From the end that is nearer: where `weight < 0.5`
+    `start + weight * (end - start)`, else `end + (weight - 1) * (end - start)`, each
+    operation rounded. So a weight of 0 is `start`, one of 1 is `end`, and equal ends are
+    kept. For weights from 0 to 1 it is `torch.lerp`. Where an end, or their difference, is
+    infinite, it is NaN, as there: a mean of what may overflow, as of squares, is two products
+    and a sum.
   }];
   let arguments = (ins Step_Value:$start, Step_Value:$end, Step_Value:$weight);
   let results = (outs Step_Value:$result);

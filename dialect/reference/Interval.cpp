@@ -261,10 +261,17 @@ static Interval boundMinimum(ArrayRef<Interval> x, Format compute) {
       compute);
 }
 
+/// Where the weight may lie on both sides of a half, what either side makes.
 static Interval boundLerp(ArrayRef<Interval> x, Format compute) {
   Interval difference = boundSub({x[1], x[0]}, compute);
-  Interval part = boundMul({x[2], difference}, compute);
-  return boundAdd({x[0], part}, compute);
+  auto from = [&](Interval near, Interval factor) {
+    return boundAdd({near, boundMul({factor, difference}, compute)}, compute);
+  };
+  Interval fromStart = from(x[0], x[2]);
+  Interval fromEnd = from(x[1], boundSub({x[2], Interval::of(1.0)}, compute));
+  if (noNumbers(x) || x[2].high < 0.5)
+    return fromStart;
+  return x[2].low < 0.5 ? hull(fromStart, fromEnd) : fromEnd;
 }
 
 BoundMeaning mlir::step::reference::getBoundMeaning(Operation *op) {

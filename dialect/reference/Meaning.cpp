@@ -67,8 +67,10 @@ static double evalMinimum(ArrayRef<double> x, Format) {
 static double evalLerp(ArrayRef<double> x, Format compute) {
   double start = x[0], end = x[1], weight = x[2];
   double difference = evalSub({end, start}, compute);
-  double part = evalMul({weight, difference}, compute);
-  return evalAdd({start, part}, compute);
+  bool nearStart = weight < 0.5;
+  double factor = nearStart ? weight : evalSub({weight, 1.0}, compute);
+  double part = evalMul({factor, difference}, compute);
+  return evalAdd({nearStart ? start : end, part}, compute);
 }
 
 Meaning mlir::step::reference::getMeaning(Operation *op) {

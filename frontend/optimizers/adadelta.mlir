@@ -28,9 +28,9 @@ step.optimizer @adadelta {
     %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
 
     %w = step.sub %one, %rho : f64
-    %gg = step.mul %g, %g : [*]
     %v_kept = step.mul %v, %rho : [*], f64
-    %v_gain = step.mul %gg, %w : [*], f64
+    %g_part = step.mul %g, %w : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
     %v_eps = step.add %v1, %eps : [*], f64
     %v_root = step.sqrt %v_eps : [*]
@@ -39,9 +39,9 @@ step.optimizer @adadelta {
     %ratio = step.div %u_root, %v_root : [*]
     %d = step.mul %ratio, %g : [*]
 
-    %dd = step.mul %d, %d : [*]
     %u_kept = step.mul %u, %rho : [*], f64
-    %u_gain = step.mul %dd, %w : [*], f64
+    %d_part = step.mul %d, %w : [*], f64
+    %u_gain = step.mul %d_part, %d : [*]
     %u1 = step.add %u_kept, %u_gain : [*]
     %update = step.mul %d, %lr : [*], f64
     %theta1 = step.sub %theta, %update : [*]

@@ -55,7 +55,8 @@ step.optimizer @adafactor {
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
     %alpha = step.mul %rho, %scale : f64
 
@@ -90,7 +91,9 @@ step.optimizer @adafactor {
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %update, %w1 : [...b, n, m], [...b, n, m], f64
+    %m_kept = step.mul %m, %beta1 : [...b, n, m], f64
+    %m_gain = step.mul %update, %w1 : [...b, n, m], f64
+    %m1 = step.add %m_kept, %m_gain : [...b, n, m]
     %move = step.select %has_beta1, %m1, %update : i1, [...b, n, m], [...b, n, m]
 
     %decay = step.mul %lambda, %alpha : f64
@@ -115,14 +118,18 @@ step.optimizer @adafactor {
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
     %alpha = step.mul %rho, %scale : f64
 
     %w = step.pow %number, %decay_rate
+    %beta2_t = step.sub %one, %w : f64
     %gg = step.mul %g, %g : [*]
     %sq = step.add %gg, %eps1 : [*], f64
-    %v1 = step.lerp %v, %sq, %w : [*], [*], f64
+    %v_kept = step.mul %v, %beta2_t : [*], f64
+    %v_gain = step.mul %sq, %w : [*], f64
+    %v1 = step.add %v_kept, %v_gain : [*]
     %root = step.sqrt %v1 : [*]
     %u = step.div %g, %root : [*]
 
@@ -134,7 +141,9 @@ step.optimizer @adafactor {
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [*], f64
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %update, %w1 : [*], [*], f64
+    %m_kept = step.mul %m, %beta1 : [*], f64
+    %m_gain = step.mul %update, %w1 : [*], f64
+    %m1 = step.add %m_kept, %m_gain : [*]
     %move = step.select %has_beta1, %m1, %update : i1, [*], [*]
 
     %decay = step.mul %lambda, %alpha : f64

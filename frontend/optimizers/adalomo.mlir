@@ -60,7 +60,8 @@ step.optimizer @adalomo {
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %alpha = step.mul %lr, %size : f64
 
     %decay = step.mul %alpha, %lambda : f64
@@ -75,9 +76,12 @@ step.optimizer @adalomo {
   step.rule @any(%theta: param[*], %g: grad[*], %v: state "exp_avg_sq"[*], %t: count) {
     %number = step.to_f64 %t
     %w = step.pow %number, %decay_rate
+    %beta2_t = step.sub %one, %w : f64
     %gg = step.mul %g, %g : [*]
     %sq = step.add %gg, %eps1 : [*], f64
-    %v1 = step.lerp %v, %sq, %w : [*], [*], f64
+    %v_kept = step.mul %v, %beta2_t : [*], f64
+    %v_gain = step.mul %sq, %w : [*], f64
+    %v1 = step.add %v_kept, %v_gain : [*]
     %root = step.sqrt %v1 : [*]
     %u = step.div %g, %root : [*]
 
@@ -89,7 +93,8 @@ step.optimizer @adalomo {
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %alpha = step.mul %lr, %size : f64
 
     %decay = step.mul %alpha, %lambda : f64

@@ -66,7 +66,9 @@ step.optimizer @came {
     %factor = step.div %one, %divisor : f64
     %u = step.mul %raw, %factor : [...b, n, m], f64
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %u, %w1 : [...b, n, m], [...b, n, m], f64
+    %m_kept = step.mul %m, %beta1 : [...b, n, m], f64
+    %m_gain = step.mul %u, %w1 : [...b, n, m], f64
+    %m1 = step.add %m_kept, %m_gain : [...b, n, m]
 
     %w3 = step.sub %one, %beta3 : f64
     %off = step.sub %u, %m1 : [...b, n, m]
@@ -99,7 +101,9 @@ step.optimizer @came {
     %w2 = step.sub %one, %beta2 : f64
     %gg = step.mul %g, %g : [*]
     %sq = step.add %gg, %eps1 : [*], f64
-    %v1 = step.lerp %v, %sq, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %v_gain = step.mul %sq, %w2 : [*], f64
+    %v1 = step.add %v_kept, %v_gain : [*]
     %root = step.sqrt %v1 : [*]
     %raw = step.div %g, %root : [*]
 
@@ -111,7 +115,9 @@ step.optimizer @came {
     %factor = step.div %one, %divisor : f64
     %u = step.mul %raw, %factor : [*], f64
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %u, %w1 : [*], [*], f64
+    %m_kept = step.mul %m, %beta1 : [*], f64
+    %m_gain = step.mul %u, %w1 : [*], f64
+    %m1 = step.add %m_kept, %m_gain : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64

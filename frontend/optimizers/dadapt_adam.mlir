@@ -47,7 +47,8 @@ step.optimizer @dadapt_adam {
     %estimate = step.div %a1, %divisor : f64
     %most = step.mul %d, %growth : f64
     %bounded = step.minimum %estimate, %most : f64
-    %larger = step.maximum %d, %bounded : f64
+    %grows = step.compare gt, %bounded, %d : f64
+    %larger = step.select %grows, %bounded, %d : i1, f64, f64
     %still = step.compare eq, %s_l1, %zero : f64
     %d1 = step.select %still, %d, %larger : i1, f64, f64
     step.update %d, %d1
@@ -85,8 +86,10 @@ step.optimizer @dadapt_adam {
     %m_new = step.mul %g, %m_gain : [*], f64
     %m1 = step.add %m_part, %m_new : [*]
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
-    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %g_part = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
+    %v1 = step.add %v_kept, %v_gain : [*]
     %q = step.sqrt %beta2 : f64
     %w = step.sub %one, %q : f64
     %s_gain = step.mul %rate, %w : f64

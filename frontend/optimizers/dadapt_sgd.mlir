@@ -54,7 +54,8 @@ step.optimizer @dadapt_sgd {
     %estimate = step.div %twice, %s_norm : f64
     %most = step.mul %d, %growth : f64
     %bounded = step.minimum %estimate, %most : f64
-    %larger = step.maximum %d, %bounded : f64
+    %grows = step.compare gt, %bounded, %d : f64
+    %larger = step.select %grows, %bounded, %d : i1, f64, f64
     %still = step.compare eq, %s_norm, %zero : f64
     %d1 = step.select %still, %d, %larger : i1, f64, f64
     step.update %d, %d1
@@ -82,7 +83,9 @@ step.optimizer @dadapt_sgd {
 
     %z = step.sub %start, %s1 : [*]
     %w = step.sub %one, %mu : f64
-    %theta1 = step.lerp %theta, %z, %w : [*], [*], f64
+    %theta_kept = step.mul %theta, %mu : [*], f64
+    %theta_gain = step.mul %z, %w : [*], f64
+    %theta1 = step.add %theta_kept, %theta_gain : [*]
     step.return %theta1, %s1, %start
   }
 }

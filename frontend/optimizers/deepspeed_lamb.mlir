@@ -36,10 +36,14 @@ step.optimizer @deepspeed_lamb {
     %zero = step.constant 0.0
     %one = step.constant 1.0
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
+    %m_kept = step.mul %m, %beta1 : [*], f64
+    %m_gain = step.mul %g, %w1 : [*], f64
+    %m1 = step.add %m_kept, %m_gain : [*]
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
-    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %g_part = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
+    %v1 = step.add %v_kept, %v_gain : [*]
 
     %root = step.sqrt %v1 : [*]
     %outside = step.add %root, %eps : [*], f64

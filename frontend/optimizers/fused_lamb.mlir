@@ -36,8 +36,9 @@ step.optimizer @fused_lamb {
   %divisor = step.scalars over model {
     %norm = step.sqrt %norm2 : f64
     %excess = step.div %norm, %max_norm : f64
-    %clipped = step.maximum %one, %excess : f64
-    %by = step.select %has_clip, %clipped, %one : i1, f64, f64
+    %exceeds = step.compare gt, %norm, %max_norm : f64
+    %clips = step.and %exceeds, %has_clip : i1
+    %by = step.select %clips, %excess, %one : i1, f64, f64
     step.report "grad_norm", %norm
     step.yield %by : f64
   }
@@ -59,8 +60,10 @@ step.optimizer @fused_lamb {
     %g_part = step.mul %g, %beta3 : [*], f64
     %m1 = step.add %m_part, %g_part : [*]
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
-    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %g_share = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_share, %g : [*]
+    %v1 = step.add %v_kept, %v_gain : [*]
 
     // m_hat / (sqrt(v_hat) + eps) = m * scale / (sqrt(v) + eps_t).
     %beta1_t = step.powi %beta1, %t

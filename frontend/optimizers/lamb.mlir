@@ -39,10 +39,14 @@ step.optimizer @lamb {
     %ascent = step.neg %grad : [*]
     %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
     %w1 = step.sub %one, %beta1 : f64
-    %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
+    %m_kept = step.mul %m, %beta1 : [*], f64
+    %m_gain = step.mul %g, %w1 : [*], f64
+    %m1 = step.add %m_kept, %m_gain : [*]
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
-    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %g_part = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
+    %v1 = step.add %v_kept, %v_gain : [*]
 
     // m_hat / (sqrt(v_hat) + eps) = m * scale / (sqrt(v) + eps_t).
     %beta1_t = step.powi %beta1, %t

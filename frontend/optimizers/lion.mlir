@@ -19,6 +19,7 @@ step.optimizer @lion {
   %maximize = step.option "maximize" = false
 
   step.rule @any(%theta: param[*], %grad: grad[*], %m: state "exp_avg"[*]) {
+    %zero = step.constant 0.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
     %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
@@ -31,7 +32,9 @@ step.optimizer @lion {
     %m_part = step.mul %m, %beta1 : [*], f64
     %g_part = step.mul %g, %w1 : [*], f64
     %c = step.add %m_part, %g_part : [*]
-    %direction = step.sign %c : [*]
+    %sign = step.sign %c : [*]
+    %number = step.compare eq, %c, %c : [*]  // torch.sign(NaN) is 0
+    %direction = step.select %number, %sign, %zero : mask[*], [*], f64
     %update = step.mul %direction, %lr : [*], f64
     %theta2 = step.sub %theta1, %update : [*]
 

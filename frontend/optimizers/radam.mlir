@@ -50,8 +50,10 @@ step.optimizer @radam {
     %w1 = step.sub %one, %beta1 : f64
     %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
     %w2 = step.sub %one, %beta2 : f64
-    %gg = step.mul %g, %g : [*]
-    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %v_kept = step.mul %v, %beta2 : [*], f64
+    %g_part = step.mul %g, %w2 : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
+    %v1 = step.add %v_kept, %v_gain : [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t

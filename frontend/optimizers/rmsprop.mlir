@@ -13,7 +13,8 @@
 // Formulas and names of states are those of torch.optim.RMSprop, but for rounding. It
 // departs from Graves, and from TensorFlow, as torch does: eps is added to the root, not
 // inside; lr multiplies the momentum when it is used, not when it is gathered.
-// TensorFlow's v begins as 1.
+// TensorFlow's v begins as 1. Where both v and a^2 are infinite, centered, theta is NaN;
+// torch fuses the product with the difference there.
 
 step.optimizer @rmsprop {
   %lr = step.hyper "lr" = 1.0e-2
@@ -37,9 +38,9 @@ step.optimizer @rmsprop {
     %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
 
     %w = step.sub %one, %alpha : f64
-    %gg = step.mul %g, %g : [*]
     %v_kept = step.mul %v, %alpha : [*], f64
-    %v_gain = step.mul %gg, %w : [*], f64
+    %g_part = step.mul %g, %w : [*], f64
+    %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
     %a1 = step.lerp %a, %g, %w : [*], [*], f64
     %aa = step.mul %a1, %a1 : [*]

@@ -11,8 +11,8 @@
 //   g'    <- g
 //
 // g' is the state prev. Names of states are those of torch.optim.Rprop, and so is the
-// result, to the bit where no gradient is NaN: torch's sign of NaN is 0, so that it
-// leaves the parameter as it is; here the parameter is NaN then. Products of gradients
+// result, to the bit: torch's sign of NaN is 0, so that a gradient of NaN leaves the
+// parameter as it is. Products of gradients
 // that are too small for the compute type count as 0. lr is read in a tensor's first
 // step only.
 
@@ -43,7 +43,9 @@ step.optimizer @rprop {
     %size1 = step.minimum %at_least, %largest : [*], f64
 
     %g1 = step.select %turned, %zero, %g : mask[*], f64, [*]
-    %direction = step.sign %g1 : [*]
+    %sign = step.sign %g1 : [*]
+    %number = step.compare eq, %g1, %g1 : [*]  // torch.sign(NaN) is 0
+    %direction = step.select %number, %sign, %zero : mask[*], [*], f64
     %update = step.mul %direction, %size1 : [*]
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %g1, %size1

@@ -48,7 +48,8 @@ step.optimizer @torch_adafactor {
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %alpha = step.mul %rho, %size : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -93,7 +94,8 @@ step.optimizer @torch_adafactor {
     %u_mean = step.select %unbounded, %col_sq_mean, %uu_mean : i1, f64, f64
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %d : f64
-    %divisor = step.maximum %one, %excess : f64
+    %exceeds = step.compare gt, %excess, %one : f64
+    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %theta2 = step.sub %theta1, %update : [...b, n, m]
@@ -110,7 +112,8 @@ step.optimizer @torch_adafactor {
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
-    %size = step.maximum %eps2, %theta_rms : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
     %alpha = step.mul %rho, %size : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -129,7 +132,8 @@ step.optimizer @torch_adafactor {
     %u_mean = step.mean %uu : [*]
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %d : f64
-    %divisor = step.maximum %one, %excess : f64
+    %exceeds = step.compare gt, %excess, %one : f64
+    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

@@ -71,12 +71,23 @@ static Value emitSign(OpBuilder &builder, Location loc, Value x) {
   return arith::SelectOp::create(builder, loc, positive, constant(1.0), inner);
 }
 
-/// start + weight * (end - start), three operations.
-static Value emitLerp(OpBuilder &builder, Location loc, Value start, Value end,
+/// From the nearer end, so that both ends are exact: start + weight * (end -
+/// start), or end + (weight - 1) * (end - start). Of a weight that is the same
+/// for all elements the condition and the factor are computed once.
+static Value emitLerp(OpBuilder &b, Location loc, Value start, Value end,
                       Value weight) {
-  Value difference = arith::SubFOp::create(builder, loc, end, start);
-  Value product = arith::MulFOp::create(builder, loc, weight, difference);
-  return arith::AddFOp::create(builder, loc, start, product);
+  auto constant = [&](double value) {
+    return arith::ConstantOp::create(b, loc,
+                                     b.getFloatAttr(weight.getType(), value));
+  };
+  Value nearStart = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT,
+                                          weight, constant(0.5));
+  Value fromEnd = arith::SubFOp::create(b, loc, weight, constant(1.0));
+  Value factor = arith::SelectOp::create(b, loc, nearStart, weight, fromEnd);
+  Value nearer = arith::SelectOp::create(b, loc, nearStart, start, end);
+  Value difference = arith::SubFOp::create(b, loc, end, start);
+  Value product = arith::MulFOp::create(b, loc, factor, difference);
+  return arith::AddFOp::create(b, loc, nearer, product);
 }
 
 /// To the storage type and back.

@@ -74,18 +74,24 @@ step.optimizer @binary {
 // -----
 
 // Each of the three operations of a lerp is rounded: with a fused multiplication
-// and addition 0.1 + 0.3 * (0.7 - 0.1) would be 0.27999999999999997.
+// and addition 0.1 + 0.3 * (0.7 - 0.1) would be 0.27999999999999997. From a
+// weight of one half on it begins at the other end, so that this is exact.
 // CHECK-LABEL: step.optimizer @lerp
 step.optimizer @lerp {
   %a = step.constant 0.1
   %b = step.constant 0.7
   %w = step.constant 0.3
   step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK: %[[END:.*]] = step.constant 0.7{{$}}
     // CHECK: %[[LERP:.*]] = step.constant 0.28{{$}}
-    // CHECK: step.mul %param, %[[LERP]]
+    // CHECK: %[[P1:.*]] = step.mul %param, %[[LERP]]
+    // CHECK: step.mul %[[P1]], %[[END]]
     %0 = step.lerp %a, %b, %w : f64
     %1 = step.mul %p, %0 : [*], f64
-    step.return %1
+    %one = step.constant 1.0
+    %2 = step.lerp %a, %b, %one : f64
+    %3 = step.mul %1, %2 : [*], f64
+    step.return %3
   }
 }
 

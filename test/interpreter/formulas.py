@@ -31,6 +31,18 @@ class Numbers:
         return stored, self.load(stored)
 
 
+def lerp(start, end, weight):
+    """As torch.lerp: from the end that is nearer."""
+    if weight < 0.5:
+        return start + weight * (end - start)
+    return end + (weight - type(weight)(1)) * (end - start)
+
+
+def mean_of_squares(n, old, g, beta):
+    """beta * old + ((1 - beta) * g) * g, so that g * g may overflow where this does not."""
+    return old * n.scalar(beta) + g * n.scalar(1 - np.float64(beta)) * g
+
+
 def integer_power(base, exponent):
     """beta^t, by squaring."""
     result, factor = np.float64(1), np.float64(base)
@@ -51,8 +63,8 @@ def adamw(arrays, hypers, options, count, fresh):
     if options.get("maximize"):
         g = -g
     theta = theta * n.scalar(1 - lr * np.float64(hypers["weight_decay"]))
-    new["exp_avg"], m = n.keep(m + n.scalar(1 - beta1) * (g - m), arrays["exp_avg"])
-    new["exp_avg_sq"], v = n.keep(v + n.scalar(1 - beta2) * (g * g - v), arrays["exp_avg_sq"])
+    new["exp_avg"], m = n.keep(lerp(m, g, n.scalar(1 - beta1)), arrays["exp_avg"])
+    new["exp_avg_sq"], v = n.keep(mean_of_squares(n, v, g, beta2), arrays["exp_avg_sq"])
     if options.get("amsgrad"):
         largest = arrays["max_exp_avg_sq"]
         new["max_exp_avg_sq"], v = n.keep(np.maximum(n.load(largest), v), largest)
@@ -95,7 +107,7 @@ def lion(arrays, hypers, options, count, fresh):
         g = -g
     theta = theta * n.scalar(1 - lr * np.float64(hypers["weight_decay"]))
     blend = m * n.scalar(beta1) + g * n.scalar(1 - beta1)
-    direction = np.where(blend > 0, n.scalar(1), np.where(blend < 0, n.scalar(-1), blend))
+    direction = np.where(blend > 0, n.scalar(1), np.where(blend < 0, n.scalar(-1), n.scalar(0)))
     theta = theta - direction * n.scalar(lr)
     new = {}
     new["exp_avg"], _ = n.keep(m * n.scalar(beta2) + g * n.scalar(1 - beta2), arrays["exp_avg"])

@@ -84,6 +84,30 @@ def json_number(value):
     return value if np.isfinite(value) else str(value)
 
 
+def lerp(start, end, weight):
+    """As torch.lerp: three rounded operations, from the end that is nearer."""
+    difference = end - start
+    return np.where(
+        weight < 0.5,
+        start + weight * difference,
+        end + (weight - weight.dtype.type(1)) * difference,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_both_ends_of_a_lerp_are_exact(tmp_path, dtype):
+    x, y = special_pairs(dtype)
+    path = write_definition(
+        tmp_path,
+        "%r = step.lerp %p, %g, %w : [*], [*], f64\n step.return %r",
+        globals_='%w = step.hyper "w" = 0.0',
+    )
+    numbers = np.isfinite(x) & np.isfinite(y) & np.isfinite(y - x)
+    for weight, end in ((0.0, x), (1.0, y)):
+        result = interpret(path, {"param": x, "grad": y}, hypers={"w": weight})["param"]
+        assert np.array_equal(result[numbers], end[numbers])
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lerp_is_three_rounded_operations(tmp_path, dtype):
     x, y = special_pairs(dtype)
@@ -94,7 +118,7 @@ def test_lerp_is_three_rounded_operations(tmp_path, dtype):
         '%p: param[*], %g: grad[*], %w: state "w"[*]',
     )
     result = interpret(path, {"param": x, "grad": y, "w": weight}, fresh=False)
-    assert_same(result["param"], x + weight * (y - x))
+    assert_same(result["param"], lerp(x, y, weight))
     assert_same(result["w"], weight)
 
 
@@ -107,7 +131,7 @@ def test_lerp_of_scalars_beside_a_tensor_works_in_the_compute_type(tmp_path, dty
         globals_='%a = step.hyper "a" = 0.1\n%b = step.hyper "b" = 0.7',
     )
     a, b = dtype(0.1), dtype(0.7)
-    assert_same(interpret(path, {"param": x, "grad": x})["param"], a + x * (b - a))
+    assert_same(interpret(path, {"param": x, "grad": x})["param"], lerp(a, b, x))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -175,7 +199,7 @@ def test_unary_of_scalars(tmp_path, name):
 def test_lerp_and_select_of_scalars(tmp_path):
     triples = [(a, b, c) for a in SCALARS for b in SCALARS for c in SCALARS]
     x, y, z = (np.array(column) for column in zip(*triples, strict=True))
-    assert_same(run_scalars(tmp_path, "%r = step.lerp %a, %b, %c : f64", triples), x + z * (y - x))
+    assert_same(run_scalars(tmp_path, "%r = step.lerp %a, %b, %c : f64", triples), lerp(x, y, z))
     text = "%m = step.compare lt, %a, %b : f64\n%r = step.select %m, %c, %b : i1, f64, f64"
     assert_same(run_scalars(tmp_path, text, triples), np.where(x < y, z, y))
 
@@ -240,7 +264,7 @@ def test_broadcasting_of_dims_of_one(tmp_path, shape):
     )
     result = interpret(path, arrays, fresh=False)
     p, r, c = arrays["param"], arrays["row"], arrays["column"]
-    expected = np.where(r < c, np.broadcast_to(c, p.shape), p + r * (r * c - p))
+    expected = np.where(r < c, np.broadcast_to(c, p.shape), lerp(p, r * c, r))
     assert_same(result["param"], expected)
     assert_same(result["row"], r * np.float32(0.5))
     assert_same(result["column"], c)

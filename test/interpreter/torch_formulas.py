@@ -5,7 +5,7 @@ rounded operation after the other, written from the papers and torch's documenta
 """
 
 import numpy as np
-from formulas import Numbers, integer_power
+from formulas import Numbers, integer_power, lerp, mean_of_squares
 
 F64 = np.float64
 
@@ -31,9 +31,9 @@ def decayed(n, arrays, hypers, options):
 def moments(n, arrays, g, hypers, new):
     """The averages of the gradient and of its square, which ``new`` gets."""
     m, v = n.load(arrays["exp_avg"]), n.load(arrays["exp_avg_sq"])
-    w1, w2 = (n.scalar(1 - F64(hypers[k])) for k in ("beta1", "beta2"))
-    new["exp_avg"], m = n.keep(m + w1 * (g - m), arrays["exp_avg"])
-    new["exp_avg_sq"], v = n.keep(v + w2 * (g * g - v), arrays["exp_avg_sq"])
+    weight = n.scalar(1 - F64(hypers["beta1"]))
+    new["exp_avg"], m = n.keep(lerp(m, g, weight), arrays["exp_avg"])
+    new["exp_avg_sq"], v = n.keep(mean_of_squares(n, v, g, hypers["beta2"]), arrays["exp_avg_sq"])
     return m, v
 
 
@@ -82,7 +82,8 @@ def adamax(arrays, hypers, options, count, fresh):
     theta = n.load(arrays["param"])
     g = with_l2(n, signed(n, arrays["grad"], options), theta, hypers)
     m, u = n.load(arrays["exp_avg"]), n.load(arrays["exp_inf"])
-    new["exp_avg"], m = n.keep(m + n.scalar(1 - F64(hypers["beta1"])) * (g - m), arrays["exp_avg"])
+    weight = n.scalar(1 - F64(hypers["beta1"]))
+    new["exp_avg"], m = n.keep(lerp(m, g, weight), arrays["exp_avg"])
     least = np.abs(g) + n.scalar(hypers["eps"])
     faded = u * n.scalar(hypers["beta2"])
     new["exp_inf"], u = n.keep(np.maximum(faded, least), arrays["exp_inf"])
@@ -108,11 +109,11 @@ def adadelta(arrays, hypers, options, count, fresh):
     n, new = Numbers(arrays["param"]), {}
     theta = n.load(arrays["param"])
     g = with_l2(n, signed(n, arrays["grad"], options), theta, hypers)
-    rho, gain, eps = (n.scalar(x) for x in (hypers["rho"], 1 - F64(hypers["rho"]), hypers["eps"]))
+    rho, eps = hypers["rho"], n.scalar(hypers["eps"])
     v, u = n.load(arrays["square_avg"]), n.load(arrays["acc_delta"])
-    new["square_avg"], v = n.keep(v * rho + g * g * gain, arrays["square_avg"])
+    new["square_avg"], v = n.keep(mean_of_squares(n, v, g, rho), arrays["square_avg"])
     delta = np.sqrt(u + eps) / np.sqrt(v + eps) * g
-    new["acc_delta"], _ = n.keep(u * rho + delta * delta * gain, arrays["acc_delta"])
+    new["acc_delta"], _ = n.keep(mean_of_squares(n, u, delta, rho), arrays["acc_delta"])
     new["param"], _ = n.keep(theta - delta * n.scalar(hypers["lr"]), arrays["param"])
     return new
 
@@ -122,12 +123,15 @@ def rmsprop(arrays, hypers, options, count, fresh):
     n, new = Numbers(arrays["param"]), {}
     theta = n.load(arrays["param"])
     g = with_l2(n, signed(n, arrays["grad"], options), theta, hypers)
-    alpha, gain = n.scalar(hypers["alpha"]), n.scalar(1 - F64(hypers["alpha"]))
-    kept = n.load(arrays["square_avg"]) * alpha
-    new["square_avg"], square = n.keep(kept + g * g * gain, arrays["square_avg"])
+    old = n.load(arrays["square_avg"])
+    new["square_avg"], square = n.keep(
+        mean_of_squares(n, old, g, hypers["alpha"]), arrays["square_avg"]
+    )
     if options["centered"]:
         a = n.load(arrays["grad_avg"])
-        new["grad_avg"], a = n.keep(a + gain * (g - a), arrays["grad_avg"])
+        new["grad_avg"], a = n.keep(
+            lerp(a, g, n.scalar(1 - F64(hypers["alpha"]))), arrays["grad_avg"]
+        )
         square = square - a * a
     direction = g / (np.sqrt(square) + n.scalar(hypers["eps"]))
     if hypers["momentum"] > 0:
@@ -154,7 +158,7 @@ def rprop(arrays, hypers, options, count, fresh):
     size = np.minimum(size, n.scalar(hypers["step_size_max"]))
     new["step_size"], size = n.keep(size, arrays["step_size"])
     new["prev"], g = n.keep(np.where(product < 0, n.scalar(0), g), arrays["prev"])
-    direction = np.where(g > 0, n.scalar(1), np.where(g < 0, n.scalar(-1), g))
+    direction = np.where(g > 0, n.scalar(1), np.where(g < 0, n.scalar(-1), n.scalar(0)))
     new["param"], _ = n.keep(theta - direction * size, arrays["param"])
     return new
 

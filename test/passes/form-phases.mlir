@@ -27,9 +27,13 @@ step.optimizer @opt {
   // CHECK-DAG: %[[NEW:.*]] = arith.cmpf une, %[[S1]]
   // CHECK-DAG: %[[A:.*]] = arith.truncf %[[S2]] : f64 to f32
   // CHECK-DAG: %[[PX:.*]] = arith.extf %[[P]] : bf16 to f32
+  // CHECK-DAG: %[[NEAR:.*]] = arith.cmpf olt, %[[B]], %{{.*}} : f32
+  // CHECK-DAG: %[[FROM_END:.*]] = arith.subf %[[B]], %{{.*}} : f32
+  // CHECK: %[[FACTOR:.*]] = arith.select %[[NEAR]], %[[B]], %[[FROM_END]] : f32
+  // CHECK: %[[END:.*]] = arith.select %[[NEAR]], %[[M]], %[[G]] : f32
   // CHECK: %[[D:.*]] = arith.subf %[[G]], %[[M]] : f32
-  // CHECK: %[[W:.*]] = arith.mulf %[[B]], %[[D]] : f32
-  // CHECK: %[[L:.*]] = arith.addf %[[M]], %[[W]] : f32
+  // CHECK: %[[W:.*]] = arith.mulf %[[FACTOR]], %[[D]] : f32
+  // CHECK: %[[L:.*]] = arith.addf %[[END]], %[[W]] : f32
   // CHECK: %[[M1:.*]] = arith.select %[[NEW]], %[[G]], %[[L]] : f32
   // CHECK: %[[HALF:.*]] = arith.mulf %[[M1]], %[[A]] : f32
   // CHECK: %[[P1:.*]] = arith.subf %[[PX]], %[[HALF]] : f32

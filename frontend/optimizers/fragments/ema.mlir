@@ -7,8 +7,7 @@
 //   then                a <- a + (1 - decay) * (p - a)
 //
 // p is the new parameter, as it is stored. As torch.optim.swa_utils.AveragedModel with
-// get_ema_multi_avg_fn, updated behind each step; for a decay below 0.5 torch has
-// p - decay * (p - a), the same but for rounding. A skipped step averages nothing.
+// get_ema_multi_avg_fn, updated behind each step. A skipped step averages nothing.
 // Where active is 0, what is averaged stays, and is neither read nor written.
 //
 // A parameter that has no gradient in a step is not averaged in it; torch averages what
