@@ -21,6 +21,17 @@
 
 #include "dialect/StepEnums.h.inc"
 
+namespace mlir::step {
+/// What stands in a layout for all dims of a tensor of which ranks have ranges
+/// of elements. No dim can be called so: a name has no space in it.
+constexpr StringLiteral kFlatRange = "flat range";
+
+/// What passes put into rules and no source may say.
+template <typename ConcreteT>
+class InsertedByPasses
+    : public OpTrait::TraitBase<ConcreteT, InsertedByPasses> {};
+} // namespace mlir::step
+
 #define GET_TYPEDEF_CLASSES
 #include "dialect/StepTypes.h.inc"
 
@@ -100,6 +111,10 @@ int64_t countScalarInputs(OptimizerOp optimizer);
 
 /// True for operations of the language that compute one value from others.
 bool isValueOp(Operation *op);
+
+/// True for what a definition may say, as it is written or as the define stage
+/// leaves it.
+bool isSourceOp(Operation *op);
 
 /// Checks what an optimizer and a fragment declare, and what goes from rules to
 /// statistics and back.

@@ -92,11 +92,13 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     rule, holds. `kept` says that the state is not dropped where nothing depends on
     it. `storage` is null in a definition; binding sets it. The `position`, which binding
     adds, is where each element stands among those of all tensors (`step.round_stochastic`):
-    it is known, not kept in memory.
+    it is known, not kept in memory. `states` are those that a `fresh` speaks of; where
+    they are null, all that the rule declares.
 
     Constraints:
     - a state has an initial value; no other role has one, a name or a guard, or
       is kept
+    - a fresh alone speaks of states, by their names
     - the storage type is f32, f64, bf16 or f16, of a state also i16, the lower
       halves of f32, and of the position i64; count and fresh have none
   }];
@@ -106,12 +108,13 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     OptionalParameter<"::mlir::FloatAttr">:$init,
     DefaultValuedParameter<"bool", "false">:$guarded,
     DefaultValuedParameter<"bool", "false">:$kept,
-    OptionalParameter<"::mlir::Type">:$storage);
+    OptionalParameter<"::mlir::Type">:$storage,
+    OptionalParameter<"::mlir::ArrayAttr">:$states);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let builders = [AttrBuilder<(ins "::mlir::step::RoleKind":$kind), [{
     return $_get($_ctxt, kind, StringAttr::get($_ctxt, ""), FloatAttr(), false,
-                 false, Type());
+                 false, Type(), ArrayAttr());
   }]>];
   let extraClassDeclaration = [{
     /// True for param, grad, state and position: arguments that are tensors. All
@@ -128,26 +131,31 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     StringRef getDisplayName() const;
     RoleAttr withStorage(Type storage) const;
     RoleAttr withoutGuard() const;
+    /// A fresh that speaks of these states.
+    RoleAttr withStates(ArrayAttr states) const;
   }];
 }
+
+def Step_FreshArrayAttr : TypedArrayAttrBase<
+    TypedArrayAttrBase<StrAttr, "names of states">, "names of states for each fresh flag">;
 
 def Step_LayoutAttr : Step_Attr<"Layout", "layout"> {
   let summary = "how a parameter lies on a mesh of ranks";
   let description = [{
     For each sharded dim of the rule's param, by its name in the rule, the mesh axes that
-    shard it, in order; or, as `flat`, the axes over which a range of the logical
-    row-major order lies. Over other axes the tensor is replicated. Sizes of axes and
+    shard it, in order; or, as `flat range`, which no dim can be called, the axes over which
+    a range of the logical row-major order lies. Over other axes the tensor is replicated. Sizes of axes and
     the ranges are known at run time only (docs/sharding.md).
 
     Constraints:
     - there is a dim, with an axis, and no axis is named twice
-    - `flat` stands alone
+    - `flat range` stands alone
   }];
   let parameters = (ins "::mlir::DictionaryAttr":$dims);
   let assemblyFormat = "`<` $dims `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    bool isFlat() const { return bool(getAxes("flat")); }
+    bool isFlat() const { return bool(getAxes(kFlatRange)); }
     /// The axes that shard the dim, or null.
     ::mlir::ArrayAttr getAxes(::llvm::StringRef dim) const {
       return getDims().getAs<::mlir::ArrayAttr>(dim);

@@ -72,7 +72,7 @@ static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
 
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
-                               bool kept, Type storage) {
+                               bool kept, Type storage, ArrayAttr states) {
   if (kind == RoleKind::Temp)
     return emitError() << "'temp' is no role of a rule";
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
@@ -87,6 +87,11 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   if (kind != RoleKind::State && kept)
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' is no state that can be kept";
+  if (states && kind != RoleKind::Fresh)
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' speaks of no states, as a fresh does";
+  if (states && !llvm::all_of(states, llvm::IsaPred<StringAttr>))
+    return emitError() << "a fresh names something that is no state";
   if (!storage)
     return success();
   if (kind == RoleKind::Count || kind == RoleKind::Fresh)
@@ -98,7 +103,7 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
 LogicalResult LayoutAttr::verify(EmitError emitError, DictionaryAttr dims) {
   if (dims.empty())
     return emitError() << "a layout shards no dim";
-  if (dims.contains("flat") && dims.size() > 1)
+  if (dims.contains(kFlatRange) && dims.size() > 1)
     return emitError() << "a layout is flat and shards dims too";
   llvm::SmallPtrSet<Attribute, 4> seen;
   for (NamedAttribute dim : dims) {
@@ -153,10 +158,15 @@ StringRef RoleAttr::getDisplayName() const {
 
 RoleAttr RoleAttr::withStorage(Type storage) const {
   return get(getContext(), getKind(), getName(), getInit(), getGuarded(),
-             getKept(), storage);
+             getKept(), storage, getStates());
 }
 
 RoleAttr RoleAttr::withoutGuard() const {
   return get(getContext(), getKind(), getName(), getInit(), false, getKept(),
-             getStorage());
+             getStorage(), getStates());
+}
+
+RoleAttr RoleAttr::withStates(ArrayAttr states) const {
+  return get(getContext(), getKind(), getName(), getInit(), getGuarded(),
+             getKept(), getStorage(), states);
 }

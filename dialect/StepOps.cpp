@@ -153,6 +153,30 @@ BlockArgument RuleOp::getArgumentOfKind(RoleKind kind) {
   return {};
 }
 
+SmallVector<BlockArgument> RuleOp::getFreshes() {
+  return llvm::filter_to_vector(
+      getBody().getArguments(), [&](BlockArgument argument) {
+        return getRole(argument.getArgNumber()).getKind() == RoleKind::Fresh;
+      });
+}
+
+ArrayAttr RuleOp::getStateNames() {
+  SmallVector<Attribute> names;
+  for (auto role : getRoles().getAsRange<RoleAttr>())
+    if (role.getKind() == RoleKind::State)
+      names.push_back(role.getName());
+  return ArrayAttr::get(getContext(), names);
+}
+
+void RuleOp::nameFreshStates() {
+  SmallVector<Attribute> roles;
+  for (auto role : getRoles().getAsRange<RoleAttr>())
+    roles.push_back(role.getKind() == RoleKind::Fresh && !role.getStates()
+                        ? role.withStates(getStateNames())
+                        : role);
+  setRolesAttr(ArrayAttr::get(getContext(), roles));
+}
+
 SmallVector<RuleCondition> RuleOp::getRuleConditions() {
   SmallVector<RuleCondition> conditions;
   if (!getConditionsAttr())

@@ -206,8 +206,18 @@ def Step_RuleOp : Step_Op<"rule", [
 
     A guarded state exists only where the guarding option holds; the value
     returned for it is dropped elsewhere. `count` is the number of the step that
-    is being taken, 1 in a tensor's first. `fresh` holds in the step that
-    creates the tensor's states, whatever the count.
+    is being taken, 1 in a tensor's first.
+
+    `fresh` holds in the step that creates a state of the rule, whatever the
+    count: where the tensor had none of them, and where it had some and lacked
+    others, as when a state is given by hand, an option that guards one has come
+    to hold, or a checkpoint lacks one. `fresh("sum")` speaks of the named states
+    alone: what is begun by it is begun once, and what was given beside it is
+    left alone. States of fragments and the `master` of a parameter are not the
+    rule's; a fragment's `fresh` speaks of the fragment's own, or, where it has
+    none, of the rule's. Of a tensor that has all of them, from a checkpoint too,
+    it never holds. Where none of the states exists, it holds in the tensor's
+    first step. A step that is skipped creates nothing: it holds in the next.
 
     Arguments are written, in any order,
 
@@ -215,13 +225,14 @@ def Step_RuleOp : Step_Op<"rule", [
         %g: grad[n, m]
         %s: state "name"[n, 1] = 0.5 if %option
         %t: count
-        %f: fresh
+        %f: fresh("name")
 
     where `= 0.5`, the initial value, is 0.0 if it is left out, and `if` with the
     guard may be left out. A state that influences neither the param nor a
-    statistic is dropped, unless `kept` stands before the guard: then it is for
-    whoever uses the optimizer, as an average of the parameters. In a bound rule
-    `as bf16`, the storage type, follows each tensor.
+    statistic, itself or by a `fresh` that speaks of it, is dropped, unless `kept`
+    stands before the guard: then it is for whoever uses the optimizer, as an
+    average of the parameters. In a bound rule `as bf16`, the storage type,
+    follows each tensor.
 
     ```mlir
     step.optimizer @heavy_ball {
@@ -242,7 +253,9 @@ def Step_RuleOp : Step_Op<"rule", [
 
     Constraints:
     - there is exactly one param and exactly one grad, with equal dims
-    - there is at most one count and at most one fresh
+    - there is at most one count, at most one fresh that names no states and at
+      most 64 in all
+    - a fresh names states of the rule
     - names of states are not empty and distinct
     - dims of a state are dims of the param, or 1
     - a guard is an option
@@ -283,8 +296,15 @@ def Step_RuleOp : Step_Op<"rule", [
     /// Whether this is of a fragment that sees the new param: it stands behind
     /// the optimizer's rules, others before them.
     bool comesAfter();
-    /// The argument of the kind; null if there is none.
+    /// The argument of the kind; null if there is none. Of freshes there may be
+    /// several.
     BlockArgument getArgumentOfKind(RoleKind kind);
+    SmallVector<BlockArgument> getFreshes();
+    /// The names of the states that it declares.
+    ArrayAttr getStateNames();
+    /// Names the rule's states for the fresh that speaks of all, before the rule
+    /// gets states that others declared.
+    void nameFreshStates();
     /// True once the rule is bound: a variant with storage types.
     bool isBound() { return bool(getVariantAttr()); }
     ReturnOp getReturn();

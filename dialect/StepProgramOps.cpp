@@ -181,7 +181,38 @@ static LogicalResult verifyEntry(ProgramOp program, Operation &op) {
                                << " hyper-parameters, scalars and results; the "
                                   "optimizer has "
                                << inputs;
+  size_t freshes = program.getFreshLists().size();
+  if (phase.getNumFreshes() != int64_t(freshes))
+    return phase.emitOpError() << "takes " << phase.getNumFreshes()
+                               << " fresh flags; the program has " << freshes;
   return success();
+}
+
+/// What is said to be fresh are states of the program.
+static LogicalResult verifyFresh(ProgramOp program) {
+  for (ArrayAttr list : program.getFreshLists())
+    for (auto name : list.getAsRange<StringAttr>())
+      if (llvm::none_of(program.getOperands().getAsRange<OperandAttr>(),
+                        [&](OperandAttr operand) {
+                          return operand.getKind() == RoleKind::State &&
+                                 operand.getName() == name;
+                        }))
+        return program.emitOpError() << "asks whether '" << name.getValue()
+                                     << "' is fresh, which is no state of it";
+  return success();
+}
+
+Type ProgramOp::getParamShape() {
+  for (auto operand : getOperands().getAsRange<OperandAttr>())
+    if (operand.getKind() == RoleKind::Param)
+      return operand.getShape();
+  return {};
+}
+
+SmallVector<ArrayAttr> ProgramOp::getFreshLists() {
+  if (!getFresh())
+    return {ArrayAttr::get(getContext(), {})};
+  return llvm::to_vector(getFresh()->getAsRange<ArrayAttr>());
 }
 
 LogicalResult ProgramOp::verifyRegions() {
@@ -192,6 +223,8 @@ LogicalResult ProgramOp::verifyRegions() {
     return emitOpError("does not begin with a scalar phase");
   if (getBody().getOps<PhaseOp>().empty())
     return emitOpError("has no phase");
+  if (failed(verifyFresh(*this)))
+    return failure();
   int64_t current = 0;
   for (Operation &op : block) {
     std::optional<int64_t> segment = getSegment(&op);
@@ -215,7 +248,11 @@ int64_t ScalarPhaseOp::getNumSlots() {
   return getYield(getBody()).getValues().size();
 }
 int64_t ScalarPhaseOp::getNumInputs() {
-  return getBody().getNumArguments() - 2;
+  return llvm::count_if(getBody().getArgumentTypes(),
+                        [](Type type) { return type.isF64(); });
+}
+int64_t ScalarPhaseOp::getNumFreshes() {
+  return getBody().getNumArguments() - getNumInputs() - 1;
 }
 
 void ScalarPhaseOp::getAsmBlockArgumentNames(Region &region,
@@ -224,9 +261,10 @@ void ScalarPhaseOp::getAsmBlockArgumentNames(Region &region,
   if (auto optimizer = (*this)->getParentOfType<OptimizerOp>())
     for (auto hyper : optimizer.getBody().getOps<HyperOp>())
       names.push_back(hyper.getName());
-  while (names.size() + 2 < region.getNumArguments())
+  while (int64_t(names.size()) < getNumInputs())
     names.push_back("input");
-  names.append({"count", "fresh"});
+  names.push_back("count");
+  names.resize(region.getNumArguments(), "fresh");
   for (auto [argument, name] : llvm::zip(region.getArguments(), names))
     setName(argument, name);
 }
@@ -237,11 +275,13 @@ LogicalResult ScalarPhaseOp::verifyRegions() {
   if (!getYield(getBody()))
     return emitOpError("does not end in 'step.yield'");
   TypeRange types = getBody().getArgumentTypes();
-  if (types.size() < 2 || !types.back().isInteger(1) ||
-      !types.drop_back().back().isInteger(64) ||
-      !llvm::all_of(types.drop_back(2), [](Type type) { return type.isF64(); }))
+  while (!types.empty() && types.front().isF64())
+    types = types.drop_front();
+  if (types.empty() || !types.front().isInteger(64) ||
+      !llvm::all_of(types.drop_front(),
+                    [](Type type) { return type.isInteger(1); }))
     return emitOpError("takes other arguments than f64 hyper-parameters, an "
-                       "i64 count and an i1 fresh");
+                       "i64 count and i1 flags");
   for (Type type : getYield(getBody()).getValues().getTypes())
     if (!type.isF64())
       return emitOpError() << "yields " << type << " for a slot, which is f64";

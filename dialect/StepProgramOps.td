@@ -16,8 +16,19 @@ include "StepStatisticsOps.td"
 
 def Step_InsertedGroup : OpDocGroup {
   let summary = "Operations that passes insert into rules";
-  let description = "No definition needs to write them.";
+  let description = [{
+    No definition may say them, but for `step.stored`, which the define stage leaves:
+    `stepc` and the interpreter refuse them alike.
+  }];
 }
+/// The one list of what no source may say: the define stage and the interpreter
+/// ask for it.
+def Step_InsertedByPasses : NativeOpTrait<"InsertedByPasses"> {
+  let cppNamespace = "::mlir::step";
+}
+class Step_InsertedOp<string mnemonic, list<Trait> traits>
+    : Step_Op<mnemonic, [Step_InsertedByPasses] # traits>;
+
 let opDocGroup = Step_InsertedGroup in {
 
 def Step_StoredOp : Step_Op<"stored", [
@@ -42,7 +53,7 @@ def Step_StoredOp : Step_Op<"stored", [
   let hasVerifier = 1;
 }
 
-def Step_BroadcastOp : Step_Op<"broadcast", [Pure, HasParent<"RuleOp">]> {
+def Step_BroadcastOp : Step_InsertedOp<"broadcast", [Pure, HasParent<"RuleOp">]> {
   let summary = "a value in a larger shape";
   let description = [{
     Inserted where an option decides a select whose chosen operand has a smaller
@@ -60,7 +71,7 @@ def Step_BroadcastOp : Step_Op<"broadcast", [Pure, HasParent<"RuleOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_RoundOp : Step_Op<"round", [
+def Step_RoundOp : Step_InsertedOp<"round", [
     Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
   let summary = "rounds to a storage type, keeping the compute type";
   let description = [{
@@ -78,7 +89,7 @@ def Step_RoundOp : Step_Op<"round", [
 }
 
 /// What takes an f32 apart into its nearest bf16 and the rest.
-class Step_HalfOp<string mnemonic, string what> : Step_Op<mnemonic, [
+class Step_HalfOp<string mnemonic, string what> : Step_InsertedOp<mnemonic, [
     Pure, HasParent<"RuleOp">, SameOperandsAndResultType]> {
   let summary = what;
   let results = (outs Step_TensorType:$result);
@@ -125,7 +136,7 @@ def Step_JoinHalvesOp : Step_HalfOp<"join_halves", "the f32 that was taken apart
   }];
 }
 
-def Step_CarriedOp : Step_Op<"carried", [Pure, HasParent<"RuleOp">]> {
+def Step_CarriedOp : Step_InsertedOp<"carried", [Pure, HasParent<"RuleOp">]> {
   let summary = "a scalar of the tensor, kept from the step before";
   let description = [{
     What `step.carry` left in the last step of the tensor; 0 where there was none, or
@@ -143,7 +154,7 @@ def Step_CarriedOp : Step_Op<"carried", [Pure, HasParent<"RuleOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_CarryOp : Step_Op<"carry", [HasParent<"RuleOp">]> {
+def Step_CarryOp : Step_InsertedOp<"carry", [HasParent<"RuleOp">]> {
   let summary = "keeps a scalar of the tensor for the next step";
   let description = [{
     When the step's new values are written, so never in a skipped step. `recomputed` is
@@ -158,7 +169,7 @@ def Step_CarryOp : Step_Op<"carry", [HasParent<"RuleOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_ToI64Op : Step_Op<"to_i64", [Pure, HasParent<"RuleOp">]> {
+def Step_ToI64Op : Step_InsertedOp<"to_i64", [Pure, HasParent<"RuleOp">]> {
   let summary = "a whole number as an integer";
   let description = [{
     Of numbers from -2^53 to 2^53; a fraction is cut off. Inserted by binding.
@@ -168,7 +179,7 @@ def Step_ToI64Op : Step_Op<"to_i64", [Pure, HasParent<"RuleOp">]> {
   let assemblyFormat = "$operand attr-dict";
 }
 
-def Step_RoundStochasticOp : Step_Op<"round_stochastic", [
+def Step_RoundStochasticOp : Step_InsertedOp<"round_stochastic", [
     Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "position", "result"]>]> {
   let summary = "rounds to bf16, up as often as the value is near the upper one";
   let description = [{
@@ -233,11 +244,15 @@ def Step_ProgramOp : Step_Op<"program", [
     statistic, a slot and a segment; for `partial_statistics` the slot holds the part of
     a rank, for others what all ranks of the tensor have. `carried` are pairs of slots: of
     a scalar that is kept from step to step, and of the one that is computed where that is
-    not known.
+    not known. `fresh` has, for each flag that the scalar phases take behind the count, the
+    states that it speaks of: it is set in the step that creates one of them, or, of a
+    list without states, in one before which the tensor has none. Where it is left out,
+    there is one such list.
 
     Constraints:
     - the body begins with a scalar phase, and there is a phase
     - phases agree with the slots of the scalar phases and of the tensor
+    - scalar phases take a flag for each of `fresh`, whose states are operands
     - operands of every phase are those of the program, with the same storage
     - partial results and temps are in the program's workspace
     - segments are in order
@@ -249,7 +264,8 @@ def Step_ProgramOp : Step_Op<"program", [
                        DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$partial_statistics,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$carried);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$carried,
+                       OptionalAttr<Step_FreshArrayAttr>:$fresh);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `variant` $variant `operands` $operands
@@ -265,6 +281,10 @@ def Step_ProgramOp : Step_Op<"program", [
     bool isTiled();
     /// Whether a rank has a range of the row-major order, whose rows are not whole.
     bool isFlatRange();
+    /// The dims of the parameter, wherever it stands among the operands.
+    Type getParamShape();
+    /// `fresh`, or what stands for it where it is left out.
+    SmallVector<ArrayAttr> getFreshLists();
     /// The position of the buffer of that name in the workspace; -1 if none.
     int64_t findBuffer(StringRef name);
   }];
@@ -277,11 +297,11 @@ def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
   let description = [{
     Runs once for each distinct row, never per element. The block's arguments
     are the hyper-parameters of the optimizer (f64), its persistent scalars and
-    the results of its `step.scalars` (f64), then the count (i64) and fresh (i1);
-    it yields one f64 for each slot from `first_slot` on.
+    the results of its `step.scalars` (f64), then the count (i64) and the program's
+    fresh flags (i1); it yields one f64 for each slot from `first_slot` on.
 
     Constraints:
-    - the arguments are f64 values followed by an i64 and an i1
+    - the arguments are f64 values followed by an i64 and i1 flags
     - it yields f64 values
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
@@ -294,6 +314,8 @@ def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
     int64_t getNumSlots();
     /// f64 arguments: hyper-parameters, persistent scalars, results.
     int64_t getNumInputs();
+    /// i1 arguments, behind the count.
+    int64_t getNumFreshes();
   }];
 }
 

@@ -33,9 +33,32 @@ parseStateTail(OpAsmParser &parser, FloatAttr &init,
   return guarded ? parser.parseOperand(guards.emplace_back()) : success();
 }
 
+/// Parses the states that a fresh speaks of, `("a", "b")`; null where it names
+/// none.
+static ParseResult parseFreshStates(OpAsmParser &parser, ArrayAttr &states) {
+  if (failed(parser.parseOptionalLParen()))
+    return success();
+  Builder &builder = parser.getBuilder();
+  SmallVector<Attribute> names;
+  if (failed(parser.parseOptionalRParen())) {
+    auto parseName = [&]() -> ParseResult {
+      std::string name;
+      if (parser.parseString(&name))
+        return failure();
+      names.push_back(builder.getStringAttr(name));
+      return success();
+    };
+    if (parser.parseCommaSeparatedList(parseName) || parser.parseRParen())
+      return failure();
+  }
+  states = builder.getArrayAttr(names);
+  return success();
+}
+
 /// Parses one argument of a rule and what is said of it, such as `%p:
 /// param[*]`,
-/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`.
+/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`,
+/// `%f: fresh("exp_avg")`.
 static ParseResult
 parseRole(OpAsmParser &parser, ParsedRole &parsed,
           SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
@@ -59,6 +82,7 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
   FloatAttr init;
   bool kept = false, guarded = false;
   Type storage;
+  ArrayAttr states;
   Builder &builder = parser.getBuilder();
   if (*kind == RoleKind::State && parser.parseString(&name))
     return failure();
@@ -66,6 +90,8 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
     parsed.argument.type = builder.getI64Type();
   } else if (*kind == RoleKind::Fresh) {
     parsed.argument.type = builder.getI1Type();
+    if (parseFreshStates(parser, states))
+      return failure();
   } else {
     SMLoc typeLoc = parser.getCurrentLocation();
     if (parseShort(parser, parsed.argument.type))
@@ -82,7 +108,7 @@ parseRole(OpAsmParser &parser, ParsedRole &parsed,
   }
   parsed.role = RoleAttr::getChecked(
       [&] { return parser.emitError(loc); }, context, *kind,
-      builder.getStringAttr(name), init, guarded, kept, storage);
+      builder.getStringAttr(name), init, guarded, kept, storage, states);
   return success(bool(parsed.role));
 }
 
@@ -205,6 +231,13 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
   if (role.getKind() == RoleKind::State) {
     printer << " ";
     printer.printString(role.getName());
+  }
+  if (role.getStates()) {
+    printer << "(";
+    llvm::interleaveComma(
+        role.getStates().getAsRange<StringAttr>(), printer,
+        [&](StringAttr name) { printer.printString(name.getValue()); });
+    printer << ")";
   }
   if (role.isTensor())
     printShort(printer, argument.getType());

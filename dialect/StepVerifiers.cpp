@@ -112,9 +112,9 @@ static bool roleAgreesWithType(RoleAttr role, Type type) {
 /// Checks how many arguments have which kind.
 static LogicalResult verifyKinds(RuleOp rule) {
   unsigned counts[7] = {};
-  for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
-    ++counts[static_cast<unsigned>(role.getKind())];
-  }
+  // A fresh that names its states is one of several.
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    counts[static_cast<unsigned>(role.getKind())] += !role.getStates();
   SmallVector<RoleKind> needed;
   if (!rule.isOfFragment() || rule.comesAfter())
     needed.push_back(RoleKind::Param);
@@ -154,6 +154,31 @@ static LogicalResult verifyRolesInFragment(RuleOp rule) {
       return rule.emitOpError() << "has '" << role.getDisplayName()
                                 << "' of other dims than [*] in a fragment";
   }
+  return success();
+}
+
+/// The runtime has a bit for each.
+constexpr unsigned kMaxFreshes = 64;
+
+/// What a fresh names are states of the rule.
+static LogicalResult verifyFreshes(RuleOp rule) {
+  llvm::StringSet<> names;
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>())
+    if (role.getKind() == RoleKind::State)
+      names.insert(role.getName().getValue());
+  unsigned number = 0;
+  for (auto role : rule.getRoles().getAsRange<RoleAttr>()) {
+    number += role.getKind() == RoleKind::Fresh;
+    if (!role.getStates())
+      continue;
+    for (auto name : role.getStates().getAsRange<StringAttr>())
+      if (!names.contains(name.getValue()))
+        return rule.emitOpError() << "asks whether state '" << name.getValue()
+                                  << "' is fresh, which it does not have";
+  }
+  if (number > kMaxFreshes)
+    return rule.emitOpError()
+           << "takes " << number << " freshes, the most are " << kMaxFreshes;
   return success();
 }
 
@@ -274,7 +299,8 @@ LogicalResult RuleOp::verify() {
   }
   if (failed(verifyRolesInFragment(*this)) || failed(verifyKinds(*this)))
     return failure();
-  if (failed(verifyGuards(*this)) || failed(verifyConditions(*this)))
+  if (failed(verifyGuards(*this)) || failed(verifyConditions(*this)) ||
+      failed(verifyFreshes(*this)))
     return failure();
   if (isOfFragment())
     return verifyInFragment(*this);
@@ -292,6 +318,12 @@ bool mlir::step::isValueOp(Operation *op) {
   return isa_and_nonnull<StepDialect>(op->getDialect()) &&
          op->getNumResults() == 1 && op->getNumRegions() == 0 &&
          !isa<ViewOp>(op);
+}
+
+bool mlir::step::isSourceOp(Operation *op) {
+  auto reduction = dyn_cast<ReductionOpInterface>(op);
+  return !op->hasTrait<InsertedByPasses>() &&
+         !(reduction && reduction.getAcrossAttr());
 }
 
 /// Statistics go through step.scalars, and integer options are for conditions.

@@ -29,6 +29,8 @@ def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
     they return. Those that see a param come last: each rule gets their states, and
     does what they do with its new param. The fragments are gone.
 
+    What no source may say is refused, whether or not a result depends on it.
+
     A name that the optimizer or a fragment before has already gets the prefix
     `fragment.`. Where a rule stores its gradient in a state, what is stored is
     marked here: to the rule the gradient is an argument still, and its other
@@ -100,7 +102,8 @@ def DropDeadStates : Pass<"step-drop-dead-states", "::mlir::step::OptimizerOp"> 
 def VerifyDefined : Pass<"step-verify-defined", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the define stage";
   let description = [{
-    Rules are not bound, and each returned value is a `step.stored` or the
+    Rules are not bound, they hold what a source may say and no operations that
+    later passes insert, and each returned value is a `step.stored` or the
     argument whose new value it is.
   }];
 }

@@ -32,13 +32,25 @@ void mlir::step::dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent) {
   });
 }
 
+/// What is not there is never created.
+static RoleAttr withoutStates(RoleAttr role, ArrayRef<Attribute> absent) {
+  if (!role.getStates())
+    return role;
+  SmallVector<Attribute> kept(role.getStates().getValue());
+  llvm::erase_if(
+      kept, [&](Attribute name) { return llvm::is_contained(absent, name); });
+  return role.withStates(ArrayAttr::get(role.getContext(), kept));
+}
+
 void mlir::step::eraseStates(RuleOp rule, ArrayRef<unsigned> absent) {
-  SmallVector<Attribute> roles;
+  SmallVector<Attribute> roles, names;
   SmallVector<Value> guards;
+  for (unsigned index : absent)
+    names.push_back(rule.getRole(index).getName());
   for (unsigned index = 0; index < rule.getRoles().size(); ++index) {
     if (llvm::is_contained(absent, index))
       continue;
-    roles.push_back(rule.getRole(index));
+    roles.push_back(withoutStates(rule.getRole(index), names));
     if (Value guard = rule.getGuard(index))
       guards.push_back(guard);
   }

@@ -20,7 +20,8 @@ void dropStoredValues(RuleOp rule, ArrayRef<unsigned> absent);
 /// nothing depends on. A request may name these still.
 constexpr StringLiteral kDroppedStates = "dropped_states";
 
-/// Erases the arguments `absent`, which nothing uses, with their guards.
+/// Erases the arguments `absent`, which nothing uses, with their guards; no
+/// fresh speaks of them any more.
 void eraseStates(RuleOp rule, ArrayRef<unsigned> absent);
 
 } // namespace mlir::step

@@ -64,6 +64,9 @@ Expected<Datum> BoundEvaluator::evaluate(Operation *op) const {
       return Datum(*absent);
   if (auto constant = dyn_cast<ConstantOp>(op))
     return getConstant(constant);
+  // What it is rounded for is what the rule returns it for.
+  if (auto stored = dyn_cast<StoredOp>(op))
+    return get(stored.getOperand());
   if (auto power = dyn_cast<PowiOp>(op))
     return Datum(powi(getScalar(power.getBase()),
                       std::get<int64_t>(get(power.getExponent()))));
@@ -79,8 +82,7 @@ Expected<Datum> BoundEvaluator::evaluate(Operation *op) const {
     return evaluateCondition(op);
   if (BoundMeaning meaning = getBoundMeaning(op))
     return evaluateArithmetic(op, meaning);
-  return makeError("'" + op->getName().getStringRef() +
-                   "' is no operation of a source definition");
+  return makeSourceError(op);
 }
 
 Datum BoundEvaluator::evaluateArithmetic(Operation *op,

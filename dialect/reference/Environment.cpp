@@ -178,9 +178,26 @@ Error mlir::step::reference::bindGroup(const Source &source,
   return bindScalars(source, Scope::Group, request.scalars, frame);
 }
 
+Error mlir::step::reference::makeSourceError(Operation *op) {
+  return makeError("'" + op->getName().getStringRef() +
+                   "' is no operation of a source definition");
+}
+
+/// Whether or not a step would come to it. Bound rules are refused when they
+/// are chosen.
+static Error requireSource(const Source &source) {
+  for (RuleOp rule : source.getOps<RuleOp>())
+    for (Operation &op : rule.getBody().front())
+      if (!rule.isBound() && !isSourceOp(&op))
+        return makeSourceError(&op);
+  return Error::success();
+}
+
 Error mlir::step::reference::bindModel(
     const Source &source, const std::map<std::string, double> &scalars,
     Frame &frame) {
+  if (Error error = requireSource(source))
+    return error;
   for (ConstantOp constant : source.getOps<ConstantOp>())
     frame.values[constant.getResult()] = getConstant(constant);
   return bindScalars(source, Scope::Model, scalars, frame);

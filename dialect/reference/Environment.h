@@ -80,6 +80,9 @@ private:
   std::map<Operation *, std::string> names;
 };
 
+/// That the operation is none of those that a source may say.
+llvm::Error makeSourceError(Operation *op);
+
 /// Gives hyper-parameters, options and kept scalars of a group their values.
 llvm::Error bindGroup(const Source &source, const GroupRequest &request,
                       Frame &frame);

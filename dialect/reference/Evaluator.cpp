@@ -42,6 +42,9 @@ Expected<Datum> Evaluator::evaluate(Operation *op) const {
 
   if (auto constant = dyn_cast<ConstantOp>(op))
     return getConstant(constant);
+  // What it is rounded for is what the rule returns it for.
+  if (auto stored = dyn_cast<StoredOp>(op))
+    return get(stored.getOperand());
   if (auto power = dyn_cast<PowiOp>(op))
     return Datum(powi(getScalar(power.getBase()),
                       std::get<int64_t>(get(power.getExponent()))));
@@ -63,8 +66,7 @@ Expected<Datum> Evaluator::evaluate(Operation *op) const {
     return evaluateSelect(select);
   if (Meaning meaning = getMeaning(op))
     return evaluateArithmetic(op, meaning);
-  return makeError("'" + op->getName().getStringRef() +
-                   "' is no operation of a source definition");
+  return makeSourceError(op);
 }
 
 Datum Evaluator::evaluateArithmetic(Operation *op, Meaning meaning) const {

@@ -46,6 +46,7 @@ static TensorRequest getTensor(const Request &request) {
           request.rule,
           request.count,
           request.fresh,
+          {},
           request.param,
           request.grad,
           request.states};
@@ -63,10 +64,12 @@ Expected<Outcome> mlir::step::reference::interpret(OptimizerOp optimizer,
   return std::move(outcome->tensors.front());
 }
 
-Expected<SmallVector<InitialState>>
-mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
-                                         const GroupRequest &group,
-                                         const TensorRequest &request) {
+/// What `get` says of the tensor, once it is bound, alone.
+template <typename ResultT>
+static Expected<ResultT>
+askTensor(OptimizerOp optimizer, const GroupRequest &group,
+          const TensorRequest &request,
+          llvm::function_ref<ResultT(TensorStep &)> get) {
   Source source(optimizer);
   Frame model, frame;
   frame.outer = &model;
@@ -77,7 +80,25 @@ mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
   TensorStep tensor(source, request, /*number=*/1, frame);
   if (Error error = tensor.bind())
     return error;
-  return tensor.makeInitialStates();
+  return get(tensor);
+}
+
+Expected<std::string>
+mlir::step::reference::findRule(OptimizerOp optimizer,
+                                const GroupRequest &group,
+                                const TensorRequest &request) {
+  return askTensor<std::string>(
+      optimizer, group, request,
+      [](TensorStep &tensor) { return tensor.getRuleName().str(); });
+}
+
+Expected<SmallVector<InitialState>>
+mlir::step::reference::makeInitialStates(OptimizerOp optimizer,
+                                         const GroupRequest &group,
+                                         const TensorRequest &request) {
+  return askTensor<SmallVector<InitialState>>(
+      optimizer, group, request,
+      [](TensorStep &tensor) { return tensor.makeInitialStates(); });
 }
 
 Expected<SmallVector<InitialState>>

@@ -23,6 +23,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -60,7 +61,7 @@ struct Request {
   std::map<std::string, OptionValue> options;
   /// The number of this step: 1 in the tensor's first.
   int64_t count = 1;
-  /// True in the step that creates the states.
+  /// True in the step that creates all states.
   bool fresh = false;
   StoredTensor param, grad;
   /// By name: exactly those that exist under the options.
@@ -93,6 +94,8 @@ struct TensorRequest {
   std::string rule;
   int64_t count = 1;
   bool fresh = false;
+  /// The states that the step creates where it does not create all.
+  std::set<std::string> created;
   StoredTensor param, grad;
   std::map<std::string, StoredTensor> states;
 };
@@ -164,6 +167,11 @@ llvm::Expected<Outcome> interpret(OptimizerOp optimizer,
 /// optimizer in front of their gradients. Errors are those of `interpret`.
 llvm::Expected<ModelOutcome> interpretStep(OptimizerOp optimizer,
                                            const ModelRequest &request);
+
+/// The name of the rule that takes the tensor.
+llvm::Expected<std::string> findRule(OptimizerOp optimizer,
+                                     const GroupRequest &group,
+                                     const TensorRequest &request);
 
 /// The states that exist under the request's options, in the rule's order,
 /// with the shapes that follow from the param. `request.states` is not read.

@@ -127,16 +127,33 @@ Error TensorStep::bind() {
   return Error::success();
 }
 
+/// A fresh holds where one of its states is created; where none of those
+/// exists, in the tensor's first step. Of a fragment without states it is the
+/// rule's.
+void TensorStep::bindFreshes(RuleOp one) {
+  RuleOp owner = one.isOfFragment() && !one.comesAfter() ? rule : one;
+  for (BlockArgument fresh : one.getFreshes()) {
+    ArrayAttr named = one.getRole(fresh.getArgNumber()).getStates();
+    bool exists = false, holds = false;
+    for (BlockArgument argument : owner.getBody().getArguments()) {
+      RoleAttr role = owner.getRole(argument.getArgNumber());
+      if (role.getKind() != RoleKind::State || isAbsent(argument) ||
+          (named && !llvm::is_contained(named, role.getName())))
+        continue;
+      exists = true;
+      holds |= isFresh(role.getName());
+    }
+    frame.values[fresh] = exists ? holds : request.fresh;
+  }
+}
+
 void TensorStep::bindArguments() {
   SmallVector<RuleOp> rules = {rule};
   for (FragmentOp fragment : source.fragments)
     rules.push_back(fragment.getRule());
-  for (RuleOp one : rules) {
+  for (RuleOp one : rules)
     if (BlockArgument count = one.getArgumentOfKind(RoleKind::Count))
       frame.values[count] = request.count;
-    if (BlockArgument fresh = one.getArgumentOfKind(RoleKind::Fresh))
-      frame.values[fresh] = request.fresh;
-  }
   for (BlockArgument argument : rule.getBody().getArguments()) {
     Value guard = rule.getGuard(argument.getArgNumber());
     if (!guard || std::get<bool>(frame.get(guard)))
@@ -145,6 +162,8 @@ void TensorStep::bindArguments() {
         Absent{rule.getRole(argument.getArgNumber()).getName().str(),
                source.getName(guard.getDefiningOp()).str()};
   }
+  for (RuleOp one : rules)
+    bindFreshes(one);
 }
 
 bool TensorStep::isAbsent(BlockArgument argument) {
@@ -210,7 +229,7 @@ Expected<StoredTensor> TensorStep::readMaster() {
     return makeError("'" + name + "' has shape " + toString(state.shape) +
                      ", expected " + toString(param.shape));
   return StoredTensor{
-      getMaster(request.master, storage, param, state, request.fresh),
+      getMaster(request.master, storage, param, state, isFresh(name)),
       Format::F32};
 }
 

@@ -42,6 +42,9 @@ public:
   /// The new values, in their storage formats.
   llvm::Expected<Outcome> finish();
 
+  /// Once bound.
+  StringRef getRuleName() { return rule.getSymName(); }
+
   /// The states that exist, as they are before the first step.
   SmallVector<InitialState> makeInitialStates();
 
@@ -59,6 +62,10 @@ private:
   SmallVector<std::pair<BlockArgument, Value>> getReturned();
 
   void bindArguments();
+  void bindFreshes(RuleOp one);
+  bool isFresh(StringRef state) const {
+    return request.fresh || request.created.count(state.str());
+  }
   llvm::Error bindTensor(BlockArgument argument, const StoredTensor &stored);
   llvm::Error checkShape(BlockArgument argument, const Tensor &tensor);
   bool isAbsent(BlockArgument argument);

@@ -25,7 +25,7 @@ step.optimizer @asgd {
   %has_decay = step.option "has_weight_decay" = %decay ne 0.0
 
   step.rule @any(%theta: param[*], %grad: grad[*], %eta: state "eta"[1],
-                 %mu: state "mu"[1] = 1.0, %ax: state "ax"[*] kept, %t: count, %first: fresh) {
+                 %mu: state "mu"[1] = 1.0, %ax: state "ax"[*] kept, %t: count, %first: fresh("eta")) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
     %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]

@@ -64,7 +64,7 @@ step.optimizer @dadapt_sgd {
   }
 
   step.rule @any(%theta: param[*], %grad: grad[*], %s: state "s"[*], %x0: state "x0"[*],
-                 %first: fresh) {
+                 %first: fresh("x0")) {
     %start = step.select %first, %theta, %x0 : i1, [*], [*]
     %decay = step.mul %theta, %lambda : [*], f64
     %g = step.add %grad, %decay : [*]

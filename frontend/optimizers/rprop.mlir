@@ -25,7 +25,7 @@ step.optimizer @rprop {
   %maximize = step.option "maximize" = false
 
   step.rule @any(%theta: param[*], %grad: grad[*], %prev: state "prev"[*],
-                 %size: state "step_size"[*], %first: fresh) {
+                 %size: state "step_size"[*], %first: fresh("step_size")) {
     %zero = step.constant 0.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]

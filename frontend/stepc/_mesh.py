@@ -173,9 +173,9 @@ class Layout:
         return ",".join(f"layout.{dim - rank}={'+'.join(axes)}" for dim, axes in self.dims if axes)
 
     def sharded_dims(self, rule_dims: tuple[str, ...]) -> frozenset[str]:
-        """The dims of a rule that fits the shape which are sharded, by name; or "flat"."""
+        """The dims of a rule that fits the shape which are sharded, by name; or "flat range"."""
         if self.flat:
-            return frozenset({"flat"})
+            return frozenset({"flat range"})
         found = set()
         for dim, axes in self.dims:
             index = len(rule_dims) + dim - len(self.shape)

@@ -91,6 +91,7 @@ class Binding(Structure):
         ("countMirror", c_void_p),
         ("layout", c_void_p),  # StepcLayout *
         ("number", c_int64),
+        ("freshStates", c_void_p),  # uint8_t *
     ]
 
 

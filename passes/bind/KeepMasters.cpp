@@ -33,7 +33,7 @@ public:
   LogicalResult run();
 
 private:
-  BlockArgument getFresh();
+  BlockArgument addFresh();
   Value emitRounded(Value value);
   Value emitCurrent(BlockArgument state);
   Value unmark(Value value);
@@ -47,10 +47,10 @@ private:
 };
 } // namespace
 
-BlockArgument Keeper::getFresh() {
-  if (BlockArgument fresh = rule.getArgumentOfKind(RoleKind::Fresh))
-    return fresh;
-  return addArgument(rule, RoleAttr::get(builder.getContext(), RoleKind::Fresh),
+/// Whether the master is new: that states of the rule are says nothing of it.
+BlockArgument Keeper::addFresh() {
+  RoleAttr role = RoleAttr::get(builder.getContext(), RoleKind::Fresh);
+  return addArgument(rule, role.withStates(builder.getStrArrayAttr({name})),
                      builder.getI1Type());
 }
 
@@ -73,7 +73,7 @@ Value Keeper::emitCurrent(BlockArgument state) {
   Value rounded = emitRounded(state);
   Value same = CompareOp::create(builder, loc, Predicate::EQ, rounded, param);
   Value known = SelectOp::create(builder, loc, same, state, param);
-  return SelectOp::create(builder, loc, getFresh(), param, known);
+  return SelectOp::create(builder, loc, addFresh(), param, known);
 }
 
 /// The new value before it is rounded for the parameter. Other roles that the
@@ -114,13 +114,15 @@ LogicalResult Keeper::run() {
       return rule.emitOpError()
              << "has a state '" << name << "' of its own, which is what the "
              << "parameter's master is kept in";
+  rule.nameFreshStates();
   Type storage =
       isRemainder ? Type(builder.getI16Type()) : builder.getF32Type();
   BlockArgument state = addArgument(
       rule,
       RoleAttr::get(builder.getContext(), RoleKind::State,
                     builder.getStringAttr(name), builder.getF64FloatAttr(0.0),
-                    /*guarded=*/false, /*kept=*/false, storage),
+                    /*guarded=*/false, /*kept=*/false, storage,
+                    /*states=*/ArrayAttr()),
       param.getType());
   Block &body = rule.getBody().front();
   Operation *first = &body.front();

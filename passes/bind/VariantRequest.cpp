@@ -107,7 +107,7 @@ LayoutAttr mlir::step::getLayout(const VariantRequest &request, Type param) {
   llvm::MapVector<StringAttr, SmallVector<Attribute>> axes;
   for (auto &[number, names] : request.layout) {
     StringAttr dim = number == VariantRequest::kFlat
-                         ? StringAttr::get(context, "flat")
+                         ? StringAttr::get(context, kFlatRange)
                          : findDim(getDims(param), number);
     if (!dim)
       continue;

@@ -29,6 +29,8 @@ public:
 private:
   /// `argument` is needed in the next step, and so is what is returned for it.
   void need(unsigned argument);
+  /// Whether they are fresh is known only of states that there are.
+  void needStatesOf(BlockArgument fresh);
 
   RuleOp rule;
   SmallVector<Value> worklist;
@@ -46,6 +48,14 @@ void Liveness::need(unsigned argument) {
       worklist.push_back(value);
 }
 
+void Liveness::needStatesOf(BlockArgument fresh) {
+  ArrayAttr named = rule.getRole(fresh.getArgNumber()).getStates();
+  for (unsigned index : rule.getReturnedArguments())
+    if (rule.getRole(index).getKind() == RoleKind::State &&
+        (!named || llvm::is_contained(named, rule.getRole(index).getName())))
+      need(index);
+}
+
 Liveness::Liveness(RuleOp rule) : rule(rule) {
   for (unsigned index : rule.getReturnedArguments())
     if (rule.getRole(index).getKind() == RoleKind::Param ||
@@ -58,8 +68,11 @@ Liveness::Liveness(RuleOp rule) : rule(rule) {
     if (!seen.insert(value).second)
       continue;
     if (auto argument = dyn_cast<BlockArgument>(value)) {
-      if (rule.getRole(argument.getArgNumber()).isReturned())
+      RoleAttr role = rule.getRole(argument.getArgNumber());
+      if (role.isReturned())
         need(argument.getArgNumber());
+      else if (role.getKind() == RoleKind::Fresh)
+        needStatesOf(argument);
       continue;
     }
     Operation *op = value.getDefiningOp();

@@ -35,6 +35,8 @@ private:
     Operation *begin;
     SmallVector<OpOperand *> uses;
     Value gradient;
+    /// The states that it had before any fragment's.
+    ArrayAttr states;
   };
 
   void copyDeclarations(FragmentOp fragment, IRMapping &mapping);
@@ -68,7 +70,12 @@ Inliner::Inliner(OptimizerOp optimizer) : optimizer(optimizer) {
     if (rule.isBound())
       continue;
     BlockArgument gradient = rule.getArgumentOfKind(RoleKind::Grad);
-    Target target{rule, &rule.getBody().front().front(), {}, gradient};
+    rule.nameFreshStates();
+    Target target{rule,
+                  &rule.getBody().front().front(),
+                  {},
+                  gradient,
+                  rule.getStateNames()};
     for (Operation &op : rule.getBody().front())
       for (OpOperand &use : op.getOpOperands())
         if (use.get() == gradient)
@@ -110,11 +117,19 @@ static BlockArgument addArgument(RuleOp rule, RoleAttr role, Type type) {
   return rule.getBody().addArgument(type, rule.getLoc());
 }
 
-/// The argument of the kind, which the rule gets if it has none.
-static Value getOrAddArgument(RuleOp rule, RoleKind kind, Type type) {
-  if (BlockArgument argument = rule.getArgumentOfKind(kind))
-    return argument;
-  return addArgument(rule, RoleAttr::get(rule.getContext(), kind), type);
+/// The rule's argument for one of a fragment that is no state, which it gets if
+/// it has none. A fresh that names no states speaks of `states`.
+static Value getOrAddArgument(RuleOp rule, RoleAttr role, Type type,
+                              ArrayAttr states) {
+  if (role.getKind() == RoleKind::Fresh && !role.getStates())
+    role = role.withStates(states);
+  for (BlockArgument argument : rule.getBody().getArguments()) {
+    RoleAttr known = rule.getRole(argument.getArgNumber());
+    if (known.getKind() == role.getKind() &&
+        known.getStates() == role.getStates())
+      return argument;
+  }
+  return addArgument(rule, role, type);
 }
 
 /// A type of a fragment, where `*` stands for the rule's `dims`.
@@ -139,11 +154,12 @@ static void copyBody(RuleOp source, ArrayRef<StringAttr> dims,
 void Inliner::copyBefore(RuleOp source, Target &target, IRMapping mapping) {
   OpBuilder builder(target.begin);
   for (BlockArgument argument : source.getBody().getArguments()) {
-    RoleKind kind = source.getRole(argument.getArgNumber()).getKind();
+    RoleAttr role = source.getRole(argument.getArgNumber());
     mapping.map(argument,
-                kind == RoleKind::Grad
+                role.getKind() == RoleKind::Grad
                     ? target.gradient
-                    : getOrAddArgument(target.rule, kind, argument.getType()));
+                    : getOrAddArgument(target.rule, role, argument.getType(),
+                                       target.states));
   }
   copyBody(source, getDims(target.gradient.getType()), builder, mapping);
   target.gradient = mapping.lookup(source.getReturn().getValues().front());
@@ -177,10 +193,11 @@ LogicalResult Inliner::copyAfter(FragmentOp fragment, RuleOp rule,
   for (BlockArgument argument : source.getBody().getArguments()) {
     RoleAttr role = source.getRole(argument.getArgNumber());
     if (role.getKind() != RoleKind::State) {
-      mapping.map(argument, role.getKind() == RoleKind::Param
-                                ? param
-                                : getOrAddArgument(rule, role.getKind(),
-                                                   argument.getType()));
+      mapping.map(argument,
+                  role.getKind() == RoleKind::Param
+                      ? param
+                      : getOrAddArgument(rule, role, argument.getType(),
+                                         source.getStateNames()));
       continue;
     }
     for (auto known : rule.getRoles().getAsRange<RoleAttr>())
@@ -249,9 +266,22 @@ LogicalResult Inliner::inlineFragments(ArrayRef<FragmentOp> fragments) {
   return success();
 }
 
+/// Before anything is moved or dropped: what no result depends on is said, too.
+static LogicalResult verifySource(ModuleOp module) {
+  WalkResult result = module.walk([](RuleOp rule) -> WalkResult {
+    for (Operation &op : rule.getBody().front())
+      if (!rule.isBound() && !isSourceOp(&op))
+        return op.emitOpError("is no operation of a source definition");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct InlineFragments : step::impl::InlineFragmentsBase<InlineFragments> {
   void runOnOperation() override {
+    if (failed(verifySource(getOperation())))
+      return signalPassFailure();
     SmallVector<FragmentOp> fragments(getOperation().getOps<FragmentOp>());
     SmallVector<OptimizerOp> optimizers(getOperation().getOps<OptimizerOp>());
     if (fragments.empty() || optimizers.empty())

@@ -17,6 +17,9 @@ using namespace mlir::step;
 static LogicalResult verifyRule(RuleOp rule) {
   if (rule.isBound())
     return rule.emitOpError("is bound before the bind stage");
+  for (Operation &op : rule.getBody().front())
+    if (!isSourceOp(&op))
+      return op.emitOpError("is no operation of a source definition");
   for (auto [value, index] :
        llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments())) {
     auto stored = value.getDefiningOp<StoredOp>();

@@ -22,6 +22,14 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
+/// Whether the flag of that number is set in the word of fresh flags.
+static Value readFlag(Words &w, Value flags, int64_t number) {
+  Value bit = arith::AndIOp::create(
+      w.b, w.loc, flags, w.constantWord(int64_t(uint64_t(1) << number)));
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne, bit,
+                               w.constantWord(0));
+}
+
 /// Makes `void name(hypers, results, count, fresh, row)`, StepcScalarFunction.
 /// Pointers are i64: on every target they travel as integers of that size do.
 static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
@@ -57,9 +65,9 @@ static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
                                              : w.load(results, place));
   }
   mapping.map(body.getArgument(numInputs), entry->getArgument(2));
-  mapping.map(body.getArgument(numInputs + 1),
-              arith::CmpIOp::create(builder, w.loc, arith::CmpIPredicate::ne,
-                                    entry->getArgument(3), w.constantWord(0)));
+  for (int64_t k = 0; k < phase.getNumFreshes(); ++k)
+    mapping.map(body.getArgument(numInputs + 1 + k),
+                readFlag(w, entry->getArgument(3), k));
   for (Operation &op : body.without_terminator())
     builder.clone(op, mapping);
   for (auto [slot, value] :

@@ -48,16 +48,26 @@ int64_t ExplainedProgram::countExchangeRounds() const {
   return int64_t(rounds.size());
 }
 
+bool ExplainModel::hasLayouts() const {
+  return llvm::any_of(programs, [](const ExplainedProgram &program) {
+    return !program.layout.empty() || !program.owners.empty();
+  });
+}
+
+/// Elements are stepped where they are.
+bool ExplainModel::isElementwise() const {
+  return llvm::none_of(
+      programs, [](const ExplainedProgram &program) { return program.tiled; });
+}
+
 bool ExplainModel::isOfRanks() const {
-  return !reductions.empty() ||
-         llvm::none_of(programs, [](const ExplainedProgram &program) {
-           return program.tiled;
-         });
+  return !reductions.empty() || hasLayouts() || isElementwise();
 }
 
 std::string ExplainModel::summarizeRanks() const {
   if (reductions.empty())
-    return "0 rounds, whatever the layout";
+    return isElementwise() ? "0 rounds, whatever the layout"
+                           : "0 rounds in these layouts";
   std::set<int64_t> rounds;
   for (const ExplainedReduction &reduction : reductions)
     rounds.insert(reduction.round);

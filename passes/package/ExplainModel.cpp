@@ -48,8 +48,9 @@ private:
   void describeVariant();
   void collectMemory();
   void addPartial(StringRef name);
-  std::optional<size_t> find(StringRef name) const;
-  void touch(ExplainedEntry &entry, StringRef name, bool reads, bool writes);
+  std::optional<size_t> find(StringRef name, bool isOperand = false) const;
+  void touch(ExplainedEntry &entry, StringRef name, bool reads, bool writes,
+             bool isOperand = false);
   void touchOperands(ExplainedEntry &entry, PhaseOp phase);
   void findCached(ExplainedEntry &entry) const;
   ExplainedEntry describeKernel(const ScheduleEntry &scheduled);
@@ -64,6 +65,9 @@ private:
   ProgramOp program;
   /// The parameter's.
   Type full;
+  /// How much of `memory` is of operands. What is behind it has names of passes,
+  /// by which users may call their states too.
+  size_t numOperands = 0;
   std::vector<ScheduleEntry> schedule;
   ExplainedProgram out;
 };
@@ -86,8 +90,7 @@ void ProgramExplainer::collectMemory() {
   auto operands = llvm::filter_to_vector(
       program.getOperands().getAsRange<OperandAttr>(),
       [](OperandAttr operand) { return operand.isInMemory(); });
-  // The parameter is the first.
-  full = operands.front().getShape();
+  full = program.getParamShape();
   auto addAll = [&](Kind kind) {
     for (OperandAttr operand : operands)
       if ((operand.getShape() == full) == (kind == Kind::Full))
@@ -97,6 +100,7 @@ void ProgramExplainer::collectMemory() {
   };
   addAll(Kind::Full);
   addAll(Kind::Vector);
+  numOperands = out.memory.size();
   for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
     StringRef name = buffer.getName().getValue();
     for (auto phase : program.getBody().getOps<PhaseOp>())
@@ -134,16 +138,17 @@ void ProgramExplainer::addPartial(StringRef name) {
     }
 }
 
-std::optional<size_t> ProgramExplainer::find(StringRef name) const {
+std::optional<size_t> ProgramExplainer::find(StringRef name,
+                                             bool isOperand) const {
   for (size_t k = 0; k < out.memory.size(); ++k)
-    if (out.memory[k].name == name)
+    if (out.memory[k].name == name && (k < numOperands) == isOperand)
       return k;
   return {};
 }
 
 void ProgramExplainer::touch(ExplainedEntry &entry, StringRef name, bool reads,
-                             bool writes) {
-  std::optional<size_t> index = find(name);
+                             bool writes, bool isOperand) {
+  std::optional<size_t> index = find(name, isOperand);
   if (!index || (!reads && !writes))
     return;
   for (ExplainedAccess &access : entry.accesses)
@@ -158,7 +163,7 @@ void ProgramExplainer::touch(ExplainedEntry &entry, StringRef name, bool reads,
 void ProgramExplainer::touchOperands(ExplainedEntry &entry, PhaseOp phase) {
   for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
     touch(entry, operand.getName().getValue(), operand.getReads(),
-          operand.getWrites());
+          operand.getWrites(), operand.getKind() != RoleKind::Temp);
 }
 
 /// Adds "6 mulf, 4 subf": what is computed, without constants and conversions.

@@ -180,6 +180,9 @@ struct ExplainModel {
   /// Whether it says anything of ranks: a program is of sharded tensors, or all
   /// serve every layout.
   bool isOfRanks() const;
+  /// Whether programs of tensors that are cut are among them.
+  bool hasLayouts() const;
+  bool isElementwise() const;
   /// "2 rounds, at most 3 calls in a step, whatever the number of tensors".
   std::string summarizeRanks() const;
 };

@@ -33,8 +33,7 @@ std::string mlir::step::describeLayout(LayoutAttr layout) {
 
 /// The product of the factors; B is 1 where a rule has no leading dims.
 static std::string describeWords(ProgramOp program, BufferAttr buffer) {
-  auto param = *program.getOperands().getAsRange<OperandAttr>().begin();
-  bool hasItems = isBatch(getDims(param.getShape()).front());
+  bool hasItems = isBatch(getDims(program.getParamShape()).front());
   SmallVector<StringRef> factors;
   for (StringAttr factor : buffer.getSize())
     if (factor.getValue() != "1" && (hasItems || factor.getValue() != "B"))
@@ -67,9 +66,8 @@ std::vector<ExplainedOwner> mlir::step::describeOwners(ProgramOp program) {
   if (!layouts)
     return owners;
   ExplainedOwner owner;
-  auto operands = program.getOperands().getAsRange<OperandAttr>();
-  Type full = (*operands.begin()).getShape();
-  for (OperandAttr operand : operands) {
+  Type full = program.getParamShape();
+  for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
     RoleKind kind = operand.getKind();
     if (kind == RoleKind::State && operand.getShape() != full)
       owner.vectors.push_back(operand.getName().str());

@@ -24,6 +24,13 @@ static json::Array toJson(ArrayRef<StringAttr> dims) {
   return array;
 }
 
+static json::Array toJson(ArrayAttr names) {
+  json::Array array;
+  for (auto name : names.getAsRange<StringAttr>())
+    array.push_back(name.getValue());
+  return array;
+}
+
 static std::string toString(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
@@ -359,6 +366,10 @@ static json::Object describe(ProgramOp program, bool subsets) {
                       {"schedule", std::move(schedule)},
                       {"contributions", describeContributions(program)},
                       {"subsets", subsets}};
+  json::Array fresh;
+  for (ArrayAttr states : program.getFreshLists())
+    fresh.push_back(toJson(states));
+  object["fresh"] = std::move(fresh);
   if (!program.getCarried().empty())
     object["carried"] = describeCarried(program);
   return object;

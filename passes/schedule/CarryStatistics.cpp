@@ -63,14 +63,13 @@ private:
 
 /// Through elementwise operations, up to other reductions.
 static void collect(RuleOp rule, Value value, Source &source) {
-  Value fresh = rule.getArgumentOfKind(RoleKind::Fresh);
   auto enter = [&](Value next) {
     Operation *op = next.getDefiningOp();
     if (!op) {
       if (isShaped(next.getType()))
         source.leaves.insert(next);
       else
-        source.closed &= next == fresh;
+        source.closed &= llvm::is_contained(rule.getFreshes(), next);
       return Follow::Nothing;
     }
     if (source.ops.contains(op) || isa<ConstantOp>(op))
@@ -175,7 +174,7 @@ void Carrier::carry(Candidate &candidate, unsigned number) {
   for (Value leaf : candidate.source.leaves)
     mapping.map(leaf, getStored(cast<BlockArgument>(leaf)));
   // The states of the next step are not fresh.
-  if (BlockArgument fresh = rule.getArgumentOfKind(RoleKind::Fresh))
+  for (BlockArgument fresh : rule.getFreshes())
     mapping.map(fresh, ConstantOp::create(b, loc, b.getBoolAttr(false)));
   for (Operation *op : candidate.source.ops)
     b.clone(*op, mapping);

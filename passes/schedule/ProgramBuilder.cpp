@@ -300,6 +300,16 @@ size_t ProgramBuilder::buildTrain(size_t first) {
   return next;
 }
 
+/// The states that each fresh of the rule speaks of; null where it has none.
+ArrayAttr ProgramBuilder::getFresh() {
+  SmallVector<Attribute> lists;
+  for (BlockArgument fresh : rule.getFreshes()) {
+    ArrayAttr states = rule.getRole(fresh.getArgNumber()).getStates();
+    lists.push_back(states ? states : rule.getStateNames());
+  }
+  return lists.empty() ? ArrayAttr() : builder.getArrayAttr(lists);
+}
+
 void ProgramBuilder::build() {
   collectSlots();
   collectOperands();
@@ -316,7 +326,7 @@ void ProgramBuilder::build() {
       builder, rule.getLoc(), rule.getSymName(), variant,
       builder.getArrayAttr(operands), builder.getArrayAttr(buffers),
       int64_t(finish.getSlots().size()), getContributions(),
-      getPartialStatistics(), getCarried());
+      getPartialStatistics(), getCarried(), getFresh());
   if (Attribute owned = rule->getAttr(kOwnedLayouts))
     program->setAttr(kOwnedLayouts, owned);
   builder.createBlock(&program.getBody());

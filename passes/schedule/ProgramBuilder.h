@@ -54,6 +54,7 @@ private:
   SmallVector<int64_t> getContributions();
   SmallVector<int64_t> getPartialStatistics();
   SmallVector<int64_t> getCarried();
+  ArrayAttr getFresh();
 
   void buildScalarPhase(int64_t segment);
   size_t buildTrain(size_t first);

@@ -78,15 +78,19 @@ void ProgramBuilder::buildScalarPhase(int64_t segment) {
   for (Value input : getScalarInputs(optimizer))
     block->addArgument(builder.getF64Type(), input.getLoc());
   BlockArgument count = block->addArgument(builder.getI64Type(), rule.getLoc());
-  BlockArgument fresh = block->addArgument(builder.getI1Type(), rule.getLoc());
   for (auto [input, argument] :
        llvm::zip(getScalarInputs(optimizer), block->getArguments()))
     mapping.map(input, readSlot(builder, input.getType(), argument,
                                 builder.getF64Type()));
   if (BlockArgument argument = rule.getArgumentOfKind(RoleKind::Count))
     mapping.map(argument, count);
-  if (BlockArgument argument = rule.getArgumentOfKind(RoleKind::Fresh))
-    mapping.map(argument, fresh);
+  SmallVector<BlockArgument> freshes = rule.getFreshes();
+  for (size_t k = 0; k < program.getFreshLists().size(); ++k) {
+    BlockArgument fresh =
+        block->addArgument(builder.getI1Type(), rule.getLoc());
+    if (k < freshes.size())
+      mapping.map(freshes[k], fresh);
+  }
   for (Operation &op : rule.getBody().front().without_terminator())
     if (op.getNumResults() == 1 &&
         analysis.getDomain(op.getResult(0)) == Domain::Cohort &&

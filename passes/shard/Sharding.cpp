@@ -61,7 +61,7 @@ mlir::step::getCrossedDims(RuleOp rule, ReductionOpInterface reduction) {
   if (layout.isFlat()) {
     if (getSpaceOf(param, type) != Space::Tiles)
       return {};
-    return {StringAttr::get(rule.getContext(), "flat")};
+    return {StringAttr::get(rule.getContext(), kFlatRange)};
   }
   SmallVector<StringAttr> crossed;
   for (unsigned position : reduction.getReducedPositions())

@@ -26,7 +26,7 @@ constexpr StringLiteral kOwnedLayouts = "owned_layouts";
 
 /// The sharded dims of the param, by their names in the bound rule, that the
 /// reduction reduces: a rank's result is only a part of it. With a flat layout
-/// "flat" for a value of the param's dims; others are whole on every rank.
+/// kFlatRange for a value of the param's dims; others are whole on every rank.
 SmallVector<StringAttr> getCrossedDims(RuleOp rule,
                                        ReductionOpInterface reduction);
 

@@ -248,10 +248,10 @@ void Binder::commit() noexcept {
     plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
     plan.numToggled += bound.hasGrad;
     plan.hasMirrors |= binding.countMirror != nullptr;
+    plan.fresh.push_back(getFresh(binding, plan.getVariant(bound)));
     plan.tensors.push_back(std::move(bound));
     plan.names.push_back(std::move(tensor.name));
     plan.counts.push_back(binding.count);
-    plan.fresh.push_back(uint8_t(binding.fresh));
     plan.cohortOf.push_back(-1);
     plan.mirrors.push_back(binding.countMirror);
   }

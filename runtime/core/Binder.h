@@ -37,6 +37,8 @@ private:
 
   const StepcBinding &getBinding(int64_t i) const;
   const StepcLayout *getLayout(const StepcBinding &binding) const;
+  const uint8_t *getFreshStates(const StepcBinding &binding) const;
+  uint64_t getFresh(const StepcBinding &binding, const Variant &variant) const;
   int64_t getNumber(int64_t i) const;
   void describe(int64_t i);
   void requireFields(const StepcBinding &binding,

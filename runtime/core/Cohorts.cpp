@@ -12,7 +12,7 @@
 using namespace stepc;
 
 static size_t hashKey(const CohortKey &key) {
-  uint64_t h = uint64_t(key.count) * 4 + key.fresh * 2 + key.active;
+  uint64_t h = (uint64_t(key.count) * 31 + key.fresh) * 2 + key.active;
   h = (h ^ (uint64_t(key.variant) << 40) ^ (uint64_t(key.group) << 20)) *
       0x9e3779b97f4a7c15u;
   return size_t(h ^ (h >> 29));

@@ -26,7 +26,8 @@ struct CohortKey {
   int32_t variant = 0;
   int32_t group = 0;
   int64_t count = 0;
-  bool fresh = false;
+  /// A bit for each of the variant's fresh flags.
+  uint64_t fresh = 0;
   /// Whether the tensors have gradients.
   bool active = false;
 

@@ -35,7 +35,7 @@ uint64_t TensorLayout::getAxes() const {
 
 uint64_t TensorLayout::getAxes(const Dims &ruleDims,
                                const std::string &name) const {
-  if (name == "flat")
+  if (name == kFlatRange)
     return flatAxes;
   uint64_t axes = 0;
   int64_t rank = int64_t(dimAxes.size());
@@ -47,7 +47,7 @@ uint64_t TensorLayout::getAxes(const Dims &ruleDims,
 
 Dims TensorLayout::getShardedDims(const Dims &ruleDims) const {
   if (flat)
-    return {"flat"};
+    return {kFlatRange};
   Dims sharded;
   for (const std::string &name : ruleDims)
     if (getAxes(ruleDims, name))

@@ -215,6 +215,10 @@ struct Carried {
   size_t recomputed = 0;
 };
 
+/// In a layout's place of a dim: ranks have ranges of elements. No dim is
+/// called so: a name has no space in it.
+inline constexpr char kFlatRange[] = "flat range";
+
 /// A dim of a rule that ranks share out, with the axes' names for reports.
 struct ShardedDim {
   std::string dim;
@@ -230,7 +234,7 @@ struct Variant {
   size_t rule = 0;
   /// One value for each of Manifest::options; of integers they mean nothing.
   std::vector<int64_t> options;
-  /// The dims that tensors it serves are sharded in; `flat` alone: they are
+  /// The dims that tensors it serves are sharded in; kFlatRange alone: they are
   /// ranges of elements.
   std::vector<ShardedDim> layout;
   /// In the order of the addresses in a row of the kernel's table.
@@ -239,6 +243,9 @@ struct Variant {
   size_t grad = 0;
   /// The operands that are states, in order.
   std::vector<size_t> states;
+  /// For each fresh flag of the scalar functions the states that it speaks of,
+  /// by their places in `states`.
+  std::vector<std::vector<size_t>> fresh;
   /// One for each segment; empty where there is nothing to fill.
   std::vector<std::string> scalarFunctions;
   size_t scalarSlots = 0;

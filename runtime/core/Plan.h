@@ -276,7 +276,8 @@ private:
   /// As messages call them: "'w'" or "5".
   std::vector<std::string> names;
   std::vector<int64_t> counts;
-  std::vector<uint8_t> fresh;
+  /// The variant's fresh flags that are set.
+  std::vector<uint64_t> fresh;
   std::vector<int32_t> cohortOf;
   std::vector<float *> mirrors;
   bool hasMirrors = false;

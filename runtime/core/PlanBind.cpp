@@ -18,8 +18,9 @@ using namespace stepc;
 
 /// What a binding had in the first version.
 static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
-/// And in the second.
+/// And in the second and the third.
 static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
+static constexpr size_t kNumberBinding = offsetof(StepcBinding, freshStates);
 
 /// The position of a tensor's first element is its number times this.
 static constexpr int64_t kTensorPositions = int64_t(1) << STEPC_POSITION_BITS;
@@ -61,9 +62,29 @@ const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
 /// Nor this. Of a tensor without one it is the id's successor.
 int64_t Binder::getNumber(int64_t i) const {
   const StepcBinding &binding = getBinding(i);
-  int64_t number =
-      binding.structSize < sizeof(StepcBinding) ? 0 : binding.number;
+  int64_t number = binding.structSize < kNumberBinding ? 0 : binding.number;
   return number ? number : int64_t(plan.tensors.size()) + i + 1;
+}
+
+/// Nor this.
+const uint8_t *Binder::getFreshStates(const StepcBinding &binding) const {
+  return binding.structSize < sizeof(StepcBinding) ? nullptr
+                                                   : binding.freshStates;
+}
+
+/// The flags that are set: those of which a state is created, and those of no
+/// state where all are.
+uint64_t Binder::getFresh(const StepcBinding &binding,
+                          const Variant &variant) const {
+  if (binding.fresh)
+    return ~uint64_t(0);
+  const uint8_t *created = getFreshStates(binding);
+  uint64_t flags = 0;
+  for (size_t flag = 0; created && flag < variant.fresh.size(); ++flag)
+    for (size_t state : variant.fresh[flag])
+      if (int64_t(state) < binding.numStates && created[state])
+        flags |= uint64_t(1) << flag;
+  return flags;
 }
 
 void Binder::requireFields(const StepcBinding &binding,
@@ -97,10 +118,16 @@ void Binder::requireFields(const StepcBinding &binding,
   if (binding.numStates < 0 || (binding.numStates > 0 && !binding.states))
     fail(STEPC_INVALID_ARGUMENT, "tensor %s has %lld states without a list",
          text, static_cast<long long>(binding.numStates));
-  for (int64_t k = 0; k < binding.numStates; ++k)
+  const uint8_t *created = getFreshStates(binding);
+  for (int64_t k = 0; k < binding.numStates; ++k) {
     if (!binding.states[k])
       fail(STEPC_INVALID_ARGUMENT, "tensor %s: state %lld is missing", text,
            static_cast<long long>(k));
+    if (created && created[k] > 1)
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: freshStates of state %lld is %d, neither 0 nor 1", text,
+           static_cast<long long>(k), int(created[k]));
+  }
 }
 
 void Binder::describe(int64_t i) {

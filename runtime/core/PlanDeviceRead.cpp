@@ -67,7 +67,7 @@ void Plan::takeCounts() {
       continue;
     const int64_t *entry = entryOf[size_t(cohortOf[id])];
     counts[id] = entry[STEPC_SCALAR_ENTRY_COUNT] - 1;
-    fresh[id] = uint8_t(entry[STEPC_SCALAR_ENTRY_FRESH]);
+    fresh[id] = uint64_t(entry[STEPC_SCALAR_ENTRY_FRESH]);
     if (mirrors[id])
       *mirrors[id] = float(counts[id]);
   }

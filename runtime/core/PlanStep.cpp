@@ -40,8 +40,8 @@ void Plan::formCohorts() noexcept {
   cohorts.clear();
   for (size_t id = 0; id < tensors.size(); ++id) {
     const BoundTensor &tensor = tensors[id];
-    cohortOf[id] = cohorts.add({tensor.variant, tensor.group, counts[id],
-                                fresh[id] != 0, tensor.hasGrad});
+    cohortOf[id] = cohorts.add(
+        {tensor.variant, tensor.group, counts[id], fresh[id], tensor.hasGrad});
     getRow(tensor)[STEPC_ROW_SCALARS] = int64_t(getScalars(cohortOf[id]));
   }
   cohortsValid = true;
@@ -144,9 +144,11 @@ void Plan::fillScalars(int64_t segment, bool activeOnly) {
       if (STEPC_FAULT("engine-results-of-another-group"))
         results = groups[0].results.data();
       int64_t count = key.count + (STEPC_FAULT("engine-count-behind") ? 0 : 1);
-      bool first = key.fresh != STEPC_FAULT("engine-fresh-inverted");
+      uint64_t flags =
+          STEPC_FAULT("engine-fresh-inverted") ? ~key.fresh : key.fresh;
       if (auto function = package->getCode(key.variant).scalars[segment])
-        function(hypers, results, count, first, cohorts.getScalars(index));
+        function(hypers, results, count, int64_t(flags),
+                 cohorts.getScalars(index));
     }
     ++index;
   }
@@ -271,8 +273,8 @@ void Plan::countStep() noexcept {
   for (Cohort &cohort : cohorts.getList()) {
     if (!cohort.key.active)
       continue;
-    someFresh |= cohort.key.fresh;
-    cohort.key.fresh = STEPC_FAULT("engine-fresh-for-ever");
+    someFresh |= cohort.key.fresh != 0;
+    cohort.key.fresh = STEPC_FAULT("engine-fresh-for-ever") ? ~uint64_t(0) : 0;
     if (!STEPC_FAULT("engine-cohort-not-counted"))
       ++cohort.key.count;
   }
@@ -368,7 +370,7 @@ void Plan::stepEnd() {
     // A cohort of which only a part was stepped falls apart.
     if (cohort.stepped == cohort.members) {
       ++cohort.key.count;
-      cohort.key.fresh = false;
+      cohort.key.fresh = 0;
     } else if (cohort.stepped != 0) {
       cohortsValid = false;
     }

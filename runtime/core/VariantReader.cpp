@@ -14,6 +14,8 @@ using namespace stepc;
 namespace {
 
 constexpr size_t kMaxSlots = 65536;
+/// As many as a word has bits.
+constexpr size_t kMaxFreshes = 64;
 
 /// Reads one variant.
 class VariantReader {
@@ -30,6 +32,7 @@ private:
                    Operand &operand) const;
   void setReach(const std::string &where, Operand &operand) const;
   void readOperands(const Json &value, const std::string &where);
+  void readFresh(const Json &value, const std::string &where);
   void readScalars(const Json &value, const std::string &where);
   ScheduleEntry readEntry(const Json &value, const std::string &where) const;
   void readSchedule(const Json &value, const std::string &where);
@@ -57,6 +60,7 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
              at(where, "layout"), manifest, variant);
   readOperands(fields.getArray(value, "operands", where),
                at(where, "operands"));
+  readFresh(fields.getArray(value, "fresh", where), at(where, "fresh"));
   readScalars(fields.getObject(value, "scalars", where), at(where, "scalars"));
   variant.tensorSlots =
       fields.getIndex(value, "tensor_slots", kMaxSlots + 1,
@@ -195,6 +199,27 @@ void VariantReader::readOperands(const Json &value, const std::string &where) {
     fields.bad(where, "does not have one parameter and one gradient");
   if (hasTwins(variant.operands))
     fields.bad(where, "has a name twice");
+}
+
+void VariantReader::readFresh(const Json &value, const std::string &where) {
+  if (value.elements.size() > kMaxFreshes)
+    fields.bad(where, "has more than 64 elements");
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    const Json &list = value.elements[i];
+    if (!list.is(Json::Kind::Array))
+      fields.bad(at(where, i), "is not an array");
+    std::vector<size_t> &states = variant.fresh.emplace_back();
+    for (const Json &name : list.elements) {
+      size_t state = 0;
+      while (state < variant.states.size() &&
+             (!name.is(Json::Kind::String) ||
+              variant.operands[variant.states[state]].name != name.string))
+        ++state;
+      if (state == variant.states.size())
+        fields.bad(at(where, i), "names something that is no state");
+      states.push_back(state);
+    }
+  }
 }
 
 void VariantReader::readScalars(const Json &value, const std::string &where) {

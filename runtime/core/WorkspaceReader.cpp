@@ -11,7 +11,7 @@
 
 using namespace stepc;
 
-/// The rule's dims, or `flat` alone, each with its axes.
+/// The rule's dims, or `flat range` alone, each with its axes.
 void stepc::readLayout(const FieldReader &fields, const Json &layout,
                        const std::string &where, const Manifest &manifest,
                        Variant &variant) {
@@ -19,9 +19,9 @@ void stepc::readLayout(const FieldReader &fields, const Json &layout,
   for (size_t i = 0; i < layout.keys.size(); ++i) {
     ShardedDim sharded{layout.keys[i], {}};
     const char *key = sharded.dim.c_str();
-    if (sharded.dim == "flat") {
+    if (sharded.dim == kFlatRange) {
       if (layout.keys.size() > 1)
-        fields.bad(where, "has 'flat' beside other dims");
+        fields.bad(where, "has 'flat range' beside other dims");
     } else if (sharded.dim == "1" ||
                std::find(dims.begin(), dims.end(), sharded.dim) == dims.end()) {
       fields.bad(at(where, key), "is not a dim of the rule");
@@ -78,14 +78,14 @@ static void readExchange(const FieldReader &fields, const Json &value,
   if (op != "sum" && op != "amax")
     fields.bad(at(where, "op"), "is neither sum nor amax");
   buffer.exchangeMaximum = op == "amax";
-  bool flat = variant.getShardedDims() == Dims{"flat"};
+  bool flat = variant.getShardedDims() == Dims{kFlatRange};
   const Dims known =
       flat ? variant.getShardedDims() : manifest.rules[variant.rule].dims;
   for (const Json &dim : fields.getArray(value, "dims", where).elements) {
     if (!dim.is(Json::Kind::String) || dim.string == "1" ||
         std::find(known.begin(), known.end(), dim.string) == known.end())
       fields.bad(at(where, "dims"),
-                 flat ? "has an element that is not flat"
+                 flat ? "has an element that is not the flat range"
                       : "has an element that is not a dim of the rule");
     buffer.exchangeDims.push_back(dim.string);
   }
@@ -100,7 +100,7 @@ static void readExchange(const FieldReader &fields, const Json &value,
 void stepc::readWorkspace(const FieldReader &fields, const Json &value,
                           const std::string &where, const Manifest &manifest,
                           Variant &variant) {
-  bool flat = variant.getShardedDims() == Dims{"flat"};
+  bool flat = variant.getShardedDims() == Dims{kFlatRange};
   for (size_t i = 0; i < value.elements.size(); ++i) {
     std::string place = at(where, i);
     const Json &element = value.elements[i];

@@ -37,6 +37,16 @@
 
 // -----
 
+// expected-error @+1 {{'state' speaks of no states, as a fresh does}}
+#role = #step.role<kind = state, name = "m", init = 0.0 : f64, states = ["m"]>
+
+// -----
+
+// expected-error @+1 {{a fresh names something that is no state}}
+#role = #step.role<kind = fresh, name = "", states = [1]>
+
+// -----
+
 // expected-error @+1 {{'count' takes no name, initial value or guard}}
 #role = #step.role<kind = count, name = "", guarded = true>
 
@@ -109,7 +119,7 @@ step.optimizer @init {
 // -----
 
 // expected-error @+1 {{a layout is flat and shards dims too}}
-#layout = #step.layout<{flat = ["dp"], n = ["tp"]}>
+#layout = #step.layout<{"flat range" = ["dp"], n = ["tp"]}>
 
 // -----
 

@@ -187,9 +187,9 @@ step.optimizer @scalars {
 #variant = #step.variant<"any", {}, f32>
 step.optimizer @scalars {
   step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and an i1 fresh}}
+    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
     step.scalar_phase @scalars {
-    ^bb0(%count: i64):
+    ^bb0(%lr: f64):
       step.yield
     }
   }
@@ -200,7 +200,7 @@ step.optimizer @scalars {
 #variant = #step.variant<"any", {}, f32>
 step.optimizer @scalars {
   step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and an i1 fresh}}
+    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
     step.scalar_phase @scalars {
     ^bb0(%lr: f32, %count: i64, %fresh: i1):
       step.yield
@@ -213,7 +213,7 @@ step.optimizer @scalars {
 #variant = #step.variant<"any", {}, f32>
 step.optimizer @scalars {
   step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and an i1 fresh}}
+    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
     step.scalar_phase @scalars {
     ^bb0(%fresh: i1, %count: i64):
       step.yield
@@ -439,6 +439,40 @@ step.optimizer @memory {
     step.phase @update slots 0 operands [] {
     ^bb0:
       step.yield
+    }
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @flags {
+  step.program @any_0 variant <"any", {}, f32> operands [#p] {
+    // expected-error @+1 {{'step.scalar_phase' op takes 2 fresh flags; the program has 1}}
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %f: i1, %g: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] {
+    ^bb0(%x: f32):
+      step.yield %x : f32
+    }
+  }
+}
+
+// -----
+
+#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
+step.optimizer @flags {
+  // expected-error @+1 {{'step.program' op asks whether 'param' is fresh, which is no state of it}}
+  step.program @any_0 variant <"any", {}, f32> operands [#p] attributes {fresh = [["param"]]} {
+    step.scalar_phase @scalars {
+    ^bb0(%count: i64, %f: i1):
+      step.yield
+    }
+    step.phase @phase0 slots 0 operands [#p] {
+    ^bb0(%x: f32):
+      step.yield %x : f32
     }
   }
 }

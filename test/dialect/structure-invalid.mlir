@@ -276,6 +276,35 @@ step.optimizer @kinds {
 // -----
 
 step.optimizer @kinds {
+  // expected-error @+1 {{'step.rule' op asks whether state 'n' is fresh, which it does not have}}
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %t: fresh("m", "n")) {
+    step.return %p, %m
+  }
+}
+
+// -----
+
+step.optimizer @kinds {
+  // expected-error @+1 {{'step.rule' op takes 65 freshes, the most are 64}}
+  step.rule @any(%p: param[*], %g: grad[*],
+                 %f0: fresh(), %f1: fresh(), %f2: fresh(), %f3: fresh(), %f4: fresh(), %f5: fresh(),
+                 %f6: fresh(), %f7: fresh(), %f8: fresh(), %f9: fresh(), %f10: fresh(), %f11: fresh(),
+                 %f12: fresh(), %f13: fresh(), %f14: fresh(), %f15: fresh(), %f16: fresh(), %f17: fresh(),
+                 %f18: fresh(), %f19: fresh(), %f20: fresh(), %f21: fresh(), %f22: fresh(), %f23: fresh(),
+                 %f24: fresh(), %f25: fresh(), %f26: fresh(), %f27: fresh(), %f28: fresh(), %f29: fresh(),
+                 %f30: fresh(), %f31: fresh(), %f32: fresh(), %f33: fresh(), %f34: fresh(), %f35: fresh(),
+                 %f36: fresh(), %f37: fresh(), %f38: fresh(), %f39: fresh(), %f40: fresh(), %f41: fresh(),
+                 %f42: fresh(), %f43: fresh(), %f44: fresh(), %f45: fresh(), %f46: fresh(), %f47: fresh(),
+                 %f48: fresh(), %f49: fresh(), %f50: fresh(), %f51: fresh(), %f52: fresh(), %f53: fresh(),
+                 %f54: fresh(), %f55: fresh(), %f56: fresh(), %f57: fresh(), %f58: fresh(), %f59: fresh(),
+                 %f60: fresh(), %f61: fresh(), %f62: fresh(), %f63: fresh(), %f64: fresh()) {
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @kinds {
   // expected-error @+1 {{'weight' is not one of param, grad, state, count, fresh, position}}
   step.rule @any(%p: weight[*], %g: grad[*]) {
     step.return %p

@@ -50,6 +50,14 @@ step.optimizer @everything {
     step.return %m, %z, %x, %w
   }
 
+  // Several that name their states, and one that does not.
+  // CHECK: step.rule @freshes(
+  // CHECK-SAME: %fresh: fresh, %fresh_0: fresh("a"), %fresh_1: fresh("b", "a"), %fresh_2: fresh()) {
+  step.rule @freshes(%x: param[*], %y: grad[*], %m: state "a"[*], %n: state "b"[*],
+                     %t: fresh, %u: fresh("a"), %v: fresh("b", "a"), %w: fresh()) {
+    step.return %x, %m, %n
+  }
+
   // CHECK: step.rule @named(%param: param[n, m], %grad: grad[n, m],
   // CHECK-SAME: %row: state "row"[n, 1], %one: state "one"[1, 1]) {
   // CHECK-NEXT:   step.return %param, %row, %one : [n, m], [n, 1], [1, 1]

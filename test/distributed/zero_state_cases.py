@@ -177,6 +177,31 @@ def a_state_of_one_process_loads_here():
 
 
 @case
+def states_that_a_checkpoint_lacks_leave_others_alone():
+    """Momentum goes on where an average is new, and is begun where only the average was there."""
+    for lacks in ("average", "momentum_buffer"):
+        made, grads = values()
+        results = []
+        for more in ({}, {"zero": 1, "gradients": "reduced"}):
+
+            def make(params, more=more):
+                settings = {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}
+                return st.SGD(params, average=st.EMA(0.5), **settings, **more)
+
+            first = make(params := parameters(made))
+            step_all(first, params, grads[:1])
+            saved = first.state_dict()
+            for state in saved["state"].values():
+                del state["ema" if lacks == "average" else lacks]
+            again = make(params := parameters(params))
+            again.load_state_dict(saved)
+            step_all(again, params, grads[1:3])
+            results.append(params)
+        for i, (a, b) in enumerate(zip(*results, strict=True)):
+            same_bits(b, a, f"without {lacks}, parameter {i}")
+
+
+@case
 def the_part_of_another_rank_is_refused():
     made, grads = values()
     params = parameters(made)

@@ -178,7 +178,7 @@ class Tensor:
     group: int = 0
     participates: list | None = None
     count: int = 1
-    fresh: bool = False
+    fresh: bool | list = False  # or the states that the first step creates
     places: dict = field(default_factory=dict)
     states: dict = field(default_factory=dict)  # storage by name, where it is another one
 
@@ -256,6 +256,16 @@ def numbers(hypers):
 # --- Running ------------------------------------------------------------------
 
 
+def set_fresh(binding, tensor, states):
+    """Says which states the first step creates; returns what must live until then."""
+    if isinstance(tensor.fresh, bool):
+        binding.fresh = int(tensor.fresh)
+        return None
+    flags = (ctypes.c_uint8 * max(len(states), 1))(*(name in tensor.fresh for name in states))
+    binding.freshStates = ctypes.addressof(flags)
+    return flags
+
+
 class Launch:
     """A case bound to a plan of a package."""
 
@@ -313,7 +323,8 @@ class Launch:
             # Where none is given the runtime allocates those that there are.
             binding.states = ctypes.cast(array, c_void_p) if states else None
             binding.numStates = len(states)
-            binding.count, binding.fresh = tensor.count - 1, int(tensor.fresh)
+            binding.count = tensor.count - 1
+            keep.append(set_fresh(binding, tensor, states))
         return self.plan.bind(bindings)
 
     def begin(self, step):

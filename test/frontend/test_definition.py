@@ -231,3 +231,49 @@ def test_foreign_checkpoints():
     p[0].grad = torch.ones(3)
     optimizer.step()
     assert optimizer.state[p[0]]["step"] == 2
+
+
+NAMED = """step.optimizer @named {{
+  %h = step.hyper "{hyper}" = 0.5
+  %o = step.option "{option}" = true
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "{state}"[*]) {{
+    %m1 = step.add %m, %g : [*]
+    %d = step.select %o, %m1, %g : i1, [*], [*]
+    %u = step.mul %d, %h : [*], f64
+    %p1 = step.sub %p, %u : [*]
+    step.return %p1, %m1
+  }}
+}}
+"""
+NAMES = {"hyper": "h", "option": "o", "state": "m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "owner"),
+    [("hyper", "clip", "an argument of"), ("hyper", "zero", "an argument of"),
+     ("option", "average", "an argument of"), ("hyper", "definition", "an argument of"),
+     ("hyper", "param_names", "a key of param_groups"), ("option", "name", "a key of param_groups"),
+     ("state", "step", "a key of each"),
+     ("state", "master", "a key of each"), ("state", "remainder", "a key of each")],
+)  # fmt: skip
+def test_names_that_torch_or_we_have_already(kind, name, owner, tmp_path):
+    """What has one meaning in a definition would have two here."""
+    path = tmp_path / "named.mlir"
+    path.write_text(NAMED.format(**NAMES | {kind: name}))
+    with pytest.raises(errors.DefinitionError, match=f"'{name}' of optimizer 'named' .*{owner}"):
+        stepc.torch.Optimizer(params(), path)
+
+
+@pytest.mark.parametrize("word", ["flat", "count", "fresh", "param", "grad", "temp0", "B", "rule"])
+def test_any_other_word_is_a_name(word, tmp_path):
+    path = tmp_path / "named.mlir"
+    for kind in NAMES:
+        if kind == "state" and word in ("param", "grad"):
+            continue
+        path.write_text(NAMED.format(**NAMES | {kind: word}))
+        [param] = own = params()
+        optimizer = stepc.torch.Optimizer(own, path)
+        for _ in range(2):
+            param.grad = torch.ones(3)
+            optimizer.step()
+        assert param.tolist() == [-0.5] * 3  # 1 - 0.5 * 1 - 0.5 * 2

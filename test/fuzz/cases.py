@@ -33,8 +33,9 @@ class Tensors:
     group: int
     participates: list | None
     count: int
-    fresh: bool
+    fresh: bool | None  # None: of the states that are not given
     given: bool
+    missing: frozenset  # names of states that are not given where others are
     placed: bool
     own_gradients: bool
     spread: object = None  # how it lies on the mesh (spread.py)
@@ -81,10 +82,10 @@ def make_shape(rng, dims, most):
     while True:
         if dims == ("*",):
             shape = tuple(extent(rng) for _ in range(rng.choice([0, 1, 1, 2, 2, 3, 4])))
-        elif dims == ("n", "n"):
+        elif len(dims) == 2 and dims[0] == dims[1]:
             shape = (extent(rng),) * 2
         else:
-            batched = dims[0] == "...b"
+            batched = dims[0].startswith("...")
             leading = int(rng.choice([0, 0, 1, 1, 2])) if batched else 0
             shape = tuple(extent(rng) for _ in range(leading + len(dims) - batched))
         if np.prod([max(n, 1) for n in shape]) <= most:
@@ -94,9 +95,9 @@ def make_shape(rng, dims, most):
 def fits(dims, shape):
     if dims == ("*",):
         return True
-    if dims == ("n", "n"):
+    if len(dims) == 2 and dims[0] == dims[1]:
         return len(shape) == 2 and shape[0] == shape[1]
-    if dims[0] == "...b":
+    if dims[0].startswith("..."):
         return len(shape) >= len(dims) - 1
     return len(shape) == len(dims)
 
@@ -132,8 +133,9 @@ def make_setting(program):
             shape=make_shape(rng, pick(dims), 2500), storages=storages[:3], states=storages[3],
             kind=kind, group=int(rng.integers(len(groups))),
             participates=[coin(0.7) for _ in range(steps)] if coin(0.3) else None,
-            count=int(rng.integers(1, 30)), fresh=coin(), given=coin(0.7), placed=coin(0.6),
-            own_gradients=coin()))  # fmt: skip
+            count=int(rng.integers(1, 30)), fresh=pick([True, False, None, None]),
+            given=coin(0.7), missing=frozenset(n for n in states if coin(0.3)),
+            placed=coin(0.6), own_gradients=coin()))  # fmt: skip
     scalars = {}
     for name, _, scope in program.kept:
         if coin(0.3):
@@ -198,11 +200,14 @@ def make_case(program, setting, path, flags=None):
         shapes = {"param": made.shape, "grad": made.shape}
         if made.own_gradients:
             shapes |= {f"grad:{step}": made.shape for step in range(1, setting.steps)}
-        if made.given:
-            shapes |= names
+        given = {n: s for n, s in names.items() if made.given and n not in made.missing}
+        shapes |= given
+        fresh = made.fresh
+        if fresh is None:  # as one who has these states would say it
+            fresh = [n for n in names if n not in given] if given else True
         storages = {n: made.states.get(n, made.storages[2]) for n in names}
         one = Tensor(made.shape, made.storages, {}, made.group, made.participates, made.count,
-                     made.fresh, {}, storages)  # fmt: skip
+                     fresh, {}, storages)  # fmt: skip
         one.arrays = {
             name: make_array(program, index, name, shape,
                              "normal" if name == "param" and program.tame else made.kind,

@@ -23,6 +23,12 @@ UNARY = ["neg", "abs", "sqrt", "sign"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 DIMS = [("*",), ("*",), ("n",), ("n", "m"), ("n", "m"), ("...b", "n", "m"), ("...b", "n", "m"),
         ("...b", "m"), ("n", "n")]  # fmt: skip
+# Words that mean something elsewhere: in layouts, manifests, kernels, states, arrays.
+RESERVED = [
+    "flat", "B", "N", "M", "R", "L", "NL", "temp0", "partial0", "exchange0", "carried0", "slot0",
+    "count", "fresh", "state", "rank", "extent", "step", "model", "group", "scalars", "phase0",
+    "master", "remainder", "dims", "all", "x", "over", "where", "kept", "unless", "sum",
+]  # fmt: skip
 
 
 class Body:
@@ -249,6 +255,9 @@ class Maker:
         self.rng = np.random.default_rng(seed)
         self.program = Program(seed)
         self.program.tame = self.coin(0.7)
+        # Of hyper-parameters, options, statistics, ...; and of dims, states, rules.
+        self.words = [list(self.rng.permutation(RESERVED)) for _ in range(4)]
+        self.is_named_so = self.coin(0.3)
         self.declare()
         for call in self.program.calls:
             self.fill_call(call)
@@ -264,9 +273,17 @@ class Maker:
     def number(self, low, high):
         return int(self.rng.integers(low, high + 1))
 
+    def name(self, kind, name):
+        """In some programs a word that means something elsewhere."""
+        if not self.is_named_so or self.coin(0.3):
+            return name
+        return str(self.words[kind].pop())
+
     def declare(self):
         program, types = self.program, self.program.types
-        program.hypers = [(name, "0.5") for name in ("a", "b", "c")[: self.number(1, 3)]]
+        program.name = self.name(0, "fuzzed")
+        hypers = ["a", self.name(0, "b"), self.name(0, "c")]
+        program.hypers = [(name, "0.5") for name in hypers[: self.number(1, 3)]]
         program.options = [("o", "false")]
         if self.coin():
             program.options.append(("d", f"%a {self.pick(PREDICATES)} 0.25"))
@@ -275,10 +292,10 @@ class Maker:
         if rounds:
             for k in range(self.number(0, 2)):
                 scope = self.pick(["model", "group"])
-                program.kept.append((f"k{k}", self.pick(TAME_CONSTANTS), scope))
+                program.kept.append((self.name(0, f"k{k}"), self.pick(TAME_CONSTANTS), scope))
             for k in range(self.number(1, 3)):
                 kind, scope = self.pick(["sum", "sum", "amax"]), self.pick(["model", "group"])
-                program.statistics.append((f"s{k}", kind, scope))
+                program.statistics.append((self.name(0, f"s{k}"), kind, scope))
         for name, _ in program.hypers:
             types[f"%{name}"] = F64
         for name, _ in program.options:
@@ -288,10 +305,10 @@ class Maker:
         program.calls = [Call(f"r{k}", self.pick(["model", "group"])) for k in range(rounds)]
         # What is of a group comes after what is of the model where both are needed.
         self.readers = {name: self.number(0, rounds - 1) for name, _, _ in program.statistics}
-        dims = self.pick(DIMS)
-        program.rules = [Rule("first", dims)]
+        dims = self.named_dims(self.pick(DIMS))
+        program.rules = [Rule(self.name(1, "first"), dims)]
         if dims != ("*",) and self.coin(0.3):
-            program.rules.append(Rule("rest", ("*",)))
+            program.rules.append(Rule(self.name(1, "rest"), ("*",)))
             if self.coin(0.4):
                 least = "%least" if self.coin() else "16"
                 if least == "%least":
@@ -305,6 +322,10 @@ class Maker:
         for rule in program.rules:
             self.declare_states(rule)
 
+    def named_dims(self, dims):
+        names = {name: self.name(2, name) for name in ("b", "n", "m")}
+        return tuple(f"...{names['b']}" if d == "...b" else names.get(d, d) for d in dims)
+
     def declare_states(self, rule):
         named = [d for d in rule.dims if d != "*" and not d.startswith("...")]
         for k in range(self.number(0, 3)):
@@ -316,7 +337,10 @@ class Maker:
             guarded = self.coin(0.25)
             init = self.pick(CONSTANTS[:8])
             # A state has one meaning in all rules.
-            rule.states.append(State(f"{rule.name}{k}", dims, init, guarded))
+            name = self.name(3, f"{rule.name}{k}")
+            rule.states.append(State(name, dims, init, guarded))
+        if self.coin(0.4):
+            rule.fresh = tuple(s.name for s in rule.states if self.coin(0.6))
         types = self.program.types
         for name, type_ in [("p", tensor(rule.dims)), ("g", tensor(rule.dims)), ("t", I64),
                             ("first", I1)]:  # fmt: skip

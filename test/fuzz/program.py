@@ -73,6 +73,7 @@ class Rule:
     name: str
     dims: tuple
     condition: str = ""
+    fresh: tuple | None = None  # the states that its fresh names; None: it names none
     states: list = field(default_factory=list)
     ops: list = field(default_factory=list)
     returns: list = field(default_factory=list)
@@ -100,6 +101,7 @@ class Program:
     statistics: list = field(default_factory=list)  # name, kind, scope
     calls: list = field(default_factory=list)
     rules: list = field(default_factory=list)
+    name: str = "fuzzed"
     types: dict = field(default_factory=dict)  # of all values
     guarded: set = field(default_factory=set)  # values
     guard: str = "%on"
@@ -107,7 +109,7 @@ class Program:
     tame: bool = True
 
     def text(self):
-        lines = [f"// seed {self.seed}", "step.optimizer @fuzzed {"]
+        lines = [f"// seed {self.seed}", f"step.optimizer @{self.name} {{"]
         lines += [f'  %{n} = step.hyper "{n}" = {v}' for n, v in self.hypers]
         lines += [f'  %{n} = step.option "{n}" = {v}' for n, v in self.options]
         lines += [f'  %{n} = step.scalar "{n}" = {v} over {s}' for n, v, s in self.kept]
@@ -132,7 +134,11 @@ class Program:
             text = f'{rule.argument(state.name)}: state "{state.name}"[{", ".join(state.dims)}]'
             text += f" = {state.init}" + (f" if {self.guard}" if state.guarded else "")
             arguments.append(text)
-        arguments += [f"{rule.argument('t')}: count", f"{rule.argument('first')}: fresh"]
+        fresh = f"{rule.argument('first')}: fresh"
+        if rule.fresh is not None:
+            named = [f'"{s.name}"' for s in rule.states if s.name in rule.fresh]
+            fresh += f"({', '.join(named)})"
+        arguments += [f"{rule.argument('t')}: count", fresh]
         where = f" where {rule.condition}" if rule.condition else ""
         return [f"  step.rule @{rule.name}({', '.join(arguments)}){where} {{",
                 *(f"    {op.text(self.types)}" for op in rule.ops),

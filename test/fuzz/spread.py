@@ -16,7 +16,8 @@ from ranks import Sharded
 from stepc._mesh import Mesh
 from values import random_place
 
-NAMES = ("a", "b")
+# Of the mesh's axes: words that mean something in layouts and sizes.
+NAMES = ("flat", "B")
 MESHES = [(1,), (2,), (2,), (3,), (4,), (5,), (6,), (7,), (8,), (1, 2), (2, 1), (2, 2), (2, 2),
           (3, 2), (2, 3), (4, 2), (2, 4), (1, 5), (7, 1)]  # fmt: skip
 

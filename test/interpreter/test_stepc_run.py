@@ -4,12 +4,16 @@
 
 import io
 import json
+import os
+import re
+import subprocess
 
 import numpy as np
 import pytest
-from oracle import ZOO, assert_same, bf16_from, interpret, stepc_run, write_definition
+from oracle import ROOT, ZOO, assert_same, bf16_from, interpret, stepc_run, write_definition
 
 LION = ZOO / "lion.mlir"
+STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
 X = np.arange(1, 7, dtype="f4").reshape(2, 3)
 
 
@@ -286,3 +290,91 @@ def test_fragments_from_the_command_line(tmp_path, source):
     # What is compiled is the same.
     run = stepc_run(LION, f"--tensors={source}", "--compare", f"--fragment={fragment}")
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+# --- Rules and sources ----------------------------------------------------------
+
+TWO_RULES = """
+step.optimizer @x {
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %a: state "a"[n, m], %b: state "b"[n, m]) {
+    %p1 = step.sub %p, %a : [n, m]
+    step.return %p1, %g, %g : [n, m], [n, m], [n, m]
+  }
+  step.rule @any(%p: param[*], %g: grad[*], %a: state "a"[*], %b: state "b"[*]) {
+    %p1 = step.sub %p, %b : [*]
+    step.return %p1, %g, %g
+  }
+}
+"""
+
+
+def test_rules_may_drop_different_states(tmp_path):
+    (tmp_path / "two.mlir").write_text(TWO_RULES)
+    np.savez(tmp_path / "in.npz", **{"a/param": X, "a/grad": X, "b/param": X[0], "b/grad": X[0]})
+    how = [tmp_path / "two.mlir", f"--tensors={tmp_path}/in.npz", "--together", "--steps=2"]
+    run = stepc_run(*how, "--compare")
+    assert run.returncode == 0, run.stderr
+    assert stepc_run(*how, "-o", tmp_path / "out.npz").returncode == 0
+    assert loaded(tmp_path / "out.npz").keys() == {"a/param", "a/a", "b/param", "b/b"}
+
+
+def inserted_operations():
+    """Those that no source may say, as the language reference lists them."""
+    text = (ZOO.parents[1] / "docs" / "language.md").read_text()
+    section = text.partition("## Operations that passes insert into rules")[2].partition("\n## ")[0]
+    return [name for name in re.findall(r"^### `step\.(\w+)`", section, re.M) if name != "stored"]
+
+
+INSERTED = {
+    "broadcast": "%x = step.broadcast %p : [*] to [*]",
+    "round": "%x = step.round %p to bf16 : [*]",
+    "upper_half": "%x = step.upper_half %p : [*]",
+    "lower_half": "%x = step.lower_half %p : [*]",
+    "join_halves": "%x = step.join_halves %p, %g : [*], [*]",
+    "carried": '%x = step.carried "x"',
+    "carry": "%x = step.sum %p : [*]\nstep.carry %x as %x of %x",
+    "to_i64": "%x = step.to_i64 %one",
+    "round_stochastic": "%i = step.to_i64 %one\n"
+    '%x = step.round_stochastic %p at %p, %i, %i of "" : [*]',
+}
+
+
+def test_each_operation_that_passes_insert_is_known_here():
+    assert sorted(inserted_operations()) == sorted(INSERTED)
+
+
+@pytest.mark.parametrize("name", INSERTED)
+def test_compiler_and_interpreter_refuse_the_same(name, tmp_path, source):
+    """Also where no result depends on it."""
+    body = f"{INSERTED[name]}\n step.return %p"
+    path = write_definition(tmp_path, body, globals_="%one = step.constant 1.0")
+    compiled = subprocess.run(
+        [STEPC, path, "-o", tmp_path / "x.stepc"], capture_output=True, text=True, check=False
+    )
+    run = stepc_run(path, f"--tensors={source}", "--interpret", "-o", tmp_path / "out.npz")
+    assert compiled.returncode == run.returncode == 1
+    # What a verifier refuses both refuse alike.
+    words = compiled.stderr.partition("error: ")[2].split("\n")[0]
+    assert "is no operation of a source definition" in run.stderr or words in run.stderr
+    assert "is no operation of a source definition" in words or "op " in words
+
+
+@pytest.mark.parametrize("name", ["adamw", "adafactor", "asgd"])
+def test_what_the_define_stage_leaves_means_the_same(name, tmp_path):
+    text = subprocess.run(
+        [STEPC, ZOO / f"{name}.mlir", "--compile-to=define"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (tmp_path / "defined.mlir").write_text(text)
+    arrays = {"param": X, "grad": X}
+    for mode in ("exact", "f64"):
+        one, other = (
+            interpret(path, arrays, steps=2, mode=mode, state="f32")
+            for path in (ZOO / f"{name}.mlir", tmp_path / "defined.mlir")
+        )
+        dropped = one.keys() - other.keys()
+        assert dropped <= {"RMS", "trust_ratio"}
+        for key in other:
+            assert_same(one[key], other[key])

@@ -57,6 +57,17 @@ step.optimizer @dead {
     step.return %p1, %m1
   }
 
+  // Whether a state is fresh is known where it is there, and asked of none that is not.
+  // CHECK: step.rule @asks(%param: param[*], %grad: grad[*], %{{.*}}: state "a"[*], %{{.*}}: fresh("a"),
+  // CHECK-SAME: %{{.*}}: fresh())
+  // CHECK-SAME: attributes {dropped_states = ["b"]} {
+  step.rule @asks(%p: param[*], %g: grad[*], %s: state "a"[*],
+                  // expected-remark @+1 {{state 'b' is never used, it is dropped}}
+                  %b: state "b"[*], %first: fresh("a"), %unused: fresh("b")) {
+    %p1 = step.select %first, %g, %p : i1, [*], [*]
+    step.return %p1, %s, %b
+  }
+
   // What says so is kept, with the state that it is made of; the other is not.
   // CHECK: step.rule @keeps(%param: param[*], %grad: grad[*],
   // CHECK-SAME: %average: state "average"[*] = 0.5 kept if %o,

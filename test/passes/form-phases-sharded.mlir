@@ -2,7 +2,7 @@
 // RUN: sed 's/LAYOUT/m = ["tp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=COLUMNS
 // RUN: sed 's/LAYOUT/n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=ROWS
 // RUN: sed 's/LAYOUT/m = ["tp"], n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=BOTH
-// RUN: sed 's/LAYOUT/flat = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=FLAT
+// RUN: sed 's/LAYOUT/"flat range" = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=FLAT
 // RUN: sed 's/LAYOUT/"...b" = ["ep"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=ITEMS
 // RUN: stepc-opt --step-insert-collectives --step-form-phases %t/lamb.mlir | FileCheck %s --check-prefix=LAMB
 // RUN: stepc-opt --step-insert-collectives --step-form-phases %t/clipped.mlir | FileCheck %s --check-prefix=CLIPPED
@@ -55,11 +55,11 @@
 // cross, and what is had from them is not reduced again.
 // FLAT: step.program
 // FLAT-SAME: <"partial0", ["R", "ML"], f64, false>
-// FLAT-SAME: <"exchange0", ["B", "N"], f64, true, <0, ["flat"], sum>>
+// FLAT-SAME: <"exchange0", ["B", "N"], f64, true, <0, ["flat range"], sum>>
 // FLAT-SAME: <"partial1", ["L", "M"], f64, false>
-// FLAT-SAME: <"exchange1", ["B", "M"], f64, true, <0, ["flat"], sum>>
+// FLAT-SAME: <"exchange1", ["B", "M"], f64, true, <0, ["flat range"], sum>>
 // FLAT-SAME: <"partial2", ["B", "N1"], f64, false>
-// FLAT-SAME: <"exchange3", ["1"], f64, true, <1, ["flat"], sum>>
+// FLAT-SAME: <"exchange3", ["1"], f64, true, <1, ["flat range"], sum>>
 // FLAT: step.combine "partial2" sum of rows to items mean in "temp2" {segment = 1 : i64}
 // FLAT: step.phase @factored_phase2 {{.*}}segment = 2
 
@@ -94,10 +94,10 @@ step.optimizer @factors {
 // follows. Of the twin without a layout nothing crosses.
 // LAMB: step.program @lamb_any_0
 // LAMB-NOT: exchange
-// LAMB: step.program @lamb_any_1 {{.*}}<{flat = ["dp"]}>
+// LAMB: step.program @lamb_any_1 {{.*}}<{"flat range" = ["dp"]}>
 // LAMB-SAME: <"partial0", ["B", "N", "ML"], f64, false>
-// LAMB-SAME: <"exchange0", ["1"], f64, true, <0, ["flat"], sum>>
-// LAMB-SAME: <"exchange1", ["1"], f64, true, <0, ["flat"], amax>>
+// LAMB-SAME: <"exchange0", ["1"], f64, true, <0, ["flat range"], sum>>
+// LAMB-SAME: <"exchange1", ["1"], f64, true, <0, ["flat range"], amax>>
 // LAMB: step.combine "partial0" sum of tiles to tensor send "exchange0"{{$}}
 // LAMB: step.combine "partial1" amax of tiles to tensor send "exchange1"{{$}}
 // LAMB: step.receive "exchange0" sum of tiles to tensor slot 0 {segment = 1 : i64}
@@ -117,7 +117,7 @@ step.optimizer @lamb {
     %p1 = step.sub %p, %u : [*]
     step.return %p1
   }
-  step.rule @lamb_any_1(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32, <{flat = ["dp"]}>> {
+  step.rule @lamb_any_1(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32, <{"flat range" = ["dp"]}>> {
     %pp = step.mul %p, %p : [*]
     %a = step.sum %pp : [*]
     %b = step.amax %g : [*]
@@ -218,7 +218,7 @@ step.optimizer @elements {
     %p1 = step.sub %p, %g : [*]
     step.return %p1
   }
-  step.rule @half(%p: param[*] as bf16, %g: grad[*] as f32) variant <"any", {}, f32, <{flat = ["dp"]}>> {
+  step.rule @half(%p: param[*] as bf16, %g: grad[*] as f32) variant <"any", {}, f32, <{"flat range" = ["dp"]}>> {
     %p1 = step.sub %p, %g : [*]
     %p2 = step.round %p1 to bf16 : [*]
     step.return %p2

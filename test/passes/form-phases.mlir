@@ -14,6 +14,8 @@ step.optimizer @opt {
   // CHECK-SAME: kind = state, name = "m", shape = !step.tensor<*>, storage = f32, init = 5.000000e-01 : f64, reads = true, writes = true
   // CHECK-SAME: kind = state, name = "idle", {{.*}} reads = false, writes = false
 
+  // What the flag is about; where no states are named, all that the rule has.
+  // CHECK-SAME: fresh = {{\[\[}}"m", "idle"]]
   // CHECK: step.scalar_phase @opt_any_0_scalars {
   // CHECK: ^bb0(%[[LR:.*]]: f64, %[[BETA:.*]]: f64, %[[T:.*]]: i64, %[[FRESH:.*]]: i1):
   // CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[T]]

@@ -11,3 +11,24 @@ step.fragment @after {
     step.return %m
   }
 }
+
+// -----
+
+// Also without fragments, and where nothing depends on it.
+step.optimizer @inserted {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
+    %r = step.round %p to bf16 : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.fragment @inserted {
+  step.rule @any(%g: grad[*]) {
+    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
+    %r = step.round %g to bf16 : [*]
+    step.return %r
+  }
+}

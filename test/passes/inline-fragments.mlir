@@ -215,3 +215,31 @@ step.fragment @alone {
     step.return %g
   }
 }
+
+// -----
+
+// A fresh speaks of the states of whoever declared it: one of a gradient of the rule's, one of a
+// param of the fragment's own.
+// CHECK-LABEL: step.optimizer @fresh {
+// CHECK: step.rule @any(%param: param[*], %grad: grad[*], %m: state "m"[*], %[[F:.*]]: fresh("m"), %average: state "average"[*] kept, %[[A:.*]]: fresh("average"))
+// CHECK-NEXT: %[[G:.*]] = step.select %[[F]], %grad, %grad
+// CHECK-NEXT: %[[M:.*]] = step.select %[[F]], %[[G]], %m
+// CHECK: step.select %[[A]], %param, %average
+step.optimizer @fresh {
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %first: fresh) {
+    %m1 = step.select %first, %g, %m : i1, [*], [*]
+    step.return %p, %m1
+  }
+}
+step.fragment @before {
+  step.rule @any(%g: grad[*], %f: fresh) {
+    %g1 = step.select %f, %g, %g : i1, [*], [*]
+    step.return %g1
+  }
+}
+step.fragment @behind {
+  step.rule @any(%p: param[*], %a: state "average"[*] kept, %f: fresh) {
+    %a1 = step.select %f, %p, %a : i1, [*], [*]
+    step.return %a1
+  }
+}

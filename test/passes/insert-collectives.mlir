@@ -46,7 +46,7 @@ step.optimizer @items {
 // A flat range has parts of every row and column; what is reduced is whole.
 // CHECK-LABEL: @range
 step.optimizer @flat {
-  step.rule @range(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"range", {}, f32, <{flat = ["dp"]}>> {
+  step.rule @range(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"range", {}, f32, <{"flat range" = ["dp"]}>> {
     // CHECK: step.mean %{{.*}} over [m] across [dp] : [n, m]
     %row = step.mean %g over [m] : [n, m]
     // CHECK: step.mean %{{.*}} over [n] : [n, 1]

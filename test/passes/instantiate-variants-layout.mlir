@@ -18,7 +18,7 @@
 // DIMS: @ranks_vector_1{{.*}}<"vector", {}, f32, <{n = ["tp", "cp"]}>>
 // DIMS: @ranks_matrix_2{{.*}}<"matrix", {}, f32, <{m = ["tp", "cp"], n = ["dp"]}>>
 // DIMS: @ranks_items_3{{.*}}<"items", {}, f32, <{"...b" = ["dp"], m = ["tp", "cp"]}>>
-// FLAT-COUNT-4: f32, <{flat = ["dp"]}>>
+// FLAT-COUNT-4: f32, <{"flat range" = ["dp"]}>>
 
 // A request for tensors of a rank makes no variants of rules that they cannot have, and
 // what is made is made once.
@@ -40,7 +40,7 @@
 // OWNED: @owned_elements_2{{.*}}<"elements", {}, f32>
 // OWNED-NOT: attributes
 // OWNED: @owned_row_{{[0-9]+}}{{.*}}f32, <{m = ["tp"]}>>
-// OWNED: @owned_square_{{[0-9]+}}{{.*}}f32, <{flat = ["dp"]}>>
+// OWNED: @owned_square_{{[0-9]+}}{{.*}}f32, <{"flat range" = ["dp"]}>>
 // REMARKS: remark: rule 'square' has a param of '!step.tensor<n, n>' with 'n' twice, which cannot be sharded over dp: one rank steps the whole tensor, and sends the others their parts
 // REMARKS: remark: rule 'row' has a param of '!step.tensor<1, m>' with '1', which cannot be sharded over dp: one rank
 // REMARKS: remark: rule 'square' {{.*}} with 'n' twice, which cannot be sharded over tp: one rank

@@ -12,7 +12,7 @@
 
 // F32-LABEL: step.rule @opt_any_0
 // F32-SAME: %[[P:.*]]: param[*] as bf16, %[[G:.*]]: grad[*] as bf16, %{{.*}}: state "narrow"[*] as f32
-// F32-SAME: %[[M:.*]]: state "master"[*] as f32, %[[F:.*]]: fresh) variant <"any", {}, f32> {
+// F32-SAME: %[[M:.*]]: state "master"[*] as f32, %[[F:.*]]: fresh("master")) variant <"any", {}, f32> {
 // F32-NEXT: %[[H:.*]] = step.upper_half %[[M]] : [*]
 // F32-NEXT: %[[SAME:.*]] = step.compare eq, %[[H]], %[[P]] : [*]
 // F32-NEXT: %[[KNOWN:.*]] = step.select %[[SAME]], %[[M]], %[[P]] : mask[*], [*], [*]
@@ -43,11 +43,22 @@
 // REMAINDER-NEXT: %[[R1:.*]] = step.lower_half %[[N]] : [*]
 // REMAINDER-NEXT: step.return %[[P1]], %[[N]], %[[R1]]
 
-// BOTH: {{^}}2{{$}}
+// What the rule asks of its own states says nothing of the master.
+// F32-LABEL: step.rule @opt_matrix_1
+// F32-SAME: %[[OWN:[a-z0-9_]+]]: fresh("m"), %{{.*}}: state "master"[n, m] as f32, %[[NEW:[a-z0-9_]+]]: fresh("master"))
+// F32: step.select %[[NEW]], %{{.*}} : i1, [n, m], [n, m]
+// F32: step.select %[[OWN]], %{{.*}} : i1, [n, m], [n, m]
+
+// BOTH: {{^}}4{{$}}
 step.optimizer @opt {
   step.rule @any(%p: param[*], %g: grad[*], %n: state "narrow"[*]) {
     %p1 = step.sub %p, %g : [*]
     %unused = step.mul %p1, %p : [*]
     step.return %p1, %p1
+  }
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %m: state "m"[n, m], %first: fresh) {
+    %m1 = step.select %first, %g, %m : i1, [n, m], [n, m]
+    %p1 = step.sub %p, %m1 : [n, m]
+    step.return %p1, %m1 : [n, m], [n, m]
   }
 }

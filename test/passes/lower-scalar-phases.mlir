@@ -9,28 +9,35 @@
 // CHECK: %[[ONE:.*]] = arith.constant 1 : index
 // CHECK-NEXT: %[[BETA:.*]] = memref.load %[[H]][%[[ONE]]]
 // CHECK-NOT: memref.load
-// CHECK: %[[ZERO:.*]] = arith.constant 0 : i64
-// CHECK: %[[NEW:.*]] = arith.cmpi ne, %[[FRESH]], %[[ZERO]] : i64
+// CHECK: %[[FLAG:.*]] = arith.constant 1 : i64
+// CHECK: %[[BIT:.*]] = arith.andi %[[FRESH]], %[[FLAG]] : i64
+// CHECK: %[[NEW:.*]] = arith.cmpi ne, %[[BIT]], %{{.*}} : i64
+// CHECK: %[[FLAG1:.*]] = arith.constant 2 : i64
+// CHECK: %[[BIT1:.*]] = arith.andi %[[FRESH]], %[[FLAG1]] : i64
+// CHECK: %[[NEW1:.*]] = arith.cmpi ne, %[[BIT1]], %{{.*}} : i64
 // CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[COUNT]]
 // CHECK: %[[F:.*]] = arith.uitofp %[[NEW]] : i1 to f64
+// CHECK: %[[F1:.*]] = arith.uitofp %[[NEW1]] : i1 to f64
 // CHECK: %[[I0:.*]] = arith.constant 0 : index
 // CHECK: memref.store %[[POW]], %[[R]][%[[I0]]]
 // CHECK: %[[I1:.*]] = arith.constant 1 : index
 // CHECK: memref.store %[[F]], %[[R]][%[[I1]]]
+// CHECK: memref.store %[[F1]], %[[R]]
 // CHECK: return
 #p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
 step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0
   %beta = step.hyper "beta" = 0.9
-  step.program @program variant <"any", {}, f32> operands [#p] {
+  step.program @program variant <"any", {}, f32> operands [#p] attributes {fresh = [[], []]} {
     step.scalar_phase @scalars {
-    ^bb0(%a: f64, %b: f64, %t: i64, %fresh: i1):
+    ^bb0(%a: f64, %b: f64, %t: i64, %fresh: i1, %fresh1: i1):
       %power = step.powi %b, %t
       %f = arith.uitofp %fresh : i1 to f64
-      step.yield %power, %f : f64, f64
+      %f1 = arith.uitofp %fresh1 : i1 to f64
+      step.yield %power, %f, %f1 : f64, f64, f64
     }
-    step.phase @phase0 slots 2 operands [#p] {
-    ^bb0(%s0: f64, %s1: f64, %x: f32):
+    step.phase @phase0 slots 3 operands [#p] {
+    ^bb0(%s0: f64, %s1: f64, %s2: f64, %x: f32):
       step.yield %x : f32
     }
   }

@@ -69,7 +69,7 @@ step.optimizer @dims {
 
 //--- range.mlir
 step.optimizer @range {
-  step.rule @range_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32, <{flat = ["dp"]}>> {
+  step.rule @range_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32, <{"flat range" = ["dp"]}>> {
     %rows = step.sum %g over [m] : [n, m]
     %cols = step.sum %g over [n] : [n, m]
     %a = step.mul %g, %rows : [n, m], [n, 1]

@@ -20,6 +20,26 @@ step.optimizer @unmarked {
 
 // -----
 
+step.optimizer @inserted {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
+    %r = step.round %p to bf16 : [*]
+    step.return %r
+  }
+}
+
+// -----
+
+step.optimizer @across {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.sum' op is no operation of a source definition}}
+    %s = step.sum %p across [tp] : [*]
+    step.return %p
+  }
+}
+
+// -----
+
 step.optimizer @bound {
   // expected-error @+1 {{'step.rule' op is bound before the bind stage}}
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {

@@ -70,6 +70,15 @@ TEST_F(BindTest, fields) {
         b.states = none;
       },
       "tensor 'w': state 0 is missing");
+  uint8_t created[] = {1, 2};
+  const DLTensor *twice[] = {binding.param, binding.param};
+  invalid(
+      [&](auto &b) {
+        b.numStates = 2;
+        b.states = twice;
+        b.freshStates = created;
+      },
+      "tensor 'w': freshStates of state 1 is 2, neither 0 nor 1");
   invalid([](auto &b) { b.name = nullptr, b.param = nullptr; },
           "tensor 0 has no parameter");
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,

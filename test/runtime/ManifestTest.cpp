@@ -122,6 +122,13 @@ TEST(Manifest, variants) {
            "'variants[0].options.maximize' is not true or false");
   refuseAt("/variants/0/options/other", true,
            "'variants[0].options' names an option that does not exist");
+  refuseAt("/variants/0/fresh", nullptr, "'variants[0].fresh' is missing");
+  refuseAt("/variants/0/fresh", json(65, json::array()),
+           "'variants[0].fresh' has more than 64 elements");
+  refuseAt("/variants/0/fresh/0", 1, "'variants[0].fresh[0]' is not an array");
+  for (const json &name : {json("param"), json("absent"), json(1)})
+    refuseAt("/variants/0/fresh/0", json::array({name}),
+             "'variants[0].fresh[0]' names something that is no state");
   refuseAt("/variants/0/scalars", nullptr, "'variants[0].scalars' is missing");
   for (const json &slots : {json(-1), json(1.5), json(1e9)})
     refuseAt("/variants/0/scalars/slots", slots,
@@ -276,8 +283,8 @@ TEST(Manifest, layouts) {
              "empty");
   refuseClip("/variants/0/layout", {{"*", json::array()}},
              "'variants[0].layout.*' is empty");
-  refuseClip("/variants/0/layout", {{"*", {"dp"}}, {"flat", {"dp"}}},
-             "'variants[0].layout' has 'flat' beside other dims");
+  refuseClip("/variants/0/layout", {{"*", {"dp"}}, {"flat range", {"dp"}}},
+             "'variants[0].layout' has 'flat range' beside other dims");
   refuseClip("/variants/0/contributions/0/partial", nullptr,
              "'variants[0].contributions[0].partial' is missing");
   refuseClip("/variants/0/contributions/0/partial", 1,
@@ -297,17 +304,18 @@ TEST(Manifest, exchanges) {
               "'variants[1].workspace[0].exchange.op' is neither sum nor amax");
   refuseShare("/variants/1/workspace/0/exchange/dims", json::array(),
               "'variants[1].workspace[0].exchange.dims' is empty");
-  for (const char *dim : {"x", "1", "flat"})
+  for (const char *dim : {"x", "1", "flat range"})
     refuseShare("/variants/1/workspace/0/exchange/dims", {dim},
                 "'variants[1].workspace[0].exchange.dims' has an element that "
                 "is not a dim of the rule");
   size_t flat = makeShareManifest()["variants"].size() - 1;
   std::string place = std::to_string(flat);
-  refuseShare(("/variants/" + place + "/workspace/0/exchange/dims").c_str(),
-              {"n"},
-              ("'variants[" + place +
-               "].workspace[0].exchange.dims' has an element that is not flat")
-                  .c_str());
+  refuseShare(
+      ("/variants/" + place + "/workspace/0/exchange/dims").c_str(), {"n"},
+      ("'variants[" + place +
+       "].workspace[0].exchange.dims' has an element that is not the flat "
+       "range")
+          .c_str());
   refuseShare("/variants/1/workspace/0/bytes", 4,
               "'variants[1].workspace[0].exchange' is of a buffer whose "
               "entries do not have 8 bytes");

@@ -245,7 +245,7 @@ TEST_F(LayoutTest, variants) {
   EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
                  "tensor 'w' is sharded in [...b, m], the package has rule "
                  "'matrix' sharded in: no dims; [n]; [m]; [n, m]; [...b]; "
-                 "[...b, n]; [flat]",
+                 "[...b, n]; [flat range]",
                  bind(four));
   shape = {8};
   dimAxes = {1};

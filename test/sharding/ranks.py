@@ -16,7 +16,7 @@ from driver import Operand
 from stepc import errors
 from stepc._mesh import Mesh, SimulatedWorld
 from stepc._runtime import Binding
-from steps import Case, Launch, is_grad
+from steps import Case, Launch, is_grad, set_fresh
 
 
 @dataclass
@@ -155,7 +155,8 @@ class LocalLaunch(Events):
         binding.grad = ctypes.cast(pointers["grad"], c_void_p)
         binding.states = ctypes.cast(array, c_void_p) if states else None
         binding.numStates = len(states)
-        binding.count, binding.fresh = tensor.count - 1, int(tensor.fresh)
+        binding.count = tensor.count - 1
+        keep.append(set_fresh(binding, tensor, states))
         binding.layout = ctypes.addressof(struct)
 
     def run(self):

@@ -107,7 +107,7 @@ def single(tensor, index, step, before):
     taken = sum(tensor.takes_part(earlier) for earlier in range(step))
     return replace(
         tensor, arrays=arrays | left, participates=[tensor.takes_part(step)],
-        count=tensor.count + taken, fresh=tensor.fresh and not taken,
+        count=tensor.count + taken, fresh=False if taken else tensor.fresh,
     )  # fmt: skip
 
 

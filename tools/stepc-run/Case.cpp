@@ -98,6 +98,21 @@ static bool readFlags(const json::Value &value, std::vector<bool> &out) {
   });
 }
 
+/// Whether the first step creates the states, or the names of those that it
+/// does.
+static bool readFresh(const json::Value &value, TensorCase &out) {
+  out.fresh = value.getAsBoolean();
+  out.created.reset();
+  const json::Array *names = value.getAsArray();
+  if (!names)
+    return out.fresh.has_value();
+  out.created.emplace();
+  return all_of(*names, [&](const json::Value &name) {
+    out.created->insert(name.getAsString().value_or("").str());
+    return name.getAsString().has_value();
+  });
+}
+
 /// Reads one key of a tensor; false if it is unknown or its value is no such
 /// thing.
 static bool readTensorKey(StringRef key, const json::Value &value,
@@ -109,10 +124,8 @@ static bool readTensorKey(StringRef key, const json::Value &value,
   if (key == "count")
     // Any: the oracle's powers are tested with exponents that no step has.
     return readInteger(value, out.count);
-  if (key == "fresh") {
-    out.fresh = value.getAsBoolean();
-    return out.fresh.has_value();
-  }
+  if (key == "fresh")
+    return readFresh(value, out);
   if (key == "participates")
     return readFlags(value, out.participates);
   if (key == "master") {

@@ -23,8 +23,10 @@ struct TensorCase {
   /// Empty: the first that fits.
   std::string rule;
   int64_t count = 1;
-  /// None: true where no state is given.
+  /// Whether the first step creates the states.
   std::optional<bool> fresh;
+  /// The states that it creates. Neither: those that are not given.
+  std::optional<std::set<std::string>> created;
   /// Whether it takes part in a step; the last is for all that follow. Empty:
   /// it always does.
   std::vector<bool> participates;

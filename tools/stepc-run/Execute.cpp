@@ -48,6 +48,7 @@ static void advance(ModelRequest &request, ModelOutcome outcome) {
       continue;
     ++tensor.count;
     tensor.fresh = false;
+    tensor.created.clear();
   }
   request.scalars = std::move(outcome.scalars);
   request.reports = std::move(outcome.reports);

@@ -66,14 +66,18 @@ static std::vector<double> orderHypers(const json::Object &manifest,
   return hypers;
 }
 
-/// The compiler leaves out states that nothing depends on.
+/// The compiler leaves out states that nothing in a rule depends on.
 static void dropUnknownStates(const json::Object &manifest,
                               PreparedTensor &tensor) {
   std::set<std::string> known;
-  for (const json::Value &variant : *manifest.getArray("variants"))
-    for (const json::Value &item : *variant.getAsObject()->getArray("operands"))
-      if (*item.getAsObject()->getString("role") == "state")
-        known.insert(item.getAsObject()->getString("name")->str());
+  for (const json::Value &item : *manifest.getArray("variants")) {
+    const json::Object &variant = *item.getAsObject();
+    if (*variant.getString("rule") != tensor.request.rule)
+      continue;
+    for (const json::Value &operand : *variant.getArray("operands"))
+      if (*operand.getAsObject()->getString("role") == "state")
+        known.insert(operand.getAsObject()->getString("name")->str());
+  }
   erase_if(tensor.states,
            [&](const auto &state) { return !known.count(state.first); });
 }
@@ -97,8 +101,11 @@ static Error addGroup(StepcPlan *plan, const json::Object &manifest,
 static Expected<int64_t> bindTensor(StepcPlan *plan, PreparedTensor &tensor) {
   DLTensor param = toDLTensor(tensor.param), grad = toDLTensor(tensor.grad);
   std::vector<DLTensor> states;
-  for (auto &[name, state] : tensor.states)
+  std::vector<uint8_t> created;
+  for (auto &[name, state] : tensor.states) {
     states.push_back(toDLTensor(state));
+    created.push_back(tensor.request.created.count(name));
+  }
   std::vector<const DLTensor *> pointers;
   for (const DLTensor &state : states)
     pointers.push_back(&state);
@@ -112,6 +119,7 @@ static Expected<int64_t> bindTensor(StepcPlan *plan, PreparedTensor &tensor) {
   binding.numStates = pointers.size();
   binding.count = tensor.request.count - 1;
   binding.fresh = tensor.request.fresh;
+  binding.freshStates = created.data();
   int64_t id;
   if (stepcPlanBind(plan, &binding, 1, &id) != STEPC_OK)
     return makeRuntimeError("cannot bind the tensors");

@@ -79,11 +79,14 @@ static void prepareStates(const TensorCase &input, const std::string &prefix,
                           PreparedTensor &prepared,
                           std::vector<std::string> &known) {
   bool anyGiven = false;
+  std::set<std::string> created;
   for (const InitialState &state : initial) {
     known.push_back(state.name);
     auto given = arrays.find(prefix + state.name);
     bool isGiven = given != arrays.end();
     anyGiven |= isGiven;
+    if (!isGiven)
+      created.insert(state.name);
     Format storage = state.name == getStateName(input.master)
                          ? getStateFormat(input.master)
                          : findStorage(input, "state", state.name,
@@ -93,7 +96,9 @@ static void prepareStates(const TensorCase &input, const std::string &prefix,
                                  isGiven ? convert(given->second, storage)
                                          : toArray(state.tensor, storage));
   }
-  prepared.request.fresh = input.fresh.value_or(!anyGiven);
+  prepared.request.fresh = input.fresh.value_or(!anyGiven && !input.created);
+  if (!input.fresh)
+    prepared.request.created = input.created.value_or(created);
 }
 
 /// The arrays of one tensor of a group.
@@ -133,6 +138,10 @@ static Expected<PreparedTensor> prepareTensor(const Case &input,
   prepared.param = std::move(*param);
   prepared.grad = std::move(*grad);
 
+  auto rule = findRule(optimizer, group, prepared.request);
+  if (!rule)
+    return rule.takeError();
+  prepared.request.rule = *rule;
   auto states = makeInitialStates(optimizer, group, prepared.request);
   if (!states)
     return states.takeError();

@@ -53,8 +53,9 @@ give the defaults:
 
 A line can describe a model: "groups" is a list of objects with "hypers", "options"
 and "scalars", "tensors" one of objects with "prefix" and "group", "rule", "count",
-"fresh", "participates" (a boolean, or one for each step), "param", "grad" and
-"state". What is said outside of these holds for each. "scalars" outside are the
+"fresh" (a boolean, or the names of the states that the first step creates),
+"participates" (a boolean, or one for each step), "param", "grad" and "state". What
+is said outside of these holds for each. "scalars" outside are the
 model's.
 
   {"groups": [{"hypers": {"lr": 0.1}}, {}],
@@ -117,8 +118,8 @@ static cl::opt<int64_t> steps("steps", cl::value_desc("N"),
                               cl::init(1), cl::cat(category));
 static cl::opt<cl::boolOrDefault>
     fresh("fresh",
-          cl::desc("the first step creates the states (default: "
-                   "if no state is given)"),
+          cl::desc("the first step creates the states, or none (default: "
+                   "those that are not given)"),
           cl::cat(category));
 static cl::opt<std::string> paramStorage(
     "param",

@@ -42,7 +42,8 @@ class Member:
     shown: list[torch.Tensor] = field(default_factory=list)  # as the user has them
     items: dict = field(default_factory=dict)  # what its state gets
     count: int = 0
-    fresh: bool = False
+    fresh: bool = False  # whether it comes to its first step
+    created: list[bool] = field(default_factory=list)  # which of the states it had not
     mirror: int = 0
     step: torch.Tensor | None = None  # where the plan mirrors its count
     layout: Layout | None = None  # how it lies on a mesh; None: it is whole
@@ -144,8 +145,10 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
     pointers = (ctypes.c_void_p * max(len(states), 1))(
         *range(first, first + len(states) * size, size)
     )
+    created = list(itertools.chain.from_iterable(member.created for member in members))
+    created = (ctypes.c_uint8 * max(len(created), 1))(*created)
     array, layouts = (_runtime.Binding * len(members))(), []
-    at = ctypes.addressof(pointers)
+    at, flags = ctypes.addressof(pointers), ctypes.addressof(created)
     for i, (member, binding) in enumerate(zip(members, array, strict=True)):
         binding.name = member.label.encode()
         binding.group = member.group
@@ -158,10 +161,12 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         binding.numStates = len(member.states)
         binding.count = member.count
         binding.fresh = member.fresh
+        binding.freshStates = flags
         binding.countMirror = member.mirror or None
         binding.number = member.index + 1
         if member.layout is not None:
             layouts.append(member.layout.struct(mesh))
             binding.layout = ctypes.addressof(layouts[-1])
         at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
-    return array, [described, pointers, layouts]
+        flags += len(member.states)
+    return array, [described, pointers, created, layouts]

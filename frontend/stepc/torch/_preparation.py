@@ -125,7 +125,8 @@ class Preparation:
         state = self._state.get(member.param) or {}
         self._refuse_unknown(member, state)
         wanted = self._wanted(rule, variant)
-        member.fresh = bool(wanted) or not state
+        member.fresh = not state
+        member.created = [state.get(name) is None for name, *_ in wanted]
         member.names = [name for name, *_ in wanted]
         member.states = [None] * len(wanted)
         member.shown = [None] * len(wanted)
@@ -139,7 +140,6 @@ class Preparation:
                 shape = rule.state_shape(dims, own)
             given = state.get(name)
             if given is not None:
-                member.fresh = False
                 shown, given = given, self._as_bound(given, member, name, shape)
                 if _is_usable(shown, member, dtype, shape):
                     member.states[slot], member.shown[slot] = given, shown

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import itertools
 import os
 
 import torch
@@ -85,6 +87,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         ranks = {n: hypers_and_options.pop(n) for n in others if n in hypers_and_options}
         self._given = Features.of(clip, loss_scale, **more)
         self._interface = self._without_features(self._definition.interface())
+        _check_own_names(self._interface, self._definition)
         if reproducible and self._definition.package_bytes is not None:
             check_package(self._definition.path, self._definition.package(()).manifest)
         self._interface.check_names(hypers_and_options)
@@ -193,3 +196,25 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             "_definition": self._definition,
             "_interface": self._interface,
         }
+
+
+def _check_own_names(interface: Interface, definition: Definition) -> None:
+    """DefinitionError where a group or a parameter's state has a key of that name already, or
+    the constructor an argument: nobody could say which is meant."""
+    arguments = {*inspect.signature(Optimizer.__init__).parameters, *KEYWORDS, *_on_ranks.KEYWORDS}
+    owners = {
+        "an argument of stepc.torch.Optimizer": arguments,
+        "a key of param_groups": set(_KEYS_OF_TORCH),
+    }
+    of_state = {"a key of each parameter's state": {"step", *MASTERS.values()}}
+    for kind, names, of in (
+        ("hyper-parameter", interface.hyper_names, owners),
+        ("option", interface.option_names, owners),
+        ("state", interface.states, of_state),
+    ):
+        for name, (owner, taken) in itertools.product(names, of.items()):
+            if name in taken:
+                raise errors.DefinitionError(
+                    f"{definition.path}: error: {kind} '{name}' of optimizer "
+                    f"'{interface.name}' has the name of {owner}"
+                )

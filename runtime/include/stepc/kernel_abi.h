@@ -68,7 +68,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 6
+#define STEPC_KERNEL_ABI_VERSION 7
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -143,7 +143,8 @@ typedef void (*StepcFinish)(const StepcCall *call, int64_t row);
  *   results  the group's results of rounds, in the order of the manifest's
  *            indices, and behind them its scalars, as they are before the step
  *   count    the step count of the tensors of this row, 1 in their first step
- *   fresh    1 in the step that creates the tensors' state, else 0 */
+ *   fresh    bit k: a state of the k-th list of the variant's "fresh" in the
+ *            manifest is created by this step */
 typedef void (*StepcScalarFunction)(const double *hypers, const double *results,
                                     int64_t count, int64_t fresh, double *row);
 

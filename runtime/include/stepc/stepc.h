@@ -260,6 +260,9 @@ typedef struct StepcBinding {
                      random bits of stochastic rounding are of the seed, the
                      count, this and the element's index in the whole tensor; 0:
                      its id + 1. Nor this */
+  const uint8_t *freshStates; /* for each of `states` 1 where it was created for
+                     the coming step, with `fresh` 0; NULL: none was. Nor
+                     this */
 } StepcBinding;
 
 /* Binds tensors and takes all memory that their steps need. A parameter is

@@ -178,6 +178,7 @@ void stepc_test::addKernel(json &variant, const std::string &kernel,
                           {"reads", reads},
                           {"writes", writes}}};
   variant["space"] = "elements";
+  variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 0;
   variant["workspace"] = json::array();
   variant["contributions"] = json::array();
@@ -214,7 +215,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
       {"format", 3},
-      {"kernel_abi", 6},
+      {"kernel_abi", 7},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},

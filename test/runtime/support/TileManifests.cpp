@@ -48,6 +48,7 @@ json stepc_test::makeLambManifest() {
                          makeOperand("grad", "grad", "f32", true, false),
                          makeOperand("state", "moment", "f32", true, true)};
   variant["scalars"] = {{"functions", {"lamb_scalars"}}, {"slots", 2}};
+  variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 4;
   variant["workspace"] = {makeBuffer("weight", {"ML"}, 8),
                           makeBuffer("update", {"ML"}, 8)};
@@ -73,6 +74,7 @@ json stepc_test::makeFactorManifest() {
       makeOperand("state", "columns", "f32", true, true, {"...b", "1", "m"})};
   variant["operands"][3]["init"] = 0.25;
   variant["scalars"] = {{"functions", {"factor_scalars"}}, {"slots", 1}};
+  variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 0;
   variant["workspace"] = {makeBuffer("rows", {"B", "N", "ML"}, 8),
                           makeBuffer("columns", {"B", "NL", "M"}, 8)};
@@ -88,8 +90,8 @@ static json makeCrossing(const char *name, std::vector<const char *> size,
                          const char *op, std::vector<const char *> dims,
                          const json &layout) {
   json buffer = makeBuffer(name, size, 8, true);
-  if (layout.contains("flat"))
-    dims = {"flat"};
+  if (layout.contains("flat range"))
+    dims = {"flat range"};
   if (!layout.empty())
     buffer["exchange"] = {{"round", 0}, {"dims", dims}, {"op", op}};
   return buffer;
@@ -104,6 +106,7 @@ static json makeShareVariant(const std::string &name, const json &layout) {
       makeOperand("grad", "grad", "f32", true, false, dims),
       makeOperand("state", "rows", "f32", true, true, {"...b", "n", "1"})};
   variant["scalars"] = {{"functions", {"share_scalars"}}, {"slots", 1}};
+  variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 4;
   variant["workspace"] = {
       makeCrossing("rows", {"B", "N"}, "sum", {"m"}, layout),
@@ -157,7 +160,7 @@ json stepc_test::makeShareManifest() {
     json layout = json::object();
     for (const char *dim = dims; *dim; ++dim)
       layout[*dim == 'b'   ? "...b"
-             : *dim == 'f' ? "flat"
+             : *dim == 'f' ? "flat range"
                            : std::string(1, *dim)] = axes;
     manifest["variants"].push_back(
         makeShareVariant(std::string("share_") + dims, layout));
@@ -206,7 +209,7 @@ static void addClipRounds(json &manifest) {
 /// Clip adds up each tensor by itself, so that its tiles program serves parts.
 json stepc_test::makeShardedClipManifest() {
   json manifest = makeClipManifest();
-  for (const char *dim : {"*", "flat"}) {
+  for (const char *dim : {"*", "flat range"}) {
     json variant = manifest["variants"][0];
     variant["name"] = std::string("clip_") + dim;
     variant["layout"] = {{dim, {"x"}}};
@@ -225,6 +228,7 @@ json stepc_test::makeClipManifest() {
                          makeOperand("grad", "grad", "f32", true, false)};
   json functions = {"clip_scalars0", "clip_scalars1", "clip_scalars2"};
   variant["scalars"] = {{"functions", functions}, {"slots", 4}};
+  variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 5;
   variant["workspace"] = {
       makeBuffer("norm2", {"ML"}, 8), makeBuffer("total", {"ML"}, 8),
