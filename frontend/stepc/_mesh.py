@@ -22,10 +22,12 @@ from ctypes import (
 )
 from dataclasses import dataclass
 
-from . import _runtime, errors
+from . import _callbacks, _runtime, errors
 
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
+
+_DONE = 1  # of a round; 0 is what ctypes returns for a function that was not run to its end
 
 
 class Axis(Structure):
@@ -62,6 +64,8 @@ class CommunicatorStruct(Structure):
         ("reduce", REDUCE),
         ("enqueue", ENQUEUE),
         ("wait", WAIT),
+        ("success", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -87,21 +91,24 @@ def communicator_of(
 ) -> CommunicatorStruct:
     """A communicator whose rounds are made by a Python function.
 
-    ``reduce`` gets the calls of a round and returns when all are done; what it raises
-    becomes the message of the step's CommunicationError. ``enqueue`` gets those whose data is
+    ``reduce`` gets the calls of a round and returns when all are done; an exception that it raises
+    becomes the message of the step's CommunicationError, an interrupt goes on from the step as
+    it is. ``enqueue`` gets those whose data is
     on a device, and the stream (a CUstream) on which they are to be done; it does not wait.
     """
 
     def run(message, size, function, *arguments):
         try:
             function(*arguments)
-            return 0
+            return _DONE
         except BaseException as error:
+            if not isinstance(error, Exception):
+                _callbacks.hold(error)
             words = "".join(traceback.format_exception_only(error)).strip()
             words = str(error) if isinstance(error, errors.StepcError) else words
             text = words.encode()[: size - 1]
             ctypes.memmove(message, text + b"\0", len(text) + 1)
-            return 1
+            return 0
 
     def run_here(_context, calls, count, message, size):
         return run(message, size, reduce, calls[:count])
@@ -112,6 +119,7 @@ def communicator_of(
     made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run_here))
     if enqueue is not None:
         made.enqueue = ENQUEUE(run_there)
+    made.success = _DONE
     return made
 
 

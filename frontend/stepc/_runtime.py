@@ -31,7 +31,7 @@ from ctypes import (
 )
 from pathlib import Path
 
-from . import _trace, errors
+from . import _callbacks, _trace, errors
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
@@ -331,6 +331,9 @@ class Plan:
             self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)),
         )
         self._step = self._lib.stepcStep
+        # What the library calls must outlive the plan.
+        self._communicator: ctypes.Structure | None = None
+        self._trace: ctypes._CFuncPtr | None = None
         _trace.watch(self)
 
     def __del__(self):
@@ -368,7 +371,6 @@ class Plan:
             self._handle, ctypes.addressof(axes), len(axes), pointer
         )
         check(self._lib, status)
-        # Its functions, which may be Python's, are called until the plan is destroyed.
         self._communicator = communicator
 
     def set_cuda(self, device: int, stream: int = 0, context: int = 0) -> None:
@@ -389,7 +391,7 @@ class Plan:
         """Has steps call a ``StepcTrace`` around each kernel that the calling thread runs;
         None: no more. BusyError where a step is under way."""
         check(self._lib, self._lib.stepcPlanSetTrace(self._handle, function, None))
-        self._trace = function  # which must outlive it
+        self._trace = function
 
     def upload(self) -> None:
         """Enqueues what has changed since the last step, for graphs of steps."""
@@ -416,13 +418,21 @@ class Plan:
 
     def step(self) -> None:
         """One step of all tensors that have a gradient; releases the GIL."""
+        if self._communicator is not None or self._trace is not None:
+            self._calling_back(self._step)
+            return
         status = self._step(self._handle)
         if status:
             check(self._lib, status)
 
+    def _calling_back(self, function, *arguments) -> None:
+        """A call from which the library may call functions of Python."""
+        with _callbacks.held_back():
+            check(self._lib, function(self._handle, *arguments))
+
     def step_begin(self) -> None:
         """Begins a step whose tensors come in parts."""
-        check(self._lib, self._lib.stepcStepBegin(self._handle))
+        self._calling_back(self._lib.stepcStepBegin)
 
     def step_tensors(self, tensors: Sequence[int]) -> None:
         """Steps tensors that have a gradient, each at most once until the end.
@@ -430,10 +440,10 @@ class Plan:
         StatusError where the definition needs all gradients at once.
         """
         ids = (c_int64 * max(len(tensors), 1))(*tensors)
-        check(self._lib, self._lib.stepcStepTensors(self._handle, ids, len(tensors)))
+        self._calling_back(self._lib.stepcStepTensors, ids, len(tensors))
 
     def step_end(self) -> None:
-        check(self._lib, self._lib.stepcStepEnd(self._handle))
+        self._calling_back(self._lib.stepcStepEnd)
 
     def scalar(self, name: str, group: int = 0) -> float:
         """What the definition keeps between steps, as the coming step reads it."""

@@ -38,7 +38,8 @@ def watch(plan) -> None:
 @contextlib.contextmanager
 def told(teller: Callable[[str, bool], None]) -> Iterator[None]:
     """Within it ``teller(name, begin)`` is called, on the thread that steps, before and after
-    each kernel that this thread runs, in steps of all plans. It must not raise."""
+    each kernel that this thread runs, in steps of all plans. What it raises, the step raises
+    when it was made."""
     with _lock:
         _tellers.append(teller)
         for plan in list(_plans):

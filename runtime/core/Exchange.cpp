@@ -247,14 +247,14 @@ bool Exchange::wait(void *stream) noexcept {
 template <typename Call>
 bool Exchange::callCommunicator(Call &&call) noexcept {
   message[0] = '\0';
-  int32_t code = -1;
+  int32_t code = 0;
   try {
     code = call();
+    if (code == mesh.getCommunicator().success)
+      return true;
   } catch (...) {
     std::snprintf(message, sizeof(message), "the communicator threw");
   }
-  if (code == 0)
-    return true;
   message[sizeof(message) - 1] = '\0';
   if (!message[0])
     std::snprintf(message, sizeof(message), "the communicator returned %d",

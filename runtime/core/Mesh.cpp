@@ -65,4 +65,8 @@ Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
   std::memcpy(&communicator, given,
               std::min(given->structSize, sizeof(communicator)));
   communicator.structSize = sizeof(communicator);
+  if (communicator.reserved != 0)
+    fail(STEPC_INVALID_ARGUMENT,
+         "a reserved field of the communicator is %d, not 0",
+         int(communicator.reserved));
 }

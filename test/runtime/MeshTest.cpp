@@ -58,6 +58,10 @@ TEST(Mesh, refused) {
   bad.structSize = 8;
   refuse({{"x", 2, 0}}, "StepcCommunicator has struct size 8, the least is 24",
          &bad);
+  bad = good;
+  bad.reserved = 1;
+  refuse({{"x", 2, 0}}, "a reserved field of the communicator is 1, not 0",
+         &bad);
   std::vector<std::string> names;
   for (int i = 0; i < 65; ++i)
     names.push_back("x" + std::to_string(i));
@@ -324,6 +328,34 @@ TEST(Mesh, communicatorFails) {
     EXPECT_REFUSED(STEPC_COMMUNICATION_ERROR, message.c_str(),
                    stepcStep(plan.get()));
     EXPECT_STATUS(STEPC_POISONED, stepcStep(plan.get()));
+    EXPECT_EQ(0, getInfo(plan.get()).steps);
+  }
+}
+
+/// A function that was not run is none that has succeeded.
+TEST(Mesh, communicatorSaysWhatSuccessIs) {
+  auto answer = [](void *context, const StepcReduceCall *, int64_t, char *,
+                   size_t) { return *static_cast<int32_t *>(context); };
+  for (int32_t code : {1, 0, -1}) {
+    PlanPtr plan = makePlan(getShare());
+    StepcAxis axis = {"x", 2, 0};
+    StepcCommunicator communicator = makeCommunicator();
+    communicator.context = &code;
+    communicator.reduce = answer;
+    communicator.success = 1;
+    ASSERT_OK(stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
+    ASSERT_OK(stepcPlanSetMesh(plan.get(), &axis, 1, &communicator));
+    Array param(Type::F32, {3, 5}), grad(Type::F32, {3, 5});
+    StepcBinding binding = makeBinding("w", param.dl(), grad.dl());
+    ASSERT_OK(stepcPlanBind(plan.get(), &binding, 1, nullptr));
+    if (code == 1) {
+      ASSERT_OK(stepcStep(plan.get()));
+      continue;
+    }
+    std::string message = "round 0 of 'share': the communicator returned " +
+                          std::to_string(code);
+    EXPECT_REFUSED(STEPC_COMMUNICATION_ERROR, message.c_str(),
+                   stepcStep(plan.get()));
     EXPECT_EQ(0, getInfo(plan.get()).steps);
   }
 }

@@ -103,6 +103,7 @@ class Binding:
         self._storages: dict[int, torch.UntypedStorage] = {}  # of all that is written
         self._pending: list[Member] = []
         self._held: list[tuple] = []  # static gradients
+        self._noted = 0  # steps of the plan
         self._turn = 0
         self._remainders = Remainders(optimizer._versions)
         self._watched = WatchedParameters(self.plan, package.manifest)
@@ -124,8 +125,11 @@ class Binding:
         self._watched.refresh()
         try:
             self.plan.step()
-        except errors.StaleStatisticsError:
-            self._note_step()
+        except BaseException:
+            # It was made where it ends with word of stale statistics, or with an interrupt that
+            # came while the library computed.
+            if self.plan.info().steps != self._noted:
+                self._note_step()
             raise
         self._note_step()
         if self._place.is_capturing() and self not in optimizer._captured:
@@ -135,6 +139,7 @@ class Binding:
 
     def _note_step(self) -> None:
         """What follows from a step that was made."""
+        self._noted += 1
         if self._pending:
             # Those bound ahead of their first gradient stay.
             taken = [m for m in self._pending if m.param.grad is not None]
@@ -263,6 +268,7 @@ class Binding:
         """Ends it. ``stepped``: ids of the tensors that took part; their gradients
         may be gone."""
         self.plan.step_end()
+        self._noted += 1
         for tensor in stepped:
             self.plan.set_grad(tensor, None)
         if self._pending:

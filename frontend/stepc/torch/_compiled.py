@@ -243,7 +243,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
 
         Compiles at the first call, or finds the package in the cache. Raises
         errors of :mod:`stepc.errors`; after one of them nothing has changed,
-        except after STEPC_POISONED.
+        except after STEPC_POISONED. An interrupt, KeyboardInterrupt say, goes on as it is:
+        the step was made, or not begun; over several ranks, which may have gone on, the
+        optimizer steps no more until a state is loaded.
         """
         loss = None
         if closure is not None:
@@ -311,9 +313,12 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             except errors.DisagreementError:
                 self._binding = binding  # nothing was written, on any rank
                 raise
-            except errors.CommunicationError as error:
+            except BaseException as error:
                 # Other ranks may have gone on; what was written before it stays.
-                self._poison = str(error)
+                if isinstance(error, errors.CommunicationError):
+                    self._poison = str(error)
+                elif not isinstance(error, Exception) and is_distributed(self):
+                    self._poison = f"{type(error).__name__} came in a step of several ranks"
                 raise
             finally:
                 if self._is_torn and self._poison is None:

@@ -202,6 +202,10 @@ typedef struct StepcCommunicator {
    * itself, without a deadline. */
   int32_t (*wait)(void *context, void *stream, char *message,
                   size_t messageSize);
+  /* What the functions return when all is done, in place of 0: for languages in
+   * which a function that could not be run returns 0. */
+  int32_t success;
+  int32_t reserved; /* 0 */
 } StepcCommunicator;
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
