@@ -241,10 +241,10 @@ def Step_ProgramOp : Step_Op<"program", [
     (`step.combine`, phases of other spaces, `step.tensor_scalars`) runs once for a
     tensor. Segments are numbered; scalar phases of later segments stand where
     their segment begins (docs/statistics.md). `contributions` are triples of a
-    statistic, a slot and a segment; for `partial_statistics` the slot holds the part of
-    a rank, for others what all ranks of the tensor have. `carried` are pairs of slots: of
-    a scalar that is kept from step to step, and of the one that is computed where that is
-    not known. `fresh` has, for each flag that the scalar phases take behind the count, the
+    statistic, a slot and a segment. `partial_statistics` are pairs of a statistic and of a
+    dim of the layout, its place there, over which the slot holds a part; along the axes
+    of others ranks have the same. `carried` are pairs of slots: of a scalar that is kept
+    from step to step, and of the one that is computed where that is not known. `fresh` has, for each flag that the scalar phases take behind the count, the
     states that it speaks of: it is set in the step that creates one of them, or, of a
     list without states, in one before which the tensor has none. Where it is left out,
     there is one such list.

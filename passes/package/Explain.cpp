@@ -101,7 +101,9 @@ static void explainFinish(raw_ostream &out, const ExplainedProgram &program,
   std::vector<std::string> contributes;
   for (const ExplainedContribution &contribution : entry.contributes)
     contributes.push_back(contribution.statistic +
-                          (contribution.partial ? " a rank's part" : ""));
+                          (contribution.part.empty()
+                               ? ""
+                               : " a rank's part of " + contribution.part));
   explain("contributes to", contributes);
 }
 

@@ -8,6 +8,7 @@
 #include "passes/package/ExplainRounds.h"
 #include "passes/package/ExplainValues.h"
 #include "passes/schedule/Schedule.h"
+#include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -307,6 +308,12 @@ static bool writesSlot(Operation *op, int64_t slot) {
   return scalars && llvm::is_contained(scalars.getWrites(), slot);
 }
 
+/// "n, m".
+static std::string joinDims(ArrayRef<StringAttr> dims) {
+  auto toText = [](StringAttr dim) { return dim.str(); };
+  return llvm::join(llvm::map_range(dims, toText), ", ");
+}
+
 /// Says in which finish the scalar is computed that is contributed.
 void ProgramExplainer::addContributions() {
   SmallVector<StatisticOp> statistics(
@@ -323,7 +330,7 @@ void ProgramExplainer::addContributions() {
     if (writer)
       out.entries[*writer].contributes.push_back(
           {statistics[triples[k]].getName().str(),
-           llvm::is_contained(program.getPartialStatistics(), triples[k])});
+           joinDims(getPartialDims(program, triples[k]))});
   }
 }
 

@@ -75,7 +75,8 @@ struct ExplainedExchange {
 /// What a finish adds to a statistic: all of the tensor's, or a rank's part.
 struct ExplainedContribution {
   std::string statistic;
-  bool partial;
+  /// The sharded dims over which it is only a part, "n, m"; empty: none.
+  std::string part;
 };
 
 /// What one call of the communicator reduces, for all tensors.

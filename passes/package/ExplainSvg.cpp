@@ -236,7 +236,7 @@ void Picture::drawAccesses(const ExplainedProgram &program,
   };
   for (const ExplainedContribution &contribution : column.entry->contributes)
     mark(getLane("statistic " + contribution.statistic), true,
-         contribution.partial ? "adds a part" : "adds");
+         contribution.part.empty() ? "adds" : "adds a part");
   for (const ExplainedCall &call : column.entry->calls) {
     for (const std::string &name : call.statistics)
       mark(getLane("statistic " + name), false, "8 B");

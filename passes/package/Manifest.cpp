@@ -325,12 +325,11 @@ static json::Array describeContributions(ProgramOp program) {
   json::Array contributions;
   ArrayRef<int64_t> triples = program.getContributions();
   for (size_t k = 0; k + 2 < triples.size(); k += 3)
-    contributions.push_back(json::Object{
-        {"statistic", triples[k]},
-        {"slot", triples[k + 1]},
-        {"segment", triples[k + 2]},
-        {"partial",
-         llvm::is_contained(program.getPartialStatistics(), triples[k])}});
+    contributions.push_back(
+        json::Object{{"statistic", triples[k]},
+                     {"slot", triples[k + 1]},
+                     {"segment", triples[k + 2]},
+                     {"partial", toJson(getPartialDims(program, triples[k]))}});
   return contributions;
 }
 

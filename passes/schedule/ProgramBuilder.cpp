@@ -226,17 +226,24 @@ int64_t ProgramBuilder::getSlotNumber(Value value) const {
   return llvm::find(finish.getSlots(), value) - finish.getSlots().begin();
 }
 
-/// Statistics to which the rank contributes its part.
+/// Statistic, and place in the layout, of each dim over which the rank has only
+/// a part of what it contributes.
 SmallVector<int64_t> ProgramBuilder::getPartialStatistics() {
-  SmallVector<int64_t> partial;
+  SmallVector<int64_t> pairs;
   auto optimizer = rule->getParentOfType<OptimizerOp>();
   SmallVector<StatisticOp> statistics(
       optimizer.getBody().getOps<StatisticOp>());
   for (auto contribute : rule.getBody().front().getOps<ContributeOp>())
-    if (isPartial(rule, contribute.getValue()))
-      partial.push_back(llvm::find(statistics, contribute.getStatisticOp()) -
-                        statistics.begin());
-  return partial;
+    for (StringAttr dim : getPartialDims(rule, contribute.getValue())) {
+      DictionaryAttr layout = rule.getVariantAttr().getLayout().getDims();
+      auto found = llvm::find_if(layout, [&](NamedAttribute sharded) {
+        return sharded.getName() == dim;
+      });
+      pairs.push_back(llvm::find(statistics, contribute.getStatisticOp()) -
+                      statistics.begin());
+      pairs.push_back(found - layout.begin());
+    }
+  return pairs;
 }
 
 /// One traversal does all, and nothing but elements and scalars of the cohort

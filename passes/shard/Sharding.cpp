@@ -88,9 +88,22 @@ bool mlir::step::isOnlyContributed(ReductionOpInterface reduction) {
   });
 }
 
-bool mlir::step::isPartial(RuleOp rule, Value value) {
+SmallVector<StringAttr> mlir::step::getPartialDims(RuleOp rule, Value value) {
   auto reduction =
       dyn_cast_or_null<ReductionOpInterface>(value.getDefiningOp());
-  return reduction && !reduction.getAcrossAttr() &&
-         !getCrossedDims(rule, reduction).empty();
+  if (!reduction || reduction.getAcrossAttr())
+    return {};
+  return getCrossedDims(rule, reduction);
+}
+
+SmallVector<StringAttr> mlir::step::getPartialDims(ProgramOp program,
+                                                   int64_t statistic) {
+  SmallVector<StringAttr> dims;
+  ArrayRef<int64_t> pairs = program.getPartialStatistics();
+  for (size_t k = 0; k + 1 < pairs.size(); k += 2)
+    if (pairs[k] == statistic)
+      dims.push_back(
+          (program.getVariant().getLayout().getDims().begin() + pairs[k + 1])
+              ->getName());
+  return dims;
 }

@@ -37,8 +37,22 @@ SmallVector<Attribute> getAxes(LayoutAttr layout, ArrayRef<StringAttr> dims);
 /// so that parts of it may be contributed as they are.
 bool isOnlyContributed(ReductionOpInterface reduction);
 
-/// Whether the value is a rank's part of a reduction.
-bool isPartial(RuleOp rule, Value value);
+/// The sharded dims over which a rank has only a part of the scalar: those that
+/// its reduction crosses, where the ranks do not combine it ("flat range" with
+/// a flat layout); none where it is whole. Ranks that lie apart along other
+/// axes have the same part, for what they had of other dims was combined
+/// before. With n over "a" and m over "b":
+///
+///   %c = step.amax %g over [n] : [n, m]   across "a": the same on all of "a"
+///   %s = step.sum %c : [1, m]             a part over m
+///   %t = step.sum %g : [n, m]             a part over n and m
+///
+/// A statistic adds %s of the first rank of "a" alone, %t of every rank.
+SmallVector<StringAttr> getPartialDims(RuleOp rule, Value value);
+
+/// The dims over which a program's slot for the statistic of this number holds
+/// only a part.
+SmallVector<StringAttr> getPartialDims(ProgramOp program, int64_t statistic);
 
 } // namespace mlir::step
 

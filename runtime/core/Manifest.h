@@ -202,9 +202,10 @@ struct Contribution {
   size_t statistic = 0;
   size_t slot = 0;
   int64_t segment = 0;
-  /// Whether the value is of this rank's part; else all ranks that share the
-  /// tensor have the same.
-  bool partial = false;
+  /// The dims of Variant::layout, a bit for each, over which the slot holds
+  /// only this rank's part: ranks that lie apart along the axes of others have
+  /// the same.
+  uint64_t partial = 0;
 };
 
 /// A scalar that a tensor's last step left for the next one.

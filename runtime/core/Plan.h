@@ -71,15 +71,16 @@ struct BoundTensor {
   /// The word of the row that holds the gradient's address.
   int32_t gradWord = 0;
   int64_t row = 0;
+  /// The dims of Variant::layout, a bit for each, whose first part another rank
+  /// has. It counts what is no part over them.
+  uint64_t laterDims = 0;
   RowSize size;
   DLDataType gradType = {0, 0, 0};
   uint8_t gradItemSize = 1;
   /// Whether the rank has a range of the elements.
   bool flat = false;
-  /// Whether this rank counts what the tensor contributes to statistics: parts,
-  /// and values that all ranks of the tensor have.
-  bool countsPart = true;
-  bool countsWhole = true;
+  /// Whether another rank has the same part of the tensor and counts for it.
+  bool isCopy = false;
   bool hasGrad = false;
   /// Whether the classes' lists have its chunks.
   bool listed = false;
@@ -203,7 +204,7 @@ private:
   /// What a variant has of a statistic.
   struct ContributedSlot {
     int64_t slot = -1;
-    bool partial = false;
+    uint64_t partial = 0; // dims over which it is a part
     bool maximum = false;
   };
 

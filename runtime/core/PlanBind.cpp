@@ -174,21 +174,34 @@ void Binder::requireDeviceMemory(const NewTensor &tensor) const {
 }
 
 /// A rank counts what a tensor contributes if it is the first of those that
-/// have the same: over all axes that do not make the value another one.
+/// have the same: over all axes but those that hold other tensors, and those of
+/// dims over which it is a part. With n over "a" and m over "b", a value that
+/// is a part over m alone is counted of (0, 0) and (0, 1), and laterDims of (1,
+/// 0) is n.
 void Binder::setLayout(NewTensor &tensor) const {
   BoundTensor &bound = tensor.bound;
   const TensorLayout &layout = tensor.layout;
   const Mesh &mesh = plan.exchange.getMesh();
   bound.flat = layout.flat;
   bound.reducedRank = layout.flat ? int32_t(layout.shape.size()) : bound.rank;
-  bound.countsPart = mesh.isFirst(~(layout.distinctAxes | layout.getAxes()));
-  bound.countsWhole = mesh.isFirst(~layout.distinctAxes);
+  const Variant &variant = getVariant(tensor);
+  const Dims &dims = plan.package->getManifest().rules[variant.rule].dims;
+  uint64_t cutting = 0;
+  for (size_t k = 0; k < variant.layout.size(); ++k) {
+    uint64_t axes = layout.getAxes(dims, variant.layout[k].dim);
+    cutting |= axes;
+    if (!mesh.isFirst(axes))
+      bound.laterDims |= uint64_t(1) << k;
+  }
+  bound.isCopy = !mesh.isFirst(~(layout.distinctAxes | cutting));
   if (STEPC_FAULT("exchange-replicated-counted-everywhere"))
-    bound.countsPart = bound.countsWhole = true;
+    bound.isCopy = false, bound.laterDims = 0;
   if (STEPC_FAULT("shard-distinct-not-counted"))
-    bound.countsPart = mesh.isFirst(~layout.getAxes());
+    bound.isCopy = !mesh.isFirst(~cutting);
   if (STEPC_FAULT("shard-part-counted-as-whole"))
-    bound.countsPart = bound.countsWhole;
+    bound.isCopy = !mesh.isFirst(~layout.distinctAxes);
+  if (STEPC_FAULT("shard-part-over-one-dim-counted-over-all"))
+    bound.laterDims = 0;
 }
 
 /// The class of the row, its dims, and how much work it is.

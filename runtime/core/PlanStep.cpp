@@ -209,7 +209,7 @@ bool Plan::exchangeRound(int64_t round) {
 const double *Plan::getContribution(const BoundTensor &tensor,
                                     const ContributedSlot &own) const {
   bool counts =
-      own.maximum || (own.partial ? tensor.countsPart : tensor.countsWhole);
+      own.maximum || (!tensor.isCopy && !(tensor.laterDims & ~own.partial));
   if (own.slot < 0 || !counts ||
       (!tensor.listed && !STEPC_FAULT("engine-statistic-of-idle-tensor")))
     return nullptr;

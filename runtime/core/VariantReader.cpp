@@ -36,6 +36,7 @@ private:
   void readScalars(const Json &value, const std::string &where);
   ScheduleEntry readEntry(const Json &value, const std::string &where) const;
   void readSchedule(const Json &value, const std::string &where);
+  uint64_t getPartialDims(const Json &value, const std::string &where) const;
   void readContributions(const Json &value, const std::string &where);
   void readCarried(const Json &value, const std::string &where);
   void requireNothingBeforeSkips(const std::string &where) const;
@@ -283,6 +284,23 @@ void VariantReader::readSchedule(const Json &value, const std::string &where) {
     fields.bad(where, "is empty");
 }
 
+/// Indices into the layout, as bits: there are fewer dims than axes.
+uint64_t VariantReader::getPartialDims(const Json &value,
+                                       const std::string &where) const {
+  uint64_t partial = 0;
+  for (const Json &dim : fields.getArray(value, "partial", where).elements) {
+    size_t index = 0;
+    while (index < variant.layout.size() &&
+           !(dim.is(Json::Kind::String) &&
+             variant.layout[index].dim == dim.string))
+      ++index;
+    if (index >= std::min<size_t>(variant.layout.size(), 64))
+      fields.bad(at(where, "partial"), "has a dim that is not sharded");
+    partial |= uint64_t(1) << index;
+  }
+  return partial;
+}
+
 void VariantReader::readContributions(const Json &value,
                                       const std::string &where) {
   for (size_t i = 0; i < value.elements.size(); ++i) {
@@ -294,7 +312,7 @@ void VariantReader::readContributions(const Json &value,
     contribution.slot = fields.getIndex(
         value.elements[i], "slot", variant.tensorSlots, "is not a slot", place);
     contribution.segment = getSegment(value.elements[i], place);
-    contribution.partial = fields.getBool(value.elements[i], "partial", place);
+    contribution.partial = getPartialDims(value.elements[i], place);
     if (contribution.segment >= int64_t(manifest.rounds.size()))
       fields.bad(at(place, "segment"), "has no round after it");
     for (const Contribution &other : variant.contributions)

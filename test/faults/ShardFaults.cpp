@@ -217,7 +217,8 @@ static bool exchangeOverOther(ModuleOp module) {
 // Statistics and layouts
 //===----------------------------------------------------------------------===//
 
-/// What is contributed is a rank's part, or the whole, as `partial` says.
+/// What is contributed is a rank's part over all sharded dims, or the whole, as
+/// `partial` says.
 static bool markStatistics(ModuleOp module, bool partial) {
   bool any = false;
   module.walk([&](ProgramOp program) {
@@ -226,7 +227,8 @@ static bool markStatistics(ModuleOp module, bool partial) {
     SmallVector<int64_t> marked;
     ArrayRef<int64_t> triples = program.getContributions();
     for (size_t k = 0; partial && k < triples.size(); k += 3)
-      marked.push_back(triples[k]);
+      for (size_t dim = 0; dim < getSharded(program).size(); ++dim)
+        marked.append({triples[k], int64_t(dim)});
     any |= ArrayRef(marked) != program.getPartialStatistics();
     program.setPartialStatistics(marked);
   });
@@ -235,6 +237,25 @@ static bool markStatistics(ModuleOp module, bool partial) {
 static bool markWhole(ModuleOp module) { return markStatistics(module, false); }
 static bool markPartial(ModuleOp module) {
   return markStatistics(module, true);
+}
+
+/// A part over some of the dims is taken for one over all of them.
+static bool markAllDims(ModuleOp module) {
+  bool any = false;
+  module.walk([&](ProgramOp program) {
+    SmallVector<int64_t> marked(program.getPartialStatistics());
+    for (size_t k = 0; k + 1 < program.getPartialStatistics().size(); k += 2)
+      for (size_t dim = 0; dim < getSharded(program).size(); ++dim)
+        if (int64_t(dim) != marked[k + 1])
+          marked.append({marked[k], int64_t(dim)});
+    bool some = llvm::any_of(marked, [&](int64_t) {
+      return marked.size() > program.getPartialStatistics().size();
+    });
+    any |= some;
+    if (some)
+      program.setPartialStatistics(marked);
+  });
+  return any;
 }
 
 /// Replaces the layouts' dims by what `change` makes of them.
@@ -320,6 +341,8 @@ std::vector<Fault> faults::getShardFaults() {
        markWhole},
       {"shard-statistics-partial", schedule,
        "the whole is counted of each rank", markPartial},
+      {"shard-statistics-part-over-all", schedule,
+       "a part over one dim is counted of each rank", markAllDims},
       {"shard-layout-of-another-dim", schedule, "columns sharded for rows",
        exchangeLayouts},
       {"control-shard-axes-renamed", schedule, "other names of axes",

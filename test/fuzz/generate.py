@@ -253,6 +253,7 @@ class Body:
 class Maker:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
+        self.nesting = np.random.default_rng([seed, 5])
         self.program = Program(seed)
         self.program.tame = self.coin(0.7)
         # Of hyper-parameters, options, statistics, ...; and of dims, states, rules.
@@ -414,7 +415,8 @@ class Maker:
                     continue
                 contributed.add(name)
                 if self.coin(0.7):
-                    value = body.emit(self.pick(["sum", "amax"]), [self.plain_tensor(body)], F64)
+                    reduced = self.reduced(body, self.plain_tensor(body))
+                    value = body.emit(self.pick(["sum", "amax"]), [reduced], F64)
                 else:
                     value = body.recent(body.find(F64, guarded=False))
                 rule.ops.append(Op("contribute", [f"%{name}", value], typed=False))
@@ -440,6 +442,20 @@ class Maker:
         if len(inputs) > 1 and body.coin(0.3):
             inputs.reverse()
         return body.emit(self.pick(["sum", "mean", "mean", "amax"]), inputs, F64)
+
+    def reduced(self, body, name):
+        """The tensor, or what is left of it over one or two of its dims: a rank's part of the
+        result is one over some of the sharded dims."""
+        while self.nesting.random() < 0.5:
+            dims = self.program.types[name].dims
+            named = [d for d in dims if d not in ("1", "*") and not d.startswith("...")]
+            if not named or len(set(named)) != len(named):
+                break
+            over = named[int(self.nesting.integers(len(named)))]
+            kind = ("sum", "mean", "amax")[int(self.nesting.integers(3))]
+            left = tensor(tuple("1" if d == over else d for d in dims))
+            name = body.emit(kind, [name], left, after=f" over [{over}]")
+        return name
 
     def plain_tensor(self, body):
         return body.recent(body.fitting(body.tensors(guarded=False)))

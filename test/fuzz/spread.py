@@ -17,9 +17,10 @@ from stepc._mesh import Mesh
 from values import random_place
 
 # Of the mesh's axes: words that mean something in layouts and sizes.
-NAMES = ("flat", "B")
+NAMES = ("flat", "B", "c")
 MESHES = [(1,), (2,), (2,), (3,), (4,), (5,), (6,), (7,), (8,), (1, 2), (2, 1), (2, 2), (2, 2),
-          (3, 2), (2, 3), (4, 2), (2, 4), (1, 5), (7, 1)]  # fmt: skip
+          (3, 2), (2, 3), (4, 2), (2, 4), (1, 5), (7, 1),
+          (2, 2, 2), (2, 2, 2), (1, 2, 3), (2, 1, 2), (3, 2, 1)]  # fmt: skip
 
 
 @dataclass

@@ -58,8 +58,9 @@ def test_layouts_have_everything(tmp_path):
             found.add(("dims", len(axes), max(axes, default=0)))
             found.add((cut, tensor.spread.flat))
         found.add(("mixed", len(kinds)))
-    wanted = {*(("ranks", n) for n in range(1, 9)), ("axes", 1), ("axes", 2), ("mixed", 3),
-              ("flat", "even"), ("flat", "random"), ("flat", "owner"), ("dims", "even"),
+    wanted = {*(("ranks", n) for n in range(1, 9)), ("axes", 1), ("axes", 2), ("axes", 3),
+              ("mixed", 3), ("flat", "even"), ("flat", "random"), ("flat", "owner"),
+              ("dims", "even"),
               ("dims", "random"), ("distinct", True), ("dims", 2, 1), ("dims", 1, 2),
               ("flat", NAMES), ("flat", NAMES[::-1]), ("flat", NAMES[:1]),
               ("flat", NAMES[1:])}  # fmt: skip

@@ -131,7 +131,7 @@ step.optimizer @lamb {
 // What goes to a statistic is a part of it; a sum that the rule uses too is whole, in the
 // segment after it has crossed.
 // CLIPPED: step.scalars over model attributes {round = 0 : i64}
-// CLIPPED: step.program @clipped_any_0 {{.*}}contributions = array<i64: 0, 0, 0>, partial_statistics = array<i64: 0>
+// CLIPPED: step.program @clipped_any_0 {{.*}}contributions = array<i64: 0, 0, 0>, partial_statistics = array<i64: 0, 0>
 // CLIPPED-NOT: exchange
 // CLIPPED: step.combine "partial0" sum of tiles to tensor slot 0{{$}}
 // CLIPPED: step.phase @clipped_any_0_phase1 {{.*}}segment = 1

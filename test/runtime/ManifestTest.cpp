@@ -287,8 +287,11 @@ TEST(Manifest, layouts) {
              "'variants[0].layout' has 'flat range' beside other dims");
   refuseClip("/variants/0/contributions/0/partial", nullptr,
              "'variants[0].contributions[0].partial' is missing");
-  refuseClip("/variants/0/contributions/0/partial", 1,
-             "'variants[0].contributions[0].partial' is not true or false");
+  refuseClip("/variants/0/contributions/0/partial", true,
+             "'variants[0].contributions[0].partial' is not a list");
+  refuseClip("/variants/0/contributions/0/partial", {"*"},
+             "'variants[0].contributions[0].partial' has a dim that is not "
+             "sharded");
 }
 
 TEST(Manifest, exchanges) {

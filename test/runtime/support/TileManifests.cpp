@@ -116,15 +116,19 @@ static json makeShareVariant(const std::string &name, const json &layout) {
   variant["schedule"] = {makeFinish("share_finish0", 0),
                          makeFinish("share_finish1", 1),
                          makeKernel("share_phase1", 1, {0, 1, 2}, {0})};
-  auto contribution = [](int statistic, int slot, int segment, bool partial) {
+  auto contribution = [](int statistic, int slot, int segment,
+                         const json &partial) {
     return json{{"statistic", statistic},
                 {"slot", slot},
                 {"segment", segment},
                 {"partial", partial}};
   };
-  variant["contributions"] = {contribution(0, 0, 0, true),
-                              contribution(1, 1, 0, true),
-                              contribution(2, 2, 1, false)};
+  json part = json::array(), whole = json::array();
+  for (const auto &[dim, axes] : layout.items())
+    part.push_back(dim);
+  variant["contributions"] = {contribution(0, 0, 0, part),
+                              contribution(1, 1, 0, part),
+                              contribution(2, 2, 1, whole)};
   variant["subsets"] = false;
   return variant;
 }
@@ -213,6 +217,8 @@ json stepc_test::makeShardedClipManifest() {
     json variant = manifest["variants"][0];
     variant["name"] = std::string("clip_") + dim;
     variant["layout"] = {{dim, {"x"}}};
+    for (json &contribution : variant["contributions"])
+      contribution["partial"] = json::array({dim});
     manifest["variants"].push_back(variant);
   }
   return manifest;
@@ -243,7 +249,7 @@ json stepc_test::makeClipManifest() {
     return json{{"statistic", statistic},
                 {"slot", slot},
                 {"segment", segment},
-                {"partial", true}};
+                {"partial", json::array()}};
   };
   variant["contributions"] = {contribution(0, 0, 0), contribution(1, 2, 0),
                               contribution(2, 1, 0), contribution(3, 3, 1)};
