@@ -66,8 +66,8 @@ private:
   ProgramOp program;
   /// The parameter's.
   Type full;
-  /// How much of `memory` is of operands. What is behind it has names of passes,
-  /// by which users may call their states too.
+  /// How much of `memory` is of operands. What is behind it has names of
+  /// passes, by which users may call their states too.
   size_t numOperands = 0;
   std::vector<ScheduleEntry> schedule;
   ExplainedProgram out;

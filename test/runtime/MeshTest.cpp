@@ -352,8 +352,8 @@ TEST(Mesh, communicatorSaysWhatSuccessIs) {
       ASSERT_OK(stepcStep(plan.get()));
       continue;
     }
-    std::string message = "round 0 of 'share': the communicator returned " +
-                          std::to_string(code);
+    std::string message =
+        "round 0 of 'share': the communicator returned " + std::to_string(code);
     EXPECT_REFUSED(STEPC_COMMUNICATION_ERROR, message.c_str(),
                    stepcStep(plan.get()));
     EXPECT_EQ(0, getInfo(plan.get()).steps);

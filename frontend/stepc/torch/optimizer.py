@@ -18,6 +18,7 @@ from . import _on_ranks
 from ._compiled import CompiledStep
 from ._features import KEYWORDS, Features, hyper_names
 from ._flags import check_package
+from ._precision import MASTERS
 from ._saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
