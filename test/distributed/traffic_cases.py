@@ -3,27 +3,23 @@
 """The collectives of training steps on four ranks, against what stepc-plan says of them."""
 
 import contextlib
-import sys
 from collections import Counter
-from pathlib import Path
 
 import stepc.torch as st
 import torch
 import torch.distributed as dist
 from on_ranks import case, main
 from stepc import errors
+from stepc.plan import layouts, planning
+from stepc.plan.machines import Machine
+from stepc.plan.models import Model, Tensor
+from stepc.plan.package import open_source
 from stepc.torch import _agreement
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from zoo import ALL
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from plan import layouts, planning
-from plan.machines import Machine
-from plan.models import Model, Tensor
-from plan.package import open_source
 
 WORLD = 4
 OPERATIONS = {"allreduce": "all_reduce", "alltoall": "all_to_all", "allgather": "all_gather",

@@ -4,26 +4,22 @@
 runtime's counters of rounds, calls and bytes, and the tensors that each rank had."""
 
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 from driver import STEPC, STORAGES
-from oracle import ROOT, ZOO
+from oracle import ZOO
 from placement import Dims, Flat
 from ranks import Sharded, run_ranks
 from stepc._mesh import Mesh
 from stepc._runtime import Package
+from stepc.plan import layouts, planning
+from stepc.plan.machines import Machine
+from stepc.plan.models import Model
+from stepc.plan.models import Tensor as Described
+from stepc.plan.package import open_source
 from steps import Case, Definition, Group, Tensor
 from values import fill
-
-sys.path.insert(0, str(ROOT / "tools"))
-import plan.layouts
-from plan import planning
-from plan.machines import Machine
-from plan.models import Model
-from plan.models import Tensor as Described
-from plan.package import open_source
 
 SHAPES = [(130, 70), (7,), (5, 33, 9), (1, 9), (1030, 700), (3, 2), (64, 64), (1025,), (9, 1),
           (64, 64), (7,)]  # fmt: skip
@@ -163,7 +159,7 @@ def bucket_cuts(shapes, world, most):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_buckets(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan.layouts, "BUCKET", 10_000)
+    monkeypatch.setattr(layouts, "BUCKET", 10_000)
     path = compile_all(tmp_path, name, (), STORAGES[0])
     made, case = make_pair(name, (), "zero2", 3, {}, STORAGES[0], package=path)
     cuts = bucket_cuts(SHAPES, 3, 10_000)
@@ -201,5 +197,5 @@ def test_chunks_are_those_of_torch():
     for extent in (0, 1, 5, 8, 9, 64):
         for parts in (1, 2, 3, 7, 8):
             chunks = [len(c) for c in torch.arange(extent).chunk(parts)]
-            own = [plan.layouts.chunk(extent, parts, at) for at in range(parts)]
+            own = [layouts.chunk(extent, parts, at) for at in range(parts)]
             assert own == [*chunks, *[0] * (parts - len(chunks))][:parts]

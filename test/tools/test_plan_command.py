@@ -9,19 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from stepc.plan import colossal, layouts, models
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = ROOT / "tools" / "plan" / "stepc-plan"
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "frontend")]
-
-from plan import colossal, layouts, models  # noqa: E402
+PLAN = ROOT / "frontend" / "stepc" / "plan"
 
 MODEL = "emb 33x20 f32\nlayers.{}.w [16,8] f32 3  # a comment\nlayers.{}.b 16 f32 3\nscale - f32\n"
 
 
 def run(*arguments, code=0):
     done = subprocess.run(
-        [sys.executable, str(PLAN), *map(str, arguments)], capture_output=True, text=True,
+        [sys.executable, "-m", "stepc.plan", *map(str, arguments)], capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
@@ -55,7 +53,7 @@ def test_text_and_tables(model):
     text = run("adamw", "--model", model, "--ranks", 4, "--fragment", "clip_by_norm")
     assert "1 rounds, 1 calls, 16 B" in text and "state exp_avg_sq" in text
     assert "ESTIMATE" not in text
-    machine = ROOT / "tools" / "plan" / "example-machine.json"
+    machine = PLAN / "example-machine.json"
     arguments = ("--model", model, "--machine", machine, "--ranks")
     assert "ESTIMATE" in run("adamw", *arguments, 16)
     table = run("adamw,came", *arguments, "8,16", "--layout", "zero1,tp(0)*hsdp", "--axis", "tp=2",

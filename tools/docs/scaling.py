@@ -14,13 +14,13 @@ BLOCK = re.compile(r"(<!-- stepc-plan (.*?) -->\n).*?(\n?<!-- end -->)", re.S)
 
 def page():
     """The page with tables made anew."""
-    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "frontend")]
-    from plan.command import run
+    sys.path.insert(0, str(ROOT / "frontend"))
+    from stepc.plan.command import run
 
     def fill(match):
         # Places in the tree, which may lie where a path has spaces.
         arguments = [
-            str(ROOT / word) if word.startswith("tools/") else word
+            str(ROOT / word) if word.startswith("frontend/") else word
             for word in shlex.split(match[2])
         ]
         shown = f"`stepc-plan {match[2]}`"

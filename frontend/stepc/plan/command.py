@@ -9,8 +9,7 @@ import json
 import sys
 from dataclasses import replace
 
-from stepc import errors
-
+from .. import errors
 from . import machines, models, package, planning, report
 from .failure import PlanError
 

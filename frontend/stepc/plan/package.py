@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepc import _compiler, errors
-from stepc._mesh import Layout as WholeLayout
-from stepc.definition import _zoo_text
-from stepc.interface import Interface, Rule, describe_option
-
+from .. import _compiler, errors
+from .._mesh import Layout as WholeLayout
+from ..definition import _zoo_text
+from ..interface import Interface, Rule, describe_option
 from .failure import PlanError
 from .layouts import Part
 from .models import BYTES
