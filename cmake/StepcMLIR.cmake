@@ -1,10 +1,9 @@
 # Finds MLIR and LLVM, and sets the flags that code linked with them needs.
-# Everything links the shared libMLIR and libLLVM; a static MLIR library beside
-# them would bring a second copy of its globals.
 
 find_package(MLIR 22.1 REQUIRED CONFIG
   HINTS /usr/lib/llvm-22/lib/cmake/mlir)
 message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
+find_package(LLD REQUIRED CONFIG HINTS ${LLVM_DIR}/../lld)
 
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 set(MLIR_BINARY_DIR ${PROJECT_BINARY_DIR})
@@ -13,6 +12,21 @@ include(AddLLVM)
 include(AddMLIR)
 
 separate_arguments(STEPC_LLVM_DEFINITIONS NATIVE_COMMAND ${LLVM_DEFINITIONS})
+
+# What our libraries link of MLIR and LLVM: all static archives, of which the linker
+# takes what is used. A tool runs where no LLVM is installed, starts sooner than with
+# libMLIR and libLLVM, and holds one copy of MLIR. lld looks into archives in any
+# order, and through all of them in a second.
+add_library(StepcMLIR INTERFACE)
+file(GLOB STEPC_LLVM_ARCHIVES
+  ${LLVM_LIBRARY_DIR}/liblldELF.a ${LLVM_LIBRARY_DIR}/liblldCommon.a
+  ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+find_library(STEPC_ZSTD libzstd.a REQUIRED)
+find_library(STEPC_ZLIB libz.a REQUIRED)
+target_link_libraries(StepcMLIR INTERFACE
+  ${STEPC_LLVM_ARCHIVES} ${STEPC_ZSTD} ${STEPC_ZLIB} pthread ${CMAKE_DL_LIBS})
+target_link_options(StepcMLIR INTERFACE
+  -fuse-ld=lld -B${LLVM_TOOLS_BINARY_DIR} -Wl,--gc-sections)
 
 # For folders whose code includes MLIR's headers. The rest, the runtime and its
 # tests, is compiled as it is without MLIR, with exceptions.

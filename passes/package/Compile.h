@@ -7,6 +7,7 @@
 #ifndef STEPC_PASSES_PACKAGE_COMPILE_H
 #define STEPC_PASSES_PACKAGE_COMPILE_H
 
+#include "passes/Dialects.h"
 #include "passes/Pipelines.h"
 #include "passes/package/Manifest.h"
 
@@ -50,8 +51,8 @@ struct CompileResult {
   std::vector<StageTime> times;
 };
 
-/// The dialects that definitions are parsed and compiled with.
-void registerDialects(DialectRegistry &registry);
+/// How the dialects of lowered programs become LLVM's IR.
+void registerTranslations(DialectRegistry &registry);
 
 /// In both functions the first buffer of `source` is the definition, and others
 /// are files of fragments, in the order in which they are applied.

@@ -259,6 +259,7 @@ int main(int argc, char **argv) {
   }
   DialectRegistry registry;
   registerDialects(registry);
+  registerTranslations(registry);
   MLIRContext context(registry);
   OwningOpRef<ModuleOp> input = parseSourceFile<ModuleOp>(argv[1], &context);
   if (!input)

@@ -65,6 +65,7 @@ int main(int argc, char **argv) {
   }
   DialectRegistry registry;
   registerDialects(registry);
+  registerTranslations(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   SourceMgrDiagnosticHandler handler(source, &context);
   bool seeded = false;

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialect/Step.h"
+#include "passes/Dialects.h"
 
-#include "mlir/InitAllDialects.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "llvm/Support/thread.h"
 
@@ -15,8 +15,7 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  registry.insert<mlir::step::StepDialect>();
+  mlir::step::registerDialects(registry);
   // Parsers recurse. What an editor sends has not been looked at before, as the
   // other tools look at their files, so the stack is for any text.
   constexpr std::optional<unsigned> kStack = 1u << 30;

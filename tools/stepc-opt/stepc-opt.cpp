@@ -6,14 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialect/Nesting.h"
-#include "dialect/Step.h"
+#include "passes/Dialects.h"
 #include "passes/Pipelines.h"
 
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
-#include "mlir/InitAllPasses.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -22,7 +21,8 @@
 static mlir::LogicalResult run(int argc, char **argv,
                                mlir::DialectRegistry &registry) {
   auto [input, output] = mlir::registerAndParseCLIOptions(
-      argc, argv, "stepc-opt: the passes of Stepc and of MLIR, by name\n",
+      argc, argv,
+      "stepc-opt: the passes of Stepc and the transforms of MLIR, by name\n",
       registry);
   std::string message;
   auto file = mlir::openInputFile(input, &message);
@@ -47,10 +47,7 @@ static mlir::LogicalResult run(int argc, char **argv,
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  mlir::registerAllExtensions(registry);
-  mlir::registerAllPasses();
-  registry.insert<mlir::step::StepDialect>();
+  mlir::step::registerDialects(registry);
   mlir::step::registerPassesAndPipelines();
   return mlir::asMainReturnCode(run(argc, argv, registry));
 }

@@ -387,6 +387,7 @@ int main(int argc, char **argv) {
   }
   DialectRegistry registry;
   registerDialects(registry);
+  registerTranslations(registry);
   // One definition is no work for several threads, and starting them takes
   // long.
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
