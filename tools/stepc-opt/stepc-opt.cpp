@@ -49,5 +49,6 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::step::registerDialects(registry);
   mlir::step::registerPassesAndPipelines();
+  mlir::registerTransformsPasses();
   return mlir::asMainReturnCode(run(argc, argv, registry));
 }

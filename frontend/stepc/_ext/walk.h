@@ -9,7 +9,7 @@
 #define STEPC_EXT_WALK_H
 
 #define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
+#define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
 #include <stdint.h>

@@ -1,0 +1,42 @@
+# What is installed, and where: the folders of the Python package, which a wheel
+# holds (pyproject.toml) and from which C++ programs may use the runtime.
+#
+#   stepc/bin/       the tools; commands of the same name start them
+#   stepc/lib/       the runtime, and what it needs where nothing else has loaded it
+#   stepc/include/   headers of the C interface
+#   stepc/licenses/  of what the tools hold of others
+
+set(package stepc)
+set(products stepc_runtime)
+if(TARGET stepc_mpi)
+  list(APPEND products stepc_mpi)
+endif()
+install(TARGETS ${products} LIBRARY DESTINATION ${package}/lib)
+set_target_properties(${products} PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(DIRECTORY runtime/include/ DESTINATION ${package}/include)
+if(TARGET stepc_walk)
+  install(TARGETS stepc_walk LIBRARY DESTINATION ${package})
+  set_target_properties(stepc_walk PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
+endif()
+
+# In a process with torch the library of this name is torch's, and this file is not
+# opened; without it there need not be any on the system.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.so.1
+  OUTPUT_VARIABLE STEPC_GOMP OUTPUT_STRIP_TRAILING_WHITESPACE)
+file(REAL_PATH ${STEPC_GOMP} STEPC_GOMP)
+install(FILES ${STEPC_GOMP} DESTINATION ${package}/lib RENAME libgomp.so.1)
+
+if(STEPC_BUILD_COMPILER)
+  set(tools stepc stepc-opt stepc-run stepc-lsp-server)
+  install(TARGETS ${tools} RUNTIME DESTINATION ${package}/bin)
+  set_target_properties(${tools} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+endif()
+
+install(FILES LICENSE DESTINATION ${package}/licenses RENAME stepc.txt)
+foreach(part llvm-22:llvm.txt libzstd-dev:zstd.txt zlib1g-dev:zlib.txt libgomp1:gcc.txt)
+  string(REPLACE ":" ";" part ${part})
+  list(GET part 0 debian)
+  list(GET part 1 name)
+  install(FILES /usr/share/doc/${debian}/copyright
+    DESTINATION ${package}/licenses RENAME ${name} OPTIONAL)
+endforeach()
