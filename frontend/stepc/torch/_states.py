@@ -68,7 +68,7 @@ def allocate(requests: list[Request]) -> list[torch.Tensor]:
     tensors: list[torch.Tensor | None] = [None] * len(requests)
     blocks = defaultdict(list)
     for i, request in enumerate(requests):
-        if request.is_small:
+        if request.is_small and math.prod(request.layout()[0]):  # of nothing no part is taken
             blocks[request.name, request.dtype].append(i)
         else:
             tensors[i] = request.make()
