@@ -12,15 +12,13 @@ if(TARGET stepc_mpi)
   list(APPEND products stepc_mpi)
 endif()
 install(TARGETS ${products} LIBRARY DESTINATION ${package}/lib)
-set_target_properties(${products} PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(DIRECTORY runtime/include/ DESTINATION ${package}/include)
 if(TARGET stepc_walk)
   install(TARGETS stepc_walk LIBRARY DESTINATION ${package})
-  set_target_properties(stepc_walk PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
 endif()
 
-# In a process with torch the library of this name is torch's, and this file is not
-# opened; without it there need not be any on the system.
+# In a process with torch the library of this name is torch's, else the system's; this
+# one is for systems that have none.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.so.1
   OUTPUT_VARIABLE STEPC_GOMP OUTPUT_STRIP_TRAILING_WHITESPACE)
 file(REAL_PATH ${STEPC_GOMP} STEPC_GOMP)
@@ -30,6 +28,8 @@ if(STEPC_BUILD_COMPILER)
   set(tools stepc stepc-opt stepc-run stepc-lsp-server)
   install(TARGETS ${tools} RUNTIME DESTINATION ${package}/bin)
   set_target_properties(${tools} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  # As RPATH, which also finds what the runtime needs.
+  target_link_options(stepc-run PRIVATE -Wl,--disable-new-dtags)
 endif()
 
 install(FILES LICENSE DESTINATION ${package}/licenses RENAME stepc.txt)

@@ -191,8 +191,18 @@ _SIGNATURES = {
 
 
 @functools.lru_cache(maxsize=4)
+def _open_threads(own: Path) -> None:
+    """Opens libgomp: the one that is open, as torch's, or the system's, else the package's."""
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        if own.is_file():
+            ctypes.CDLL(str(own))
+
+
 def _open(path: str) -> ctypes.CDLL:
     try:
+        _open_threads(Path(path).with_name("libgomp.so.1"))
         library = ctypes.CDLL(path)
         library.stepcVersion.restype = c_uint32
         version = library.stepcVersion()
@@ -322,6 +332,10 @@ class Plan:
     the caller. ``threads`` 0 follows OpenMP, whose pool is torch's too.
     """
 
+    # What the library calls must outlive the plan.
+    _communicator: ctypes.Structure | None = None
+    _trace: ctypes._CFuncPtr | None = None
+
     def __init__(self, package: Package, threads: int = 0, huge_pages: bool = False):
         self._lib = package._lib
         self._handle = c_void_p()
@@ -331,9 +345,6 @@ class Plan:
             self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)),
         )
         self._step = self._lib.stepcStep
-        # What the library calls must outlive the plan.
-        self._communicator: ctypes.Structure | None = None
-        self._trace: ctypes._CFuncPtr | None = None
         _trace.watch(self)
 
     def __del__(self):

@@ -50,7 +50,7 @@ TEST(Manifest, versions) {
   manifest["format"] = 3;
   manifest["kernel_abi"] = 9;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 6",
+         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 7",
          manifest);
 }
 

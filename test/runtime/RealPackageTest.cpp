@@ -38,18 +38,18 @@ void stepAdam(const Adam &h, int64_t t, Type type, std::vector<double> &param,
               const std::vector<double> &grad, std::vector<double> &first,
               std::vector<double> &second) {
   C keep = C(1.0 - h.lr * h.decay);
-  C w1 = C(1.0 - h.beta1), w2 = C(1.0 - h.beta2);
+  C w1 = C(1.0 - h.beta1), w2 = C(1.0 - h.beta2), beta2 = C(h.beta2);
   double root2 = std::sqrt(1.0 - power(h.beta2, t));
   C alpha = C(h.lr / (1.0 - power(h.beta1, t)) * root2);
   C eps = C(h.eps * root2);
   for (size_t i = 0; i < param.size(); ++i) {
     C g = C(grad[i]), m = C(first[i]), v = C(second[i]);
     C decayed = C(param[i]) * keep;
-    C dm = w1 * (g - m);
+    C dm = w1 * (g - m); // w1 is below a half
     m = m + dm;
-    C gg = g * g;
-    C dv = w2 * (gg - v);
-    v = v + dv;
+    C kept = v * beta2;
+    C share = g * w2 * g;
+    v = kept + share;
     C denominator = std::sqrt(v) + eps;
     C update = m / denominator * alpha;
     param[i] = roundTo(type, decayed - update);
