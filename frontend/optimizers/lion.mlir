@@ -20,6 +20,7 @@ step.optimizer @lion {
 
   step.rule @any(%theta: param[*], %grad: grad[*], %m: state "exp_avg"[*]) {
     %zero = step.constant 0.0
+    %minus = step.constant -1.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
     %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
@@ -32,9 +33,10 @@ step.optimizer @lion {
     %m_part = step.mul %m, %beta1 : [*], f64
     %g_part = step.mul %g, %w1 : [*], f64
     %c = step.add %m_part, %g_part : [*]
-    %sign = step.sign %c : [*]
-    %number = step.compare eq, %c, %c : [*]  // torch.sign(NaN) is 0
-    %direction = step.select %number, %sign, %zero : mask[*], [*], f64
+    %up = step.compare gt, %c, %zero : [*], f64
+    %down = step.compare lt, %c, %zero : [*], f64
+    %not_up = step.select %down, %minus, %zero : mask[*], f64, f64
+    %direction = step.select %up, %one, %not_up : mask[*], f64, [*]  // of NaN 0, as torch.sign
     %update = step.mul %direction, %lr : [*], f64
     %theta2 = step.sub %theta1, %update : [*]
 

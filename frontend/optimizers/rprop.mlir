@@ -27,6 +27,7 @@ step.optimizer @rprop {
   step.rule @any(%theta: param[*], %grad: grad[*], %prev: state "prev"[*],
                  %size: state "step_size"[*], %first: fresh("step_size")) {
     %zero = step.constant 0.0
+    %minus = step.constant -1.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
     %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
@@ -43,9 +44,10 @@ step.optimizer @rprop {
     %size1 = step.minimum %at_least, %largest : [*], f64
 
     %g1 = step.select %turned, %zero, %g : mask[*], f64, [*]
-    %sign = step.sign %g1 : [*]
-    %number = step.compare eq, %g1, %g1 : [*]  // torch.sign(NaN) is 0
-    %direction = step.select %number, %sign, %zero : mask[*], [*], f64
+    %up = step.compare gt, %g1, %zero : [*], f64
+    %down = step.compare lt, %g1, %zero : [*], f64
+    %not_up = step.select %down, %minus, %zero : mask[*], f64, f64
+    %direction = step.select %up, %one, %not_up : mask[*], f64, [*]  // of NaN 0, as torch.sign
     %update = step.mul %direction, %size1 : [*]
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %g1, %size1

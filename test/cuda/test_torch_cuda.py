@@ -317,9 +317,9 @@ def test_precompile_is_for_where_parameters_lie(cuda):
     optimizer = st.AdamW([param], betas=(0.8, 0.9))
     optimizer.precompile()
     cuda.set_grads([param], [torch.ones(3)])
-    made = len(list(cuda.cache.rglob("*.stepc")))
+    made = len(list(cuda.cache.rglob("*.package")))
     optimizer.step()
-    assert len(list(cuda.cache.rglob("*.stepc"))) == made
+    assert len(list(cuda.cache.rglob("*.package"))) == made
 
 
 def test_upload_before_a_step(cuda):

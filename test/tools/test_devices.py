@@ -77,7 +77,7 @@ def test_zoo(name, tmp_path):
         if function
     ]
     names += [call["function"] for r in manifest["rounds"] for call in r["calls"]]
-    names += [f"{manifest['optimizer']}_{s['kind']}" for s in manifest["statistics"]]
+    names += [f"statistics_{s['kind']}" for s in manifest["statistics"]]
     assert len(names) >= 3 * len(variants)
     names += [f"step_{name}" for name in OWN]
     for entry in names:

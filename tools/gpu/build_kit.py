@@ -77,7 +77,7 @@ def fill_cache(folder: Path, targets: list[str], names: list[str] | None) -> int
             params = [torch.nn.Parameter(torch.ones(4, 3, dtype=torch.float64))]
             case.make(params).precompile("cpu")
         print(f"  {name}", flush=True)
-    return sum(1 for _ in (folder / "cache").rglob("*.stepc"))
+    return sum(1 for _ in (folder / "cache").rglob("*.package"))
 
 
 def main() -> int:
