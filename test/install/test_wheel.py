@@ -79,7 +79,7 @@ def test_commands_are_on_the_path(installed, command):
 
 
 def test_commands_end_as_their_tools_do(installed):
-    said = installed.run(installed.bin / "stepc", "none.mlir", code=1)
+    said = installed.run(installed.bin / "stepc", "none.mlir", "-o", "x.stepc", code=1)
     assert "none.mlir" in said
 
 
