@@ -16,7 +16,7 @@
 // theta <- theta - lr * (r * (...) + momentum * v).
 //
 // apex' LARC, on top of torch's SGD, is lr_in_momentum=false with an eps of 1e-8 and
-// clip: min(r / lr, 1) in place of r, so that lr bounds the tensor's own rate. Where
+// bound_ratio: min(r / lr, 1) in place of r, so that lr bounds the tensor's own rate. Where
 // |theta| or |g| is 0 it leaves the decay out, which is not in the paper; here
 // theta = 0 has none, and g = 0 leaves the decay alone. pytorch_optimizer's LARS is
 // lr_in_momentum=false, vectors_as_sgd=true.
@@ -29,7 +29,7 @@ step.optimizer @lars {
   %eps = step.hyper "eps" = 0.0
   %lr_in_momentum = step.option "lr_in_momentum" = true
   %nesterov = step.option "nesterov" = false
-  %clip = step.option "clip" = false
+  %bound_ratio = step.option "bound_ratio" = false
   %vectors_as_sgd = step.option "vectors_as_sgd" = false
   %maximize = step.option "maximize" = false
   %has_momentum = step.option "has_momentum" = %mu ne 0.0
@@ -76,7 +76,7 @@ step.optimizer @lars {
     %adapted = step.select %none, %one, %quotient : i1, f64, f64
     %per_lr = step.div %adapted, %lr : f64
     %bounded = step.minimum %per_lr, %one : f64
-    %r = step.select %clip, %bounded, %adapted : i1, f64, f64
+    %r = step.select %bound_ratio, %bounded, %adapted : i1, f64, f64
 
     %lr_r = step.mul %lr, %r : f64
     %gain = step.select %lr_in_momentum, %lr_r, %r : i1, f64, f64

@@ -7,6 +7,7 @@ import torch
 from stepc import errors
 from stepc.interface import Interface
 from stepc.torch._members import Member
+from stepc.torch._precision import Kept
 from stepc.torch._preparation import Preparation
 from stepc.torch._state import StateMap
 
@@ -54,10 +55,8 @@ DROPPED = {"row": -1, "col": -2}
 
 def make(states, dropped, number=1):
     """Of parameters that have no masters and are not rounded by chance."""
-    return Preparation(
-        states, INTERFACE, MANIFEST, [{}], dropped, number,
-        master_of=lambda param: None, rounds=lambda dtype: False,
-    )  # fmt: skip
+    kept = Kept(master=None, state_dtype=None, rounding=None)
+    return Preparation(states, INTERFACE, MANIFEST, [{}], dropped, number, kept)
 
 
 def prepare(param, state=None, dropped=DROPPED):
@@ -145,7 +144,8 @@ def test_no_rule_takes_the_shape():
 
 
 def test_blocks_of_small_states():
-    """Parts of common blocks, so that one version counter moves for many."""
+    """Parts of common blocks, so that one version counter moves for many; each has a storage of
+    its own bytes, so that none is saved with the others'."""
     params = [torch.nn.Parameter(torch.ones(n, 3)) for n in (1, 2, 5)]
     members = [
         Member(i, 0, f"parameter {i}", "w", p, torch.ones_like(p)) for i, p in enumerate(params)
@@ -153,5 +153,10 @@ def test_blocks_of_small_states():
     preparation = make(StateMap(), DROPPED, 3)
     preparation.prepare(members, counts=False)
     for name in STATES:
-        assert len({m.items[name].untyped_storage().data_ptr() for m in members}) == 1
+        items = [m.items[name] for m in members]
+        assert len({item._base.untyped_storage().data_ptr() for item in items}) == 1
+        assert all(item.untyped_storage().nbytes() == item.nbytes for item in items)
+        before = [item._version for item in items]
+        items[0].add_(1)
+        assert [item._version for item in items] == [version + 1 for version in before]
     assert all(m.items["row"].data_ptr() % 64 == 0 for m in members)

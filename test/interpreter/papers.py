@@ -174,7 +174,7 @@ def lars(tensor, h, options):
     if theta.ndim >= 2 or not options["vectors_as_sgd"]:
         divisor = norm(g) + h["weight_decay"] * norm(theta) + h["eps"]
         local = ratio(h["trust_coefficient"] * norm(theta), divisor)
-        if options["clip"]:
+        if options["bound_ratio"]:
             local = np.minimum(local / h["lr"], 1)
         g = g + h["weight_decay"] * theta
     inside, outside = (h["lr"], 1) if options["lr_in_momentum"] else (1, h["lr"])
@@ -287,7 +287,7 @@ OPTIONS = {
     "lamb": ["bias_correction", "clamp_phi", "maximize"],
     "fused_lamb": ["bias_correction", "adam_w_mode", "grad_averaging", "use_nvlamb"],
     "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio"],
-    "lars": ["lr_in_momentum", "nesterov", "clip", "vectors_as_sgd", "maximize"],
+    "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],

@@ -290,7 +290,7 @@ def test_lars_is_that_of_pytorch_optimizer(options):
 
     others = {"lars": {**OTHERS["lars"], "momentum": 0.4}}
     groups = make_groups("lars", others=others, eps=0.0)
-    options = {"lr_in_momentum": False, "clip": False, "vectors_as_sgd": True, **options}
+    options = {"lr_in_momentum": False, "bound_ratio": False, "vectors_as_sgd": True, **options}
     groups, theirs, _ = run_beside("lars", options, make, arguments, groups=groups)
     assert furthest(groups, theirs) < SAME
 

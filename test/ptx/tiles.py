@@ -281,8 +281,7 @@ class Step:
         sources = words(*sources[:1], 0, *sources[1:])
         scratch, result = np.full(len(sources), np.nan), np.full(1, np.nan)
         entry = words(sources.ctypes.data, len(sources), scratch.ctypes.data, result.ctypes.data)
-        name = f"{self.package.manifest['optimizer']}_{kind}"
-        self.launch(name, [entry.ctypes.data, 0, 1], [sources, scratch, result, entry, *places])
+        self.launch(f"statistics_{kind}", [entry.ctypes.data, 0, 1], [sources, scratch, result, entry, *places])
         return result[0]
 
     def call_round(self, name):

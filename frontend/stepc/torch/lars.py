@@ -51,7 +51,7 @@ class LARS(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     _options = {
         "lr_in_momentum": "lr_in_momentum",
         "nesterov": "nesterov",
-        "clip": "bound_ratio",
+        "bound_ratio": "bound_ratio",
         "vectors_as_sgd": "vectors_as_sgd",
         "maximize": "maximize",
     }
