@@ -40,11 +40,11 @@ def told(teller: Callable[[str, bool], None]) -> Iterator[None]:
     """Within it ``teller(name, begin)`` is called, on the thread that steps, before and after
     each kernel that this thread runs, in steps of all plans. What it raises, the step raises
     when it was made."""
-    with _lock:
-        _tellers.append(teller)
-        for plan in list(_plans):
-            _set(plan, _tell)
     try:
+        with _lock:
+            _tellers.append(teller)
+            for plan in list(_plans):
+                _set(plan, _tell)
         yield
     finally:
         with _lock:
@@ -55,6 +55,11 @@ def told(teller: Callable[[str, bool], None]) -> Iterator[None]:
 
 def _set(plan, function) -> None:
     """A plan that another thread steps with just then stays as it is: without a teller
-    it tells nobody."""
-    with contextlib.suppress(errors.BusyError):
+    it tells nobody. Nor does one whose step failed midway, which steps no more."""
+    try:
         plan.set_trace(function)
+    except errors.BusyError:
+        pass
+    except errors.StatusError as error:
+        if error.status != "STEPC_POISONED":
+            raise

@@ -196,6 +196,9 @@ def test_a_step_that_was_made_is_noted(monkeypatch, at):
 def test_in_a_profiler():
     """Who is told of kernels is interrupted: as if it had come while they ran."""
     (params, ours), (others, theirs) = pair()
+    poisoned = Rank(lambda calls: 1 / 0)  # is asked nothing more by whoever traces later
+    with pytest.raises(errors.CommunicationError):
+        poisoned.plan.step()
 
     def teller(name, begin):
         raise KeyboardInterrupt
