@@ -36,12 +36,13 @@ PREDICATES = {
 class Definition:
     """A definition with fragments before it, and what its interface says.
 
-    Without ``interface`` the compiler is asked. ``flags``: other options of it.
+    Without ``interface`` the compiler is asked. ``flags``: other options of it. ``rounding``:
+    how what is stored as bf16 is rounded, "stochastic"; None: to nearest.
     """
 
-    def __init__(self, path, fragments=(), interface=None, flags=()):
+    def __init__(self, path, fragments=(), interface=None, flags=(), rounding=None):
         self.path, self.fragments = str(path), [str(f) for f in fragments]
-        self.flags = list(flags)
+        self.flags, self.rounding = list(flags), rounding
         if interface is None:
             run = subprocess.run(
                 [STEPC, self.path, *self.arguments(), "--interface"],
@@ -54,7 +55,7 @@ class Definition:
         return [*self.flags, *(f"--fragment={fragment}" for fragment in self.fragments)]
 
     def key(self):
-        return (self.path, *self.flags, *self.fragments)
+        return (self.path, self.rounding, *self.flags, *self.fragments)
 
     def option_values(self, group):
         """Those of a group, with defaults and derived ones."""
@@ -104,6 +105,8 @@ class Definition:
         for name, value in self.option_values(group).items():
             if isinstance(value, bool):
                 items.append(f"option.{name}={str(value).lower()}")
+        if self.rounding:
+            items.append(f"rounding={self.rounding}")
         return ",".join(items)
 
 

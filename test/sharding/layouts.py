@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from driver import STORAGES
 from oracle import ZOO, widen
-from placement import Dims, Flat, even_cuts, random_cuts, random_rows
+from placement import Dims, Flat, even_cuts, random_blocks, random_cuts, random_rows
 from ranks import Sharded, WholeLaunch, gather, run_ranks
 from stepc._mesh import Mesh
 from steps import Case, Definition, Group, Tensor, interpret
@@ -20,7 +20,7 @@ SHAPES = [(), (1,), (5,), (64,), (1025,), (3, 2), (7, 5), (64, 33), (65, 17), (1
 
 WORLDS = [1, 2, 3, 4, 5, 7, 8]
 PRESETS = ["ddp", "zero", "owners", "concatenated", "fsdp2", "tp0", "tp1", "tp x fsdp2",
-           "fsdp2 x tp", "uneven", "strided", "distinct"]  # fmt: skip
+           "fsdp2 x tp", "uneven", "strided", "distinct", "blocks x blocks"]  # fmt: skip
 
 
 def mesh_of(preset, world):
@@ -67,16 +67,23 @@ def placements(preset, mesh, shapes, rng):
             dim = int(rng.integers(rank))
             rows = {dim: random_rows(rng, shape[dim], world)}
             yield Dims({dim: mesh.names}, rows)
+        elif preset == "blocks x blocks":  # two dims where there are, each by an axis of its own
+            dims = [int(dim) for dim in rng.permutation(rank)[:2]]
+            axes = dict(zip(dims, rng.permutation(mesh.names).tolist(), strict=False))
+            sizes = dict(zip(mesh.names, mesh.sizes, strict=True))
+            rows = {d: random_blocks(rng, shape[d], sizes[axis]) for d, axis in axes.items()}
+            yield Dims({dim: (axis,) for dim, axis in axes.items()}, rows)
         elif preset == "distinct":
             yield Dims({last: ("b",)} if number % 2 else {})
         before += size
 
 
 def make_case(name, fragments, preset, world, seed=0, steps=1, storages=STORAGES[0], number=5,
-              hypers=None, missing=False, kind="normal", flags=()):  # fmt: skip
-    """Some tensors of a definition on the mesh of a preset. ``flags`` are the compiler's."""
+              hypers=None, missing=False, kind="normal", flags=(), rounding=None):  # fmt: skip
+    """Some tensors of a definition on the mesh of a preset. ``flags`` are the compiler's,
+    ``rounding`` as of :class:`Definition`."""
     files = [ZOO / "fragments" / f"{fragment}.mlir" for fragment in fragments]
-    definition = Definition(ZOO / f"{name}.mlir", files, flags=list(flags))
+    definition = Definition(ZOO / f"{name}.mlir", files, flags=list(flags), rounding=rounding)
     rng = np.random.default_rng([seed, world, *map(ord, name + preset)])
     group = Group(dict(hypers or {}))
     # Factored where a matrix has two rows, so that small ones are.

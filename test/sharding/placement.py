@@ -57,7 +57,15 @@ class Dims(Placement):
 
     def layout(self, mesh, rank, shape):
         dims = tuple((dim, tuple(axes)) for dim, axes in sorted(self.axes.items()) if axes)
-        return Layout(tuple(shape), dims, distinct=tuple(self.at))
+        start = self.start(mesh, rank, shape)
+        return Layout(tuple(shape), dims, distinct=tuple(self.at), start=start)
+
+    def start(self, mesh, rank, shape):
+        """Where each dim of the part begins; None where its rows are no block of the whole."""
+        indices = self.indices(mesh, rank, shape)
+        if any((np.diff(own) != 1).any() for own in indices):
+            return None
+        return tuple(int(own[0]) if len(own) else 0 for own in indices)
 
     def cut(self, mesh, rank, shape, array, whole_dims=()):
         """The rank's part; ``whole_dims`` are those that are no dim of the parameter."""
@@ -115,6 +123,12 @@ def even_cuts(elements, parts):
 
 def random_cuts(rng, elements, parts):
     return [0, *sorted(int(c) for c in rng.integers(0, elements + 1, parts - 1)), elements]
+
+
+def random_blocks(rng, extent, parts):
+    """Rows that follow one another for each part, some parts empty."""
+    cuts = random_cuts(rng, extent, parts)
+    return [np.arange(begin, end) for begin, end in zip(cuts, cuts[1:], strict=False)]
 
 
 def random_rows(rng, extent, parts):

@@ -158,6 +158,7 @@ class LocalLaunch(Events):
         binding.count = tensor.count - 1
         keep.append(set_fresh(binding, tensor, states))
         binding.layout = ctypes.addressof(struct)
+        binding.number = self.case.numbers[index] + 1
 
     def run(self):
         """Under the numbers that tensors have in the whole case."""

@@ -18,8 +18,10 @@ Value mlir::step::emitStackBuffer(const Words &w, int64_t bytes) {
   return w.toWord(address);
 }
 
-Value mlir::step::emitOffset(const Words &w, const StridedMemory &memory,
-                             Value position) {
+/// The offset in elements of the element at `position`, a word, in row-major
+/// order.
+static Value emitOffset(const Words &w, const StridedMemory &memory,
+                        Value position) {
   Value rank = w.toIndex(memory.rank);
   Value extents = w.words(memory.extents), strides = w.words(memory.strides);
   auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1),
@@ -109,6 +111,18 @@ void mlir::step::emitScatter(const Words &w, const StridedMemory &memory,
                Value dense = w.view(in[2], getBits(w, memory));
                emitRuns(w, memory, in[0], in[1], [&](Value to, Value index) {
                  w.store(w.load(dense, index), strided, to);
+               });
+             });
+}
+
+void mlir::step::emitAddresses(const Words &w, const StridedMemory &memory,
+                               Value first, Value count, Value to) {
+  emitShared(w, "addresses", memory, first, count, to,
+             [](const Words &w, const StridedMemory &memory, ValueRange in) {
+               Value size = w.constantWord(memory.elementBytes);
+               emitRuns(w, memory, in[0], in[1], [&](Value from, Value index) {
+                 Value bytes = w.mul(w.toWord(from), size);
+                 w.store(w.add(memory.address, bytes), w.words(in[2]), index);
                });
              });
 }

@@ -19,10 +19,6 @@ struct StridedMemory {
   int64_t elementBytes;
 };
 
-/// The offset in elements of the element at `position`, a word, in row-major
-/// order.
-Value emitOffset(const Words &w, const StridedMemory &memory, Value position);
-
 /// Memory of the function's own; returns its address. To be emitted in a
 /// function's first block.
 Value emitStackBuffer(const Words &w, int64_t bytes);
@@ -33,6 +29,11 @@ void emitGather(const Words &w, const StridedMemory &memory, Value first,
                 Value count, Value to);
 void emitScatter(const Words &w, const StridedMemory &memory, Value first,
                  Value count, Value from);
+
+/// Writes the addresses of those elements, words, to the consecutive ones at
+/// `to`.
+void emitAddresses(const Words &w, const StridedMemory &memory, Value first,
+                   Value count, Value to);
 
 } // namespace mlir::step
 

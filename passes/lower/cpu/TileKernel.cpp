@@ -42,9 +42,9 @@ private:
   PhaseOp head;
   bool isTrailing;
   ProgramOp program;
-  /// Its own, and of those that trail it; `betweens` has what is computed of a
-  /// strip of rows before each.
-  SmallVector<func::FuncOp> runs, betweens;
+  /// Its own, and of those that trail it, of dense rows and of copied ones;
+  /// `betweens` has what is computed of a strip of rows before each.
+  SmallVector<func::FuncOp> runs, copiedRuns, betweens;
   SmallVector<PhaseOp> phases;
   SmallVector<TilePhase> emitters;
 };
@@ -65,6 +65,10 @@ TileKernelEmitter::TileKernelEmitter(OpBuilder &builder,
     }
     phases.push_back(entry.kernel);
     runs.push_back(getTileRun(builder, entry.kernel, prefetchLines));
+    copiedRuns.push_back(
+        program.isFlatRange()
+            ? func::FuncOp()
+            : getListedTileRun(builder, entry.kernel, prefetchLines));
     betweens.push_back(std::exchange(between, {}));
   }
 }
@@ -139,7 +143,8 @@ void TileKernelEmitter::emitEntry(StringRef name, Rows rows) {
   Block *entry = function.addEntryBlock();
   w.b.setInsertionPointToStart(entry);
   emitters.clear();
-  for (auto [phase, run] : llvm::zip(phases, runs)) {
+  for (auto [phase, run] :
+       llvm::zip(phases, rows == Rows::Strided ? copiedRuns : runs)) {
     emitters.emplace_back(w, phase, run);
     if (rows == Rows::Strided)
       emitters.back().allocateCopies();

@@ -20,11 +20,12 @@ TilePhase::TilePhase(const Words &w, PhaseOp phase, func::FuncOp run)
       accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()) {}
 
 void TilePhase::allocateCopies() {
-  for (OperandAttr operand : operands)
-    copies.push_back(
-        getAccess(phase, operand) == Access::Tile && operand.isInMemory()
-            ? emitStackBuffer(w, STEPC_LEAF * getElementBytes(operand))
-            : Value());
+  for (OperandAttr operand : operands) {
+    int64_t bytes = operand.isInMemory() ? getElementBytes(operand) : 8;
+    copies.push_back(getAccess(phase, operand) == Access::Tile
+                         ? emitStackBuffer(w, STEPC_LEAF * bytes)
+                         : Value());
+  }
 }
 
 void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
@@ -81,17 +82,14 @@ void TilePhase::emitStridedLeaf(const TileRow &row, const Tile &leaf) const {
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
   for (auto [operand, copy] : llvm::zip(operands, copies)) {
-    if (!copy && !operand.isInMemory()) {
-      Value offset = emitOffset(w, getMemory(operand), first);
-      in.operands.push_back(w.add(row.getAddress(operand), offset));
-      continue;
-    }
     if (!copy) {
       in.operands.push_back(getOperandAddress(w, row, leaf, phase, operand));
       continue;
     }
     in.operands.push_back(copy);
-    if (operand.getReads())
+    if (!operand.isInMemory())
+      emitAddresses(w, getMemory(operand), first, leaf.columns, copy);
+    else if (operand.getReads())
       emitGather(w, getMemory(operand), first, leaf.columns, copy);
   }
   for (AccumulatorAttr accumulator : accumulators)

@@ -17,7 +17,8 @@ namespace mlir::step {
 /// stack and back.
 class TilePhase {
 public:
-  /// `run` is what getTileRun made of it.
+  /// `run` is what getTileRun made of it, or getListedTileRun where tiles are
+  /// strided.
   TilePhase(const Words &w, PhaseOp phase, func::FuncOp run);
 
   /// To be emitted in the first block of a function with strided tiles.
@@ -43,7 +44,7 @@ private:
   func::FuncOp run;
   SmallVector<OperandAttr> operands;
   SmallVector<AccumulatorAttr> accumulators;
-  /// For each operand of all dims 1024 elements on the stack.
+  /// For each operand of all dims 1024 elements on the stack, or words.
   SmallVector<Value> copies;
 };
 

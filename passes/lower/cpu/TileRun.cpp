@@ -20,8 +20,10 @@ namespace {
 /// Emits one run function. `row` holds the addresses of the row at hand.
 class TileRunEmitter {
 public:
-  TileRunEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
-      : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
+  TileRunEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines,
+                 bool listed)
+      : w(builder, phase.getLoc()), phase(phase), listed(listed),
+        body(builder, phase),
         accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
     int64_t streams = 0;
     for (OperandAttr operand : body.getOperands()) {
@@ -57,6 +59,8 @@ private:
 
   Words w;
   PhaseOp phase;
+  /// Whether positions are words in memory.
+  bool listed;
   /// With the slots fixed, and the same with the row's operands too.
   BodyEmitter body, *current = nullptr;
   SmallVector<AccumulatorAttr> accumulators;
@@ -86,6 +90,8 @@ void TileRunEmitter::emitBody(
     function_ref<void(unsigned, Value)> accumulateRow) {
   ArrayRef<OperandAttr> operands = body.getOperands();
   auto load = [&](unsigned k) {
+    if (listed && !operands[k].isInMemory())
+      return emitLoad(w, w.b.getI64Type(), lanes, operandRows[k], column);
     return emitElement(w, operands[k], lanes, operandRows[k], column);
   };
   auto store = [&](unsigned k, Value value) {
@@ -268,11 +274,25 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   return function;
 }
 
-func::FuncOp mlir::step::getTileRun(OpBuilder &builder, PhaseOp phase,
-                                    int64_t prefetchLines) {
-  std::string name = (phase.getSymName() + "_run").str();
+static func::FuncOp getRun(OpBuilder &builder, PhaseOp phase,
+                           int64_t prefetchLines, bool listed) {
+  StringRef suffix = listed ? "_listed_run" : "_run";
+  std::string name = (phase.getSymName() + suffix).str();
   auto module = phase->getParentOfType<ModuleOp>();
   if (auto function = module.lookupSymbol<func::FuncOp>(name))
     return function;
-  return TileRunEmitter(builder, phase, prefetchLines).emit(name);
+  return TileRunEmitter(builder, phase, prefetchLines, listed).emit(name);
+}
+
+func::FuncOp mlir::step::getTileRun(OpBuilder &builder, PhaseOp phase,
+                                    int64_t prefetchLines) {
+  return getRun(builder, phase, prefetchLines, /*listed=*/false);
+}
+
+func::FuncOp mlir::step::getListedTileRun(OpBuilder &builder, PhaseOp phase,
+                                          int64_t prefetchLines) {
+  bool asks =
+      llvm::any_of(phase.getOperands().getAsRange<OperandAttr>(),
+                   [](OperandAttr operand) { return !operand.isInMemory(); });
+  return getRun(builder, phase, prefetchLines, asks);
 }

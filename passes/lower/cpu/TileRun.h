@@ -19,6 +19,15 @@ namespace mlir::step {
 func::FuncOp getTileRun(OpBuilder &builder, PhaseOp phase,
                         int64_t prefetchLines);
 
+/// The same for elements that were copied from strided memory. Where they
+/// stand (the position operand) is then no longer an address that grows by one
+/// from element to element, but an i64 of each: of rows of 3 that were cut from
+/// rows of 8, elements stand at 0, 1, 2, 8, 9, 10, 16, .... A function of its
+/// own, `NAME_listed_run`, for phases that ask for the position; else the
+/// other.
+func::FuncOp getListedTileRun(OpBuilder &builder, PhaseOp phase,
+                              int64_t prefetchLines);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_LOWER_CPU_TILERUN_H
