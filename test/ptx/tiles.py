@@ -281,7 +281,8 @@ class Step:
         sources = words(*sources[:1], 0, *sources[1:])
         scratch, result = np.full(len(sources), np.nan), np.full(1, np.nan)
         entry = words(sources.ctypes.data, len(sources), scratch.ctypes.data, result.ctypes.data)
-        self.launch(f"statistics_{kind}", [entry.ctypes.data, 0, 1], [sources, scratch, result, entry, *places])
+        memory = [sources, scratch, result, entry, *places]
+        self.launch(f"statistics_{kind}", [entry.ctypes.data, 0, 1], memory)
         return result[0]
 
     def call_round(self, name):

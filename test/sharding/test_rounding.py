@@ -27,7 +27,7 @@ DEFINITIONS = {
     "adafactor": (), "adamw": (), "came": (), "dadapt_adam": (), "fused_lamb": (), "lamb": (),
     "lars": (), "lion": (), "sgd": (), "torch_adafactor": (),
 }  # fmt: skip
-CLIPPED = {name: ("clip_by_norm",) for name in ("adamw", "lion", "sgd")}
+CLIPPED = dict.fromkeys(("adamw", "lion", "sgd"), ("clip_by_norm",))
 CASES = [*DEFINITIONS.items(), *CLIPPED.items()]
 
 
