@@ -395,6 +395,11 @@ def what_is_refused():
     optimizer = ALL["AdamW"](params, **own)
     give("DTensor", mesh, params, grads[0][0])
     refused(words, optimizer.step)
+    # A group of more ranks than those that have other parts, by default all of them.
+    params, said = spread("DTensor", mesh, made)
+    optimizer = ALL["AdamW"](params, zero=1, gradients="reduced")
+    give("DTensor", mesh, params, grads[0][0])
+    refused(words, optimizer.step)
     for kind in KINDS[:2]:  # before anything crosses
         params, said = spread(kind, mesh, made)
         refused(words, lambda p=params, s=said: ALL["AdamW"](p, **s, **(own | {"zero": 2})))

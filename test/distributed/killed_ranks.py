@@ -11,6 +11,7 @@ of the process group, or with "own" the optimizer's, and the group's a minute.
 import datetime
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -28,6 +29,7 @@ WORLD, VICTIM, DEADLINE = 4, 2, 6
 SLACK = 5  # seconds, of a machine with other work: two deadlines are more than both
 STEPS = 40
 SQUARE = Path(__file__).parent / "definitions" / "square.mlir"
+MESHES = ("of two dims", "owned of two dims", "in tensor parallelism")  # kinds on two dims
 COLLECTIVES = ["all_reduce", "all_to_all_single", "all_gather_single", "broadcast"]
 WORDS = ("round", "gradients could not be", "parameters could not be", "could not be summed",
          "could not be reduced", "parts could not be", "has not come to its step",
@@ -43,6 +45,24 @@ def optimizer(kind, **more):
     if kind == "redistributed":
         params = [torch.nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, [Replicate()]))]
         return params, st.AdamW(params, **more)
+    if kind in MESHES:
+        # Groups along a dim of such a mesh have 30 minutes from torch.
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    if kind == "of two dims":
+        both = [Shard(0), Shard(1)]
+        params = [torch.nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, both))]
+        return params, st.came.CAME(params, lr=1e-3, **more)
+    if kind == "owned of two dims":
+        both = [Shard(0), Shard(1)]
+        params = [torch.nn.Parameter(DTensor.from_local(torch.ones(4, 4), mesh, both))]
+        return params, st.Optimizer(params, SQUARE, lr=1e-3, **more)
+    if kind == "in tensor parallelism":
+        how = st.Layout(mesh, [Replicate(), Shard(0)])
+        named = [(f"w{i}", param) for i, param in enumerate(params)]
+        return params, st.AdamW(
+            named, layouts=[(".*", how)], clip=st.ClipByNorm(1.0), zero=1, gradients="local",
+            process_group=mesh["dp"].get_group(), **more,
+        )  # fmt: skip
     if kind == "owned":
         params = [torch.nn.Parameter(DTensor.from_local(torch.ones(2, 8), mesh, [Shard(0)]))]
         return params, st.Optimizer(params, SQUARE, lr=1e-3, **more)
@@ -132,8 +152,10 @@ def afterwards(kind, params, opt, saved):
 
 
 def _timeouts():
+    """The default group's, or torch's own of a mesh."""
     timeouts = {group._get_backend(torch.device("cpu")).options._timeout
                 for group in dist.distributed_c10d._world.pg_map}  # fmt: skip
+    timeouts -= {dist.constants.default_pg_timeout}
     return "" if timeouts == {datetime.timedelta(minutes=1)} else f"timeouts are {timeouts}"
 
 
@@ -162,13 +184,13 @@ def rank_main(rank, folder, kind, point, how, own):
     os._exit(0)
 
 
-def judge(rank, how, own, said, seconds, wrong):
-    """What is wrong with what a rank said."""
+def judge(rank, how, names, said, seconds, wrong):
+    """What is wrong with what a rank said. ``names``: whether it is to know which one it was."""
     if not how and said is None:
         return ""
     if said is None or "not ours" in said or not any(words in said for words in WORDS):
         return f"rank {rank} said {said}"
-    if own and rank != VICTIM and f"rank {VICTIM}" not in said:
+    if names and rank != VICTIM and not re.search(rf"rank (\d, )*{VICTIM}\b", said):
         return f"rank {rank} does not name the other: {said}"
     if seconds > DEADLINE + SLACK + (2 if rank == VICTIM else 0):
         return f"rank {rank} took {seconds:.1f} s to say {said}"
@@ -198,8 +220,10 @@ def one(kind, point, how, own):
         if late:
             return f"ranks {late} hang"
         for rank in waited:
+            # A rank that has no group with it waits for one that has.
+            names = own and kind not in MESHES
             with open(f"{folder}/{rank}.json") as file:
-                words = judge(rank, how, own, *json.load(file))
+                words = judge(rank, how, names, *json.load(file))
             if words:
                 return words
     return ""

@@ -16,11 +16,12 @@ from stepc import errors
 from stepc.torch import _agreement, _exchanges
 
 KINDS = ("local", "zero2", "partial", "dtensor", "redistributed", "owned", "norm")
+MESHES = ("of two dims", "owned of two dims", "in tensor parallelism")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    warm_up(KINDS)
+    warm_up(KINDS + MESHES)
 
 
 def test_a_rank_that_is_stopped_is_named_after_the_timeout():
@@ -37,6 +38,12 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout():
         "zero2,0",
     ]
     assert said_of([f"{point},stopped,own" for point in points]) == ""
+
+
+def test_groups_of_a_mesh_have_it_too():
+    """For which torch has 30 minutes; where no timeout is given, the default group's is theirs."""
+    points = ["of two dims,9,stopped", "owned of two dims,3,stopped"]
+    assert said_of([*points, "in tensor parallelism,9,stopped,own"]) == ""
 
 
 def test_a_rank_that_is_late_says_it_too():

@@ -13,6 +13,10 @@ it goes over, which the backend keeps also for calls that are still under way. W
 out of time Gloo closes its connections: what other ranks wait for fails too, and the group is of
 no use any more, so that nothing of an old step can get into a new one. It is that of what the
 hosts wait for: backends of devices alone, whose calls are work on a stream, keep their own.
+
+Without it a group has the timeout that it was made with. torch makes those of a mesh with its own
+30 minutes, whatever ``init_process_group`` was told: where a group has no other time than that,
+and the default group a shorter one, it is the default group's.
 """
 
 from __future__ import annotations
@@ -65,7 +69,15 @@ def within(timeout: datetime.timedelta | None) -> Iterator[None]:
 
 def timeout_of(group) -> datetime.timedelta:
     """How long an exchange over the group may take now."""
-    return _current.timeout or own_timeout(group)
+    return _current.timeout or _inherited(group) or own_timeout(group)
+
+
+def _inherited(group) -> datetime.timedelta | None:
+    """The default group's, where nobody gave the group one."""
+    if own_timeout(group) != _DEFAULT or not dist.is_initialized():
+        return None
+    default = own_timeout(dist.distributed_c10d._get_default_group())
+    return default if default < _DEFAULT else None
 
 
 def own_timeout(group) -> datetime.timedelta:
@@ -112,7 +124,7 @@ def exchanging(what: str, *groups) -> Iterator[None]:
 @contextlib.contextmanager
 def _limited(group) -> Iterator[None]:
     """Has calls that are made within end by the current timeout."""
-    timeout = _current.timeout
+    timeout = _current.timeout or _inherited(group)
     if timeout is None:
         yield
         return

@@ -29,7 +29,6 @@ from .. import __version__, errors
 from . import _alike
 from ._agreement import Item, compare, note
 from ._exchanges import exchanging, within
-from ._members import ObstacleError
 from ._zero import REDUCING, Zero, ZeroLine, buckets, check
 from ._zero_part import ZeroPart
 from ._zero_settings import ZeroSettings
@@ -174,7 +173,6 @@ class GradientReducer:
         place. ObstacleError, with nothing done, for parts that cannot be cut."""
         inner = list(itertools.chain.from_iterable(batches))
         check(inner, self._how)
-        _check_alike(inner, self._how.group)
         for batch in batches:
             lines = defaultdict(list)
             for part in reversed(batch):
@@ -340,17 +338,3 @@ def _weakly(method) -> Callable[[torch.Tensor], None]:
 def _remove(hooks: list) -> None:
     for hook in hooks:
         hook.remove()
-
-
-def _check_alike(inner: list, group: dist.ProcessGroup) -> None:
-    """ObstacleError for a parameter of which the ranks of the group have other parts: before
-    anything crosses, for their sizes may differ."""
-    own = set(dist.get_process_group_ranks(group))
-    for part in inner:
-        for over in part.cut_over():
-            if len(own.intersection(dist.get_process_group_ranks(over))) > 1:
-                raise ObstacleError(
-                    f"{part.name} is another part on each rank of the process group, over which "
-                    "zero shares states of equal parts",
-                    False,
-                )

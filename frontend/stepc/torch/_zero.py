@@ -40,8 +40,18 @@ _GATHERING = "the parameters could not be gathered"
 
 
 def check(parts: list, how: ZeroSettings) -> None:
-    """ObstacleError for a parameter that cannot be cut, or not be where the settings want it."""
+    """ObstacleError for a parameter that cannot be cut, or not be where the settings want it, or
+    of which the ranks of the group have other parts: before anything crosses, for their sizes may
+    differ."""
+    ranks_of = dist.get_process_group_ranks
+    own = set(ranks_of(how.group))
     for part in parts:
+        if any(len(own.intersection(ranks_of(over))) > 1 for over in part.cut_over()):
+            raise ObstacleError(
+                f"{part.name} is another part on each rank of the process group, over which zero "
+                "shares states of equal parts",
+                False,
+            )
         param, first = part.local, parts[0]
         words = why_not_stepped_there(param)
         if param.layout is not torch.strided:
