@@ -10,6 +10,7 @@
 #include "core/Fault.h"
 #include "cpu/FloatMode.h"
 #include "cpu/Team.h"
+#include "cpu/TeamLimit.h"
 #include "cpu/Worker.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ int Engine::getTeamSize() const {
 }
 
 void Engine::startThreads() noexcept {
-  int team = getTeamSize();
+  int team = limitTeam(getTeamSize(), /*tryAgain=*/true);
   if (team == 1)
     return;
   std::atomic<int> started{0};
@@ -64,6 +65,7 @@ bool Engine::run(const StepWork &work, RoundRunner &rounds) noexcept {
   int size = work.weight < kSerialWeight ? 1 : getTeamSize();
   if (work.workspace.numWorkers > 0)
     size = int(std::min<int64_t>(size, work.workspace.numWorkers));
+  size = limitTeam(size, /*tryAgain=*/false);
   Team team;
   // Not even a region of one: libgomp may allocate for it.
   if (size == 1) {

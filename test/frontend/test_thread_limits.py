@@ -1,0 +1,90 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where a thread cannot be started, steps take those that can be: to the bit the same."""
+
+import ctypes
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stepc import _runtime
+
+ROOT = Path(__file__).parents[2]
+STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
+ZOO = ROOT / "frontend" / "optimizers"
+ELEMENTS = 1 << 18
+MEBIBYTES = 1 << 20
+
+
+def step(package, threads, room):
+    """The bits of a parameter after three steps, with room for so many bytes more in the address
+    space; and the threads of the process after them."""
+    loaded = _runtime.Package.from_bytes(Path(package).read_bytes())
+    plan = _runtime.Plan(loaded, threads=threads)
+    plan.add_group({}, tuple(hyper["default"] for hyper in loaded.manifest["hypers"]))
+    values = (ctypes.c_float * ELEMENTS)(*(i % 1009 / 7 for i in range(ELEMENTS)))
+    grads = (ctypes.c_float * ELEMENTS)(*(i % 997 / 3 - 100 for i in range(ELEMENTS)))
+    shape = (ctypes.c_int64 * 1)(ELEMENTS)
+    made = (_runtime.DLTensor * 2)()
+    for described, array in zip(made, (values, grads), strict=True):
+        described.data, described.ndim = ctypes.addressof(array), 1
+        described.device.device_type = 1
+        described.dtype = _runtime.DLDataType(2, 32, 1)
+        described.shape = ctypes.cast(shape, type(described.shape))
+    if room:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
+    binding = _runtime.Binding()
+    binding.param, binding.grad = (ctypes.addressof(each) for each in made)
+    plan.bind((_runtime.Binding * 1)(binding))
+    for _ in range(3):
+        plan.step()
+    return hashlib.sha256(bytes(values)).hexdigest(), len(os.listdir("/proc/self/task"))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """SGD, at a place of its own."""
+    path = tmp_path_factory.mktemp("threads") / "sgd.stepc"
+    subprocess.run([STEPC, ZOO / "sgd.mlir", "-o", path], check=True)
+    return path
+
+
+def run(package, threads, room=0, **environment):
+    finished = subprocess.run(
+        [sys.executable, __file__, str(package), str(threads), str(room)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "frontend")} | environment,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    bits, count = finished.stdout.split()
+    return bits, int(count)
+
+
+def test_all_threads_where_there_is_room(package):
+    alone, four = run(package, 1), run(package, 4)
+    assert alone == (four[0], 1) and four[1] == 4
+
+
+@pytest.mark.parametrize("stack", [None, "64M", "65536", "67108864 B"])
+def test_as_many_as_there_is_room_for(package, stack):
+    """Stacks of 8 MiB, or of what OMP_STACKSIZE says, and room for some of 64."""
+    bits, _ = run(package, 1)
+    size = 64 if stack else 8
+    environment = {"OMP_STACKSIZE": stack} if stack else {}
+    limited = run(package, 64, (6 * size + 40) * MEBIBYTES, **environment)
+    assert limited[0] == bits and 2 <= limited[1] < 16, limited
+
+
+def test_none_but_the_caller(package):
+    bits, count = run(package, 64, 4 * MEBIBYTES)
+    assert (bits, count) == (run(package, 1)[0], 1)
+
+
+if __name__ == "__main__":
+    print(*step(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
