@@ -4,12 +4,15 @@
 
 from pathlib import Path
 
+import pytest
 import stepc.torch
 import torch
 
 FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
 ZOO = FRONTEND / "optimizers"
 
+# How parameters and gradients are re-read, see the fixture.
+each_way = pytest.mark.parametrize("way", ("direct", "objects", "python"), indirect=True)
 SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 3, 4), (130,), (33, 129)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from stepc import _cache, _compiler, definition
+from stepc.torch import _walk
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,3 +64,14 @@ def fake_compiler(tmp_path, monkeypatch):
         return path
 
     return install
+
+
+@pytest.fixture
+def way(request, monkeypatch):
+    """How parameters and gradients are re-read: by torch's functions, by Python objects in the
+    extension, or in Python."""
+    if request.param == "python":
+        monkeypatch.setattr(_walk, "load_extension", lambda: None)
+    elif request.param == "objects":
+        monkeypatch.setattr(_walk, "direct_functions", lambda: _walk._NO_DIRECT)
+    return request.param

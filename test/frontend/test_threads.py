@@ -9,8 +9,9 @@ import threading
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, make_params, set_grads, train
-from stepc import errors
+from common import bits_equal, clone_params, each_way, make_params, set_grads, train
+from stepc import _trace, errors
+from torch.multiprocessing.reductions import StorageWeakRef
 
 
 def test_second_thread_is_refused():
@@ -60,3 +61,72 @@ def test_copies_have_a_lock_of_their_own(how):
     with optimizer._lock:
         set_grads(again.param_groups[0]["params"])
         again.step()
+
+
+# --- Gradients that others drop -------------------------------------------------
+
+
+class Dropper:
+    """A thread that drops gradients when it is told to, and has their memory reused if it can."""
+
+    def __init__(self, params):
+        self.params, self.grads = params, [param.grad for param in params]
+        self.places = [grad.data_ptr() for grad in self.grads]
+        self.lost = []  # places of gradients whose memory was free
+        self.now, self.done = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        assert self.now.wait(60)
+        self.grads.clear()
+        kept = []
+        for param, place in zip(self.params, self.places, strict=True):
+            shape = param.shape
+            param.grad = None
+            kept += [torch.full(shape, torch.nan) for _ in range(20)]
+            self.lost += [place for junk in kept if junk.data_ptr() == place]
+        self.done.set()
+
+    def drop(self, name, begin):
+        """Of a trace: before the first kernel."""
+        self.now.set()
+        assert self.done.wait(60)
+
+
+@each_way
+@pytest.mark.parametrize("at", [0, 2], ids=["first", "third"])
+@pytest.mark.usefixtures("way")
+def test_gradients_live_until_the_step_has_ended(at):
+    shapes = [(300, 50), (7,), (64, 64)]
+    ours, twin = make_params(shapes), make_params(shapes)
+    a, b = stepc.torch.AdamW(ours, lr=0.1), stepc.torch.AdamW(twin, lr=0.1)
+    train((a, b), (ours, twin), at)
+    set_grads(ours, twin, seed=at)
+    dropper = Dropper(ours)
+    with _trace.told(dropper.drop):
+        a.step()
+    dropper.thread.join()
+    b.step()
+    assert dropper.lost == [] and all(param.grad is None for param in ours)
+    assert bits_equal(ours, twin)
+
+
+@each_way
+@pytest.mark.usefixtures("way")
+def test_nothing_is_held_after_the_step():
+    """With another thread beside, which makes that gradients are held at all."""
+    params = make_params([(300, 50), (7,)])
+    optimizer = stepc.torch.AdamW(params)
+    beside = threading.Event()
+    thread = threading.Thread(target=beside.wait)
+    thread.start()
+    for step in range(3):
+        set_grads(params, seed=step)
+        optimizer.step()
+        storages = [StorageWeakRef(param.grad.untyped_storage()) for param in params]
+        for param in params:
+            param.grad = None
+        assert all(storage.expired() for storage in storages), step
+    beside.set()
+    thread.join()

@@ -14,22 +14,8 @@ import weakref
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, make_params, set_grads, train
+from common import bits_equal, clone_params, each_way, make_params, set_grads, train
 from stepc.torch import _tensors, _walk
-
-WAYS = ("direct", "objects", "python")
-
-
-@pytest.fixture
-def way(request, monkeypatch):
-    if request.param == "python":
-        monkeypatch.setattr(_walk, "load_extension", lambda: None)
-    elif request.param == "objects":
-        monkeypatch.setattr(_walk, "direct_functions", lambda: _walk._NO_DIRECT)
-    return request.param
-
-
-each_way = pytest.mark.parametrize("way", WAYS, indirect=True)
 
 
 def test_extension_is_built():
@@ -165,7 +151,7 @@ optimizer.step()
 walk = optimizer._binding._walk
 for param in params[1::2]:
     param.grad = Wrapped(param.grad)
-print(walk.refresh() == list(range(1, 6000, 2)))
+print(walk.refresh(True) == list(range(1, 6000, 2)))
 """
 
 
@@ -237,10 +223,20 @@ def test_direct_functions_are_for_tested_releases_only(monkeypatch):
 
 
 def test_direct_functions_are_tried_before_use():
-    """Each of the three, replaced by one that does something else."""
+    """Each of them, replaced by one that does something else."""
     import ctypes
 
-    view, grad, bump, *_ = _walk.direct_functions()
+    view, grad, bump, own, disown, *_ = _walk.direct_functions()
+    right_own = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(own)
+    right_disown = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(disown)
+    owners = right_own, right_disown
+    nothing = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda handle: 0)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    def borrow(slot, handle):
+        handle[0] = slot
+        return 0
+
     wrong_view = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda slot, out: None)
     wrong_bump = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda slot: None)
     right_view = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(view)
@@ -248,10 +244,13 @@ def test_direct_functions_are_tried_before_use():
     right_bump = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(bump)
     elsewhere = right_grad(torch.zeros(1)._cdata)
     wrong_grad = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda impl: elsewhere)
-    assert all(_walk._verified(right_view, right_grad, right_bump))
-    assert _walk._verified(wrong_view, right_grad, right_bump) == _walk._NO_DIRECT
-    assert _walk._verified(right_view, wrong_grad, right_bump) == _walk._NO_DIRECT
-    assert _walk._verified(right_view, right_grad, wrong_bump) == _walk._NO_DIRECT
+    assert all(_walk._verified(right_view, right_grad, right_bump, *owners))
+    assert _walk._verified(wrong_view, right_grad, right_bump, *owners) == _walk._NO_DIRECT
+    assert _walk._verified(right_view, wrong_grad, right_bump, *owners) == _walk._NO_DIRECT
+    assert _walk._verified(right_view, right_grad, wrong_bump, *owners) == _walk._NO_DIRECT
+    rights = right_view, right_grad, right_bump
+    assert _walk._verified(*rights, borrow, nothing) == _walk._NO_DIRECT
+    assert _walk._verified(*rights, right_own, nothing) == _walk._NO_DIRECT
 
 
 @each_way

@@ -34,6 +34,10 @@ typedef struct StepcDirect {
   const void *(*grad)(const void *impl);
   /* torch::autograd::impl::bump_version(const at::Tensor &) */
   void (*bump)(const void *slot);
+  /* aoti_torch_new_tensor_handle(const at::Tensor *, at::Tensor **), one owner
+   * more, and aoti_torch_delete_tensor_object(at::Tensor *); or both NULL. */
+  int32_t (*own)(const void *slot, void **handle);
+  int32_t (*disown)(void *handle);
   /* The implementation of a tensor that is not defined. */
   const void *undefined;
   /* Of the slot in a tensor's Python object. */

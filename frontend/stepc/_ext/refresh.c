@@ -36,7 +36,9 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
   else if (object != Py_None)
     result =
         self->view(entry->param, param) || self->view(object, grad) ? -1 : 1;
-  if (result > 0 && !entry->plain && PyList_Append(self->held, object))
+  // What a property makes, nobody else need hold.
+  int holds = self->holds || !entry->plain;
+  if (result > 0 && holds && PyList_Append(self->held, object))
     result = -1;
   if (result < 0)
     PyErr_Clear();
@@ -44,13 +46,21 @@ static int readByObjects(Walk *self, Entry *entry, DLTensor *param,
   return result;
 }
 
+// The slot of the gradient of a parameter that can be read directly.
+static const void *gradSlotOf(const Walk *self, const Entry *entry) {
+  return self->direct.grad(implOf(slotOf(self, entry)));
+}
+
 // Of a parameter whose gradient is looked at in its turn.
 static void readOne(Walk *self, Entry *entry, Reading *reading) {
   if (self->direct.view && entry->plain) {
-    const void *slot = slotOf(self, entry);
-    reading->found =
-        stepcDirectRead(&self->direct, slot, self->direct.grad(implOf(slot)),
-                        &reading->param, &reading->grad);
+    const void *grad = gradSlotOf(self, entry);
+    reading->found = stepcDirectRead(&self->direct, slotOf(self, entry), grad,
+                                     &reading->param, &reading->grad);
+    if (reading->found > 0 && self->holds && stepcWalkHold(self, entry, grad)) {
+      PyErr_Clear();
+      reading->found = -1;
+    }
   } else {
     reading->found =
         readByObjects(self, entry, &reading->param, &reading->grad);
@@ -186,6 +196,10 @@ static int tellRead(Walk *self, PyObject *attention, Py_ssize_t *unread) {
     else if (reading->found == NOT_READ)
       ++*unread;
     else if (tellPlan(self, entry, reading) && note(attention, i))
+      return -1;
+    // What was told was not noted as a reading.
+    if (self->holds && (entry->told || reading->found == 1) &&
+        stepcWalkHold(self, entry, gradSlotOf(self, entry)))
       return -1;
   }
   return 0;

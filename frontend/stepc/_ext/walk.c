@@ -20,7 +20,7 @@
 #include "walk.h"
 
 // Changes with what Python and this module expect of each other.
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 //===--- Methods ----------------------------------------------------------===//
 
@@ -40,26 +40,24 @@ static int listsAreSame(Walk *self) {
   return at == self->size;
 }
 
-static int forget(Walk *self) {
-  Py_ssize_t held = PyList_Size(self->held);
-  return held ? PyList_SetSlice(self->held, 0, held, NULL) : 0;
-}
-
 PyDoc_STRVAR(
     refreshDoc,
-    "refresh() -> None, a list of indices, or False\n\n"
+    "refresh(hold) -> None, a list of indices, or False\n\n"
     "Tells the plan where each parameter and gradient is now. The list\n"
     "names parameters that must be bound; False: the parameter lists\n"
-    "changed and nothing was done.");
+    "changed and nothing was done. hold: gradients live on until bump(),\n"
+    "as other threads of Python may drop them while a step reads them.");
 
-static PyObject *walkRefresh(PyObject *object, PyObject *unused) {
-  (void)unused;
+static PyObject *walkRefresh(PyObject *object, PyObject *hold) {
   Walk *self = (Walk *)object;
+  self->holds = PyObject_IsTrue(hold);
+  if (self->holds < 0)
+    return NULL;
   if (!listsAreSame(self)) {
     PyErr_Clear();
     return Py_NewRef(Py_False);
   }
-  if (forget(self))
+  if (stepcWalkForget(self))
     return NULL;
   PyObject *attention;
   if (stepcWalkRefresh(self, &attention))
@@ -79,7 +77,7 @@ static PyObject *walkBump(PyObject *object, PyObject *unused) {
   (void)unused;
   Walk *self = (Walk *)object;
   int able = self->direct.bump != NULL;
-  if (forget(self))
+  if (stepcWalkForget(self))
     return NULL;
   if (able && stepcWalkBump(self))
     return NULL;
@@ -189,6 +187,11 @@ static int fillEntries(Walk *self, const char *plain, Py_ssize_t numPlain) {
     PyErr_NoMemory();
     return -1;
   }
+  if (self->direct.own && self->size &&
+      !(self->handles = PyMem_Calloc((size_t)self->size, sizeof(void *)))) {
+    PyErr_NoMemory();
+    return -1;
+  }
   return 0;
 }
 
@@ -221,7 +224,7 @@ PyDoc_STRVAR(
     "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
     "api: the exchange table; plan, set_param, set_grad, move_grad:\n"
     "addresses;\n"
-    "direct: the ten members of StepcDirect, as integers.");
+    "direct: the twelve members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"lists",     "params", "plain",     "api",
@@ -232,13 +235,13 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   Py_ssize_t numPlain;
   StepcDirect *direct;
   Py_ssize_t slot, storage, element, memory, keysAt;
-  unsigned long long plan, setParam, setGrad, moveGrad, view, gradOf, bump,
-      undefined, keys;
+  unsigned long long plan, setParam, setGrad, moveGrad, view, gradOf, bump, own,
+      disown, undefined, keys;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!y#OOKKKK(KKKKnnnnnK)", names, &PyTuple_Type,
+          args, kwargs, "O!O!y#OOKKKK(KKKKKKnnnnnK)", names, &PyTuple_Type,
           &lists, &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
-          &setParam, &setGrad, &moveGrad, &view, &gradOf, &bump, &undefined,
-          &slot, &storage, &element, &memory, &keysAt, &keys))
+          &setParam, &setGrad, &moveGrad, &view, &gradOf, &bump, &own, &disown,
+          &undefined, &slot, &storage, &element, &memory, &keysAt, &keys))
     return NULL;
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Walk *self = (Walk *)alloc(type, 0);
@@ -257,6 +260,8 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   direct->view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
   direct->grad = (const void *(*)(const void *))(uintptr_t)gradOf;
   direct->bump = (void (*)(const void *))(uintptr_t)bump;
+  direct->own = (int32_t (*)(const void *, void **))(uintptr_t)own;
+  direct->disown = (int32_t (*)(void *))(uintptr_t)disown;
   direct->undefined = (const void *)(uintptr_t)undefined;
   direct->slotOffset = slot;
   direct->storageOffset = storage;
@@ -285,6 +290,8 @@ static int walkTraverse(PyObject *object, visitproc visit, void *arg) {
 static int walkClear(PyObject *object) {
   Walk *self = (Walk *)object;
   self->size = 0;
+  if (self->held && stepcWalkForget(self))
+    PyErr_Clear();
   Py_CLEAR(self->lists);
   Py_CLEAR(self->params);
   Py_CLEAR(self->api);
@@ -300,6 +307,7 @@ static void walkDealloc(PyObject *object) {
   walkClear(object);
   PyMem_Free(((Walk *)object)->entries);
   PyMem_Free(((Walk *)object)->readings);
+  PyMem_Free(((Walk *)object)->handles);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(object);
   Py_DECREF(type);
@@ -308,7 +316,7 @@ static void walkDealloc(PyObject *object) {
 //===--- Module -----------------------------------------------------------===//
 
 static PyMethodDef walkMethods[] = {
-    {"refresh", walkRefresh, METH_NOARGS, refreshDoc},
+    {"refresh", walkRefresh, METH_O, refreshDoc},
     {"bump", walkBump, METH_NOARGS, bumpDoc},
     {"live", walkLive, METH_NOARGS, liveDoc},
     {"watch", walkWatch, METH_O, watchDoc},

@@ -60,7 +60,11 @@ typedef struct Walk {
   PyObject *params;              // tuple of all parameters, in order
   PyObject *api;                 // the capsule of the exchange table
   PyObject *grad;                // the descriptor
-  PyObject *held; // list: gradients that nobody else may hold, for one step
+  // Gradients for one step, those that nobody else may hold: a list of objects,
+  // and what direct.own() has made. NULL: it is not there.
+  PyObject *held;
+  void **handles;
+  Py_ssize_t numHandles; // at most `size`
   descrgetfunc getGrad;
   DLPackDLTensorFromPyObjectNoSync view;
   StepcPlan *plan;
@@ -74,10 +78,16 @@ typedef struct Walk {
   // Of each parameter that is not `told`, where the gradients of all may be
   // looked for directly; else NULL.
   Reading *readings;
+  int holds; // whether the refresh at hand holds all gradients
 } Walk;
 
 // The parameter's `grad`, a new reference.
 PyObject *stepcWalkGradient(Walk *self, const Entry *entry);
+
+// Holds the parameter's gradient, whose slot is `gradSlot` where that is known,
+// until stepcWalkForget(). -1: an exception.
+int stepcWalkHold(Walk *self, const Entry *entry, const void *gradSlot);
+int stepcWalkForget(Walk *self);
 
 // Tells the plan where each parameter and gradient is now. `attention` gets a
 // list of the indices that Python must look at, or NULL. -1: an exception.

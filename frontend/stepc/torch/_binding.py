@@ -13,6 +13,7 @@ where gradients and parameters lie, may change at any step.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable
 
 import torch
@@ -187,7 +188,8 @@ class Binding:
             self._check_promise()
             attention = self._walk.waking()
         else:
-            attention = self._walk.refresh()
+            # Threads that there are may drop gradients while the plan reads them.
+            attention = self._walk.refresh(len(sys._current_frames()) > 1)
         if not attention:
             return attention is not False
         if any(index in self._ids for index in attention):
@@ -259,9 +261,11 @@ class Binding:
     def step_some(self, params: list[torch.Tensor]) -> list[int]:
         """Steps parameters, which have gradients, between begin and end. Returns the plan's
         ids of them."""
+        held = [param.grad for param in params]  # which other threads may drop meanwhile
         ids = self.set_grads(params)
         self.plan.step_tensors(ids)
         torch._C._increment_version(params)
+        del held
         return ids
 
     def end(self, stepped: set[int]) -> None:

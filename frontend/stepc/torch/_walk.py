@@ -3,7 +3,7 @@
 """The extension that re-reads all parameters and gradients in one call, and the
 same in Python for where it is not built.
 
-The extension can call three of torch's C++ functions by address, which costs a
+The extension can call some of torch's functions by address, which costs a
 third of the way through Python objects. They have no stable interface, so that
 is done only for releases it was tested with, and after each has given the
 right answer for a probe. ``STEPC_DIRECT=0`` forbids it; ``STEPC_EXTENSION=0``
@@ -22,6 +22,7 @@ import warnings
 from pathlib import Path
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _runtime, errors
 from . import _tensors
@@ -29,9 +30,9 @@ from ._probes import apart, word
 
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
-_INTERFACE = 2  # of the extension
+_INTERFACE = 3  # of the extension
 _DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
-_NO_DIRECT = (0,) * 10
+_NO_DIRECT = (0,) * 12
 
 
 def walk(lists: tuple[list, ...], plan: _runtime.Plan):
@@ -122,14 +123,18 @@ def direct_functions() -> tuple[int, ...]:
         view = cpu._ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor
         bump = cpu._ZN5torch8autograd4impl12bump_versionERKN2at6TensorE
         grad = c10._ZNK3c1010TensorImpl4gradEv
+        own = cpu.aoti_torch_new_tensor_handle
+        disown = cpu.aoti_torch_delete_tensor_object
     except (OSError, AttributeError):
         return _NO_DIRECT
+    own.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+    disown.argtypes = [ctypes.c_void_p]
     view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_runtime.DLTensor)]
     bump.argtypes = [ctypes.c_void_p]
     view.restype = bump.restype = None
     grad.argtypes = [ctypes.c_void_p]
     grad.restype = ctypes.c_void_p
-    return apart(functools.partial(_verified, view, grad, bump))
+    return apart(functools.partial(_verified, view, grad, bump, own, disown))
 
 
 def _slot_offset(tensor: torch.Tensor) -> int:
@@ -180,7 +185,19 @@ def _plain_keys() -> tuple[int, int]:
     return places.pop(), sets[0]
 
 
-def _verified(view, grad, bump) -> tuple[int, ...]:
+def _owns(own, disown, offset: int) -> bool:
+    """Whether ``own`` has a tensor live on, until ``disown``."""
+    probe = torch.zeros(4, dtype=torch.float32, device="cpu")
+    handle, storage = ctypes.c_void_p(), StorageWeakRef(probe.untyped_storage())
+    if own(id(probe) + offset, ctypes.byref(handle)) or word(handle.value) != probe._cdata:
+        return False
+    del probe
+    lives = not storage.expired()
+    disown(handle)
+    return lives and storage.expired()
+
+
+def _verified(view, grad, bump, own, disown) -> tuple[int, ...]:
     """The functions' addresses, if each is right about a probe."""
     plain = {"dtype": torch.float32, "device": "cpu"}
     probe = torch.nn.Parameter(torch.arange(6, **plain).view(2, 3).t())
@@ -201,12 +218,13 @@ def _verified(view, grad, bump) -> tuple[int, ...]:
         and undefined == word(grad(gradient._cdata))
         and bytes(seen) == bytes(expected)
         and probe._version == version + 1
+        and _owns(own, disown, offset)
     )
     if not right:
         return _NO_DIRECT
     address = _runtime.address_of
-    addresses = address(view), address(grad), address(bump), undefined
-    return (*addresses, offset, *_memory_offsets(), *_plain_keys())
+    addresses = [address(function) for function in (view, grad, bump, own, disown)]
+    return (*addresses, undefined, offset, *_memory_offsets(), *_plain_keys())
 
 
 # --- The same in Python -------------------------------------------------------
@@ -222,7 +240,7 @@ class PyWalk:
         self._ids = [-1] * len(self._params)
         self._live = [False] * len(self._params)
         self._watched = []  # tensors whose memory the plan writes, where they were
-        self._held = []  # gradients that nobody else may hold, for one step
+        self._held = []  # gradients, for one step
 
     def set_id(self, index: int, tensor: int, live: bool) -> None:
         self._ids[index] = tensor
@@ -244,7 +262,7 @@ class PyWalk:
         now = (param for group in self._lists for param in group)
         return all(a is b for a, b in zip(now, self._params, strict=True))
 
-    def refresh(self):
+    def refresh(self, hold: bool):
         if not self._lists_are_same():
             return False
         self._held.clear()
@@ -264,8 +282,7 @@ class PyWalk:
             else:
                 self._plan.set_param(tensor, _tensors.describe([param])[0])
                 self._plan.set_grad(tensor, _tensors.describe([grad])[0])
-                if not _tensors.has_plain_grad(param):
-                    self._held.append(grad)
+                self._held.append(grad)
         except (errors.StatusError, BufferError, RuntimeError):
             return False
         return True
