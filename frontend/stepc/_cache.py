@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from ._cache_files import Entry, drop_old
 from ._cache_lock import making
+from ._log import log
 
 T = TypeVar("T")
 
@@ -86,7 +87,9 @@ def _load(entry: Entry, load: Callable[[bytes], T]) -> tuple[T] | None:
         return None
     if data is not None:
         with contextlib.suppress(Exception):  # whatever is wrong, a new one replaces it
-            return (load(data),)
+            found = (load(data),)
+            log.debug("found '%s' in the cache", entry.path)
+            return found
     return None
 
 

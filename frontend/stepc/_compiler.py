@@ -16,12 +16,15 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from . import errors
+from ._log import log
 
 DEFAULT_TIMEOUT = 120.0  # seconds
+_PATIENCE = 2.0  # seconds, after which a user wonders
 _SNAPSHOT = "definition.mlir"
 _USAGE = "stepc: error: "
 _DIAGNOSTIC = re.compile(
@@ -103,6 +106,7 @@ def compile_package(text: str, name: str, arguments: list[str], fragments: Fragm
     name and text of each fragment, in order. Raises DefinitionError,
     CompilerNotFoundError, CompilerTimeoutError or CompilerCrashedError.
     """
+    begin = time.monotonic()
     with _workplace() as folder:
         _run(text, name, ["-o", "out.stepc", *arguments], folder, fragments)
         package = Path(folder, "out.stepc")
@@ -110,7 +114,10 @@ def compile_package(text: str, name: str, arguments: list[str], fragments: Fragm
             raise errors.CompilerCrashedError(
                 f"the compiler reported success but wrote no package for '{name}'"
             )
-        return package.read_bytes()
+        data = package.read_bytes()
+    seconds = time.monotonic() - begin
+    log.info("compiled '%s' in %.2f s: %s", name, seconds, " ".join(arguments))
+    return data
 
 
 def interface(text: str, name: str, fragments: Fragments = ()) -> str:
@@ -169,7 +176,7 @@ def _run(text: str, name: str, arguments: list[str], folder: str, fragments: Fra
         ) from None
     with process:
         try:
-            out, err = process.communicate(timeout=seconds)
+            out, err = _communicate(process, name, seconds)
         except subprocess.TimeoutExpired:
             _kill(process)
             raise errors.CompilerTimeoutError(
@@ -179,8 +186,21 @@ def _run(text: str, name: str, arguments: list[str], folder: str, fragments: Fra
         except BaseException:
             _kill(process)
             raise
-    _check(process.returncode, err.decode(errors="replace"), names, compiler)
+    said = err.decode(errors="replace")
+    _check(process.returncode, said, names, compiler)
+    for remark in parse_diagnostics(_with_names(said, names)):
+        log.info("%s", remark)
     return out.decode(errors="replace")
+
+
+def _communicate(process: subprocess.Popen, name: str, seconds: float) -> tuple[bytes, bytes]:
+    """What it writes; says so when that takes long. subprocess.TimeoutExpired."""
+    begin = time.monotonic()
+    if seconds > _PATIENCE:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_PATIENCE)
+        log.warning("compiling '%s', which takes a while; it is kept for later runs", name)
+    return process.communicate(timeout=max(seconds - (time.monotonic() - begin), 0.0))
 
 
 def _kill(process: subprocess.Popen) -> None:

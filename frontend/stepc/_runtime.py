@@ -31,7 +31,7 @@ from ctypes import (
 )
 from pathlib import Path
 
-from . import _callbacks, _trace, errors
+from . import _callbacks, _log, _trace, errors
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
@@ -219,6 +219,7 @@ def _open(path: str) -> ctypes.CDLL:
         library.stepcStatusString.argtypes = [c_int32]
     except (OSError, AttributeError) as error:
         raise errors.RuntimeLibraryError(f"cannot use the runtime library: {error}") from None
+    _log.watch_forks()
     if version // 1000 != VERSION_MAJOR:
         raise errors.RuntimeLibraryError(
             f"the runtime library '{path}' has version {version // 1000}.{version % 1000}, "

@@ -402,6 +402,7 @@ class Binding:
                 remainder = member.states[member.names.index("remainder")]
                 self._remainders.add(member.param, remainder)
         self._pending.extend(members)
+        self._preparation.log(members)
         self._hold_memory(members)
         for tensor in itertools.chain.from_iterable(m.shown for m in members):
             self._preparation.own(tensor)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from .. import errors
+from .. import _log, errors
 from ..definition import Definition
 from ..interface import Interface, Options
 from . import _features, _hypers, _modes, _on_ranks
@@ -287,6 +287,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
 
     def _step_locked(self) -> None:
         self._refuse_poisoned()
+        if _log.forked:
+            _log.tell_of_fork(torch.get_num_threads())
         if self._reducer is not None:
             self._reducer.refuse_broken()
         self._refuse_scaler()

@@ -12,6 +12,7 @@ import warnings
 import torch
 
 from .. import errors
+from .._log import log
 from ._tensors import NARROW
 
 
@@ -58,6 +59,7 @@ def step_eagerly(optimizer, why: str) -> None:
         )
     if why not in optimizer._warned:
         optimizer._warned |= {why}
+        log.info("%s runs torch's own step: %s", type(optimizer).__name__, why)
         warnings.warn(
             f"stepc: {type(optimizer).__name__} runs torch's own step, not a compiled one, "
             f"for all its parameters: {why}",

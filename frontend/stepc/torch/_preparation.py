@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import logging
+from collections import Counter
 from collections.abc import Callable
 
 import torch
 
 from .. import errors
+from .._log import log, parameters
 from ..interface import Interface, Options, Rule
 from . import _states, _tensors
 from ._features import STATES
@@ -77,6 +80,17 @@ class Preparation:
             self._prepare_states(members)
             if counts:
                 self._prepare_counters(members)
+
+    def log(self, members: list[Member]) -> None:
+        """Says which rules take the parameters."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        taken = [self._rules.rule_of(member).name for member in members]
+        for rule, number in Counter(taken).items():
+            of = f"rule '{rule}' of optimizer '{self._interface.name}'"
+            log.info("%s takes %s", of, parameters(number))
+        for member, rule in zip(members, taken, strict=True):
+            log.debug("%s of shape %s: rule '%s'", member.name, member.whole_shape, rule)
 
     def forget_counts(self) -> None:
         """Asks ``exact_count`` no more."""
