@@ -125,11 +125,12 @@ void stepc::setHypers(const Package &package, int64_t id, Group &group,
     if (value != group.options[i])
       fail(STEPC_NEEDS_BIND,
            "group %lld: option '%s' would change from %lld to %lld, since "
-           "'%s' becomes %g",
+           "'%s' becomes %s",
            static_cast<long long>(id), option.name.c_str(),
            static_cast<long long>(group.options[i]),
            static_cast<long long>(value),
-           manifest.hypers[option.hyper].name.c_str(), values[option.hyper]);
+           manifest.hypers[option.hyper].name.c_str(),
+           describeNumber(values[option.hyper]).c_str());
   }
   group.hypers = std::move(values);
 }

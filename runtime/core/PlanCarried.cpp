@@ -85,10 +85,11 @@ void Plan::endCarriedCheck() {
 void Plan::failCarried(size_t tensor, double known, double now) const {
   fail(STEPC_STALE_STATISTICS,
        "tensor %s: its parameter was written by others since the step before "
-       "(a statistic of it was %.17g and is %.17g), which --exclusive-writes "
+       "(a statistic of it was %s and is %s), which --exclusive-writes "
        "promises not to happen unless stepcPlanParametersWritten tells of it; "
        "this step has used old statistics of other tensors",
-       names[tensor].c_str(), known, now);
+       names[tensor].c_str(), describeNumber(known).c_str(),
+       describeNumber(now).c_str());
 }
 
 size_t Plan::countCarriedWords(size_t numTensors) const {

@@ -34,9 +34,10 @@ void Rounds::requireEqualGroups() const {
                           size_t group, double value, double first) {
     if (value != first && !(std::isnan(value) && std::isnan(first)))
       fail(STEPC_INVALID_ARGUMENT,
-           "%s '%s' is %.17g in group 0 and %.17g in group %zu, but it is read "
+           "%s '%s' is %s in group 0 and %s in group %zu, but it is read "
            "for the whole model",
-           what, name.c_str(), first, value, group);
+           what, name.c_str(), describeNumber(first).c_str(),
+           describeNumber(value).c_str(), group);
   };
   for (const Round &round : manifest.rounds)
     for (const RoundCall &call : round.calls) {

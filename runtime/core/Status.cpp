@@ -7,6 +7,7 @@
 
 #include "core/Status.h"
 
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -28,6 +29,11 @@ void stepc::fail(StepcStatus status, const char *format, ...) {
   std::vsnprintf(message.data(), message.size() + 1, format, again);
   va_end(again);
   throw Error(status, std::move(message));
+}
+
+std::string stepc::describeNumber(double value) {
+  char text[32]; // the longest is -2.2250738585072014e-308
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
 
 void stepc::requireStructSize(const void *structure, size_t leastSize,

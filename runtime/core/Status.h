@@ -14,6 +14,7 @@
 #ifndef STEPC_CORE_STATUS_H
 #define STEPC_CORE_STATUS_H
 
+#include "cpu/FloatMode.h"
 #include "stepc/stepc.h"
 
 #include <exception>
@@ -60,9 +61,16 @@ StepcStatus report(StepcStatus status, const char *message) noexcept;
 /// The message that was kept last; "" when there is none.
 const char *lastMessage() noexcept;
 
-/// Runs `body` and turns what it throws into a status.
+/// The number as it is written in C, in the fewest digits that are it alone,
+/// whatever the caller's locale and rounding are.
+std::string describeNumber(double value);
+
+/// Runs `body` and turns what it throws into a status. Numbers are parsed and
+/// computed in the float mode of kernels: 0.1 in a manifest is the same
+/// default, and the same bf16, for a caller who rounds upward.
 template <typename Body>
 StepcStatus guarded(Body &&body) noexcept {
+  FloatMode mode;
   try {
     body();
     return STEPC_OK;
