@@ -29,6 +29,9 @@ struct Philox {
 /// The hyper-parameter that the generator is seeded by.
 constexpr llvm::StringLiteral kSeedHyper = "rounding_seed";
 
+/// The largest seed: an f64 has every integer up to it.
+constexpr int64_t kMostSeed = int64_t(1) << 53;
+
 /// A call gives 2^3 random numbers of 16 bits.
 constexpr int64_t kHalvesBits = 3;
 

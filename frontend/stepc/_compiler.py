@@ -24,6 +24,7 @@ from . import errors
 from ._log import log
 
 DEFAULT_TIMEOUT = 120.0  # seconds
+MOST_TIMEOUT = 1e6  # seconds; what waits for a process can wait for so long
 _PATIENCE = 2.0  # seconds, after which a user wonders
 _SNAPSHOT = "definition.mlir"
 _USAGE = "stepc: error: "
@@ -85,9 +86,10 @@ def timeout() -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not seconds > 0.0:
+    if not 0.0 < seconds <= MOST_TIMEOUT:
         raise errors.CompilerError(
-            f"STEPC_COMPILE_TIMEOUT is '{text}', not a positive number of seconds"
+            f"STEPC_COMPILE_TIMEOUT is '{text}', expected seconds above 0 and at most "
+            f"{MOST_TIMEOUT:.0f}"
         )
     return seconds
 

@@ -12,6 +12,8 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <string_view>
+
 namespace mlir::step {
 #define GEN_PASS_DEF_ROUNDSTOCHASTICALLY
 #include "passes/Passes.h.inc"
@@ -22,6 +24,8 @@ using namespace mlir::step;
 
 // The positions that kernels are given, and those of the meaning.
 static_assert(kTensorBits == STEPC_POSITION_BITS);
+static_assert(std::string_view(kSeedHyper.data()) == STEPC_SEED_HYPER);
+static_assert(kMostSeed == STEPC_SEED_MOST);
 
 namespace {
 /// Rounds what one bound rule stores as bf16.

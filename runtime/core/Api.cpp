@@ -68,6 +68,9 @@ StepcStatus withPlan(const StepcPlan *handle, Body &&body) noexcept {
   return guarded(body);
 }
 
+/// More than any tensor has; and far from where sums would overflow.
+constexpr int64_t kMaxChunkElements = int64_t(1) << 40;
+
 StepcPlanConfig checkConfig(const StepcPlanConfig *given) {
   StepcPlanConfig config = {};
   config.structSize = sizeof(config);
@@ -80,9 +83,10 @@ StepcPlanConfig checkConfig(const StepcPlanConfig *given) {
   if (given->hugePages != 0 && given->hugePages != 1)
     fail(STEPC_INVALID_ARGUMENT, "hugePages is %d, neither 0 nor 1",
          int(given->hugePages));
-  if (given->chunkElements < 0)
-    fail(STEPC_INVALID_ARGUMENT, "chunkElements is %lld, which is negative",
-         static_cast<long long>(given->chunkElements));
+  if (given->chunkElements < 0 || given->chunkElements > kMaxChunkElements)
+    fail(STEPC_INVALID_ARGUMENT, "chunkElements is %lld, outside 0 to %lld",
+         static_cast<long long>(given->chunkElements),
+         static_cast<long long>(kMaxChunkElements));
   for (uint64_t field : given->reserved)
     if (field != 0)
       fail(STEPC_INVALID_ARGUMENT, "a reserved field of the config is not 0");

@@ -244,7 +244,7 @@ void Binder::commit() noexcept {
     bound.row = plan.classes[bound.rowClass].addRow(bound.size);
     setRow(tensor);
     addExchange(int64_t(plan.tensors.size()), tensor);
-    plan.numViews += tensor.addresses.size();
+    plan.numViews += tensor.addresses.size() + 1; // its mirror
     plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
     plan.numToggled += bound.hasGrad;
     plan.hasMirrors |= binding.countMirror != nullptr;

@@ -76,7 +76,7 @@ private:
     return plan.getVariant(tensor.bound);
   }
   OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
-  OperandName getOperandName(int64_t id, size_t operand) const;
+  std::string describeView(const OwnedView &owned) const;
 
   Plan &plan;
   const StepcBinding *bindings;

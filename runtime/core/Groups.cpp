@@ -8,6 +8,7 @@
 #include "core/Groups.h"
 
 #include "core/Status.h"
+#include "stepc/kernel_abi.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,6 +24,12 @@ void requireHypers(const Manifest &manifest, const double *hypers,
          "optimizer '%s' has %zu hyper-parameters, %lld were given",
          manifest.optimizer.c_str(), manifest.hypers.size(),
          static_cast<long long>(hypers ? numHypers : 0));
+  if (manifest.seed && !isSeed(hypers[*manifest.seed]))
+    fail(STEPC_INVALID_ARGUMENT,
+         "hyper-parameter '%s' of optimizer '%s' is %s, not an integer from 0 "
+         "to 2^53",
+         STEPC_SEED_HYPER, manifest.optimizer.c_str(),
+         describeNumber(hypers[*manifest.seed]).c_str());
 }
 
 /// The index of the option, which must be one that can be named.

@@ -132,6 +132,10 @@ void LayoutChecker::requireFields() const {
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: the layout has rank %d and %s shape", name,
          int(given.ndim), given.shape ? "a" : "no");
+  if (given.ndim > kMaxRank)
+    fail(STEPC_SHAPE_MISMATCH,
+         "tensor %s: the layout has rank %d, the most is %d", name,
+         int(given.ndim), kMaxRank);
   if (given.flat != 0 && given.flat != 1)
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: flat of the layout is %d, neither 0 nor 1", name,

@@ -7,9 +7,16 @@
 
 #include "core/Manifest.h"
 
+#include "stepc/kernel_abi.h"
+
 #include <algorithm>
+#include <cmath>
 
 using namespace stepc;
+
+bool stepc::isSeed(double value) {
+  return value >= 0 && value <= STEPC_SEED_MOST && value == std::floor(value);
+}
 
 int64_t stepc::getByteSize(Storage storage) {
   switch (storage) {

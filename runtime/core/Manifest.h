@@ -17,6 +17,7 @@
 #include "dlpack/dlpack.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -298,6 +299,8 @@ struct Manifest {
   std::vector<Rule> rules;
   std::vector<Variant> variants;
   std::vector<CodeEntry> code;
+  /// The hyper-parameter that random bits are seeded by, where there are some.
+  std::optional<size_t> seed;
 
   /// Round r runs after segment r; one more segment follows the last.
   int64_t getNumSegments() const { return int64_t(rounds.size()) + 1; }
@@ -305,6 +308,9 @@ struct Manifest {
   bool selectSame(const std::vector<int64_t> &left,
                   const std::vector<int64_t> &right) const;
 };
+
+/// Whether the number can seed random bits.
+bool isSeed(double value);
 
 /// Reads and checks the JSON text of the package `file`. Throws
 /// STEPC_CORRUPT_PACKAGE or STEPC_VERSION_MISMATCH.

@@ -11,6 +11,8 @@
 
 #include "stepc/kernel_abi.h"
 
+#include <algorithm>
+
 using namespace stepc;
 
 static constexpr int64_t kFormat = 3;
@@ -124,6 +126,24 @@ static void readCode(const FieldReader &fields, const Json &root,
     fields.bad("code", "is empty");
 }
 
+/// Kernels convert the seed to an integer, which has no meaning for others.
+static void readSeed(const FieldReader &fields, Manifest &manifest) {
+  auto hasPosition = [](const Variant &variant) {
+    return std::any_of(
+        variant.operands.begin(), variant.operands.end(),
+        [](const Operand &operand) { return operand.role == Role::Position; });
+  };
+  size_t seed = findName(manifest.hypers, STEPC_SEED_HYPER);
+  if (seed == manifest.hypers.size() ||
+      std::none_of(manifest.variants.begin(), manifest.variants.end(),
+                   hasPosition))
+    return;
+  manifest.seed = seed;
+  if (!isSeed(manifest.hypers[seed].defaultValue))
+    fields.bad(at(at("hypers", seed), "default"),
+               "is not an integer from 0 to 2^53");
+}
+
 Manifest stepc::readManifest(const char *file, std::string_view text) {
   FieldReader fields(file);
   if (text.size() > kMaxTextSize)
@@ -142,5 +162,6 @@ Manifest stepc::readManifest(const char *file, std::string_view text) {
   readRules(fields, root, manifest);
   readVariants(fields, root, manifest);
   readCode(fields, root, manifest);
+  readSeed(fields, manifest);
   return manifest;
 }

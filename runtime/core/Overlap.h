@@ -25,10 +25,20 @@ namespace stepc {
 
 /// A view, and whose it is.
 struct OwnedView {
+  /// In place of an operand: where steps write the tensor's count.
+  static constexpr int64_t kMirror = -1;
+
   View view;
   bool written = false;
   int64_t tensor = 0;
   int64_t operand = 0;
+
+  static OwnedView ofMirror(const float *mirror, int64_t tensor) {
+    View view;
+    view.address = reinterpret_cast<uintptr_t>(mirror);
+    view.itemSize = sizeof(*mirror);
+    return {view, true, tensor, kMirror};
+  }
 };
 
 class OverlapChecker {

@@ -91,6 +91,12 @@ OperandName Plan::getOperandName(int64_t id, size_t operand) const {
   return {names[id], description.role, description.name};
 }
 
+std::string Plan::describeView(const OwnedView &owned) const {
+  if (owned.operand == OwnedView::kMirror)
+    return "tensor " + names[owned.tensor] + ": countMirror";
+  return getOperandName(owned.tensor, size_t(owned.operand)).str();
+}
+
 void Plan::requireId(int64_t id) const {
   if (id < 0 || id >= int64_t(tensors.size()))
     fail(STEPC_INVALID_ARGUMENT, "tensor %lld does not exist, the plan has %zu",

@@ -174,6 +174,7 @@ private:
   }
   View getView(const BoundTensor &tensor, size_t operand) const;
   OperandName getOperandName(int64_t id, size_t operand) const;
+  std::string describeView(const OwnedView &owned) const;
   void requireId(int64_t id) const;
   void requireGroup(int64_t group) const;
   void requireNoStep(const char *call) const;

@@ -109,12 +109,21 @@ void Binder::requireFields(const StepcBinding &binding,
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld", text,
          static_cast<long long>(binding.count),
          static_cast<long long>(kMaxCount));
+  if (reinterpret_cast<uintptr_t>(binding.countMirror) % alignof(float))
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: countMirror is at address %p, which is no multiple of %zu",
+         text, static_cast<void *>(binding.countMirror), alignof(float));
   if (binding.fresh != 0 && binding.fresh != 1)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: fresh is %d, neither 0 nor 1",
          text, int(binding.fresh));
   if (binding.reserved0 != 0)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: a reserved field is %d, not 0",
          text, int(binding.reserved0));
+  int64_t number = binding.structSize < kNumberBinding ? 0 : binding.number;
+  if (number < 0 || number > kMaxNumber)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: number %lld is not one from 1 to %lld", text,
+         static_cast<long long>(number), static_cast<long long>(kMaxNumber));
   if (binding.numStates < 0 || (binding.numStates > 0 && !binding.states))
     fail(STEPC_INVALID_ARGUMENT, "tensor %s has %lld states without a list",
          text, static_cast<long long>(binding.numStates));
@@ -267,7 +276,7 @@ void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
   const std::vector<int64_t> &whole = tensor.layout.shape;
   const char *name = tensor.name.c_str();
   int64_t number = getNumber(i);
-  if (number < 1 || number > kMaxNumber)
+  if (number > kMaxNumber) // of tensors without one
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: number %lld is not one from 1 to %lld", name,
          static_cast<long long>(number), static_cast<long long>(kMaxNumber));
@@ -382,13 +391,15 @@ void Binder::requireNoSelfOverlap(const NewTensor &tensor) {
   }
 }
 
-OperandName Binder::getOperandName(int64_t id, size_t operand) const {
+std::string Binder::describeView(const OwnedView &owned) const {
   int64_t firstId = int64_t(plan.tensors.size());
-  if (id < firstId)
-    return plan.getOperandName(id, operand);
-  const NewTensor &tensor = created[id - firstId];
-  const Operand &description = getVariant(tensor).operands[operand];
-  return {tensor.name, description.role, description.name};
+  if (owned.tensor < firstId)
+    return plan.describeView(owned);
+  const NewTensor &tensor = created[owned.tensor - firstId];
+  if (owned.operand == OwnedView::kMirror)
+    return "tensor " + tensor.name + ": countMirror";
+  const Operand &description = getVariant(tensor).operands[owned.operand];
+  return OperandName{tensor.name, description.role, description.name}.str();
 }
 
 /// Compares the new views with each other, and with the memory that steps of
@@ -400,24 +411,26 @@ void Binder::checkOverlap() {
   size_t numViews = plan.numViews;
   int64_t maxRank = plan.maxRank;
   for (const NewTensor &tensor : created) {
-    numViews += tensor.addresses.size();
+    numViews += tensor.addresses.size() + 1;
     maxRank = std::max<int64_t>(maxRank, tensor.bound.getMaxRank());
   }
   checker.reserve(numViews, maxRank);
   checker.clear();
-  for (int64_t i = 0; i < size; ++i)
+  for (int64_t i = 0; i < size; ++i) {
     for (size_t k = 0; k < created[i].addresses.size(); ++k)
       if (k != getVariant(created[i]).grad || created[i].bound.hasGrad)
         checker.add(getView(created[i], firstId + i, k));
+    if (const float *mirror = getBinding(i).countMirror)
+      checker.add(OwnedView::ofMirror(mirror, firstId + i));
+  }
   auto [begin, end] = checker.getRange();
   for (int64_t id = 0; id < firstId; ++id)
     plan.addViews(id, begin, end, /*writtenOnly=*/true);
 
   const OwnedView *first, *second;
   if (checker.find(first, second))
-    fail(STEPC_OVERLAP, "%s and %s share memory",
-         getOperandName(first->tensor, first->operand).str().c_str(),
-         getOperandName(second->tensor, second->operand).str().c_str());
+    fail(STEPC_OVERLAP, "%s and %s share memory", describeView(*first).c_str(),
+         describeView(*second).c_str());
 }
 
 /// Huge pages for what the caller allocated and steps use again and again;

@@ -245,4 +245,7 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
     if (view.address + span.low < end && begin < view.address + span.high)
       overlapChecker.add({view, !isGrad, id, int64_t(k)});
   }
+  if (uintptr_t mirror = reinterpret_cast<uintptr_t>(mirrors[id]);
+      mirror && mirror < end && begin < mirror + sizeof(float))
+    overlapChecker.add(OwnedView::ofMirror(mirrors[id], id));
 }

@@ -23,9 +23,8 @@ void Plan::checkOverlap() {
     addViews(int64_t(id), 0, UINTPTR_MAX, /*writtenOnly=*/false);
   const OwnedView *first, *second;
   if (overlapChecker.find(first, second))
-    fail(STEPC_OVERLAP, "%s and %s share memory",
-         getOperandName(first->tensor, size_t(first->operand)).str().c_str(),
-         getOperandName(second->tensor, size_t(second->operand)).str().c_str());
+    fail(STEPC_OVERLAP, "%s and %s share memory", describeView(*first).c_str(),
+         describeView(*second).c_str());
   overlapUnchecked = false;
 }
 

@@ -112,11 +112,18 @@ int64_t stepc::countElements(const int64_t *extents, int64_t rank) {
   return empty ? 0 : elements;
 }
 
-int64_t stepc::requireElements(const DLTensor &tensor,
-                               const OperandName &name) {
+static void requireRank(const DLTensor &tensor, const OperandName &name) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
     fail(STEPC_INVALID_ARGUMENT, "%s has rank %d and %s shape",
          name.str().c_str(), int(tensor.ndim), tensor.shape ? "a" : "no");
+  if (tensor.ndim > kMaxRank)
+    fail(STEPC_SHAPE_MISMATCH, "%s has rank %d, the most is %d",
+         name.str().c_str(), int(tensor.ndim), kMaxRank);
+}
+
+int64_t stepc::requireElements(const DLTensor &tensor,
+                               const OperandName &name) {
+  requireRank(tensor, name);
   int64_t elements = countElements(tensor.shape, tensor.ndim);
   if (elements < 0)
     fail(STEPC_SHAPE_MISMATCH, "%s has the impossible shape %s",
@@ -126,9 +133,7 @@ int64_t stepc::requireElements(const DLTensor &tensor,
 
 static bool hasShape(const DLTensor &tensor, const int64_t *extents,
                      int64_t rank, const OperandName &name) {
-  if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
-    fail(STEPC_INVALID_ARGUMENT, "%s has rank %d and %s shape",
-         name.str().c_str(), int(tensor.ndim), tensor.shape ? "a" : "no");
+  requireRank(tensor, name);
   return tensor.ndim == rank &&
          std::equal(tensor.shape, tensor.shape + rank, extents);
 }

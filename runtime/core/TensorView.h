@@ -67,6 +67,9 @@ inline bool isAt(const DLTensor &tensor, DLDevice place) {
 Storage requireStorage(const DLTensor &tensor, DLDevice place,
                        const OperandName &name);
 
+/// Of a tensor; torch's is the same.
+constexpr int kMaxRank = 64;
+
 /// The number of elements of a shape, or -1 where it cannot be.
 int64_t countElements(const int64_t *extents, int64_t rank);
 

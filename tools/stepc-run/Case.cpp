@@ -9,6 +9,8 @@
 
 #include "Zip.h"
 
+#include "dialect/RandomBits.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 
@@ -136,7 +138,8 @@ static bool readTensorKey(StringRef key, const json::Value &value,
   }
   if (key == "rounding_seed") {
     out.roundingSeed = value.getAsInteger();
-    return out.roundingSeed.value_or(-1) >= 0;
+    int64_t seed = out.roundingSeed.value_or(-1);
+    return seed >= 0 && seed <= kMostSeed;
   }
   if (key == "param" || key == "grad" || key == "state") {
     std::optional<StringRef> text = value.getAsString();

@@ -9,6 +9,8 @@
 #include "Execute.h"
 #include "Zip.h"
 
+#include "dialect/RandomBits.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/CommandLine.h"
@@ -16,6 +18,7 @@
 
 using namespace llvm;
 using namespace stepc::run;
+using mlir::step::kMostSeed;
 using mlir::step::reference::Mode;
 
 static constexpr char overview[] =
@@ -142,7 +145,7 @@ static cl::opt<int64_t>
     roundingSeed("rounding-seed",
                  cl::desc("round what is stored as bf16 by random bits of this "
                           "seed (default: to nearest)"),
-                 cl::value_desc("NUMBER"), cl::init(-1), cl::cat(category));
+                 cl::value_desc("NUMBER"), cl::cat(category));
 static cl::opt<std::string>
     batch("batch", cl::desc("run the cases in a file; - is standard input"),
           cl::value_desc("FILE.jsonl"), cl::cat(category));
@@ -187,8 +190,12 @@ static Case readCommandLine() {
       refuseUsage("--master " + masterForm + ": expected f32 or remainder");
     result.tensor.master = *master;
   }
-  if (roundingSeed >= 0)
+  if (roundingSeed.getNumOccurrences()) {
+    if (roundingSeed < 0 || roundingSeed > kMostSeed)
+      refuseUsage("--rounding-seed " + Twine(roundingSeed) +
+                  ": expected an integer from 0 to " + Twine(kMostSeed));
     result.tensor.roundingSeed = roundingSeed;
+  }
   for (auto [role, text] :
        {std::pair("param", &paramStorage), std::pair("grad", &gradStorage),
         std::pair("state", &stateStorage)})

@@ -97,6 +97,11 @@
  */
 #define STEPC_POSITION_BITS 40
 
+/* The hyper-parameter that the generator of packages with positions is seeded
+ * by: an integer from 0 to this, which scalar functions convert to one. */
+#define STEPC_SEED_HYPER "rounding_seed"
+#define STEPC_SEED_MOST 9007199254740992.0 /* 2^53 */
+
 /* A tile is STEPC_ROW_LEAF rows times this many columns, fewer at the ends. */
 #define STEPC_TILE_COLUMNS 4096
 

@@ -117,7 +117,7 @@ typedef struct StepcPlanConfig {
   int32_t numThreads;    /* 0: as OpenMP says at each step */
   int32_t hugePages;     /* 1: ask the system for huge pages for memory that
                             is bound to the plan; a hint, 0 leaves it alone */
-  int64_t chunkElements; /* 0: chosen by the runtime */
+  int64_t chunkElements; /* at most 2^40; 0: chosen by the runtime */
   uint64_t reserved[4];  /* must be 0 */
 } StepcPlanConfig;
 
@@ -137,7 +137,8 @@ typedef struct StepcOption {
 
 /* Adds a group; its id is the number of groups before it.
  *   hypers  `numHypers` values in the manifest's order, or NULL for defaults;
- *           NaN and infinities are values as others */
+ *           NaN and infinities are values as others, but for the seed of
+ *           stochastic rounding, an integer from 0 to 2^53 */
 STEPC_API StepcStatus stepcPlanAddGroup(StepcPlan *plan,
                                         const StepcOption *options,
                                         int64_t numOptions,
@@ -257,7 +258,8 @@ typedef struct StepcBinding {
   int64_t count;      /* steps that the tensor has taken, below 2^63 - 1 */
   int32_t fresh;      /* 1: its states were created for the coming step */
   int32_t reserved0;  /* must be 0 */
-  float *countMirror; /* NULL, or where each step writes the new count */
+  float *countMirror; /* NULL, or where each step writes the new count: memory
+                         that nothing else of the plan is in */
   const StepcLayout *layout; /* NULL: the tensor is whole on every rank. Callers
                             of an earlier version do not have the field */
   int64_t number; /* the tensor's, from 1 to 2^23 - 1, the same on all ranks:
