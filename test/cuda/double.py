@@ -48,9 +48,12 @@ class Double:
         self.lib.cudaDoubleReset.argtypes = [ctypes.c_int32, ctypes.c_uint64]
         self.lib.cudaDoubleOpen.argtypes = [ctypes.c_int32]
         self.lib.cudaDoubleFail.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32]
+        self.contexts = []
 
     def reset(self, devices=1, seed=0):
         self.lib.cudaDoubleReset(devices, seed)
+        for device in range(len(self.contexts)):
+            self.call("cuDevicePrimaryCtxRelease_v2", device)
         self.contexts = []
         self.call("cuInit", 0)
         for device in range(devices):

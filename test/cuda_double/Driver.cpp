@@ -175,6 +175,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER("cuDevicePrimaryCtxRelease");
+  if (int64_t &left = getState().forgotten[device]; left > 0) {
+    --left;
+    return CUDA_SUCCESS;
+  }
   for (auto &context : getState().contexts) {
     if (context->device != device)
       continue;

@@ -89,6 +89,10 @@ struct State {
   int64_t failingIn = 0;
   int32_t failingWith = 0;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
+  /// Those from before a reset, whose addresses are not used again, and how
+  /// often each device's is still retained.
+  std::vector<std::unique_ptr<CUctx_st>> graves;
+  std::map<CUdevice, int64_t> forgotten;
   /// By their first address.
   std::map<CUdeviceptr, Allocation> allocations;
   std::vector<std::unique_ptr<CUmod_st>> modules;
