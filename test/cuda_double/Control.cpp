@@ -47,9 +47,9 @@ void cudaDoubleReset(int32_t devices, uint64_t seed) {
   // not the one of the same device that is made after this.
   for (auto &context : state.contexts) {
     destroyContents(context.get());
-    state.forgotten[context->device] += context->retained;
     state.graves.push_back(std::move(context));
   }
+  ++state.resets;
   releaseAll();
   state.contexts.clear();
   state.streams.clear();

@@ -147,7 +147,7 @@ def steps_that_no_graph_can_have():
         for make in (on_layouts("FusedLamb"), on_zero("AdamW", "local")):
             optimizer = make(place)
             give(place, optimizer, 0)
-            words = "the first step over ranks, or after a change, cannot be captured in a CUDA"
+            words = "the first step, or one after a change, cannot be captured in a CUDA graph"
             refused_in_a_graph(place, optimizer, words)
             optimizer.step()
         optimizer = MADE[BY_LINES](place)

@@ -277,8 +277,8 @@ class DistributedBinding:
             )
         if self._inner is None:
             raise errors.StepcError(
-                "the first step over ranks, or after a change, cannot be captured in a CUDA graph; "
-                "make one before the capture"
+                "the first step, or one after a change, cannot be captured in a CUDA graph; make "
+                "one before the capture"
             )
         if self._steps_by_lines():
             raise errors.StepcError(
