@@ -32,6 +32,7 @@ from ctypes import (
 from pathlib import Path
 
 from . import _callbacks, _trace, errors
+from ._words import in_python
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
@@ -284,7 +285,7 @@ def check(lib: ctypes.CDLL, status: int) -> None:
         return
     name = lib.stepcStatusString(status).decode()
     message = (lib.stepcLastErrorMessage() or b"").decode(errors="replace") or name
-    message = _PLACE.sub(r"\1", message)
+    message = in_python(_PLACE.sub(r"\1", message))
     raise _EXCEPTIONS.get(name, errors.StatusError)(message, name)
 
 
