@@ -44,6 +44,16 @@ WRONG = {
     "a size": ("`bucket_bytes` (16 MiB)", "but the code says 25"),
     "programs of a test": ("the zoo, and 400 random programs", "but the code says 500"),
     "a mesh": ("on a mesh of 1 to 9 ranks", "but the code says 8"),
+    "fields": (
+        "```c\ntypedef struct StepcAxis {\n  const char *name;\n  int64_t size;\n} StepcAxis;\n```",
+        "'StepcAxis' has the fields name, size, coordinate",
+    ),
+    "values": (
+        "```c\ntypedef enum StepcReduction { STEPC_SUM_F64 = 1 } StepcReduction;\n```",
+        "'StepcReduction' has the fields STEPC_SUM_F64 = 0, STEPC_MAX_I64 = 1",
+    ),
+    "fields in a line": ("StepcCall { table, chunks, workspace }", "'StepcCall' has the fields"),
+    "rounds": ("clipping 1, Adafactor 3, CAME 3, an elementwise rule none", "the code says 2"),
     "Python": ("Python 3.8 or newer", "but the code says 3.10"),
 }  # fmt: skip
 

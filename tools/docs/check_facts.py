@@ -8,8 +8,8 @@
 Names need no mark: whatever looks like a function of C, a status, a variable of the environment,
 a flag, a path, a pass, an operation or something of ``stepc`` is looked up where that is made
 (facts_of_code.py). Of numbers those are compared that NUMBERS lists, with the words around them.
-Documents are docs/*.md and README.md; of headers and other sources what comments say of numbers and
-of names of C is compared, too.
+Structures of C that a page shows have the header's fields. Documents are docs/*.md and README.md; of
+sources in C++ the numbers in comments are compared, of Python what is given as a status.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"(\d+) are run in each check", lambda: programs("test_fuzz")),
     (r"(\d+) programs are run in each check", lambda: programs("test_ranks")),
     (r"on a mesh of 1 to (\d) ranks", lambda: largest_mesh()),
+    (r"Adafactor (\d+), CAME \d+, an elementwise", lambda: facts.rounds("adafactor", "zero1")),
+    (r"Adafactor \d+, CAME (\d+), an elementwise", lambda: facts.rounds("came", "zero1")),
+    (r"trails them: Adafactor (\d+), CAME", lambda: facts.rounds("adafactor", "fsdp2")),
+    (r"trails them: Adafactor \d+, CAME (\d+)", lambda: facts.rounds("came", "fsdp2")),
+    (r"along m: (\d+) rounds, and", lambda: facts.rounds("adafactor", "-2=dp,-1=tp")),
+    (r"rounds, and (\d+) for CAME", lambda: facts.rounds("came", "-2=dp,-1=tp")),
+    (r"in both dims Adafactor needs (\d+)", lambda: facts.rounds("adafactor", "-2=dp,-1=tp")),
+    (r"Adafactor needs \d+ rounds and CAME (\d+)", lambda: facts.rounds("came", "-2=dp,-1=tp")),
     (r"CPython (3\.\d+) to", lambda: least_python()),
     (r"Python (3\.\d+) or newer", lambda: least_python()),
 ]
@@ -162,6 +170,29 @@ def check_python(text: str) -> Found:
             yield line, f"an optimizer has no '{match[1]}'"
 
 
+STRUCTURE = r"typedef (?:struct|enum) (\w+) \{(.*?)\} \1;"
+
+
+def fields_of(body: str) -> list[str]:
+    """Of a structure or an enumeration, in order; with the values of the latter."""
+    body = re.sub(r"/\*.*?\*/|//[^\n]*", "", body, flags=re.S)
+    if ";" not in body:
+        return [" ".join(own.split()) for own in body.split(",") if own.strip()]
+    found = re.findall(r"\(\*(\w+)\)\(|(\w+)(?:\[\w*\])?;", body)
+    return [pointer or name for pointer, name in found]
+
+
+def check_structures(text: str) -> Found:
+    """Those of C that a page shows have the fields of the header's."""
+    known = {name: fields_of(body) for name, body in re.findall(STRUCTURE, facts.headers(), re.S)}
+    for line, match in lines_of(text, re.compile(STRUCTURE, re.S)):
+        if match[1] in known and fields_of(match[2]) != known[match[1]]:
+            yield line, f"'{match[1]}' has the fields {', '.join(known[match[1]])}"
+    for line, match in lines_of(text, r"(?m)^(Stepc\w+) \{ (.*?) \}$"):
+        if match[1] in known and match[2].split(", ") != known[match[1]]:
+            yield line, f"'{match[1]}' has the fields {', '.join(known[match[1]])}"
+
+
 # --- Files ------------------------------------------------------------------------
 
 
@@ -226,8 +257,18 @@ def check_numbers(text: str) -> Found:
                 yield line, f"'{' '.join(match[0].split())}', but the code says {expected}"
 
 
-OF_DOCUMENTS = (check_names_of_c, check_constants, check_flags, check_commands, check_passes,
-                check_operations, check_python, check_paths, check_numbers)  # fmt: skip
+OF_DOCUMENTS = (
+    check_names_of_c,
+    check_structures,
+    check_constants,
+    check_flags,
+    check_commands,
+    check_passes,
+    check_operations,
+    check_python,
+    check_paths,
+    check_numbers,
+)
 
 
 def comments(path: Path) -> str:

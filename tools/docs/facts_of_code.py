@@ -195,3 +195,14 @@ def number(path: str, pattern: str) -> str:
 
 def macro(name: str) -> str:
     return number("runtime/include/stepc/kernel_abi.h", rf"#define {name} (\d+)")
+
+
+@functools.cache
+def rounds(definition: str, layout: str) -> str:
+    """In which what crosses ranks does, as ``stepc --explain`` counts."""
+    path = ROOT / "frontend" / "optimizers" / f"{definition}.mlir"
+    flags = [f"--layout={layout}", "--explain", "--compile-to=schedule", "-o", os.devnull]
+    command = [BUILD / "bin" / "stepc", path, *flags]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    (found,) = re.findall(r"^across ranks: (\d+) round", said.stdout + said.stderr, re.M)
+    return found
