@@ -53,6 +53,9 @@ WRONG = {
         "'StepcReduction' has the fields STEPC_SUM_F64 = 0, STEPC_MAX_I64 = 1",
     ),
     "fields in a line": ("StepcCall { table, chunks, workspace }", "'StepcCall' has the fields"),
+    "a message": (
+        "| `STEPC_BUSY` | `somebody else has the plan` |", "the runtime does not say 'somebody",
+    ),
     "rounds": ("clipping 1, Adafactor 3, CAME 3, an elementwise rule none", "the code says 2"),
     "Python": ("Python 3.8 or newer", "but the code says 3.10"),
 }  # fmt: skip
@@ -93,7 +96,11 @@ def test_comments_of_sources(tmp_path):
 def test_lists_are_whole(monkeypatch):
     """A flag or a variable that the page does not have."""
     assert not [*check_facts.check_complete()]
-    for known, name in (("options_of_stepc", "fast"), ("variables_of_frontend", "STEPC_FAST")):
+    for known, name in (
+        ("options_of_stepc", "fast"),
+        ("variables_of_frontend", "STEPC_FAST"),
+        ("statuses", "STEPC_TIRED"),
+    ):
         with monkeypatch.context() as patch:
             real = getattr(check_facts.facts, known)()
             patch.setattr(check_facts.facts, known, lambda real=real, name=name: {*real, name})

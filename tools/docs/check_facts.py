@@ -8,8 +8,9 @@
 Names need no mark: whatever looks like a function of C, a status, a variable of the environment,
 a flag, a path, a pass, an operation or something of ``stepc`` is looked up where that is made
 (facts_of_code.py). Of numbers those are compared that NUMBERS lists, with the words around them.
-Structures of C that a page shows have the header's fields. Documents are docs/*.md and README.md; of
-sources in C++ the numbers in comments are compared, of Python what is given as a status.
+Structures of C that a page shows have the header's fields, examples of messages are what the
+runtime says. Documents are docs/*.md and README.md; of sources in C++ the numbers in comments are
+compared, of Python what is given as a status.
 """
 
 from __future__ import annotations
@@ -193,6 +194,14 @@ def check_structures(text: str) -> Found:
             yield line, f"'{match[1]}' has the fields {', '.join(known[match[1]])}"
 
 
+def check_messages(text: str) -> Found:
+    """Examples of what the runtime says beside a status, in a table."""
+    for line, match in lines_of(text, r"(?m)^\| `(STEPC_\w+)` \| `(.*)` \|$"):
+        for said in match[2].split("`; `"):
+            if not any(own.search(said) for own in facts.messages()):
+                yield line, f"the runtime does not say '{said}'"
+
+
 # --- Files ------------------------------------------------------------------------
 
 
@@ -260,6 +269,7 @@ def check_numbers(text: str) -> Found:
 OF_DOCUMENTS = (
     check_names_of_c,
     check_structures,
+    check_messages,
     check_constants,
     check_flags,
     check_commands,
@@ -303,7 +313,12 @@ def is_status(text: str, match: re.Match) -> bool:
 
 
 def check_complete() -> Found:
-    """What docs/architecture.md lists whole: flags of the compiler, variables of the frontend."""
+    """What docs/architecture.md lists whole: flags of the compiler, variables of the frontend; and
+    statuses of docs/abi.md."""
+    statuses = (ROOT / "docs" / "abi.md").read_text()
+    for name in sorted(facts.statuses() - {"STEPC_OK"}):
+        if f"| `{name}` |" not in statuses:
+            yield 1, f"the status '{name}' is not listed"
     page = (ROOT / "docs" / "architecture.md").read_text()
     for flag in sorted(facts.options_of_stepc()):
         if f"--{flag}" not in page:
@@ -326,7 +341,7 @@ def main() -> int:
             else:
                 continue
             wrong += [f"{path}:{line}: {words}" for line, words in found]
-        wrong += [f"docs/architecture.md: {words}" for _, words in check_complete()]
+        wrong += [f"docs: {words}" for _, words in check_complete()]
     for page in pages:
         wrong += check_page(page)
     print(

@@ -72,9 +72,8 @@ def names_of_c() -> frozenset[str]:
 
 @functools.cache
 def statuses() -> frozenset[str]:
-    return frozenset(
-        re.findall(r"^  (STEPC_\w+) = \d+", read("runtime/include/stepc/stepc.h"), re.M)
-    )
+    header = read("runtime/include/stepc/stepc.h").partition("} StepcStatus;")[0]
+    return frozenset(re.findall(r"^  (STEPC_\w+) = \d+", header, re.M))
 
 
 @functools.cache
@@ -206,3 +205,20 @@ def rounds(definition: str, layout: str) -> str:
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     (found,) = re.findall(r"^across ranks: (\d+) round", said.stdout + said.stderr, re.M)
     return found
+
+
+_CONVERSION = re.compile(r"%(?:\.?\d+|\.\*)?(?:ll|z)?[a-z]")
+
+
+@functools.cache
+def messages() -> tuple[re.Pattern, ...]:
+    """What the runtime says, where enough of the words are its own to tell."""
+    own = [p for p in files() if p.parts[0] == "runtime" and p.suffix in (".cpp", ".h")]
+    text = re.sub(r"//.*", "", "\n".join(read(str(path)) for path in own))
+    literals = re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*\n\s*"', "", text))
+    found = []
+    for literal in {*literals}:
+        words = _CONVERSION.split(literal)
+        if len("".join(words)) >= 10 and " " in literal.strip():
+            found.append(re.compile(".+".join(map(re.escape, words))))
+    return tuple(found)
