@@ -58,14 +58,20 @@ static std::string findNearest(MLIRContext *context, StringRef name) {
   return nearest;
 }
 
-/// Of a name without the dialect's.
-static std::string describeUnknown(MLIRContext *context, StringRef name) {
+std::string mlir::step::describeUnknown(MLIRContext *context, StringRef name) {
   std::string text = ("'step." + name + "' is no operation").str();
   if (StringRef form = getOtherForm(name); !form.empty())
     return text + "; it is written " + form.str();
   if (std::string nearest = findNearest(context, name); !nearest.empty())
     return text + "; the nearest is " + nearest;
   return text;
+}
+
+std::string mlir::step::describeOther(MLIRContext *context, StringRef name) {
+  std::string full = ("step." + name).str();
+  if (RegisteredOperationName::lookup(full, context))
+    return ("'" + name + "' is written " + full).str();
+  return describeUnknown(context, name);
 }
 
 /// Whether the text ends at a token's place. Where a file is read in parts, a
@@ -128,13 +134,8 @@ static std::string reword(MLIRContext *context, StringRef message,
   if (message.contains("' is unknown") &&
       message.consume_front("custom op 'step."))
     return describeUnknown(context, takeName(message));
-  if (message.consume_front("Dialect `' not found for custom op '")) {
-    StringRef name = takeName(message);
-    std::string full = ("step." + name).str();
-    if (RegisteredOperationName::lookup(full, context))
-      return ("'" + name + "' is written " + full).str();
-    return describeUnknown(context, name);
-  }
+  if (message.consume_front("Dialect `' not found for custom op '"))
+    return describeOther(context, takeName(message));
   if (message == "expected operation name in quotes")
     return isEnd(place) ? kUnclosed.str() : describeNoOperation(place, begin);
   if (message == "expected ':'")

@@ -23,6 +23,13 @@ ParseResult parsePredicate(OpAsmParser &parser, PredicateAttr &attr);
 ParseResult parseBody(OpAsmParser &parser, Region &body,
                       ArrayRef<OpAsmParser::Argument> arguments = {});
 
+/// What is said of an operation that the dialect does not have, by its name
+/// without the dialect's: what is written in its place, or the nearest one.
+std::string describeUnknown(MLIRContext *context, StringRef name);
+
+/// The same of a name without a dialect, which may be one that has lost it.
+std::string describeOther(MLIRContext *context, StringRef name);
+
 } // namespace mlir::step
 
 #endif // STEPC_DIALECT_STEPPARSERS_H

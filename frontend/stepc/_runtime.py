@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import (
     POINTER,
     Structure,
@@ -32,6 +32,7 @@ from ctypes import (
 from pathlib import Path
 
 from . import _callbacks, _log, _trace, errors
+from ._words import in_python
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
@@ -285,7 +286,7 @@ def check(lib: ctypes.CDLL, status: int) -> None:
         return
     name = lib.stepcStatusString(status).decode()
     message = (lib.stepcLastErrorMessage() or b"").decode(errors="replace") or name
-    message = _PLACE.sub(r"\1", message)
+    message = in_python(_PLACE.sub(r"\1", message))
     raise _EXCEPTIONS.get(name, errors.StatusError)(message, name)
 
 
@@ -336,6 +337,8 @@ class Plan:
     # What the library calls must outlive the plan.
     _communicator: ctypes.Structure | None = None
     _trace: ctypes._CFuncPtr | None = None
+    #: Gives memory of the device back that nobody uses; None: there is none such.
+    make_room: Callable[[], None] | None = None
 
     def __init__(self, package: Package, threads: int = 0, huge_pages: bool = False):
         self._lib = package._lib
@@ -357,6 +360,17 @@ class Plan:
     def address(self) -> int:
         return self._handle.value
 
+    def _taking_memory(self, function, *arguments) -> None:
+        """A call that changes nothing where memory is missing: it is made once more when there
+        is room."""
+        try:
+            check(self._lib, function(self._handle, *arguments))
+        except errors.OutOfMemoryError:
+            if self.make_room is None:
+                raise
+            self.make_room()
+            check(self._lib, function(self._handle, *arguments))
+
     def add_group(self, options: dict[str, int], hypers: tuple[float, ...]) -> int:
         """Adds a group with the hyper-parameters in the manifest's order."""
         named = (_Option * max(len(options), 1))()
@@ -364,10 +378,9 @@ class Plan:
             slot.name, slot.value = name.encode(), int(value)
         values = (c_double * max(len(hypers), 1))(*hypers)
         group = c_int64()
-        status = self._lib.stepcPlanAddGroup(
-            self._handle, named, len(options), values, len(hypers), byref(group)
+        self._taking_memory(
+            self._lib.stepcPlanAddGroup, named, len(options), values, len(hypers), byref(group)
         )
-        check(self._lib, status)
         return group.value
 
     def set_hypers(self, group: int, hypers: tuple[float, ...]) -> None:
@@ -379,10 +392,7 @@ class Plan:
         """Says where among the ranks this one is, before anything is bound; an array of
         :class:`stepc._mesh.Axis`. What the communicator's context is must outlive the plan."""
         pointer = None if communicator is None else ctypes.addressof(communicator)
-        status = self._lib.stepcPlanSetMesh(
-            self._handle, ctypes.addressof(axes), len(axes), pointer
-        )
-        check(self._lib, status)
+        self._taking_memory(self._lib.stepcPlanSetMesh, ctypes.addressof(axes), len(axes), pointer)
         self._communicator = communicator
 
     def set_cuda(self, device: int, stream: int = 0, context: int = 0) -> None:
@@ -393,7 +403,7 @@ class Plan:
         PackageError where the package has no code for the device.
         """
         config = _CudaConfig(ctypes.sizeof(_CudaConfig), device, 0, context, stream)
-        check(self._lib, self._lib.stepcPlanSetCuda(self._handle, byref(config)))
+        self._taking_memory(self._lib.stepcPlanSetCuda, byref(config))
 
     def set_stream(self, stream: int) -> None:
         """The stream of the steps from now on."""
@@ -414,7 +424,7 @@ class Plan:
         for binding in bindings:
             binding.structSize = ctypes.sizeof(Binding)
         ids = (c_int64 * max(len(bindings), 1))()
-        check(self._lib, self._lib.stepcPlanBind(self._handle, bindings, len(bindings), ids))
+        self._taking_memory(self._lib.stepcPlanBind, bindings, len(bindings), ids)
         return list(ids[: len(bindings)])
 
     def set_grad(self, tensor: int, grad: DLTensor | None) -> None:

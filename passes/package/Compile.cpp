@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Compile.h"
+#include "dialect/FileMessages.h"
 #include "dialect/Nesting.h"
 #include "passes/package/CodeGen.h"
 #include "passes/package/Explain.h"
@@ -77,16 +78,21 @@ static LogicalResult checkDefinition(OptimizerOp optimizer) {
   return success();
 }
 
+/// Parses the first file of a manager: a parser reads no other.
+static OwningOpRef<ModuleOp> parseFile(const llvm::SourceMgr &source,
+                                       MLIRContext *context) {
+  FileMessages messages(source, context);
+  return parseSourceFile<ModuleOp>(source, context);
+}
+
 /// Appends the fragments of one more file to `module`.
 static LogicalResult parseFragments(const llvm::MemoryBuffer &buffer,
                                     ModuleOp module) {
-  // A parser reads the first buffer of a manager only.
   llvm::SourceMgr source;
   source.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBuffer(buffer.getMemBufferRef()),
       llvm::SMLoc());
-  OwningOpRef<ModuleOp> file =
-      parseSourceFile<ModuleOp>(source, module.getContext());
+  OwningOpRef<ModuleOp> file = parseFile(source, module.getContext());
   if (!file)
     return failure();
   if (file->getBody()->empty())
@@ -113,7 +119,7 @@ static OwningOpRef<ModuleOp> parse(llvm::SourceMgr &source,
   for (unsigned id = 1; id <= source.getNumBuffers(); ++id)
     if (failed(checkNesting(source, id, context)))
       return {};
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(source, context);
+  OwningOpRef<ModuleOp> module = parseFile(source, context);
   if (!module || failed(checkFile(*module)) ||
       failed(checkDefinition(findOptimizer(*module))))
     return {};

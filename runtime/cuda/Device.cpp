@@ -45,10 +45,16 @@ Device::Device(int32_t ordinal, CUcontext given)
   ContextScope scope(*this);
   CUdevice own = -1;
   require(driver.cuCtxGetDevice(&own), "cuCtxGetDevice");
-  if (own != handle)
-    fail(STEPC_DEVICE_MISMATCH,
-         "the context is one of CUDA device %d, the plan is to run on %d",
-         int(own), int(ordinal));
+  if (own == handle)
+    return;
+  // A handle need not be the number by which people know the device.
+  int known = 0;
+  for (CUdevice other = -1; known < count; ++known)
+    if (driver.cuDeviceGet(&other, known) == CUDA_SUCCESS && other == own)
+      break;
+  fail(STEPC_DEVICE_MISMATCH,
+       "the context is one of CUDA device %d, the plan is to run on %d", known,
+       int(ordinal));
 }
 
 Device::~Device() {
@@ -74,6 +80,26 @@ ContextScope::~ContextScope() {
     driver.cuCtxPopCurrent(&popped);
 }
 
+CaptureScope::CaptureScope(const Device &device) : driver(device.getDriver()) {
+  driver.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+CaptureScope::~CaptureScope() {
+  driver.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+bool stepc::cuda::isCapturing(const Device &device, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result = device.getDriver().cuStreamIsCapturing(stream, &status);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    fail(STEPC_WRONG_STATE,
+         "the stream is the default one of CUDA device %d, which cannot be "
+         "used while another stream captures a graph",
+         int(device.getOrdinal()));
+  device.require(result, "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 DeviceBlock::DeviceBlock(std::shared_ptr<const Device> ownDevice, size_t size,
                          const std::string &what)
     : device(std::move(ownDevice)), size(size) {
@@ -89,8 +115,10 @@ DeviceBlock::~DeviceBlock() {
   const DriverTable &driver = device->getDriver();
   if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
     return;
-  driver.cuCtxSynchronize();
-  driver.cuMemFree(address);
+  {
+    CaptureScope scope(*device);
+    driver.cuMemFree(address);
+  }
   driver.cuCtxPopCurrent(&popped);
 }
 

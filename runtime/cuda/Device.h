@@ -9,6 +9,7 @@
 #ifndef STEPC_CUDA_DEVICE_H
 #define STEPC_CUDA_DEVICE_H
 
+#include "core/Fault.h"
 #include "cuda/Driver.h"
 
 #include <cstddef>
@@ -62,6 +63,28 @@ private:
   const DriverTable &driver;
 };
 
+/// Lets the calling thread free memory and unload code while a stream of any
+/// thread captures a graph. Otherwise such a call fails and spoils the capture,
+/// whose owner knows nothing of what is freed here: a collector of garbage may
+/// come to it at any time.
+class CaptureScope {
+public:
+  explicit CaptureScope(const Device &device);
+  ~CaptureScope();
+  CaptureScope(const CaptureScope &) = delete;
+  CaptureScope &operator=(const CaptureScope &) = delete;
+
+private:
+  const DriverTable &driver;
+  CUstreamCaptureMode mode = STEPC_FAULT("device-frees-spoil-captures")
+                                 ? CU_STREAM_CAPTURE_MODE_GLOBAL
+                                 : CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+/// Whether the stream captures a graph. Throws where it is the default stream,
+/// and unusable because another one does. The device's context is current.
+bool isCapturing(const Device &device, CUstream stream);
+
 /// A block of device memory. Its contents are not initialized.
 class DeviceBlock {
 public:
@@ -69,7 +92,8 @@ public:
   /// device's context is current.
   DeviceBlock(std::shared_ptr<const Device> device, size_t size,
               const std::string &what);
-  /// Waits for all work of the device that may use it.
+  /// Frees it, for which the driver waits for all work that may use it: but not
+  /// for what is being captured, which it leaves as it is.
   ~DeviceBlock();
   DeviceBlock(DeviceBlock &&other) noexcept;
   DeviceBlock &operator=(DeviceBlock &&other) noexcept;

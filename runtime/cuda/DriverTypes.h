@@ -37,6 +37,7 @@ using CUstream = ::CUstream_st *;
 using CUdevice_attribute = int;
 using CUjit_option = int;
 using CUpointer_attribute = int;
+using CUstreamCaptureMode = int;
 using CUstreamCaptureStatus = int;
 
 /// Every constant that the engine uses: X(name, value).
@@ -60,6 +61,7 @@ using CUstreamCaptureStatus = int;
   X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                                     \
   X(CUDA_ERROR_INVALID_PC, 718)                                                \
   X(CUDA_ERROR_LAUNCH_FAILED, 719)                                             \
+  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                                   \
   X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                              \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                          \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                          \
@@ -67,6 +69,8 @@ using CUstreamCaptureStatus = int;
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                     \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                    \
   X(CU_EVENT_DISABLE_TIMING, 2)                                                \
+  X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                          \
+  X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                         \
   X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                          \
   X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)
 

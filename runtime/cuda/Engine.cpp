@@ -18,9 +18,15 @@ using namespace stepc::cuda;
 
 static constexpr size_t kChunkWords = sizeof(StepcChunk) / sizeof(int64_t);
 
+/// Before anything is loaded or allocated, which would spoil a capture.
 static std::shared_ptr<const Device> openDevice(const StepcCudaConfig &config) {
-  return std::make_shared<const Device>(config.device,
-                                        static_cast<CUcontext>(config.context));
+  auto device = std::make_shared<const Device>(
+      config.device, static_cast<CUcontext>(config.context));
+  ContextScope scope(*device);
+  if (isCapturing(*device, static_cast<CUstream>(config.stream)))
+    fail(STEPC_WRONG_STATE,
+         "stepcPlanSetCuda while the stream captures a graph");
+  return device;
 }
 
 Engine::Engine(std::shared_ptr<const Package> ownPackage,
@@ -51,6 +57,7 @@ void Engine::waitForRanks() noexcept {
     return;
   try {
     ContextScope scope(*device);
+    CaptureScope others(*device);
     if (!launcher.isCapturing())
       launcher.synchronize();
   } catch (...) {

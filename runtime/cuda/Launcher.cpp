@@ -89,10 +89,7 @@ void Launcher::synchronize() {
 }
 
 bool Launcher::isCapturing() const {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  device->require(device->getDriver().cuStreamIsCapturing(stream, &status),
-                  "cuStreamIsCapturing");
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return cuda::isCapturing(*device, stream);
 }
 
 size_t Mirror::getCapacity(size_t words) const {

@@ -87,8 +87,12 @@ Module::~Module() {
   const DriverTable &driver = device->getDriver();
   if (driver.cuCtxPushCurrent(device->getContext()) != CUDA_SUCCESS)
     return;
-  driver.cuCtxSynchronize();
-  driver.cuModuleUnload(module);
+  // Kernels that were launched have ended: an engine has freed its memory
+  // before.
+  {
+    CaptureScope scope(*device);
+    driver.cuModuleUnload(module);
+  }
   driver.cuCtxPopCurrent(&popped);
 }
 

@@ -55,6 +55,7 @@ void RoundLog::add(const StepcReduceCall &call, int64_t numCalls,
 }
 
 const RoundLog::Entry *RoundLog::getOldest() {
+  CaptureScope scope(*device);
   for (; size > 0; --size, begin = (begin + 1) % kEntries) {
     const Entry &entry = entries[begin];
     CUresult result = device->getDriver().cuEventQuery(entry.event);

@@ -197,10 +197,7 @@ void World::launch(CUstream stream) {
 
 /// What a graph has is enqueued when it is launched, which nobody tells.
 void World::remember(CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  device->require(device->getDriver().cuStreamIsCapturing(stream, &status),
-                  "cuStreamIsCapturing");
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+  if (!cuda::isCapturing(*device, stream))
     log.add(*parts[0].call, int64_t(parts.size()), stream);
 }
 

@@ -64,6 +64,7 @@ def main():
     run(package, test_device_steps.test_two_devices)
     run(package, test_device_graphs.test_replayed_steps)
     run(package, test_device_graphs.test_what_a_capture_refuses)
+    run(package, test_device_graphs.test_a_plan_that_goes_in_a_capture)
     run(package, test_device_errors.test_a_store_that_fails_is_made_again)
     run(package, test_device_errors.test_a_kernel_that_faults)
     run(package, test_device_errors.test_launches_of_a_step, 1)

@@ -48,6 +48,7 @@ class Double:
         self.lib.cudaDoubleReset.argtypes = [ctypes.c_int32, ctypes.c_uint64]
         self.lib.cudaDoubleOpen.argtypes = [ctypes.c_int32]
         self.lib.cudaDoubleFail.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32]
+        self.contexts = []
 
     def reset(self, devices=1, seed=0):
         self.lib.cudaDoubleReset(devices, seed)
@@ -99,6 +100,8 @@ class Double:
 
     def put(self, address, values, device=0):
         with self.context(device):
+            # The default stream does not wait for those that tests make.
+            self.call("cuCtxSynchronize")
             self.call(
                 "cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), values.ctypes.data_as(_POINTER),
                 ctypes.c_size_t(values.nbytes), None,
@@ -108,6 +111,7 @@ class Double:
     def get(self, address, like, device=0):
         values = np.empty_like(like)
         with self.context(device):
+            self.call("cuCtxSynchronize")
             self.call(
                 "cuMemcpyDtoHAsync_v2", values.ctypes.data_as(_POINTER), ctypes.c_uint64(address),
                 ctypes.c_size_t(values.nbytes), None,
@@ -115,10 +119,11 @@ class Double:
             self.call("cuCtxSynchronize")
         return values
 
-    def make_stream(self, device=0):
+    def make_stream(self, device=0, blocking=False):
+        """``blocking``: the default stream waits for it, and it for that."""
         stream = ctypes.c_void_p()
         with self.context(device):
-            self.call("cuStreamCreate", ctypes.byref(stream), 1)
+            self.call("cuStreamCreate", ctypes.byref(stream), int(not blocking))
         return stream.value
 
     def synchronize(self, stream=0, device=0):

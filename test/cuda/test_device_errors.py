@@ -328,7 +328,7 @@ def test_states_of_a_plan(package, double):
     with pytest.raises(errors.StatusError, match="the plan runs on CUDA device 0 already"):
         plan.set_cuda(0)
     model = Model(package, Memory(), specs=SPECS[:1])
-    with pytest.raises(errors.StatusError, match="stepcPlanSetCuda after 2 tensors were bound"):
+    with pytest.raises(errors.StatusError, match="a CUDA device after 2 tensors were bound"):
         model.plan.set_cuda(0)
 
 

@@ -98,15 +98,89 @@ def test_what_a_capture_refuses(models, double):
     with double.capture(device.stream):
         device.plan.set_hypers(device.groups[0], tuple(v / 2 for v in device.hypers))
         refuse("counts, scalars or hyper-parameters have changed since", device.plan.step)
-        refuse("stepcPlanUpload while the stream captures a graph", device.plan.upload)
-        refuse("stepcStepBegin while the stream captures a graph", device.plan.step_begin)
+        refuse(r"upload\(\) while the stream captures a graph", device.plan.upload)
+        refuse(
+            "the begin of a step in parts while the stream captures a graph", device.plan.step_begin
+        )
         device.plan.set_grad(device.ids[0], None)
         refuse("other tensors have gradients than in the last step", device.plan.step)
     device.plan.step()
     device.plan.upload()
     with double.capture(device.stream):
         device.plan.step()
-    refuse("stepcStepBegin, but steps of the plan were captured", device.plan.step_begin)
+    refuse(
+        "the begin of a step in parts, but steps of the plan were captured", device.plan.step_begin
+    )
+
+
+def test_a_plan_that_goes_in_a_capture(models, double):
+    """Its memory is freed once its steps are done, its code unloaded; who captures does not see
+    it."""
+    host, device = models
+    other = Model(device.package, DeviceMemory(double), stream=double.make_stream())
+    other.plan.step()
+    alive = double.alive()
+    step_reference(models, 1)
+    device.plan.step()
+    device.plan.upload()
+    with double.capture(device.stream) as graphs:
+        device.plan.step()
+        del other
+    assert double.alive()[0] < alive[0]
+    assert double.fault() == ""
+    step_reference(models, 2)
+    double.launch(graphs[0], device.stream)
+    assert_same(device, host)
+
+
+def test_the_last_plan_goes_in_a_capture_of_others(models, double):
+    """The module goes with it."""
+    _, device = models
+    device.plan.step()
+    stream = double.make_stream()
+    with double.capture(stream):
+        device.plan = device.tensors = device.bindings = None
+    assert double.alive()[1:] == (0, 0, 0)
+    assert double.fault() == ""
+
+
+def test_a_plan_is_put_on_a_stream_that_captures(models, double):
+    """It is refused before anything is loaded or allocated; the capture goes on."""
+    _, device = models
+    device.plan.step()
+    device.plan.upload()
+    device.plan.step()
+    plan, alive = runtime.Plan(device.package, threads=1), double.alive()
+    with double.capture(device.stream):
+        calls = double.calls("cuMemAlloc"), double.calls("cuModuleLoadDataEx")
+        refuse("choosing a CUDA device while the stream captures a graph",
+               lambda: plan.set_cuda(0, device.stream))  # fmt: skip
+        assert calls == (double.calls("cuMemAlloc"), double.calls("cuModuleLoadDataEx"))
+        assert double.alive() == alive
+        device.plan.step()
+    plan.set_cuda(0, device.stream)
+
+
+def test_the_default_stream_beside_a_capture(package, double):
+    """Of a stream that the default one would wait for: it says so, and nothing is spoiled."""
+    host, device = Model(package, Memory()), Model(package, DeviceMemory(double))
+    for model in (host, device):
+        model.plan.step()
+    other = double.make_stream(blocking=True)
+    with double.capture(other):
+        words = "is the default one of CUDA device 0, which cannot be used while another stream"
+        for call in (device.plan.step, device.plan.upload, device.plan.step_begin):
+            refuse(words, call)
+    # One that does not block has nothing to do with it.
+    with double.capture(double.make_stream()):
+        device.plan.step()
+    host.plan.step()
+    assert_same(device, host)
+    gone = Model(package, DeviceMemory(double))
+    gone.plan.step()
+    with double.capture(other):
+        gone.plan = None
+    assert double.fault() == ""
 
 
 def capture(device, double):

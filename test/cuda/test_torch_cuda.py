@@ -194,6 +194,62 @@ def test_skipped_steps(cuda):
     assert pair.optimizer.loss_scale == pair.reference.loss_scale == 1.0
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_memory_that_torch_keeps(cuda, last, monkeypatch):
+    """Where the driver has none left, torch gives back what nobody uses: once."""
+
+    def step():
+        pair = Pair(cuda, skipping)
+        pair.give(0)
+        before = cuda.double.calls("cuMemAlloc")
+        if emptied is not None:
+            cuda.double.fail("cuMemAlloc", taken if last else 1, 2)
+        pair.reference.step()
+        pair.optimizer.step()
+        found = cuda.double.calls("cuMemAlloc") - before
+        assert saved_counts(pair) == {1.0}
+        pair.check()
+        return found
+
+    emptied = None
+    taken = step()
+    emptied = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(last))
+    step()
+    assert emptied == [last]
+
+
+def test_a_first_step_is_not_captured(cuda):
+    """Nor one after a change: before anything is allocated, and with all as it was."""
+    pair = Pair(cuda, skipping)
+    cuda.stream = cuda.double.make_stream()
+    pair.give(0)
+
+    def refused():
+        before = cuda.double.calls("cuMemAlloc"), cuda.double.calls("cuModuleLoadDataEx")
+        with (
+            cuda.capture(),
+            pytest.raises(errors.StepcError, match="cannot be captured in a CUDA graph"),
+        ):
+            pair.optimizer.step()
+        after = cuda.double.calls("cuMemAlloc"), cuda.double.calls("cuModuleLoadDataEx")
+        assert before == after
+
+    refused()
+    assert not pair.optimizer.state
+    for optimizer in (pair.optimizer, pair.reference):
+        optimizer.step()
+    pair.step(1)
+    for optimizer in (pair.optimizer, pair.reference):
+        optimizer.set_scalar("growth_tracker", 0.0)
+    pair.give(2)
+    refused()
+    for optimizer in (pair.optimizer, pair.reference):
+        optimizer.step()
+    assert saved_counts(pair) == {3.0}
+    pair.check()
+
+
 def test_a_captured_skip(cuda):
     pair = Pair(cuda, lambda params: st.AdamW(params, lr=1e-2, loss_scale=st.DynamicLossScale(4.0)))
     cuda.stream = cuda.double.make_stream()

@@ -43,8 +43,13 @@ extern "C" {
 void cudaDoubleReset(int32_t devices, uint64_t seed) {
   State &state = getState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  for (auto &context : state.contexts)
+  // A plan that is left from before gives back the context that it has had, and
+  // not the one of the same device that is made after this.
+  for (auto &context : state.contexts) {
     destroyContents(context.get());
+    state.graves.push_back(std::move(context));
+  }
+  ++state.resets;
   releaseAll();
   state.contexts.clear();
   state.streams.clear();

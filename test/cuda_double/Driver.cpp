@@ -25,12 +25,32 @@ using namespace cuda_double;
 
 namespace {
 
-/// Whether some stream of the context captures; calls that wait or allocate are
+/// Whether some stream of the context captures: what waits for the context is
 /// not permitted then.
 bool isCapturing(CUcontext context) {
   for (auto &stream : getState().streams)
     if (stream->context == context && stream->capture)
       return true;
+  return false;
+}
+
+/// Whether a call that is "potentially unsafe", as it may wait for others, is
+/// not permitted to this thread: by a capture of its own, or by one of any
+/// thread that was begun in the global mode, unless the thread's mode says
+/// otherwise.
+bool isProhibited(CUcontext context) {
+  CUstreamCaptureMode mode = getCaptureMode();
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    return false;
+  for (auto &stream : getState().streams) {
+    if (stream->context != context || !stream->capture)
+      continue;
+    bool own = stream->captureMode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+               stream->captureThread == std::this_thread::get_id();
+    if (own || (mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                stream->captureMode == CU_STREAM_CAPTURE_MODE_GLOBAL))
+      return true;
+  }
   return false;
 }
 
@@ -58,6 +78,9 @@ const char *const kNames[][3] = {
      "operation not permitted when stream is capturing"},
     {"901", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
      "operation failed due to a previous error during capture"},
+    {"906", "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking "
+     "stream"},
 };
 
 CUresult findText(CUresult error, int column, const char **out) {
@@ -76,6 +99,15 @@ CUresult refuseCapture(CUcontext context) {
     if (stream->context == context && stream->capture)
       stream->captureInvalid = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+/// Whether a kernel of the module is still to run.
+bool isUsed(CUmodule module) {
+  for (auto &stream : getState().streams)
+    for (const Operation &operation : stream->queue)
+      if (operation.function && operation.function->module == module)
+        return true;
+  return false;
 }
 
 /// The object file of an image, opened under a name of its own.
@@ -136,7 +168,7 @@ CUresult cuDeviceGet(CUdevice *out, int ordinal) {
   ENTER("cuDeviceGet");
   if (ordinal < 0 || ordinal >= getState().devices)
     return CUDA_ERROR_INVALID_DEVICE;
-  *out = ordinal;
+  *out = getHandle(ordinal);
   return CUDA_SUCCESS;
 }
 
@@ -161,14 +193,15 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute,
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   ENTER("cuDevicePrimaryCtxRetain");
   State &state = getState();
+  int32_t ordinal = getOrdinal(device);
   for (auto &context : state.contexts)
-    if (context->device == device) {
+    if (context->device == ordinal) {
       ++context->retained;
       *out = context.get();
       return CUDA_SUCCESS;
     }
   *out = add(state.contexts);
-  (*out)->device = device;
+  (*out)->device = ordinal;
   (*out)->retained = 1;
   return CUDA_SUCCESS;
 }
@@ -176,7 +209,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER("cuDevicePrimaryCtxRelease");
   for (auto &context : getState().contexts) {
-    if (context->device != device)
+    if (context->device != getOrdinal(device))
       continue;
     if (--context->retained > 0)
       return CUDA_SUCCESS;
@@ -206,7 +239,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out) {
 
 CUresult cuCtxGetDevice(CUdevice *out) {
   ENTER_CONTEXT("cuCtxGetDevice");
-  *out = context->device;
+  *out = getHandle(context->device);
   return CUDA_SUCCESS;
 }
 
@@ -221,7 +254,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image,
                             unsigned int numOptions, CUjit_option *options,
                             void **values) {
   ENTER_CONTEXT("cuModuleLoadDataEx");
-  if (isCapturing(context))
+  if (isProhibited(context))
     return refuseCapture(context);
   void *library = openImage(image);
   if (!library) {
@@ -249,6 +282,13 @@ CUresult cuModuleUnload(CUmodule module) {
   ENTER_CONTEXT("cuModuleUnload");
   if (!isAlive(module) || module->context != context)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (isProhibited(context))
+    return refuseCapture(context);
+  // It waits for nothing.
+  if (isUsed(module)) {
+    getState().fault = "a module is unloaded before its kernels have run";
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   dlclose(module->library);
   erase(getState().modules, module);
   return CUDA_SUCCESS;
@@ -285,7 +325,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction, int,
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
   ENTER_CONTEXT("cuMemAlloc");
-  if (isCapturing(context))
+  if (isProhibited(context))
     return refuseCapture(context);
   return allocate(context, size, *out);
 }
@@ -295,10 +335,12 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   auto found = getState().allocations.find(address);
   if (found == getState().allocations.end() || found->second.context != context)
     return CUDA_ERROR_INVALID_VALUE;
-  if (isCapturing(context))
+  if (isProhibited(context))
     return refuseCapture(context);
+  // As the driver does: it waits for all that was enqueued.
+  CUresult result = pump(context, nullptr);
   release(address);
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size,
@@ -346,10 +388,16 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
 
 CUresult cuStreamSynchronize(CUstream stream) {
   ENTER_CONTEXT("cuStreamSynchronize");
-  if (isCapturing(context))
+  if (isProhibited(context))
     return refuseCapture(context);
   CUstream own = findStream(context, stream);
-  return own ? pump(context, own) : CUDA_ERROR_INVALID_HANDLE;
+  if (!own)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (own->capture)
+    return refuseCapture(context);
+  if (own->isDefault && blocksDefault(context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return pump(context, own);
 }
 
 CUresult cuStreamQuery(CUstream stream) {
@@ -357,8 +405,10 @@ CUresult cuStreamQuery(CUstream stream) {
   CUstream own = findStream(context, stream);
   if (!own)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (own->capture)
+  if (own->capture || isProhibited(context))
     return refuseCapture(context);
+  if (own->isDefault && blocksDefault(context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   advance();
   return own->queue.empty() ? context->broken : CUDA_ERROR_NOT_READY;
 }
@@ -368,8 +418,17 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   CUstream own = findStream(context, stream);
   if (!own)
     return CUDA_ERROR_INVALID_HANDLE;
+  // It is told, and nothing is spoiled by the question.
+  if (own->isDefault && blocksDefault(context, /*spoil=*/false))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   *out = own->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                       : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  ENTER("cuThreadExchangeStreamCaptureMode");
+  std::swap(*mode, getCaptureMode());
   return CUDA_SUCCESS;
 }
 
@@ -402,6 +461,8 @@ CUresult cuEventQuery(CUevent event) {
   ENTER_CONTEXT("cuEventQuery");
   if (!isAlive(event) || event->context != context)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (isProhibited(context))
+    return refuseCapture(context);
   return event->reached && !*event->reached ? CUDA_ERROR_NOT_READY
                                             : CUDA_SUCCESS;
 }

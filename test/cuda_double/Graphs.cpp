@@ -21,9 +21,10 @@ using CUgraphExec = CUgraphExec_st *;
 
 extern "C" {
 
-CUresult cuStreamCreate(CUstream *out, unsigned int) {
+CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
   ENTER_CONTEXT("cuStreamCreate");
   *out = add(getState().streams);
+  (*out)->isBlocking = !(flags & CU_STREAM_NON_BLOCKING);
   (*out)->context = context;
   return CUDA_SUCCESS;
 }
@@ -37,13 +38,15 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   ENTER_CONTEXT("cuStreamBeginCapture");
   // The default stream cannot capture.
   if (!stream || !isAlive(stream) || stream->capture)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   stream->capture = std::make_unique<CUgraph_st>();
   stream->captureInvalid = false;
+  stream->captureMode = mode;
+  stream->captureThread = std::this_thread::get_id();
   return CUDA_SUCCESS;
 }
 

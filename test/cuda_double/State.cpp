@@ -23,6 +23,22 @@ std::vector<CUcontext> &cuda_double::getContextStack() {
   return stack;
 }
 
+static constexpr int32_t kHandlesOfAReset = 1000;
+
+CUdevice cuda_double::getHandle(int32_t ordinal) {
+  return getState().resets * kHandlesOfAReset + ordinal;
+}
+
+int32_t cuda_double::getOrdinal(CUdevice handle) {
+  int32_t ordinal = handle % kHandlesOfAReset;
+  return handle == ordinal || handle == getHandle(ordinal) ? ordinal : -1;
+}
+
+CUstreamCaptureMode &cuda_double::getCaptureMode() {
+  thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
 template <typename T>
 static bool isIn(const std::vector<std::unique_ptr<T>> &list, const T *item) {
   return std::any_of(list.begin(), list.end(),

@@ -21,6 +21,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 // More of the driver's constants than the engine knows.
@@ -31,6 +32,7 @@ inline constexpr int CUDA_ERROR_INVALID_HANDLE = 400;
 inline constexpr int CUDA_ERROR_NOT_FOUND = 500;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
+inline constexpr int CU_STREAM_NON_BLOCKING = 1;
 
 namespace cuda_double {
 
@@ -89,6 +91,10 @@ struct State {
   int64_t failingIn = 0;
   int32_t failingWith = 0;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
+  /// Those from before a reset, whose addresses are not used again.
+  std::vector<std::unique_ptr<CUctx_st>> graves;
+  /// How often there was a reset.
+  int32_t resets = 0;
   /// By their first address.
   std::map<CUdeviceptr, Allocation> allocations;
   std::vector<std::unique_ptr<CUmod_st>> modules;
@@ -114,8 +120,15 @@ void erase(std::vector<std::unique_ptr<T>> &list, const T *handle) {
 
 State &getState();
 std::vector<CUcontext> &getContextStack();
+/// The mode of captures of the calling thread: which it must not disturb.
+CUstreamCaptureMode &getCaptureMode();
 
 // State.cpp
+/// The handle of a device, which is of the time between two resets: 2003 of
+/// device 3 after the second. Tests may use the number itself.
+CUdevice getHandle(int32_t ordinal);
+/// The device of a handle, or -1 for one from before a reset.
+int32_t getOrdinal(CUdevice handle);
 /// Whether no call of the context succeeds any more after this result.
 bool isFatal(CUresult result);
 /// Counts a call; what it returns before it does anything, or 0.
@@ -152,6 +165,9 @@ public:
 /// The stream of a handle in the context; NULL is its default stream.
 CUstream findStream(CUcontext context, CUstream stream);
 CUresult enqueue(CUcontext context, CUstream stream, Operation operation);
+/// Whether the default stream cannot be used, as one that waits for it
+/// captures; who uses it spoils those captures.
+bool blocksDefault(CUcontext context, bool spoil = true);
 /// Runs work until the stream has none left; null: any of the context.
 CUresult pump(CUcontext context, CUstream until);
 /// Time goes by: runs a few operations of any stream, or none.
@@ -199,7 +215,11 @@ struct CUstream_st {
   CUctx_st *context = nullptr;
   bool isDefault = false;
   std::deque<cuda_double::Operation> queue;
+  /// Whether it waits for the default stream, and that for it.
+  bool isBlocking = false;
   std::unique_ptr<CUgraph_st> capture;
+  stepc::cuda::CUstreamCaptureMode captureMode = 0;
+  std::thread::id captureThread;
   bool captureInvalid = false;
 };
 

@@ -25,11 +25,23 @@ CUstream cuda_double::findStream(CUcontext context, CUstream stream) {
   return created;
 }
 
+bool cuda_double::blocksDefault(CUcontext context, bool spoil) {
+  bool blocks = false;
+  for (auto &stream : getState().streams)
+    if (stream->context == context && stream->capture && stream->isBlocking) {
+      blocks = true;
+      stream->captureInvalid |= spoil;
+    }
+  return blocks;
+}
+
 CUresult cuda_double::enqueue(CUcontext context, CUstream stream,
                               Operation operation) {
   CUstream own = findStream(context, stream);
   if (!own)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (own->isDefault && blocksDefault(context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   operation.number = ++getState().numbered;
   if (own->capture) {
     own->capture->operations.push_back(std::move(operation));
@@ -45,13 +57,15 @@ CUresult cuda_double::enqueue(CUcontext context, CUstream stream,
 namespace {
 
 /// The default stream waits for what was enqueued before in other streams of
-/// its context, and they for it.
+/// its context that block, and they for it.
 bool mayRun(const CUstream_st &stream) {
   if (stream.queue.empty())
     return false;
   for (auto &other : getState().streams)
     if (other.get() != &stream && other->context == stream.context &&
-        (other->isDefault || stream.isDefault) && !other->queue.empty() &&
+        ((other->isDefault && stream.isBlocking) ||
+         (stream.isDefault && other->isBlocking)) &&
+        !other->queue.empty() &&
         other->queue.front().number < stream.queue.front().number)
       return false;
   const Operation &next = stream.queue.front();

@@ -147,7 +147,7 @@ def steps_that_no_graph_can_have():
         for make in (on_layouts("FusedLamb"), on_zero("AdamW", "local")):
             optimizer = make(place)
             give(place, optimizer, 0)
-            words = "the first step over ranks, or after a change, cannot be captured in a CUDA"
+            words = "the first step, or one after a change, cannot be captured in a CUDA graph"
             refused_in_a_graph(place, optimizer, words)
             optimizer.step()
         optimizer = MADE[BY_LINES](place)
@@ -200,9 +200,10 @@ def ranks_that_differ():
             optimizer.step()
         optimizer.param_groups[0]["lr"] = 0.5 if rank == 2 else 0.25
         begun = len(place.cuda.collectives)
-        words = "hyper-parameters 0.25" if rank != 2 else "hyper-parameters 0.5"
+        here, there = (0.5, 0.25) if rank == 2 else (0.25, 0.5)
+        words = f"here lr={here} of group 0, there lr={there} of group 0"
         refused(errors.CommunicationError, words, optimizer.step)
-        assert len(place.cuda.collectives) == begun + 1  # the norm's gradient was summed
+        assert len(place.cuda.collectives) == begun
         if rank == 1:
             place.place = lambda tensor: tensor.detach().clone()
         optimizer = on_layouts("SGD")(place)  # on which they have not agreed before
@@ -256,25 +257,36 @@ def gradients_that_some_ranks_have():
         compare(train, name)
 
 
-@case
-def a_rank_that_binds_anew_alone():
-    """As its gradients are of another type; the others have nothing to compare."""
+def binds_anew(ranks):
+    """In the third step, as gradients of some ranks are of another type."""
 
     def train(place):
         optimizer = on_layouts("AdamW, clipped")(place)
         for step in range(4):
             give(place, optimizer, step)
-            if step == 2 and dist.get_rank() == 1:
+            if step == 2 and dist.get_rank() in ranks:
                 param = optimizer.param_groups[0]["params"][0]
                 wide, param.grad = param.grad, None  # exact in 16 bits
                 param.grad_dtype = None
                 param.grad = wide.bfloat16()
             optimizer.step()
+            assert optimizer.scalars["growth_tracker"] == step + 1  # it goes on
             yield contents(place, optimizer)
             for param in optimizer.param_groups[0]["params"]:
                 param.grad = None
 
-    compare(train, "another type")
+    return train
+
+
+@case
+def a_rank_that_binds_anew_alone():
+    """The others have nothing to compare."""
+    compare(binds_anew({1}), "another type")
+
+
+@case
+def ranks_that_bind_anew_together():
+    compare(binds_anew({0, 1, 2, 3}), "another type")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The kit for machines with a GPU is whole: unpacked elsewhere it runs without a compiler."""
 
+import ast
 import json
 import os
 import subprocess
@@ -23,7 +24,7 @@ def kit(tmp_path_factory):
                "--optimizers", "AdamW", "--out", archive]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "16 packages" in done.stdout  # of four storages: three for processors
+    assert "22 packages" in done.stdout  # of four storages: three for processors; of ranks
     elsewhere = folder / "elsewhere"
     with tarfile.open(archive) as unpacked:
         unpacked.extractall(elsewhere, filter="data")
@@ -49,6 +50,48 @@ def test_the_kit_runs(kit):
     for case in results["benchmark"]:
         assert set(case["errors"]) <= failing and case["contestants"]["stepc"]["seconds"] > 0
     assert {case["storage"] for case in results["benchmark"]} == {"f32", "bf16", "bf16+f32"}
+
+
+def test_ranks_need_no_compiler(kit):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", kit / "check_ranks.py",
+               "--device", "cpu", "--optimizers", "AdamW"]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=kit.parent, env=kept | {"OMP_NUM_THREADS": "1"}, capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count(": same") == 5
+
+
+# Of the standard library, since Python 3.11 or later.
+NEWER = {
+    "tomllib", "UTC", "StrEnum", "Self", "LiteralString", "assert_never", "reveal_type", "override",
+    "batched", "file_digest", "chdir", "TaskGroup", "ExceptionGroup", "BaseExceptionGroup",
+    "add_note", "cbrt", "exp2", "sumprod", "getLevelNamesMapping", "is_junction", "enterContext",
+    "TypeAliasType", "process_cpu_count",
+}  # fmt: skip
+
+
+def names_in(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_the_kit_is_of_python_3_10(kit):
+    """Its grammar, and names of the library."""
+    files = sorted(kit.rglob("*.py"))
+    assert len(files) > 100
+    for file in files:
+        tree = ast.parse(file.read_text(), str(file), feature_version=(3, 10))
+        for name in names_in(tree):
+            assert name not in NEWER, f"{file.name}: {name}"
 
 
 def test_wrong_steps_are_seen(kit):

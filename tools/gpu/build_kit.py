@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("STEPC_BUILD", ROOT / "build"))
+STEPC = BUILD / "bin" / "stepc"
 TARGETS = ("sm_80", "sm_90", "sm_100", "compute_100", "cpu")  # all that stepc.torch asks for
 LIMIT = 60 << 20  # bytes of the archive
 
@@ -33,6 +34,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=BUILD / "gpu" / "stepc-gpu-kit.tar.gz")
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     parser.add_argument("--optimizers", nargs="+", help="some cases (default: all)")
+    parser.add_argument("--without-ranks", action="store_true", help="of one device alone")
     return parser.parse_args()
 
 
@@ -46,8 +48,9 @@ def copy_files(folder: Path) -> None:
     for script in sorted((ROOT / "tools" / "gpu" / "kit").glob("*.py")):
         shutil.copy2(script, folder / script.name)
     shutil.copy2(ROOT / "tools" / "bench" / "shapes.py", folder / "shapes.py")
+    shutil.copy2(ROOT / "tools" / "gpu" / "check_ranks.py", folder / "check_ranks.py")
     shutil.copy2(ROOT / "LICENSE", folder / "LICENSE")
-    compiler = (BUILD / "bin" / "stepc").read_bytes()
+    compiler = STEPC.read_bytes()
     revision = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
         check=False,
@@ -56,11 +59,15 @@ def copy_files(folder: Path) -> None:
     (folder / "identity.txt").write_text(identity + "\n")
 
 
-def fill_cache(folder: Path, targets: list[str], names: list[str] | None) -> int:
-    """Compiles what the cases need; returns the number of packages."""
+def count_packages(folder: Path) -> int:
+    return sum(1 for _ in (folder / "cache").rglob("*.package"))
+
+
+def fill_cache(folder: Path, targets: list[str], names: list[str] | None) -> None:
+    """Compiles what the cases need."""
     os.environ["STEPC_CACHE_DIR"] = str(folder / "cache")
     os.environ["STEPC_COMPILER_IDENTITY"] = (folder / "identity.txt").read_text().strip()
-    os.environ["STEPC_COMPILER"] = str(BUILD / "bin" / "stepc")
+    os.environ["STEPC_COMPILER"] = str(STEPC)
     sys.path[:0] = [str(folder)]
     import torch
     from kit_cases import ALL_STORAGES, CASES
@@ -77,7 +84,16 @@ def fill_cache(folder: Path, targets: list[str], names: list[str] | None) -> int
             params = [torch.nn.Parameter(torch.ones(4, 3, dtype=torch.float64))]
             case.make(params).precompile("cpu")
         print(f"  {name}", flush=True)
-    return sum(1 for _ in (folder / "cache").rglob("*.package"))
+
+
+def fill_for_ranks(folder: Path, targets: list[str], names: list[str] | None) -> None:
+    """What check_ranks.py needs on two ranks, by a run of it without a GPU."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
+               str(folder / "check_ranks.py"), "--device", "cpu"]  # fmt: skip
+    command += ["--precompile", *targets, *(["--optimizers", *names] if names else [])]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STEPC_COMPILER": str(STEPC)}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 def main() -> int:
@@ -88,7 +104,10 @@ def main() -> int:
     copy_files(folder)
     # The processor's steps are what a device's are compared with.
     targets = list(dict.fromkeys([*chosen.targets, "cpu"]))
-    packages = fill_cache(folder, targets, chosen.optimizers)
+    fill_cache(folder, targets, chosen.optimizers)
+    if not chosen.without_ranks:
+        fill_for_ranks(folder, targets, chosen.optimizers)
+    packages = count_packages(folder)
     with tarfile.open(chosen.out, "w:gz") as archive:
         archive.add(folder, folder.name, filter=lambda f: None if "__pycache__" in f.name else f)
     size = chosen.out.stat().st_size

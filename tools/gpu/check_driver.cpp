@@ -38,6 +38,7 @@ using stepc::cuda::CUmodule;
 using stepc::cuda::CUpointer_attribute;
 using stepc::cuda::CUresult;
 using stepc::cuda::CUstream;
+using stepc::cuda::CUstreamCaptureMode;
 using stepc::cuda::CUstreamCaptureStatus;
 #define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
   using type_of_##symbol = CUresult parameters;

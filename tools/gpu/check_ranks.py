@@ -9,7 +9,8 @@
 Each rank takes a device of its machine and steps every layout twice: on the device, over NCCL, and
 in the processor's memory, over Gloo. Elementwise optimizers have to leave the same bits, others the
 same up to the order of sums over ranks. A captured step is launched, too. Needs a build of the
-compiler, as layouts are compiled when they are met.
+compiler, as layouts are compiled when they are met, or the packages of a kit, which has this file
+too and those of two ranks (build_kit.py has them made by ``--precompile``).
 """
 
 from __future__ import annotations
@@ -24,8 +25,16 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "frontend"))
-import stepc.torch as st
+HERE = Path(__file__).resolve().parent
+if (HERE / "identity.txt").is_file():  # of a kit
+    sys.path.insert(0, str(HERE))
+    import run
+
+    run.prepare()
+else:
+    sys.path.insert(0, str(HERE.parents[1] / "frontend"))
+import stepc.torch as st  # noqa: E402
+from stepc.torch import _binding  # noqa: E402
 
 SHAPES = [(130, 64), (33, 20), (17,), (5, 7, 9)]
 STEPS = 5
@@ -127,11 +136,25 @@ def difference(name: str, layout: str, device: torch.device) -> str:
     return ""
 
 
+def compile_for(targets: list[str]) -> None:
+    """Has each package that a step asks for made for these targets, too."""
+    real = _binding.get_package
+
+    def get_package(optimizer, definition, resolved, members, flags):
+        for target in targets if dist.get_rank() == 0 else ():
+            real(optimizer, definition, resolved, members, (f"--target={target}",))
+        return real(optimizer, definition, resolved, members, flags)
+
+    _binding.get_package = get_package
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--optimizers", nargs="+", default=list(OPTIMIZERS), choices=OPTIMIZERS)
+    parser.add_argument("--precompile", nargs="+", metavar="TARGET", default=[])
     arguments = parser.parse_args()
+    compile_for(arguments.precompile)
     device = torch.device("cpu")
     if arguments.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

@@ -64,7 +64,8 @@ def summary(results: dict) -> list[str]:
     machine = results["machine"]
     words = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "device")
     lines = [f"Measured on {machine['device']} ({words}).", ""]
-    checks = results.get("correctness", []) + results.get("sanitizer", [])
+    parts = (found for part, found in results.items() if part not in ("machine", "benchmark"))
+    checks = [check for found in parts for check in found]
     wrong = [check for check in checks if check["wrong"]]
     lines.append(f"Correctness: {len(checks)} checks, {len(wrong)} of them wrong.")
     for check in wrong:

@@ -9,6 +9,7 @@
 
 #include "Zip.h"
 
+#include "dialect/FileMessages.h"
 #include "dialect/Nesting.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -38,6 +39,7 @@ parseText(StringRef text, const std::string &path, mlir::MLIRContext &context) {
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
   if (failed(checkNesting(sources, sources.getMainFileID(), &context)))
     return {};
+  FileMessages messages(sources, &context);
   return mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
 }
 

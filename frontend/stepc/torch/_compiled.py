@@ -17,6 +17,7 @@ from . import _features, _hypers, _modes, _on_ranks
 from ._averages import Averages
 from ._binding import Binding
 from ._bound_groups import precompile
+from ._devices import captures_steps_of
 from ._distributed import make_binding
 from ._eager import step_eagerly, why_eager
 from ._exchanges import within
@@ -331,6 +332,13 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         self._num_steps += 1
 
     def _bind_and_step(self, previous: Binding | None) -> Binding:
+        if captures_steps_of(self.param_groups):
+            # States would be taken from the memory of the graph, and code cannot be loaded.
+            self._binding = previous
+            raise errors.StepcError(
+                "the first step, or one after a change, cannot be captured in a CUDA graph; make "
+                "one before the capture"
+            )
         self._keep_scalars(previous)
         binding = make_binding(self, previous)
         if not binding.run(self):

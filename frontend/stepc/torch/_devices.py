@@ -72,6 +72,12 @@ def is_capturing(device: torch.device) -> bool:
     return device.type != "cpu" and torch.cuda.is_current_stream_capturing()
 
 
+def captures_steps_of(groups: list[dict]) -> bool:
+    """Whether a step of these groups would become part of a graph."""
+    devices = {param.device for group in groups for param in group["params"]}
+    return any(device.type == "cuda" and is_capturing(device) for device in devices)
+
+
 def cpu_flags(target: str) -> tuple[str, ...]:
     """What the compiler is asked for to have code for processors of a target."""
     return () if target in ("", "cpu", _ANY_CPU) else (f"--target={target}",)
@@ -106,6 +112,8 @@ class Place:
         self.is_device = device.type != "cpu"
         if self.is_device:
             self._stream = self._current_stream()
+            # The engine takes memory from the driver, and torch keeps what nobody uses.
+            plan.make_room = torch.cuda.empty_cache
             plan.set_cuda(device.index, self._stream)
 
     def has(self, members: Iterable[Member]) -> bool:

@@ -170,8 +170,10 @@ class DistributedBinding:
     def _bind(self) -> None:
         """Makes the plan of the parts, and finds out what it exchanges."""
         # All of them: what crosses ranks has a place for each, with a gradient or not.
-        inner = self._inner = Binding(self._local, self._inner or self._previous, ahead=True)
-        self._previous = None
+        before, self._previous = self._inner or self._previous, None
+        # Where a gradient comes with another type, say, a loss scale goes on from where it is.
+        self._local._keep_scalars(before)
+        inner = self._inner = Binding(self._local, before, ahead=True)
         self._shown.clear()
         # What is of the model is of the same round everywhere; exchanges may be fewer.
         calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(inner.rounds) if r]
@@ -275,8 +277,8 @@ class DistributedBinding:
             )
         if self._inner is None:
             raise errors.StepcError(
-                "the first step over ranks, or after a change, cannot be captured in a CUDA graph; "
-                "make one before the capture"
+                "the first step, or one after a change, cannot be captured in a CUDA graph; make "
+                "one before the capture"
             )
         if self._steps_by_lines():
             raise errors.StepcError(

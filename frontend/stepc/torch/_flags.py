@@ -28,5 +28,5 @@ def check_package(path: str, manifest: dict) -> None:
     if not manifest.get("reproducible"):
         raise errors.PackageError(
             f"package '{path}' was compiled without --reproducible, which reproducible=True needs",
-            "STEPC_BAD_ARGUMENT",
+            "STEPC_INVALID_ARGUMENT",
         )

@@ -92,31 +92,6 @@ def distance_to_float64(case, made, ours) -> float:
     )
 
 
-def graph_follows(device: str) -> dict:
-    """A captured step of AdamW, with another rate at each launch, beside ordinary ones."""
-    case = CASES["AdamW"]
-    made = make_values(torch.float32, 0)
-    plain, captured = ([torch.nn.Parameter(v.to(device)) for v in made] for _ in range(2))
-    optimizers = case.make(plain), case.make(captured)
-    for params, optimizer in zip((plain, captured), optimizers, strict=True):
-        set_grads(params, 0, torch.float32, device)
-        optimizer.step()
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        optimizers[1].step()
-    for rate in (1e-2, 1e-3, 3e-4):
-        for optimizer in optimizers:
-            optimizer.param_groups[0]["lr"] = rate
-        optimizers[0].step()
-        optimizers[1].upload()
-        graph.replay()
-    torch.cuda.synchronize()
-    differing = sum(bits_differ(a, b) for a, b in zip(captured, plain, strict=True))
-    wrong = f"{differing} elements have other bits" if differing else ""
-    return {"optimizer": "AdamW", "storage": "f32", "graph": True, "wrong": wrong}
-
-
 def run_all(device: str, names: list[str], quick: bool) -> list[dict]:
     """What each comparison found; an error is one too."""
     found = []
@@ -130,10 +105,4 @@ def run_all(device: str, names: list[str], quick: bool) -> list[dict]:
                     found.append({"optimizer": name, "storage": storage, "wrong": words})
                 if found[-1]["wrong"]:
                     print(f"  {name}, {storage}: {found[-1]['wrong']}", flush=True)
-    if device == "cuda":
-        try:
-            found.append(graph_follows(device))
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            found.append({"optimizer": "AdamW", "storage": "f32", "graph": True, "wrong": words})
     return found

@@ -24,7 +24,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("correctness", "sanitizer", "benchmark")
+PARTS = ("correctness", "streams", "ranks", "sanitizer", "benchmark")
+OF_DEVICES = ("streams", "ranks", "sanitizer")  # parts that need one
+CHECKS = ("correctness", *OF_DEVICES)  # parts that find something right or wrong
+RANKS = 2
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 QUICK = ["AdamW", "hf.Adafactor", "LAMB"]
 
@@ -90,12 +93,30 @@ def run_sanitizer() -> list[dict]:
     return found
 
 
+def run_ranks() -> list[dict]:
+    """Steps over ranks by torch's NCCL, where there are two devices: the layouts of two ranks are
+    among the packages."""
+    import torch
+
+    if torch.cuda.device_count() < RANKS or not list(HERE.glob("check_ranks.py")):
+        return [{"check": "ranks", "left_out": f"fewer than {RANKS} devices", "wrong": ""}]
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={RANKS}",
+               str(HERE / "check_ranks.py")]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+        wrong = "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+    except subprocess.TimeoutExpired:
+        wrong = "it did not end in half an hour"
+    return [{"check": "ranks", "wrong": wrong}]
+
+
 def main() -> int:
     chosen = read_arguments()
     prepare()
     import benchmark
     import correctness
     import kit_cases
+    import streams
 
     names = chosen.optimizers or (QUICK if chosen.quick else list(kit_cases.CASES))
     results: dict = {"machine": describe_machine(chosen.device)}
@@ -104,17 +125,19 @@ def main() -> int:
     rounds = 1 if chosen.quick else benchmark.ROUNDS
     parts = {
         "correctness": lambda: correctness.run_all(chosen.device, names, chosen.quick),
+        "streams": lambda: streams.run_all(chosen.device),
+        "ranks": run_ranks,
         "sanitizer": run_sanitizer,
         "benchmark": lambda: benchmark.run_all(chosen.device, models, timed, rounds),
     }
     for part, run in parts.items():
-        if part not in chosen.parts or (part == "sanitizer" and chosen.device != "cuda"):
+        if part not in chosen.parts or (part in OF_DEVICES and chosen.device != "cuda"):
             continue
         print(part, flush=True)
         results[part] = run()
         if str(chosen.out) != os.devnull:  # after each: what comes may end the process
             chosen.out.write_text(json.dumps(results, indent=1) + "\n")
-    checks = results.get("correctness", []) + results.get("sanitizer", [])
+    checks = [check for part in CHECKS for check in results.get(part, [])]
     wrong = [check for check in checks if check["wrong"]]
     print(f"{len(checks)} checks, {len(wrong)} of them wrong")
     return 1 if wrong else 0

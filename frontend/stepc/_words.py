@@ -1,0 +1,51 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What messages of the runtime say, in the words of Python.
+
+The library speaks to those who call it in C: "call stepcPlanUpload before". Who has an optimizer
+of ``stepc.torch`` knows neither its functions nor its structures, so each of their names has a
+word here: "call upload() before".
+"""
+
+from __future__ import annotations
+
+import re
+
+_IN_PARTS = "a step in parts"
+NAMES = {
+    "stepcPlanAddGroup": "add_param_group()",
+    "stepcPlanBind": "binding tensors",
+    "stepcPlanParametersWritten": "the tensor's version",
+    "stepcPlanSetCount": "setting a count of steps",
+    "stepcPlanSetCuda": "choosing a CUDA device",
+    "stepcPlanSetMesh": "choosing the ranks",
+    "stepcPlanSetScalar": "set_scalar()",
+    "stepcPlanSetStream": "choosing a stream",
+    "stepcPlanUpload": "upload()",
+    "stepcStep": "step()",
+    "stepcStepBegin": f"the begin of {_IN_PARTS}",
+    "stepcStepEnd": f"the end of {_IN_PARTS}",
+    "stepcStepTensors": "stepping some tensors",
+    "--exclusive-writes": "exclusive_writes=True",
+    "--reproducible": "reproducible=True",
+}
+# Sizes and fields of these are set by stepc._runtime; a message that names one tells that it and
+# the library are of other versions.
+STRUCTURES = {
+    "StepcBinding": "tensor's description",
+    "StepcCommunicator": "communicator",
+    "StepcCudaConfig": "configuration of the CUDA device",
+    "StepcLastStep": "report of the last step",
+    "StepcLayout": "layout",
+    "StepcPlanConfig": "configuration of the plan",
+    "StepcPlanInfo": "report of the plan",
+    "StepcSimulatedCounters": "counters of simulated ranks",
+}
+_KNOWN = {**NAMES, **STRUCTURES}
+_NAME = re.compile(r"(?<![\w'/.])(?:stepc[A-Z]\w*|Stepc[A-Z]\w*|--[a-z]+(?:-[a-z]+)*)(?![\w'])")
+
+
+def in_python(message: str) -> str:
+    """A message of the library with its own names replaced; what stands in quotes is the
+    user's, and stays."""
+    return _NAME.sub(lambda found: _KNOWN.get(found[0], found[0]), message)
