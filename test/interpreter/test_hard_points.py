@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Each operation on elements and on scalars where numbers are hard (NaN, infinities, both
 zeros, denormals, the largest and the smallest), interpreted and compiled, beside a formula of
-numpy that is written here or in test_operations.py. The operations are those of the dialect's definition files: one
-without a formula fails.
+numpy that is written here or in test_operations.py. The operations are those of the dialect's
+definition files: one without a formula fails.
 """
 
 import math
