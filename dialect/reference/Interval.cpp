@@ -323,7 +323,14 @@ Interval mlir::step::reference::powi(Interval base, int64_t exponent) {
 Interval mlir::step::reference::pow(Interval base, Interval exponent) {
   if (base.isPoint() && exponent.isPoint())
     return Interval::of(pow(base.getPoint(), exponent.getPoint()));
-  if (!base.hasNumbers() || !exponent.hasNumbers() || base.low < 0.0)
+  if (!base.hasNumbers() || !exponent.hasNumbers())
+    return Interval::everything();
+  // NaN alone where no exponent is an integer: (-0.3)^1.3, however 1.3 is
+  // rounded.
+  bool negative = base.high < 0.0 && std::isfinite(base.low);
+  if (negative && std::floor(exponent.high) < exponent.low)
+    return onlyNan;
+  if (base.low < 0.0)
     return Interval::everything();
   // Monotone in each operand where the other stays.
   Interval result =

@@ -5,7 +5,7 @@
 // d, a lower bound of the distance from the start to a solution, and a are of a group;
 // q = sqrt(beta2).
 //
-//   g     <- g + weight_decay * theta                          without decouple
+//   g     <- g + weight_decay * theta        without decouple, where weight_decay is not 0
 //   rate  <- lr * d, with use_bias_correction * sqrt(1 - beta2^t) / (1 - beta1^t)
 //   n     <- rate * <g, s / (sqrt(v) + eps)>                   the old s and v
 //   m     <- beta1 * m + (1 - beta1) * rate * g
@@ -29,6 +29,7 @@ step.optimizer @dadapt_adam {
   %growth = step.hyper "growth_rate" = 1.7976931348623157e+308
   %decouple = step.option "decouple" = false
   %bias_correction = step.option "use_bias_correction" = false
+  %has_decay = step.option "has_weight_decay" = %lambda ne 0.0
   %zero = step.constant 0.0
   %one = step.constant 1.0
   %d = step.scalar "d" = 1.0e-6 over group
@@ -60,7 +61,8 @@ step.optimizer @dadapt_adam {
                  %v: state "exp_avg_sq"[*], %s: state "s"[*], %t: count) {
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %grad, %decay : [*]
-    %g = step.select %decouple, %grad, %decayed : i1, [*], [*]
+    %l2 = step.select %has_decay, %decayed, %grad : i1, [*], [*]
+    %g = step.select %decouple, %grad, %l2 : i1, [*], [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t

@@ -5,7 +5,7 @@
 // d, a lower bound of the distance from the start to a solution, and a are of the
 // whole model; theta_0 is the parameter before the first step.
 //
-//   g     <- g + weight_decay * theta
+//   g     <- g + weight_decay * theta                 where weight_decay is not 0
 //   c     <- |g_0|, the 2-norm of the first gradient of all tensors together
 //   rate  <- lr * d / c
 //   a     <- a + rate * <g, s>
@@ -23,6 +23,7 @@ step.optimizer @dadapt_sgd {
   %mu = step.hyper "momentum" = 0.0
   %lambda = step.hyper "weight_decay" = 0.0
   %growth = step.hyper "growth_rate" = 1.7976931348623157e+308
+  %has_decay = step.option "has_weight_decay" = %lambda ne 0.0
   %zero = step.constant 0.0
   %one = step.constant 1.0
   %d = step.scalar "d" = 1.0e-6 over model
@@ -67,7 +68,8 @@ step.optimizer @dadapt_sgd {
                  %first: fresh("x0")) {
     %start = step.select %first, %theta, %x0 : i1, [*], [*]
     %decay = step.mul %theta, %lambda : [*], f64
-    %g = step.add %grad, %decay : [*]
+    %decayed = step.add %grad, %decay : [*]
+    %g = step.select %has_decay, %decayed, %grad : i1, [*], [*]
     %gg = step.mul %g, %g : [*]
     %gg_sum = step.sum %gg : [*]
     step.contribute %g_sum, %gg_sum

@@ -8,15 +8,16 @@
 //            with eps_inside_sqrt m / sqrt(v + eps) + ...
 //   a     <- lr * sqrt(1 - beta2^t) / (1 - beta1^t), or without bias_correction lr
 //   theta <- theta - a * r * u,
-//            r = |theta| / |u|, with clamp_ratio from min_coeff to max_coeff
+//            r = |theta| / |u|, with clamp_ratio from min_coeff to max_coeff,
+//            with adam 1
 //
 // r is 1 where |theta| or |u| is 0.
 //
 // It departs from the paper (lamb.mlir) as DeepSpeed does: nothing in u is
 // corrected, so eps is larger beside a young v, and the correction that remains
 // scales the whole step, which the trust ratio has made as long as lr * |theta|. It
-// is kept for models tuned with it. ColossalAI's Lamb has no clamp, an eps of 1e-6
-// and no bias_correction by default; its DistributedLamb has one. Both clip outside:
+// is kept for models tuned with it. ColossalAI's Lamb has no clamp, an eps of 1e-6,
+// no bias_correction by default (its DistributedLamb has one), and adam. Both clip outside:
 // clip_by_norm.mlir. States are named as in both.
 
 step.optimizer @deepspeed_lamb {
@@ -30,6 +31,7 @@ step.optimizer @deepspeed_lamb {
   %bias_correction = step.option "bias_correction" = true
   %eps_inside_sqrt = step.option "eps_inside_sqrt" = false
   %clamp_ratio = step.option "clamp_ratio" = true
+  %adam = step.option "adam" = false
 
   step.rule @any(%theta: param[*], %g: grad[*], %m: state "exp_avg"[*],
                  %v: state "exp_avg_sq"[*], %t: count) {
@@ -50,9 +52,9 @@ step.optimizer @deepspeed_lamb {
     %v_eps = step.add %v1, %eps : [*], f64
     %inside = step.sqrt %v_eps : [*]
     %denom = step.select %eps_inside_sqrt, %inside, %outside : i1, [*], [*]
-    %adam = step.div %m1, %denom : [*]
+    %ratio = step.div %m1, %denom : [*]
     %decay = step.mul %theta, %lambda : [*], f64
-    %u = step.add %adam, %decay : [*]
+    %u = step.add %ratio, %decay : [*]
 
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_sum = step.sum %theta_sq : [*]
@@ -67,7 +69,8 @@ step.optimizer @deepspeed_lamb {
     %no_theta = step.compare eq, %theta_norm, %zero : f64
     %no_u = step.compare eq, %u_norm, %zero : f64
     %none = step.or %no_theta, %no_u : i1
-    %factor = step.select %none, %one, %bounded : i1, f64, f64
+    %adapted = step.select %none, %one, %bounded : i1, f64, f64
+    %factor = step.select %adam, %one, %adapted : i1, f64, f64
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t

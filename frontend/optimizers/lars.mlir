@@ -6,7 +6,8 @@
 //   v     <- momentum * v + lr * r * (g + weight_decay * theta)
 //   theta <- theta - v
 //
-// eps is 0 in the paper. r is 1 where |theta| is 0 or the divisor is 0. With
+// eps is 0 in the paper. r is 1 where |theta| is 0 or the divisor is 0, or one of them
+// NaN, as in pytorch_optimizer: a NaN in the gradient stays in its element. With
 // vectors_as_sgd, tensors of fewer than two dims (biases, normalization) have r = 1
 // and no decay, as is common practice; the paper has no such exception.
 //
@@ -70,10 +71,10 @@ step.optimizer @lars {
     %both = step.add %g_norm, %decay_norm : f64
     %divisor = step.add %both, %eps : f64
     %quotient = step.div %long, %divisor : f64
-    %no_theta = step.compare eq, %theta_norm, %zero : f64
-    %no_divisor = step.compare eq, %divisor, %zero : f64
-    %none = step.or %no_theta, %no_divisor : i1
-    %adapted = step.select %none, %one, %quotient : i1, f64, f64
+    %has_theta = step.compare gt, %theta_norm, %zero : f64
+    %has_divisor = step.compare gt, %divisor, %zero : f64
+    %both_there = step.and %has_theta, %has_divisor : i1
+    %adapted = step.select %both_there, %quotient, %one : i1, f64, f64
     %per_lr = step.div %adapted, %lr : f64
     %bounded = step.minimum %per_lr, %one : f64
     %r = step.select %bound_ratio, %bounded, %adapted : i1, f64, f64

@@ -209,8 +209,6 @@ void Binder::setLayout(NewTensor &tensor) const {
     bound.isCopy = !mesh.isFirst(~cutting);
   if (STEPC_FAULT("shard-part-counted-as-whole"))
     bound.isCopy = !mesh.isFirst(~layout.distinctAxes);
-  if (STEPC_FAULT("shard-part-over-one-dim-counted-over-all"))
-    bound.laterDims = 0;
 }
 
 /// The class of the row, its dims, and how much work it is.

@@ -207,8 +207,11 @@ bool Plan::exchangeRound(int64_t round) {
 /// one of them alone has, from a fault of its own, is one.
 const double *Plan::getContribution(const BoundTensor &tensor,
                                     const ContributedSlot &own) const {
+  uint64_t partial = own.partial;
+  if (STEPC_FAULT("shard-part-over-one-dim-counted-over-all") && partial)
+    partial = ~uint64_t(0);
   bool counts =
-      own.maximum || (!tensor.isCopy && !(tensor.laterDims & ~own.partial));
+      own.maximum || (!tensor.isCopy && !(tensor.laterDims & ~partial));
   if (own.slot < 0 || !counts ||
       (!tensor.listed && !STEPC_FAULT("engine-statistic-of-idle-tensor")))
     return nullptr;

@@ -6,7 +6,7 @@ results that are changed by two units in the last place do not."""
 import numpy as np
 import pytest
 from oracle import ZOO, Batch, bf16_from, widen
-from steps import Definition, Packages, interpret, launch
+from steps import Case, Definition, Group, Packages, Tensor, interpret, launch
 from test_whole_steps import HYPERS, make_case, profiles
 
 MOST_OPEN = 1e-3
@@ -102,3 +102,40 @@ def test_storage_widens_by_its_rounding():
     assert outside(exact, bounds) == {}
     # Most intervals are one number of the storage.
     assert (bounds["param:low"] == bounds["param:high"]).mean() > 0.9
+
+
+POWER = """
+step.optimizer @powers {
+  %x = step.hyper "x" = 0.0
+  %y = step.hyper "y" = 0.0
+  %z = step.hyper "z" = 0.0
+  step.scalars over model {
+    %sum = step.add %y, %z : f64
+    %power = step.pow %x, %sum
+    %is_number = step.is_finite %power : f64
+    step.skip_if %is_number
+    step.yield
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.return %g
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "skips"),
+    [(-0.3, 0.3, False), (-0.3, 1.0, None), (0.3, 0.3, True), (-np.inf, 0.3, None)],
+)
+def test_powers_of_what_is_negative(x, y, skips, tmp_path):
+    """NaN, however the exponent is rounded, unless that may be an integer. None: refused."""
+    path = tmp_path / "powers.mlir"
+    path.write_text(POWER)
+    arrays = {"param": np.ones(3, "f4"), "grad": np.zeros(3, "f4")}
+    group = Group({"x": x, "y": y, "z": 1.0})
+    case = Case(Definition(path), [group], [Tensor((3,), ("f32",) * 3, arrays)], steps=1)
+    [found] = interpret([case], mode="bound")
+    if skips is None:
+        assert "rounding may decide whether the step is skipped" in found
+    else:
+        assert {*found["t0/param:low"], *found["t0/param:high"]} == {float(skips)}

@@ -8,6 +8,7 @@ step.optimizer @parts {
   %tensors = step.statistic "tensors" sum over model
   %own = step.statistic "own" sum over group
   %most = step.statistic "most" amax over model
+  %tops = step.statistic "tops" sum over model
   %seen = step.scalar "seen" = 0.0 over group
 
   %coef = step.scalars over model {
@@ -16,6 +17,7 @@ step.optimizer @parts {
     %all = step.add %sum, %most : f64
     %part = step.div %one, %all : f64
     step.report "tensors", %tensors
+    step.report "tops", %tops
     step.yield %part : f64
   }
   %mine = step.scalars over group {
@@ -40,6 +42,9 @@ step.optimizer @parts {
     step.contribute %tensors, %one
     %largest = step.amax %g : [...b, n, m]
     step.contribute %most, %largest
+    // A part over n alone.
+    %top = step.sum %most_of_row : [...b, n, 1]
+    step.contribute %tops, %top
     %sizes = step.abs %g : [...b, n, m]
     %sum = step.sum %sizes : [...b, n, m]
     step.contribute %own, %sum

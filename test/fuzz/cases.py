@@ -15,6 +15,7 @@ import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
+from counted import make_shape as make_exact_shape
 from steps import Case, Definition, Group, Tensor
 from values import EXTENTS, FILLS, fill, random_place
 
@@ -129,8 +130,12 @@ def make_setting(program):
             others = {"f64": ["f32", "f64"], "f16": ["f32", "f16"]}.get(param, ["f32", "bf16"])
             storages = (param, pick(others), pick(others), {n: pick(others) for n in states})
         kind = pick(["normal", "wide"]) if program.tame else pick([*FILLS, "special", "special"])
+        if program.exact:
+            kind, shape = "few bits", make_exact_shape(rng, pick(dims))
+        else:
+            shape = make_shape(rng, pick(dims), 2500)
         tensors.append(Tensors(
-            shape=make_shape(rng, pick(dims), 2500), storages=storages[:3], states=storages[3],
+            shape=shape, storages=storages[:3], states=storages[3],
             kind=kind, group=int(rng.integers(len(groups))),
             participates=[coin(0.7) for _ in range(steps)] if coin(0.3) else None,
             count=int(rng.integers(1, 30)), fresh=pick([True, False, None, None]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from cases import make_case, make_setting
-from generate import make_program
+from seeds import make_program
 from steps import Packages, differences, interpret, launch
 
 

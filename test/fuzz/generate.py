@@ -459,7 +459,3 @@ class Maker:
 
     def plain_tensor(self, body):
         return body.recent(body.fitting(body.tensors(guarded=False)))
-
-
-def make_program(seed):
-    return Maker(seed).program

@@ -107,6 +107,7 @@ class Program:
     guard: str = "%on"
     # How it is run: decided with the program, so that a seed says everything.
     tame: bool = True
+    exact: bool = False  # whether its sums are, on what make_setting gives it
 
     def text(self):
         lines = [f"// seed {self.seed}", f"step.optimizer @{self.name} {{"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cases import make_setting
 from engine import run_one, save
-from generate import make_program
 from rank_engine import run_one as run_on_ranks
+from seeds import make_program
 from shrink import shrink
 from spread import make_sharded, spread_setting
 

@@ -21,6 +21,8 @@ NAMES = ("flat", "B", "c")
 MESHES = [(1,), (2,), (2,), (3,), (4,), (5,), (6,), (7,), (8,), (1, 2), (2, 1), (2, 2), (2, 2),
           (3, 2), (2, 3), (4, 2), (2, 4), (1, 5), (7, 1),
           (2, 2, 2), (2, 2, 2), (1, 2, 3), (2, 1, 2), (3, 2, 1)]  # fmt: skip
+# Of programs whose sums are exact: most axes are of several ranks.
+WIDE = [(2, 2), (2, 2), (2, 3), (3, 2), (2, 4), (2, 2, 2), (2, 2, 2), (1, 2, 3), (3, 1, 2), (2,)]
 
 
 @dataclass
@@ -57,6 +59,14 @@ def make_spread(rng, shape):
     return spread
 
 
+def cross(rng, spread, shape):
+    """Cuts each dim by one axis, as far as there are axes: a reduction over one of them is
+    whole along its axis and a part along those of the others."""
+    dims = [-1 - int(dim) for dim in rng.permutation(len(shape))]
+    axes = dict(zip(dims, ((NAMES[int(k)],) for k in rng.permutation(len(NAMES))), strict=False))
+    return replace(spread, flat=(), dims=axes, at={})
+
+
 def names_twice(dims):
     """Whether two dims have one name: the compiler cuts neither."""
     named = [dim for dim in dims if dim != "1"]
@@ -66,10 +76,13 @@ def names_twice(dims):
 def spread_setting(program, setting):
     """Adds a mesh, and how each tensor lies on it."""
     rng = np.random.default_rng([program.seed, 3])
-    setting.mesh = MESHES[int(rng.integers(len(MESHES)))]
+    meshes = WIDE if program.exact else MESHES
+    setting.mesh = meshes[int(rng.integers(len(meshes)))]
     twice = any(names_twice(rule.dims) for rule in program.rules)
     for tensor in setting.tensors:
         tensor.spread = make_spread(rng, tensor.shape)
+        if program.exact and rng.random() < 0.6:
+            tensor.spread = cross(rng, tensor.spread, tensor.shape)
         if twice and tensor.spread.dims and rng.random() < 0.8:
             # Few are to be refused.
             tensor.spread = replace(tensor.spread, dims={}, flat=NAMES)

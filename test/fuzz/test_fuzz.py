@@ -10,8 +10,9 @@ import os
 import numpy as np
 from cases import make_case, make_setting
 from engine import run_programs, write
-from generate import BINARY, UNARY, make_program
+from generate import BINARY, UNARY
 from report import explain
+from seeds import make_program
 from steps import interpret
 from test_bounds import outside
 

@@ -6,16 +6,20 @@ STEPC_RANK_PROGRAMS=1000 runs more; ``tools/fuzz/run.py --ranks`` as long as it 
 """
 
 import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 from cases import make_case, make_setting
 from engine import run_programs, write
-from generate import make_program
 from rank_engine import describe, run_ranked, share
 from report import explain
+from seeds import make_program
 from shrink import smaller_settings
 from spread import NAMES, make_sharded, spread_setting
 
+ROOT = Path(__file__).resolve().parents[2]
 NUMBER = int(os.environ.get("STEPC_RANK_PROGRAMS", "60"))
 
 
@@ -74,3 +78,17 @@ def test_shrinking_reaches_one_whole_tensor():
         [tensor] = setting.tensors
         assert setting.mesh == (1,)
         assert (tensor.spread.flat, tensor.spread.dims, tensor.spread.at) == ((), {}, {})
+
+
+def test_a_part_that_is_counted_twice_is_found(tmp_path):
+    """With the runtime that takes a part over some dims for one over all of them."""
+    library = Path(os.environ.get("STEPC_BUILD", ROOT / "build")) / "lib/libstepc_runtime_faulty.so"
+    fault = "shard-part-over-one-dim-counted-over-all"
+    run = subprocess.run(
+        [sys.executable, ROOT / "tools" / "fuzz" / "run.py", "--ranks", "--seed=0",
+         "--programs=32", "--shrink=0", "--keep", tmp_path],
+        env={**os.environ, "STEPC_RUNTIME_LIBRARY": str(library), "STEPC_FAULT": fault},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert ", unsharded " in run.stdout

@@ -163,7 +163,7 @@ def deepspeed_lamb(tensor, h, options):
     size = h["lr"]
     if options["bias_correction"]:
         size *= np.sqrt(1 - h["beta2"] ** tensor.count) / (1 - h["beta1"] ** tensor.count)
-    tensor.param = tensor.param - size * factor * u
+    tensor.param = tensor.param - size * (1 if options["adam"] else factor) * u
 
 
 @of_each_tensor
@@ -286,7 +286,7 @@ OPTIONS = {
     "torch_adafactor": ["maximize"],
     "lamb": ["bias_correction", "clamp_phi", "maximize"],
     "fused_lamb": ["bias_correction", "adam_w_mode", "grad_averaging", "use_nvlamb"],
-    "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio"],
+    "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio", "adam"],
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],

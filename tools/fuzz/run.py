@@ -32,6 +32,8 @@ def read_arguments():
     parser.add_argument("--programs", type=int, help="how many, in place of --minutes")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core)")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz"), help="folder for failures")
+    parser.add_argument("--shrink", type=float, default=120.0, metavar="SECONDS",
+                        help="how long a failure is made smaller")  # fmt: skip
     parser.add_argument("--ranks", action="store_true", help="sharded, on simulated ranks")
     return parser.parse_args()
 
@@ -57,7 +59,8 @@ def main():
             seeds = range(next_seed, next_seed + batch)
             failures = run_programs(seeds, Path(folder), arguments.jobs, run=run, tally=tally)
         for failure in failures:
-            print(explain(failure.seed, arguments.keep, ranks=arguments.ranks), flush=True)
+            text = explain(failure.seed, arguments.keep, arguments.shrink, arguments.ranks)
+            print(text, flush=True)
         failed += len(failures)
         next_seed += batch
         said = f"; {describe(tally)}" if arguments.ranks else ""

@@ -178,9 +178,9 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
         **BETAS,
         "eps": "eps",
         "weight_decay": "weight_decay",
-        # With ``adam`` the ratio is clamped to 1; else nothing reads them.
-        "min_coeff": lambda group: 1.0,
-        "max_coeff": lambda group: 1.0,
+        # Of the clamp, which is off.
+        "min_coeff": lambda group: 0.0,
+        "max_coeff": lambda group: math.inf,
     }
     _transient_states = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
@@ -212,7 +212,8 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
         return {
             "bias_correction": bool(group.get("bias_correction", False)),
             "eps_inside_sqrt": False,
-            "clamp_ratio": bool(self.adam),
+            "clamp_ratio": False,
+            "adam": bool(self.adam),
         }
 
     def __getstate__(self) -> dict:

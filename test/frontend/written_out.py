@@ -1,0 +1,211 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The optimizers of torch.optim and Lion written out in numpy, one operation after the
+other as their sources have them, so that what they make of infinities and NaN is theirs.
+
+A function steps one parameter: ``f(p, g, s, t, h)`` returns the new parameter and moves the
+states ``s``, at the ``t``-th step with the arguments ``h``. All is computed in the dtype of
+``p``: numbers that are no arrays take it, as scalars do in torch.
+"""
+
+import math
+
+import numpy as np
+
+
+def zeros(s, name, like):
+    return s.setdefault(name, np.zeros_like(like))
+
+
+def lerp(start, end, weight):
+    """torch's, which begins at the nearer end."""
+    if abs(weight) < 0.5:
+        return start + weight * (end - start)
+    return end - (end - start) * (1 - weight)
+
+
+def decayed(p, g, h):
+    """The gradient of the loss and of a penalty."""
+    return g + h["weight_decay"] * p if h.get("weight_decay", 0) != 0 else g
+
+
+def average(s, name, g, beta):
+    s[name] = lerp(zeros(s, name, g), g, 1 - beta)
+    return s[name]
+
+
+def squares(s, name, g, beta):
+    s[name] = beta * zeros(s, name, g) + (1 - beta) * g * g
+    return s[name]
+
+
+# --- torch.optim --------------------------------------------------------------
+
+
+def sgd(p, g, s, t, h):
+    g = decayed(p, g, h)
+    mu = h.get("momentum", 0.0)
+    if mu != 0:
+        old = s.get("momentum_buffer")
+        buffer = g if old is None else mu * old + (1 - h.get("dampening", 0.0)) * g
+        s["momentum_buffer"] = buffer
+        g = g + mu * buffer if h.get("nesterov") else buffer
+    return p - h["lr"] * g
+
+
+def asgd(p, g, s, t, h):
+    lr, lambd = h["lr"], h["lambd"]
+    eta, mu = s.get("eta", lr), s.get("mu", 1.0)
+    g = decayed(p, g, h)
+    p = p * (1 - lambd * eta) - eta * g
+    average = zeros(s, "ax", p)
+    s["ax"] = p if mu == 1 else average + (p - average) * mu
+    s["eta"] = lr / (1 + lambd * lr * t) ** h["alpha"]
+    s["mu"] = 1 / max(1, t - h["t0"])
+    return p
+
+
+def adadelta(p, g, s, t, h):
+    g, rho = decayed(p, g, h), h["rho"]
+    v, u = squares(s, "square_avg", g, rho), zeros(s, "acc_delta", g)
+    delta = np.sqrt(u + h["eps"]) / np.sqrt(v + h["eps"]) * g
+    s["acc_delta"] = rho * u + (1 - rho) * delta * delta
+    return p - h["lr"] * delta
+
+
+def adagrad(p, g, s, t, h):
+    g = decayed(p, g, h)
+    s["sum"] = zeros(s, "sum", g) + g * g
+    rate = h["lr"] / (1 + (t - 1) * h["lr_decay"])
+    return p - rate * g / (np.sqrt(s["sum"]) + h["eps"])
+
+
+def adam(p, g, s, t, h):
+    (beta1, beta2), lr = h["betas"], h["lr"]
+    if h.get("decoupled"):
+        p = p * (1 - lr * h["weight_decay"])
+    else:
+        g = decayed(p, g, h)
+    m, v = average(s, "exp_avg", g, beta1), squares(s, "exp_avg_sq", g, beta2)
+    if h.get("amsgrad"):
+        v = s["max_exp_avg_sq"] = np.maximum(zeros(s, "max_exp_avg_sq", g), v)
+    denominator = np.sqrt(v) / math.sqrt(1 - beta2**t) + h["eps"]
+    return p - lr / (1 - beta1**t) * m / denominator
+
+
+def adamw(p, g, s, t, h):
+    return adam(p, g, s, t, {**h, "decoupled": True})
+
+
+def adamax(p, g, s, t, h):
+    (beta1, beta2), g = h["betas"], decayed(p, g, h)
+    m = average(s, "exp_avg", g, beta1)
+    s["exp_inf"] = np.maximum(zeros(s, "exp_inf", g) * beta2, np.abs(g) + h["eps"])
+    return p - h["lr"] / (1 - beta1**t) * m / s["exp_inf"]
+
+
+def nadam(p, g, s, t, h):
+    (beta1, beta2), lr, g = h["betas"], h["lr"], decayed(p, g, h)
+    mu, after = (beta1 * (1 - 0.5 * 0.96 ** (k * h["momentum_decay"])) for k in (t, t + 1))
+    product = s.get("mu_product", 1.0) * mu
+    s["mu_product"] = product
+    m, v = average(s, "exp_avg", g, beta1), squares(s, "exp_avg_sq", g, beta2)
+    denominator = np.sqrt(v / (1 - beta2**t)) + h["eps"]
+    p = p - lr * (1 - mu) / (1 - product) * g / denominator
+    return p - lr * after / (1 - product * after) * m / denominator
+
+
+def radam(p, g, s, t, h):
+    (beta1, beta2), g = h["betas"], decayed(p, g, h)
+    m, v = average(s, "exp_avg", g, beta1), squares(s, "exp_avg_sq", g, beta2)
+    corrected = m / (1 - beta1**t)
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * t * beta2**t / (1 - beta2**t)
+    if length <= 5:
+        return p - h["lr"] * corrected
+    part = (length - 4) * (length - 2) * longest
+    rectified = math.sqrt(part / ((longest - 4) * (longest - 2) * length))
+    adaptive = math.sqrt(1 - beta2**t) / (np.sqrt(v) + h["eps"])
+    return p - h["lr"] * rectified * corrected * adaptive
+
+
+def rmsprop(p, g, s, t, h):
+    g = decayed(p, g, h)
+    v = squares(s, "square_avg", g, h["alpha"])
+    if h.get("centered"):
+        a = average(s, "grad_avg", g, h["alpha"])
+        v = v - a * a
+    update = g / (np.sqrt(v) + h["eps"])
+    if h.get("momentum", 0) > 0:
+        update = h["momentum"] * zeros(s, "momentum_buffer", g) + update
+        s["momentum_buffer"] = update
+    return p - h["lr"] * update
+
+
+def rprop(p, g, s, t, h):
+    (minus, plus), (least, most) = h["etas"], h["step_sizes"]
+    turn = np.sign(g * zeros(s, "prev", g))
+    factor = np.where(turn > 0, plus, np.where(turn < 0, minus, 1.0)).astype(p.dtype)
+    size = s.get("step_size", np.full_like(p, h["lr"])) * factor
+    s["step_size"] = np.clip(size, least, most)
+    g = np.where(turn < 0, 0, g)
+    s["prev"] = g
+    # torch's sign of NaN is 0.
+    return p - np.where(np.isnan(g), 0, np.sign(g)) * s["step_size"]
+
+
+def norm(x):
+    """Squares in the dtype of ``x``, which may be infinite where the norm is not."""
+    return x.dtype.type(math.sqrt(np.sum(x * x, dtype=np.float64)))
+
+
+def mean_size(x):
+    return norm(x) / math.sqrt(x.size)
+
+
+def first_larger(first, second):
+    """Python's max, which is ``first`` where ``second`` is NaN."""
+    return second if second > first else first
+
+
+def torch_adafactor(p, g, s, t, h):
+    (eps1, eps2), weight = h["eps"], t ** h["beta2_decay"]
+    eps1 = float(np.finfo(p.dtype).eps) if eps1 is None else eps1
+    alpha = first_larger(eps2, mean_size(p)) * min(h["lr"], 1 / math.sqrt(t))
+    p = p * (1 - h["lr"] * h["weight_decay"])
+    if p.ndim < 2:
+        s["variance"] = lerp(zeros(s, "variance", g), g * g, weight)
+        v = s["variance"]
+    else:
+        rows, columns = (np.mean(g * g, axis, keepdims=True) for axis in (-1, -2))
+        s["row_var"] = lerp(zeros(s, "row_var", rows), rows, weight)
+        s["col_var"] = lerp(zeros(s, "col_var", columns), columns, weight)
+        mean = np.maximum(np.mean(s["row_var"], -2, keepdims=True), eps1)
+        v = s["row_var"] * s["col_var"] / mean
+    update = g / np.sqrt(np.maximum(v, eps1 * eps1))
+    return p - alpha / first_larger(1.0, mean_size(update) / h["d"]) * update
+
+
+# --- of authors ---------------------------------------------------------------
+
+
+def lion(p, g, s, t, h):
+    (beta1, beta2), m = h["betas"], zeros(s, "exp_avg", g)
+    p = p * (1 - h["lr"] * h["weight_decay"])
+    update = beta1 * m + (1 - beta1) * g
+    s["exp_avg"] = beta2 * m + (1 - beta2) * g
+    return p - h["lr"] * np.where(np.isnan(update), 0, np.sign(update))
+
+
+def lars(p, g, s, t, h):
+    """pytorch_optimizer's."""
+    if p.ndim > 1:
+        divisor = norm(g) + h["weight_decay"] * norm(p)
+        adapts = norm(p) > 0 and divisor > 0
+        ratio = h["trust_coefficient"] * norm(p) / divisor if adapts else 1.0
+        g = (g + h["weight_decay"] * p) * ratio
+    if h["momentum"] > 0:
+        buffer = h["momentum"] * zeros(s, "momentum_buffer", g) + g
+        s["momentum_buffer"] = buffer
+        g = g + h["momentum"] * buffer if h.get("nesterov") else buffer
+    return p - h["lr"] * g
