@@ -108,6 +108,7 @@ def test_gradients_live_until_the_step_has_ended(at):
         a.step()
     dropper.thread.join()
     b.step()
+    assert set(a.state) == set(ours) and all("exp_avg" in state for state in a.state.values())
     assert dropper.lost == [] and all(param.grad is None for param in ours)
     assert bits_equal(ours, twin)
 

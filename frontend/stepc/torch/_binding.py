@@ -124,27 +124,28 @@ class Binding:
             return False
         self._remainders.refresh()
         self._watched.refresh()
+        # Those bound ahead of their first gradient stay. Now: others may drop gradients meanwhile.
+        taken = [member for member in self._pending if member.param.grad is not None]
         try:
             self.plan.step()
         except BaseException:
             # It was made where it ends with word of stale statistics, or with an interrupt that
             # came while the library computed.
             if self.plan.info().steps != self._noted:
-                self._note_step()
+                self._note_step(taken)
             raise
-        self._note_step()
+        self._note_step(taken)
         if self._place.is_capturing() and self not in optimizer._captured:
             # Graphs use the plan's memory for as long as they are launched.
             optimizer._captured = (*optimizer._captured, self)
         return True
 
-    def _note_step(self) -> None:
-        """What follows from a step that was made."""
+    def _note_step(self, taken: list[Member]) -> None:
+        """What follows from a step that was made, the first one of ``taken``."""
         self._noted += 1
-        if self._pending:
-            # Those bound ahead of their first gradient stay.
-            taken = [m for m in self._pending if m.param.grad is not None]
-            self._pending = [m for m in self._pending if m.param.grad is None]
+        if taken:
+            indices = {member.index for member in taken}
+            self._pending = [m for m in self._pending if m.index not in indices]
             self._commit(taken)
         self._bump()
         self.note_versions()
