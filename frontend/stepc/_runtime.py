@@ -173,6 +173,7 @@ _SIGNATURES = {
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanMoveGrad": [c_void_p, c_int64, POINTER(DLTensor), POINTER(DLTensor)],
+    "stepcLimitTeam": [c_int32],
     "stepcPlanParametersWritten": [c_void_p],
     "stepcPlanSetTrace": [c_void_p, c_void_p, c_void_p],
     "stepcPlanSetCuda": [c_void_p, POINTER(_CudaConfig)],

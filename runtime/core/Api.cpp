@@ -8,6 +8,8 @@
 #include "core/Plan.h"
 #include "core/Status.h"
 #include "cpu/CpuFeatures.h"
+#include "cpu/Engine.h"
+#include "cpu/TeamLimit.h"
 
 #include <algorithm>
 #include <atomic>
@@ -224,6 +226,10 @@ int32_t stepcPlanMoveGrad(StepcPlan *plan, int64_t id, const DLTensor *param,
       plan->plan.isPoisoned())
     return 0;
   return plan->plan.moveGrad(id, *param, *grad);
+}
+
+int32_t stepcLimitTeam(int32_t size) {
+  return limitTeam(Engine(std::max(size, 0)).getTeamSize(), /*tryAgain=*/false);
 }
 
 StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {

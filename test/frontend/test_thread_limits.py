@@ -86,5 +86,40 @@ def test_none_but_the_caller(package):
     assert (bits, count) == (run(package, 1)[0], 1)
 
 
+MANY = """
+import hashlib, os, resource, sys, torch, stepc.torch
+torch.set_num_threads(1)
+params = [torch.nn.Parameter(torch.arange(6.0)) for _ in range(6000)]
+for param in params:
+    param.grad = torch.ones(6)
+optimizer = stepc.torch.SGD(params, lr=0.1)
+optimizer.step()
+if int(sys.argv[1]):
+    with open("/proc/self/statm") as file:
+        room = int(file.read().split()[0]) * resource.getpagesize() + (100 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    torch.set_num_threads(64)
+optimizer.step()
+optimizer.step()
+bits = b"".join(param.detach().numpy().tobytes() for param in params)
+print(hashlib.sha256(bits).hexdigest(), len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_parameters_are_read_by_those_that_there_are():
+    """By the extension, whose regions are its own."""
+    found = []
+    for limited in (0, 1):
+        run = subprocess.run(
+            [sys.executable, "-c", MANY, str(limited)], capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "frontend")}, timeout=120, check=False,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr[-2000:]
+        bits, threads = run.stdout.split()
+        found.append(bits)
+        assert int(threads) < 40, threads
+    assert found[0] == found[1]
+
+
 if __name__ == "__main__":
     print(*step(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -201,7 +201,7 @@ def test_so_many_that_threads_share_them(way):
 def test_extension_refuses_nonsense():
     walk = _walk.load_extension().Walk
     params = make_params([(3,)])
-    good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0, 0]
+    good = [(params,), tuple(params), b"\1", _tensors.TABLE, _tensors.GRAD, 0, 0, 0, 0, 0]
     made = walk(*good, _walk._NO_DIRECT)
     with pytest.raises(IndexError, match="no such parameter"):
         made.set_id(1, 0, True)

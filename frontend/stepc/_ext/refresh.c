@@ -164,8 +164,9 @@ static void readPlain(Walk *self, Py_ssize_t at, const void *gradSlot) {
 // gradients that are merely somewhere else, as it has in its cache what is
 // compared.
 static void readAll(Walk *self) {
+  int threads = stepcThreads(&self->watch, self->size);
   Py_ssize_t blocks = (self->size + READ_BLOCK - 1) / READ_BLOCK;
-#pragma omp parallel for schedule(static) if (stepcMayShare(self->size))
+#pragma omp parallel for schedule(static) num_threads(threads)
   for (Py_ssize_t block = 0; block < blocks; ++block) {
     Py_ssize_t at = block * READ_BLOCK, end = at + READ_BLOCK;
     GradSlots slots;
@@ -255,8 +256,9 @@ int stepcWalkBump(Walk *self) {
   // Counters are atomic, and nothing of Python is touched: shared with torch's
   // threads.
   Py_ssize_t unbumped = 0;
-#pragma omp parallel for schedule(static)                                      \
-    reduction(+ : unbumped) if (stepcMayShare(self->size))
+  int threads = stepcThreads(&self->watch, self->size);
+#pragma omp parallel for schedule(static) reduction(+ : unbumped)              \
+    num_threads(threads)
   for (Py_ssize_t i = 0; i < self->size; ++i) {
     Entry *entry = &self->entries[i];
     prefetchObjects(self, entry);

@@ -219,29 +219,30 @@ static int takeTable(Walk *self) {
 PyDoc_STRVAR(
     walkDoc,
     "Walk(lists, params, plain, api, grad, plan, set_param, set_grad, "
-    "move_grad, direct)\n\n"
+    "move_grad, limit_team, direct)\n\n"
     "lists: tuple of the groups' lists; params: tuple of all parameters;\n"
     "plain: a flag byte each, whether `grad`, the descriptor, may be used;\n"
-    "api: the exchange table; plan, set_param, set_grad, move_grad:\n"
-    "addresses;\n"
+    "api: the exchange table; plan, set_param, set_grad, move_grad,\n"
+    "limit_team: addresses;\n"
     "direct: the twelve members of StepcDirect, as integers.");
 
 static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"lists",     "params", "plain",     "api",
-                          "grad",      "plan",   "set_param", "set_grad",
-                          "move_grad", "direct", NULL};
+  static char *names[] = {"lists",     "params",     "plain",     "api",
+                          "grad",      "plan",       "set_param", "set_grad",
+                          "move_grad", "limit_team", "direct",    NULL};
   PyObject *lists, *params, *api, *grad;
   const char *plain;
   Py_ssize_t numPlain;
   StepcDirect *direct;
   Py_ssize_t slot, storage, element, memory, keysAt;
-  unsigned long long plan, setParam, setGrad, moveGrad, view, gradOf, bump, own,
-      disown, undefined, keys;
+  unsigned long long plan, setParam, setGrad, moveGrad, limitTeam, view, gradOf,
+      bump, own, disown, undefined, keys;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!y#OOKKKK(KKKKKKnnnnnK)", names, &PyTuple_Type,
+          args, kwargs, "O!O!y#OOKKKKK(KKKKKKnnnnnK)", names, &PyTuple_Type,
           &lists, &PyTuple_Type, &params, &plain, &numPlain, &api, &grad, &plan,
-          &setParam, &setGrad, &moveGrad, &view, &gradOf, &bump, &own, &disown,
-          &undefined, &slot, &storage, &element, &memory, &keysAt, &keys))
+          &setParam, &setGrad, &moveGrad, &limitTeam, &view, &gradOf, &bump,
+          &own, &disown, &undefined, &slot, &storage, &element, &memory,
+          &keysAt, &keys))
     return NULL;
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Walk *self = (Walk *)alloc(type, 0);
@@ -275,6 +276,7 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   }
   self->watch.direct = self->direct;
   self->watch.view = self->view;
+  self->watch.limitTeam = (LimitTeam)(uintptr_t)limitTeam;
   return (PyObject *)self;
 }
 

@@ -98,14 +98,14 @@ __attribute__((constructor)) static void rememberProcess(void) {
   homeProcess = getpid();
 }
 
-int stepcMayShare(Py_ssize_t size) {
-  return size > 4096 && getpid() == homeProcess;
+int stepcThreads(const StepcWatch *watch, Py_ssize_t size) {
+  return size > 4096 && getpid() == homeProcess ? watch->limitTeam(0) : 1;
 }
 
 static int isAnyMoved(const StepcWatch *watch) {
-  int moved = 0;
-#pragma omp parallel for schedule(static)                                      \
-    reduction(| : moved) if (stepcMayShare(watch->size))
+  int moved = 0, threads = stepcThreads(watch, watch->size);
+#pragma omp parallel for schedule(static) reduction(| : moved)                 \
+    num_threads(threads)
   for (Py_ssize_t i = 0; i < watch->size; ++i) {
     StepcWatched now = watch->entries[i];
     prefetch(watch, i);

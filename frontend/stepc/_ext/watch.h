@@ -28,8 +28,11 @@ typedef struct StepcWatched {
   int64_t offset;     // into it, in elements; in bytes where read by the table
 } StepcWatched;
 
+typedef int32_t (*LimitTeam)(int32_t size);
+
 typedef struct StepcWatch {
   StepcDirect direct; // all zero: read by the table
+  LimitTeam limitTeam;
   DLPackDLTensorFromPyObjectNoSync view;
   StepcWatched *entries;
   Py_ssize_t size, capacity;
@@ -42,9 +45,9 @@ int stepcWatchAdd(StepcWatch *watch, PyObject *list);
 // Whether a tensor is somewhere else than when it was added.
 int stepcWatchMoved(const StepcWatch *watch);
 
-// Whether work on so many tensors, which waits for memory and calls nothing of
-// Python, is to be shared with torch's threads, which are idle.
-int stepcMayShare(Py_ssize_t size);
+// By how many threads work on so many tensors is done, which waits for memory
+// and calls nothing of Python: torch's, which are idle, where there are many.
+int stepcThreads(const StepcWatch *watch, Py_ssize_t size);
 
 int stepcWatchTraverse(const StepcWatch *watch, visitproc visit, void *arg);
 void stepcWatchClear(StepcWatch *watch);

@@ -52,6 +52,7 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
         _runtime.address_of(library.stepcPlanSetParam),
         _runtime.address_of(library.stepcPlanSetGrad),
         _runtime.address_of(library.stepcPlanMoveGrad),
+        _runtime.address_of(library.stepcLimitTeam),
         direct_functions(),
     )
 

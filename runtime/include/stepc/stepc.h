@@ -305,6 +305,12 @@ STEPC_API int32_t stepcPlanMoveGrad(StepcPlan *plan, int64_t id,
                                     const DLTensor *param,
                                     const DLTensor *grad);
 
+/* The threads, the calling one among them, that a region of OpenMP's (libgomp)
+ * can have now: at most `size`, with 0 omp_get_max_threads(), and no more than
+ * can be started. For callers that begin such regions, as libgomp ends the
+ * process where one cannot. At least 1. */
+STEPC_API int32_t stepcLimitTeam(int32_t size);
+
 /* Tells that others than steps have written parameters or states where they
  * are. Needed between such a write and the next step where the package is made
  * with --exclusive-writes, which keeps statistics of parameters from step to
