@@ -130,7 +130,7 @@ TEST(Api, config) {
          "numThreads is 5000, outside 0 to 4096");
   refuse([](auto &c) { c.hugePages = 2; }, "hugePages is 2, neither 0 nor 1");
   refuse([](auto &c) { c.chunkElements = -1; },
-         "chunkElements is -1, which is negative");
+         "chunkElements is -1, outside 0 to 1099511627776");
   refuse([](auto &c) { c.reserved[3] = 1; },
          "a reserved field of the config is not 0");
   ASSERT_OK(stepcPlanCreate(getToy(), nullptr, &plan));
