@@ -439,9 +439,14 @@ class Plan:
         """Tells that others than steps have written parameters or states."""
         check(self._lib, self._lib.stepcPlanParametersWritten(self._handle))
 
+    @property
+    def calls_back(self) -> bool:
+        """Whether a step calls functions of Python: of a communicator or a trace."""
+        return self._communicator is not None or self._trace is not None
+
     def step(self) -> None:
         """One step of all tensors that have a gradient; releases the GIL."""
-        if self._communicator is not None or self._trace is not None:
+        if self.calls_back:
             self._calling_back(self._step)
             return
         status = self._step(self._handle)

@@ -4,6 +4,7 @@
 
 import copy
 import pickle
+import sys
 import threading
 
 import pytest
@@ -131,3 +132,50 @@ def test_nothing_is_held_after_the_step():
         assert all(storage.expired() for storage in storages), step
     beside.set()
     thread.join()
+
+
+@each_way
+@pytest.mark.usefixtures("way")
+def test_what_a_step_calls_may_drop_gradients(monkeypatch):
+    """A trace, on the thread that steps, where it is the only one."""
+    monkeypatch.setattr(sys, "_current_frames", lambda: {threading.get_ident(): None})
+    shapes = [(300, 50), (7,), (64, 64)]
+    ours, twin = make_params(shapes), make_params(shapes)
+    a, b = stepc.torch.AdamW(ours, lr=0.1), stepc.torch.AdamW(twin, lr=0.1)
+    train((a, b), (ours, twin), 1)
+    set_grads(ours, twin, seed=1)
+    storages = [StorageWeakRef(param.grad.untyped_storage()) for param in ours]
+    alive = []
+
+    def drop(name, begin):
+        for param in ours:
+            param.grad = None
+        alive.extend(not storage.expired() for storage in storages)
+
+    with _trace.told(drop):
+        a.step()
+    b.step()
+    assert alive and all(alive) and all(storage.expired() for storage in storages)
+    assert bits_equal(ours, twin)
+
+
+@each_way
+@pytest.mark.usefixtures("way")
+def test_nothing_is_held_after_a_step_that_failed(monkeypatch):
+    params = make_params([(300, 50), (7,)])
+    optimizer = stepc.torch.AdamW(params)
+    set_grads(params)
+    optimizer.step()
+
+    def fail():
+        raise errors.CommunicationError("a cable is loose")
+
+    with _trace.told(lambda name, begin: None):
+        set_grads(params)
+        monkeypatch.setattr(optimizer._binding.plan, "step", fail)
+        with pytest.raises(errors.CommunicationError, match="a cable is loose"):
+            optimizer.step()
+        storages = [StorageWeakRef(param.grad.untyped_storage()) for param in params]
+        for param in params:
+            param.grad = None
+        assert all(storage.expired() for storage in storages)

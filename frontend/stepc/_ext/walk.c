@@ -20,7 +20,7 @@
 #include "walk.h"
 
 // Changes with what Python and this module expect of each other.
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 //===--- Methods ----------------------------------------------------------===//
 
@@ -45,8 +45,8 @@ PyDoc_STRVAR(
     "refresh(hold) -> None, a list of indices, or False\n\n"
     "Tells the plan where each parameter and gradient is now. The list\n"
     "names parameters that must be bound; False: the parameter lists\n"
-    "changed and nothing was done. hold: gradients live on until bump(),\n"
-    "as other threads of Python may drop them while a step reads them.");
+    "changed and nothing was done. hold: gradients live on until bump() or\n"
+    "forget(), as others may drop them while a step reads them.");
 
 static PyObject *walkRefresh(PyObject *object, PyObject *hold) {
   Walk *self = (Walk *)object;
@@ -82,6 +82,16 @@ static PyObject *walkBump(PyObject *object, PyObject *unused) {
   if (able && stepcWalkBump(self))
     return NULL;
   return PyBool_FromLong(able);
+}
+
+PyDoc_STRVAR(forgetDoc, "forget()\n\nAfter a step that failed: holds no\n"
+                        "gradients any longer.");
+
+static PyObject *walkForget(PyObject *object, PyObject *unused) {
+  (void)unused;
+  if (stepcWalkForget((Walk *)object))
+    return NULL;
+  return Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(liveDoc,
@@ -320,6 +330,7 @@ static void walkDealloc(PyObject *object) {
 static PyMethodDef walkMethods[] = {
     {"refresh", walkRefresh, METH_O, refreshDoc},
     {"bump", walkBump, METH_NOARGS, bumpDoc},
+    {"forget", walkForget, METH_NOARGS, forgetDoc},
     {"live", walkLive, METH_NOARGS, liveDoc},
     {"watch", walkWatch, METH_O, watchDoc},
     {"moved", walkMoved, METH_NOARGS, movedDoc},

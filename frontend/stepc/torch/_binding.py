@@ -133,6 +133,8 @@ class Binding:
             # came while the library computed.
             if self.plan.info().steps != self._noted:
                 self._note_step(taken)
+            else:
+                self._walk.forget()
             raise
         self._note_step(taken)
         if self._place.is_capturing() and self not in optimizer._captured:
@@ -189,8 +191,9 @@ class Binding:
             self._check_promise()
             attention = self._walk.waking()
         else:
-            # Threads that there are may drop gradients while the plan reads them.
-            attention = self._walk.refresh(len(sys._current_frames()) > 1)
+            # While the plan reads gradients, other threads and what it calls may drop them.
+            hold = self.plan.calls_back or len(sys._current_frames()) > 1
+            attention = self._walk.refresh(hold)
         if not attention:
             return attention is not False
         if any(index in self._ids for index in attention):

@@ -30,7 +30,7 @@ from ._probes import apart, word
 
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
-_INTERFACE = 3  # of the extension
+_INTERFACE = 4  # of the extension
 _DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
 _NO_DIRECT = (0,) * 12
 
@@ -266,7 +266,7 @@ class PyWalk:
     def refresh(self, hold: bool):
         if not self._lists_are_same():
             return False
-        self._held.clear()
+        self.forget()
         attention = [i for i in range(len(self._params)) if not self._refresh_one(i)]
         return attention or None
 
@@ -289,8 +289,11 @@ class PyWalk:
         return True
 
     def bump(self) -> bool:
-        self._held.clear()
+        self.forget()
         return False
+
+    def forget(self) -> None:
+        self._held.clear()
 
     def live(self) -> list[torch.Tensor]:
         return [p for p, live in zip(self._params, self._live, strict=True) if live]
