@@ -3,6 +3,7 @@
 """Which module may import what."""
 
 import ast
+import os
 import subprocess
 import sys
 
@@ -66,12 +67,34 @@ def test_import_starts_nothing(tmp_path):
 
 
 def test_torch_without_an_exchange_table():
-    code = "import torch; del torch.Tensor.__dlpack_c_exchange_api__; import stepc.torch"
-    env = {"PYTHONPATH": str(FRONTEND)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    """As before 2.10: tensors are described from their attributes, with the same result."""
+    code = (
+        "import sys, torch\n"
+        "if sys.argv[1] == 'without': del torch.Tensor.__dlpack_c_exchange_api__\n"
+        "import stepc.torch\n"
+        "torch.manual_seed(1)\n"
+        "kinds = torch.float32, torch.bfloat16, torch.float64\n"
+        "params = [torch.nn.Parameter(torch.randn(5, 3).to(k).t()) for k in kinds]\n"
+        "params.append(torch.nn.Parameter(torch.randn(())))\n"
+        "optimizer = stepc.torch.AdamW(params, lr=0.1)\n"
+        "for step in range(3):\n"
+        "    for param in params: param.grad = torch.randn_like(param)\n"
+        "    optimizer.step()\n"
+        "print(stepc.torch.info()['reading'], file=sys.stderr)\n"
+        "print([p.double().flatten().tolist() for p in params])\n"
     )
-    assert "ImportError: stepc.torch needs torch >= 2.13; this is " in done.stderr
+    results = []
+    for which, reading in (("with", "direct"), ("without", "python")):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, which],
+            env={**os.environ, "PYTHONPATH": str(FRONTEND)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 and done.stderr.strip() == reading, done.stderr
+        results.append(done.stdout)
+    assert results[0] == results[1]
 
 
 def test_shared_ctypes_functions_are_left_alone():

@@ -17,8 +17,8 @@ int stepcDirectRead(const StepcDirect *direct, const void *slot,
   if (*static_cast<const void *const *>(gradSlot) == direct->undefined)
     return 0;
   try {
-    direct->view(slot, param);
-    direct->view(gradSlot, grad);
+    direct->view(slot, param, false);
+    direct->view(gradSlot, grad, false);
     return 1;
   } catch (...) {
     return -1;

@@ -7,8 +7,8 @@
 //
 // Reading a tensor through Python objects costs three times what torch's own
 // functions cost, and makes an object for each gradient. torch/_walk.py looks
-// these functions up in the loaded libraries, for releases of torch that they
-// were tested with, and tries each on a probe before it hands them over. With
+// these functions up in the loaded libraries, by names that tell the types of
+// their arguments, and tries each on a probe before it hands them over. With
 // none of them (all members zero) everything goes through the exchange table.
 //
 // A "slot" is the address of an at::Tensor: one pointer to an implementation.
@@ -18,6 +18,7 @@
 #ifndef STEPC_EXT_DIRECT_H
 #define STEPC_EXT_DIRECT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,8 @@ extern "C" {
 #endif
 
 typedef struct StepcDirect {
-  /* at::toDLPackNonOwning(const at::Tensor &, DLTensor *) */
-  void (*view)(const void *slot, DLTensor *out);
+  /* at::toDLPackNonOwning(const at::Tensor &, DLTensor *[, bool readOnly]) */
+  void (*view)(const void *slot, DLTensor *out, bool readOnly);
   /* const at::Tensor &c10::TensorImpl::grad() const */
   const void *(*grad)(const void *impl);
   /* torch::autograd::impl::bump_version(const at::Tensor &) */

@@ -268,7 +268,7 @@ static PyObject *walkNew(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->setGrad = (SetTensor)(uintptr_t)setGrad;
   self->moveGrad = (MoveGrad)(uintptr_t)moveGrad;
   direct = &self->direct;
-  direct->view = (void (*)(const void *, DLTensor *))(uintptr_t)view;
+  direct->view = (void (*)(const void *, DLTensor *, bool))(uintptr_t)view;
   direct->grad = (const void *(*)(const void *))(uintptr_t)gradOf;
   direct->bump = (void (*)(const void *))(uintptr_t)bump;
   direct->own = (int32_t (*)(const void *, void **))(uintptr_t)own;

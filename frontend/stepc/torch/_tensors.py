@@ -22,12 +22,8 @@ NARROW = (torch.bfloat16, torch.float16)
 DTYPE = {"i16": torch.int16, **{name: dtype for dtype, name in STORAGE.items()}}
 
 GRAD = torch._C.TensorBase.__dict__["grad"]  # the descriptor
-TABLE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # the capsule
-if TABLE is None:
-    raise ImportError(
-        f"stepc.torch needs torch >= 2.13; this is {torch.__version__}, whose tensors "
-        "have no exchange table (__dlpack_c_exchange_api__)"
-    )
+# The capsule of DLPack's exchange table; older releases of torch have none.
+TABLE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 
 
 class _Exchange(ctypes.Structure):
@@ -58,12 +54,49 @@ def _exchange_view():
 
 # view(tensor, address of a DLTensor): raises where there is nothing to describe.
 # Shape and strides point into the tensor; nothing is owned.
-view = _exchange_view()
+view = None if TABLE is None else _exchange_view()
+
+_CPU, _CUDA = 1, 2  # DLDeviceType
+_INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6  # DLDataTypeCode
+
+
+def _code(dtype: torch.dtype) -> int:
+    if dtype is torch.bfloat16:
+        return _BFLOAT
+    if dtype is torch.bool:
+        return _BOOL
+    if dtype.is_complex:
+        return _COMPLEX
+    if dtype.is_floating_point:
+        return _FLOAT
+    return _INT if dtype.is_signed else _UINT
+
+
+def fill(out: DLTensor, tensor: torch.Tensor) -> ctypes.Array:
+    """What ``view`` does, from the tensor's attributes. Returns the shape and the strides,
+    which must live as long as ``out`` is used. BufferError where there is nothing to describe."""
+    kind = tensor.device.type
+    if tensor.layout is not torch.strided or kind not in ("cpu", "cuda"):
+        raise BufferError(f"a tensor of layout {tensor.layout} on device '{kind}' has no address")
+    ndim = tensor.dim()
+    numbers = (ctypes.c_int64 * (2 * ndim))(*tensor.shape, *tensor.stride())
+    at = ctypes.addressof(numbers)
+    pointer = ctypes.POINTER(ctypes.c_int64)
+    out.data, out.byte_offset, out.ndim = tensor.data_ptr(), 0, ndim
+    out.device.device_type = _CPU if kind == "cpu" else _CUDA
+    out.device.device_id = tensor.device.index or 0
+    out.dtype.code, out.dtype.bits, out.dtype.lanes = _code(tensor.dtype), 8 * tensor.itemsize, 1
+    out.shape = ctypes.cast(at, pointer)
+    out.strides = ctypes.cast(at + 8 * ndim, pointer)
+    return numbers
 
 
 def describe(tensors: list[torch.Tensor]) -> ctypes.Array:
     """An array of DLTensor; valid while the tensors live and are not changed."""
     array = (DLTensor * max(len(tensors), 1))()
+    if view is None:
+        array.numbers = [fill(out, tensor) for out, tensor in zip(array, tensors, strict=False)]
+        return array
     size = ctypes.sizeof(DLTensor)
     base = ctypes.addressof(array)
     for i, tensor in enumerate(tensors):

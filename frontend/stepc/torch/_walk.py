@@ -5,19 +5,21 @@ same in Python for where it is not built.
 
 The extension can call some of torch's functions by address, which costs a
 third of the way through Python objects. They have no stable interface, so that
-is done only for releases it was tested with, and after each has given the
-right answer for a probe. ``STEPC_DIRECT=0`` forbids it; ``STEPC_EXTENSION=0``
-forbids the extension.
+is done only where each of them is there, by its name with the types of its
+arguments, and gives the right answer for a probe. Releases of torch without
+DLPack's exchange table have neither way and are read in Python.
+``STEPC_DIRECT=0`` forbids the functions by address; ``STEPC_EXTENSION=0`` the
+extension.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.machinery
 import importlib.util
 import os
-import re
 import warnings
 from pathlib import Path
 
@@ -31,14 +33,19 @@ from ._probes import apart, word
 _MODULE = "_stepc_walk"
 _FILE = f"{_MODULE}.abi3.so"
 _INTERFACE = 4  # of the extension
-_DIRECT_RELEASES = re.compile(r"2\.13\.\d+(\+cpu)?")
 _NO_DIRECT = (0,) * 12
+# at::toDLPackNonOwning: of releases before 2.15, and with their last argument, whether the memory
+# is only read. Those without it find it in a register that they do not look at.
+_VIEWS = (
+    "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor",
+    "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensorb",
+)
 
 
 def walk(lists: tuple[list, ...], plan: _runtime.Plan):
     """A Walk over the groups' parameter lists (see ``_ext/walk.c``)."""
     extension = load_extension()
-    if extension is None:
+    if extension is None or _tensors.TABLE is None:
         return PyWalk(lists, plan)
     params = tuple(param for group in lists for param in group)
     library = _runtime.load_library()
@@ -105,7 +112,7 @@ def _load(path: Path):
 
 def way() -> str:
     """How parameters and gradients are re-read: "direct", "objects" or "python"."""
-    if load_extension() is None:
+    if load_extension() is None or _tensors.TABLE is None:
         return "python"
     return "direct" if direct_functions()[0] else "objects"
 
@@ -115,13 +122,11 @@ def direct_functions() -> tuple[int, ...]:
     """The members of StepcDirect; all zero where they must not be used."""
     if os.environ.get("STEPC_DIRECT") == "0":
         return _NO_DIRECT
-    if not _DIRECT_RELEASES.fullmatch(str(torch.__version__)):
-        return _NO_DIRECT
     folder = Path(torch.__file__).parent / "lib"
     try:
         cpu = ctypes.CDLL(str(folder / "libtorch_cpu.so"))
         c10 = ctypes.CDLL(str(folder / "libc10.so"))
-        view = cpu._ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor
+        view = _first(cpu, _VIEWS)
         bump = cpu._ZN5torch8autograd4impl12bump_versionERKN2at6TensorE
         grad = c10._ZNK3c1010TensorImpl4gradEv
         own = cpu.aoti_torch_new_tensor_handle
@@ -130,12 +135,20 @@ def direct_functions() -> tuple[int, ...]:
         return _NO_DIRECT
     own.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
     disown.argtypes = [ctypes.c_void_p]
-    view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_runtime.DLTensor)]
+    view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_runtime.DLTensor), ctypes.c_bool]
     bump.argtypes = [ctypes.c_void_p]
     view.restype = bump.restype = None
     grad.argtypes = [ctypes.c_void_p]
     grad.restype = ctypes.c_void_p
     return apart(functools.partial(_verified, view, grad, bump, own, disown))
+
+
+def _first(library: ctypes.CDLL, names: tuple[str, ...]):
+    """The first function of these that the library has; AttributeError where it has none."""
+    for name in names[:-1]:
+        with contextlib.suppress(AttributeError):
+            return getattr(library, name)
+    return getattr(library, names[-1])
 
 
 def _slot_offset(tensor: torch.Tensor) -> int:
@@ -208,9 +221,8 @@ def _verified(view, grad, bump, own, disown) -> tuple[int, ...]:
     undefined = word(grad(probe._cdata))
     gradient = torch.zeros(2, 3, **plain).t()
     probe.grad = gradient
-    seen, expected = _runtime.DLTensor(), _runtime.DLTensor()
-    view(id(probe) + offset, ctypes.byref(seen))
-    _tensors.view(probe, ctypes.addressof(expected))
+    seen, expected = _runtime.DLTensor(), _tensors.describe([probe])[0]
+    view(id(probe) + offset, ctypes.byref(seen), False)
     version = probe._version
     bump(id(probe) + offset)
     right = (
