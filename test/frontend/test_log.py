@@ -32,7 +32,8 @@ def test_what_is_compiled_and_by_which_rules(own_cache, said):
     assert "rule 'matrix' of optimizer 'adafactor' takes 2 parameters" in messages
     assert "rule 'any' of optimizer 'adafactor' takes 1 parameter" in messages
     assert "parameter 1 of group 0 of shape (5,): rule 'any'" in said(logging.DEBUG)
-    assert said(logging.WARNING) == []
+    # That it takes a while, on a machine that is slow or busy, is no fault.
+    assert [message for message in said(logging.WARNING) if "takes a while" not in message] == []
 
 
 def test_what_is_in_the_cache(own_cache, said, monkeypatch):

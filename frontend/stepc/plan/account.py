@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from .. import schedule
 from .layouts import Layout, Part
 from .models import BYTES
 from .package import Package, Tiles, operand_bytes, reach, state_elements
@@ -65,8 +66,8 @@ def account_part(package: Package, part: Part) -> PartAccount:
     found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
     found.moved = tiles.elements * sum(
         operand_bytes(variant["operands"][i])
-        for entry in variant["schedule"]
-        for i in (*entry.get("reads", ()), *entry.get("writes", ()))
+        for access in schedule.accesses(variant)
+        for i in (*access.reads, *access.writes)
         if reach(variant["operands"][i], rule) == "full"
     )
     if variant["space"] != "tiles":

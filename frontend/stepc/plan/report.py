@@ -4,27 +4,9 @@
 
 from __future__ import annotations
 
+from .._units import seconds, size
 from . import colossal
 from .planning import Plan
-
-
-def size(number: int) -> str:
-    """Bytes with a unit of 1024, three digits."""
-    value, units = float(number), ["B", "KiB", "MiB", "GiB", "TiB"]
-    for unit in units:
-        if value < 1000 or unit == units[-1]:
-            break
-        value /= 1024
-    if unit == "B":
-        return f"{number} B"
-    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
-
-
-def seconds(value: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if value * factor >= 1 or unit == "us":
-            return f"{value * factor:.3g} {unit}"
-    return ""
 
 
 def _memory(plan: Plan) -> list[str]:

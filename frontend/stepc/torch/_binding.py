@@ -299,6 +299,10 @@ class Binding:
         self._place.upload()
         return True
 
+    def used(self) -> list[tuple[dict, int, int]]:
+        """See :meth:`Preparation.used`."""
+        return self._preparation.used()
+
     def refresh_counts(self) -> None:
         """Notes the counts that the device alone knows, after skipped steps and graphs,
         where the user sees them; waits for it."""
@@ -406,7 +410,7 @@ class Binding:
                 remainder = member.states[member.names.index("remainder")]
                 self._remainders.add(member.param, remainder)
         self._pending.extend(members)
-        self._preparation.log(members)
+        self._preparation.note(members)
         self._hold_memory(members)
         for tensor in itertools.chain.from_iterable(m.shown for m in members):
             self._preparation.own(tensor)

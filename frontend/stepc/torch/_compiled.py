@@ -14,6 +14,7 @@ from .. import _log, errors
 from ..definition import Definition
 from ..interface import Interface, Options
 from . import _features, _hypers, _modes, _on_ranks
+from ._account import account
 from ._averages import Averages
 from ._binding import Binding
 from ._bound_groups import precompile
@@ -104,6 +105,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
     _is_torn = False  # whether parameters and states are of two steps; likewise
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
+    _eager_reason: str | None = None  # of the last step of torch's own
 
     def __init__(
         self,
@@ -149,6 +151,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
 
     def _after_init(self) -> None:
         """What a class does behind the constructor of torch's class."""
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{account(self)}"
 
     def _get_definition(self) -> Definition:
         return Definition.from_zoo(self._zoo_name).with_fragments(self._fragments)

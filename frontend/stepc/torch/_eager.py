@@ -57,6 +57,7 @@ def step_eagerly(optimizer, why: str) -> None:
             f"{type(optimizer).__name__} must run torch's own step ({why}), which does not do "
             f"what was asked for: {', '.join(asked)}"
         )
+    optimizer._eager_reason = why
     if why not in optimizer._warned:
         optimizer._warned |= {why}
         log.info("%s runs torch's own step: %s", type(optimizer).__name__, why)

@@ -57,6 +57,7 @@ class Preparation:
         self._rules = Rules(interface, options)
         self._variants = Variants(manifest, options, kept)
         self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
+        self._used: dict[str, list] = {}  # by the variant's name
         self._dropped = dropped
         self._num_params = num_params
         self._exact_count = exact_count
@@ -81,8 +82,13 @@ class Preparation:
             if counts:
                 self._prepare_counters(members)
 
-    def log(self, members: list[Member]) -> None:
-        """Says which rules take the parameters."""
+    def note(self, members: list[Member]) -> None:
+        """Of parameters that are bound: says which rules take them, and keeps how many."""
+        for member in members:
+            variant = self._variants.find(member, self._rules.rule_of(member))
+            self._used.setdefault(variant["name"], [variant, 0, 0])
+            self._used[variant["name"]][1] += 1
+            self._used[variant["name"]][2] += member.param.numel()
         if not log.isEnabledFor(logging.INFO):
             return
         taken = [self._rules.rule_of(member).name for member in members]
@@ -91,6 +97,10 @@ class Preparation:
             log.info("%s takes %s", of, parameters(number))
         for member, rule in zip(members, taken, strict=True):
             log.debug("%s of shape %s: rule '%s'", member.name, member.whole_shape, rule)
+
+    def used(self) -> list[tuple[dict, int, int]]:
+        """The variants that step parameters, each with how many and their elements."""
+        return [tuple(entry) for entry in self._used.values()]
 
     def forget_counts(self) -> None:
         """Asks ``exact_count`` no more."""
