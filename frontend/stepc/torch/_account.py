@@ -37,7 +37,8 @@ class Account:
     ``moved``: what the kernels read and write in a step, of operands with the parameter's
     shape; ``least``: each of these once. ``exchanges``: rounds, calls and bytes of statistics
     in a step, on average so far; ``zero``: bytes of gradients and parameters that ``zero=``
-    brings to their ranks. ``eager``: why torch's own step runs, or None.
+    brings to their ranks. ``eager``: why torch's own step runs, or None; ``apart``: the names
+    of parameters that it has taken beside the compiled step of the others.
     """
 
     optimizer: str
@@ -53,6 +54,7 @@ class Account:
     exchanged: float
     zero: int
     eager: str | None
+    apart: tuple[str, ...]
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -82,6 +84,7 @@ def account(optimizer) -> Account:
         exchanged=plan.exchangeBytes / steps if plan else 0.0,
         zero=sum(2 * line.nbytes for line in zero.lines) if zero is not None else 0,
         eager=optimizer._eager_reason if inner is None else None,
+        apart=optimizer._apart.names() if optimizer._apart is not None else (),
     )
 
 
@@ -155,6 +158,8 @@ def _lines(account: Account) -> list[str]:
     lines = [f"{account.optimizer}, on this rank:"]
     if account.eager is not None:
         lines.append(f"  torch's own step runs: {account.eager}")
+    if account.apart:
+        lines.append(f"  torch's own step takes {', '.join(account.apart)}")
     rows = [(amount, f"parameters, {dtype}") for dtype, amount in account.parameters.items()]
     rows += [(amount, f"state {name}") for name, amount in account.states.items()]
     rows += [(account.runtime, f"the library's own ({size(account.workspace)} workspace)")]

@@ -15,6 +15,7 @@ from ..definition import Definition
 from ..interface import Interface, Options
 from . import _features, _hypers, _modes, _on_ranks
 from ._account import account
+from ._apart import Apart, step_apart, without_gradients
 from ._averages import Averages
 from ._binding import Binding
 from ._bound_groups import precompile
@@ -105,6 +106,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _poison: str | None = None  # what ranks could not exchange; until a state is loaded
     _is_torn = False  # whether parameters and states are of two steps; likewise
     _warned: frozenset[str] = frozenset()  # reasons for torch's own step
+    _apart: Apart | None = None  # parameters that torch steps beside compiled code
     _eager_reason: str | None = None  # of the last step of torch's own
 
     def __init__(
@@ -308,14 +310,17 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             try:
                 with _modes.outside():
                     self._compare_plain(binding)
-                    if binding is None or not binding.run(self):
-                        binding = self._bind_and_step(binding)
+                    binding = self._run(binding)
                 self._binding = binding
                 self._num_steps += 1
                 return
             except ObstacleError as obstacle:
+                may_go = obstacle.eager and self._eager_class is not None and not self._is_shared
+                if may_go and self._goes_apart(obstacle):
+                    self._binding = binding
+                    return self._step_locked()
                 # torch's own step would take a rank's part for the whole.
-                if not obstacle.eager or self._eager_class is None or self._is_shared:
+                if not may_go:
                     raise errors.TensorError(str(obstacle), obstacle.status) from None
                 why = str(obstacle)
             except errors.DisagreementError:
@@ -336,7 +341,31 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         step_eagerly(self, why)
         self._num_steps += 1
 
+    def _goes_apart(self, obstacle: ObstacleError) -> bool:
+        self._apart = self._apart or Apart()
+        return self._apart.find(obstacle, self.param_groups)
+
+    def _run(self, binding: Binding | None) -> Binding:
+        """One step; returns the binding that made it."""
+        taken = self._apart.taken() if self._apart is not None else []
+        if taken:
+            params = [param for _, param in taken]
+            with without_gradients(params):  # what is to be refused is refused before anything
+                binding = binding or self._bind(None)
+            step_apart(self, taken)
+            with without_gradients(params):
+                return binding if binding.run(self) else self._bind_and_step(binding)
+        if binding is None or not binding.run(self):
+            binding = self._bind_and_step(binding)
+        return binding
+
     def _bind_and_step(self, previous: Binding | None) -> Binding:
+        binding = self._bind(previous)
+        if not binding.run(self):
+            raise errors.StepcError("the optimizer changed while its step was being prepared")
+        return binding
+
+    def _bind(self, previous: Binding | None) -> Binding:
         if captures_steps_of(self.param_groups):
             # States would be taken from the memory of the graph, and code cannot be loaded.
             self._binding = previous
@@ -345,10 +374,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
                 "one before the capture"
             )
         self._keep_scalars(previous)
-        binding = make_binding(self, previous)
-        if not binding.run(self):
-            raise errors.StepcError("the optimizer changed while its step was being prepared")
-        return binding
+        return make_binding(self, previous)
 
     # --- Ahead of the first step ----------------------------------------------
 

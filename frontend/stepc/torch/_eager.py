@@ -12,7 +12,7 @@ import warnings
 import torch
 
 from .. import errors
-from .._log import log
+from .._log import log, parameters
 from ._tensors import NARROW
 
 
@@ -43,8 +43,9 @@ def _is_on_cuda(group: dict) -> bool:
     return all(param.device.type == "cuda" for param in group["params"])
 
 
-def step_eagerly(optimizer, why: str) -> None:
-    """torch's own step, without its hooks: ours ran them.
+def step_eagerly(optimizer, why: str, only: list[torch.Tensor] | None = None) -> None:
+    """torch's own step, without its hooks: ours ran them. ``only``: the parameters that it is
+    of, where others are stepped by compiled code.
 
     Warns once for each reason. StepcError where the step would have to clip or
     unscale gradients, or to keep masters, which torch's does not.
@@ -60,22 +61,23 @@ def step_eagerly(optimizer, why: str) -> None:
     optimizer._eager_reason = why
     if why not in optimizer._warned:
         optimizer._warned |= {why}
-        log.info("%s runs torch's own step: %s", type(optimizer).__name__, why)
+        whose = "all its parameters" if only is None else parameters(len(only))
+        log.info("%s runs torch's own step for %s: %s", type(optimizer).__name__, whose, why)
         warnings.warn(
             f"stepc: {type(optimizer).__name__} runs torch's own step, not a compiled one, "
-            f"for all its parameters: {why}",
+            f"for {whose}: {why}",
             RuntimeWarning,
             stacklevel=level_of_caller(),
         )
     step = optimizer._eager_class.step
     while getattr(step, "hooked", False):
         step = step.__wrapped__
-    with _as_torch_wants(optimizer):
+    with _as_torch_wants(optimizer, only):
         step(optimizer)
 
 
 @contextlib.contextmanager
-def _as_torch_wants(optimizer):
+def _as_torch_wants(optimizer, only: list[torch.Tensor] | None):
     """For a step of torch's, whose states have their parameter's dtype.
 
     A bfloat16 or float16 parameter with float32 states is stepped as float32 and rounded
@@ -87,7 +89,10 @@ def _as_torch_wants(optimizer):
     scalars = {"step", *optimizer._scalar_states}
     _place_counts(optimizer)
     try:
-        for param, state in optimizer.state.items():
+        items = optimizer.state.items()
+        if only is not None:
+            items = [(param, optimizer.state[param]) for param in only if param in optimizer.state]
+        for param, state in items:
             if not isinstance(param, torch.Tensor) or not isinstance(state, dict):
                 continue
             wide = {

@@ -20,11 +20,17 @@ from . import _tensors
 
 class ObstacleError(Exception):
     """A parameter that compiled code cannot step. ``eager``: torch may be able; ``status``: of
-    the error where it is not asked."""
+    the error where it is not asked; ``param``: where it is no matter of several."""
 
-    def __init__(self, words: str, eager: bool, status: str = "STEPC_INVALID_ARGUMENT"):
+    def __init__(
+        self,
+        words: str,
+        eager: bool,
+        status: str = "STEPC_INVALID_ARGUMENT",
+        param: torch.Tensor | None = None,
+    ):
         super().__init__(words)
-        self.eager, self.status = eager, status
+        self.eager, self.status, self.param = eager, status, param
 
 
 @dataclass
@@ -109,12 +115,12 @@ def _members(groups, indices, known, wanted) -> Iterator[Member]:
         if not wanted(param):
             continue
         grad = param.grad
-        found = _tensors.obstacle(param, grad)
+        found, alone = _tensors.obstacle(param, grad), param
         if id(param) in seen or id(param) in known:
-            found = ("is in its group twice", True)
+            found, alone = ("is in its group twice", True), None
         if found:
-            words, eager = found
-            raise ObstacleError(f"{parameter_name(group, number, position)} {words}", eager)
+            words, eager = f"{parameter_name(group, number, position)} {found[0]}", found[1]
+            raise ObstacleError(words, eager, param=alone)
         seen.add(id(param))
         name = parameter_name(group, number, position)
         label = group["param_names"][position] if group.get("param_names") else name
