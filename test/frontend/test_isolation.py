@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from common import FRONTEND
 
 WITHOUT_TORCH = """
@@ -108,3 +109,28 @@ def test_shared_ctypes_functions_are_left_alone():
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (
+            "sys.modules['torch'] = None",
+            "stepc.torch needs torch 2.6 or newer, which is not installed: pip install torch",
+        ),
+        (
+            "import torch; torch.__version__ = '2.5.1+cu124'",
+            "stepc.torch needs torch 2.6 or newer; this is 2.5.1+cu124: "
+            "pip install --upgrade torch",
+        ),
+        ("import torch; torch.__version__ = '2.10.0a0+git1'", None),
+    ],
+)
+def test_no_torch_and_an_old_one(before, words):
+    code = f"import sys; {before}\nimport stepc.torch"
+    env = {**os.environ, "PYTHONPATH": str(FRONTEND)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == (words is None), done.stderr
+    assert words is None or done.stderr.splitlines()[-1] == f"ImportError: {words}"

@@ -5,7 +5,15 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import apex, came, colossal, deepspeed, hf, lomo
+from . import (
+    _release,  # noqa: F401  (first: it may refuse)
+    apex,
+    came,
+    colossal,
+    deepspeed,
+    hf,
+    lomo,
+)
 from ._clipping import clip_grad_norm_
 from ._features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from ._info import info

@@ -10,7 +10,13 @@ from ._compiled import CompiledStep
 from ._hypers import BETAS
 
 
-class Adam(CompiledStep, torch.optim.Adam):
+class AdamStep(CompiledStep):
+    """What Adam and AdamW have in common."""
+
+    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay"}
+
+
+class Adam(AdamStep, torch.optim.Adam):
     """Adam; definition ``adam.mlir``.
 
     Everything is as in :class:`torch.optim.Adam`: arguments, param groups, ``state``
@@ -25,10 +31,10 @@ class Adam(CompiledStep, torch.optim.Adam):
     """
 
     _zoo_name = "adam"
-    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay"}
     _options = {
         "amsgrad": "amsgrad",
         "maximize": "maximize",
-        "decoupled_weight_decay": "decoupled_weight_decay",
+        # torch's Adam has it since 2.7.
+        "decoupled_weight_decay": lambda group: bool(group.get("decoupled_weight_decay", False)),
     }
     _eager_class = torch.optim.Adam

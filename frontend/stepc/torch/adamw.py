@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import torch
 
-from .adam import Adam
+from .adam import Adam, AdamStep
+
+# torch's is a subclass of its Adam since 2.7.
+_Base = Adam if issubclass(torch.optim.AdamW, torch.optim.Adam) else AdamStep
 
 
-class AdamW(Adam, torch.optim.AdamW):
+class AdamW(_Base, torch.optim.AdamW):
     """AdamW; definition ``adamw.mlir``.
 
     Everything is as in :class:`torch.optim.AdamW`: arguments, param groups,
