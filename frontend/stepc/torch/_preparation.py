@@ -278,6 +278,8 @@ def _is_usable(
     """Whether a state can be bound as it is; else it is copied."""
     if given.dtype != dtype or given.device != member.param.device or given.is_inference():
         return False
+    if given.numel() == 0:  # which has no place in a block
+        return True
     if shape is None:
         if given.is_shared():  # with other processes, from before the first step
             return True
