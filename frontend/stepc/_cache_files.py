@@ -28,7 +28,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 KINDS = ("package", "interface")
 _MAGIC = b"stepc-cache-2 "
@@ -170,31 +170,58 @@ class Entry:
                 raise
 
 
-# --- Those that nobody uses ---------------------------------------------------
+# --- All of a cache -----------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """A file of this user's cache; ``used``: when it was made, or read, to a day."""
+
+    name: str
+    size: int  # bytes
+    used: float  # seconds since the epoch
 
 
 def drop_old(root: Path) -> None:
     """Removes what was not read for long, whenever something is added: that
     took a compilation, beside which a look at each entry is nothing."""
-    limit = time.time() - _KEEP_DAYS * _DAY
+    drop(root, time.time() - _KEEP_DAYS * _DAY)
+
+
+def drop(root: Path, limit: float) -> list[Found]:
+    """Removes what was not used since the limit; returns what that was. OSError where the
+    directory may not be read, or not be trusted."""
+    dropped = []
+    for found, folder in _files(root):
+        if found.used < limit:
+            os.unlink(found.name, dir_fd=folder)
+            dropped.append(found)
+    return dropped
+
+
+def listed(root: Path) -> list[Found]:
+    """The entries, the one that was used last first. OSError as of :func:`drop`."""
+    entries = [found for found, _ in _files(root) if not found.name.startswith(".")]
+    return sorted(entries, key=lambda found: -found.used)
+
+
+def _files(root: Path) -> Iterator[tuple[Found, int]]:
+    """What was made by this user's cache, each with the descriptor of its folder."""
     with _opened(root) as top:
         for digits in filter(_FOLDER.fullmatch, os.listdir(top)):
             with contextlib.suppress(OSError), _opened(root / digits, top) as folder:
                 for name in os.listdir(folder):
-                    if _is_ours(folder, digits, name, limit):
-                        os.unlink(name, dir_fd=folder)
+                    found = _ours(folder, digits, name)
+                    if found is not None:
+                        yield found, folder
 
 
-def _is_ours(folder: int, digits: str, name: str, limit: float) -> bool:
-    """Whether a file was made by this user's cache and not used since the limit. What is being
-    written, and a lock, may have less than a header, and no more."""
+def _ours(folder: int, digits: str, name: str) -> Found | None:
+    """None for a file that this user's cache has not made. What is being written, and a lock,
+    may have less than a header, and no more."""
     match = _NAME.fullmatch(name)
     if match is None or not (match["entry"] or match["of"]).startswith(digits):
-        return False
+        return None
     with contextlib.suppress(OSError), _regular(name, folder) as (file, status):
-        return (
-            status.st_uid == os.geteuid()
-            and status.st_mtime < limit
-            and _MAGIC.startswith(file.read(len(_MAGIC)))
-        )
-    return False
+        ours = status.st_uid == os.geteuid() and _MAGIC.startswith(file.read(len(_MAGIC)))
+        return Found(name, status.st_size, status.st_mtime) if ours else None
+    return None

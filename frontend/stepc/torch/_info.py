@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import torch
 
-from .. import __version__, _cache, _compiler, _runtime, errors
+from .._installed import installed
 from . import _states, _walk
 from ._account import Account, account
 
@@ -18,31 +16,20 @@ def info(optimizer=None) -> dict[str, str | None] | Account:
     ``stepc.torch`` take on this rank, an :class:`Account` that prints as a few lines (and with
     ``print(optimizer)``). Compiles nothing and changes nothing.
 
-    ``compiler``, ``runtime`` and ``cache`` are paths, None where there is none; ``reading``
+    ``compiler``, ``runtime`` and ``cache`` are paths, None where there is none; ``processor``:
+    the one that code is made for; ``reading``
     is how parameters are looked at: "direct" (torch's functions by address),
     "objects" (through Python objects), "python" (no extension; slow), or None
     without the runtime library.
     """
     if optimizer is not None:
         return account(optimizer)
-    found: dict[str, str | None] = {
-        "stepc": __version__,
+    found = {
+        **installed(),
         "torch": str(torch.__version__),
-        "compiler": None,
-        "runtime": None,
-        "runtime_version": None,
         "reading": None,
-        "cache": None if (cache := _cache.directory()) is None else str(cache),
         "huge_pages": str(_states.wants_huge_pages()),
     }
-    with contextlib.suppress(errors.CompilerError):
-        found["compiler"] = str(_compiler.find_compiler())
-    try:
-        library = _runtime.load_library()
-    except errors.RuntimeLibraryError:
-        return found
-    version = library.stepcVersion()
-    found["runtime"] = library._name
-    found["runtime_version"] = f"{version // 1000}.{version % 1000}"
-    found["reading"] = _walk.way()
+    if found["runtime"] is not None:
+        found["reading"] = _walk.way()
     return found

@@ -1,0 +1,30 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What an installation of Stepc consists of, without torch."""
+
+from __future__ import annotations
+
+import contextlib
+
+from . import __version__, _cache, _compiler, _runtime, errors
+
+
+def installed() -> dict[str, str | None]:
+    """Versions and paths, None for what is not there; compiles nothing."""
+    found: dict[str, str | None] = {
+        "stepc": __version__,
+        "compiler": None,
+        "runtime": None,
+        "runtime_version": None,
+        "processor": None,
+        "cache": None if (cache := _cache.directory()) is None else str(cache),
+    }
+    with contextlib.suppress(errors.CompilerError):
+        found["compiler"] = str(_compiler.find_compiler())
+    with contextlib.suppress(errors.RuntimeLibraryError):
+        library = _runtime.load_library()
+        version = library.stepcVersion()
+        found["runtime"] = library._name
+        found["runtime_version"] = f"{version // 1000}.{version % 1000}"
+        found["processor"] = library.stepcCpuTarget().decode()
+    return found
