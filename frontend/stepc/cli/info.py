@@ -33,8 +33,6 @@ def facts() -> dict[str, str | None]:
     """By name; None for what is not there."""
     found = {**installed(), "python": platform.python_version()}
     try:
-        import torch  # noqa: F401
-
         from ..torch import info
 
         found |= info()

@@ -15,7 +15,8 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ImportError(f"{_NEEDS}, which is not installed: pip install torch") from None
+    words = f"{_NEEDS}, which is not installed: pip install torch"
+    raise ModuleNotFoundError(words, name="torch") from None
 
 _numbers = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
 if _numbers and tuple(map(int, _numbers.groups())) < OLDEST:
