@@ -16,12 +16,13 @@ def distance() -> float:
     """The largest difference of a parameter after some steps of our AdamW and of torch's."""
     both = []
     for kind in (AdamW, torch.optim.AdamW):
-        generator = torch.Generator().manual_seed(1)
-        params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in _SHAPES]
+        generator = torch.Generator("cpu").manual_seed(1)
+        plain = {"device": "cpu", "dtype": torch.float32, "generator": generator}
+        params = [torch.nn.Parameter(torch.randn(shape, **plain)) for shape in _SHAPES]
         optimizer = kind(params, lr=0.01)
         for _ in range(_STEPS):
             for param in params:
-                param.grad = torch.randn(param.shape, generator=generator)
+                param.grad = torch.randn(param.shape, **plain)
             optimizer.step()
         both.append(params)
     return max(float((a - b).detach().abs().max()) for a, b in zip(*both, strict=True))
