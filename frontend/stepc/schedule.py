@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """Of one kernel: indices of the variant's operands that come from memory and go there."""
+    """Of one kernel: indices of the variant's operands that come from memory and go there.
+    Rounds cut a step into segments: round r of exchanges follows segment r."""
 
     kernel: str
+    segment: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
 
@@ -30,7 +32,7 @@ def accesses(variant: dict) -> Iterator[Access]:
         reads = tuple(i for i in entry.get("reads", ()) if i not in cached)
         writes = tuple(entry.get("writes", ()))
         cached |= {*reads, *writes}
-        yield Access(entry["kernel"], reads, writes)
+        yield Access(entry["kernel"], entry["segment"], reads, writes)
 
 
 def least(variant: dict) -> tuple[set[int], set[int]]:

@@ -107,6 +107,14 @@ print(p.detach().allclose(torch.full((8,), 0.5)), _walk.way())
     assert installed.run(installed.python, "-c", script).split() == ["True", "direct"]
 
 
+def test_commands_of_the_package(installed):
+    said = installed.run(installed.python, "-m", "stepc", "check")
+    assert said.count(" ok: ") == 5, said
+    page = installed.folder / "page.html"
+    installed.run(installed.python, "-m", "stepc", "explain", "gpt2", "--html", str(page))
+    assert "adamw on gpt2" in page.read_text()
+
+
 def test_without_torch_the_runtime_brings_its_threads(installed):
     (site,) = (installed.bin.parent / "lib").glob("*/site-packages")
     script = f"""

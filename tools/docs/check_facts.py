@@ -58,7 +58,8 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
 ]
 BACKTICKS = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(
-    r"(?:^|[ \"(/])(stepc(?:-run|-opt|-plan)?|tools/[\w./-]+\.(?:py|sh)) ([^|;&#]*)"
+    r"(?:^|[ \"(/`])(python -m stepc|stepc(?:-run|-opt|-plan)?|tools/[\w./-]+\.(?:py|sh)) "
+    r"([^|;&#]*)"
 )
 SOURCE = re.compile(r"^[\w*-]+\.(?:cpp|h|td|def|py|sh|test)$")
 EXAMPLES = {"train.py", "cuda.h", "nccl.h"}  # of the reader, and of others

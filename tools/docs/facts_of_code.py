@@ -32,6 +32,11 @@ FOREIGN_FLAGS = {
 PLAN = "frontend/stepc/plan/command.py"
 
 
+def commands() -> list[str]:
+    """The sources of ``python -m stepc``."""
+    return [str(path) for path in files() if path.parent == Path("frontend/stepc/cli")]
+
+
 def read(path: str) -> str:
     return (ROOT / path).read_text()
 
@@ -122,7 +127,8 @@ def flags_of(program: str) -> frozenset[str]:
         path = BUILD / "bin" / program
         said = subprocess.run([path, "--help-hidden"], capture_output=True, text=True, check=True)
         return frozenset(re.findall(r"(?<![\w-])--?([a-zA-Z][\w-]*)", said.stdout))
-    text = read(PLAN if program == "stepc-plan" else program)
+    own = {"stepc-plan": [PLAN], "python -m stepc": [PLAN, *commands()]}
+    text = "\n".join(map(read, own.get(program, [program])))
     return frozenset(re.findall(r"[\"' (]--([a-z][\w-]*)", text)) | {"help"}
 
 

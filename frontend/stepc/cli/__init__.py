@@ -14,6 +14,12 @@ from . import cache, check, explain, info
 _COMMANDS = {"info": info, "explain": explain, "cache": cache, "check": check}
 
 
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """At ``--``: what stands behind it is for another program."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command; errors are one line on stderr and status 1."""
     parser = argparse.ArgumentParser(prog="python -m stepc", description="Stepc's own facts.")
@@ -23,7 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
         sub = commands.add_parser(name, help=said, description=said)
         command.add(sub)
         sub.set_defaults(run=command.run)
-    given = parser.parse_args(arguments)
+    own, behind = _split(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(own)
+    if behind and given.run is not explain.run:
+        parser.error(f"unrecognized arguments: {' '.join(behind)}")
+    given.behind = behind
     try:
         return given.run(given)
     except (errors.StepcError, OSError, ValueError) as error:

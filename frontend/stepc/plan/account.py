@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from .. import schedule
 from .layouts import Layout, Part
 from .models import BYTES
 from .package import Package, Tiles, operand_bytes, reach, state_elements
+from .usage import widths
 
 ENTRY = 8  # bytes of what crosses: an f64 or an integer
 _CHUNK = 16384  # elements of a chunk of work; the runtime's default
@@ -21,8 +21,8 @@ _BATCH_BYTES = 256 * 1024
 @dataclass
 class PartAccount:
     """Of one part. Bytes; ``states`` by name, ``kept`` what the runtime keeps for the tensor
-    between steps, ``workspace`` what a traversal of it needs, ``moved`` what a step reads and
-    writes. ``exchange``: entries by round, axes and operation."""
+    between steps, ``workspace`` what a traversal of it needs, ``moved`` what the kernels of
+    each segment of a step read and write. ``exchange``: entries by round, axes and operation."""
 
     param: int
     grad: int
@@ -30,7 +30,7 @@ class PartAccount:
     kept: int = 0
     workspace: int = 0
     is_shared: bool = False
-    moved: int = 0
+    moved: Counter[int] = field(default_factory=Counter)
     exchange: Counter = field(default_factory=Counter)
 
 
@@ -64,12 +64,8 @@ def account_part(package: Package, part: Part) -> PartAccount:
             states[operand["name"]] = state_elements(operand, rule, part) * operand_bytes(operand)
     grad = BYTES[package.grad_of(part.dtype)]
     found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
-    found.moved = tiles.elements * sum(
-        operand_bytes(variant["operands"][i])
-        for access in schedule.accesses(variant)
-        for i in (*access.reads, *access.writes)
-        if reach(variant["operands"][i], rule) == "full"
-    )
+    for kernel in widths(variant, rule):
+        found.moved[kernel.segment] += tiles.elements * kernel.total
     if variant["space"] != "tiles":
         return found
     found.kept = -(-variant["tensor_slots"] * 8 // 64) * 64
@@ -103,7 +99,7 @@ class Call:
 
 @dataclass
 class RankAccount:
-    """Of one rank, in bytes."""
+    """Of one rank, in bytes; ``moved`` by segment."""
 
     param: int = 0
     grad: int = 0
@@ -111,7 +107,7 @@ class RankAccount:
     kept: int = 0
     workspace: int = 0
     exchange: int = 0
-    moved: int = 0
+    moved: Counter[int] = field(default_factory=Counter)
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -167,7 +163,8 @@ class Accountant:
             found.param += one.param * count
             found.grad += one.grad * count
             found.kept += one.kept * count
-            found.moved += one.moved * count
+            for segment, amount in one.moved.items():
+                found.moved[segment] += amount * count
             for name, size in one.states.items():
                 found.states[name] += size * count
             for (round_, axes, operation), entries in one.exchange.items():

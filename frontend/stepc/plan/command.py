@@ -46,12 +46,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.description = "memory of a rank, rounds, calls and bytes of a step, before it is run"
     add = parser.add_argument
     add("definition", help="a .mlir file, a .stepc package, or a name of the zoo; a,b: each")
-    add("--fragment", action="append", default=[], help="before the definition; again for more")
     add("--model", required=True, help=f"{', '.join(models.NAMES)}, or a file; a,b: each")
+    add_request(parser, layout="zero1")
+    add("--compare", choices=["colossalai"], help="rounds and calls beside those of its "
+        "distributed optimizers, on zero1 and tp")  # fmt: skip
+    add("--json", action="store_true")
+    return parser
+
+
+def add_request(parser: argparse.ArgumentParser, layout: str | None) -> None:
+    """The arguments of :func:`request`, :func:`machines_of` and of the model's dtype;
+    ``layout`` is the default."""
+    add = parser.add_argument
+    add("--fragment", action="append", default=[], help="before the definition; again for more")
     add("--dtype", choices=models.BYTES, help="of all parameters, in place of the model's")
     add("--grad", choices=models.BYTES, help="of gradients (default: the parameter's)")
     add("--state", choices=models.BYTES, help="of states (default: f32)")
-    add("--layout", default="zero1", help="presets of docs/sharding.md, products with *; a,b: each")
+    add("--layout", default=layout, help="presets of docs/sharding.md, products with *; a,b: each")
     add("--ranks", help="how many; a,b: each")
     add("--axis", action="append", default=[], metavar="NAME=N", help="size of tp or shard")
     add("--rule", action="append", default=[], metavar="REGEX=DIM|none",
@@ -63,13 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--groups", type=int, default=1, help="of parameters (default: 1)")
     add("--machine", metavar="FILE", help="JSON: ranks, ranks_per_node, inside, between, "
         "latency_inside, latency_between, memory (bytes a second, seconds); for times")  # fmt: skip
-    add("--compare", choices=["colossalai"], help="rounds and calls beside those of its "
-        "distributed optimizers, on zero1 and tp")  # fmt: skip
-    add("--json", action="store_true")
-    return parser
 
 
-def _machines(given) -> list[machines.Machine]:
+def machines_of(given) -> list[machines.Machine]:
     try:
         ranks = [int(text) for text in (given.ranks or "").split(",") if text]
     except ValueError:
@@ -81,22 +88,26 @@ def _machines(given) -> list[machines.Machine]:
     return [machines.Machine(n) for n in ranks]
 
 
-def plans(given) -> list[planning.Plan]:
-    request = planning.Request(
+def request(given) -> planning.Request:
+    """Of one layout, which is still the default's."""
+    return planning.Request(
         sizes=dict(_pair(text, int) for text in given.axis),
         rules=tuple(_pair(text, _dim) for text in given.rule),
         values=dict(_pair(text, _value) for text in given.set),
         grad=given.grad, state=given.state, gradients=given.gradients,
         workers=given.workers, groups=given.groups,
     )  # fmt: skip
+
+
+def plans(given) -> list[planning.Plan]:
     loaded = [models.load(name, given.dtype) for name in given.model.split(",")]
     sources = [package.open_source(n, given.fragment) for n in given.definition.split(",")]
     return [
-        planning.make(source, model, machine, replace(request, layout=layout))
+        planning.make(source, model, machine, replace(request(given), layout=layout))
         for model in loaded
         for layout in given.layout.split(",")
         for source in sources
-        for machine in _machines(given)
+        for machine in machines_of(given)
     ]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import traffic
+from . import timeline, traffic, usage
 from .account import Accountant, RankAccount
 from .failure import PlanError
 from .layouts import Layout, Part, parse
@@ -33,7 +33,7 @@ class Request:
 
 
 class Plan:
-    """What :func:`make` found. ``account``: of the rank that has the most."""
+    """What :func:`make` found. ``account``: of ``fullest``, the rank that has the most."""
 
     def __init__(self, model: Model, machine: Machine, layout: Layout, package: Package,
                  request: Request):  # fmt: skip
@@ -41,17 +41,20 @@ class Plan:
         self.request = request
         self._accountant = Accountant(package, layout, request.workers, request.groups)
         self._of_all_ranks = self._flat_memory() if layout.is_flat else {}
-        self.account = max(self.accounts(), key=lambda one: self.memory_of(one)["total"])
+        # Of dims rank 0 has the largest part.
+        self.fullest, self.account = max(
+            ((rank, self.rank(rank)) for rank in range(layout.ranks if layout.is_flat else 1)),
+            key=lambda one: self.memory_of(one[1])["total"],
+        )
         self.traffic = traffic.beside_step(model, layout, request.gradients)
         self.traffic += traffic.presence(model, layout, self.account.calls)
 
     def rank(self, rank: int) -> RankAccount:
         return self._accountant.rank(self.layout.parts(self.model, rank))
 
-    def accounts(self):
-        """Of all ranks that could have the most: of dims, rank 0 has the largest part."""
-        ranks = self.layout.ranks if self.layout.is_flat else 1
-        return map(self.rank, range(ranks))
+    def uses(self) -> list[usage.Use]:
+        """The variants that the rank with the most runs."""
+        return usage.by_variant(self.package, self.layout.parts(self.model, self.fullest))
 
     # --- Memory ---------------------------------------------------------------
 
@@ -102,21 +105,18 @@ class Plan:
         overlapped. Empty where the machine's figures are not known."""
         if not self.machine.is_timed:
             return {}
-        found = {"step, memory traffic": self.account.moved / self.machine.memory}
-        rounds: dict[tuple, list[int]] = {}
-        for call in self.account.calls:
-            rounds.setdefault((call.round, call.axes), []).append(call.bytes)
-        exchange = 0.0
-        for (_, axes), sizes in rounds.items():
-            size = self.layout.size(axes)
-            sent = traffic.ring("all_reduce", size, sum(sizes))
-            exchange += self.machine.seconds(size, self.layout.reach(axes), 1, sent)
-        found["exchanges of the step"] = exchange
-        for row in self.traffic:
-            size, reach = self.layout.size(row.axes), self.layout.reach(row.axes)
-            seconds = self.machine.seconds(size, reach, row.calls or 1, row.sent)
-            found[f"{row.what}, {row.operation}"] = seconds
+        found = {"step, memory traffic": 0.0, "exchanges of the step": 0.0}
+        for event in self.events():
+            name = event.what
+            if event.when == timeline.STEP:
+                is_kernel = event.lane == timeline.MEMORY
+                name = "step, memory traffic" if is_kernel else "exchanges of the step"
+            found[name] = found.get(name, 0.0) + event.seconds
         return found
+
+    def events(self) -> list[timeline.Event]:
+        """Of the rank that has the most, in the order of time."""
+        return timeline.events(self.layout, self.machine, self.account, self.traffic)
 
 
 def make(source: Source, model: Model, machine: Machine, request: Request) -> Plan:

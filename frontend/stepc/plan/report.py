@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .._units import seconds, size
-from . import colossal
+from . import colossal, usage
 from .planning import Plan
 
 
@@ -96,12 +98,48 @@ def as_json(plan: Plan) -> dict:
     }
 
 
+RULES = ["rule", "dims", "states", "tensors", "elements"]
+KERNELS = ["kernel", "rule", "tensors", "reads", "writes"]
 SHORT = ["optimizer", "layout", "ranks", "parameters", "gradients", "states", "all memory",
          "rounds", "calls", "exchanged", "sent beside"]  # fmt: skip
 TIMES = ["optimizer", "layout", "ranks", "step (estimate)", "exchanges (estimate)",
          "gradients and parameters (estimate)"]  # fmt: skip
 PEERS = ["optimizer", "model", "layout", "ranks", "rounds", "calls", "bytes of a rank",
          "ColossalAI: rounds and calls", "bytes of a rank"]  # fmt: skip
+
+
+def listed(values: Iterable) -> str:
+    return ", ".join(map(str, values))
+
+
+def rules(plan: Plan) -> list[list[str]]:
+    """A row of :data:`RULES` for each rule that takes tensors; the same on every layout."""
+    rows = []
+    for name, tensors in usage.by_rule(plan.package, plan.model).items():
+        rule = plan.package.rule(tensors[0].shape)
+        states = listed(
+            f"{state.name} [{listed(state.dims)}]"
+            for state in rule.states
+            if state.guard is None or plan.package.options[state.guard]
+        )
+        elements = sum(tensor.elements for tensor in tensors)
+        rows.append([name, f"[{listed(rule.dims)}]", states, str(len(tensors)), f"{elements:,}"])
+    return rows
+
+
+def kernels(plan: Plan) -> list[list[str]]:
+    """A row of :data:`KERNELS` for each kernel of the rank that has the most."""
+
+    def amount(use: usage.Use, operands: dict[str, int]) -> str:
+        moved = size(use.elements * sum(operands.values()))
+        return f"{listed(operands)}: {moved}" if operands else "nothing"
+
+    return [
+        [kernel.kernel, use.rule.name, str(use.tensors), amount(use, kernel.reads),
+         amount(use, kernel.writes)]
+        for use in plan.uses()
+        for kernel in use.kernels
+    ]  # fmt: skip
 
 
 def short(plan: Plan) -> list[str]:

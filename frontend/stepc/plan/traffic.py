@@ -17,12 +17,18 @@ from .models import BYTES, Model, Tensor
 _HEAD = 16  # bytes that say what a rank sends (_alike.py)
 
 
+TIMES = FORWARD, BACKWARD, BEFORE, AFTER = (
+    "forward pass", "backward pass", "before the step", "after the step"
+)  # fmt: skip
+
+
 @dataclass
 class Traffic:
-    """``calls`` in a step; ``bytes`` of the rank's buffers, padding included; ``sent`` of
-    the rank where an all-reduce is a ring and the others send each part once. ``calls``
-    None: buckets are torch's own."""
+    """``when``: one of :data:`TIMES`. ``calls`` in a step; ``bytes`` of the rank's buffers,
+    padding included; ``sent`` of the rank where an all-reduce is a ring and the others send
+    each part once. ``calls`` None: buckets are torch's own."""
 
+    when: str
     what: str
     operation: str
     axes: tuple[str, ...]
@@ -36,9 +42,9 @@ def ring(operation: str, size: int, data: int) -> int:
     return (2 if operation == "all_reduce" else 1) * data * (size - 1) // size
 
 
-def _row(what, operation, layout: Layout, axes, calls, data) -> Traffic:
-    return Traffic(what, operation, tuple(axes), calls, data,
-                   ring(operation, layout.size(axes), data))  # fmt: skip
+def _row(when, what, operation, layout: Layout, axes, calls, data) -> Traffic:
+    sent = ring(operation, layout.size(axes), data)
+    return Traffic(when, what, operation, tuple(axes), calls, data, sent)
 
 
 def _zero(layout: Layout, gradients: str) -> list[Traffic]:
@@ -50,16 +56,19 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
     if gradients == "local":
         numbers = 8 * (sum(len(line.tensors) for line in lines) + 2)
         heads = _HEAD * world * len(lines) if layout.kind == "zero2" else 0
+        # zero2 sends a bucket as soon as the backward pass has filled it.
+        when = BACKWARD if layout.kind == "zero2" else BEFORE
         found = [
-            _row("which gradients there are", "all_reduce", layout, axes, 1, numbers),
-            _row("gradients", "all_to_all", layout, axes, len(lines), whole + heads),
+            _row(BEFORE, "which gradients there are", "all_reduce", layout, axes, 1, numbers),
+            _row(when, "gradients", "all_to_all", layout, axes, len(lines), whole + heads),
         ]
     else:
         data = sum(tensor.bytes for line in lines for tensor in line.tensors)
-        found = [_row("gradients (DDP)", "all_reduce", layout, axes, None, data)]
+        found = [_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, axes, None, data)]
         gathered += _HEAD * world  # of the first line
     # One from each rank, as on Gloo.
-    return [*found, _row("parameters", "broadcast", layout, axes, world * len(lines), gathered)]
+    calls = world * len(lines)
+    return [*found, _row(AFTER, "parameters", "broadcast", layout, axes, calls, gathered)]
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:
@@ -85,16 +94,16 @@ def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
     root = sizes.get("", 0)
     blocks = len(units) - ("" in units)
     total = sum(sizes.values())
+    number = len(units)
     rows = [
-        _row("parameters, forward", "all_gather", layout, axes, len(units), total),
-        _row("parameters, backward", "all_gather", layout, axes, blocks, total - root),
-        _row("gradients", "reduce_scatter", layout, axes, len(units), total),
+        _row(FORWARD, "parameters, forward", "all_gather", layout, axes, number, total),
+        _row(BACKWARD, "parameters, backward", "all_gather", layout, axes, blocks, total - root),
+        _row(BACKWARD, "gradients", "reduce_scatter", layout, axes, number, total),
     ]
     if "replicate" in layout.axes:
-        own = total // layout.size(axes)
-        rows.append(
-            _row("gradients, replicas", "all_reduce", layout, ("replicate",), len(units), own)
-        )
+        own, across = total // layout.size(axes), ("replicate",)
+        what = "gradients, replicas"
+        rows.append(_row(BACKWARD, what, "all_reduce", layout, across, number, own))
     return rows
 
 
@@ -111,7 +120,7 @@ def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
         numbers = {layout.data_axes: len(model.tensors)}
     what = "which gradients there are"
     return [
-        _row(what, "all_reduce", layout, axes, 1, 16 * (number + 1))
+        _row(BEFORE, what, "all_reduce", layout, axes, 1, 16 * (number + 1))
         for axes, number in sorted(numbers.items())
         if axes
     ]
@@ -138,7 +147,7 @@ def beside_step(model: Model, layout: Layout, gradients: str = "local") -> list[
             for extent in layout.local_shape(tensor, at):
                 elements *= extent
             data += elements * BYTES[tensor.dtype]
-        rows = [_row("gradients (DDP)", "all_reduce", layout, ("dp",), None, data)]
+        rows = [_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, ("dp",), None, data)]
     else:
         rows = []
     return [row for row in rows if layout.size(row.axes) > 1]

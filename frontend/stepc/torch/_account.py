@@ -132,8 +132,9 @@ def _kernels(used: list[tuple[dict, int, int]]) -> tuple[tuple[Kernel, ...], int
         def amount(operands: Iterable[int], widths=widths, elements=elements) -> int:
             return elements * sum(widths.get(i, 0) for i in operands)
 
-        for name, *operands in schedule.accesses(variant):
-            kernel = Kernel(name, variant["rule"], tensors, elements, *map(amount, operands))
+        for access in schedule.accesses(variant):
+            read, written = amount(access.reads), amount(access.writes)
+            kernel = Kernel(access.kernel, variant["rule"], tensors, elements, read, written)
             found.append(kernel)
             moved += kernel.reads + kernel.writes
         once += sum(map(amount, schedule.least(variant)))
