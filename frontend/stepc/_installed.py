@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from . import __version__, _cache, _compiler, _runtime, errors
+from .definition import zoo
 
 
 def installed() -> dict[str, str | None]:
@@ -16,6 +18,8 @@ def installed() -> dict[str, str | None]:
         "compiler": None,
         "runtime": None,
         "runtime_version": None,
+        "include": _include(),
+        "optimizers": None if (folder := zoo()) is None else str(folder),
         "processor": None,
         "cache": None if (cache := _cache.directory()) is None else str(cache),
     }
@@ -28,3 +32,12 @@ def installed() -> dict[str, str | None]:
         found["runtime_version"] = f"{version // 1000}.{version % 1000}"
         found["processor"] = library.stepcCpuTarget().decode()
     return found
+
+
+def _include() -> str | None:
+    """The folder of the C interface's headers: in the package, or in the tree around it."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "include", package.parents[1] / "runtime" / "include"):
+        if (folder / "stepc" / "stepc.h").is_file():
+            return str(folder)
+    return None

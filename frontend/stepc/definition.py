@@ -18,14 +18,21 @@ from .interface import Interface, Options, describe_options
 _packages: dict[str, _runtime.Package] = {}  # by key, for this process
 
 
+def zoo() -> Path | None:
+    """The folder of the definitions that come with this installation: in the package, or in the
+    tree around it."""
+    here = Path(__file__).resolve().parent
+    folders = (here / "optimizers", here.parent / "optimizers")
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
 def _zoo_text(name: str) -> tuple[str, str]:
     """Path and text of a file of the zoo, named without its ending."""
-    here = Path(__file__).resolve().parent
-    for folder in (here / "optimizers", here.parent / "optimizers"):
-        path = folder / f"{name}.mlir"
-        if path.is_file():
-            return str(path), path.read_text(encoding="utf-8")
-    raise errors.StepcError(f"no optimizer '{name}' comes with this installation")
+    folder = zoo()
+    path = folder / f"{name}.mlir" if folder else None
+    if path is None or not path.is_file():
+        raise errors.StepcError(f"no optimizer '{name}' comes with this installation")
+    return str(path), path.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -126,4 +126,4 @@ print(stepc._runtime.load_library().stepcVersion() >= 0)
 
 
 def test_the_tutorial(installed, tmp_path):
-    follow(tmp_path, "", installed.environment)
+    follow("own-optimizer", tmp_path, "", installed.environment)

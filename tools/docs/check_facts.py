@@ -333,7 +333,7 @@ def main() -> int:
     pages = [Path(name).resolve() for name in sys.argv[1:]]
     wrong = []
     if not pages:
-        pages = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+        pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
         for path in facts.files():
             if path.suffix in (".h", ".cpp", ".td", ".def") and path.parts[0] != "test":
                 found = check_numbers(comments(ROOT / path))

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ["dialect/*.td", "passes/*.td", "docs/*.md", "README.md"]
+FILES = ["dialect/*.td", "passes/*.td", "docs/**/*.md", "README.md"]
 GENERATED = ["language.md", "passes.md"]  # from the .td files
 BLOCK = re.compile(r"^( *)```mlir\n(.*?)^ *```", re.M | re.S)
 

@@ -17,12 +17,18 @@ hosts wait for: backends of devices alone, whose calls are work on a stream, kee
 Without it a group has the timeout that it was made with. torch makes those of a mesh with its own
 30 minutes, whatever ``init_process_group`` was told: where a group has no other time than that,
 and the default group a shorter one, it is the default group's.
+
+A process that ended right after an exchange over Gloo would abort now and then ("terminate called
+without an active exception"): a thread of torch still frees a tensor, for which it needs the
+interpreter (pytorch issue 190489). So it waits for a moment before the interpreter goes.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
+import functools
 import threading
 import time
 import warnings
@@ -37,6 +43,7 @@ Ranks = tuple[int, ...]
 
 _DEFAULT = datetime.timedelta(minutes=30)  # torch's own
 _GRACE = 1.0  # seconds in which the others notice that an exchange has failed
+_LINGER = 0.2  # seconds in which a thread of Gloo lets go of what it has exchanged
 
 
 class _Current(threading.local):
@@ -98,6 +105,18 @@ def _host_backends(group) -> list:
     return [group._get_backend(d) for d in group._device_types if d.type == "cpu"]
 
 
+def linger_at_exit() -> None:
+    """Where ranks exchange anything, also by torch's own DistributedDataParallel."""
+    if dist.is_available() and dist.is_initialized():
+        _register()
+
+
+@functools.cache
+def _register() -> None:
+    # Handlers of exit run while other threads can still have the interpreter.
+    atexit.register(time.sleep, _LINGER)
+
+
 @contextlib.contextmanager
 def exchanging(what: str, *groups) -> Iterator[None]:
     """Around calls over process groups: their timeout is the optimizer's, where it has one.
@@ -106,6 +125,7 @@ def exchanging(what: str, *groups) -> Iterator[None]:
     not be done, and the ranks that do not say that it has failed for them too.
     """
     groups = tuple(dict.fromkeys(groups))
+    _register()
     try:
         with contextlib.ExitStack() as stack:
             for group in groups:

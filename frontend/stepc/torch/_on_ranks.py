@@ -14,7 +14,7 @@ import torch
 
 from .. import errors
 from ._dtensor import is_dtensor
-from ._exchanges import check_timeout, within
+from ._exchanges import check_timeout, linger_at_exit, within
 from ._members import ObstacleError, parameter_names
 from ._partitions import GivenParameters
 from ._state_parts import StatePart
@@ -90,6 +90,7 @@ class OnRanks:
     ) -> None:
         """Takes over the constructor's arguments; ValueError and TypeError."""
         self._timeout = check_timeout(timeout)
+        linger_at_exit()
         if check_every is not None:
             self._check_every = _number_of_steps("check_every", check_every)
             self._compared = None if zero else more.pop("process_group", None)
