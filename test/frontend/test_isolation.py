@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from common import FRONTEND
+from common import FRONTEND, needs_table
 
 WITHOUT_TORCH = """
 import importlib, pkgutil, sys
@@ -67,6 +67,7 @@ def test_import_starts_nothing(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@needs_table
 def test_torch_without_an_exchange_table():
     """As before 2.10: tensors are described from their attributes, with the same result."""
     code = (

@@ -5,7 +5,7 @@
 import pytest
 import stepc.torch
 import torch
-from common import clone_params, distance, make_params, set_grads, train
+from common import clone_params, distance, make_params, needs_table, set_grads, train
 from stepc.torch import _walk
 
 SHAPES = [(3,), (200, 200), (2, 4), (130,)]
@@ -122,5 +122,6 @@ def test_memory_that_stays_is_not_bound_anew():
     assert optimizer._binding is binding
 
 
+@needs_table
 def test_memory_offsets_are_known():
     assert all(_walk.direct_functions()[-3:])

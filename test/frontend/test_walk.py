@@ -14,10 +14,11 @@ import weakref
 import pytest
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, each_way, make_params, set_grads, train
+from common import bits_equal, clone_params, each_way, make_params, needs_table, set_grads, train
 from stepc.torch import _tensors, _walk
 
 
+@needs_table
 def test_extension_is_built():
     assert _walk.load_extension() is not None
     assert all(_walk.direct_functions())
@@ -198,6 +199,7 @@ def test_so_many_that_threads_share_them(way):
     assert bits_equal(ours, twin)
 
 
+@needs_table
 def test_extension_refuses_nonsense():
     walk = _walk.load_extension().Walk
     params = make_params([(3,)])
@@ -213,6 +215,7 @@ def test_extension_refuses_nonsense():
         walk(*good[:4], 3, *good[5:], _walk._NO_DIRECT)
 
 
+@needs_table
 def test_direct_functions_can_be_forbidden(monkeypatch):
     asked = _walk.direct_functions.__wrapped__
     assert all(asked())
@@ -220,6 +223,7 @@ def test_direct_functions_can_be_forbidden(monkeypatch):
     assert asked() == _walk._NO_DIRECT
 
 
+@needs_table
 def test_direct_functions_are_tried_before_use():
     """Each of them, replaced by one that does something else."""
     import ctypes
@@ -294,7 +298,7 @@ def test_no_extension_wanted(monkeypatch):
 
 def test_info(monkeypatch):
     found = stepc.torch.info()
-    assert found["reading"] == "direct" and found["runtime_version"] == "0.1"
+    assert found["reading"] == _walk.way() and found["runtime_version"] == "0.1"
     assert found["compiler"] and found["runtime"] and found["cache"]
     monkeypatch.setenv("STEPC_COMPILER", "/nonexistent")
     monkeypatch.setenv("STEPC_RUNTIME_LIBRARY", "/nonexistent")
@@ -302,6 +306,7 @@ def test_info(monkeypatch):
     assert found["compiler"] is found["runtime"] is found["reading"] is None
 
 
+@needs_table
 @pytest.mark.parametrize("name", ["toDLPackNonOwning", "bump_version", "TensorImpl4grad", "aoti"])
 def test_direct_functions_are_all_there(monkeypatch, name):
     """A release that lacks one of them, or has it for other arguments, is read by objects."""
