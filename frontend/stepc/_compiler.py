@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import errors
+from . import _platform, errors
 from ._log import log
 
 DEFAULT_TIMEOUT = 120.0  # seconds
@@ -173,9 +173,8 @@ def _run(text: str, name: str, arguments: list[str], folder: str, fragments: Fra
             start_new_session=True,
         )
     except OSError as error:
-        raise errors.CompilerNotFoundError(
-            f"cannot run the compiler '{compiler}': {error.strerror or error}"
-        ) from None
+        why = _platform.why_not() or error.strerror or error
+        raise errors.CompilerNotFoundError(f"cannot run the compiler '{compiler}': {why}") from None
     with process:
         try:
             out, err = _communicate(process, name, seconds)

@@ -31,7 +31,7 @@ from ctypes import (
 )
 from pathlib import Path
 
-from . import _callbacks, _log, _trace, errors
+from . import _callbacks, _log, _platform, _trace, errors
 from ._words import in_python
 
 VERSION_MAJOR = 0  # of stepc.h
@@ -220,7 +220,8 @@ def _open(path: str) -> ctypes.CDLL:
         library.stepcStatusString.restype = c_char_p
         library.stepcStatusString.argtypes = [c_int32]
     except (OSError, AttributeError) as error:
-        raise errors.RuntimeLibraryError(f"cannot use the runtime library: {error}") from None
+        why = _platform.why_not() or error
+        raise errors.RuntimeLibraryError(f"cannot use the runtime library: {why}") from None
     _log.watch_forks()
     if version // 1000 != VERSION_MAJOR:
         raise errors.RuntimeLibraryError(

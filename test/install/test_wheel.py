@@ -115,6 +115,26 @@ def test_commands_of_the_package(installed):
     assert "adamw on gpt2" in page.read_text()
 
 
+def test_nothing_is_written_where_it_is_installed(installed):
+    """So that site-packages may be read-only."""
+    (site,) = (installed.bin.parent / "lib").glob("*/site-packages")
+
+    def files():
+        return {path: path.stat().st_mtime_ns for path in (site / "stepc").rglob("*")}
+
+    script = """
+import torch, stepc.torch
+p = torch.nn.Parameter(torch.ones(3, 4))
+p.grad = torch.ones(3, 4)
+stepc.torch.hf.Adafactor([p]).step()
+"""
+    installed.run(installed.python, "-c", script)
+    before = files()
+    shutil.rmtree(installed.folder / "cache")
+    installed.run(installed.python, "-B", "-c", script)
+    assert files() == before
+
+
 def test_without_torch_the_runtime_brings_its_threads(installed):
     (site,) = (installed.bin.parent / "lib").glob("*/site-packages")
     script = f"""
