@@ -1,4 +1,4 @@
-"""The table of docs/performance.md is made of what a run has measured.
+"""The table of docs/measurements.md is made of what a run has measured.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -37,7 +37,7 @@ def rows_of(tmp_path, cases):
         "settings": {"rounds": 3},
         "cases": cases,
     }
-    document = tmp_path / "performance.md"
+    document = tmp_path / "measurements.md"
     document.write_text("# A\n<!-- begin: tools/bench/zoo_table.py -->\nold\n<!-- end -->\nlast\n")
     (tmp_path / "bench.json").write_text(json.dumps(results))
     command = [sys.executable, str(SCRIPT), str(tmp_path / "bench.json")]
@@ -100,5 +100,5 @@ def test_the_streams_move_what_the_optimizers_move():
 
 
 def test_the_document_has_its_place():
-    text = (ROOT / "docs" / "performance.md").read_text()
+    text = (ROOT / "docs" / "measurements.md").read_text()
     assert text.count("<!-- begin: tools/bench/zoo_table.py -->\n") == 1

@@ -69,6 +69,7 @@ def installed(wheel, tmp_path_factory) -> Installed:
 def test_one_wheel_for_each_python(wheel):
     name, version, python, abi, platform = wheel.stem.split("-")
     assert (name, python, abi) == ("stepc", "cp310", "abi3")
+    assert wheel.stat().st_size < 60e6
     assert platform.startswith("manylinux_2_") and platform.endswith("_x86_64")
 
 

@@ -358,7 +358,7 @@ for _name, _entries in TORCH_ENTRIES.items():
         limits=("stream-one-state",) if TORCH[_name].states == 1 else (),
         shapes=("gpt2", "tiny"),
     )
-# The table of docs/performance.md: classes of ours, and the families that they are measured in.
+# The table of docs/measurements.md: classes of ours, and the families that they are measured in.
 ZOO = {name: name.lower() for name in sorted({*TORCH, "AdamW", "Lion"})}
 ZOO |= dict.fromkeys(PEER_ADAMS, "peer-adams")
 PEERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.peers))

@@ -1,4 +1,4 @@
-"""Writes the table of the zoo's elementwise optimizers into docs/performance.md, from a run's
+"""Writes the table of the zoo's elementwise optimizers into docs/measurements.md, from a run's
 bench.json: `run.py --optimizers zoo --modes default --shapes gpt2,tiny`, then this.
 
 The limit of an optimizer is the in-place stream of the bytes that it must move: twice those of
@@ -21,7 +21,7 @@ from optimizers import ENTRIES, FAMILIES, ZOO, own_entry
 from summary import paired
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENT = ROOT / "docs" / "measurements.md"
 BEGIN, END = "<!-- begin: tools/bench/zoo_table.py -->", "<!-- end -->"
 SHAPES = {"gpt2": "GPT-2", "tiny": "10 000 x 64"}
 SMALL = {"tiny"}  # whose time goes to calls, and not to bytes
