@@ -77,7 +77,9 @@ def run_tests(python: Path, folder: Path, tests: list[str]) -> tuple[int, int, i
     """How many passed, failed (or were errors) and were skipped."""
     report = folder / "report.xml"
     report.unlink(missing_ok=True)
-    arguments = ("-n", "2", "--dist", "loadfile", "-q", f"--junitxml={report}")
+    # A worker that crashed is not replaced: pytest-xdist may wait for its file's tests for ever.
+    arguments = ("-n", "2", "--dist", "loadfile", "--max-worker-restart=0", "-q")
+    arguments += (f"--junitxml={report}",)
     run(python, "-m", "pytest", *arguments, *tests, log=folder / "tests.log")
     suite = ElementTree.parse(report).getroot().find("testsuite")
     total, *others = (int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped"))
