@@ -316,23 +316,6 @@ def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp">
   }];
 }
 
-def CertifyClipping : Pass<"step-certify-clipping", "::mlir::step::OptimizerOp"> {
-  let summary = "leave out means that provably clip nothing";
-  let description = [{
-    Before: bound rules. After: the same, with the same bits; a mean of squares that is
-    only compared with a constant, `maximum(K, sqrt(mean) / c)`, may have a condition
-    under which it is left out.
-
-    It is for updates that are a value times a factor of rows and one of columns, as
-    Adafactor's, AdaLomo's and CAME's. From sums of the update by the factors of the step
-    before, which share the traversal that finds the new ones, an upper bound of the mean
-    is computed (Cauchy and Schwarz), and the mean is left out where the bound proves that
-    the clip is K. Not by default: the sums cost what is saved, docs/rationale-passes.md
-    has the figures. Rules of sharded tensors stay as they are: the round in which their
-    mean crosses ranks is there in any case.
-  }];
-}
-
 def FormPhases : Pass<"step-form-phases", "::mlir::step::OptimizerOp"> {
   let summary = "make programs of scalar phases and phases";
   let description = [{

@@ -57,12 +57,10 @@ void mlir::step::buildShardPipeline(OpPassManager &pm,
 
 void mlir::step::buildSchedulePipeline(OpPassManager &pm,
                                        const ScheduleOptions &options) {
-  if (options.exclusiveWrites)
+  if (options.exclusiveWrites) {
     pm.addNestedPass<OptimizerOp>(createCarryStatistics());
-  if (options.certifyClipping)
-    pm.addNestedPass<OptimizerOp>(createCertifyClipping());
-  if (options.exclusiveWrites || options.certifyClipping)
     addCleanup(pm);
+  }
   pm.addNestedPass<OptimizerOp>(createFormPhases());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());

@@ -35,10 +35,6 @@ struct ShardOptions : PassPipelineOptions<ShardOptions> {
 };
 
 struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
-  Option<bool> certifyClipping{
-      *this, "certify-clipping",
-      llvm::cl::desc("leave out means that provably clip nothing"),
-      llvm::cl::init(false)};
   Option<bool> exclusiveWrites{
       *this, "exclusive-writes",
       llvm::cl::desc("carry statistics of parameters from step to step"),

@@ -328,7 +328,6 @@ LogicalResult Compilation::run(StringRef source) {
     return success();
 
   ScheduleOptions schedule;
-  schedule.certifyClipping = options.certifyClipping;
   schedule.exclusiveWrites = options.exclusiveWrites;
   if (failed(runStage(Stage::Schedule, "schedule", [&](OpPassManager &pm) {
         buildSchedulePipeline(pm, schedule);

@@ -33,7 +33,6 @@ struct CompileOptions {
   std::string dumpDirectory; // empty: no dumps
   Explanation explanation = Explanation::None;
   bool reproducible = false;    // see step-reproduce-sums
-  bool certifyClipping = false; // see step-certify-clipping
   bool exclusiveWrites = false; // see step-carry-statistics
   /// Called with the passes of each stage before they run; may add to them.
   std::function<void(Stage, PassManager &)> extend;

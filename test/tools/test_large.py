@@ -27,7 +27,7 @@ OPTIONS = {
     "reproducible": ["--reproducible"],
     "fsdp2": ["--layout=fsdp2"],
     "cuda": ["--target=sm_90", "--ptxas="],
-    "exclusive": ["--exclusive-writes", "--certify-clipping"],
+    "exclusive": ["--exclusive-writes"],
     "zero1": ["--layout=zero1", "--reproducible"],
 }
 

@@ -134,11 +134,6 @@ static cl::opt<Explanation> explainStep(
                clEnumValN(Explanation::Svg, "svg", "as a picture"),
                clEnumValN(Explanation::Text, "", "")),
     cl::init(Explanation::None), cl::cat(category));
-static cl::opt<bool> certifyClipping(
-    "certify-clipping",
-    cl::desc("leave out the traversal for the root mean square of an update "
-             "where a bound proves that nothing is clipped"),
-    cl::cat(category));
 static cl::opt<bool> exclusiveWrites(
     "exclusive-writes",
     cl::desc("carry statistics of parameters from step to step; promises that "
@@ -267,9 +262,9 @@ static llvm::StringRef checkUsage() {
     return "--explain needs the schedule stage, which --compile-to leaves out";
   if (explainStep == Explanation::Svg && timeStages)
     return "--explain=svg is a picture alone: it goes without --time";
-  if (reproducible && (certifyClipping || exclusiveWrites))
+  if (reproducible && exclusiveWrites)
     return "--reproducible makes sums in two traversals, which "
-           "--certify-clipping and --exclusive-writes cannot leave out";
+           "--exclusive-writes cannot leave out";
   if (output.empty() && compileTo == Stage::Package && !interfaceOnly &&
       !explains && !timeStages)
     return "no output: give -o FILE, --explain, --interface or "
@@ -368,7 +363,6 @@ int main(int argc, char **argv) {
   options.dumpDirectory = dumpDirectory;
   options.explanation = explainStep;
   options.reproducible = reproducible;
-  options.certifyClipping = certifyClipping;
   options.exclusiveWrites = exclusiveWrites;
   std::string path = output;
   std::string layouts;
