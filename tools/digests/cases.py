@@ -48,7 +48,7 @@ def take_digest(results):
 
 
 def run_whole(name, folder):
-    """Unsharded, alone and behind fragments: all storages, options, groups, strides."""
+    """Unsharded, alone and behind fragments: storages, options, groups, strides."""
     for own, fragments in CHOSEN:
         if own != name:
             continue

@@ -9,9 +9,10 @@ change a bit.
     tools/digests/run.py compare came lamb     # some definitions of the zoo
 
 Each line of recorded.txt is a case and the digest of all that it leaves: parameters, states,
-kept scalars, reports, skipped steps. Any NaN is equal to any. Cases are whole steps of models
-with awkward values, in all storages (cases.py): unsharded, behind fragments, on meshes of one
-and two axes, with reproducible sums, and on devices of the driver's double, whole and in parts.
+kept scalars, reports, skipped steps. Any NaN is equal to any. Cases are whole steps of models in
+f32, bf16 and f64 (cases.py): unsharded with awkward values, alone and behind fragments, on meshes
+of one and two axes, with reproducible sums, and on devices of the driver's double, whole and in
+parts. f16, masters, stochastic rounding and carried statistics are not among them.
 The exit status is 1 where a digest differs or a case is missing; a definition whose text has
 changed on purpose may be named with --changed, and is told apart.
 """
