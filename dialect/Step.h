@@ -42,7 +42,6 @@ class InsertedByPasses
 
 namespace mlir::step {
 class ReturnOp;
-class ScalarPhaseOp;
 
 /// A condition of a rule, and the option that belongs to it, if any.
 struct RuleCondition {
@@ -62,7 +61,7 @@ SmallVector<unsigned> getReducedPositions(Type type, ArrayAttr over);
 
 namespace mlir::step {
 
-/// The dims of a tensor or mask type; empty for any other type.
+/// The dims of a tensor, mask or buffer type; empty for any other type.
 ArrayRef<StringAttr> getDims(Type type);
 
 /// True for the dim `*`.
@@ -102,12 +101,16 @@ void printFloat(AsmPrinter &printer, const APFloat &value);
 /// A name must not be empty; every message about one reads alike.
 LogicalResult verifyName(Operation *op, StringRef what, StringRef name);
 
-/// The segment of an entry of a program; none if the operation is no entry.
-std::optional<int64_t> getSegment(Operation *op);
+/// The segment of the step to which an operation of a program belongs: how many
+/// rounds of exchanges stand before it.
+int64_t getSegment(Operation *op);
 
-/// How many f64 inputs a scalar phase of the optimizer's programs has:
-/// hyper-parameters, persistent scalars and results of rounds.
-int64_t countScalarInputs(OptimizerOp optimizer);
+/// The operation of a program in which the operation stands, or is.
+Operation *getEntryOf(Operation *op);
+
+/// The argument of the program, or the result, that was the buffer's memory
+/// before it was written or kept.
+Value getMemory(Value buffer);
 
 /// True for operations of the language that compute one value from others.
 bool isValueOp(Operation *op);

@@ -22,8 +22,7 @@ def Step_RoleKind : I32EnumAttr<"RoleKind", "what an argument of a rule is", [
     I32EnumAttrCase<"State", 2, "state">,
     I32EnumAttrCase<"Count", 3, "count">,
     I32EnumAttrCase<"Fresh", 4, "fresh">,
-    I32EnumAttrCase<"Temp", 5, "temp">,
-    I32EnumAttrCase<"Position", 6, "position">]> {
+    I32EnumAttrCase<"Position", 5, "position">]> {
   let cppNamespace = "::mlir::step";
   let genSpecializedAttr = 0;
 }
@@ -180,115 +179,6 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
   let genVerifyDecl = 1;
 }
 
-def Step_OperandAttr : Step_Attr<"Operand", "operand"> {
-  let summary = "one tensor in memory that a phase works on";
-  let description = [{
-    `temp` is a vector of the tensor in the workspace, between two phases. The
-    `position` is the one that is not in memory: its address and strides, of one byte
-    for an element, are its values.
-
-    Constraints:
-    - the kind is param, grad, state, temp or position
-    - the shape is a `!step.tensor`; the storage type is f32, f64, bf16 or f16, of a
-      state also i16, and of the position i64
-  }];
-  let parameters = (ins
-    EnumParameter<Step_RoleKind>:$kind,
-    "::mlir::StringAttr":$name,
-    "::mlir::Type":$shape,
-    "::mlir::Type":$storage,
-    OptionalParameter<"::mlir::FloatAttr">:$init,
-    "bool":$reads,
-    "bool":$writes);
-  let assemblyFormat = "`<` struct(params) `>`";
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    bool isInMemory() const { return getKind() != RoleKind::Position; }
-  }];
-}
-def Step_Space : I32EnumAttr<"Space", "what a phase traverses", [
-    I32EnumAttrCase<"Elements", 0, "elements">,
-    I32EnumAttrCase<"Tiles", 1, "tiles">,
-    I32EnumAttrCase<"Rows", 2, "rows">,
-    I32EnumAttrCase<"Columns", 3, "columns">,
-    I32EnumAttrCase<"Items", 4, "items">]> {
-  let cppNamespace = "::mlir::step";
-  let genSpecializedAttr = 0;
-}
-def Step_SpaceAttr : EnumAttr<Step_Dialect, Step_Space, "space">;
-
-def Step_Combiner : I32EnumAttr<"Combiner", "how two partial results are combined", [
-    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Amax", 1, "amax">]> {
-  let cppNamespace = "::mlir::step";
-  let genSpecializedAttr = 0;
-}
-def Step_CombinerAttr : EnumAttr<Step_Dialect, Step_Combiner, "combiner">;
-
-def Step_Direction : I32EnumAttr<"Direction", "what is added up in a traversal", [
-    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Column", 1, "column">]> {
-  let cppNamespace = "::mlir::step";
-  let genSpecializedAttr = 0;
-}
-def Step_DirectionAttr : EnumAttr<Step_Dialect, Step_Direction, "direction">;
-
-def Step_Level : I32EnumAttr<"Level", "how far partial sums are combined", [
-    I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Columns", 1, "columns">,
-    I32EnumAttrCase<"Items", 2, "items">, I32EnumAttrCase<"Tensor", 3, "tensor">]> {
-  let cppNamespace = "::mlir::step";
-  let genSpecializedAttr = 0;
-}
-def Step_LevelAttr : EnumAttr<Step_Dialect, Step_Level, "level">;
-
-def Step_AccumulatorAttr : Step_Attr<"Accumulator", "accumulator"> {
-  let summary = "a partial reduction that a phase leaves";
-  let description = [{
-    For each leaf of a row, or of a column, one f64 in the buffer of the
-    workspace with that name.
-  }];
-  let parameters = (ins
-    EnumParameter<Step_Combiner>:$combiner,
-    EnumParameter<Step_Direction>:$direction,
-    "::mlir::StringAttr":$partial);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-def Step_AccumulatorArrayAttr
-    : TypedArrayAttrBase<Step_AccumulatorAttr, "accumulators of a phase">;
-
-def Step_ExchangeAttr : Step_Attr<"Exchange", "exchange"> {
-  let summary = "a buffer whose entries are reduced over ranks";
-  let description = [{
-    After segment `round`, over the ranks among which `dims` of the parameter are sharded.
-    A sum crosses as f64, a maximum as the integer that orders as the f64 does, with NaN
-    above all.
-  }];
-  let parameters = (ins "int64_t":$round,
-                    ArrayRefParameter<"::mlir::StringAttr", "sharded dims">:$dims,
-                    EnumParameter<Step_Combiner>:$combiner);
-  let assemblyFormat = "`<` $round `,` `[` $dims `]` `,` $combiner `>`";
-}
-
-def Step_BufferAttr : Step_Attr<"Buffer", "buffer"> {
-  let summary = "memory of one tensor between phases";
-  let description = [{
-    As many elements as the product of `size` says: B, N and M, the extents of the
-    leading dims together and of the last two; NL = ceil(N/64); ML, N1 and B1 =
-    ceil(M/1024), ceil(N/1024), ceil(B/1024); R and L, the rows and blocks of 64 rows that a
-    flat range touches; 1 alone is one element. `live` buffers are kept from one segment to a later one, and
-    those with an `exchange` lie where ranks exchange them.
-  }];
-  let parameters = (ins
-    "::mlir::StringAttr":$name,
-    ArrayRefParameter<"::mlir::StringAttr", "factors">:$size,
-    "::mlir::Type":$element,
-    "bool":$live,
-    OptionalParameter<"::mlir::step::ExchangeAttr">:$exchange);
-  let assemblyFormat = [{
-    `<` $name `,` `[` $size `]` `,` $element `,` $live (`,` $exchange^)? `>`
-  }];
-}
-def Step_BufferArrayAttr : TypedArrayAttrBase<Step_BufferAttr, "buffers of a program">;
-
-def Step_OperandArrayAttr : TypedArrayAttrBase<Step_OperandAttr, "operands of a phase">;
 def Step_RoleArrayAttr : TypedArrayAttrBase<Step_RoleAttr, "roles of a rule">;
 
 #endif // STEP_ATTRS

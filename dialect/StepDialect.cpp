@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FoldInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -25,7 +26,19 @@ using namespace mlir::step;
 #define GET_TYPEDEF_CLASSES
 #include "dialect/StepTypes.cpp.inc"
 
+namespace {
+/// Constants of a program stay where they are used: in the body of a traversal
+/// or of scalars, else in the program.
+struct FoldsInPrograms : DialectFoldInterface {
+  using DialectFoldInterface::DialectFoldInterface;
+  bool shouldMaterializeInto(Region *region) const final {
+    return isa<ProgramOp, CohortScalarsOp, TraverseOp>(region->getParentOp());
+  }
+};
+} // namespace
+
 void StepDialect::initialize() {
+  addInterfaces<FoldsInPrograms>();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "dialect/StepTypes.cpp.inc"
@@ -49,7 +62,7 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
 }
 
 //===----------------------------------------------------------------------===//
-// RoleAttr, LayoutAttr, VariantAttr, OperandAttr, ConditionAttr
+// RoleAttr, LayoutAttr, VariantAttr, ConditionAttr
 //===----------------------------------------------------------------------===//
 
 using EmitError = function_ref<InFlightDiagnostic()>;
@@ -73,8 +86,6 @@ static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
                                bool kept, Type storage, ArrayAttr states) {
-  if (kind == RoleKind::Temp)
-    return emitError() << "'temp' is no role of a rule";
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
     return emitError() << "state '" << name.getValue()
                        << "' needs an f64 initial value";
@@ -126,18 +137,6 @@ LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
     return emitError() << "compute type " << compute
                        << " is neither f32 nor f64";
   return success();
-}
-
-LogicalResult OperandAttr::verify(EmitError emitError, RoleKind kind,
-                                  StringAttr name, Type shape, Type storage,
-                                  FloatAttr init, bool reads, bool writes) {
-  if (kind == RoleKind::Count || kind == RoleKind::Fresh)
-    return emitError() << "'" << stringifyRoleKind(kind)
-                       << "' is no tensor in memory";
-  if (!isa<SymTensorType>(shape))
-    return emitError() << "operand '" << name.getValue() << "' has shape "
-                       << shape << ", which is not a '!step.tensor'";
-  return verifyStorage(emitError, kind, storage);
 }
 
 LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,

@@ -336,9 +336,9 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
 }
 
 def Step_YieldOp : Step_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ScalarsOp", "ScalarPhaseOp", "PhaseOp",
-                                   "TensorScalarsOp"]>]> {
-  let summary = "ends the body of a step.scalars or a phase";
+    Pure, Terminator, ParentOneOf<["ScalarsOp", "CohortScalarsOp",
+                                   "TraverseOp"]>]> {
+  let summary = "ends a body that gives values";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

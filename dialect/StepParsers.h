@@ -23,6 +23,24 @@ ParseResult parsePredicate(OpAsmParser &parser, PredicateAttr &attr);
 ParseResult parseBody(OpAsmParser &parser, Region &body,
                       ArrayRef<OpAsmParser::Argument> arguments = {});
 
+/// One argument of a rule or a program while it is parsed.
+struct ParsedRole {
+  OpAsmParser::Argument argument;
+  RoleAttr role;
+};
+
+/// Parses one argument and what is said of it, such as `%p: param[*]`,
+/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`,
+/// `%f: fresh("exp_avg")`. A tensor's type is a `!step.tensor`.
+ParseResult
+parseRole(OpAsmParser &parser, ParsedRole &parsed,
+          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards);
+
+/// Prints one role as parseRole reads it; of a program's buffer the dims.
+/// `guard` is null where there is none.
+void printRole(OpAsmPrinter &printer, BlockArgument argument, RoleAttr role,
+               Value guard);
+
 /// What is said of an operation that the dialect does not have, by its name
 /// without the dialect's: what is written in its place, or the nearest one.
 std::string describeUnknown(MLIRContext *context, StringRef name);

@@ -136,7 +136,7 @@ def Step_JoinHalvesOp : Step_HalfOp<"join_halves", "the f32 that was taken apart
   }];
 }
 
-def Step_CarriedOp : Step_InsertedOp<"carried", [Pure, HasParent<"RuleOp">]> {
+def Step_CarriedOp : Step_InsertedOp<"carried", [Pure, ParentOneOf<["RuleOp", "ProgramOp"]>]> {
   let summary = "a scalar of the tensor, kept from the step before";
   let description = [{
     What `step.carry` left in the last step of the tensor; 0 where there was none, or
@@ -154,7 +154,7 @@ def Step_CarriedOp : Step_InsertedOp<"carried", [Pure, HasParent<"RuleOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_CarryOp : Step_InsertedOp<"carry", [HasParent<"RuleOp">]> {
+def Step_CarryOp : Step_InsertedOp<"carry", [ParentOneOf<["RuleOp", "ProgramOp"]>]> {
   let summary = "keeps a scalar of the tensor for the next step";
   let description = [{
     When the step's new values are written, so never in a skipped step. `recomputed` is
@@ -216,225 +216,228 @@ def Step_RoundStochasticOp : Step_InsertedOp<"round_stochastic", [
 } // opDocGroup
 
 //===----------------------------------------------------------------------===//
-// Schedules
+// Programs
 //===----------------------------------------------------------------------===//
 
 def Step_ProgramGroup : OpDocGroup {
-  let summary = "Schedules";
+  let summary = "Programs";
   let description = [{
-    What the schedule stage makes of a bound rule. From here on the bodies are
-    scalar code.
+    What the schedule stage makes of a bound rule: what a rank does for one tensor in one
+    step. Memory, partial results and scalars are values, each defined before it is used;
+    bodies are scalar code in `arith`. Scalars of the tensor are computed by operations of
+    `arith` and `math` that stand in the program itself.
+
+    ```
+    step.program @x_matrix_0(%param: param[n, m] as f32, %grad: grad[n, m] as f32,
+                             %r: state "r"[n, 1] as f32) variant <"matrix", {}, f32> {
+      %lr = step.cohort_scalars @x_matrix_0_scalars {   // once for each group and count
+        step.yield %lr : f64
+      } : f64
+      %rows = step.traverse @x_matrix_0_phase0 over [n, m]  // once over memory
+          reads (%g = %grad : <[n, m], f32>) partials (sum to [n, 1]) {
+        %gg = arith.mulf %g, %g : f32
+        step.yield %gg : f32
+      }
+      %mean = step.combine mean %rows
+          : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+      ...
+    ```
   }];
 }
 let opDocGroup = Step_ProgramGroup in {
 
 def Step_ProgramOp : Step_Op<"program", [
-    HasParent<"OptimizerOp">, IsolatedFromAbove, Symbol, SymbolTable,
-    SingleBlock, NoTerminator, NoRegionArguments]> {
-  let summary = "the schedule of one variant";
+    HasParent<"OptimizerOp">, Symbol, SymbolTable, SingleBlock, NoTerminator,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
+  let summary = "what a rank does for one tensor of a variant in one step";
   let description = [{
-    What runs for a tensor, in this order: a scalar phase, then phases. Bodies are
-    scalar code in `arith`.
+    The block's arguments are the rule's: memory of the param, the grad and the states
+    as buffers, the count (i64) and the fresh flags (i1), of which each says for which
+    states it is set in the step that creates one of them (of a list without states: in
+    one before which the tensor has none). Operations run in their order; what stands
+    before the first `step.exchange` is segment 0 of the step, and so on.
 
-    A program in the space of elements has one phase. One in the space of tiles
-    traverses the tensor in phases of the space `tiles`; what stands between those
-    (`step.combine`, phases of other spaces, `step.tensor_scalars`) runs once for a
-    tensor. Segments are numbered; scalar phases of later segments stand where
-    their segment begins (docs/statistics.md). `contributions` are triples of a
-    statistic, a slot and a segment. `partial_statistics` are pairs of a statistic and of a
-    dim of the layout, its place there, over which the slot holds a part; along the axes
-    of others ranks have the same. `carried` are pairs of slots: of a scalar that is kept
-    from step to step, and of the one that is computed where that is not known. `fresh` has, for each flag that the scalar phases take behind the count, the
-    states that it speaks of: it is set in the step that creates one of them, or, of a
-    list without states, in one before which the tensor has none. Where it is left out,
-    there is one such list.
+    An `elementwise` program is a single traversal of elements in whatever order they lie
+    in memory, the same in any layout.
 
     Constraints:
-    - the body begins with a scalar phase, and there is a phase
-    - phases agree with the slots of the scalar phases and of the tensor
-    - scalar phases take a flag for each of `fresh`, whose states are operands
-    - operands of every phase are those of the program, with the same storage
-    - partial results and temps are in the program's workspace
-    - segments are in order
-    - phases of elements and of other spaces are not mixed
+    - it begins with scalars of the cohort, and has a traversal
+    - there is a param; a fresh speaks of states that the program has
+    - rounds of exchanges are numbered in their order
+    - of a cohort's scalars, results of a round are used after it
+    - a buffer is not used after it was written, nor written twice
+    - nothing is written before a round that may skip the step
+    - a partial result is combined once
+    - operations are those of programs, or of arith and math, without side effects
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, Step_VariantAttr:$variant,
-                       Step_OperandArrayAttr:$operands,
-                       DefaultValuedAttr<Step_BufferArrayAttr, "{}">:$workspace,
-                       DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$contributions,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$partial_statistics,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$carried,
-                       OptionalAttr<Step_FreshArrayAttr>:$fresh);
+  let arguments = (ins SymbolNameAttr:$sym_name, Step_RoleArrayAttr:$roles,
+                       Step_VariantAttr:$variant, UnitAttr:$elementwise);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = [{
-    $sym_name `variant` $variant `operands` $operands
-    attr-dict-with-keyword $body
-  }];
+  let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// The scalar phase of segment 0.
-    ScalarPhaseOp getScalarPhase();
-    /// Slots of the scalar row: those of all scalar phases.
-    int64_t getNumSlots();
-    /// Whether its phases are of other spaces than elements.
-    bool isTiled();
+    RoleAttr getRole(unsigned argument) {
+      return ::llvm::cast<RoleAttr>(getRoles()[argument]);
+    }
+    /// Arguments that are tensors, in their order, which is that of addresses in a row
+    /// of the kernels' table.
+    SmallVector<BlockArgument> getOperandArguments();
+    /// The place of such an argument among them.
+    int64_t getOperandIndex(BlockArgument argument);
+    /// The param.
+    BlockArgument getParam();
+    /// The count; null where the rule has none.
+    BlockArgument getCount();
+    SmallVector<BlockArgument> getFreshes();
+    /// The states that each fresh flag of the scalar functions speaks of: one list without
+    /// states where the rule has no fresh.
+    SmallVector<ArrayAttr> getFreshLists();
     /// Whether a rank has a range of the row-major order, whose rows are not whole.
     bool isFlatRange();
-    /// The dims of the parameter, wherever it stands among the operands.
-    Type getParamShape();
-    /// `fresh`, or what stands for it where it is left out.
-    SmallVector<ArrayAttr> getFreshLists();
-    /// The position of the buffer of that name in the workspace; -1 if none.
-    int64_t findBuffer(StringRef name);
   }];
 }
 
-def Step_ScalarPhaseOp : Step_Op<"scalar_phase", [
-    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock,
-    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
-  let summary = "computes the scalar row of a tensor";
+def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
+    HasParent<"ProgramOp">, Symbol, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "scalars that tensors of one group and count have in common";
   let description = [{
-    Runs once for each distinct row, never per element. The block's arguments
-    are the hyper-parameters of the optimizer (f64), its persistent scalars and
-    the results of its `step.scalars` (f64), then the count (i64) and the program's
-    fresh flags (i1); it yields one f64 for each slot from `first_slot` on.
+    Computed once for each distinct row, never for an element. The body sees the
+    hyper-parameters of the optimizer, its persistent scalars and the results of its
+    `step.scalars`, the program's count and fresh flags, and scalars of the cohort before it
+    are computed again rather than read.
 
     Constraints:
-    - the arguments are f64 values followed by an i64 and i1 flags
-    - it yields f64 values
+    - it yields what it results in: f64, i1 and i64
+    - the body uses of the outside what a scalar function is given
+    - the body holds only arith and math operations, step.powi and step.pow
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name,
-                       DefaultValuedAttr<I64Attr, "0">:$segment,
-                       DefaultValuedAttr<I64Attr, "0">:$first_slot);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
-  let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    int64_t getNumSlots();
-    /// f64 arguments: hyper-parameters, persistent scalars, results.
-    int64_t getNumInputs();
-    /// i1 arguments, behind the count.
-    int64_t getNumFreshes();
-  }];
-}
-
-def Step_PhaseOp : Step_Op<"phase", [
-    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock,
-    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
-  let summary = "one traversal of a tensor's elements";
-  let description = [{
-    The body is run for every element of the space. Its arguments are the slots
-    of the scalar row and those of the tensor (f64), then for each operand that
-    is read its element, in the operand's storage type; it yields for each
-    operand that is written the new element, in storage type, and then a value
-    for each accumulator. One kernel is made of each phase of elements or tiles. It
-    is left out for a tensor whose slot `unless` is not 0.
-
-    A phase of tiles that is `trailing` needs nothing of the phases of tiles before it,
-    back to the last that is not trailing, but what they accumulate along rows: what
-    stands between them is rows' own. So a block of rows may be run by all of them
-    before the next block is.
-
-    Constraints:
-    - only a phase of tiles that writes nothing is left out, by a slot of the tensor
-    - only a phase of tiles that is never left out is trailing
-    - arguments and yielded values agree with slots, operands and accumulators
-    - the body holds only arith and math operations, without side effects
-  }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$num_slots,
-                       Step_OperandArrayAttr:$operands,
-                       DefaultValuedAttr<Step_SpaceAttr, "Space::Elements">:$space,
-                       DefaultValuedAttr<I64Attr, "0">:$segment,
-                       DefaultValuedAttr<I64Attr, "0">:$tensor_slots,
-                       DefaultValuedAttr<Step_AccumulatorArrayAttr, "{}">:$accumulators,
-                       OptionalAttr<I64Attr>:$unless,
-                       UnitAttr:$trailing);
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let results = (outs Variadic<AnyTypeOf<[F64, I1, I64]>>:$scalars);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name (`trailing` $trailing^)? `slots` $num_slots (`unless` $unless^)? `operands` $operands attr-dict-with-keyword $body
+    $sym_name attr-dict-with-keyword $body (`:` type($scalars)^)?
   }];
   let hasRegionVerifier = 1;
+}
+
+def Step_TraverseOp : Step_Op<"traverse", [
+    HasParent<"ProgramOp">, Symbol, SingleBlock, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
+  let summary = "one pass over the elements of some dims";
+  let description = [{
+    The body is run for every element of the dims `over`. Its arguments are the elements
+    of the buffers that are read, in their type in memory; scalars of the program it uses
+    as they are. It yields, in this order, the new element of each buffer that is
+    written, the element of each new buffer, and a value for each partial result.
+    Results are the contents of the written buffers, the new buffers, and the partial
+    results. A buffer with 1 in place of a dim has the same element all along it.
+
+    Over all dims of the param it is a kernel. Where `unless` holds it is left out for
+    the tensor. One that is `trailing` needs nothing of the kernels before it, back to the
+    last that is not trailing, but what they reduce along rows: what stands between them is
+    rows' own. So a strip of rows may be run by all of them before the next strip is.
+
+    Constraints:
+    - buffers have dims of `over`, or 1; those that are written have them all
+    - arguments and yielded values agree with the buffers, and are of the compute type where
+      they are reduced
+    - only a kernel that writes nothing is left out, and only one that is never left out
+      is trailing
+    - the body holds only arith and math operations, without side effects
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$over,
+                       Variadic<Step_BufferType>:$reads,
+                       Variadic<Step_BufferType>:$writes,
+                       Optional<I1>:$unless, UnitAttr:$trailing);
+  let results = (outs Variadic<AnyTypeOf<[Step_BufferType, Step_PartialType]>>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The contents of the buffers that are written, in their order.
+    ResultRange getWritten() { return getResults().take_front(getWrites().size()); }
+    /// New buffers.
+    SmallVector<Value> getMade();
+    SmallVector<Value> getPartials();
+    /// Whether it goes over all dims of the param.
+    bool isKernel();
+  }];
 }
 
 def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
-  let summary = "combines partial reductions";
+  let summary = "combines partial results";
   let description = [{
-    Of the partial results that a phase of the space left in a buffer: to one
-    for each row, column or item (one entry of the leading dims), rounded into a
-    temp; or to one for the tensor, in one of its slots. `mean` divides by
-    the number of elements of the whole tensor. The order of additions is the tree's
-    (docs/statistics.md). The buffer's contents are used up. What is only a part, of
-    the rank or of one of several tensors that are reduced together, goes unrounded and
-    undivided to a buffer, from which `step.receive` takes the whole. Where the slot `unless` is not 0 it is +0.0: the phase was left out.
+    To one for each element of the dims that are kept, or to one for the tensor, in the
+    order of the tree (docs/statistics.md); `mean` divides by the number of elements of the
+    whole tensor. The result is a buffer, rounded to its type, or an f64. What is only a
+    part, of the rank or of one of several tensors that are reduced together, is a share:
+    unrounded and undivided, for `step.receive` to take. The partial result's memory is used
+    up. Where `unless` holds the result is +0.0: the traversal was left out.
 
     Constraints:
-    - the buffer is in the program's workspace
-    - a temp of the program, a slot of the tensor or a buffer of parts is named
-    - columns are combined to columns, rows to the others
+    - the result is a share of the same reduction, or has the dims that are kept; only
+      then it may be a mean
     - what may be left out is one result for the tensor
   }];
-  let arguments = (ins StrAttr:$partial, Step_CombinerAttr:$combiner,
-                       Step_SpaceAttr:$space, Step_LevelAttr:$level,
-                       UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
-                       OptionalAttr<I64Attr>:$slot,
-                       OptionalAttr<StrAttr>:$exchange,
-                       OptionalAttr<I64Attr>:$unless,
-                       DefaultValuedAttr<I64Attr, "0">:$segment);
+  let arguments = (ins Step_PartialType:$partial, UnitAttr:$mean,
+                       Optional<I1>:$unless);
+  let results = (outs AnyTypeOf<[F64, Step_BufferType, Step_ShareType]>:$result);
   let assemblyFormat = [{
-    $partial $combiner `of` $space `to` $level (`mean` $mean^)?
-    (`in` $temp^)? (`slot` $slot^)? (`send` $exchange^)? (`unless` $unless^)?
-    attr-dict
+    (`mean` $mean^)? $partial (`unless` $unless^)? attr-dict `:`
+    qualified(type($partial)) `->` qualified(type($result))
   }];
+  let hasVerifier = 1;
+}
+
+def Step_ExchangeOp : Step_Op<"exchange", [HasParent<"ProgramOp">]> {
+  let summary = "where the tensor waits for a round";
+  let description = [{
+    Round `round` of the step: the model's scalars of it are computed, and shares are
+    combined over the ranks among which the named dims of the param are sharded. A sum
+    crosses as f64, a maximum as the integer that orders as the f64 does, with NaN above all.
+
+    Constraints:
+    - results have the types of the shares, and there are dims for each
+  }];
+  let arguments = (ins I64Attr:$round, Variadic<Step_ShareType>:$shares,
+                       TypedArrayAttrBase<StrArrayAttr, "sharded dims of each share">:$over);
+  let results = (outs Variadic<Step_ShareType>:$results);
+  let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 
 def Step_ReceiveOp : Step_Op<"receive", [HasParent<"ProgramOp">]> {
-  let summary = "takes what was reduced over ranks, or of several tensors";
+  let summary = "makes a result of shares";
   let description = [{
-    From the buffers of one reduction's tensors, of exchanges after their round: combined
-    in their order, then rounded into a temp, or into a slot of the tensor. Space and level
-    are those of the `step.combine` that sent them, and say what a mean is divided by.
+    Of the shares of one reduction's tensors, after their exchange or without one: combined in
+    their order, divided where it is a `mean`, and rounded to the type of the buffer.
 
     Constraints:
-    - there is a buffer, and all are in the program's workspace
-    - a temp of the program or a slot of the tensor is named
+    - shares are of one reduction
+    - the result has the dims that are kept
   }];
-  let arguments = (ins StrArrayAttr:$exchanges, Step_CombinerAttr:$combiner,
-                       Step_SpaceAttr:$space, Step_LevelAttr:$level,
-                       UnitAttr:$mean, OptionalAttr<StrAttr>:$temp,
-                       OptionalAttr<I64Attr>:$slot,
-                       DefaultValuedAttr<I64Attr, "0">:$segment);
+  let arguments = (ins Variadic<Step_ShareType>:$shares, UnitAttr:$mean);
+  let results = (outs AnyTypeOf<[F64, Step_BufferType]>:$result);
   let assemblyFormat = [{
-    custom<Names>($exchanges) $combiner `of` $space `to` $level (`mean` $mean^)?
-    (`in` $temp^)? (`slot` $slot^)? attr-dict
+    (`mean` $mean^)? $shares attr-dict `:` qualified(type($shares)) `->` qualified(type($result))
   }];
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    /// The names of the buffers.
-    ::llvm::SmallVector<::llvm::StringRef> getSources();
-  }];
 }
 
-def Step_TensorScalarsOp : Step_Op<"tensor_scalars", [
-    HasParent<"ProgramOp">, IsolatedFromAbove, Symbol, SingleBlock]> {
-  let summary = "computes scalars of one tensor";
+def Step_KeepOp : Step_Op<"keep", [HasParent<"ProgramOp">, AllTypesMatch<["buffer", "result"]>]> {
+  let summary = "memory of the tensor's own, kept over rounds";
   let description = [{
-    The block's arguments are the slots of the scalar row and those of the
-    tensor (f64); it yields an f64 for each slot of the tensor in `writes`.
+    What is not kept lies in memory that the next tensor uses again. `step-keep-over-rounds`
+    inserts it.
 
     Constraints:
-    - arguments and yielded values are f64 and agree with the slots
+    - it is of a buffer that the program makes
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$num_slots,
-                       I64Attr:$tensor_slots, DenseI64ArrayAttr:$writes,
-                       DefaultValuedAttr<I64Attr, "0">:$segment);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = [{
-    $sym_name `slots` $num_slots `,` $tensor_slots `writes` $writes
-    attr-dict-with-keyword $body
-  }];
-  let hasRegionVerifier = 1;
+  let arguments = (ins Step_BufferType:$buffer);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = "$buffer attr-dict `:` qualified(type($result))";
+  let hasVerifier = 1;
 }
 
 } // opDocGroup

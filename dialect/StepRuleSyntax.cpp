@@ -12,14 +12,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-namespace {
-/// One argument of a rule while it is parsed.
-struct ParsedRole {
-  OpAsmParser::Argument argument;
-  RoleAttr role;
-};
-} // namespace
-
 /// Parses what follows a state's type: `= init`, `kept`, `if %guard`.
 static ParseResult
 parseStateTail(OpAsmParser &parser, FloatAttr &init,
@@ -55,13 +47,9 @@ static ParseResult parseFreshStates(OpAsmParser &parser, ArrayAttr &states) {
   return success();
 }
 
-/// Parses one argument of a rule and what is said of it, such as `%p:
-/// param[*]`,
-/// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`,
-/// `%f: fresh("exp_avg")`.
-static ParseResult
-parseRole(OpAsmParser &parser, ParsedRole &parsed,
-          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
+ParseResult mlir::step::parseRole(
+    OpAsmParser &parser, ParsedRole &parsed,
+    SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
   MLIRContext *context = parser.getContext();
   StringRef word;
   // Where locations are printed, the argument's follows its name.
@@ -223,9 +211,8 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   return parseBody(parser, *body, arguments);
 }
 
-/// Prints one role as parseRole reads it. `guard` is null where there is none.
-static void printRole(OpAsmPrinter &printer, BlockArgument argument,
-                      RoleAttr role, Value guard) {
+void mlir::step::printRole(OpAsmPrinter &printer, BlockArgument argument,
+                           RoleAttr role, Value guard) {
   printer.printRegionArgument(argument, {}, /*omitType=*/true);
   printer << ": " << stringifyRoleKind(role.getKind());
   if (role.getKind() == RoleKind::State) {
@@ -239,8 +226,10 @@ static void printRole(OpAsmPrinter &printer, BlockArgument argument,
         [&](StringAttr name) { printer.printString(name.getValue()); });
     printer << ")";
   }
-  if (role.isTensor())
-    printShort(printer, argument.getType());
+  if (role.isTensor()) {
+    auto buffer = dyn_cast<BufferType>(argument.getType());
+    printShort(printer, buffer ? buffer.getShape() : argument.getType());
+  }
   if (role.getInit() && !role.getInit().getValue().isPosZero()) {
     printer << " = ";
     printFloat(printer, role.getInit().getValue());

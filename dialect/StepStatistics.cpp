@@ -65,6 +65,8 @@ LogicalResult ScalarOp::verify() {
 LogicalResult ContributeOp::verify() {
   if (!getStatisticOp())
     return emitOpError("contributes to something that is not a statistic");
+  if (getPartial() && !isa<ProgramOp>((*this)->getParentOp()))
+    return emitOpError("contributes a part, which only programs do");
   return success();
 }
 

@@ -171,14 +171,18 @@ def Step_StatisticOp : Step_Op<"statistic", [
   let hasVerifier = 1;
 }
 
-def Step_ContributeOp : Step_Op<"contribute", [HasParent<"RuleOp">]> {
+def Step_ContributeOp : Step_Op<"contribute", [ParentOneOf<["RuleOp", "ProgramOp"]>]> {
   let summary = "adds a tensor's part to a statistic";
   let description = [{
+    `partial` are the sharded dims over which a rank has only a part of the value; along the
+    axes of others ranks have the same. It stands in programs alone.
+
     Constraints:
     - the first operand is a statistic
+    - only a program contributes what is partial
   }];
-  let arguments = (ins F64:$statistic, F64:$value);
-  let assemblyFormat = "$statistic `,` $value attr-dict";
+  let arguments = (ins F64:$statistic, F64:$value, OptionalAttr<StrArrayAttr>:$partial);
+  let assemblyFormat = "$statistic `,` $value (`partial` $partial^)? attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     StatisticOp getStatisticOp();

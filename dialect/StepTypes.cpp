@@ -124,7 +124,98 @@ void SymMaskType::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
+/// `[n, m]`, which may be empty.
+static ParseResult parseDimList(AsmParser &parser,
+                                SmallVectorImpl<StringAttr> &dims) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+    return parseDim(parser, dims);
+  });
+}
+
+static void printDimList(AsmPrinter &printer, ArrayRef<StringAttr> dims) {
+  printer << "[";
+  printDims(printer, dims);
+  printer << "]";
+}
+
+Type BufferType::parse(AsmParser &parser) {
+  SmallVector<StringAttr> dims;
+  Type element;
+  if (parser.parseLess() || parseDimList(parser, dims) || parser.parseComma() ||
+      parser.parseType(element) || parser.parseGreater())
+    return {};
+  return get(parser.getContext(), dims, element);
+}
+
+void BufferType::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDimList(printer, getDims());
+  printer << ", " << getElement() << ">";
+}
+
+SymTensorType BufferType::getShape() const {
+  return SymTensorType::get(getContext(), getDims());
+}
+
+template <typename TypeT>
+static Type parseReduced(AsmParser &parser) {
+  SmallVector<StringAttr> dims, kept;
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&word))
+    return {};
+  std::optional<Combiner> combiner = symbolizeCombiner(word);
+  if (!combiner) {
+    parser.emitError(loc, "'") << word << "' is not one of sum, amax";
+    return {};
+  }
+  if (parser.parseComma() || parseDimList(parser, dims) ||
+      parser.parseKeyword("to") || parseDimList(parser, kept) ||
+      parser.parseGreater())
+    return {};
+  return TypeT::get(parser.getContext(), *combiner, dims, kept);
+}
+
+template <typename TypeT>
+static void printReduced(AsmPrinter &printer, TypeT type) {
+  printer << "<" << stringifyCombiner(type.getCombiner()) << ", ";
+  printDimList(printer, type.getDims());
+  printer << " to ";
+  printDimList(printer, type.getKept());
+  printer << ">";
+}
+
+Type PartialType::parse(AsmParser &parser) {
+  return parseReduced<PartialType>(parser);
+}
+void PartialType::print(AsmPrinter &printer) const {
+  printReduced(printer, *this);
+}
+Type ShareType::parse(AsmParser &parser) {
+  return parseReduced<ShareType>(parser);
+}
+void ShareType::print(AsmPrinter &printer) const {
+  printReduced(printer, *this);
+}
+
+SymTensorType PartialType::getShape() const {
+  return SymTensorType::get(getContext(), getDims());
+}
+SymTensorType ShareType::getShape() const {
+  return SymTensorType::get(getContext(), getDims());
+}
+SymTensorType PartialType::getKeptShape() const {
+  return isWhole() ? SymTensorType()
+                   : SymTensorType::get(getContext(), getKept());
+}
+SymTensorType ShareType::getKeptShape() const {
+  return isWhole() ? SymTensorType()
+                   : SymTensorType::get(getContext(), getKept());
+}
+
 ArrayRef<StringAttr> mlir::step::getDims(Type type) {
+  if (auto buffer = dyn_cast<BufferType>(type))
+    return buffer.getDims();
   if (auto tensor = dyn_cast<SymTensorType>(type))
     return tensor.getDims();
   if (auto mask = dyn_cast<SymMaskType>(type))

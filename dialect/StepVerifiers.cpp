@@ -317,7 +317,7 @@ LogicalResult RuleOp::verify() {
 bool mlir::step::isValueOp(Operation *op) {
   return isa_and_nonnull<StepDialect>(op->getDialect()) &&
          op->getNumResults() == 1 && op->getNumRegions() == 0 &&
-         !isa<ViewOp>(op);
+         !isa<ViewOp, CombineOp, ReceiveOp, ExchangeOp, KeepOp>(op);
 }
 
 bool mlir::step::isSourceOp(Operation *op) {
@@ -428,7 +428,8 @@ LogicalResult LowerHalfOp::verify() { return verifyHalves(*this); }
 LogicalResult JoinHalvesOp::verify() { return verifyHalves(*this); }
 
 LogicalResult CarriedOp::verify() {
-  if (!cast<RuleOp>((*this)->getParentOp()).getVariantAttr())
+  auto rule = dyn_cast<RuleOp>((*this)->getParentOp());
+  if (rule && !rule.getVariantAttr())
     return emitOpError("is for bound rules");
   auto isCarry = [](Operation *user) { return isa<CarryOp>(user); };
   if (llvm::count_if((*this)->getUsers(), isCarry) > 1)

@@ -338,12 +338,33 @@ def FormPhases : Pass<"step-form-phases", "::mlir::step::OptimizerOp"> {
                            "::mlir::math::MathDialect"];
 }
 
+def KeepOverRounds : Pass<"step-keep-over-rounds", "::mlir::step::OptimizerOp"> {
+  let summary = "mark the vectors that a later segment uses";
+  let description = [{
+    Before: programs. After: a vector that is used after a round of exchanges is kept by
+    `step.keep` in memory of the tensor's own. Others lie in memory that the next tensor
+    uses again.
+
+    ```
+    %rows = step.combine mean %0 : ... -> !step.buffer<[n, 1], f32>
+    %1 = step.exchange round 0
+    ... reads (%rows)
+    // ==>
+    %rows = step.combine mean %0 : ... -> !step.buffer<[n, 1], f32>
+    %kept = step.keep %rows : !step.buffer<[n, 1], f32>
+    %1 = step.exchange round 0
+    ... reads (%kept)
+    ```
+  }];
+}
+
 def VerifyScheduled : Pass<"step-verify-scheduled", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the schedule stage";
   let description = [{
-    The optimizer holds hyper-parameters, options and programs; no rule is left,
-    each written operand of a program is written by exactly one phase, and no
-    operation may change the value of another: no fast-math flags.
+    The optimizer holds hyper-parameters, options and programs; no rule is left. What a
+    program uses after a round is kept, what is kept is used after one, and before a
+    trailing traversal stands only what can be computed for some rows. No operation may
+    change the value of another: no fast-math flags.
   }];
 }
 

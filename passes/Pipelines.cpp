@@ -63,6 +63,7 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
   }
   pm.addNestedPass<OptimizerOp>(createFormPhases());
   addCleanup(pm);
+  pm.addNestedPass<OptimizerOp>(createKeepOverRounds());
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());
 }
 

@@ -28,3 +28,30 @@ Space mlir::step::getSpaceOf(Type param, Type type) {
     return Space::Items;
   return present.front() ? Space::Rows : Space::Columns;
 }
+
+Level mlir::step::getLevel(Type param, Type kept) {
+  if (!kept)
+    return Level::Tensor;
+  switch (getSpaceOf(param, kept)) {
+  case Space::Columns:
+    return Level::Columns;
+  case Space::Items:
+    return Level::Items;
+  default:
+    return Level::Rows;
+  }
+}
+
+StringRef mlir::step::stringifyLevel(Level level) {
+  switch (level) {
+  case Level::Rows:
+    return "rows";
+  case Level::Columns:
+    return "columns";
+  case Level::Items:
+    return "items";
+  case Level::Tensor:
+    return "tensor";
+  }
+  llvm_unreachable("not a level");
+}

@@ -1,4 +1,4 @@
-//===- BodyEmitter.cpp - the body of a phase, for elements or vectors -----===//
+//===- BodyEmitter.cpp - the body of a traversal, for elements or vectors -----===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,19 +6,12 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/BodyEmitter.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace mlir::step;
-
-int64_t mlir::step::getElementBytes(OperandAttr operand) {
-  return operand.isInMemory() ? operand.getStorage().getIntOrFloatBitWidth() / 8
-                              : 1;
-}
-
-bool mlir::step::isTouched(OperandAttr operand) {
-  return operand.isInMemory() && (operand.getReads() || operand.getWrites());
-}
 
 /// The type of an element in memory: 16-bit floats are kept as i16, which every
 /// target can load and store.
@@ -46,7 +39,7 @@ Value mlir::step::emitLoad(const Words &w, Type storage, int64_t lanes,
              : arith::BitcastOp::create(w.b, w.loc, storage, element);
 }
 
-Value mlir::step::emitElement(const Words &w, OperandAttr operand,
+Value mlir::step::emitElement(const Words &w, const Operand &operand,
                               int64_t lanes, Value address, Value index,
                               AccessHints hints) {
   if (operand.isInMemory())
@@ -81,44 +74,61 @@ void mlir::step::emitStore(const Words &w, Type storage, int64_t lanes,
     w.store(value, view, index);
 }
 
-BodyEmitter::BodyEmitter(OpBuilder &builder, PhaseOp phase)
-    : builder(builder), phase(phase),
-      operands(phase.getOperands().getAsRange<OperandAttr>()) {}
+Value mlir::step::emitScalar(const Words &w, const ProgramStorage &storage,
+                             Value scalar, Value cohort, Value tensor) {
+  if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
+    return w.b.clone(*constant)->getResult(0);
+  std::optional<int64_t> slot = storage.getCohortSlot(scalar);
+  Value row = slot ? cohort : tensor;
+  if (!slot)
+    slot = storage.getTensorSlot(scalar);
+  Value value = w.load(w.view(row, w.b.getF64Type()), *slot);
+  if (scalar.getType().isInteger(64))
+    return arith::FPToSIOp::create(w.b, w.loc, w.b.getI64Type(), value);
+  if (!scalar.getType().isInteger(1))
+    return value;
+  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, value,
+                               zero);
+}
+
+Value mlir::step::emitSlot(const Words &w, Value scalar) {
+  Type f64 = w.b.getF64Type();
+  if (scalar.getType().isInteger(1))
+    return arith::UIToFPOp::create(w.b, w.loc, f64, scalar);
+  if (scalar.getType().isInteger(64))
+    return arith::SIToFPOp::create(w.b, w.loc, f64, scalar);
+  return scalar;
+}
+
+BodyEmitter::BodyEmitter(OpBuilder &builder, TraverseOp traverse,
+                         const ProgramStorage &storage)
+    : builder(builder), traverse(traverse), storage(storage),
+      operands(step::getOperands(traverse)),
+      accumulators(getAccumulators(traverse)) {}
 
 /// Emits every operation of the body whose operands are all fixed by now.
 void BodyEmitter::emitFixed() {
-  for (Operation &op : phase.getBody().front().without_terminator())
+  for (Operation &op : traverse.getBody().front().without_terminator())
     if (!fixed.contains(op.getResult(0)) &&
         llvm::all_of(op.getOperands(),
                      [&](Value value) { return fixed.contains(value); }))
       builder.clone(op, fixed);
 }
 
-void BodyEmitter::fixSlots(Value scalars, Value tensorSlots) {
-  Words w(builder, phase.getLoc());
-  Block &body = phase.getBody().front();
-  Type f64 = builder.getF64Type();
-  int64_t numSlots = phase.getNumSlots();
-  Value row = w.view(scalars, f64);
-  for (int64_t slot = 0; slot < numSlots; ++slot)
-    fixed.map(body.getArgument(slot), w.load(row, slot));
-  if (phase.getTensorSlots()) {
-    Value own = w.view(tensorSlots, f64);
-    for (int64_t slot = 0; slot < int64_t(phase.getTensorSlots()); ++slot)
-      fixed.map(body.getArgument(numSlots + slot), w.load(own, slot));
-  }
+void BodyEmitter::fixScalars(Value cohort, Value tensor) {
+  Words w(builder, traverse.getLoc());
+  llvm::SetVector<Value> scalars;
+  getUsedValuesDefinedAbove(traverse.getBody(), scalars);
+  for (Value scalar : scalars)
+    fixed.map(scalar, emitScalar(w, storage, scalar, cohort, tensor));
   emitFixed();
 }
 
 void BodyEmitter::fixOperands(ArrayRef<Value> elements) {
-  unsigned argument = phase.getNumSlots() + phase.getTensorSlots();
-  for (auto [operand, element] : llvm::zip(operands, elements)) {
-    if (!operand.getReads())
-      continue;
-    if (element)
-      fixed.map(phase.getBody().getArgument(argument), element);
-    ++argument;
-  }
+  for (auto [operand, element] : llvm::zip(operands, elements))
+    if (operand.reads() && element)
+      fixed.map(traverse.getBody().getArgument(*operand.element), element);
   emitFixed();
 }
 
@@ -149,13 +159,12 @@ Operation *BodyEmitter::cloneFor(int64_t lanes, Operation &op,
 }
 
 void BodyEmitter::emit(int64_t lanes, const Callbacks &callbacks) {
-  Block &body = phase.getBody().front();
+  Block &body = traverse.getBody().front();
   IRMapping mapping(fixed);
-  unsigned argument = phase.getNumSlots() + phase.getTensorSlots();
   for (auto [k, operand] : llvm::enumerate(operands)) {
-    if (!operand.getReads())
+    if (!operand.reads())
       continue;
-    Value element = body.getArgument(argument++);
+    Value element = body.getArgument(*operand.element);
     if (!mapping.contains(element))
       mapping.map(element, callbacks.load(k));
   }
@@ -166,10 +175,9 @@ void BodyEmitter::emit(int64_t lanes, const Callbacks &callbacks) {
     mapping.map(op.getResults(), clone->getResults());
   }
   auto results = body.getTerminator()->getOperands();
-  unsigned result = 0;
   for (auto [k, operand] : llvm::enumerate(operands))
-    if (operand.getWrites())
-      callbacks.store(k, mapping.lookup(results[result++]));
-  for (unsigned k = 0; k < phase.getAccumulators().size(); ++k)
-    callbacks.accumulate(k, mapping.lookup(results[result++]));
+    if (operand.writes())
+      callbacks.store(k, mapping.lookup(results[*operand.yielded]));
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    callbacks.accumulate(k, mapping.lookup(results[accumulator.yielded]));
 }

@@ -1,4 +1,4 @@
-//===- BodyEmitter.h - the body of a phase, for elements or vectors -*- C++
+//===- BodyEmitter.h - the body of a traversal, for elements or vectors -*- C++
 //-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
@@ -8,7 +8,9 @@
 #ifndef STEPC_PASSES_LOWER_BODYEMITTER_H
 #define STEPC_PASSES_LOWER_BODYEMITTER_H
 
+#include "passes/lower/Operand.h"
 #include "passes/lower/Words.h"
+#include "passes/schedule/ProgramStorage.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -16,13 +18,6 @@ namespace mlir::step {
 
 /// The size of a cache line, the unit of prefetching, in bytes.
 inline constexpr int64_t kLineBytes = 64;
-
-/// Size in bytes of one element of the operand in memory; 1 of the position,
-/// whose address is what it says of the element.
-int64_t getElementBytes(OperandAttr operand);
-
-/// Whether the phase reads or writes memory of the operand.
-bool isTouched(OperandAttr operand);
 
 /// What is known of an access by vectors.
 struct AccessHints {
@@ -39,28 +34,38 @@ Value emitLoad(const Words &w, Type storage, int64_t lanes, Value address,
 
 /// Element `index` of an operand, or a vector of `lanes`, at an address: what
 /// is there in memory, or, of the position, what the address itself says.
-Value emitElement(const Words &w, OperandAttr operand, int64_t lanes,
+Value emitElement(const Words &w, const Operand &operand, int64_t lanes,
                   Value address, Value index, AccessHints hints = {});
 
 /// Stores such a value. One element for a vector stands for all of them.
 void emitStore(const Words &w, Type storage, int64_t lanes, Value value,
                Value address, Value index, AccessHints hints = {});
 
-/// Emits the body of one phase for one element or one vector of elements.
+/// The scalar of the program, from the slot of the row at the address `cohort`
+/// or of the tensor at `tensor`, in which an f64 stands for any type. Constants
+/// are made anew.
+Value emitScalar(const Words &w, const ProgramStorage &storage, Value scalar,
+                 Value cohort, Value tensor);
+
+/// The scalar as an f64 of a slot.
+Value emitSlot(const Words &w, Value scalar);
+
+/// Emits the body of one traversal for one element or one vector of elements.
 ///
-/// State: `fixed` maps every value of the body that depends on slots and
+/// State: `fixed` maps every value of the body that depends on scalars and
 /// operands given to `fix` alone; those are emitted once, outside of inner
 /// loops. What remains is cloned for each element type, a vector of `lanes`
 /// elements or, for 0 lanes, a scalar.
 class BodyEmitter {
 public:
-  BodyEmitter(OpBuilder &builder, PhaseOp phase);
+  BodyEmitter(OpBuilder &builder, TraverseOp traverse,
+              const ProgramStorage &storage);
 
-  ArrayRef<OperandAttr> getOperands() const { return operands; }
+  ArrayRef<Operand> getOperands() const { return operands; }
 
-  /// Loads the slots at the addresses. `tensorSlots` may be null where the
-  /// phase has none.
-  void fixSlots(Value scalars, Value tensorSlots);
+  /// Loads the scalars from the slots at the addresses. `tensor` may be null
+  /// where none are the tensor's.
+  void fixScalars(Value cohort, Value tensor);
   /// `elements`: for each operand its element, or null where it changes in the
   /// inner loop or is not read.
   void fixOperands(ArrayRef<Value> elements);
@@ -80,8 +85,10 @@ private:
   Operation *cloneFor(int64_t lanes, Operation &op, IRMapping &mapping);
 
   OpBuilder &builder;
-  PhaseOp phase;
-  SmallVector<OperandAttr> operands;
+  TraverseOp traverse;
+  const ProgramStorage &storage;
+  SmallVector<Operand> operands;
+  SmallVector<Accumulator> accumulators;
   IRMapping fixed;
 };
 

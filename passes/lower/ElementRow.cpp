@@ -43,7 +43,7 @@ Value ElementRow::getAddress(int64_t k) const {
 }
 
 Value ElementRow::getAddress(int64_t k, Value position) const {
-  Value size = w.constantWord(getElementBytes(operands[k]));
+  Value size = w.constantWord(operands[k].getBytes());
   return w.add(getAddress(k), w.mul(position, size));
 }
 

@@ -42,7 +42,7 @@ SmallVector<Value> emitOffsets(const Words &w, Value rank, Value position,
 class ElementRow {
 public:
   /// `row` is its address. The references live as long as this.
-  ElementRow(const Words &w, ArrayRef<OperandAttr> operands, Value row)
+  ElementRow(const Words &w, ArrayRef<Operand> operands, Value row)
       : w(w), operands(operands), row(w.words(row)) {}
 
   Value getScalars() const;
@@ -64,7 +64,7 @@ private:
   Value extentIndex(Value dim) const;
 
   const Words &w;
-  ArrayRef<OperandAttr> operands;
+  ArrayRef<Operand> operands;
   Value row; // a view of words
 };
 

@@ -7,6 +7,7 @@
 #include "passes/lower/FinishResults.h"
 
 #include "passes/lower/Combiners.h"
+#include "passes/schedule/Schedule.h"
 #include "stepc/kernel_abi.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -32,18 +33,37 @@ Extents mlir::step::getExtents(const Words &w, const TileRow &row,
   }
 }
 
+static Type getParamType(Operation *op) {
+  return cast<ProgramOp>(op->getParentOp()).getParam().getType();
+}
+
+static ShareType getShareType(ReceiveOp receive) {
+  return cast<ShareType>(receive.getShares().front().getType());
+}
+
+Space mlir::step::getSpace(CombineOp combine) {
+  return getSpaceOf(getParamType(combine),
+                    combine.getPartial().getType().getShape());
+}
+Level mlir::step::getLevel(CombineOp combine) {
+  return getLevel(getParamType(combine),
+                  combine.getPartial().getType().getKeptShape());
+}
+Space mlir::step::getSpace(ReceiveOp receive) {
+  return getSpaceOf(getParamType(receive), getShareType(receive).getShape());
+}
+Level mlir::step::getLevel(ReceiveOp receive) {
+  return getLevel(getParamType(receive), getShareType(receive).getKeptShape());
+}
+
 /// A mean is of all elements, wherever they lie.
 template <typename OpT>
-static Destination getDestinationOf(const Words &w, OpT op, const Extents &in) {
-  Destination to;
-  to.combiner = op.getCombiner();
-  to.temp = op.getTemp();
-  to.slot = op.getSlot();
-  if constexpr (std::is_same_v<OpT, CombineOp>)
-    to.exchange = op.getExchange();
+static Destination getDestinationOf(const Words &w, OpT op, Combiner combiner,
+                                    const Extents &in) {
+  Destination to{combiner, op.getResult(), Value()};
   if (!op.getMean())
     return to;
-  switch (op.getLevel()) {
+  switch (getLevel(op)) {
   case Level::Rows:
     to.divisor = in.wholeColumns;
     break;
@@ -62,20 +82,21 @@ static Destination getDestinationOf(const Words &w, OpT op, const Extents &in) {
 
 Destination mlir::step::getDestination(const Words &w, CombineOp combine,
                                        const Extents &in) {
-  return getDestinationOf(w, combine, in);
+  return getDestinationOf(w, combine, combine.getPartial().getType().getCombiner(),
+                          in);
 }
 
 Destination mlir::step::getDestination(const Words &w, ReceiveOp receive,
                                        const Extents &in) {
-  return getDestinationOf(w, receive, in);
+  return getDestinationOf(w, receive, getShareType(receive).getCombiner(), in);
 }
 
 Value mlir::step::loadReceived(const Words &w, const TileRow &row,
                                ReceiveOp receive, Value index) {
   SmallVector<Value> addresses;
-  for (StringRef source : receive.getSources())
-    addresses.push_back(row.getBuffer(source));
-  return emitReceived(w, receive.getCombiner(), addresses, index);
+  for (Value share : receive.getShares())
+    addresses.push_back(row.getAddress(share));
+  return emitReceived(w, getShareType(receive).getCombiner(), addresses, index);
 }
 
 Value mlir::step::countResults(const Words &w, Level level, const Extents &in) {
@@ -92,12 +113,11 @@ Value mlir::step::countResults(const Words &w, Level level, const Extents &in) {
   return w.constantWord(1);
 }
 
-void mlir::step::storeResult(const Words &w, ProgramOp program,
-                             const TileRow &row, const Destination &to,
-                             Value sum, Value index) {
-  if (to.exchange) {
+void mlir::step::storeResult(const Words &w, const TileRow &row,
+                             const Destination &to, Value sum, Value index) {
+  if (isa<ShareType>(to.result.getType())) {
     Value sent = emitSent(w, to.combiner, sum);
-    w.store(sent, w.view(row.getBuffer(*to.exchange), sent.getType()),
+    w.store(sent, w.view(row.getAddress(to.result), sent.getType()),
             w.toIndex(index));
     return;
   }
@@ -106,32 +126,43 @@ void mlir::step::storeResult(const Words &w, ProgramOp program,
         arith::UIToFPOp::create(w.b, w.loc, w.b.getF64Type(), to.divisor);
     sum = arith::DivFOp::create(w.b, w.loc, sum, number);
   }
-  Type compute = program.getVariant().getCompute();
-  if (to.temp && !compute.isF64())
-    sum = arith::TruncFOp::create(w.b, w.loc, compute, sum);
-  Value address = to.temp ? row.getBuffer(*to.temp) : row.tensorSlots;
-  if (to.slot)
-    index = w.constantWord(*to.slot);
-  w.store(sum, w.view(address, sum.getType()), w.toIndex(index));
+  auto buffer = dyn_cast<BufferType>(to.result.getType());
+  if (!buffer)
+    return row.storeSlot(*row.storage.getTensorSlot(to.result), sum);
+  if (!buffer.getElement().isF64())
+    sum = arith::TruncFOp::create(w.b, w.loc, buffer.getElement(), sum);
+  w.store(sum, w.view(row.getAddress(to.result), sum.getType()),
+          w.toIndex(index));
+}
+
+bool mlir::step::isScalarOfFinish(Operation *op) {
+  return isTensorScalar(op) || isa<CarryOp, ContributeOp>(op);
 }
 
 void mlir::step::emitTensorScalars(const Words &w, const TileRow &row,
-                                   TensorScalarsOp scalars) {
-  Type f64 = w.b.getF64Type();
-  Value shared = w.view(row.scalars, f64), own = w.view(row.tensorSlots, f64);
-  Block &body = scalars.getBody().front();
+                                   ArrayRef<Operation *> ops) {
   IRMapping mapping;
-  int64_t numSlots = scalars.getNumSlots();
-  for (BlockArgument argument : body.getArguments()) {
-    if (argument.use_empty())
+  auto getScalar = [&](Value value) {
+    if (!mapping.contains(value))
+      mapping.map(value, row.getScalar(value));
+    return mapping.lookup(value);
+  };
+  auto store = [&](Value scalar, Value value) {
+    if (std::optional<int64_t> slot = row.storage.getTensorSlot(scalar))
+      row.storeSlot(*slot, emitSlot(w, value));
+  };
+  for (Operation *op : ops) {
+    if (auto carry = dyn_cast<CarryOp>(op)) {
+      store(carry.getCarried(), getScalar(carry.getValue()));
       continue;
-    int64_t slot = argument.getArgNumber();
-    mapping.map(argument, slot < numSlots ? w.load(shared, slot)
-                                          : w.load(own, slot - numSlots));
+    }
+    if (auto contribute = dyn_cast<ContributeOp>(op)) {
+      store(contribute.getValue(), getScalar(contribute.getValue()));
+      continue;
+    }
+    llvm::for_each(op->getOperands(), getScalar);
+    w.b.clone(*op, mapping);
+    for (Value result : op->getResults())
+      store(result, mapping.lookup(result));
   }
-  for (Operation &op : body.without_terminator())
-    w.b.clone(op, mapping);
-  for (auto [slot, value] :
-       llvm::zip(scalars.getWrites(), body.getTerminator()->getOperands()))
-    w.store(mapping.lookup(value), own, w.constant(slot));
 }

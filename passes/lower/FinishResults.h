@@ -24,13 +24,19 @@ struct Extents {
 /// is the sum.
 struct Destination {
   Combiner combiner;
-  std::optional<StringRef> temp, exchange;
-  std::optional<int64_t> slot;
+  /// What the operation results in: a buffer, a share or a number.
+  Value result;
   /// A word to divide by, or null.
   Value divisor;
 };
 
 Extents getExtents(const Words &w, const TileRow &row, Space space);
+
+/// What is reduced, and how far.
+Space getSpace(CombineOp combine);
+Level getLevel(CombineOp combine);
+Space getSpace(ReceiveOp receive);
+Level getLevel(ReceiveOp receive);
 
 Destination getDestination(const Words &w, CombineOp combine,
                            const Extents &in);
@@ -45,14 +51,18 @@ Value loadReceived(const Words &w, const TileRow &row, ReceiveOp receive,
 /// A word: how many results there are.
 Value countResults(const Words &w, Level level, const Extents &in);
 
-/// Writes element `index` (a word) of the temp or exchange, or the slot. A
-/// temp's is rounded to its type; what is exchanged is not.
-void storeResult(const Words &w, ProgramOp program, const TileRow &row,
-                 const Destination &to, Value sum, Value index);
+/// Writes element `index` (a word) of the buffer or share, or the number's slot.
+/// A buffer's is rounded to its type; a share is not.
+void storeResult(const Words &w, const TileRow &row, const Destination &to,
+                 Value sum, Value index);
 
-/// Computes the scalars of one tensor from its slots, into them.
+/// Computes scalars of one tensor, one behind the other, from slots into slots;
+/// what is contributed or carried too.
 void emitTensorScalars(const Words &w, const TileRow &row,
-                       TensorScalarsOp scalars);
+                       ArrayRef<Operation *> ops);
+
+/// Whether the operation of a finish is one of those.
+bool isScalarOfFinish(Operation *op);
 
 } // namespace mlir::step
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
-#include "passes/lower/Words.h"
+#include "passes/lower/BodyEmitter.h"
 #include "passes/schedule/RoundCalls.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,6 +13,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 namespace mlir::step {
 #define GEN_PASS_DEF_LOWERSCALARPHASES
@@ -21,6 +22,12 @@ namespace mlir::step {
 
 using namespace mlir;
 using namespace mlir::step;
+
+static Value isNotZero(Words &w, Value number) {
+  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, number,
+                               zero);
+}
 
 /// Whether the flag of that number is set in the word of fresh flags.
 static Value readFlag(Words &w, Value flags, int64_t number) {
@@ -32,11 +39,13 @@ static Value readFlag(Words &w, Value flags, int64_t number) {
 
 /// Makes `void name(hypers, results, count, fresh, row)`, StepcScalarFunction.
 /// Pointers are i64: on every target they travel as integers of that size do.
-static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
-  Words w(builder, phase.getLoc());
+/// `firstSlot` is the row's for the first result.
+static void lowerCohortScalars(CohortScalarsOp scalars, OpBuilder &builder,
+                               int64_t firstSlot) {
+  Words w(builder, scalars.getLoc());
   Type i64 = builder.getI64Type(), f64 = builder.getF64Type();
   auto function = func::FuncOp::create(
-      builder, w.loc, phase.getSymName(),
+      builder, w.loc, scalars.getSymName(),
       builder.getFunctionType(SmallVector<Type>(5, i64), {}));
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock();
@@ -45,35 +54,46 @@ static void lowerScalarPhase(ScalarPhaseOp phase, OpBuilder &builder) {
   Value results = w.view(entry->getArgument(1), f64);
   Value row = w.view(entry->getArgument(4), f64);
 
-  // Inputs are hyper-parameters, results and kept scalars; in memory reports
-  // stand between the latter two.
-  auto optimizer = phase->getParentOfType<OptimizerOp>();
-  int64_t numHypers = llvm::range_size(optimizer.getBody().getOps<HyperOp>());
-  int64_t numResults = countResults(optimizer);
-  int64_t numReports = countReports(optimizer);
+  // In memory results of rounds come first, then reports, then kept scalars.
+  auto optimizer = scalars->getParentOfType<OptimizerOp>();
+  auto program = cast<ProgramOp>(scalars->getParentOp());
   IRMapping mapping;
-  Block &body = phase.getBody().front();
-  int64_t numInputs = phase.getNumInputs();
-  for (int64_t input = 0; input < numInputs; ++input) {
-    if (body.getArgument(input).use_empty())
+  Block &body = scalars.getBody().front();
+  llvm::SetVector<Value> used;
+  getUsedValuesDefinedAbove(scalars.getBody(), used);
+  auto load = [&](Value value, Value memory, int64_t place) {
+    Value number = w.load(memory, place);
+    mapping.map(value, value.getType().isInteger(1)
+                           ? isNotZero(w, number)
+                           : number);
+  };
+  int64_t nextHyper = 0, nextResult = 0;
+  int64_t nextScalar = countResults(optimizer) + countReports(optimizer);
+  for (Operation &op : optimizer.getBody().front()) {
+    if (!isa<HyperOp, ScalarsOp, ScalarOp>(op))
       continue;
-    int64_t place = input - numHypers;
-    if (place >= numResults)
-      place += numReports;
-    mapping.map(body.getArgument(input), input < numHypers
-                                             ? w.load(hypers, input)
-                                             : w.load(results, place));
+    for (Value value : op.getResults()) {
+      int64_t &next = isa<HyperOp>(op)     ? nextHyper
+                      : isa<ScalarsOp>(op) ? nextResult
+                                           : nextScalar;
+      int64_t place = next++;
+      if (used.contains(value))
+        load(value, isa<HyperOp>(op) ? hypers : results, place);
+    }
   }
-  mapping.map(body.getArgument(numInputs), entry->getArgument(2));
-  for (int64_t k = 0; k < phase.getNumFreshes(); ++k)
-    mapping.map(body.getArgument(numInputs + 1 + k),
-                readFlag(w, entry->getArgument(3), k));
+  if (program.getCount())
+    mapping.map(program.getCount(), entry->getArgument(2));
+  for (auto [k, fresh] : llvm::enumerate(program.getFreshes()))
+    mapping.map(fresh, readFlag(w, entry->getArgument(3), k));
+  for (Value value : used)
+    if (auto constant = value.getDefiningOp<arith::ConstantOp>())
+      builder.clone(*constant, mapping);
   for (Operation &op : body.without_terminator())
     builder.clone(op, mapping);
   for (auto [slot, value] :
        llvm::enumerate(body.getTerminator()->getOperands()))
-    w.store(mapping.lookup(value), row,
-            w.constant(int64_t(phase.getFirstSlot()) + slot));
+    w.store(emitSlot(w, mapping.lookup(value)), row,
+            w.constant(firstSlot + int64_t(slot)));
   func::ReturnOp::create(builder, w.loc);
 }
 
@@ -83,8 +103,13 @@ struct LowerScalarPhases
   void runOnOperation() override {
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
-    getOperation().walk(
-        [&](ScalarPhaseOp phase) { lowerScalarPhase(phase, builder); });
+    getOperation().walk([&](ProgramOp program) {
+      int64_t firstSlot = 0;
+      for (auto scalars : program.getBody().getOps<CohortScalarsOp>()) {
+        lowerCohortScalars(scalars, builder, firstSlot);
+        firstSlot += scalars.getNumResults();
+      }
+    });
   }
 };
 } // namespace

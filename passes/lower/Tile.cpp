@@ -13,18 +13,11 @@
 using namespace mlir;
 using namespace mlir::step;
 
-static Type getParamShape(PhaseOp phase) {
-  auto program = cast<ProgramOp>(phase->getParentOp());
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
-    if (operand.getKind() == RoleKind::Param)
-      return operand.getShape();
-  llvm_unreachable("every rule has a param");
-}
-
-Access mlir::step::getAccess(PhaseOp phase, OperandAttr operand) {
-  Space space = getSpaceOf(getParamShape(phase), operand.getShape());
-  if (phase.getSpace() != Space::Tiles)
-    return space == phase.getSpace() ? Access::Tile : Access::Item;
+Access mlir::step::getAccess(TraverseOp traverse, const Operand &operand) {
+  auto program = cast<ProgramOp>(traverse->getParentOp());
+  Space space = getSpaceOf(program.getParam().getType(), operand.getType());
+  if (!traverse.isKernel())
+    return space == getSpace(traverse) ? Access::Tile : Access::Item;
   switch (space) {
   case Space::Rows:
     return Access::Row;
@@ -127,11 +120,11 @@ void mlir::step::emitTileOfRange(const Words &w, const TileRow &row,
 }
 
 Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
-                                    const Tile &tile, PhaseOp phase,
-                                    OperandAttr operand) {
+                                    const Tile &tile, TraverseOp traverse,
+                                    const Operand &operand) {
   Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
   Value element;
-  switch (getAccess(phase, operand)) {
+  switch (getAccess(traverse, operand)) {
   case Access::Tile:
     element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
     if (row.range)
@@ -147,15 +140,15 @@ Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
     element = tile.item;
     break;
   }
-  Value size = w.constantWord(getElementBytes(operand));
-  return w.add(row.getAddress(operand), w.mul(element, size));
+  Value size = w.constantWord(operand.getBytes());
+  return w.add(row.getAddress(operand.buffer), w.mul(element, size));
 }
 
 Value mlir::step::getPartialAddress(const Words &w, const TileRow &row,
                                     const Tile &tile,
-                                    AccumulatorAttr accumulator) {
+                                    const Accumulator &accumulator) {
   Value index;
-  if (accumulator.getDirection() == Direction::Row) {
+  if (!accumulator.isColumn) {
     Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
     if (row.range)
       firstRow = w.sub(firstRow, row.range->firstRow);
@@ -168,6 +161,6 @@ Value mlir::step::getPartialAddress(const Words &w, const TileRow &row,
       block = w.sub(block, row.range->firstBlock);
     index = w.add(w.mul(block, row.M), tile.firstColumn);
   }
-  return w.add(row.getBuffer(accumulator.getPartial()),
+  return w.add(row.getAddress(accumulator.partial),
                w.mul(index, w.constantWord(8)));
 }

@@ -20,9 +20,9 @@ enum class Access {
   Item,   // not at all
 };
 
-/// The access of an operand in a phase. In phases of vectors (spaces rows,
+/// The access of an operand in a traversal. In those of vectors (spaces rows,
 /// columns and items), which are run as a single row, it is Tile or Item.
-Access getAccess(PhaseOp phase, OperandAttr operand);
+Access getAccess(TraverseOp traverse, const Operand &operand);
 
 /// The arguments of a run function, in this order.
 struct TileRunArguments {
@@ -64,11 +64,11 @@ void emitTileOfRange(const Words &w, const TileRow &row, const Tile &tile,
 
 /// The address of the first element that the tile has of the operand.
 Value getOperandAddress(const Words &w, const TileRow &row, const Tile &tile,
-                        PhaseOp phase, OperandAttr operand);
+                        TraverseOp traverse, const Operand &operand);
 
 /// The address of the first partial result that the tile leaves.
 Value getPartialAddress(const Words &w, const TileRow &row, const Tile &tile,
-                        AccumulatorAttr accumulator);
+                        const Accumulator &accumulator);
 
 } // namespace mlir::step
 

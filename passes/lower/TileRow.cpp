@@ -11,9 +11,9 @@
 using namespace mlir;
 using namespace mlir::step;
 
-TileRow::TileRow(const Words &w, ProgramOp program, const CallWords &call,
-                 Value index)
-    : w(w), program(program), workspace(call.workspace) {
+TileRow::TileRow(const Words &w, const ProgramStorage &storage,
+                 const CallWords &call, Value index)
+    : storage(storage), w(w), workspace(call.workspace) {
   Value rowBytes = w.mul(call.rowWords, w.constantWord(8));
   rowAddress = w.add(call.table, w.mul(index, rowBytes));
   row = w.words(rowAddress);
@@ -28,7 +28,7 @@ TileRow::TileRow(const Words &w, ProgramOp program, const CallWords &call,
   rowBlocks = w.ceilDiv(N, STEPC_ROW_LEAF);
   tileColumns = w.ceilDiv(M, STEPC_TILE_COLUMNS);
   leaves = w.ceilDiv(M, STEPC_LEAF);
-  if (this->program.isFlatRange())
+  if (storage.getProgram().isFlatRange())
     readRange();
 }
 
@@ -61,13 +61,10 @@ void TileRow::readRange() {
   range = in;
 }
 
-int64_t mlir::step::getOperandIndex(ProgramOp program, OperandAttr operand) {
-  for (auto [k, own] :
-       llvm::enumerate(program.getOperands().getAsRange<OperandAttr>()))
-    if (own.getKind() == operand.getKind() &&
-        own.getName() == operand.getName())
-      return k;
-  llvm_unreachable("a phase's operands are the program's");
+int64_t mlir::step::getOperandIndex(Value buffer) {
+  auto argument = cast<BlockArgument>(getMemory(buffer));
+  return cast<ProgramOp>(argument.getOwner()->getParentOp())
+      .getOperandIndex(argument);
 }
 
 SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
@@ -84,32 +81,26 @@ SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
       });
 }
 
-Value TileRow::getAddress(OperandAttr operand) const {
-  if (operand.getKind() == RoleKind::Temp)
-    return getBuffer(operand.getName());
-  return w.load(row, STEPC_TILE_OPERANDS + getOperandIndex(program, operand));
-}
-
-Value TileRow::getBuffer(StringRef name) const {
-  ProgramOp op = program;
-  int64_t index = op.findBuffer(name);
-  auto buffer = cast<BufferAttr>(op.getWorkspace()[index]);
-  Value word = w.load(row, STEPC_TILE_OPERANDS +
-                               int64_t(op.getOperands().size()) + index);
-  return buffer.getLive() ? word : w.add(workspace, word);
+Value TileRow::getAddress(Value buffer) const {
+  if (isa<BlockArgument>(getMemory(buffer)))
+    return w.load(row, STEPC_TILE_OPERANDS + getOperandIndex(buffer));
+  int64_t index = storage.getBufferIndex(buffer);
+  int64_t operands = storage.getProgram().getOperandArguments().size();
+  Value word = w.load(row, STEPC_TILE_OPERANDS + operands + index);
+  return storage.getWorkspace()[index].live ? word : w.add(workspace, word);
 }
 
 Value TileRow::getRank() const { return w.load(row, STEPC_ROW_RANK); }
 
 Value TileRow::getExtents() const {
-  ProgramOp op = program;
-  int64_t words =
-      STEPC_TILE_OPERANDS + op.getOperands().size() + op.getWorkspace().size();
+  int64_t words = STEPC_TILE_OPERANDS +
+                  storage.getProgram().getOperandArguments().size() +
+                  storage.getWorkspace().size();
   return w.add(rowAddress, w.constantWord(8 * words));
 }
 
-Value TileRow::getStrides(OperandAttr operand) const {
-  Value words = w.mul(
-      getRank(), w.constantWord(8 * (1 + getOperandIndex(program, operand))));
+Value TileRow::getStrides(Value buffer) const {
+  Value words =
+      w.mul(getRank(), w.constantWord(8 * (1 + getOperandIndex(buffer))));
   return w.add(getExtents(), words);
 }

@@ -13,8 +13,8 @@
 
 namespace mlir::step {
 
-/// The place of a phase's operand among the program's.
-int64_t getOperandIndex(ProgramOp program, OperandAttr operand);
+/// The place of a tensor's buffer among the program's operands.
+int64_t getOperandIndex(Value buffer);
 
 /// For each of the operands (by their places) of a strided row the offset in
 /// elements of the element number `position`, in row-major order. `rank`, the
@@ -28,18 +28,27 @@ SmallVector<Value> emitStridedOffsets(const Words &w, Value rank, Value extents,
 class TileRow {
 public:
   /// Emits the reading of row number `index`, a word, of the call's table.
-  TileRow(const Words &w, ProgramOp program, const CallWords &call,
+  TileRow(const Words &w, const ProgramStorage &storage, const CallWords &call,
           Value index);
 
-  /// The address of the program's operand or buffer of that name.
-  Value getAddress(OperandAttr operand) const;
-  Value getBuffer(StringRef name) const;
+  /// The address of a buffer, partial result or share.
+  Value getAddress(Value buffer) const;
   /// The tensor's rank, 0 where all operands are contiguous.
   Value getRank() const;
   /// The address of the word with the outermost extent, and of the word with
   /// the operand's outermost stride.
   Value getExtents() const;
-  Value getStrides(OperandAttr operand) const;
+  Value getStrides(Value buffer) const;
+  /// The scalar of the program, from its slot.
+  Value getScalar(Value scalar) const {
+    return emitScalar(w, storage, scalar, scalars, tensorSlots);
+  }
+  /// Writes an f64 to the slot of the tensor.
+  void storeSlot(int64_t slot, Value value) const {
+    w.store(value, w.view(tensorSlots, w.b.getF64Type()), w.constant(slot));
+  }
+
+  const ProgramStorage &storage;
 
   Value scalars, tensorSlots;
   Value B, N, M;
@@ -64,7 +73,6 @@ private:
   void readRange();
 
   const Words &w;
-  ProgramOp program;
   Value row, rowAddress, workspace;
 };
 

@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Manifest.h"
+#include "passes/lower/Operand.h"
+#include "passes/schedule/ProgramStorage.h"
 #include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"
@@ -173,18 +175,6 @@ json::Object mlir::step::buildInterface(OptimizerOp optimizer) {
                       {"rules", std::move(rules)}};
 }
 
-static json::Object describe(OperandAttr operand) {
-  json::Object object{{"role", stringifyRoleKind(operand.getKind())},
-                      {"name", operand.getName().getValue()},
-                      {"dims", toJson(getDims(operand.getShape()))},
-                      {"storage", toString(operand.getStorage())},
-                      {"reads", operand.getReads()},
-                      {"writes", operand.getWrites()}};
-  if (operand.getInit())
-    object["init"] = operand.getInit().getValueAsDouble();
-  return object;
-}
-
 //===----------------------------------------------------------------------===//
 // Rounds
 //===----------------------------------------------------------------------===//
@@ -244,39 +234,81 @@ static json::Array describeRounds(OptimizerOp optimizer) {
 // Variants
 //===----------------------------------------------------------------------===//
 
-static json::Object describeScalars(ProgramOp program) {
-  json::Array functions;
-  for (auto phase : program.getBody().getOps<ScalarPhaseOp>()) {
-    while (int64_t(functions.size()) < int64_t(phase.getSegment()))
-      functions.push_back(nullptr);
-    functions.push_back(phase.getSymName());
+namespace {
+/// What a program does with its operands, by their places.
+struct OperandUses {
+  explicit OperandUses(ProgramOp program)
+      : reads(program.getOperandArguments().size()), writes(reads.size()) {
+    for (auto traverse : program.getBody().getOps<TraverseOp>())
+      for (const Operand &operand : getOperands(traverse))
+        if (auto argument = dyn_cast<BlockArgument>(getMemory(operand.buffer))) {
+          int64_t index = program.getOperandIndex(argument);
+          reads[index] = reads[index] || operand.reads();
+          writes[index] = writes[index] || operand.writes();
+        }
   }
-  return json::Object{{"functions", std::move(functions)},
-                      {"slots", program.getNumSlots()}};
+  SmallVector<bool> reads, writes;
+};
+} // namespace
+
+static json::Array describeOperands(ProgramOp program) {
+  json::Array operands;
+  OperandUses uses(program);
+  for (auto [index, argument] :
+       llvm::enumerate(program.getOperandArguments())) {
+    RoleAttr role = program.getRole(argument.getArgNumber());
+    auto buffer = cast<BufferType>(argument.getType());
+    json::Object object{{"role", stringifyRoleKind(role.getKind())},
+                        {"name", role.getDisplayName()},
+                        {"dims", toJson(buffer.getDims())},
+                        {"storage", toString(buffer.getElement())},
+                        {"reads", uses.reads[index]},
+                        {"writes", uses.writes[index]}};
+    if (role.getInit())
+      object["init"] = role.getInit().getValueAsDouble();
+    operands.push_back(std::move(object));
+  }
+  return operands;
 }
 
-static json::Array describeWorkspace(ProgramOp program) {
+static json::Object describeScalars(ProgramOp program) {
+  json::Array functions;
+  int64_t slots = 0;
+  for (auto scalars : program.getBody().getOps<CohortScalarsOp>()) {
+    while (int64_t(functions.size()) < getSegment(scalars))
+      functions.push_back(nullptr);
+    functions.push_back(scalars.getSymName());
+    slots += scalars.getNumResults();
+  }
+  return json::Object{{"functions", std::move(functions)}, {"slots", slots}};
+}
+
+static json::Array describeWorkspace(const ProgramStorage &storage) {
   json::Array workspace;
-  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
-    json::Array size = toJson(buffer.getSize());
-    if (buffer.getSize().front().getValue() == "1")
-      size.clear();
+  for (const WorkspaceBuffer &buffer : storage.getWorkspace()) {
+    json::Array size;
+    for (StringRef factor : buffer.size)
+      size.push_back(factor);
     json::Object object{
-        {"name", buffer.getName().getValue()},
+        {"name", buffer.name},
         {"size", std::move(size)},
-        {"bytes", int64_t(buffer.getElement().getIntOrFloatBitWidth() / 8)},
-        {"live", buffer.getLive()}};
-    if (ExchangeAttr exchange = buffer.getExchange())
-      object["exchange"] =
-          json::Object{{"round", exchange.getRound()},
-                       {"dims", toJson(exchange.getDims())},
-                       {"op", stringifyCombiner(exchange.getCombiner())}};
+        {"bytes", int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
+        {"live", buffer.live}};
+    if (ExchangeOp exchange = buffer.exchange) {
+      auto share = cast<ShareType>(exchange.getShares()[buffer.share].getType());
+      object["exchange"] = json::Object{
+          {"round", int64_t(exchange.getRound())},
+          {"dims", toJson(cast<ArrayAttr>(exchange.getOver()[buffer.share]))},
+          {"op", stringifyCombiner(share.getCombiner())}};
+    }
     workspace.push_back(std::move(object));
   }
   return workspace;
 }
 
-static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
+static json::Object describe(const ProgramStorage &storage,
+                             const ScheduleEntry &entry) {
+  ProgramOp program = storage.getProgram();
   json::Object object{{"segment", entry.segment}};
   if (entry.isTrailing)
     object["trailing"] = true;
@@ -288,20 +320,16 @@ static json::Object describe(ProgramOp program, const ScheduleEntry &entry) {
   object["strided_kernel"] =
       entry.name + (program.isFlatRange() ? "" : "_strided");
   json::Array reads, writes;
-  PhaseOp phase = entry.kernel;
-  for (auto [index, own] :
-       llvm::enumerate(program.getOperands().getAsRange<OperandAttr>()))
-    for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-      if (operand.getKind() != own.getKind() ||
-          operand.getName() != own.getName())
-        continue;
-      if (operand.getReads())
-        reads.push_back(int64_t(index));
-      if (operand.getWrites())
-        writes.push_back(int64_t(index));
-    }
-  if (auto unless = phase.getUnless())
-    object["unless_slot"] = int64_t(*unless);
+  TraverseOp traverse = entry.kernel;
+  for (const Operand &operand : getOperands(traverse)) {
+    auto argument = dyn_cast<BlockArgument>(getMemory(operand.buffer));
+    if (argument && operand.reads())
+      reads.push_back(program.getOperandIndex(argument));
+    if (argument && operand.writes())
+      writes.push_back(program.getOperandIndex(argument));
+  }
+  if (Value unless = traverse.getUnless())
+    object["unless_slot"] = *storage.getTensorSlot(unless);
   object["reads"] = std::move(reads);
   object["writes"] = std::move(writes);
   return object;
@@ -321,56 +349,65 @@ static json::Object describe(LayoutAttr layout) {
   return dims;
 }
 
-static json::Array describeContributions(ProgramOp program) {
+static json::Array describeContributions(OptimizerOp optimizer,
+                                         const ProgramStorage &storage) {
   json::Array contributions;
-  ArrayRef<int64_t> triples = program.getContributions();
-  for (size_t k = 0; k + 2 < triples.size(); k += 3)
-    contributions.push_back(
-        json::Object{{"statistic", triples[k]},
-                     {"slot", triples[k + 1]},
-                     {"segment", triples[k + 2]},
-                     {"partial", toJson(getPartialDims(program, triples[k]))}});
+  SmallVector<StatisticOp> statistics(
+      optimizer.getBody().getOps<StatisticOp>());
+  ProgramOp program = storage.getProgram();
+  for (auto contribute : program.getBody().getOps<ContributeOp>()) {
+    StatisticOp statistic = contribute.getStatisticOp();
+    ArrayAttr partial = contribute.getPartialAttr();
+    contributions.push_back(json::Object{
+        {"statistic",
+         int64_t(llvm::find(statistics, statistic) - statistics.begin())},
+        {"slot", *storage.getTensorSlot(contribute.getValue())},
+        {"segment", getSegment(contribute)},
+        {"partial", partial ? toJson(partial) : json::Array()}});
+  }
   return contributions;
 }
 
-static json::Array describeCarried(ProgramOp program) {
+static json::Array describeCarried(const ProgramStorage &storage) {
   json::Array carried;
-  ArrayRef<int64_t> pairs = program.getCarried();
-  for (size_t k = 0; k + 1 < pairs.size(); k += 2)
-    carried.push_back(
-        json::Object{{"slot", pairs[k]}, {"recomputed", pairs[k + 1]}});
+  ProgramOp program = storage.getProgram();
+  for (auto carry : program.getBody().getOps<CarryOp>())
+    carried.push_back(json::Object{
+        {"slot", *storage.getTensorSlot(carry.getCarried())},
+        {"recomputed", *storage.getTensorSlot(carry.getRecomputed())}});
   return carried;
 }
 
-static json::Object describe(ProgramOp program, bool subsets) {
+static json::Object describe(OptimizerOp optimizer, ProgramOp program,
+                             bool subsets) {
+  ProgramStorage storage(program);
   json::Object options;
   for (NamedAttribute option : program.getVariant().getOptions())
     options[option.getName().getValue()] =
         cast<BoolAttr>(option.getValue()).getValue();
-  json::Array operands, schedule;
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
-    operands.push_back(describe(operand));
+  json::Array schedule;
   for (const ScheduleEntry &entry : getSchedule(program))
-    schedule.push_back(describe(program, entry));
-  json::Object object{{"name", program.getSymName()},
-                      {"rule", program.getVariant().getRule().getValue()},
-                      {"options", std::move(options)},
-                      {"layout", describe(program.getVariant().getLayout())},
-                      {"compute", toString(program.getVariant().getCompute())},
-                      {"operands", std::move(operands)},
-                      {"scalars", describeScalars(program)},
-                      {"tensor_slots", program.getTensorSlots()},
-                      {"space", program.isTiled() ? "tiles" : "elements"},
-                      {"workspace", describeWorkspace(program)},
-                      {"schedule", std::move(schedule)},
-                      {"contributions", describeContributions(program)},
-                      {"subsets", subsets}};
+    schedule.push_back(describe(storage, entry));
+  json::Object object{
+      {"name", program.getSymName()},
+      {"rule", program.getVariant().getRule().getValue()},
+      {"options", std::move(options)},
+      {"layout", describe(program.getVariant().getLayout())},
+      {"compute", toString(program.getVariant().getCompute())},
+      {"operands", describeOperands(program)},
+      {"scalars", describeScalars(program)},
+      {"tensor_slots", storage.getNumTensorSlots()},
+      {"space", program.getElementwise() ? "elements" : "tiles"},
+      {"workspace", describeWorkspace(storage)},
+      {"schedule", std::move(schedule)},
+      {"contributions", describeContributions(optimizer, storage)},
+      {"subsets", subsets}};
   json::Array fresh;
   for (ArrayAttr states : program.getFreshLists())
     fresh.push_back(toJson(states));
   object["fresh"] = std::move(fresh);
-  if (!program.getCarried().empty())
-    object["carried"] = describeCarried(program);
+  if (json::Array carried = describeCarried(storage); !carried.empty())
+    object["carried"] = std::move(carried);
   return object;
 }
 
@@ -404,7 +441,7 @@ json::Object mlir::step::buildManifest(json::Object interface,
   // Where tensors depend on each other, all are stepped at once.
   bool subsets = rounds.empty();
   for (auto program : scheduled.getBody().getOps<ProgramOp>())
-    variants.push_back(describe(program, subsets));
+    variants.push_back(describe(scheduled, program, subsets));
   manifest["rounds"] = std::move(rounds);
   manifest["results"] = countResults(scheduled) + countReports(scheduled);
   // What only some variants would have used may be gone by now.

@@ -41,7 +41,7 @@ SmallStep &FinishPlan::getStep(Position position, Domain domain) {
   auto [found, isNew] =
       stepNumbers.try_emplace({position, domain}, steps.size());
   if (isNew)
-    steps.push_back({position, domain, {}, {}, {}, {}});
+    steps.push_back({position, domain, {}, {}, {}});
   return steps[found->second];
 }
 
@@ -65,9 +65,8 @@ void FinishPlan::placeOps() {
     for (Value operand : op.getOperands())
       if (isOfFinish(analysis.getDomain(operand)))
         position = std::max(position, getAvailable(operand, domain));
-    if (reduction && reduction.getUnless()) // behind placeConditions' copy
-      position = std::max(position,
-                          Position{analysis.getTime(reduction.getUnless()), 1});
+    if (reduction && reduction.getUnless())
+      position = std::max(position, getAvailable(reduction.getUnless(), domain));
     positions[&op] = position;
     getStep(position, domain).ops.push_back(&op);
   }
@@ -123,27 +122,12 @@ void FinishPlan::placeStores() {
         .stores.push_back(argument);
 }
 
-/// A contribution is a slot of the tensor, also where the value is another.
-void FinishPlan::placeContributions() {
-  for (auto contribute : rule.getBody().front().getOps<ContributeOp>()) {
-    Value value = contribute.getValue();
-    if (analysis.getDomain(value) != Domain::Tensor)
-      getStep({analysis.getTime(value), 0}, Domain::Tensor)
-          .copies.push_back(value);
-    slots.insert(value);
-  }
-}
-
-/// What a traversal is left out by is a slot of the tensor.
-void FinishPlan::placeConditions() {
-  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>()) {
-    Value flag = reduction.getUnless();
-    if (!flag || !slots.insert(flag))
-      continue;
-    if (analysis.getDomain(flag) != Domain::Tensor)
-      getStep({analysis.getTime(flag), 0}, Domain::Tensor)
-          .copies.push_back(flag);
-  }
+void FinishPlan::findAskedFor() {
+  for (auto contribute : rule.getBody().front().getOps<ContributeOp>())
+    scalars.insert(contribute.getValue());
+  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
+    if (reduction.getUnless())
+      scalars.insert(reduction.getUnless());
 }
 
 /// A scalar is carried when it is there and nobody needs the old one any more.
@@ -157,20 +141,15 @@ void FinishPlan::placeCarried() {
             std::max(position, {found->second.time, found->second.index + 1});
     }
     getStep(position, Domain::Tensor).carries.push_back(carry);
-    slots.insert(carry.getValue());
-    slots.insert(carry.getCarried());
-    slots.insert(carry.getRecomputed());
   }
 }
 
-void FinishPlan::keep(Value value, int64_t usedIn) {
+void FinishPlan::keep(Value value) {
   Domain domain = analysis.getDomain(value);
   if (domain == Domain::Tensor)
-    slots.insert(value);
-  if (!isSmall(domain) || isa<BlockArgument>(value))
-    return;
-  bool live = usedIn > analysis.getTime(value).segment;
-  temps.insert({value, false}).first->second |= live;
+    scalars.insert(value);
+  else if (isSmall(domain) && !isa<BlockArgument>(value))
+    temps.insert(value);
 }
 
 bool FinishPlan::isOfStep(Operation *op, const SmallStep &step) const {
@@ -181,16 +160,14 @@ bool FinishPlan::isOfStep(Operation *op, const SmallStep &step) const {
 
 void FinishPlan::findKept() {
   for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
-    keep(reduction->getResult(0),
-         analysis.getTime(reduction->getResult(0)).segment);
+    keep(reduction->getResult(0));
   for (const Traversal &traversal : traversals.getTraversals())
-    for (Value input : traversal.inputs)
-      keep(input, traversal.time.segment);
+    llvm::for_each(traversal.inputs, [&](Value input) { keep(input); });
   for (const SmallStep &step : steps) {
     auto use = [&](Value value) {
       Operation *op = value.getDefiningOp();
       if (!isOfStep(op, step))
-        keep(value, step.position.time.segment);
+        keep(value);
     };
     for (Operation *op : step.ops)
       llvm::for_each(op->getOperands(), use);
@@ -202,11 +179,10 @@ void FinishPlan::findKept() {
 void FinishPlan::run() {
   placeOps();
   placeStores();
-  placeContributions();
-  placeConditions();
   placeCarried();
   llvm::stable_sort(steps, [](const SmallStep &a, const SmallStep &b) {
     return a.position < b.position;
   });
+  findAskedFor();
   findKept();
 }

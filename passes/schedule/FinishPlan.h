@@ -41,17 +41,15 @@ struct SmallStep {
   SmallVector<Operation *> ops;
   /// States whose new values are written.
   SmallVector<unsigned> stores;
-  /// Scalars that are not of the tensor but become slots of it.
-  SmallVector<Value> copies;
-  /// Slots that become others, for the next step.
+  /// Scalars that become others, for the next step.
   SmallVector<CarryOp> carries;
 };
 
 /// Orders all that is not Full and not of a cohort: vectors of rows, columns
 /// and items, and scalars of the tensor.
 ///
-/// Values that another step or a traversal needs are kept: vectors in temps,
-/// scalars in slots. They are few beside the tensor's elements.
+/// Vectors that another step or a traversal needs get memory. They are small
+/// beside the tensor.
 class FinishPlan {
 public:
   FinishPlan(RuleOp rule, RuleAnalysis &analysis, const TraversalPlan &plan)
@@ -64,19 +62,18 @@ public:
   /// Whether the operation's result is of the step alone: it is computed there,
   /// and no reduction.
   bool isOfStep(Operation *op, const SmallStep &step) const;
-  /// Vectors that are kept; the value says whether from one segment to another.
-  const llvm::MapVector<Value, bool> &getTemps() const { return temps; }
-  /// Scalars of the tensor that are kept, in the order of their slots.
-  const llvm::SetVector<Value> &getSlots() const { return slots; }
+  /// Vectors that get memory.
+  const llvm::SetVector<Value> &getTemps() const { return temps; }
+  /// Whether there are scalars of the tensor that others ask for.
+  bool hasScalars() const { return !scalars.empty(); }
 
 private:
   void placeOps();
   void placeStores();
-  void placeContributions();
-  void placeConditions();
   void placeCarried();
+  void findAskedFor();
   void findKept();
-  void keep(Value value, int64_t usedIn);
+  void keep(Value value);
   Domain getStepDomain(Operation *op) const;
   Position getAvailable(Value value, Domain user) const;
   Position findStorePosition(unsigned argument);
@@ -89,8 +86,7 @@ private:
   std::vector<SmallStep> steps;
   /// While steps are made, in which place each is.
   std::map<std::pair<Position, Domain>, size_t> stepNumbers;
-  llvm::MapVector<Value, bool> temps;
-  llvm::SetVector<Value> slots;
+  llvm::SetVector<Value> temps, scalars;
 };
 
 } // namespace mlir::step

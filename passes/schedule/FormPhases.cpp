@@ -43,8 +43,9 @@ static void dropTwins(OptimizerOp optimizer) {
   for (auto program :
        llvm::make_early_inc_range(optimizer.getBody().getOps<ProgramOp>())) {
     bool known = llvm::any_of(kept, [&](ProgramOp other) {
-      return !program.isTiled() && other.getVariant() == program.getVariant() &&
-             other.getOperands() == program.getOperands();
+      return program.getElementwise() && other.getElementwise() &&
+             other.getVariant() == program.getVariant() &&
+             other.getRoles() == program.getRoles();
     });
     if (known)
       program.erase();

@@ -15,12 +15,18 @@
 
 namespace mlir::step {
 
-/// Builds the `step.program` of one bound rule from its plans. State:
-/// - `slots`: the scalars of the cohort that tensors meet, ordered by segment;
-///   the position is the slot of the scalar row. Constants are no slots.
-/// - `tensorSlots`: the same of the tensor, after FinishPlan.
-/// - `operands`: the tensors in memory, in the order of the rule's arguments.
-/// - `temps`: an operand for each kept vector.
+/// Builds the `step.program` of one bound rule from its plans.
+///
+/// State, while operations are added from the first to the last:
+/// - `values`: what each value of the rule is in the program so far. A scalar is
+///   a scalar, a vector a buffer, an argument the buffer's present contents. Of
+///   an AdamW whose traversal has been built, `exp_avg`'s argument is mapped to
+///   the result that the traversal gave for it, and a later traversal that reads
+///   the state reads that;
+/// - `shares`: of a reduction that crosses ranks or has several tensors, what was
+///   combined of each tensor and is to be received;
+/// - `begun`: the last segment whose scalars stand;
+/// - `steps`: what of the finish is still to be built, in its order.
 class ProgramBuilder {
 public:
   ProgramBuilder(RuleOp rule, Rounds &rounds, RuleAnalysis &analysis,
@@ -29,62 +35,57 @@ public:
   void build();
 
 private:
-  static Combiner getCombiner(ReductionOpInterface reduction) {
-    return reduction.getReductionKind() == ReductionKind::Amax ? Combiner::Amax
-                                                               : Combiner::Sum;
-  }
-
-  /// What one phase reads, computes, writes and accumulates.
+  /// What one traversal reads, computes and leaves.
   struct Body {
-    /// Operands in the order in which their elements are read and written, and
-    /// the value that each element is when read, or becomes when written.
-    SmallVector<Attribute> operands;
-    SmallVector<Value> reads, writes;
+    /// Values as they are read, each with its buffer.
+    SmallVector<std::pair<Value, Value>> reads;
+    /// Arguments whose new values are written.
+    SmallVector<unsigned> stores;
+    /// Vectors that become buffers.
+    SmallVector<Value> made;
     SmallVector<Operation *> ops;
     SmallVector<ReductionOpInterface> reductions;
-    /// The slot of the tensor by which it is left out; null: it never is.
-    IntegerAttr unless;
     bool isTrailing = false;
+    Value unless;
+  };
+  struct Reduced {
+    ReductionOpInterface reduction;
+    SmallVector<Value> partials;
   };
 
-  void collectSlots();
-  void collectOperands();
-  void collectBuffers();
+  // ProgramBuilder.cpp: the order of operations.
   bool isElementwise();
-  SmallVector<int64_t> getContributions();
-  SmallVector<int64_t> getPartialStatistics();
-  SmallVector<int64_t> getCarried();
-  ArrayAttr getFresh();
-
-  void buildScalarPhase(int64_t segment);
-  size_t buildTrain(size_t first);
-  void buildTraversal(size_t index);
-  void buildElements();
-  void buildSteps(function_ref<bool(const Position &)> isDue);
-  void buildStep(const SmallStep &step);
-  void buildTensorScalars(const SmallStep &step);
-  void buildPhase(StringRef name, Space space, int64_t segment, Body &body);
-  void buildCombine(ReductionOpInterface reduction, Space space,
-                    int64_t segment);
-  void buildReceive(ReductionOpInterface reduction, int64_t segment);
-  void buildReceives(int64_t segment);
+  void createProgram();
   void beginSegment(int64_t segment);
+  void endSegment();
+  void buildSteps(function_ref<bool(const Position &)> isDue);
+  size_t buildTrain(size_t first);
 
-  OperandAttr getTemp(Value value) const;
-  IntegerAttr getSlot(Value value);
-  int64_t getSlotNumber(Value value) const;
-  OperandAttr getOperand(unsigned argument, bool reads, bool writes) const;
-  Value addArgument(Block *block, Value value, Type storage);
-  void addSlotArguments(Block *block, IRMapping &mapping, Type element);
-  Value emitStored(Value value, Type storage);
-  /// One for each tensor that is reduced.
-  std::vector<std::string> getPartialNames(ReductionOpInterface reduction);
-  /// Where what is combined of each of these waits for `step.receive`: for the
-  /// ranks, or for the others. None where nothing is to be waited for.
-  std::vector<std::string> getWholeNames(ReductionOpInterface reduction);
-  bool isFlatRange();
+  // ProgramTraversals.cpp: traversals, and what becomes of what they reduce.
+  void buildTraversal(size_t index, SmallVectorImpl<Reduced> &waiting);
+  void buildElements();
+  void buildVectors(const SmallStep &step);
+  SmallVector<Reduced> buildTraverse(StringRef name, Type over,
+                                     const Body &body);
+  void addOps(const Traversal &traversal, Body &body);
+  void readArgument(unsigned argument, Value as, Body &body);
+  Value readElement(Value value, Value element);
+  Value makeElement(Value value, Type storage);
+  void buildCombine(const Reduced &reduced);
+  void buildReceive(ReductionOpInterface reduction, ValueRange shares);
+  Type getResultType(ReductionOpInterface reduction);
+
+  // ProgramScalars.cpp: scalars of the cohort and of the tensor.
+  void collectCohort();
+  void buildCohortScalars(int64_t segment);
+  void buildCarried();
+  void buildTensorScalars(const SmallStep &step);
+  void buildContributions(int64_t segment);
+  void useScalars(ArrayRef<Operation *> ops, ValueRange values,
+                  IRMapping &mapping);
+
   std::string makeName(const Twine &suffix) {
-    return (program.getSymName() + suffix).str();
+    return (rule.getSymName() + suffix).str();
   }
 
   RuleOp rule;
@@ -95,16 +96,13 @@ private:
   OpBuilder builder;
   Type compute;
   ProgramOp program;
-  SmallVector<Value> slots;
-  SmallVector<Attribute> operands, buffers;
-  DenseMap<Value, unsigned> tempNumbers;
-  /// Of the first tensor of each reduction; those of the others follow.
-  DenseMap<Operation *, unsigned> partialNumbers;
-  /// What is still to be built of the finish, in its order.
+  IRMapping values;
+  llvm::MapVector<Operation *, SmallVector<Value>> shares;
+  /// Scalars of the cohort that tensors meet, by segment. Constants are none.
+  SmallVector<Value> cohort;
   SmallVector<const SmallStep *> steps;
-  /// Segments whose scalar phase stands.
   int64_t begun = -1;
-  int64_t numSmallPhases = 0;
+  int64_t numVectorSteps = 0;
 };
 
 } // namespace mlir::step

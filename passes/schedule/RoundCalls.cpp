@@ -60,8 +60,8 @@ int64_t mlir::step::countRounds(OptimizerOp optimizer) {
   for (const RoundCall &call : getRoundCalls(optimizer))
     rounds = std::max(rounds, call.round + 1);
   for (auto program : optimizer.getBody().getOps<ProgramOp>())
-    for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
-      if (ExchangeAttr exchange = buffer.getExchange())
-        rounds = std::max(rounds, exchange.getRound() + 1);
+    for (auto exchange : program.getBody().getOps<ExchangeOp>())
+      if (!exchange.getShares().empty())
+        rounds = std::max(rounds, int64_t(exchange.getRound()) + 1);
   return rounds;
 }

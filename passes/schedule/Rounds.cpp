@@ -127,14 +127,3 @@ bool Rounds::isBeside(ScalarsOp a, ScalarsOp b) const {
   std::optional<int64_t> round = getKeptRound(a);
   return round && round == getKeptRound(b);
 }
-
-SmallVector<Value> mlir::step::getScalarInputs(OptimizerOp optimizer) {
-  SmallVector<Value> inputs;
-  for (auto hyper : optimizer.getBody().getOps<HyperOp>())
-    inputs.push_back(hyper.getResult());
-  for (auto scalars : optimizer.getBody().getOps<ScalarsOp>())
-    inputs.append(scalars.getResults().begin(), scalars.getResults().end());
-  for (auto scalar : optimizer.getBody().getOps<ScalarOp>())
-    inputs.push_back(scalar.getResult());
-  return inputs;
-}

@@ -73,11 +73,6 @@ private:
   int64_t firstSure = 0, numSegments = 1;
 };
 
-/// Where hyper-parameters, persistent scalars and the results of rounds have
-/// their places among a scalar phase's f64 arguments: in this order
-/// hyper-parameters, results, persistent scalars.
-SmallVector<Value> getScalarInputs(OptimizerOp optimizer);
-
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_SCHEDULE_ROUNDS_H

@@ -6,23 +6,46 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/Schedule.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
 using namespace mlir;
 using namespace mlir::step;
 
+bool mlir::step::isTensorScalar(Operation *op) {
+  return !isa<arith::ConstantOp>(op) &&
+         (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+              op->getDialect()) ||
+          isa<PowiOp, PowOp>(op));
+}
+
+/// What says something of values and does nothing: a contribution too, but of a
+/// scalar that is not yet the tensor's.
+static bool isRun(Operation *op) {
+  if (auto contribute = dyn_cast<ContributeOp>(op)) {
+    Operation *source = contribute.getValue().getDefiningOp();
+    return isa<CohortScalarsOp, arith::ConstantOp>(source);
+  }
+  return isa<TraverseOp, CombineOp, ReceiveOp, CarryOp>(op) ||
+         isTensorScalar(op);
+}
+
 std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
   std::vector<ScheduleEntry> entries;
-  int64_t numFinishes = 0;
+  int64_t numFinishes = 0, segment = 0;
   for (Operation &op : program.getBody().front()) {
-    if (isa<ScalarPhaseOp>(op))
+    segment += isa<ExchangeOp>(op);
+    if (!isRun(&op))
       continue;
-    int64_t segment = *getSegment(&op);
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (phase && (phase.getSpace() == Space::Elements ||
-                  phase.getSpace() == Space::Tiles)) {
-      if (phase.getTrailing() && !entries.empty() && !entries.back().kernel)
+    auto traverse = dyn_cast<TraverseOp>(op);
+    if (traverse && traverse.isKernel()) {
+      if (traverse.getTrailing() && !entries.empty() && !entries.back().kernel)
         entries.back().isTrailing = true;
-      entries.push_back(
-          {segment, phase.getSymName().str(), phase, {}, phase.getTrailing()});
+      entries.push_back({segment,
+                         traverse.getSymName().str(),
+                         traverse,
+                         {},
+                         traverse.getTrailing()});
       continue;
     }
     if (entries.empty() || entries.back().kernel ||
@@ -30,7 +53,7 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
       entries.push_back(
           {segment,
            (program.getSymName() + "_finish" + Twine(numFinishes++)).str(),
-           PhaseOp(),
+           TraverseOp(),
            {},
            false});
     entries.back().finish.push_back(&op);

@@ -15,22 +15,25 @@
 namespace mlir::step {
 
 /// One entry of the schedule (docs/statistics.md), as the manifest lists it and
-/// as kernels are made for it.
+/// as code is made for it.
 struct ScheduleEntry {
   int64_t segment = 0;
-  /// The function's name: of a kernel the phase's.
+  /// The function's name: of a kernel the traversal's.
   std::string name;
-  /// A kernel's phase; null in a finish.
-  PhaseOp kernel;
+  /// A kernel's traversal; null in a finish.
+  TraverseOp kernel;
   /// What a finish does, in order.
   SmallVector<Operation *> finish;
-  /// A phase that trails, or what stands before one.
+  /// A kernel that trails, or what stands before one.
   bool isTrailing = false;
 };
 
-/// The schedule of a program. What stands between two phases of tiles in one
-/// segment is one finish.
+/// The schedule of a program. What stands between two kernels in one segment is
+/// one finish.
 std::vector<ScheduleEntry> getSchedule(ProgramOp program);
+
+/// Whether the operation computes scalars of the tensor.
+bool isTensorScalar(Operation *op);
 
 } // namespace mlir::step
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
+#include "passes/Spaces.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -16,45 +17,52 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-/// Each operand that the program writes is written by exactly one phase.
-static LogicalResult verifyWrites(ProgramOp program) {
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
-    int64_t writers = 0;
-    for (auto phase : program.getBody().getOps<PhaseOp>())
-      writers += llvm::count_if(phase.getOperands().getAsRange<OperandAttr>(),
-                                [&](OperandAttr other) {
-                                  return other.getWrites() &&
-                                         other.getKind() == operand.getKind() &&
-                                         other.getName() == operand.getName();
-                                });
-    if (writers != int64_t(operand.getWrites()))
-      return program.emitOpError()
-             << "has " << writers << " phases that write '"
-             << operand.getName().getValue() << "', instead of "
-             << int64_t(operand.getWrites());
-  }
+/// What lies in memory of the tensor's own, and nothing else, is used after a
+/// round.
+static LogicalResult verifyKept(ProgramOp program) {
+  for (Operation &op : program.getBody().front())
+    for (Value result : op.getResults()) {
+      if (!isa<BufferType>(result.getType()) ||
+          isa<BlockArgument>(getMemory(result)))
+        continue;
+      int64_t own = getSegment(&op);
+      bool isUsed = llvm::any_of(op.getUsers(), [&](Operation *user) {
+        return getSegment(user) > own;
+      });
+      if (isUsed && !isa<KeepOp>(op))
+        return op.emitOpError("makes a buffer that is used after a round and "
+                              "not kept");
+      if (!isUsed && isa<KeepOp>(op))
+        return op.emitOpError("keeps a buffer that no later segment uses");
+    }
   return success();
 }
 
-/// Before a trailing phase, since the phase of tiles before it, stands only
-/// what can be computed for some rows.
+/// Before a trailing traversal, since the kernel before it, stands only what can
+/// be computed for some rows.
 static LogicalResult verifyTrailing(ProgramOp program) {
+  Type param = program.getParam().getType();
   bool ofRows = false;
   for (Operation &op : program.getBody().front()) {
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (phase && phase.getSpace() == Space::Tiles) {
-      if (phase.getTrailing() && !ofRows)
-        return phase.emitOpError("is trailing, but more than rows' own stands "
-                                 "between it and the phase of tiles before it");
-      ofRows = !phase.getUnless();
+    auto traverse = dyn_cast<TraverseOp>(op);
+    if (traverse && traverse.isKernel()) {
+      if (traverse.getTrailing() && !ofRows)
+        return traverse.emitOpError("is trailing, but more than rows' own stands "
+                                    "between it and the kernel before it");
+      ofRows = !traverse.getUnless();
       continue;
     }
-    auto combine = dyn_cast<CombineOp>(op);
-    ofRows &= combine ? combine.getSpace() == Space::Tiles &&
-                            combine.getLevel() == Level::Rows &&
-                            !combine.getExchange()
-                      : phase && phase.getSpace() == Space::Rows &&
-                            phase.getAccumulators().empty();
+    if (traverse)
+      ofRows &= getSpaceOf(param, traverse.getOver()) == Space::Rows &&
+                traverse.getPartials().empty();
+    else if (auto combine = dyn_cast<CombineOp>(op))
+      ofRows &= isa<BufferType>(combine.getResult().getType()) &&
+                getSpaceOf(param, combine.getPartial().getType().getShape()) ==
+                    Space::Tiles &&
+                getLevel(param, combine.getPartial().getType().getKeptShape()) ==
+                    Level::Rows;
+    else
+      ofRows &= isa<KeepOp, arith::ConstantOp>(op);
   }
   return success();
 }
@@ -82,7 +90,7 @@ struct VerifyScheduled : step::impl::VerifyScheduledBase<VerifyScheduled> {
         op.emitOpError("is left after the schedule stage");
         return signalPassFailure();
       }
-      if (failed(verifyWrites(program)) || failed(verifyTrailing(program)) ||
+      if (failed(verifyKept(program)) || failed(verifyTrailing(program)) ||
           failed(verifyNoFastMath(program)))
         return signalPassFailure();
     }

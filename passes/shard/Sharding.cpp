@@ -95,15 +95,3 @@ SmallVector<StringAttr> mlir::step::getPartialDims(RuleOp rule, Value value) {
     return {};
   return getCrossedDims(rule, reduction);
 }
-
-SmallVector<StringAttr> mlir::step::getPartialDims(ProgramOp program,
-                                                   int64_t statistic) {
-  SmallVector<StringAttr> dims;
-  ArrayRef<int64_t> pairs = program.getPartialStatistics();
-  for (size_t k = 0; k + 1 < pairs.size(); k += 2)
-    if (pairs[k] == statistic)
-      dims.push_back(
-          (program.getVariant().getLayout().getDims().begin() + pairs[k + 1])
-              ->getName());
-  return dims;
-}

@@ -50,10 +50,6 @@ bool isOnlyContributed(ReductionOpInterface reduction);
 /// A statistic adds %s of the first rank of "a" alone, %t of every rank.
 SmallVector<StringAttr> getPartialDims(RuleOp rule, Value value);
 
-/// The dims over which a program's slot for the statistic of this number holds
-/// only a part.
-SmallVector<StringAttr> getPartialDims(ProgramOp program, int64_t statistic);
-
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_SHARD_SHARDING_H

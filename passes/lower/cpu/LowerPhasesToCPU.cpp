@@ -36,10 +36,11 @@ namespace {
 /// through views; addresses are i64.
 class KernelEmitter {
 public:
-  KernelEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines)
-      : b(builder), phase(phase), loc(phase.getLoc()), w(builder, loc),
-        operands(phase.getOperands().getAsRange<OperandAttr>()),
-        prefetchLines(prefetchLines) {}
+  KernelEmitter(OpBuilder &builder, TraverseOp traverse,
+                const ProgramStorage &storage, int64_t prefetchLines)
+      : b(builder), traverse(traverse), storage(storage),
+        loc(traverse.getLoc()), w(builder, loc),
+        operands(getOperands(traverse)), prefetchLines(prefetchLines) {}
 
   void emit();
 
@@ -54,10 +55,11 @@ private:
                           func::FuncOp stridedRun);
 
   OpBuilder &b;
-  PhaseOp phase;
+  TraverseOp traverse;
+  const ProgramStorage &storage;
   Location loc;
   Words w;
-  SmallVector<OperandAttr> operands;
+  SmallVector<Operand> operands;
   int64_t prefetchLines;
 };
 } // namespace
@@ -79,15 +81,15 @@ void KernelEmitter::emitChunkPrefetch(const CallWords &call, Value entry,
   auto first = scf::IfOp::create(b, loc, isFirst, /*withElse=*/false);
   b.setInsertionPointToStart(first.thenBlock());
   for (auto [k, operand] : llvm::enumerate(operands)) {
-    if (!isTouched(operand))
+    if (!operand.isTouched())
       continue;
-    Value size = w.constantWord(getElementBytes(operand));
+    Value size = w.constantWord(operand.getBytes());
     Value address = row.getAddress(k);
     Value bytes = w.min(w.mul(chunk.length, size),
                         w.constantWord(kChunkLines * kLineBytes));
     w.loop(w.constant(0), w.toIndex(bytes), kLineBytes, [&](Value offset) {
       PrefetchOp::create(b, loc, w.add(address, w.toWord(offset)),
-                         operand.getWrites());
+                         operand.writes());
     });
   }
 }
@@ -136,7 +138,7 @@ void KernelEmitter::emitStridedSegment(const ElementRow &row, Value rank,
     Value unit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride,
                                        w.constantWord(1));
     contiguous = w.both(contiguous, unit);
-    strides.push_back(w.mul(stride, w.constantWord(getElementBytes(operand))));
+    strides.push_back(w.mul(stride, w.constantWord(operand.getBytes())));
   }
   SmallVector<Value> arguments(head);
   arguments.push_back(w.toIndex(length));
@@ -170,9 +172,11 @@ void KernelEmitter::emitStridedChunk(const Chunk &chunk, func::FuncOp run,
 }
 
 void KernelEmitter::emit() {
-  std::string name = phase.getSymName().str();
-  func::FuncOp run = emitContiguousRun(b, phase, name + "_run", prefetchLines);
-  func::FuncOp stridedRun = emitStridedRun(b, phase, name + "_strided_run");
+  std::string name = traverse.getSymName().str();
+  func::FuncOp run =
+      emitContiguousRun(b, traverse, storage, name + "_run", prefetchLines);
+  func::FuncOp stridedRun =
+      emitStridedRun(b, traverse, storage, name + "_strided_run");
   emitEntry(name, [&](const Chunk &chunk) { emitContiguousChunk(chunk, run); });
   emitEntry(name + "_strided", [&](const Chunk &chunk) {
     emitStridedChunk(chunk, run, stridedRun);
@@ -186,7 +190,7 @@ static LogicalResult checkOptimizers(ModuleOp module) {
   WalkResult result = module.walk([&](Operation *op) -> WalkResult {
     if (isa<RuleOp>(op))
       return op->emitOpError("is not scheduled");
-    auto scalars = dyn_cast<ScalarPhaseOp>(op);
+    auto scalars = dyn_cast<CohortScalarsOp>(op);
     if (scalars && !symbols.lookup<func::FuncOp>(scalars.getSymName()))
       return op->emitOpError("has no function yet");
     return WalkResult::advance();
@@ -207,17 +211,18 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
   }
 
   /// The first of the entries; what stands behind it are those after it.
-  void emitEntry(OpBuilder &builder, ProgramOp program,
+  void emitEntry(OpBuilder &builder, const ProgramStorage &storage,
                  ArrayRef<ScheduleEntry> entries) {
     const ScheduleEntry &entry = entries.front();
     if (!entry.kernel)
-      emitFinish(builder, program, entry.name, entry.finish, entry.isTrailing);
-    else if (!program.isTiled())
-      KernelEmitter(builder, entry.kernel, prefetchLines).emit();
+      emitFinish(builder, storage, entry.name, entry.finish, entry.isTrailing);
+    else if (storage.getProgram().getElementwise())
+      KernelEmitter(builder, entry.kernel, storage, prefetchLines).emit();
     else if (entry.isTrailing)
-      emitTileKernels(builder, entry, prefetchLines);
+      emitTileKernels(builder, storage, entry, prefetchLines);
     else
-      emitTileKernels(builder, entries.take_front(getTrainLength(entries)),
+      emitTileKernels(builder, storage,
+                      entries.take_front(getTrainLength(entries)),
                       prefetchLines);
   }
 
@@ -227,10 +232,11 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
     getOperation().walk([&](ProgramOp program) {
+      ProgramStorage storage(program);
       std::vector<ScheduleEntry> schedule = getSchedule(program);
       for (ArrayRef<ScheduleEntry> left(schedule); !left.empty();
            left = left.drop_front())
-        emitEntry(builder, program, left);
+        emitEntry(builder, storage, left);
     });
     for (auto optimizer :
          llvm::make_early_inc_range(getOperation().getOps<OptimizerOp>()))

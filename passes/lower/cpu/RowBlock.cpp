@@ -21,31 +21,31 @@ Value mlir::step::emitGoesByRowBlocks(const Words &w, const TileRow &row) {
 /// The leaves of each row of the block, as the finish of a tensor does.
 static void combineRows(const Words &w, const TileRow &row, CombineOp combine,
                         Value firstRow, Value rows) {
-  auto program = cast<ProgramOp>(combine->getParentOp());
   Destination to =
-      getDestination(w, combine, getExtents(w, row, combine.getSpace()));
-  Value partial = row.getBuffer(combine.getPartial());
+      getDestination(w, combine, getExtents(w, row, getSpace(combine)));
+  Value partial = row.getAddress(combine.getPartial());
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
     Value number = w.add(firstRow, w.toWord(index));
     Value leaves =
         w.add(partial, w.mul(w.mul(number, row.leaves), w.constantWord(8)));
     emitDense(w, to.combiner, leaves, w.toIndex(row.leaves));
     Value sum = w.load(w.view(leaves, w.b.getF64Type()), int64_t(0));
-    storeResult(w, program, row, to, sum, number);
+    storeResult(w, row, to, sum, number);
   });
 }
 
 /// The block's part of a vector of rows. Nothing is accumulated.
-static void runRows(const Words &w, const TileRow &row, PhaseOp phase,
+static void runRows(const Words &w, const TileRow &row, TraverseOp traverse,
                     func::FuncOp run, Value item, Value firstRow, Value rows) {
   TileRunArguments arguments;
   arguments.scalars = row.scalars;
   arguments.tensorSlots = row.tensorSlots;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-    Value element = getAccess(phase, operand) == Access::Tile ? firstRow : item;
-    Value size = w.constantWord(getElementBytes(operand));
+  for (const Operand &operand : getOperands(traverse)) {
+    Value element =
+        getAccess(traverse, operand) == Access::Tile ? firstRow : item;
+    Value size = w.constantWord(operand.getBytes());
     arguments.operands.push_back(
-        w.add(row.getAddress(operand), w.mul(element, size)));
+        w.add(row.getAddress(operand.buffer), w.mul(element, size)));
   }
   arguments.pitch = rows;
   arguments.leaves = w.constantWord(0);
@@ -55,20 +55,22 @@ static void runRows(const Words &w, const TileRow &row, PhaseOp phase,
 }
 
 func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
-                                            ProgramOp program, StringRef name,
+                                            const ProgramStorage &storage,
+                                            StringRef name,
                                             ArrayRef<Operation *> entries) {
   // Their functions first: one does not stand inside the other.
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
-    if (auto phase = dyn_cast<PhaseOp>(entry))
-      runs[entry] = getTileRun(builder, phase, /*prefetchLines=*/0);
-  Location loc = program.getLoc();
+    if (auto traverse = dyn_cast<TraverseOp>(entry))
+      runs[entry] =
+          getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
+  Location loc = storage.getProgram()->getLoc();
   func::FuncOp function = makeInternalFunction(builder, loc, name, 5, 0);
   OpBuilder::InsertionGuard guard(builder);
   Block &block = function.getBody().front();
   builder.setInsertionPointToStart(&block);
   Words w(builder, loc);
-  TileRow row(w, program, CallWords::load(w, block.getArgument(0)),
+  TileRow row(w, storage, CallWords::load(w, block.getArgument(0)),
               block.getArgument(1));
   Value item = block.getArgument(2), rows = block.getArgument(4);
   Value firstRow = w.add(w.mul(item, row.N), block.getArgument(3));
@@ -76,7 +78,7 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
     if (auto combine = dyn_cast<CombineOp>(entry))
       combineRows(w, row, combine, firstRow, rows);
     else
-      runRows(w, row, cast<PhaseOp>(entry), runs.lookup(entry), item, firstRow,
+      runRows(w, row, cast<TraverseOp>(entry), runs.lookup(entry), item, firstRow,
               rows);
   }
   func::ReturnOp::create(builder, loc);

@@ -39,8 +39,9 @@ Value emitGoesByRowBlocks(const Words &w, const TileRow &row);
 /// Makes the function `name(call, row, item, first row, rows)` that does what
 /// stands before a trailing phase for one strip of rows: combines what is along
 /// its rows, and runs phases of rows on them.
-func::FuncOp emitRowBlockFinish(OpBuilder &builder, ProgramOp program,
-                                StringRef name, ArrayRef<Operation *> entries);
+func::FuncOp emitRowBlockFinish(OpBuilder &builder,
+                                const ProgramStorage &storage, StringRef name,
+                                ArrayRef<Operation *> entries);
 
 } // namespace mlir::step
 

@@ -14,18 +14,13 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// What the body yields for an accumulator: behind the elements it writes.
-static Value getAccumulated(PhaseOp phase, unsigned accumulator) {
-  auto yielded = phase.getBody().front().getTerminator()->getOperands();
-  size_t first = yielded.size() - phase.getAccumulators().size();
-  return yielded[first + accumulator];
-}
-
-RowLanes::RowLanes(const Words &w, PhaseOp phase, unsigned accumulator)
-    : w(w), combiner(cast<AccumulatorAttr>(phase.getAccumulators()[accumulator])
-                         .getCombiner()),
-      type(w.b.getF64Type()) {
-  Value value = getAccumulated(phase, accumulator);
+RowLanes::RowLanes(const Words &w, TraverseOp traverse,
+                   const Accumulator &accumulator)
+    : w(w), combiner(accumulator.combiner), type(w.b.getF64Type()) {
+  Value value = traverse.getBody()
+                    .front()
+                    .getTerminator()
+                    ->getOperands()[accumulator.yielded];
   if (combiner != Combiner::Amax || !value.getType().isF32())
     return;
   type = w.b.getF32Type();

@@ -1,4 +1,4 @@
-//===- RowLanes.h - what a phase carries along a row ------------*- C++ -*-===//
+//===- RowLanes.h - what a traversal carries along a row ------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,12 +17,13 @@
 #define STEPC_PASSES_LOWER_CPU_ROWLANES_H
 
 #include "passes/lower/Combiners.h"
+#include "passes/lower/Operand.h"
 
 namespace mlir::step {
 
 class RowLanes {
 public:
-  RowLanes(const Words &w, PhaseOp phase, unsigned accumulator);
+  RowLanes(const Words &w, TraverseOp traverse, const Accumulator &accumulator);
 
   /// Lanes that change nothing.
   Value emitNeutral() const;

@@ -12,7 +12,7 @@ using namespace mlir::step;
 /// The body on the element, or the vector, number `index` from the addresses.
 static void emitBody(BodyEmitter &body, const Words &w, int64_t lanes,
                      ValueRange addresses, Value index) {
-  ArrayRef<OperandAttr> operands = body.getOperands();
+  ArrayRef<Operand> operands = body.getOperands();
   body.emit(lanes, {[&](unsigned k) {
                       return emitElement(w, operands[k], lanes, addresses[k],
                                          index);
@@ -34,14 +34,13 @@ struct LoopShape {
   int64_t lanes; // elements of one vector: 512 bits of the compute type
   int64_t group; // elements of one iteration: one line of the narrowest operand
 
-  explicit LoopShape(PhaseOp phase) {
-    auto program = cast<ProgramOp>(phase->getParentOp());
+  LoopShape(ProgramOp program, ArrayRef<Operand> operands) {
     int64_t computeBytes =
         program.getVariant().getCompute().getIntOrFloatBitWidth() / 8;
     int64_t narrowest = computeBytes;
-    for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
+    for (const Operand &operand : operands)
       if (operand.isInMemory())
-        narrowest = std::min(narrowest, getElementBytes(operand));
+        narrowest = std::min(narrowest, operand.getBytes());
     lanes = kLineBytes / computeBytes;
     group = kLineBytes / narrowest;
   }
@@ -50,17 +49,15 @@ struct LoopShape {
 
 /// Asks for the lines that the iteration at `index` of `group` elements will
 /// need `lines` lines from there.
-static void emitPrefetch(OpBuilder &builder, PhaseOp phase,
-                         ValueRange addresses, Value index, int64_t group,
-                         int64_t lines) {
-  Location loc = phase.getLoc();
+static void emitPrefetch(OpBuilder &builder, Location loc,
+                         ArrayRef<Operand> operands, ValueRange addresses,
+                         Value index, int64_t group, int64_t lines) {
   Type i64 = builder.getI64Type();
   Value position = arith::IndexCastOp::create(builder, loc, i64, index);
-  for (auto [operand, address] :
-       llvm::zip(phase.getOperands().getAsRange<OperandAttr>(), addresses)) {
-    if (!isTouched(operand))
+  for (auto [operand, address] : llvm::zip(operands, addresses)) {
+    if (!operand.isTouched())
       continue;
-    int64_t bytes = getElementBytes(operand);
+    int64_t bytes = operand.getBytes();
     Value scale = arith::ConstantIntOp::create(builder, loc, i64, bytes);
     Value offset = arith::MulIOp::create(builder, loc, position, scale);
     Value current = arith::AddIOp::create(builder, loc, address, offset);
@@ -68,7 +65,7 @@ static void emitPrefetch(OpBuilder &builder, PhaseOp phase,
       Value ahead = arith::ConstantIntOp::create(builder, loc, i64,
                                                  (lines + line) * kLineBytes);
       Value target = arith::AddIOp::create(builder, loc, current, ahead);
-      PrefetchOp::create(builder, loc, target, operand.getWrites());
+      PrefetchOp::create(builder, loc, target, operand.writes());
     }
   }
 }
@@ -77,23 +74,26 @@ int64_t mlir::step::getLinesAhead(int64_t prefetchLines, int64_t numStreams) {
   return prefetchLines / std::max<int64_t>(numStreams, 1);
 }
 
-func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder,
+                                           TraverseOp traverse,
+                                           const ProgramStorage &storage,
                                            StringRef name,
                                            int64_t prefetchLines) {
-  Location loc = phase.getLoc();
+  Location loc = traverse.getLoc();
   OpBuilder::InsertionGuard guard(builder);
-  int64_t numOperands = phase.getOperands().size();
+  BodyEmitter body(builder, traverse, storage);
+  ArrayRef<Operand> operands = body.getOperands();
+  int64_t numOperands = operands.size();
   func::FuncOp function =
       makeInternalFunction(builder, loc, name, 1 + numOperands, 1);
   Block &entry = function.getBody().front();
   builder.setInsertionPointToStart(&entry);
-  BodyEmitter body(builder, phase);
-  body.fixSlots(entry.getArgument(0), Value());
+  body.fixScalars(entry.getArgument(0), Value());
   ValueRange addresses = entry.getArguments().slice(1, numOperands);
   Value count = entry.getArguments().back();
 
   Words w(builder, loc);
-  LoopShape shape(phase);
+  LoopShape shape(storage.getProgram(), operands);
   Value zero = w.constant(0);
   Value groups = w.floorTo(count, shape.group);
   Value vectors = w.floorTo(count, shape.lanes);
@@ -105,16 +105,18 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
   };
   // The prefetching loop runs on long runs only, the plain one on what it left.
   Value plainBegin = zero;
-  auto operands = phase.getOperands().getAsRange<OperandAttr>();
-  int64_t linesAhead =
-      getLinesAhead(prefetchLines, llvm::count_if(operands, isTouched));
+  int64_t linesAhead = getLinesAhead(
+      prefetchLines, llvm::count_if(operands, [](const Operand &operand) {
+        return operand.isTouched();
+      }));
   if (linesAhead) {
     Value shortRun = w.constant(kShortRun);
     Value isLong = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sge, count, shortRun);
     Value longEnd = arith::SelectOp::create(builder, loc, isLong, groups, zero);
     w.loop(zero, longEnd, shape.group, [&](Value index) {
-      emitPrefetch(builder, phase, addresses, index, shape.group, linesAhead);
+      emitPrefetch(builder, loc, operands, addresses, index, shape.group,
+                   linesAhead);
       emitGroup(index);
     });
     plainBegin = longEnd;
@@ -130,17 +132,18 @@ func::FuncOp mlir::step::emitContiguousRun(OpBuilder &builder, PhaseOp phase,
   return function;
 }
 
-func::FuncOp mlir::step::emitStridedRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::emitStridedRun(OpBuilder &builder, TraverseOp traverse,
+                                        const ProgramStorage &storage,
                                         StringRef name) {
-  Location loc = phase.getLoc();
+  Location loc = traverse.getLoc();
   OpBuilder::InsertionGuard guard(builder);
-  int64_t numOperands = phase.getOperands().size();
+  BodyEmitter body(builder, traverse, storage);
+  int64_t numOperands = body.getOperands().size();
   func::FuncOp function =
       makeInternalFunction(builder, loc, name, 1 + 2 * numOperands, 1);
   Block &entry = function.getBody().front();
   builder.setInsertionPointToStart(&entry);
-  BodyEmitter body(builder, phase);
-  body.fixSlots(entry.getArgument(0), Value());
+  body.fixScalars(entry.getArgument(0), Value());
   ValueRange addresses = entry.getArguments().slice(1, numOperands);
   ValueRange strides = entry.getArguments().slice(1 + numOperands, numOperands);
   Words w(builder, loc);

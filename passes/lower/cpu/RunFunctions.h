@@ -23,12 +23,14 @@ int64_t getLinesAhead(int64_t prefetchLines, int64_t numStreams);
 /// consecutive elements from each operand's address, in vectors of 512 bits of
 /// the compute type, and the rest one by one. `prefetchLines` is how many lines
 /// are on their way ahead of the loop; 0: none is asked for.
-func::FuncOp emitContiguousRun(OpBuilder &builder, PhaseOp phase,
-                               StringRef name, int64_t prefetchLines);
+func::FuncOp emitContiguousRun(OpBuilder &builder, TraverseOp traverse,
+                               const ProgramStorage &storage, StringRef name,
+                               int64_t prefetchLines);
 
 /// Makes `void name(scalars, addresses..., strides..., count)`: the same with a
 /// stride in bytes for each operand, one element at a time.
-func::FuncOp emitStridedRun(OpBuilder &builder, PhaseOp phase, StringRef name);
+func::FuncOp emitStridedRun(OpBuilder &builder, TraverseOp traverse,
+                            const ProgramStorage &storage, StringRef name);
 
 } // namespace mlir::step
 

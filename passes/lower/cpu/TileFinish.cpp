@@ -18,17 +18,16 @@ namespace {
 /// Emits one finish function. `row` is the row of the table it works on.
 class FinishEmitter {
 public:
-  FinishEmitter(OpBuilder &builder, ProgramOp program, const TileRow &row,
-                const Words &w)
-      : b(builder), program(program), row(row), w(w) {}
+  FinishEmitter(OpBuilder &builder, const TileRow &row, const Words &w)
+      : b(builder), row(row), w(w) {}
 
   void emitCombine(CombineOp combine);
   void emitReceive(ReceiveOp receive);
-  void emitVectors(PhaseOp phase, func::FuncOp run);
+  void emitVectors(TraverseOp traverse, func::FuncOp run);
 
 private:
   void storeResult(const Destination &to, Value sum, Value index) const {
-    step::storeResult(w, program, row, to, sum, index);
+    step::storeResult(w, row, to, sum, index);
   }
   void storeNeutral(const Destination &to, Level level, const Extents &in);
   void combineAll(CombineOp combine, const Destination &to, const Extents &in);
@@ -45,14 +44,13 @@ private:
   }
 
   OpBuilder &b;
-  ProgramOp program;
   const TileRow &row;
   const Words &w;
 };
 } // namespace
 
 void FinishEmitter::combineColumns(CombineOp combine, const Destination &to) {
-  Value partial = row.getBuffer(combine.getPartial());
+  Value partial = row.getAddress(combine.getPartial());
   Value zero = w.constant(0);
   w.loop(zero, w.toIndex(row.B), 1, [&](Value item) {
     Value number = w.toWord(item);
@@ -71,8 +69,8 @@ void FinishEmitter::combineColumns(CombineOp combine, const Destination &to) {
 /// far as the level goes.
 void FinishEmitter::combineRows(CombineOp combine, const Destination &to,
                                 const Extents &in) {
-  Level level = combine.getLevel();
-  Value partial = row.getBuffer(combine.getPartial());
+  Level level = getLevel(combine);
+  Value partial = row.getAddress(combine.getPartial());
   Value zero = w.constant(0);
   w.loop(zero, w.toIndex(in.items), 1, [&](Value item) {
     Value firstRow = w.mul(w.toWord(item), in.rows);
@@ -101,7 +99,7 @@ void FinishEmitter::combineRows(CombineOp combine, const Destination &to,
 void FinishEmitter::combineRangeColumns(CombineOp combine,
                                         const Destination &to) {
   const TileRow::Range &range = *row.range;
-  Value partial = row.getBuffer(combine.getPartial());
+  Value partial = row.getAddress(combine.getPartial());
   Value endBlock = w.add(range.firstBlock, range.blocks);
   w.loop(w.constant(0), w.toIndex(range.items), 1, [&](Value inner) {
     Value item = w.add(range.firstItem, w.toWord(inner));
@@ -122,8 +120,8 @@ void FinishEmitter::combineRangeColumns(CombineOp combine,
 /// Of a flat range: the rows that it touches, in each item on their own.
 void FinishEmitter::combineRangeRows(CombineOp combine, const Destination &to) {
   const TileRow::Range &range = *row.range;
-  Level level = combine.getLevel();
-  Value partial = row.getBuffer(combine.getPartial());
+  Level level = getLevel(combine);
+  Value partial = row.getAddress(combine.getPartial());
   Value zero = w.constant(0);
   w.loop(zero, w.toIndex(range.rows), 1, [&](Value inner) {
     Value number = w.toWord(inner);
@@ -161,30 +159,27 @@ void FinishEmitter::storeNeutral(const Destination &to, Level level,
 }
 
 void FinishEmitter::emitCombine(CombineOp combine) {
-  Extents in = getExtents(w, row, combine.getSpace());
+  Extents in = getExtents(w, row, getSpace(combine));
   Destination to = getDestination(w, combine, in);
   if (!combine.getUnless())
     return combineAll(combine, to, in);
-  Type f64 = b.getF64Type();
-  Value zero = arith::ConstantOp::create(b, w.loc, b.getFloatAttr(f64, 0.0));
-  Value slot = w.load(w.view(row.tensorSlots, f64), *combine.getUnless());
-  Value leftOut =
-      arith::CmpFOp::create(b, w.loc, arith::CmpFPredicate::UNE, slot, zero);
+  Value zero =
+      arith::ConstantOp::create(b, w.loc, b.getFloatAttr(b.getF64Type(), 0.0));
   // The partial results are not there.
   w.branch(
-      leftOut, [&] { storeResult(to, zero, w.constantWord(0)); },
+      row.getScalar(combine.getUnless()), [&] { storeResult(to, zero, w.constantWord(0)); },
       [&] { combineAll(combine, to, in); });
 }
 
 void FinishEmitter::combineAll(CombineOp combine, const Destination &to,
                                const Extents &in) {
-  bool ofRange = row.range && combine.getSpace() == Space::Tiles;
+  bool ofRange = row.range && getSpace(combine) == Space::Tiles;
   Value elements = ofRange ? row.range->elements
                            : w.mul(in.items, w.mul(in.rows, in.columns));
   // A range leaves results of its own rows, columns and items only.
-  if (ofRange && combine.getLevel() != Level::Tensor)
-    storeNeutral(to, combine.getLevel(), in);
-  bool columns = combine.getLevel() == Level::Columns;
+  if (ofRange && getLevel(combine) != Level::Tensor)
+    storeNeutral(to, getLevel(combine), in);
+  bool columns = getLevel(combine) == Level::Columns;
   w.branch(
       w.isLess(w.constantWord(0), elements),
       [&] {
@@ -194,39 +189,38 @@ void FinishEmitter::combineAll(CombineOp combine, const Destination &to,
         else
           columns ? combineColumns(combine, to) : combineRows(combine, to, in);
       },
-      [&] { storeNeutral(to, combine.getLevel(), in); });
+      [&] { storeNeutral(to, getLevel(combine), in); });
 }
 
 /// In the order of the combine that sent it.
 void FinishEmitter::emitReceive(ReceiveOp receive) {
-  Extents in = getExtents(w, row, receive.getSpace());
+  Extents in = getExtents(w, row, getSpace(receive));
   Destination to = getDestination(w, receive, in);
-  Value count = w.toIndex(countResults(w, receive.getLevel(), in));
+  Value count = w.toIndex(countResults(w, getLevel(receive), in));
   w.loop(w.constant(0), count, 1, [&](Value index) {
     storeResult(to, loadReceived(w, row, receive, index), w.toWord(index));
   });
 }
 
 /// A phase of vectors: one call for each item.
-void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
-  Extents in = getExtents(w, row, phase.getSpace());
+void FinishEmitter::emitVectors(TraverseOp traverse, func::FuncOp run) {
+  Extents in = getExtents(w, row, getSpace(traverse));
   w.loop(w.constant(0), w.toIndex(in.items), 1, [&](Value item) {
     Value number = w.toWord(item);
     TileRunArguments arguments;
     arguments.scalars = row.scalars;
     arguments.tensorSlots = row.tensorSlots;
-    for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-      Value element = getAccess(phase, operand) == Access::Tile
+    for (const Operand &operand : getOperands(traverse)) {
+      Value element = getAccess(traverse, operand) == Access::Tile
                           ? w.mul(number, in.columns)
                           : number;
-      Value size = w.constantWord(getElementBytes(operand));
+      Value size = w.constantWord(operand.getBytes());
       arguments.operands.push_back(
-          w.add(row.getAddress(operand), w.mul(element, size)));
+          w.add(row.getAddress(operand.buffer), w.mul(element, size)));
     }
-    for (auto accumulator :
-         phase.getAccumulators().getAsRange<AccumulatorAttr>())
+    for (const Accumulator &accumulator : getAccumulators(traverse))
       arguments.accumulators.push_back(getWord(
-          row.getBuffer(accumulator.getPartial()), w.mul(number, in.leaves)));
+          row.getAddress(accumulator.partial), w.mul(number, in.leaves)));
     arguments.pitch = in.columns;
     arguments.leaves = in.leaves;
     arguments.rows = w.constant(1);
@@ -235,15 +229,16 @@ void FinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
   });
 }
 
-void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
+void mlir::step::emitFinish(OpBuilder &builder, const ProgramStorage &storage,
                             StringRef name, ArrayRef<Operation *> entries,
                             bool isOfRowBlocks) {
-  Location loc = program.getLoc();
+  Location loc = storage.getProgram()->getLoc();
   // Their functions first: one does not stand inside the other.
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
-    if (auto phase = dyn_cast<PhaseOp>(entry))
-      runs[phase] = getTileRun(builder, phase, /*prefetchLines=*/0);
+    if (auto traverse = dyn_cast<TraverseOp>(entry))
+      runs[entry] =
+          getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
   Type i64 = builder.getI64Type();
   auto function = func::FuncOp::create(builder, loc, name,
                                        builder.getFunctionType({i64, i64}, {}));
@@ -251,19 +246,24 @@ void mlir::step::emitFinish(OpBuilder &builder, ProgramOp program,
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
   Words w(builder, loc);
-  TileRow row(w, program, CallWords::load(w, block->getArgument(0)),
+  TileRow row(w, storage, CallWords::load(w, block->getArgument(0)),
               block->getArgument(1));
   auto emitAll = [&] {
-    FinishEmitter emitter(builder, program, row, w);
-    for (Operation *entry : entries) {
-      if (auto combine = dyn_cast<CombineOp>(entry))
+    FinishEmitter emitter(builder, row, w);
+    for (ArrayRef<Operation *> left(entries); !left.empty();) {
+      auto scalars = left.take_while(isScalarOfFinish);
+      emitTensorScalars(w, row, scalars);
+      left = left.drop_front(scalars.size());
+      if (left.empty())
+        break;
+      if (auto combine = dyn_cast<CombineOp>(left.front()))
         emitter.emitCombine(combine);
-      else if (auto receive = dyn_cast<ReceiveOp>(entry))
+      else if (auto receive = dyn_cast<ReceiveOp>(left.front()))
         emitter.emitReceive(receive);
-      else if (auto phase = dyn_cast<PhaseOp>(entry))
-        emitter.emitVectors(phase, runs.lookup(phase));
       else
-        emitTensorScalars(w, row, cast<TensorScalarsOp>(entry));
+        emitter.emitVectors(cast<TraverseOp>(left.front()),
+                            runs.lookup(left.front()));
+      left = left.drop_front();
     }
   };
   if (isOfRowBlocks)

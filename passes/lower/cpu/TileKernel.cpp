@@ -24,8 +24,8 @@ namespace {
 /// trail it, it runs them too, strip of rows by strip of rows.
 class TileKernelEmitter {
 public:
-  TileKernelEmitter(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
-                    int64_t prefetchLines);
+  TileKernelEmitter(OpBuilder &builder, const ProgramStorage &storage,
+                    ArrayRef<ScheduleEntry> train, int64_t prefetchLines);
 
   void emit();
 
@@ -39,36 +39,36 @@ private:
   Value emitStripRows(const Tile &tile) const;
 
   Words w;
-  PhaseOp head;
+  const ProgramStorage &storage;
+  TraverseOp head;
   bool isTrailing;
-  ProgramOp program;
   /// Its own, and of those that trail it, of dense rows and of copied ones;
   /// `betweens` has what is computed of a strip of rows before each.
   SmallVector<func::FuncOp> runs, copiedRuns, betweens;
-  SmallVector<PhaseOp> phases;
+  SmallVector<TraverseOp> phases;
   SmallVector<TilePhase> emitters;
 };
 } // namespace
 
 TileKernelEmitter::TileKernelEmitter(OpBuilder &builder,
+                                     const ProgramStorage &storage,
                                      ArrayRef<ScheduleEntry> train,
                                      int64_t prefetchLines)
-    : w(builder, PhaseOp(train.front().kernel).getLoc()),
-      head(train.front().kernel), isTrailing(train.front().isTrailing),
-      program(cast<ProgramOp>(head->getParentOp())) {
+    : w(builder, TraverseOp(train.front().kernel).getLoc()), storage(storage),
+      head(train.front().kernel), isTrailing(train.front().isTrailing) {
   func::FuncOp between;
   for (const ScheduleEntry &entry : train) {
     if (!entry.kernel) {
-      between = emitRowBlockFinish(builder, program, entry.name + "_rows",
+      between = emitRowBlockFinish(builder, storage, entry.name + "_rows",
                                    entry.finish);
       continue;
     }
     phases.push_back(entry.kernel);
-    runs.push_back(getTileRun(builder, entry.kernel, prefetchLines));
+    runs.push_back(getTileRun(builder, entry.kernel, storage, prefetchLines));
     copiedRuns.push_back(
-        program.isFlatRange()
+        storage.getProgram().isFlatRange()
             ? func::FuncOp()
-            : getListedTileRun(builder, entry.kernel, prefetchLines));
+            : getListedTileRun(builder, entry.kernel, storage, prefetchLines));
     betweens.push_back(std::exchange(between, {}));
   }
 }
@@ -156,7 +156,7 @@ void TileKernelEmitter::emitEntry(StringRef name, Rows rows) {
            Value chunks = w.words(call.chunks);
            Value first = w.mul(index, w.constant(3));
            Value number = w.load(chunks, first);
-           TileRow row(w, program, call, number);
+           TileRow row(w, storage, call, number);
            Value start = w.toIndex(w.load(chunks, w.add(first, w.constant(1))));
            Value length =
                w.toIndex(w.load(chunks, w.add(first, w.constant(2))));
@@ -171,14 +171,15 @@ void TileKernelEmitter::emitEntry(StringRef name, Rows rows) {
 void TileKernelEmitter::emit() {
   std::string name = head.getSymName().str();
   // Ranges are dense.
-  if (program.isFlatRange())
+  if (storage.getProgram().isFlatRange())
     return emitEntry(name, Rows::Range);
   emitEntry(name, Rows::Contiguous);
   emitEntry(name + "_strided", Rows::Strided);
 }
 
 void mlir::step::emitTileKernels(OpBuilder &builder,
+                                 const ProgramStorage &storage,
                                  ArrayRef<ScheduleEntry> train,
                                  int64_t prefetchLines) {
-  TileKernelEmitter(builder, train, prefetchLines).emit();
+  TileKernelEmitter(builder, storage, train, prefetchLines).emit();
 }

@@ -9,6 +9,7 @@
 #define STEPC_PASSES_LOWER_CPU_TILEKERNEL_H
 
 #include "passes/lower/Words.h"
+#include "passes/schedule/ProgramStorage.h"
 #include "passes/schedule/Schedule.h"
 
 namespace mlir::step {
@@ -21,14 +22,15 @@ namespace mlir::step {
 /// `train` is the kernel's entry of the schedule, and those behind it up to the
 /// last phase that trails it: what they do is done by this kernel, where
 /// tensors go by blocks of rows (RowBlock.h).
-void emitTileKernels(OpBuilder &builder, ArrayRef<ScheduleEntry> train,
+void emitTileKernels(OpBuilder &builder, const ProgramStorage &storage,
+                     ArrayRef<ScheduleEntry> train,
                      int64_t prefetchLines);
 
 /// Makes the StepcFinish function `name` of the entries between two traversals:
 /// step.combine, phases of vectors and step.tensor_scalars. `isOfRowBlocks`: a
 /// phase behind it trails, so that nothing is done for tensors that go by
 /// blocks of rows.
-void emitFinish(OpBuilder &builder, ProgramOp program, StringRef name,
+void emitFinish(OpBuilder &builder, const ProgramStorage &storage, StringRef name,
                 ArrayRef<Operation *> entries, bool isOfRowBlocks);
 
 } // namespace mlir::step

@@ -14,23 +14,22 @@
 using namespace mlir;
 using namespace mlir::step;
 
-TilePhase::TilePhase(const Words &w, PhaseOp phase, func::FuncOp run)
-    : w(w), phase(phase), run(run),
-      operands(phase.getOperands().getAsRange<OperandAttr>()),
-      accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()) {}
+TilePhase::TilePhase(const Words &w, TraverseOp traverse, func::FuncOp run)
+    : w(w), traverse(traverse), run(run), operands(getOperands(traverse)),
+      accumulators(getAccumulators(traverse)) {}
 
 void TilePhase::allocateCopies() {
-  for (OperandAttr operand : operands) {
-    int64_t bytes = operand.isInMemory() ? getElementBytes(operand) : 8;
-    copies.push_back(getAccess(phase, operand) == Access::Tile
+  for (const Operand &operand : operands) {
+    int64_t bytes = operand.isInMemory() ? operand.getBytes() : 8;
+    copies.push_back(getAccess(traverse, operand) == Access::Tile
                          ? emitStackBuffer(w, STEPC_LEAF * bytes)
                          : Value());
   }
 }
 
 void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
-  for (AccumulatorAttr accumulator : accumulators) {
-    if (accumulator.getDirection() != Direction::Column)
+  for (const Accumulator &accumulator : accumulators) {
+    if (!accumulator.isColumn)
       continue;
     Value address = getPartialAddress(w, row, tile, accumulator);
     Value columns = w.toIndex(tile.columns);
@@ -38,11 +37,11 @@ void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
     Type f64 = w.b.getF64Type();
     w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
       emitStore(w, f64, STEPC_LANES,
-                emitNeutral(w, accumulator.getCombiner(), STEPC_LANES), address,
+                emitNeutral(w, accumulator.combiner, STEPC_LANES), address,
                 i);
     });
     w.loop(vectors, columns, 1, [&](Value i) {
-      emitStore(w, f64, 0, emitNeutral(w, accumulator.getCombiner(), 0),
+      emitStore(w, f64, 0, emitNeutral(w, accumulator.combiner, 0),
                 address, i);
     });
   }
@@ -58,9 +57,9 @@ void TilePhase::emitRun(const TileRow &row, const Tile &tile,
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
-  for (OperandAttr operand : operands)
-    in.operands.push_back(getOperandAddress(w, row, tile, phase, operand));
-  for (AccumulatorAttr accumulator : accumulators)
+  for (const Operand &operand : operands)
+    in.operands.push_back(getOperandAddress(w, row, tile, traverse, operand));
+  for (const Accumulator &accumulator : accumulators)
     in.accumulators.push_back(getPartialAddress(w, row, tile, accumulator));
   in.pitch = row.M;
   in.leaves = row.leaves;
@@ -73,26 +72,26 @@ void TilePhase::emitRun(const TileRow &row, const Tile &tile,
 void TilePhase::emitStridedLeaf(const TileRow &row, const Tile &leaf) const {
   Value first = w.add(w.mul(leaf.item, row.N), leaf.firstRow);
   first = w.add(w.mul(first, row.M), leaf.firstColumn);
-  auto getMemory = [&](OperandAttr operand) {
-    return StridedMemory{row.getAddress(operand), row.getRank(),
-                         row.getExtents(), row.getStrides(operand),
-                         getElementBytes(operand)};
+  auto getMemory = [&](const Operand &operand) {
+    return StridedMemory{row.getAddress(operand.buffer), row.getRank(),
+                         row.getExtents(), row.getStrides(operand.buffer),
+                         operand.getBytes()};
   };
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
   for (auto [operand, copy] : llvm::zip(operands, copies)) {
     if (!copy) {
-      in.operands.push_back(getOperandAddress(w, row, leaf, phase, operand));
+      in.operands.push_back(getOperandAddress(w, row, leaf, traverse, operand));
       continue;
     }
     in.operands.push_back(copy);
     if (!operand.isInMemory())
       emitAddresses(w, getMemory(operand), first, leaf.columns, copy);
-    else if (operand.getReads())
+    else if (operand.reads())
       emitGather(w, getMemory(operand), first, leaf.columns, copy);
   }
-  for (AccumulatorAttr accumulator : accumulators)
+  for (const Accumulator &accumulator : accumulators)
     in.accumulators.push_back(getPartialAddress(w, row, leaf, accumulator));
   in.pitch = row.M;
   in.leaves = row.leaves;
@@ -100,7 +99,7 @@ void TilePhase::emitStridedLeaf(const TileRow &row, const Tile &leaf) const {
   in.cols = w.toIndex(leaf.columns);
   func::CallOp::create(w.b, w.loc, run, in.getValues());
   for (auto [operand, copy] : llvm::zip(operands, copies))
-    if (copy && operand.getWrites())
+    if (copy && operand.writes())
       emitScatter(w, getMemory(operand), first, leaf.columns, copy);
 }
 
@@ -122,13 +121,13 @@ void TilePhase::emitStrided(const TileRow &row, const Tile &tile) const {
 /// from the neutral value: not all of its leaves are touched.
 void TilePhase::clearRow(const TileRow &row, const Tile &line) const {
   Type f64 = w.b.getF64Type();
-  for (AccumulatorAttr accumulator : accumulators) {
-    if (accumulator.getDirection() != Direction::Row)
+  for (const Accumulator &accumulator : accumulators) {
+    if (accumulator.isColumn)
       continue;
     Value leaves = w.view(getPartialAddress(w, row, line, accumulator), f64);
     w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,
            [&](Value leaf) {
-             w.store(emitNeutral(w, accumulator.getCombiner(), 0), leaves,
+             w.store(emitNeutral(w, accumulator.combiner, 0), leaves,
                      leaf);
            });
   }

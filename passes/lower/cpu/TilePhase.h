@@ -19,7 +19,7 @@ class TilePhase {
 public:
   /// `run` is what getTileRun made of it, or getListedTileRun where tiles are
   /// strided.
-  TilePhase(const Words &w, PhaseOp phase, func::FuncOp run);
+  TilePhase(const Words &w, TraverseOp traverse, func::FuncOp run);
 
   /// To be emitted in the first block of a function with strided tiles.
   void allocateCopies();
@@ -40,10 +40,10 @@ private:
   void clearRow(const TileRow &row, const Tile &line) const;
 
   const Words &w;
-  PhaseOp phase;
+  TraverseOp traverse;
   func::FuncOp run;
-  SmallVector<OperandAttr> operands;
-  SmallVector<AccumulatorAttr> accumulators;
+  SmallVector<Operand> operands;
+  SmallVector<Accumulator> accumulators;
   /// For each operand of all dims 1024 elements on the stack, or words.
   SmallVector<Value> copies;
 };

@@ -20,14 +20,15 @@ namespace {
 /// Emits one run function. `row` holds the addresses of the row at hand.
 class TileRunEmitter {
 public:
-  TileRunEmitter(OpBuilder &builder, PhaseOp phase, int64_t prefetchLines,
+  TileRunEmitter(OpBuilder &builder, TraverseOp traverse,
+                 const ProgramStorage &storage, int64_t prefetchLines,
                  bool listed)
-      : w(builder, phase.getLoc()), phase(phase), listed(listed),
-        body(builder, phase),
-        accumulators(phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
+      : w(builder, traverse.getLoc()), traverse(traverse), listed(listed),
+        body(builder, traverse, storage),
+        accumulators(getAccumulators(traverse)) {
     int64_t streams = 0;
-    for (OperandAttr operand : body.getOperands()) {
-      accesses.push_back(getAccess(phase, operand));
+    for (const Operand &operand : body.getOperands()) {
+      accesses.push_back(getAccess(traverse, operand));
       streams += isStream(accesses.size() - 1);
     }
     linesAhead = getLinesAhead(prefetchLines, streams);
@@ -36,13 +37,10 @@ public:
   func::FuncOp emit(StringRef name);
 
 private:
-  bool isAlongRow(unsigned k) const {
-    return accumulators[k].getDirection() == Direction::Row;
-  }
+  bool isAlongRow(unsigned k) const { return !accumulators[k].isColumn; }
   bool hasRowAccumulators() const {
-    return llvm::any_of(accumulators, [](AccumulatorAttr a) {
-      return a.getDirection() == Direction::Row;
-    });
+    return llvm::any_of(accumulators,
+                        [](const Accumulator &a) { return !a.isColumn; });
   }
   /// Whether the loop over columns walks along the operand in memory.
   bool isStream(unsigned k) const {
@@ -58,12 +56,12 @@ private:
   void addToColumn(unsigned k, int64_t lanes, Value value, Value column);
 
   Words w;
-  PhaseOp phase;
+  TraverseOp traverse;
   /// Whether positions are words in memory.
   bool listed;
   /// With the slots fixed, and the same with the row's operands too.
   BodyEmitter body, *current = nullptr;
-  SmallVector<AccumulatorAttr> accumulators;
+  SmallVector<Accumulator> accumulators;
   int64_t linesAhead;
   SmallVector<Access> accesses;
   TileRunArguments in;
@@ -79,7 +77,7 @@ private:
 void TileRunEmitter::addToColumn(unsigned k, int64_t lanes, Value value,
                                  Value column) {
   Type f64 = w.b.getF64Type();
-  Combiner combiner = accumulators[k].getCombiner();
+  Combiner combiner = accumulators[k].combiner;
   Value old = emitLoad(w, f64, lanes, partialRows[k], column);
   Value sum = emitCombined(w, combiner, old, value);
   emitStore(w, f64, lanes, sum, partialRows[k], column);
@@ -88,7 +86,7 @@ void TileRunEmitter::addToColumn(unsigned k, int64_t lanes, Value value,
 void TileRunEmitter::emitBody(
     int64_t lanes, Value column,
     function_ref<void(unsigned, Value)> accumulateRow) {
-  ArrayRef<OperandAttr> operands = body.getOperands();
+  ArrayRef<Operand> operands = body.getOperands();
   auto load = [&](unsigned k) {
     if (listed && !operands[k].isInMemory())
       return emitLoad(w, w.b.getI64Type(), lanes, operandRows[k], column);
@@ -115,9 +113,9 @@ void TileRunEmitter::emitPrefetch(Value column) {
     if (!isStream(k))
       continue;
     Value offset =
-        w.mul(w.toWord(column), w.constantWord(getElementBytes(operand)));
+        w.mul(w.toWord(column), w.constantWord(operand.getBytes()));
     Value target = w.add(w.add(operandRows[k], offset), ahead);
-    PrefetchOp::create(w.b, w.loc, target, operand.getWrites());
+    PrefetchOp::create(w.b, w.loc, target, operand.writes());
   }
 }
 
@@ -127,7 +125,7 @@ SmallVector<Value> TileRunEmitter::emitVectors(Value begin, Value end) {
   SmallVector<Value> neutral;
   for (unsigned k = 0; k < accumulators.size(); ++k)
     if (isAlongRow(k)) {
-      rows.emplace_back(w, phase, k);
+      rows.emplace_back(w, traverse, accumulators[k]);
       neutral.push_back(rows.back().emitNeutral());
     }
   auto loop = scf::ForOp::create(w.b, w.loc, begin, end,
@@ -167,10 +165,10 @@ SmallVector<Value> TileRunEmitter::emitRest(Value begin, Value end,
   for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
     if (!isAlongRow(k))
       continue;
-    Value neutral = emitNeutral(w, accumulator.getCombiner(), STEPC_LANES);
+    Value neutral = emitNeutral(w, accumulator.combiner, STEPC_LANES);
     vector::StoreOp::create(w.b, w.loc, neutral, rests[combiners.size()],
                             ValueRange{zero});
-    combiners.push_back(accumulator.getCombiner());
+    combiners.push_back(accumulator.combiner);
   }
   w.loop(begin, end, 1, [&](Value column) {
     Value lane = w.sub(column, begin);
@@ -204,7 +202,7 @@ void TileRunEmitter::emitLeaf(Value begin, Value end) {
   unsigned lane = 0;
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (isAlongRow(k))
-      w.store(emitFolded(w, accumulator.getCombiner(), lanes[lane++]),
+      w.store(emitFolded(w, accumulator.combiner, lanes[lane++]),
               w.view(partialRows[k], w.b.getF64Type()), leaf);
 }
 
@@ -215,7 +213,7 @@ void TileRunEmitter::emitRow(Value index) {
   SmallVector<Value> elements;
   Value zero = w.constant(0);
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
-    Value size = w.constantWord(getElementBytes(operand));
+    Value size = w.constantWord(operand.getBytes());
     Value address = in.operands[k];
     if (accesses[k] == Access::Tile)
       address = w.add(address, w.mul(w.mul(row, in.pitch), size));
@@ -223,7 +221,7 @@ void TileRunEmitter::emitRow(Value index) {
       address = w.add(address, w.mul(row, size));
     operandRows.push_back(address);
     bool fixed = accesses[k] == Access::Row || accesses[k] == Access::Item;
-    elements.push_back(fixed && operand.getReads()
+    elements.push_back(fixed && operand.reads()
                            ? emitLoad(w, operand.getStorage(), 0, address, zero)
                            : Value());
   }
@@ -256,7 +254,7 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   Block &entry = function.getBody().front();
   w.b.setInsertionPointToStart(&entry);
   in = TileRunArguments(entry.getArguments(), numOperands, numPartials);
-  body.fixSlots(in.scalars, in.tensorSlots);
+  body.fixScalars(in.scalars, in.tensorSlots);
   auto lanes = MemRefType::get({STEPC_LANES}, w.b.getF64Type());
   for (unsigned k = 0; k < accumulators.size(); ++k)
     if (isAlongRow(k))
@@ -274,25 +272,30 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
   return function;
 }
 
-static func::FuncOp getRun(OpBuilder &builder, PhaseOp phase,
+static func::FuncOp getRun(OpBuilder &builder, TraverseOp traverse,
+                           const ProgramStorage &storage,
                            int64_t prefetchLines, bool listed) {
   StringRef suffix = listed ? "_listed_run" : "_run";
-  std::string name = (phase.getSymName() + suffix).str();
-  auto module = phase->getParentOfType<ModuleOp>();
+  std::string name = (traverse.getSymName() + suffix).str();
+  auto module = traverse->getParentOfType<ModuleOp>();
   if (auto function = module.lookupSymbol<func::FuncOp>(name))
     return function;
-  return TileRunEmitter(builder, phase, prefetchLines, listed).emit(name);
+  return TileRunEmitter(builder, traverse, storage, prefetchLines, listed)
+      .emit(name);
 }
 
-func::FuncOp mlir::step::getTileRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::getTileRun(OpBuilder &builder, TraverseOp traverse,
+                                    const ProgramStorage &storage,
                                     int64_t prefetchLines) {
-  return getRun(builder, phase, prefetchLines, /*listed=*/false);
+  return getRun(builder, traverse, storage, prefetchLines, /*listed=*/false);
 }
 
-func::FuncOp mlir::step::getListedTileRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::getListedTileRun(OpBuilder &builder,
+                                          TraverseOp traverse,
+                                          const ProgramStorage &storage,
                                           int64_t prefetchLines) {
-  bool asks =
-      llvm::any_of(phase.getOperands().getAsRange<OperandAttr>(),
-                   [](OperandAttr operand) { return !operand.isInMemory(); });
-  return getRun(builder, phase, prefetchLines, asks);
+  bool asks = llvm::any_of(getOperands(traverse), [](const Operand &operand) {
+    return !operand.isInMemory();
+  });
+  return getRun(builder, traverse, storage, prefetchLines, asks);
 }

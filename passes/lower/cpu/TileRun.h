@@ -16,8 +16,8 @@ namespace mlir::step {
 /// the first column of a leaf on, each row in vectors of 16 and the rest one by
 /// one. Accumulators along columns are added to what is there.
 /// One function, `NAME_run`, for all that call it.
-func::FuncOp getTileRun(OpBuilder &builder, PhaseOp phase,
-                        int64_t prefetchLines);
+func::FuncOp getTileRun(OpBuilder &builder, TraverseOp traverse,
+                        const ProgramStorage &storage, int64_t prefetchLines);
 
 /// The same for elements that were copied from strided memory. Where they
 /// stand (the position operand) is then no longer an address that grows by one
@@ -25,7 +25,8 @@ func::FuncOp getTileRun(OpBuilder &builder, PhaseOp phase,
 /// rows of 8, elements stand at 0, 1, 2, 8, 9, 10, 16, .... A function of its
 /// own, `NAME_listed_run`, for phases that ask for the position; else the
 /// other.
-func::FuncOp getListedTileRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp getListedTileRun(OpBuilder &builder, TraverseOp traverse,
+                              const ProgramStorage &storage,
                               int64_t prefetchLines);
 
 } // namespace mlir::step

@@ -28,26 +28,26 @@ using namespace mlir;
 using namespace mlir::step;
 
 /// Elements that a thread handles at once.
-static int64_t getLanes(PhaseOp phase) {
+static int64_t getLanes(TraverseOp traverse) {
   int64_t narrowest = 4;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-    if (getBlockAccess(phase, operand) == Access::Tile)
-      narrowest = std::min(narrowest, getElementBytes(operand));
+  for (const Operand &operand : getOperands(traverse))
+    if (getBlockAccess(traverse, operand) == Access::Tile)
+      narrowest = std::min(narrowest, operand.getBytes());
   return kAccessBytes / narrowest;
 }
 
-int64_t mlir::step::getStripColumns(PhaseOp phase) {
-  return getLanes(phase) * kBlockThreads;
+int64_t mlir::step::getStripColumns(TraverseOp traverse) {
+  return getLanes(traverse) * kBlockThreads;
 }
 
-Access mlir::step::getBlockAccess(PhaseOp phase, OperandAttr operand) {
-  Access access = getAccess(phase, operand);
-  bool ofVectors = phase.getSpace() != Space::Tiles;
-  return ofVectors && access == Access::Item ? Access::Row : access;
+Access mlir::step::getBlockAccess(TraverseOp traverse,
+                                  const Operand &operand) {
+  Access access = getAccess(traverse, operand);
+  return !traverse.isKernel() && access == Access::Item ? Access::Row : access;
 }
 
-bool mlir::step::fitsSharedMemory(PhaseOp phase) {
-  return LaneSums::getStaging(phase, getStripColumns(phase)).has_value();
+bool mlir::step::fitsSharedMemory(TraverseOp traverse) {
+  return LaneSums::getStaging(traverse, getStripColumns(traverse)).has_value();
 }
 
 namespace {
@@ -59,12 +59,14 @@ struct StridedRows {
 /// Emits one run function.
 class BlockRunEmitter {
 public:
-  BlockRunEmitter(OpBuilder &builder, PhaseOp phase)
-      : w(builder, phase.getLoc()), phase(phase), body(builder, phase),
-        lanes(getLanes(phase)), width(getStripColumns(phase)),
-        columnSums(w, phase, lanes), rowSums(w, phase, width) {
-    for (OperandAttr operand : body.getOperands())
-      accesses.push_back(getBlockAccess(phase, operand));
+  BlockRunEmitter(OpBuilder &builder, TraverseOp traverse,
+                  const ProgramStorage &storage)
+      : w(builder, traverse.getLoc()), traverse(traverse),
+        body(builder, traverse, storage), lanes(getLanes(traverse)),
+        width(getStripColumns(traverse)), columnSums(w, traverse, lanes),
+        rowSums(w, traverse, width) {
+    for (const Operand &operand : body.getOperands())
+      accesses.push_back(getBlockAccess(traverse, operand));
   }
 
   func::FuncOp emit(StringRef name, bool isStrided);
@@ -97,7 +99,7 @@ private:
   AccessHints getHints(unsigned k) const;
 
   Words w;
-  PhaseOp phase;
+  TraverseOp traverse;
   /// With the slots fixed, and the same with the row's operands too.
   BodyEmitter body;
   std::optional<BodyEmitter> rowBody;
@@ -116,13 +118,14 @@ private:
 /// What no later phase of the schedule reads is read by nobody before the next
 /// step, where it is the optimizer's own.
 AccessHints BlockRunEmitter::getHints(unsigned k) const {
-  OperandAttr operand = body.getOperands()[k];
-  bool streamed = operand.getKind() == RoleKind::State;
-  for (Operation *op = phase->getNextNode(); op; op = op->getNextNode())
-    if (auto later = dyn_cast<PhaseOp>(op))
-      for (auto other : later.getOperands().getAsRange<OperandAttr>())
-        streamed &= other.getKind() != operand.getKind() ||
-                    other.getName() != operand.getName();
+  const Operand &operand = body.getOperands()[k];
+  bool streamed = operand.isState();
+  for (Operation *op = traverse->getNextNode(); streamed && op;
+       op = op->getNextNode())
+    if (auto later = dyn_cast<TraverseOp>(op))
+      streamed = llvm::none_of(getOperands(later), [&](const Operand &other) {
+        return other.isSameMemory(operand);
+      });
   return {streamed, llvm::Align(kAccessBytes)};
 }
 
@@ -134,7 +137,7 @@ Value BlockRunEmitter::countVectorColumns() const {
     if (accesses[k] != Access::Tile && accesses[k] != Access::Column)
       continue;
     bits = arith::OrIOp::create(w.b, w.loc, bits, in.operands[k]);
-    Value size = w.constantWord(getElementBytes(operand));
+    Value size = w.constantWord(operand.getBytes());
     if (accesses[k] == Access::Tile)
       pitches =
           arith::OrIOp::create(w.b, w.loc, pitches, w.mul(in.pitch, size));
@@ -153,7 +156,7 @@ void BlockRunEmitter::openRow(Value number) {
   operandRows.clear();
   SmallVector<Value> elements;
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
-    Value size = w.constantWord(getElementBytes(operand));
+    Value size = w.constantWord(operand.getBytes());
     Value address = in.operands[k];
     if (accesses[k] == Access::Tile && !strided)
       address = w.add(address, w.mul(w.mul(row, in.pitch), size));
@@ -162,7 +165,7 @@ void BlockRunEmitter::openRow(Value number) {
     operandRows.push_back(address);
     bool fixed = accesses[k] == Access::Row || accesses[k] == Access::Item;
     elements.push_back(
-        fixed && operand.getReads()
+        fixed && operand.reads()
             ? emitLoad(w, operand.getStorage(), 0, address, w.constant(0))
             : Value());
   }
@@ -189,7 +192,7 @@ BlockRunEmitter::Vectors BlockRunEmitter::emitVectors(const Strip &part,
   if (!columns.empty())
     scf::YieldOp::create(w.b, w.loc, columns);
   w.b.setInsertionPointToStart(branch.thenBlock());
-  ArrayRef<OperandAttr> operands = body.getOperands();
+  ArrayRef<Operand> operands = body.getOperands();
   Vectors next(columns);
   auto load = [&](unsigned k) {
     return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k],
@@ -215,21 +218,20 @@ BlockRunEmitter::Vectors BlockRunEmitter::emitVectors(const Strip &part,
 SmallVector<Value> BlockRunEmitter::locateElement(Value number,
                                                   Value column) const {
   SmallVector<Value> addresses;
-  ArrayRef<OperandAttr> operands = body.getOperands();
+  ArrayRef<Operand> operands = body.getOperands();
   auto getElement = [&](unsigned k, Value offset) {
-    Value size = w.constantWord(getElementBytes(operands[k]));
+    Value size = w.constantWord(operands[k].getBytes());
     return w.add(operandRows[k], w.mul(offset, size));
   };
   Value word = w.toWord(column);
   SmallVector<Value> offsets(operands.size(), word);
   if (strided) {
-    auto program = cast<ProgramOp>(phase->getParentOp());
     SmallVector<unsigned> moving;
     SmallVector<int64_t> places;
     for (unsigned k = 0; k < operands.size(); ++k)
       if (accesses[k] == Access::Tile) {
         moving.push_back(k);
-        places.push_back(getOperandIndex(program, operands[k]));
+        places.push_back(getOperandIndex(operands[k].buffer));
       }
     Value position = w.add(w.mul(w.toWord(number), in.pitch), word);
     SmallVector<Value> found =
@@ -253,7 +255,7 @@ void BlockRunEmitter::forEachSingle(const Strip &part,
 
 void BlockRunEmitter::emitSingles(const Strip &part, Value number,
                                   Value staged) {
-  ArrayRef<OperandAttr> operands = body.getOperands();
+  ArrayRef<Operand> operands = body.getOperands();
   Value zero = w.constant(0);
   forEachSingle(part, [&](Value column) {
     SmallVector<Value> addresses = locateElement(number, column);
@@ -380,7 +382,7 @@ BlockRunEmitter::Strip BlockRunEmitter::getPart(const Strip &strip,
 
 func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   int64_t numOperands = body.getOperands().size();
-  int64_t numPartials = phase.getAccumulators().size();
+  int64_t numPartials = getAccumulators(traverse).size();
   int64_t before = isStrided ? 3 : 0;
   func::FuncOp function = makeInternalFunction(
       w.b, w.loc, name, before + 2 + numOperands + numPartials + 2, 2);
@@ -391,7 +393,7 @@ func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   if (isStrided)
     strided = StridedRows{arguments[0], arguments[1], arguments[2]};
   in = TileRunArguments(arguments.drop_front(before), numOperands, numPartials);
-  body.fixSlots(in.scalars, in.tensorSlots);
+  body.fixScalars(in.scalars, in.tensorSlots);
   Value vectors = isStrided ? w.constant(0) : countVectorColumns();
   thread = emitThread(w);
   w.loop(w.constant(0), in.cols, width,
@@ -400,12 +402,17 @@ func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   return function;
 }
 
-func::FuncOp mlir::step::emitBlockRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::emitBlockRun(OpBuilder &builder, TraverseOp traverse,
+                                      const ProgramStorage &storage,
                                       StringRef name) {
-  return BlockRunEmitter(builder, phase).emit(name, /*isStrided=*/false);
+  return BlockRunEmitter(builder, traverse, storage)
+      .emit(name, /*isStrided=*/false);
 }
 
-func::FuncOp mlir::step::emitStridedBlockRun(OpBuilder &builder, PhaseOp phase,
+func::FuncOp mlir::step::emitStridedBlockRun(OpBuilder &builder,
+                                             TraverseOp traverse,
+                                             const ProgramStorage &storage,
                                              StringRef name) {
-  return BlockRunEmitter(builder, phase).emit(name, /*isStrided=*/true);
+  return BlockRunEmitter(builder, traverse, storage)
+      .emit(name, /*isStrided=*/true);
 }

@@ -12,19 +12,13 @@
 using namespace mlir;
 using namespace mlir::step;
 
-ColumnSums::ColumnSums(const Words &w, PhaseOp phase, int64_t lanes)
-    : w(w), phase(phase), lanes(lanes),
-      goesOn(phase.getSpace() == Space::Tiles &&
-             cast<ProgramOp>(phase->getParentOp()).isFlatRange()) {
-  for (auto [k, accumulator] :
-       llvm::enumerate(phase.getAccumulators().getAsRange<AccumulatorAttr>()))
-    if (accumulator.getDirection() != Direction::Row)
+ColumnSums::ColumnSums(const Words &w, TraverseOp traverse, int64_t lanes)
+    : w(w), accumulators(getAccumulators(traverse)), lanes(lanes),
+      goesOn(traverse.isKernel() &&
+             cast<ProgramOp>(traverse->getParentOp()).isFlatRange()) {
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (accumulator.isColumn)
       alongColumn.push_back(k);
-}
-
-Combiner ColumnSums::getCombiner(unsigned k) const {
-  PhaseOp op = phase;
-  return cast<AccumulatorAttr>(op.getAccumulators()[k]).getCombiner();
 }
 
 /// What earlier runs have left of accumulator `k`.

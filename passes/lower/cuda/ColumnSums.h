@@ -16,7 +16,7 @@ namespace mlir::step {
 /// registers, row after row, those of single columns in memory.
 class ColumnSums {
 public:
-  ColumnSums(const Words &w, PhaseOp phase, int64_t lanes);
+  ColumnSums(const Words &w, TraverseOp traverse, int64_t lanes);
 
   /// Whether accumulator `k` is one of them.
   bool has(unsigned k) const { return llvm::is_contained(alongColumn, k); }
@@ -39,10 +39,10 @@ public:
 private:
   Value load(const TileRunArguments &in, unsigned k, Value column,
              Value isThere) const;
-  Combiner getCombiner(unsigned k) const;
+  Combiner getCombiner(unsigned k) const { return accumulators[k].combiner; }
 
   const Words &w;
-  PhaseOp phase;
+  SmallVector<Accumulator> accumulators;
   int64_t lanes;
   /// Whether sums go on from what is in memory.
   bool goesOn;

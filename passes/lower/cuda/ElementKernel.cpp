@@ -17,9 +17,10 @@ namespace {
 /// threads share the elements.
 class ElementKernelEmitter {
 public:
-  ElementKernelEmitter(OpBuilder &builder, PhaseOp phase)
-      : w(builder, phase.getLoc()), phase(phase),
-        operands(phase.getOperands().getAsRange<OperandAttr>()) {}
+  ElementKernelEmitter(OpBuilder &builder, TraverseOp traverse,
+                       const ProgramStorage &storage)
+      : w(builder, traverse.getLoc()), traverse(traverse), storage(storage),
+        operands(getOperands(traverse)) {}
 
   void emit();
 
@@ -29,12 +30,13 @@ private:
   void emitBody(BodyEmitter &body, int64_t lanes, ValueRange addresses,
                 Value index);
   Value areAligned(ValueRange addresses) const;
-  AccessHints getHints(OperandAttr operand) const;
+  AccessHints getHints(const Operand &operand) const;
   int64_t getLanes() const;
 
   Words w;
-  PhaseOp phase;
-  SmallVector<OperandAttr> operands;
+  TraverseOp traverse;
+  const ProgramStorage &storage;
+  SmallVector<Operand> operands;
 };
 } // namespace
 
@@ -42,14 +44,14 @@ private:
 /// several.
 int64_t ElementKernelEmitter::getLanes() const {
   int64_t narrowest = 8;
-  for (OperandAttr operand : operands)
-    narrowest = std::min(narrowest, getElementBytes(operand));
+  for (const Operand &operand : operands)
+    narrowest = std::min(narrowest, operand.getBytes());
   return kAccessBytes / narrowest;
 }
 
 /// States are the optimizer's own: nobody reads them before the next step.
-AccessHints ElementKernelEmitter::getHints(OperandAttr operand) const {
-  return {operand.getKind() == RoleKind::State, llvm::Align(kAccessBytes)};
+AccessHints ElementKernelEmitter::getHints(const Operand &operand) const {
+  return {operand.isState(), llvm::Align(kAccessBytes)};
 }
 
 void ElementKernelEmitter::emitBody(BodyEmitter &body, int64_t lanes,
@@ -87,8 +89,8 @@ func::FuncOp ElementKernelEmitter::emitRun(StringRef name) {
       makeInternalFunction(w.b, w.loc, name, 1 + operands.size(), 1);
   Block &entry = function.getBody().front();
   w.b.setInsertionPointToStart(&entry);
-  BodyEmitter body(w.b, phase);
-  body.fixSlots(entry.getArgument(0), Value());
+  BodyEmitter body(w.b, traverse, storage);
+  body.fixScalars(entry.getArgument(0), Value());
   ValueRange addresses = entry.getArguments().slice(1, operands.size());
   Value count = entry.getArguments().back();
   int64_t lanes = getLanes();
@@ -112,8 +114,8 @@ func::FuncOp ElementKernelEmitter::emitStridedRun(StringRef name) {
   w.b.setInsertionPointToStart(&entry);
   ElementRow row(w, operands, entry.getArgument(0));
   Value start = entry.getArgument(1);
-  BodyEmitter body(w.b, phase);
-  body.fixSlots(row.getScalars(), Value());
+  BodyEmitter body(w.b, traverse, storage);
+  body.fixScalars(row.getScalars(), Value());
   Value rank = row.getRank();
   w.loop(emitThread(w), entry.getArgument(2), kBlockThreads, [&](Value i) {
     SmallVector<Value> offsets =
@@ -128,7 +130,7 @@ func::FuncOp ElementKernelEmitter::emitStridedRun(StringRef name) {
 }
 
 void ElementKernelEmitter::emit() {
-  std::string name = phase.getSymName().str();
+  std::string name = traverse.getSymName().str();
   func::FuncOp run = emitRun(name + "_run");
   func::FuncOp stridedRun = emitStridedRun(name + "_strided_run");
   emitChunkKernel(w, name, [&](const CallWords &call, Value entry) {
@@ -149,6 +151,7 @@ void ElementKernelEmitter::emit() {
                   });
 }
 
-void mlir::step::emitElementKernels(OpBuilder &builder, PhaseOp phase) {
-  ElementKernelEmitter(builder, phase).emit();
+void mlir::step::emitElementKernels(OpBuilder &builder, TraverseOp traverse,
+                                    const ProgramStorage &storage) {
+  ElementKernelEmitter(builder, traverse, storage).emit();
 }

@@ -7,7 +7,7 @@
 #ifndef STEPC_PASSES_LOWER_CUDA_ELEMENTKERNEL_H
 #define STEPC_PASSES_LOWER_CUDA_ELEMENTKERNEL_H
 
-#include "passes/lower/Words.h"
+#include "passes/lower/BodyEmitter.h"
 
 namespace mlir::step {
 
@@ -20,7 +20,8 @@ Value isAligned(const Words &w, Value bits);
 /// Makes the entry points of a phase of elements, `name` and `name_strided`,
 /// and the device functions that they call. The insertion point is in a
 /// gpu.module.
-void emitElementKernels(OpBuilder &builder, PhaseOp phase);
+void emitElementKernels(OpBuilder &builder, TraverseOp traverse,
+                        const ProgramStorage &storage);
 
 } // namespace mlir::step
 

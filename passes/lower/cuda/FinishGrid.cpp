@@ -19,13 +19,12 @@ namespace {
 /// block works on; each entry ends when all threads have.
 class BlockFinishEmitter {
 public:
-  BlockFinishEmitter(const Words &w, ProgramOp program, const TileRow &row)
-      : w(w), program(program), row(row) {}
+  BlockFinishEmitter(const Words &w, const TileRow &row) : w(w), row(row) {}
 
   void emitCombine(CombineOp combine);
   void emitReceive(ReceiveOp receive);
-  void emitVectors(PhaseOp phase, func::FuncOp run);
-  void emitScalars(TensorScalarsOp scalars) {
+  void emitVectors(TraverseOp traverse, func::FuncOp run);
+  void emitScalars(ArrayRef<Operation *> scalars) {
     emitByOneThread(w, [&] { emitTensorScalars(w, row, scalars); });
   }
 
@@ -42,14 +41,13 @@ private:
                    const Extents &in);
   void storeFirst(const PartialGroups &in, const Destination &to);
   void store(const Destination &to, Value sum, Value index) {
-    storeResult(w, program, row, to, sum, index);
+    storeResult(w, row, to, sum, index);
   }
   Value loadAt(Value address, Value index) const {
     return w.load(w.view(address, w.b.getF64Type()), w.toIndex(index));
   }
 
   const Words &w;
-  ProgramOp program;
   const TileRow &row;
 };
 } // namespace
@@ -195,61 +193,61 @@ void BlockFinishEmitter::storeNeutral(const Destination &to, Level level,
 
 void BlockFinishEmitter::combineAll(CombineOp combine, const Destination &to,
                                     const Extents &in) {
-  bool ofRange = row.range && combine.getSpace() == Space::Tiles;
+  bool ofRange = row.range && getSpace(combine) == Space::Tiles;
   Value elements = ofRange ? row.range->elements
                            : w.mul(in.items, w.mul(in.rows, in.columns));
-  Value partial = row.getBuffer(combine.getPartial());
+  Value partial = row.getAddress(combine.getPartial());
   // A range leaves results of its own rows, columns and items only.
-  if (ofRange && combine.getLevel() != Level::Tensor) {
-    storeNeutral(to, combine.getLevel(), in);
+  if (ofRange && getLevel(combine) != Level::Tensor) {
+    storeNeutral(to, getLevel(combine), in);
     emitBarrier(w);
   }
   w.branch(
       w.isLess(w.constantWord(0), elements),
       [&] {
         if (ofRange)
-          combineRange(combine.getLevel(), partial, to);
-        else if (combine.getLevel() == Level::Columns)
+          combineRange(getLevel(combine), partial, to);
+        else if (getLevel(combine) == Level::Columns)
           combineColumns({partial, row.B, w.mul(row.rowBlocks, row.M),
                           row.rowBlocks, row.M},
                          to);
         else
-          combineRows(combine.getLevel(), partial, to, in);
+          combineRows(getLevel(combine), partial, to, in);
       },
-      [&] { storeNeutral(to, combine.getLevel(), in); });
+      [&] { storeNeutral(to, getLevel(combine), in); });
 }
 
 void BlockFinishEmitter::emitCombine(CombineOp combine) {
-  Extents in = getExtents(w, row, combine.getSpace());
+  Extents in = getExtents(w, row, getSpace(combine));
   Destination to = getDestination(w, combine, in);
   if (!combine.getUnless())
     return combineAll(combine, to, in);
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
   // The partial results are not there.
   w.branch(
-      isLeftOut(w, row, *combine.getUnless()),
+      row.getScalar(combine.getUnless()),
       [&] { emitByOneThread(w, [&] { store(to, zero, w.constantWord(0)); }); },
       [&] { combineAll(combine, to, in); });
 }
 
 void BlockFinishEmitter::emitReceive(ReceiveOp receive) {
-  Extents in = getExtents(w, row, receive.getSpace());
+  Extents in = getExtents(w, row, getSpace(receive));
   Destination to = getDestination(w, receive, in);
-  emitBlockLoop(w, countResults(w, receive.getLevel(), in), [&](Value index) {
+  emitBlockLoop(w, countResults(w, getLevel(receive), in), [&](Value index) {
     store(to, loadReceived(w, row, receive, w.toIndex(index)), index);
   });
 }
 
 /// A phase of vectors: those of all items are the rows of one run.
-void BlockFinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
-  Extents in = getExtents(w, row, phase.getSpace());
+void BlockFinishEmitter::emitVectors(TraverseOp traverse, func::FuncOp run) {
+  Extents in = getExtents(w, row, getSpace(traverse));
   TileRunArguments arguments;
   arguments.scalars = row.scalars;
   arguments.tensorSlots = row.tensorSlots;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-    arguments.operands.push_back(row.getAddress(operand));
-  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
-    arguments.accumulators.push_back(row.getBuffer(accumulator.getPartial()));
+  for (const Operand &operand : getOperands(traverse))
+    arguments.operands.push_back(row.getAddress(operand.buffer));
+  for (const Accumulator &accumulator : getAccumulators(traverse))
+    arguments.accumulators.push_back(row.getAddress(accumulator.partial));
   arguments.pitch = in.columns;
   arguments.leaves = in.leaves;
   arguments.rows = w.toIndex(in.items);
@@ -257,29 +255,37 @@ void BlockFinishEmitter::emitVectors(PhaseOp phase, func::FuncOp run) {
   func::CallOp::create(w.b, w.loc, run, arguments.getValues());
 }
 
-void mlir::step::emitFinishGrid(OpBuilder &builder, ProgramOp program,
+void mlir::step::emitFinishGrid(OpBuilder &builder,
+                                const ProgramStorage &storage,
                                 StringRef name, ArrayRef<Operation *> entries) {
   // Their functions first: one does not stand inside the other.
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
-    if (auto phase = dyn_cast<PhaseOp>(entry))
-      runs[phase] =
-          emitBlockRun(builder, phase, (phase.getSymName() + "_run").str());
-  Words w(builder, program.getLoc());
+    if (auto traverse = dyn_cast<TraverseOp>(entry))
+      runs[entry] = emitBlockRun(builder, traverse, storage,
+                                 (traverse.getSymName() + "_run").str());
+  Words w(builder, storage.getProgram()->getLoc());
   auto emitRow = [&](const CallWords &call, Value number) {
     Value index = w.load(w.words(call.chunks), w.mul(number, w.constant(3)));
-    TileRow row(w, program, call, index);
-    BlockFinishEmitter emitter(w, program, row);
-    for (Operation *entry : entries) {
-      if (auto combine = dyn_cast<CombineOp>(entry))
+    TileRow row(w, storage, call, index);
+    BlockFinishEmitter emitter(w, row);
+    for (ArrayRef<Operation *> left(entries); !left.empty();) {
+      ArrayRef<Operation *> scalars = left.take_while(isScalarOfFinish);
+      if (!scalars.empty()) {
+        emitter.emitScalars(scalars);
+        emitBarrier(w);
+        left = left.drop_front(scalars.size());
+        continue;
+      }
+      if (auto combine = dyn_cast<CombineOp>(left.front()))
         emitter.emitCombine(combine);
-      else if (auto receive = dyn_cast<ReceiveOp>(entry))
+      else if (auto receive = dyn_cast<ReceiveOp>(left.front()))
         emitter.emitReceive(receive);
-      else if (auto phase = dyn_cast<PhaseOp>(entry))
-        emitter.emitVectors(phase, runs.lookup(phase));
       else
-        emitter.emitScalars(cast<TensorScalarsOp>(entry));
+        emitter.emitVectors(cast<TraverseOp>(left.front()),
+                            runs.lookup(left.front()));
       emitBarrier(w);
+      left = left.drop_front();
     }
   };
   requireBlocks(emitChunkKernel(w, name, emitRow), 1);

@@ -31,11 +31,11 @@ static constexpr int64_t kStagedBytes = 36 * 1024;
 static constexpr int64_t kSharedBytes = 48 * 1024;
 static constexpr int64_t kWaitingBytes = kSharedBytes - kStagedBytes;
 
-static SmallVector<unsigned> getAlongRow(PhaseOp phase) {
+static SmallVector<unsigned>
+getAlongRow(ArrayRef<Accumulator> accumulators) {
   SmallVector<unsigned> found;
-  for (auto [k, accumulator] :
-       llvm::enumerate(phase.getAccumulators().getAsRange<AccumulatorAttr>()))
-    if (accumulator.getDirection() == Direction::Row)
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (!accumulator.isColumn)
       found.push_back(k);
   return found;
 }
@@ -44,12 +44,13 @@ static SmallVector<unsigned> getAlongRow(PhaseOp phase) {
 /// share the memory: that of the values, f64 where they differ.
 static Type getStagedType(ProgramOp program) {
   Type type;
-  program.walk([&](PhaseOp phase) {
-    auto values = phase.getBody().front().getTerminator()->getOperandTypes();
-    int64_t first = values.size() - phase.getAccumulators().size();
-    for (unsigned k : getAlongRow(phase)) {
-      Type own = values[first + k];
-      type = !type || type == own ? own : Float64Type::get(phase.getContext());
+  program.walk([&](TraverseOp traverse) {
+    auto values = traverse.getBody().front().getTerminator()->getOperandTypes();
+    SmallVector<Accumulator> accumulators = getAccumulators(traverse);
+    for (unsigned k : getAlongRow(accumulators)) {
+      Type own = values[accumulators[k].yielded];
+      type = !type || type == own ? own
+                                  : Float64Type::get(traverse.getContext());
     }
   });
   return type;
@@ -57,12 +58,12 @@ static Type getStagedType(ProgramOp program) {
 
 static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 
-std::optional<LaneSums::Staging> LaneSums::getStaging(PhaseOp phase,
+std::optional<LaneSums::Staging> LaneSums::getStaging(TraverseOp traverse,
                                                       int64_t width) {
-  int64_t numSums = getAlongRow(phase).size();
+  int64_t numSums = getAlongRow(getAccumulators(traverse)).size();
   if (!numSums)
     return Staging{1, width};
-  Type type = getStagedType(cast<ProgramOp>(phase->getParentOp()));
+  Type type = getStagedType(cast<ProgramOp>(traverse->getParentOp()));
   auto countRows = [&](int64_t columns) {
     return kStagedBytes / (numSums * (columns + kPadding) * getBytes(type));
   };
@@ -77,10 +78,11 @@ std::optional<LaneSums::Staging> LaneSums::getStaging(PhaseOp phase,
   return Staging{1, columns};
 }
 
-LaneSums::LaneSums(const Words &w, PhaseOp phase, int64_t width)
-    : w(w), phase(phase), width(width), staging(*getStaging(phase, width)),
-      type(getStagedType(cast<ProgramOp>(phase->getParentOp()))),
-      alongRow(getAlongRow(phase)) {
+LaneSums::LaneSums(const Words &w, TraverseOp traverse, int64_t width)
+    : w(w), accumulators(getAccumulators(traverse)), width(width),
+      staging(*getStaging(traverse, width)),
+      type(getStagedType(cast<ProgramOp>(traverse->getParentOp()))),
+      alongRow(getAlongRow(accumulators)) {
   llvm::stable_sort(alongRow, [&](unsigned a, unsigned b) {
     return getCombiner(a) < getCombiner(b);
   });
@@ -112,11 +114,6 @@ int64_t LaneSums::countThreads() const {
 
 /// Whether a leaf is added up in parts.
 bool LaneSums::leavesWait() const { return staging.columns < STEPC_LEAF; }
-
-Combiner LaneSums::getCombiner(unsigned k) const {
-  PhaseOp op = phase;
-  return cast<AccumulatorAttr>(op.getAccumulators()[k]).getCombiner();
-}
 
 /// Shared memory, which all kernels of the module that need it name.
 Value LaneSums::getMemory(StringRef name, int64_t count, Type element) const {

@@ -26,10 +26,10 @@ public:
     int64_t rows, columns;
   };
   /// Of strips of `width` columns; nothing where no part of a row fits.
-  static std::optional<Staging> getStaging(PhaseOp phase, int64_t width);
+  static std::optional<Staging> getStaging(TraverseOp traverse, int64_t width);
 
   /// The phase has a staging.
-  LaneSums(const Words &w, PhaseOp phase, int64_t width);
+  LaneSums(const Words &w, TraverseOp traverse, int64_t width);
 
   /// Whether there is none.
   bool isEmpty() const { return alongRow.empty(); }
@@ -76,14 +76,14 @@ private:
                 const Lane &lane, Value sum);
   Value emitFolded(Combiner combiner, Value value) const;
   bool leavesWait() const;
-  Combiner getCombiner(unsigned k) const;
+  Combiner getCombiner(unsigned k) const { return accumulators[k].combiner; }
   Value getMemory(StringRef name, int64_t count, Type element) const;
   Value getStaged() const;
   Value getWaiting() const;
   Value getPlace(Value place, Value row, Value column) const;
 
   const Words &w;
-  PhaseOp phase;
+  SmallVector<Accumulator> accumulators;
   int64_t width;
   Staging staging;
   Type type; // of what is staged

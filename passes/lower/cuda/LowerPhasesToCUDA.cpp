@@ -38,13 +38,13 @@ struct LowerPhasesToCUDA
 
   /// What of the tiles space has no kernels on a device.
   LogicalResult checkProgram(ProgramOp program) {
-    for (auto operand : program.getOperands().getAsRange<OperandAttr>())
-      if (!operand.isInMemory())
+    for (BlockArgument argument : program.getOperandArguments())
+      if (!cast<BufferType>(argument.getType()).isInMemory())
         return program.emitOpError(
             "rounds stochastically, which has no kernels for cuda");
-    for (auto phase : program.getBody().getOps<PhaseOp>())
-      if (!fitsSharedMemory(phase))
-        return phase.emitOpError(
+    for (auto traverse : program.getBody().getOps<TraverseOp>())
+      if (!fitsSharedMemory(traverse))
+        return traverse.emitOpError(
             "has more reductions along rows than a block of cuda has shared "
             "memory for");
     return success();
@@ -60,9 +60,9 @@ struct LowerPhasesToCUDA
         continue;
       if (failed(checkProgram(program)))
         return failure();
-      for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
-        if (!getOperation().lookupSymbol<func::FuncOp>(phase.getSymName()))
-          return phase.emitOpError("has no function yet");
+      for (auto scalars : program.getBody().getOps<CohortScalarsOp>())
+        if (!getOperation().lookupSymbol<func::FuncOp>(scalars.getSymName()))
+          return scalars.emitOpError("has no function yet");
     }
     return success();
   }
@@ -84,14 +84,14 @@ struct LowerPhasesToCUDA
     }
   }
 
-  void emitEntry(OpBuilder &builder, ProgramOp program,
+  void emitEntry(OpBuilder &builder, const ProgramStorage &storage,
                  const ScheduleEntry &entry) {
     if (!entry.kernel)
-      emitFinishGrid(builder, program, entry.name, entry.finish);
-    else if (program.isTiled())
-      emitTileGrids(builder, entry.kernel);
+      emitFinishGrid(builder, storage, entry.name, entry.finish);
+    else if (storage.getProgram().getElementwise())
+      emitElementKernels(builder, entry.kernel, storage);
     else
-      emitElementKernels(builder, entry.kernel);
+      emitTileGrids(builder, entry.kernel, storage);
   }
 
   /// One entry point for each kind of statistics.
@@ -118,8 +118,9 @@ struct LowerPhasesToCUDA
     wrapFunctions(builder, device);
     builder.setInsertionPointToEnd(device.getBody());
     module.walk([&](ProgramOp program) {
+      ProgramStorage storage(program);
       for (const ScheduleEntry &entry : getSchedule(program))
-        emitEntry(builder, program, entry);
+        emitEntry(builder, storage, entry);
     });
     for (auto optimizer : module.getOps<OptimizerOp>())
       emitStatistics(builder, optimizer);

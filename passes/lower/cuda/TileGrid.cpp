@@ -16,13 +16,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-Value mlir::step::isLeftOut(const Words &w, const TileRow &row, int64_t slot) {
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  Value value = w.load(w.view(row.tensorSlots, w.b.getF64Type()), slot);
-  return arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNE, value,
-                               zero);
-}
-
 namespace {
 /// Emits the kernels of one phase, or the one of flat ranges. A block has a
 /// strip of columns of each tile of a chunk; or every so many-th tile of one
@@ -30,18 +23,20 @@ namespace {
 /// more threads busy where they add along them.
 class TileGridEmitter {
 public:
-  TileGridEmitter(OpBuilder &builder, PhaseOp phase)
-      : w(builder, phase.getLoc()), phase(phase),
-        program(cast<ProgramOp>(phase->getParentOp())),
-        width(getStripColumns(phase)) {}
+  TileGridEmitter(OpBuilder &builder, TraverseOp traverse,
+                  const ProgramStorage &storage)
+      : w(builder, traverse.getLoc()), traverse(traverse), storage(storage),
+        operands(getOperands(traverse)),
+        accumulators(getAccumulators(traverse)),
+        width(getStripColumns(traverse)) {}
 
   void emit();
 
 private:
   void emitGrid(StringRef name, func::FuncOp run, bool isStrided);
   bool canFoldRows() const;
-  bool hasSums(Direction direction) const;
-  void clearSums(const TileRow &row, const Tile &tile, Direction direction,
+  bool hasSums(bool ofColumns) const;
+  void clearSums(const TileRow &row, const Tile &tile, bool ofColumns,
                  Value count);
   void emitRangeTile(const TileRow &row, const Tile &tile, func::FuncOp run);
   void emitRangeRow(const TileRow &row, const Tile &line, func::FuncOp run);
@@ -51,8 +46,10 @@ private:
                 func::FuncOp run, bool isStrided);
 
   Words w;
-  PhaseOp phase;
-  ProgramOp program;
+  TraverseOp traverse;
+  const ProgramStorage &storage;
+  SmallVector<Operand> operands;
+  SmallVector<Accumulator> accumulators;
   int64_t width;
 };
 } // namespace
@@ -60,18 +57,13 @@ private:
 /// Whether a phase does the same in parts of one row as in rows: nothing
 /// depends on which row it is.
 bool TileGridEmitter::canFoldRows() const {
-  auto operands = PhaseOp(phase).getOperands().getAsRange<OperandAttr>();
-  auto accumulators =
-      PhaseOp(phase).getAccumulators().getAsRange<AccumulatorAttr>();
   return llvm::none_of(operands,
-                       [&](OperandAttr operand) {
-                         Access access = getAccess(phase, operand);
+                       [&](const Operand &operand) {
+                         Access access = getAccess(traverse, operand);
                          return access == Access::Row ||
                                 access == Access::Column;
                        }) &&
-         llvm::none_of(accumulators, [](AccumulatorAttr accumulator) {
-           return accumulator.getDirection() == Direction::Column;
-         });
+         !hasSums(/*ofColumns=*/true);
 }
 
 /// `isFolded`: whether the tile is one row of whole strips, to be run as rows.
@@ -81,13 +73,13 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
-    bool isMoved = isStrided && getAccess(phase, operand) == Access::Tile;
+  for (const Operand &operand : operands) {
+    bool isMoved = isStrided && getAccess(traverse, operand) == Access::Tile;
     in.operands.push_back(
-        isMoved ? row.getAddress(operand)
-                : getOperandAddress(w, row, tile, phase, operand));
+        isMoved ? row.getAddress(operand.buffer)
+                : getOperandAddress(w, row, tile, traverse, operand));
   }
-  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
+  for (const Accumulator &accumulator : accumulators)
     in.accumulators.push_back(getPartialAddress(w, row, tile, accumulator));
   auto choose = [&](int64_t folded, Value plain) {
     return isFolded ? w.select(isFolded, w.constantWord(folded), plain) : plain;
@@ -106,26 +98,24 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   func::CallOp::create(w.b, w.loc, run, arguments);
 }
 
-bool TileGridEmitter::hasSums(Direction direction) const {
-  return llvm::any_of(
-      PhaseOp(phase).getAccumulators().getAsRange<AccumulatorAttr>(),
-      [&](AccumulatorAttr accumulator) {
-        return accumulator.getDirection() == direction;
-      });
+bool TileGridEmitter::hasSums(bool ofColumns) const {
+  return llvm::any_of(accumulators, [&](const Accumulator &accumulator) {
+    return accumulator.isColumn == ofColumns;
+  });
 }
 
-/// The first `count` (a word) partial results of the tile along a direction
+/// The first `count` (a word) partial results of the tile along rows or columns
 /// start from the neutral value.
 void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
-                                Direction direction, Value count) {
-  if (!hasSums(direction))
+                                bool ofColumns, Value count) {
+  if (!hasSums(ofColumns))
     return;
   Type f64 = w.b.getF64Type();
-  for (auto own : phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
-    if (own.getDirection() != direction)
+  for (const Accumulator &own : accumulators) {
+    if (own.isColumn != ofColumns)
       continue;
     Value sums = w.view(getPartialAddress(w, row, tile, own), f64);
-    Value neutral = emitNeutral(w, own.getCombiner(), 0);
+    Value neutral = emitNeutral(w, own.combiner, 0);
     emitBlockLoop(w, count,
                   [&](Value i) { w.store(neutral, sums, w.toIndex(i)); });
   }
@@ -136,11 +126,11 @@ void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
 /// leaf by leaf, as not all of them are touched.
 void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
                                    func::FuncOp run) {
-  clearSums(row, line, Direction::Row, w.ceilDiv(line.columns, STEPC_LEAF));
+  clearSums(row, line, /*ofColumns=*/false, w.ceilDiv(line.columns, STEPC_LEAF));
   forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
     emitTile(row, leaf, /*isFolded=*/Value(), run, /*isStrided=*/false);
     // Another thread may have the column in the next row.
-    if (hasSums(Direction::Column))
+    if (hasSums(/*ofColumns=*/true))
       emitBarrier(w);
   });
 }
@@ -148,7 +138,7 @@ void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
 /// A strip of a tile of a flat range: at once where the range has all of it.
 void TileGridEmitter::emitRangeTile(const TileRow &row, const Tile &tile,
                                     func::FuncOp run) {
-  clearSums(row, tile, Direction::Column, tile.columns);
+  clearSums(row, tile, /*ofColumns=*/true, tile.columns);
   emitTileOfRange(
       w, row, tile,
       [&] {
@@ -197,12 +187,11 @@ void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
         Value strip = w.toWord(w.rem(number, w.constant(strips)));
         Value chunks = w.words(call.chunks);
         Value first = w.mul(entry, w.constant(3));
-        TileRow row(w, program, call, w.load(chunks, first));
+        TileRow row(w, storage, call, w.load(chunks, first));
         Value start = w.load(chunks, w.add(first, w.constant(1)));
         Value length = w.load(chunks, w.add(first, w.constant(2)));
-        if (auto unless = phase.getUnless())
-          length =
-              w.select(isLeftOut(w, row, *unless), w.constantWord(0), length);
+        if (Value unless = traverse.getUnless())
+          length = w.select(row.getScalar(unless), w.constantWord(0), length);
         emitChunk(row, start, length, strip, run, isStrided);
       },
       strips);
@@ -212,17 +201,18 @@ void TileGridEmitter::emitGrid(StringRef name, func::FuncOp run,
 }
 
 void TileGridEmitter::emit() {
-  std::string name = phase.getSymName().str();
-  func::FuncOp run = emitBlockRun(w.b, phase, name + "_run");
+  std::string name = traverse.getSymName().str();
+  func::FuncOp run = emitBlockRun(w.b, traverse, storage, name + "_run");
   // Ranges are dense.
-  if (program.isFlatRange())
+  if (storage.getProgram().isFlatRange())
     return emitGrid(name, run, /*isStrided=*/false);
   func::FuncOp stridedRun =
-      emitStridedBlockRun(w.b, phase, name + "_strided_run");
+      emitStridedBlockRun(w.b, traverse, storage, name + "_strided_run");
   emitGrid(name, run, /*isStrided=*/false);
   emitGrid(name + "_strided", stridedRun, /*isStrided=*/true);
 }
 
-void mlir::step::emitTileGrids(OpBuilder &builder, PhaseOp phase) {
-  TileGridEmitter(builder, phase).emit();
+void mlir::step::emitTileGrids(OpBuilder &builder, TraverseOp traverse,
+                               const ProgramStorage &storage) {
+  TileGridEmitter(builder, traverse, storage).emit();
 }

@@ -14,14 +14,13 @@ namespace mlir::step {
 /// Makes the entry points of a phase of tiles, `name` and, but for flat ranges,
 /// `name_strided`, and the device functions that they call. The insertion point
 /// is in a gpu.module.
-void emitTileGrids(OpBuilder &builder, PhaseOp phase);
-
-/// Whether the tensor's slot says that a traversal is left out: it is not 0.
-Value isLeftOut(const Words &w, const TileRow &row, int64_t slot);
+void emitTileGrids(OpBuilder &builder, TraverseOp traverse,
+                   const ProgramStorage &storage);
 
 /// Makes the entry point `name` of the entries between two traversals, which a
 /// block runs for a row.
-void emitFinishGrid(OpBuilder &builder, ProgramOp program, StringRef name,
+void emitFinishGrid(OpBuilder &builder, const ProgramStorage &storage,
+                    StringRef name,
                     ArrayRef<Operation *> entries);
 
 /// Makes the entry point `name(list, begin, end)`, which combines a statistic

@@ -1,0 +1,91 @@
+//===- ProgramStorage.h - where the values of a program lie ------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_SCHEDULE_PROGRAMSTORAGE_H
+#define STEPC_PASSES_SCHEDULE_PROGRAMSTORAGE_H
+
+#include "dialect/Step.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::step {
+
+/// A buffer of a program's workspace.
+struct WorkspaceBuffer {
+  std::string name;
+  /// A product of the sizes that the manifest knows (docs/statistics.md); empty
+  /// for one element.
+  SmallVector<StringRef> size;
+  Type element;
+  /// Kept from one segment to a later one.
+  bool live = false;
+  /// The round that combines it over ranks, and which of its shares it is; null
+  /// where none does.
+  ExchangeOp exchange;
+  unsigned share = 0;
+};
+
+/// Where the values of a program lie: the one numbering that lowering, the
+/// manifest and explanations share.
+///
+/// - A result of step.cohort_scalars has a slot of the cohort's row: results are
+///   numbered through all of them.
+/// - A scalar of the tensor has a slot of the tensor where something else than
+///   the scalar operations beside it uses it: of
+///
+///     %a = step.combine ... -> f64          slot 0
+///     %b = arith.mulf %a, %a : f64          no slot
+///     %c = arith.addf %b, %a : f64          slot 1
+///     ... = step.traverse ... { ... %c ... }
+///
+/// - Vectors, partial results and shares have a buffer of the workspace; of what
+///   was written, kept or received the one that it had before.
+class ProgramStorage {
+public:
+  explicit ProgramStorage(ProgramOp program);
+
+  ProgramOp getProgram() const { return program; }
+
+  std::optional<int64_t> getCohortSlot(Value value) const {
+    return find(cohortSlots, value);
+  }
+  std::optional<int64_t> getTensorSlot(Value value) const {
+    return find(tensorSlots, value);
+  }
+  int64_t getNumCohortSlots() const { return cohortSlots.size(); }
+  int64_t getNumTensorSlots() const { return tensorSlots.size(); }
+
+  ArrayRef<WorkspaceBuffer> getWorkspace() const { return workspace; }
+  /// The place in the workspace of a vector, partial result or share.
+  int64_t getBufferIndex(Value value) const;
+  StringRef getBufferName(Value value) const {
+    return workspace[getBufferIndex(value)].name;
+  }
+
+private:
+  using Numbers = llvm::MapVector<Value, int64_t>;
+  static std::optional<int64_t> find(const Numbers &numbers, Value value) {
+    auto found = numbers.find(value);
+    return found == numbers.end() ? std::nullopt
+                                  : std::optional(found->second);
+  }
+  void numberCohort();
+  void numberTensor();
+  void addBuffers(bool vectors);
+  void add(Value value, StringRef prefix, int64_t number,
+           ArrayRef<StringRef> size, Type element);
+  ArrayRef<StringRef> getPartialSize(PartialType type) const;
+
+  ProgramOp program;
+  Numbers cohortSlots, tensorSlots;
+  std::vector<WorkspaceBuffer> workspace;
+  DenseMap<Value, int64_t> buffers;
+};
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_SCHEDULE_PROGRAMSTORAGE_H
