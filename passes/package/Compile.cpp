@@ -140,13 +140,6 @@ static std::string joinSources(const llvm::SourceMgr &source) {
   return text;
 }
 
-static std::string explain(OptimizerOp scheduled, Explanation form) {
-  if (form == Explanation::None)
-    return "";
-  ExplainModel model = buildExplainModel(scheduled);
-  return form == Explanation::Svg ? explainAsSvg(model) : explainAsText(model);
-}
-
 static std::string print(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -334,7 +327,8 @@ LogicalResult Compilation::run(StringRef source) {
       })))
     return failure();
   OptimizerOp scheduled = findOptimizer(module);
-  result.explanation = explain(scheduled, options.explanation);
+  if (options.explains)
+    result.explanation = explainSchedule(scheduled);
   llvm::json::Object manifest =
       buildManifest(std::move(interface), scheduled, options.targets);
   if (options.reproducible)

@@ -23,15 +23,13 @@ class PassManager;
 
 namespace mlir::step {
 
-enum class Explanation { None, Text, Svg };
-
 struct CompileOptions {
   std::vector<const Target *> targets = {getDefaultTarget()};
   std::string assembler;             // of cubins: the path of ptxas
   std::vector<std::string> variants; // requests; see VariantRequest
   Stage stopAfter = Stage::Package;
   std::string dumpDirectory; // empty: no dumps
-  Explanation explanation = Explanation::None;
+  bool explains = false;
   bool reproducible = false;    // see step-reproduce-sums
   bool exclusiveWrites = false; // see step-carry-statistics
   /// Called with the passes of each stage before they run; may add to them.
@@ -44,9 +42,9 @@ struct StageTime {
 };
 
 struct CompileResult {
-  std::string ir;          // after the last stage that ran, not for packages
-  std::string explanation; // as the options say, after the schedule stage
-  std::string package;     // empty if the package stage did not run
+  std::string ir;      // after the last stage that ran, not for packages
+  std::string package; // empty if the package stage did not run
+  llvm::json::Object explanation; // if the options ask for it; see Explain.h
   std::vector<StageTime> times;
 };
 

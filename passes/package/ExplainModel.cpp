@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainModel.h"
-#include "passes/package/ExplainRounds.h"
+#include "passes/package/Explain.h"
 #include "passes/package/ExplainValues.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"
@@ -13,11 +13,13 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::step;
+namespace json = llvm::json;
 
 static std::string toString(Type type) {
   std::string text;
@@ -25,28 +27,23 @@ static std::string toString(Type type) {
   return text;
 }
 
-static std::string toString(const APFloat &number) {
-  std::string text;
-  llvm::raw_string_ostream(text)
-      << llvm::format("%g", number.convertToDouble());
-  return text;
-}
-
 static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 
 namespace {
-/// Builds the description of one program. State: `memory` in the order of the
+/// Explains one program. State: `memory` in the order of the
 /// program's operands, vectors behind those of all dims, then temps and partial
 /// sums as the workspace lists them.
 class ProgramExplainer {
 public:
-  ProgramExplainer(OptimizerOp optimizer, ProgramOp program)
-      : optimizer(optimizer), program(program) {}
+  ProgramExplainer(OptimizerOp optimizer, ProgramOp program,
+                   ArrayRef<ExplainedEntry> rounds)
+      : optimizer(optimizer), program(program), rounds(rounds) {}
 
-  ExplainedProgram run(const std::vector<ExplainedEntry> &rounds);
+  /// Appends to `crossing` what crosses of a tensor of the program.
+  json::Object run(std::vector<ExplainedExchange> &crossing);
 
 private:
-  void describeVariant();
+  json::Object describeVariant();
   void collectMemory();
   void addPartial(StringRef name);
   std::optional<size_t> find(StringRef name, bool isOperand = false) const;
@@ -60,30 +57,37 @@ private:
   void describeReceive(ExplainedEntry &entry, ReceiveOp receive);
   void addRound(ExplainedEntry round);
   void addContributions();
-  void findRepeatedReads();
+  json::Object countBytes();
 
   OptimizerOp optimizer;
   ProgramOp program;
+  ArrayRef<ExplainedEntry> rounds;
   /// The parameter's.
   Type full;
   /// How much of `memory` is of operands. What is behind it has names of
   /// passes, by which users may call their states too.
   size_t numOperands = 0;
   std::vector<ScheduleEntry> schedule;
-  ExplainedProgram out;
+  std::vector<ExplainedMemory> memory;
+  /// In the order in which they run for a tensor.
+  std::vector<ExplainedEntry> entries;
+  std::vector<ExplainedExchange> exchanges;
 };
 } // namespace
 
-void ProgramExplainer::describeVariant() {
+json::Object ProgramExplainer::describeVariant() {
   VariantAttr variant = program.getVariant();
-  llvm::raw_string_ostream stream(out.variant);
-  stream << "rule " << variant.getRule().getValue();
+  json::Object options;
   for (NamedAttribute option : variant.getOptions())
-    stream << ", " << option.getName().getValue() << "="
-           << (cast<BoolAttr>(option.getValue()).getValue() ? "true" : "false");
-  stream << ", computed in " << variant.getCompute();
-  if (!out.layout.empty())
-    stream << ", " << out.layout;
+    options[option.getName().str()] =
+        cast<BoolAttr>(option.getValue()).getValue();
+  return json::Object{{"name", program.getSymName().str()},
+                      {"rule", variant.getRule().getValue().str()},
+                      {"options", std::move(options)},
+                      {"compute", toString(variant.getCompute())},
+                      {"tiled", program.isTiled()},
+                      {"layout", describeLayout(variant.getLayout())},
+                      {"owners", describeOwners(program)}};
 }
 
 void ProgramExplainer::collectMemory() {
@@ -95,28 +99,28 @@ void ProgramExplainer::collectMemory() {
   auto addAll = [&](Kind kind) {
     for (OperandAttr operand : operands)
       if ((operand.getShape() == full) == (kind == Kind::Full))
-        out.memory.push_back(
+        memory.push_back(
             {kind, operand.getName().str(), toString(operand.getStorage()),
              describeDims(operand.getShape()), getBytes(operand.getStorage())});
   };
   addAll(Kind::Full);
   addAll(Kind::Vector);
-  numOperands = out.memory.size();
+  numOperands = memory.size();
   for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
     StringRef name = buffer.getName().getValue();
     for (auto phase : program.getBody().getOps<PhaseOp>())
       for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
         if (operand.getKind() == RoleKind::Temp &&
             operand.getName() == buffer.getName() && !find(name))
-          out.memory.push_back({Kind::Vector, name.str(),
-                                toString(buffer.getElement()),
-                                describeDims(operand.getShape()),
-                                getBytes(buffer.getElement())});
+          memory.push_back({Kind::Vector, name.str(),
+                            toString(buffer.getElement()),
+                            describeDims(operand.getShape()),
+                            getBytes(buffer.getElement())});
   }
   for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
     addPartial(buffer.getName().getValue());
-  for (const ExplainedExchange &exchange : out.exchanges)
-    out.memory.push_back(
+  for (const ExplainedExchange &exchange : exchanges)
+    memory.push_back(
         {Kind::Exchange, exchange.name, "f64",
          exchange.words + (exchange.words == "1" ? " word" : " words"), 8});
 }
@@ -131,18 +135,18 @@ void ProgramExplainer::addPartial(StringRef name) {
         continue;
       bool columns = accumulator.getDirection() == Direction::Column;
       int64_t leaf = columns ? STEPC_ROW_LEAF : STEPC_LEAF;
-      out.memory.push_back({ExplainedMemory::Kind::Partial, name.str(), "f64",
-                            ("for " + Twine(leaf) + " elements of a " +
-                             (columns ? "column" : "row"))
-                                .str(),
-                            8, 8.0 / double(leaf)});
+      memory.push_back({ExplainedMemory::Kind::Partial, name.str(), "f64",
+                        ("for " + Twine(leaf) + " elements of a " +
+                         (columns ? "column" : "row"))
+                            .str(),
+                        8, 8.0 / double(leaf)});
     }
 }
 
 std::optional<size_t> ProgramExplainer::find(StringRef name,
                                              bool isOperand) const {
-  for (size_t k = 0; k < out.memory.size(); ++k)
-    if (out.memory[k].name == name && (k < numOperands) == isOperand)
+  for (size_t k = 0; k < memory.size(); ++k)
+    if (memory[k].name == name && (k < numOperands) == isOperand)
       return k;
   return {};
 }
@@ -167,32 +171,32 @@ void ProgramExplainer::touchOperands(ExplainedEntry &entry, PhaseOp phase) {
           operand.getWrites(), operand.getKind() != RoleKind::Temp);
 }
 
-/// Adds "6 mulf, 4 subf": what is computed, without constants and conversions.
+/// What is computed, without constants and conversions.
 static void countOps(ArrayRef<Operation *> bodies, ExplainedEntry &entry) {
   llvm::MapVector<StringRef, int64_t> counts;
+  int64_t all = 0;
   for (Operation *body : bodies)
     for (Operation &op : body->getRegion(0).front().without_terminator()) {
       StringRef name = op.getName().stripDialect();
       if (name == "constant" || name == "truncf" || name == "extf")
         continue;
       ++counts[name];
-      ++entry.numOperations;
+      ++all;
     }
-  SmallVector<std::string> parts;
   for (auto &[name, count] : counts)
-    parts.push_back((Twine(count) + " " + name).str());
-  entry.operations = llvm::join(parts, ", ");
+    entry.add("computes", json::Object{{"op", name.str()}, {"count", count}});
+  entry.members["operations"] = all;
 }
 
 /// What a trailing kernel finds in the cache: all that those of its train, the
 /// entries back to one that trails nothing, have read or written.
 void ProgramExplainer::findCached(ExplainedEntry &entry) const {
-  for (const ExplainedEntry &before : llvm::reverse(out.entries)) {
+  for (const ExplainedEntry &before : llvm::reverse(entries)) {
     for (const ExplainedAccess &own : before.accesses)
       for (ExplainedAccess &access : entry.accesses)
         access.isCached |=
             access.memory == own.memory &&
-            out.memory[own.memory].kind == ExplainedMemory::Kind::Full;
+            memory[own.memory].kind == ExplainedMemory::Kind::Full;
     if (!before.isTrailing)
       return;
   }
@@ -216,12 +220,12 @@ ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   if (entry.isTrailing)
     findCached(entry);
   for (const ExplainedAccess &access : entry.accesses) {
-    const ExplainedMemory &memory = out.memory[access.memory];
-    entry.partialShare += memory.share;
-    if (memory.kind != ExplainedMemory::Kind::Full)
+    const ExplainedMemory &own = memory[access.memory];
+    entry.partialShare += own.share;
+    if (own.kind != ExplainedMemory::Kind::Full)
       continue;
-    entry.traffic.reads += access.reads && !access.isCached ? memory.bytes : 0;
-    entry.traffic.writes += access.writes ? memory.bytes : 0;
+    entry.bytesRead += access.reads && !access.isCached ? own.bytes : 0;
+    entry.bytesWritten += access.writes ? own.bytes : 0;
   }
   return entry;
 }
@@ -234,28 +238,29 @@ static std::string describeTarget(OpT op) {
   return ("scalar " + Twine(*op.getSlot()) + " of the tensor").str();
 }
 
+/// What a combine or a receive takes from somewhere to somewhere.
 template <typename OpT>
-static StringRef describeKind(OpT op) {
-  return op.getMean() ? "mean" : stringifyCombiner(op.getCombiner());
+static json::Object describeMove(OpT op, json::Array from, std::string to) {
+  StringRef kind = op.getMean() ? "mean" : stringifyCombiner(op.getCombiner());
+  return json::Object{
+      {"from", std::move(from)}, {"kind", kind.str()}, {"to", to}};
 }
 
 void ProgramExplainer::describeCombine(ExplainedEntry &entry,
                                        CombineOp combine) {
   touch(entry, combine.getPartial(), true, false);
-  std::string source =
-      (combine.getPartial() + " (" + describeKind(combine) + ")").str();
+  json::Array source{combine.getPartial().str()};
   if (std::optional<StringRef> whole = combine.getExchange()) {
     touch(entry, *whole, false, true);
-    if (!find(*whole)) { // of one of several tensors, not of a rank
-      entry.combines.push_back((source + " into " + *whole).str());
-      return;
-    }
-    entry.sends.push_back((source + " as " + *combine.getExchange()).str());
+    // An exchange of one of several tensors, not of a rank, has no lane.
+    entry.add(find(*whole) ? "sends" : "combines",
+              describeMove(combine, std::move(source), whole->str()));
     return;
   }
   if (combine.getTemp())
     touch(entry, *combine.getTemp(), false, true);
-  entry.combines.push_back(source + " into " + describeTarget(combine));
+  entry.add("combines",
+            describeMove(combine, std::move(source), describeTarget(combine)));
 }
 
 void ProgramExplainer::describeReceive(ExplainedEntry &entry,
@@ -264,12 +269,12 @@ void ProgramExplainer::describeReceive(ExplainedEntry &entry,
     touch(entry, source, true, false);
   if (receive.getTemp())
     touch(entry, *receive.getTemp(), false, true);
-  std::string text =
-      (llvm::join(receive.getSources(), " + ") + " (" + describeKind(receive) +
-       ") into " + describeTarget(receive))
-          .str();
+  json::Array sources;
+  for (StringRef source : receive.getSources())
+    sources.push_back(source.str());
   bool crossed = find(receive.getSources()[0]).has_value();
-  (crossed ? entry.receives : entry.combines).push_back(text);
+  entry.add(crossed ? "receives" : "combines",
+            describeMove(receive, std::move(sources), describeTarget(receive)));
 }
 
 ExplainedEntry
@@ -308,12 +313,6 @@ static bool writesSlot(Operation *op, int64_t slot) {
   return scalars && llvm::is_contained(scalars.getWrites(), slot);
 }
 
-/// "n, m".
-static std::string joinDims(ArrayRef<StringAttr> dims) {
-  auto toText = [](StringAttr dim) { return dim.str(); };
-  return llvm::join(llvm::map_range(dims, toText), ", ");
-}
-
 /// Says in which finish the scalar is computed that is contributed.
 void ProgramExplainer::addContributions() {
   SmallVector<StatisticOp> statistics(
@@ -327,115 +326,125 @@ void ProgramExplainer::addContributions() {
             return writesSlot(op, triples[k + 1]);
           }))
         writer = index;
-    if (writer)
-      out.entries[*writer].contributes.push_back(
-          {statistics[triples[k]].getName().str(),
-           joinDims(getPartialDims(program, triples[k]))});
+    if (!writer)
+      continue;
+    json::Array part;
+    for (StringAttr dim : getPartialDims(program, triples[k]))
+      part.push_back(dim.str());
+    entries[*writer].add(
+        "contributes",
+        json::Object{{"statistic", statistics[triples[k]].getName().str()},
+                     {"part", std::move(part)}});
   }
 }
 
-void ProgramExplainer::findRepeatedReads() {
-  for (auto [index, memory] : llvm::enumerate(out.memory)) {
-    if (memory.kind != ExplainedMemory::Kind::Full)
-      continue;
-    ExplainedAgain again{memory.name, {}}, back{memory.name, {}};
-    bool read = false, written = false;
-    for (const ExplainedEntry &entry : out.entries)
-      for (const ExplainedAccess &access : entry.accesses) {
-        if (access.memory != index)
-          continue;
-        if (access.reads && !access.isCached && (read || written))
-          (written ? back : again).kernels.push_back(entry.name);
-        read |= access.reads;
-        written |= access.writes;
-      }
-    if (!again.kernels.empty())
-      out.readAgain.push_back(std::move(again));
-    if (!back.kernels.empty())
-      out.readBack.push_back(std::move(back));
+/// Bytes for each element of the parameter, by all kernels, and the least
+/// possible: what the rule needs is read once and what it changes is written
+/// once.
+json::Object ProgramExplainer::countBytes() {
+  int64_t reads = 0, writes = 0, avoidable = 0, least = 0;
+  double partial = 0;
+  for (const ExplainedEntry &entry : entries) {
+    reads += entry.bytesRead;
+    writes += entry.bytesWritten;
+    avoidable += entry.unless >= 0 ? entry.bytesRead + entry.bytesWritten : 0;
+    partial += entry.partialShare;
   }
+  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
+    if (operand.getShape() == full && operand.isInMemory())
+      least += getBytes(operand.getStorage()) *
+               (int64_t(operand.getReads()) + int64_t(operand.getWrites()));
+  json::Object bytes{{"reads", reads},
+                     {"writes", writes},
+                     {"moved", reads + writes},
+                     {"least", least},
+                     {"partial", partial}};
+  if (avoidable > 0)
+    bytes["needed"] = reads + writes - avoidable;
+  return bytes;
 }
 
 /// A round comes behind the segment of its number. One that only other programs
 /// exchange in is not shown behind all that this one does.
 void ProgramExplainer::addRound(ExplainedEntry round) {
-  for (const ExplainedExchange &exchange : out.exchanges)
+  for (const ExplainedExchange &exchange : exchanges)
     if (exchange.round == round.segment) {
       touch(round, exchange.name, true, true);
       round.exchanges.push_back(exchange);
     }
-  auto next = llvm::find_if(out.entries, [&](const ExplainedEntry &entry) {
+  auto next = llvm::find_if(entries, [&](const ExplainedEntry &entry) {
     return entry.segment > round.segment;
   });
-  if (next != out.entries.end() || !round.calls.empty() ||
+  if (next != entries.end() || round.members.get("calls") ||
       !round.exchanges.empty())
-    out.entries.insert(next, std::move(round));
+    entries.insert(next, std::move(round));
 }
 
-ExplainedProgram
-ProgramExplainer::run(const std::vector<ExplainedEntry> &rounds) {
-  out.name = program.getSymName().str();
-  out.tiled = program.isTiled();
-  out.tensorSlots = program.getTensorSlots();
-  out.layout = describeLayout(program.getVariant().getLayout());
-  describeVariant();
+json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
   ExplainedValues values = explainValues(optimizer, program);
-  out.recomputed = std::move(values.recomputed);
-  out.exchanges = describeExchanges(program, values);
-  out.owners = describeOwners(program);
+  exchanges = describeExchanges(program, values.exchanged);
+  llvm::append_range(crossing, exchanges);
   collectMemory();
-  out.slots.resize(rounds.size() + 1);
-  for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
-    out.slots[phase.getSegment()] = phase.getNumSlots();
   schedule = getSchedule(program);
-  for (const ScheduleEntry &scheduled : schedule) {
-    out.entries.push_back(scheduled.kernel ? describeKernel(scheduled)
-                                           : describeFinish(scheduled));
-    const ExplainedEntry &entry = out.entries.back();
-    out.moved.reads += entry.traffic.reads;
-    out.moved.writes += entry.traffic.writes;
-    out.avoidable += entry.unless >= 0 ? entry.traffic.total() : 0;
-    out.partialShare += entry.partialShare;
-  }
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
-    if (operand.getShape() != full || !operand.isInMemory())
-      continue;
-    int64_t bytes = getBytes(operand.getStorage());
-    out.least.reads += operand.getReads() ? bytes : 0;
-    out.least.writes += operand.getWrites() ? bytes : 0;
-  }
+  for (const ScheduleEntry &scheduled : schedule)
+    entries.push_back(scheduled.kernel ? describeKernel(scheduled)
+                                       : describeFinish(scheduled));
   addContributions();
-  findRepeatedReads();
+  std::vector<int64_t> rows(rounds.size() + 1);
+  for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
+    rows[phase.getSegment()] = phase.getNumSlots();
+  json::Object object = describeVariant();
+  object["row"] = std::accumulate(rows.begin(), rows.end(), int64_t(0));
+  object["rows"] = rows;
+  object["kernels"] =
+      llvm::count_if(schedule, [](const ScheduleEntry &scheduled) {
+        return bool(scheduled.kernel);
+      });
+  object["bytes"] = countBytes();
+  object["recomputed"] = values.recomputed;
+  object["read_again"] = findReadAgain(entries, memory, /*isBack=*/false);
+  object["read_back"] = findReadAgain(entries, memory, /*isBack=*/true);
   for (const ExplainedEntry &round : rounds)
     addRound(round);
-  return std::move(out);
+  object["memory"] = memory;
+  object["entries"] = describeEntries(entries, memory);
+  object["exchanged"] = describeExchanged(exchanges);
+  return object;
 }
 
 //===----------------------------------------------------------------------===//
-// The model
+// The whole step
 //===----------------------------------------------------------------------===//
 
-ExplainModel mlir::step::buildExplainModel(OptimizerOp scheduled) {
-  ExplainModel model;
-  model.name = scheduled.getSymName().str();
+json::Object mlir::step::explainSchedule(OptimizerOp scheduled) {
+  json::Array statistics, scalars, reports;
   for (auto op : scheduled.getBody().getOps<StatisticOp>())
-    model.statistics.push_back((op.getName() + ": " +
-                                stringifyReductionKind(op.getKind()) +
-                                " over " + stringifyScope(op.getScope()))
-                                   .str());
+    statistics.push_back(
+        json::Object{{"name", op.getName().str()},
+                     {"kind", stringifyReductionKind(op.getKind()).str()},
+                     {"scope", stringifyScope(op.getScope()).str()}});
   for (auto op : scheduled.getBody().getOps<ScalarOp>())
-    model.scalars.push_back((op.getName() + ": kept over " +
-                             stringifyScope(op.getScope()) + ", " +
-                             toString(op.getInit()) + " at first")
-                                .str());
+    scalars.push_back(
+        json::Object{{"name", op.getName().str()},
+                     {"scope", stringifyScope(op.getScope()).str()},
+                     {"init", op.getInit().convertToDouble()}});
   for (auto op : scheduled.getBody().getOps<ScalarsOp>())
     for (auto report : op.getBody().getOps<ReportOp>())
-      model.reports.push_back(
-          (report.getName() + ": over " + stringifyScope(op.getScope())).str());
+      reports.push_back(
+          json::Object{{"name", report.getName().str()},
+                       {"scope", stringifyScope(op.getScope()).str()}});
   std::vector<ExplainedEntry> rounds = describeRounds(scheduled);
-  model.segments = int64_t(rounds.size()) + 1;
+  std::vector<ExplainedExchange> exchanges;
+  json::Array programs;
   for (auto program : scheduled.getBody().getOps<ProgramOp>())
-    model.programs.push_back(ProgramExplainer(scheduled, program).run(rounds));
-  model.reductions = collectReductions(scheduled, model.programs);
-  return model;
+    programs.push_back(
+        ProgramExplainer(scheduled, program, rounds).run(exchanges));
+  json::Value ranks = describeRanks(scheduled, programs, exchanges);
+  return json::Object{{"explanation", kExplanationFormat},
+                      {"optimizer", scheduled.getSymName().str()},
+                      {"statistics", std::move(statistics)},
+                      {"scalars", std::move(scalars)},
+                      {"reports", std::move(reports)},
+                      {"programs", std::move(programs)},
+                      {"ranks", std::move(ranks)}};
 }

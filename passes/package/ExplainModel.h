@@ -9,16 +9,13 @@
 
 #include "dialect/Step.h"
 
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/JSON.h"
+
 #include <string>
 #include <vector>
 
 namespace mlir::step {
-
-/// Bytes for each element of the parameter.
-struct Traffic {
-  int64_t reads = 0, writes = 0;
-  int64_t total() const { return reads + writes; }
-};
 
 /// Something in memory that a program works on.
 struct ExplainedMemory {
@@ -45,60 +42,18 @@ struct ExplainedAccess {
   bool isCached = false;
 };
 
-/// One call of a round.
-struct ExplainedCall {
-  std::string function;
-  std::string scope;
-  /// What it reads.
-  std::vector<std::string> statistics, scalars;
-  int64_t results = 0;
-  /// Kept scalars, and whether a skipped step updates them too.
-  std::vector<std::pair<std::string, bool>> updates;
-  std::vector<std::string> reports;
-  bool maySkip = false;
-};
-
 /// A buffer of one tensor that is reduced over ranks.
 struct ExplainedExchange {
+  std::string program;
   std::string name;
   int64_t round;
-  /// "dp+tp".
-  std::string axes;
+  std::vector<std::string> axes;
   /// "sum" or "amax".
   std::string op;
   /// How many words of 8 bytes it has: "B*N", "1".
   std::string words;
   /// "sum of grad * grad for each row".
   std::string value;
-};
-
-/// What a finish adds to a statistic: all of the tensor's, or a rank's part.
-struct ExplainedContribution {
-  std::string statistic;
-  /// The sharded dims over which it is only a part, "n, m"; empty: none.
-  std::string part;
-};
-
-/// What one call of the communicator reduces, for all tensors.
-struct ExplainedReduction {
-  int64_t round;
-  /// Empty: all of the mesh.
-  std::string axes;
-  std::string op;
-  /// Programs that exchange, statistics.
-  std::vector<std::string> of;
-};
-
-/// Of a rule that cannot be sharded: one rank steps the whole tensor.
-struct ExplainedOwner {
-  /// "n over dp".
-  std::string layout;
-  /// "definition.mlir:7:3"; empty where that is not known.
-  std::string place;
-  /// Bytes of an element that other ranks have, to the owner and back.
-  int64_t there = 0, back = 0;
-  /// States of fewer dims, whose parts go both ways.
-  std::vector<std::string> vectors;
 };
 
 /// What runs at one place of the order.
@@ -108,24 +63,21 @@ struct ExplainedEntry {
   std::string name;
   int64_t segment;
   std::vector<ExplainedAccess> accesses;
-  /// Operations, without constants and conversions, as a number and as words.
-  int64_t numOperations = 0;
-  std::string operations;
-  /// Of a kernel.
-  Traffic traffic;
+  /// Of a kernel, for each element of the parameter.
+  int64_t bytesRead = 0, bytesWritten = 0;
   double partialShare = 0;
   /// Of a kernel that may be left out: the tensor's scalar that says so, or -1.
   int64_t unless = -1;
   /// Of what trails a kernel: on a processor it runs with that, a strip of rows
   /// at a time.
   bool isTrailing = false;
-  /// Of a finish: what it combines, what goes to other ranks and comes from
-  /// them, and statistics it contributes to.
-  std::vector<std::string> combines, sends, receives;
-  std::vector<ExplainedContribution> contributes;
-  /// Of a round, and what crosses in it of a tensor of the program.
-  std::vector<ExplainedCall> calls;
+  /// Of a round: what crosses in it of a tensor of the program.
   std::vector<ExplainedExchange> exchanges;
+  /// Members that the explanation has of it besides.
+  llvm::json::Object members;
+
+  /// Appends to one of `members`.
+  void add(StringRef list, llvm::json::Value item);
 };
 
 /// A value that more than one kernel computes.
@@ -134,83 +86,53 @@ struct ExplainedAgain {
   std::vector<std::string> kernels;
 };
 
-struct ExplainedProgram {
-  std::string name;
-  /// "rule any, amsgrad=false, computed in f32".
-  std::string variant;
-  /// "n over dp, m over tp"; empty where every rank has whole tensors, or where
-  /// it makes no difference.
-  std::string layout;
-  /// Layouts that the rule cannot have.
-  std::vector<ExplainedOwner> owners;
-  bool tiled;
-  int64_t tensorSlots;
-  /// Values of the scalar row, by segment.
-  std::vector<int64_t> slots;
-  std::vector<ExplainedMemory> memory;
-  /// In the order in which they run for a tensor.
-  std::vector<ExplainedEntry> entries;
-  std::vector<ExplainedExchange> exchanges;
-  /// By all kernels, and the least possible: what the rule needs is read once
-  /// and what it changes is written once.
-  Traffic moved, least;
-  /// Of `moved`, what kernels move that may be left out.
-  int64_t avoidable = 0;
-  double partialShare = 0;
-  /// Reads of operands that a kernel before has read; those of a value that a
-  /// kernel before has written are read back.
-  std::vector<ExplainedAgain> readAgain, readBack, recomputed;
+//===----------------------------------------------------------------------===//
+// Parts of the document, read from the IR
+//===----------------------------------------------------------------------===//
 
-  int64_t countKernels() const;
-  int64_t countSlots() const;
-  /// In which something of the tensor crosses.
-  int64_t countExchangeRounds() const;
-};
+/// The rounds of a step with their calls, those that only exchange included.
+std::vector<ExplainedEntry> describeRounds(OptimizerOp optimizer);
 
-/// A report on an optimizer after the schedule stage.
-struct ExplainModel {
-  std::string name;
-  int64_t segments = 1;
-  /// "norm2: sum over model, combined before round 0".
-  std::vector<std::string> statistics, scalars, reports;
-  std::vector<ExplainedProgram> programs;
-  /// By rounds: no rank makes more calls in a step. Empty where no program is
-  /// of a sharded tensor.
-  std::vector<ExplainedReduction> reductions;
+/// The dims that are cut, each with its axes; none where every rank has whole
+/// tensors.
+llvm::json::Array describeLayout(LayoutAttr layout);
 
-  /// Whether it says anything of ranks: a program is of sharded tensors, or all
-  /// serve every layout.
-  bool isOfRanks() const;
-  /// Whether programs of tensors that are cut are among them.
-  bool hasLayouts() const;
-  bool isElementwise() const;
-  /// "2 rounds, at most 3 calls in a step, whatever the number of tensors".
-  std::string summarizeRanks() const;
-};
+/// Layouts in whose place the program steps whole tensors, and what moves: one
+/// rank steps a tensor, so bytes of an element go to it and back, and vectors,
+/// states of fewer dims, both ways.
+llvm::json::Array describeOwners(ProgramOp program);
 
-ExplainModel buildExplainModel(OptimizerOp scheduled);
+/// What crosses ranks of a tensor of the program, in the order of the
+/// workspace.
+std::vector<ExplainedExchange>
+describeExchanges(ProgramOp program,
+                  const llvm::StringMap<std::string> &values);
 
-/// "B*N + 2": the words of all.
-std::string formatWords(ArrayRef<ExplainedExchange> exchanges);
+/// What is reduced together, of all programs and statistics, by rounds; null
+/// where it says nothing of ranks: no program is of a sharded tensor, and not
+/// all serve every layout.
+llvm::json::Value describeRanks(OptimizerOp optimizer,
+                                const llvm::json::Array &programs,
+                                ArrayRef<ExplainedExchange> exchanges);
 
-/// "8 * (B*N + 2)".
-std::string formatExchangedBytes(ArrayRef<ExplainedExchange> exchanges);
+//===----------------------------------------------------------------------===//
+// Parts of the document, made of the above
+//===----------------------------------------------------------------------===//
 
-/// "8 * (B*N + 2) bytes of a tensor, in 2 rounds".
-std::string describeExchanged(const ExplainedProgram &program);
+llvm::json::Value toJSON(const ExplainedMemory &memory);
+llvm::json::Value toJSON(const ExplainedAgain &again);
 
-/// "with n over dp one rank steps the whole tensor: of an element
-/// that another has 12 bytes go to it, and 8 back (a.mlir:7:3)".
-std::string describeOwner(const ExplainedOwner &owner);
+llvm::json::Array describeEntries(ArrayRef<ExplainedEntry> entries,
+                                  ArrayRef<ExplainedMemory> memory);
 
-/// "round 0: sum over dp of adamw_any_0, statistic norm2".
-std::string describeReduction(const ExplainedReduction &reduction);
+/// Operands that an entry before has read; `isBack`: whose value an entry
+/// before has written.
+std::vector<ExplainedAgain> findReadAgain(ArrayRef<ExplainedEntry> entries,
+                                          ArrayRef<ExplainedMemory> memory,
+                                          bool isBack);
 
-/// "1 round", "2 rounds", "2 finishes".
-std::string formatCount(int64_t number, StringRef what);
-
-/// "28", "0.125": without digits that say nothing.
-std::string formatBytes(double bytes);
+/// What crosses of a tensor: its bytes as a formula, and in how many rounds.
+llvm::json::Object describeExchanged(ArrayRef<ExplainedExchange> exchanges);
 
 } // namespace mlir::step
 

@@ -4,31 +4,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/package/ExplainRounds.h"
+#include "passes/package/ExplainModel.h"
 #include "passes/schedule/RoundCalls.h"
 #include "passes/shard/Sharding.h"
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace mlir::step;
+namespace json = llvm::json;
 
-/// The axes' names, joined.
-static std::string join(ArrayRef<Attribute> axes) {
-  SmallVector<StringRef> names;
+static std::vector<std::string> getNames(ArrayRef<Attribute> axes) {
+  std::vector<std::string> names;
   for (Attribute axis : axes)
-    names.push_back(cast<StringAttr>(axis).getValue());
-  return llvm::join(names, "+");
+    names.push_back(cast<StringAttr>(axis).str());
+  return names;
 }
 
-std::string mlir::step::describeLayout(LayoutAttr layout) {
-  SmallVector<std::string> parts;
+json::Array mlir::step::describeLayout(LayoutAttr layout) {
+  json::Array dims;
   if (layout)
-    for (NamedAttribute dim : layout.getDims()) {
-      auto axes = cast<ArrayAttr>(dim.getValue()).getValue();
-      parts.push_back(dim.getName().str() + " over " + join(axes));
-    }
-  return llvm::join(parts, ", ");
+    for (NamedAttribute dim : layout.getDims())
+      dims.push_back(json::Object{
+          {"dim", dim.getName().str()},
+          {"axes", getNames(cast<ArrayAttr>(dim.getValue()).getValue())}});
+  return dims;
 }
 
 /// The product of the factors; B is 1 where a rule has no leading dims.
@@ -43,7 +45,7 @@ static std::string describeWords(ProgramOp program, BufferAttr buffer) {
 
 std::vector<ExplainedExchange>
 mlir::step::describeExchanges(ProgramOp program,
-                              const ExplainedValues &values) {
+                              const llvm::StringMap<std::string> &values) {
   std::vector<ExplainedExchange> exchanges;
   for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
     ExchangeAttr attr = buffer.getExchange();
@@ -51,43 +53,47 @@ mlir::step::describeExchanges(ProgramOp program,
       continue;
     SmallVector<Attribute> axes =
         getAxes(program.getVariant().getLayout(), attr.getDims());
-    exchanges.push_back({buffer.getName().str(), attr.getRound(), join(axes),
-                         stringifyCombiner(attr.getCombiner()).str(),
-                         describeWords(program, buffer),
-                         values.exchanged.lookup(buffer.getName())});
+    exchanges.push_back(
+        {program.getSymName().str(), buffer.getName().str(), attr.getRound(),
+         getNames(axes), stringifyCombiner(attr.getCombiner()).str(),
+         describeWords(program, buffer), values.lookup(buffer.getName())});
   }
   return exchanges;
 }
 
 /// Gradients cross in the type that is computed in, which holds any of them.
-std::vector<ExplainedOwner> mlir::step::describeOwners(ProgramOp program) {
-  std::vector<ExplainedOwner> owners;
+json::Array mlir::step::describeOwners(ProgramOp program) {
+  json::Array owners;
   auto layouts = program->getAttrOfType<ArrayAttr>(kOwnedLayouts);
   if (!layouts)
     return owners;
-  ExplainedOwner owner;
+  std::vector<std::string> vectors;
+  int64_t there = 0, back = 0;
   Type full = program.getParamShape();
   for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
     RoleKind kind = operand.getKind();
     if (kind == RoleKind::State && operand.getShape() != full)
-      owner.vectors.push_back(operand.getName().str());
+      vectors.push_back(operand.getName().str());
     if (operand.getShape() != full || !operand.isInMemory())
       continue;
     bool isGrad = kind == RoleKind::Grad;
     Type type =
         isGrad ? program.getVariant().getCompute() : operand.getStorage();
     int64_t bytes = type.getIntOrFloatBitWidth() / 8;
-    owner.there += bytes;
-    owner.back += isGrad ? 0 : bytes;
+    there += bytes;
+    back += isGrad ? 0 : bytes;
   }
-  if (auto place = program.getLoc()->findInstanceOf<FileLineColLoc>())
-    owner.place = (place.getFilename().getValue() + ":" +
-                   Twine(place.getLine()) + ":" + Twine(place.getColumn()))
-                      .str();
-  for (auto layout : layouts.getAsRange<LayoutAttr>()) {
-    owner.layout = describeLayout(layout);
-    owners.push_back(owner);
-  }
+  std::string place;
+  if (auto found = program.getLoc()->findInstanceOf<FileLineColLoc>())
+    place = (found.getFilename().getValue() + ":" + Twine(found.getLine()) +
+             ":" + Twine(found.getColumn()))
+                .str();
+  for (auto layout : layouts.getAsRange<LayoutAttr>())
+    owners.push_back(json::Object{{"layout", describeLayout(layout)},
+                                  {"place", json::fixUTF8(place)},
+                                  {"there", there},
+                                  {"back", back},
+                                  {"vectors", vectors}});
   return owners;
 }
 
@@ -95,27 +101,34 @@ std::vector<ExplainedOwner> mlir::step::describeOwners(ProgramOp program) {
 // Of the whole step
 //===----------------------------------------------------------------------===//
 
-static ExplainedCall describeCall(OptimizerOp optimizer,
-                                  const RoundCall &round) {
+static json::Object describeCall(OptimizerOp optimizer,
+                                 const RoundCall &round) {
   ScalarsOp op = round.op;
-  ExplainedCall call{round.function, stringifyScope(op.getScope()).str()};
-  auto addUsed = [&](auto candidates, std::vector<std::string> &used) {
+  auto getUsed = [&](auto candidates) {
+    json::Array used;
     for (auto candidate : candidates)
       if (llvm::any_of(candidate.getResult().getUsers(), [&](Operation *user) {
             return op->isProperAncestor(user);
           }))
         used.push_back(candidate.getName().str());
+    return used;
   };
-  addUsed(optimizer.getBody().getOps<StatisticOp>(), call.statistics);
-  addUsed(optimizer.getBody().getOps<ScalarOp>(), call.scalars);
-  call.results = op->getNumResults();
+  json::Array updates, reports;
   for (auto update : op.getBody().getOps<UpdateOp>())
-    call.updates.emplace_back(update.getScalarOp().getName().str(),
-                              update.getAlways());
+    updates.push_back(
+        json::Object{{"scalar", update.getScalarOp().getName().str()},
+                     {"always", update.getAlways()}});
   for (auto report : op.getBody().getOps<ReportOp>())
-    call.reports.push_back(report.getName().str());
-  call.maySkip = !op.getBody().getOps<SkipIfOp>().empty();
-  return call;
+    reports.push_back(report.getName().str());
+  return json::Object{
+      {"function", round.function},
+      {"scope", stringifyScope(op.getScope()).str()},
+      {"statistics", getUsed(optimizer.getBody().getOps<StatisticOp>())},
+      {"scalars", getUsed(optimizer.getBody().getOps<ScalarOp>())},
+      {"results", int64_t(op->getNumResults())},
+      {"updates", std::move(updates)},
+      {"reports", std::move(reports)},
+      {"may_skip", !op.getBody().getOps<SkipIfOp>().empty()}};
 }
 
 std::vector<ExplainedEntry> mlir::step::describeRounds(OptimizerOp optimizer) {
@@ -124,16 +137,8 @@ std::vector<ExplainedEntry> mlir::step::describeRounds(OptimizerOp optimizer) {
     rounds.push_back(
         {ExplainedEntry::Kind::Round, ("round " + Twine(round)).str(), round});
   for (const RoundCall &call : getRoundCalls(optimizer))
-    rounds[call.round].calls.push_back(describeCall(optimizer, call));
+    rounds[call.round].add("calls", describeCall(optimizer, call));
   return rounds;
-}
-
-/// In which order axes are named makes no other group of ranks.
-static std::string sortAxes(StringRef axes) {
-  SmallVector<StringRef> names;
-  axes.split(names, '+');
-  llvm::sort(names);
-  return llvm::join(names, "+");
 }
 
 /// The round before which all programs have contributed; none where none does.
@@ -148,47 +153,83 @@ static std::optional<int64_t> getRound(OptimizerOp optimizer, int64_t index) {
   return round;
 }
 
-std::vector<ExplainedReduction>
-mlir::step::collectReductions(OptimizerOp optimizer,
-                              const std::vector<ExplainedProgram> &programs) {
-  std::vector<ExplainedReduction> reductions;
-  if (llvm::all_of(programs, [](const ExplainedProgram &program) {
-        return program.layout.empty() && program.owners.empty();
-      }))
-    return reductions;
-  auto add = [&](int64_t round, const std::string &axes, const std::string &op,
+namespace {
+/// What one call of the communicator reduces, for all tensors.
+struct Reduction {
+  int64_t round;
+  /// Sorted, as their order makes no other group of ranks. Empty: all.
+  std::vector<std::string> axes;
+  std::string op;
+  /// Programs that exchange, statistics.
+  std::vector<std::string> of;
+};
+
+json::Value toJSON(const Reduction &reduction) {
+  return json::Object{{"round", reduction.round},
+                      {"axes", reduction.axes},
+                      {"op", reduction.op},
+                      {"of", reduction.of}};
+}
+} // namespace
+
+/// By rounds: no rank makes more calls in a step.
+static std::vector<Reduction>
+collectReductions(OptimizerOp optimizer,
+                  ArrayRef<ExplainedExchange> exchanges) {
+  std::vector<Reduction> reductions;
+  auto add = [&](int64_t round, std::vector<std::string> axes, StringRef op,
                  const std::string &what) {
-    auto found =
-        llvm::find_if(reductions, [&](const ExplainedReduction &known) {
-          return known.round == round && known.axes == axes && known.op == op;
-        });
+    llvm::sort(axes);
+    auto found = llvm::find_if(reductions, [&](const Reduction &known) {
+      return known.round == round && known.axes == axes && known.op == op;
+    });
     if (found == reductions.end())
-      found = reductions.insert(found, {round, axes, op, {}});
+      found = reductions.insert(found, {round, axes, op.str(), {}});
     if (!llvm::is_contained(found->of, what))
       found->of.push_back(what);
   };
-  for (const ExplainedProgram &program : programs)
-    for (const ExplainedExchange &exchange : program.exchanges)
-      add(exchange.round, sortAxes(exchange.axes), exchange.op, program.name);
+  for (const ExplainedExchange &exchange : exchanges)
+    add(exchange.round, exchange.axes, exchange.op, exchange.program);
   for (auto [index, statistic] :
        llvm::enumerate(optimizer.getBody().getOps<StatisticOp>()))
     if (std::optional<int64_t> round = getRound(optimizer, int64_t(index)))
-      add(*round, "",
+      add(*round, {},
           statistic.getKind() == ReductionKind::Amax ? "amax" : "sum",
           ("statistic " + statistic.getName()).str());
   // With the first calls ranks agree on the groups in which a tensor takes
   // part, wherever the tensors of a group lie.
   std::vector<RoundCall> calls = getRoundCalls(optimizer);
   bool joinsStatistics =
-      !calls.empty() &&
-      llvm::any_of(reductions, [&](const ExplainedReduction &reduction) {
-        return reduction.axes.empty() && reduction.round == calls[0].round;
+      !calls.empty() && llvm::any_of(reductions, [&](const Reduction &one) {
+        return one.axes.empty() && one.round == calls[0].round;
       });
   if (!calls.empty() && !joinsStatistics)
-    add(calls[0].round, "", "sum", "groups that take part");
-  llvm::stable_sort(
-      reductions, [](const ExplainedReduction &a, const ExplainedReduction &b) {
-        return a.round < b.round;
-      });
+    add(calls[0].round, {}, "sum", "groups that take part");
+  llvm::stable_sort(reductions, [](const Reduction &a, const Reduction &b) {
+    return a.round < b.round;
+  });
   return reductions;
+}
+
+json::Value mlir::step::describeRanks(OptimizerOp optimizer,
+                                      const json::Array &programs,
+                                      ArrayRef<ExplainedExchange> exchanges) {
+  bool isElementwise = true, hasLayouts = false;
+  for (const json::Value &item : programs) {
+    const json::Object &program = *item.getAsObject();
+    isElementwise &= program.getBoolean("tiled") == false;
+    hasLayouts |= !program.getArray("layout")->empty() ||
+                  !program.getArray("owners")->empty();
+  }
+  if (!isElementwise && !hasLayouts)
+    return nullptr;
+  std::vector<Reduction> reductions;
+  if (hasLayouts)
+    reductions = collectReductions(optimizer, exchanges);
+  std::set<int64_t> rounds;
+  for (const Reduction &reduction : reductions)
+    rounds.insert(reduction.round);
+  return json::Object{{"elementwise", isElementwise},
+                      {"rounds", int64_t(rounds.size())},
+                      {"reductions", reductions}};
 }

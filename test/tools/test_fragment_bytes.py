@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a fragment adds to a step: the bytes that it must, and no traversal besides."""
 
+import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -32,11 +32,12 @@ def traffic(name, variant, fragments):
         storages += ",state.param_copy=bf16"
     arguments = [f"--fragment={ZOO / 'fragments' / f'{f}.mlir'}" for f in fragments]
     run = subprocess.run(
-        [STEPC, ZOO / f"{name}.mlir", *arguments, f"--variant={storages}{variant}", "--explain"],
-        check=True, capture_output=True, text=True,
+        [STEPC, ZOO / f"{name}.mlir", *arguments, f"--variant={storages}{variant}",
+         "--explain=json"],
+        check=True, capture_output=True,
     )  # fmt: skip
-    found = re.findall(r"in all: (\d+) kernels?, ([0-9.]+) bytes per parameter", run.stdout)
-    return max((float(count), int(kernels)) for kernels, count in found)
+    programs = json.loads(run.stdout)["programs"]
+    return max((program["bytes"]["moved"], program["kernels"]) for program in programs)
 
 
 DECAY = ",option.has_weight_decay=true"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -206,11 +207,10 @@ def macro(name: str) -> str:
 def rounds(definition: str, layout: str) -> str:
     """In which what crosses ranks does, as ``stepc --explain`` counts."""
     path = ROOT / "frontend" / "optimizers" / f"{definition}.mlir"
-    flags = [f"--layout={layout}", "--explain", "--compile-to=schedule", "-o", os.devnull]
+    flags = [f"--layout={layout}", "--explain=json", "--compile-to=schedule", "-o", os.devnull]
     command = [BUILD / "bin" / "stepc", path, *flags]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
-    (found,) = re.findall(r"^across ranks: (\d+) round", said.stdout + said.stderr, re.M)
-    return found
+    return str(json.loads(said.stdout)["ranks"]["rounds"])
 
 
 _CONVERSION = re.compile(r"%(?:\.?\d+|\.\*)?(?:ll|z)?[a-z]")

@@ -7,7 +7,7 @@
 #include "passes/bind/LayoutFile.h"
 #include "passes/bind/LayoutPresets.h"
 #include "passes/package/Compile.h"
-#include "passes/package/ExplainLayouts.h"
+#include "passes/package/Explain.h"
 #include "passes/package/WriteFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -126,12 +126,14 @@ static cl::opt<std::string>
                   cl::desc("write the IR after each stage to files "
                            "of this directory"),
                   cl::value_desc("directory"), cl::cat(category));
+enum class Explanation { None, Text, Json };
 static cl::opt<Explanation> explainStep(
     "explain", cl::ValueOptional,
     cl::desc("print kernels, finishes and rounds, the operations in each, and "
              "bytes per parameter against the least possible"),
     cl::values(clEnumValN(Explanation::Text, "text", "in words (default)"),
-               clEnumValN(Explanation::Svg, "svg", "as a picture"),
+               clEnumValN(Explanation::Json, "json",
+                          "as data (docs/explain.md)"),
                clEnumValN(Explanation::Text, "", "")),
     cl::init(Explanation::None), cl::cat(category));
 static cl::opt<bool> exclusiveWrites(
@@ -197,7 +199,7 @@ static llvm::Error readBaseRequest(VariantRequest &request) {
 /// All requests as text for the bind stage, and for --explain what the files
 /// of layouts say beside them.
 static llvm::Error readRequests(std::vector<std::string> &requests,
-                                std::string &explanation) {
+                                llvm::json::Array &explained) {
   VariantRequest base;
   if (llvm::Error error = readBaseRequest(base))
     return error;
@@ -216,7 +218,7 @@ static llvm::Error readRequests(std::vector<std::string> &requests,
       if (!file)
         return file.takeError();
       addLayouts(*file, base, layouts);
-      explanation += explainLayouts(*file, base);
+      explained.push_back(explainLayouts(*file, base));
     }
     for (const VariantRequest &request : layouts)
       requests.push_back(request.str());
@@ -260,8 +262,8 @@ static llvm::StringRef checkUsage() {
            "--explain, --time and --dump-dir";
   if (explains && compileTo < Stage::Schedule)
     return "--explain needs the schedule stage, which --compile-to leaves out";
-  if (explainStep == Explanation::Svg && timeStages)
-    return "--explain=svg is a picture alone: it goes without --time";
+  if (explainStep == Explanation::Json && timeStages)
+    return "--explain=json is one document: it goes without --time";
   if (reproducible && exclusiveWrites)
     return "--reproducible makes sums in two traversals, which "
            "--exclusive-writes cannot leave out";
@@ -310,7 +312,8 @@ static int write(const Output &out) {
 
 static int run(llvm::SourceMgr &source, MLIRContext &context,
                const CompileOptions &options, const std::string &path,
-               const std::string &layouts) {
+               llvm::json::Array layouts) {
+  Explanation form = explainStep;
   bool times = timeStages;
   Output out{path, "", ""};
   if (interfaceOnly) {
@@ -325,9 +328,11 @@ static int run(llvm::SourceMgr &source, MLIRContext &context,
   FailureOr<CompileResult> result = compile(source, &context, options);
   if (failed(result))
     return 1;
-  out.tables += result->explanation;
-  if (options.explanation == Explanation::Text)
-    out.tables += layouts;
+  result->explanation["layouts"] = std::move(layouts);
+  if (form == Explanation::Json)
+    out.tables = toText(std::move(result->explanation));
+  else if (form == Explanation::Text)
+    out.tables = explainAsText(std::move(result->explanation));
   if (times)
     out.tables += formatTimes(result->times);
   bool isPackage = options.stopAfter == Stage::Package;
@@ -361,11 +366,11 @@ int main(int argc, char **argv) {
     return refuse(llvm::toString(std::move(error)), 2);
   options.stopAfter = compileTo;
   options.dumpDirectory = dumpDirectory;
-  options.explanation = explainStep;
+  options.explains = explainStep != Explanation::None;
   options.reproducible = reproducible;
   options.exclusiveWrites = exclusiveWrites;
   std::string path = output;
-  std::string layouts;
+  llvm::json::Array layouts;
   if (llvm::Error error = readRequests(options.variants, layouts))
     return refuse(llvm::toString(std::move(error)), 2);
 
@@ -395,5 +400,5 @@ int main(int argc, char **argv) {
     refuse(diagnostic.str());
     return success();
   });
-  return run(source, context, options, path, layouts);
+  return run(source, context, options, path, std::move(layouts));
 }

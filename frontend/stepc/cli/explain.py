@@ -10,6 +10,7 @@ that update them, and memory and exchanges on several layouts are shown for an o
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import subprocess
 from dataclasses import replace
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from .. import _compiler
 from ..definition import Definition
-from ..plan import command, models, package, page, planning, report
+from ..plan import command, models, package, page, picture, planning, report
 from ..plan.failure import PlanError
 
 _LAYOUTS = ("ddp", "zero1", "zero2", "fsdp2", "hsdp")
@@ -33,6 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.epilog = "Behind -- stand arguments of the compiler, of a definition: -- --layout=-1=tp"
     parser.add_argument("--html", type=Path, metavar="FILE", help="writes a page of its own")
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="writes a picture of a definition's kernels"
+    )
     group = parser.add_argument_group("for a model")
     group.add_argument("--optimizer", default="adamw", help="a definition (default: adamw)")
     command.add_request(group, layout=None)
@@ -59,16 +63,21 @@ def _explain_definition(given: argparse.Namespace) -> int:
     if Path(path).suffix != ".mlir":
         path = Definition.from_zoo(path).path
     making = [_compiler.find_compiler(), path, *given.behind]
-    if given.html is None:
+    if given.html is None and given.svg is None:
         return subprocess.run([*making, "--explain"], check=False).returncode
     made = []
-    for form in ("text", "svg"):
+    for form in ("json", "text"):
         done = subprocess.run([*making, f"--explain={form}"], stdout=subprocess.PIPE, check=False)
         if done.returncode:
             return done.returncode
         made.append(done.stdout.decode())
-    text = Path(path).read_text(encoding="utf-8")
-    _write(given.html, page.of_definition(Path(path).stem, text, *made))
+    document, words = made
+    drawn = picture.draw(json.loads(document))
+    if given.svg:
+        _write(given.svg, drawn)
+    if given.html:
+        text = Path(path).read_text(encoding="utf-8")
+        _write(given.html, page.of_definition(Path(path).stem, text, words, drawn))
     return 0
 
 
@@ -78,6 +87,8 @@ def _explain_definition(given: argparse.Namespace) -> int:
 def _explain_model(given: argparse.Namespace) -> int:
     if given.behind:
         raise PlanError(f"'{given.behind[0]}' is the compiler's, of a definition")
+    if given.svg:
+        raise PlanError(f"--svg draws a definition, and '{given.what}' is a model")
     model = models.load(given.what, given.dtype)
     source = package.open_source(given.optimizer, given.fragment)
     given.ranks = given.ranks or (None if given.machine else _RANKS)
