@@ -298,7 +298,7 @@ def Step_ProgramOp : Step_Op<"program", [
 }
 
 def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
-    HasParent<"ProgramOp">, Symbol, SingleBlock,
+    HasParent<"ProgramOp">, SingleBlock,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "scalars that tensors of one group and count have in common";
   let description = [{
@@ -322,7 +322,7 @@ def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
 }
 
 def Step_TraverseOp : Step_Op<"traverse", [
-    HasParent<"ProgramOp">, Symbol, SingleBlock, AttrSizedOperandSegments,
+    HasParent<"ProgramOp">, SingleBlock, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "one pass over the elements of some dims";
   let description = [{

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainModel.h"
 #include "passes/package/Explain.h"
+#include "passes/lower/Operand.h"
 #include "passes/package/ExplainValues.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"
@@ -37,7 +38,8 @@ class ProgramExplainer {
 public:
   ProgramExplainer(OptimizerOp optimizer, ProgramOp program,
                    ArrayRef<ExplainedEntry> rounds)
-      : optimizer(optimizer), program(program), rounds(rounds) {}
+      : optimizer(optimizer), program(program), storage(program),
+        rounds(rounds) {}
 
   /// Appends to `crossing` what crosses of a tensor of the program.
   json::Object run(std::vector<ExplainedExchange> &crossing);
@@ -45,11 +47,12 @@ public:
 private:
   json::Object describeVariant();
   void collectMemory();
-  void addPartial(StringRef name);
   std::optional<size_t> find(StringRef name, bool isOperand = false) const;
   void touch(ExplainedEntry &entry, StringRef name, bool reads, bool writes,
              bool isOperand = false);
-  void touchOperands(ExplainedEntry &entry, PhaseOp phase);
+  void touch(ExplainedEntry &entry, Value buffer, bool reads, bool writes);
+  void touchOperands(ExplainedEntry &entry, TraverseOp traverse);
+  std::string describeTarget(Value result) const;
   void findCached(ExplainedEntry &entry) const;
   ExplainedEntry describeKernel(const ScheduleEntry &scheduled);
   ExplainedEntry describeFinish(const ScheduleEntry &scheduled);
@@ -61,9 +64,8 @@ private:
 
   OptimizerOp optimizer;
   ProgramOp program;
+  ProgramStorage storage;
   ArrayRef<ExplainedEntry> rounds;
-  /// The parameter's.
-  Type full;
   /// How much of `memory` is of operands. What is behind it has names of
   /// passes, by which users may call their states too.
   size_t numOperands = 0;
@@ -85,62 +87,51 @@ json::Object ProgramExplainer::describeVariant() {
                       {"rule", variant.getRule().getValue().str()},
                       {"options", std::move(options)},
                       {"compute", toString(variant.getCompute())},
-                      {"tiled", program.isTiled()},
+                      {"tiled", !program.getElementwise()},
                       {"layout", describeLayout(variant.getLayout())},
                       {"owners", describeOwners(program)}};
 }
 
 void ProgramExplainer::collectMemory() {
   using Kind = ExplainedMemory::Kind;
-  auto operands = llvm::filter_to_vector(
-      program.getOperands().getAsRange<OperandAttr>(),
-      [](OperandAttr operand) { return operand.isInMemory(); });
-  full = program.getParamShape();
-  auto addAll = [&](Kind kind) {
-    for (OperandAttr operand : operands)
-      if ((operand.getShape() == full) == (kind == Kind::Full))
-        memory.push_back(
-            {kind, operand.getName().str(), toString(operand.getStorage()),
-             describeDims(operand.getShape()), getBytes(operand.getStorage())});
+  ArrayRef<StringAttr> full = getDims(program.getParam().getType());
+  auto add = [&](Kind kind, StringRef name, BufferType buffer) {
+    memory.push_back({kind, name.str(), toString(buffer.getElement()),
+                      describeDims(buffer.getShape()),
+                      getBytes(buffer.getElement())});
   };
-  addAll(Kind::Full);
-  addAll(Kind::Vector);
+  for (Kind kind : {Kind::Full, Kind::Vector})
+    for (BlockArgument argument : program.getOperandArguments()) {
+      auto buffer = cast<BufferType>(argument.getType());
+      if (buffer.isInMemory() &&
+          (buffer.getDims() == full) == (kind == Kind::Full))
+        add(kind, program.getRole(argument.getArgNumber()).getDisplayName(),
+            buffer);
+    }
   numOperands = memory.size();
-  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
-    StringRef name = buffer.getName().getValue();
-    for (auto phase : program.getBody().getOps<PhaseOp>())
-      for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-        if (operand.getKind() == RoleKind::Temp &&
-            operand.getName() == buffer.getName() && !find(name))
-          memory.push_back({Kind::Vector, name.str(),
-                            toString(buffer.getElement()),
-                            describeDims(operand.getShape()),
-                            getBytes(buffer.getElement())});
-  }
-  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>())
-    addPartial(buffer.getName().getValue());
+  for (Operation &op : program.getBody().front())
+    for (Value result : op.getResults())
+      if (auto buffer = dyn_cast<BufferType>(result.getType());
+          buffer && getMemory(result) == result)
+        add(Kind::Vector, storage.getBufferName(result), buffer);
+  // Partial sums of a traversal of the whole tensor. Those of vectors are as
+  // small as these, and mere details of a finish.
+  for (auto traverse : program.getBody().getOps<TraverseOp>())
+    for (const Accumulator &own : getAccumulators(traverse)) {
+      if (!traverse.isKernel())
+        continue;
+      int64_t leaf = own.isColumn ? STEPC_ROW_LEAF : STEPC_LEAF;
+      memory.push_back({Kind::Partial, storage.getBufferName(own.partial).str(),
+                        "f64",
+                        ("for " + Twine(leaf) + " elements of a " +
+                         (own.isColumn ? "column" : "row"))
+                            .str(),
+                        8, 8.0 / double(leaf)});
+    }
   for (const ExplainedExchange &exchange : exchanges)
     memory.push_back(
         {Kind::Exchange, exchange.name, "f64",
          exchange.words + (exchange.words == "1" ? " word" : " words"), 8});
-}
-
-/// Partial sums of a traversal of the whole tensor. Those of vectors are as
-/// small as these, and mere details of a finish.
-void ProgramExplainer::addPartial(StringRef name) {
-  for (auto phase : program.getBody().getOps<PhaseOp>())
-    for (auto accumulator :
-         phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
-      if (accumulator.getPartial() != name || phase.getSpace() != Space::Tiles)
-        continue;
-      bool columns = accumulator.getDirection() == Direction::Column;
-      int64_t leaf = columns ? STEPC_ROW_LEAF : STEPC_LEAF;
-      memory.push_back({ExplainedMemory::Kind::Partial, name.str(), "f64",
-                        ("for " + Twine(leaf) + " elements of a " +
-                         (columns ? "column" : "row"))
-                            .str(),
-                        8, 8.0 / double(leaf)});
-    }
 }
 
 std::optional<size_t> ProgramExplainer::find(StringRef name,
@@ -165,26 +156,43 @@ void ProgramExplainer::touch(ExplainedEntry &entry, StringRef name, bool reads,
   entry.accesses.push_back({*index, reads, writes});
 }
 
-void ProgramExplainer::touchOperands(ExplainedEntry &entry, PhaseOp phase) {
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-    touch(entry, operand.getName().getValue(), operand.getReads(),
-          operand.getWrites(), operand.getKind() != RoleKind::Temp);
+/// A buffer, partial result or share.
+void ProgramExplainer::touch(ExplainedEntry &entry, Value buffer, bool reads,
+                             bool writes) {
+  auto argument = dyn_cast<BlockArgument>(getMemory(buffer));
+  if (argument)
+    touch(entry, program.getRole(argument.getArgNumber()).getDisplayName(),
+          reads, writes, /*isOperand=*/true);
+  else
+    touch(entry, storage.getBufferName(buffer), reads, writes);
+}
+
+void ProgramExplainer::touchOperands(ExplainedEntry &entry,
+                                     TraverseOp traverse) {
+  for (const Operand &operand : getOperands(traverse))
+    touch(entry, operand.buffer, operand.reads(), operand.writes());
 }
 
 /// What is computed, without constants and conversions.
-static void countOps(ArrayRef<Operation *> bodies, ExplainedEntry &entry) {
+static void countOps(ArrayRef<Operation *> ops, ExplainedEntry &entry) {
   llvm::MapVector<StringRef, int64_t> counts;
   int64_t all = 0;
-  for (Operation *body : bodies)
-    for (Operation &op : body->getRegion(0).front().without_terminator()) {
-      StringRef name = op.getName().stripDialect();
-      if (name == "constant" || name == "truncf" || name == "extf")
-        continue;
-      ++counts[name];
-      ++all;
-    }
-  for (auto &[name, count] : counts)
-    entry.add("computes", json::Object{{"op", name.str()}, {"count", count}});
+  auto count = [&](Operation &op) {
+    StringRef name = op.getName().stripDialect();
+    if (name == "constant" || name == "truncf" || name == "extf")
+      return;
+    ++counts[name];
+    ++all;
+  };
+  for (Operation *op : ops) {
+    if (auto traverse = dyn_cast<TraverseOp>(op))
+      for (Operation &inner : traverse.getBody().front().without_terminator())
+        count(inner);
+    else
+      count(*op);
+  }
+  for (auto &[name, number] : counts)
+    entry.add("computes", json::Object{{"op", name.str()}, {"count", number}});
   entry.members["operations"] = all;
 }
 
@@ -206,12 +214,13 @@ ExplainedEntry
 ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   ExplainedEntry entry{ExplainedEntry::Kind::Kernel, scheduled.name,
                        scheduled.segment};
-  PhaseOp phase = scheduled.kernel;
-  entry.unless = int64_t(phase.getUnless().value_or(-1));
-  countOps({phase.getOperation()}, entry);
-  touchOperands(entry, phase);
-  for (auto accumulator : phase.getAccumulators().getAsRange<AccumulatorAttr>())
-    touch(entry, accumulator.getPartial().getValue(), false, true);
+  TraverseOp traverse = scheduled.kernel;
+  if (Value unless = traverse.getUnless())
+    entry.unless = *storage.getTensorSlot(unless);
+  countOps({traverse.getOperation()}, entry);
+  touchOperands(entry, traverse);
+  for (Value partial : traverse.getPartials())
+    touch(entry, partial, false, true);
   llvm::sort(entry.accesses,
              [](const ExplainedAccess &a, const ExplainedAccess &b) {
                return a.memory < b.memory;
@@ -230,18 +239,17 @@ ProgramExplainer::describeKernel(const ScheduleEntry &scheduled) {
   return entry;
 }
 
-/// The temp or the slot that a combine or a receive writes.
-template <typename OpT>
-static std::string describeTarget(OpT op) {
-  if (op.getTemp())
-    return op.getTemp()->str();
-  return ("scalar " + Twine(*op.getSlot()) + " of the tensor").str();
+/// Where a result of combining goes.
+std::string ProgramExplainer::describeTarget(Value result) const {
+  if (std::optional<int64_t> slot = storage.getTensorSlot(result))
+    return ("scalar " + Twine(*slot) + " of the tensor").str();
+  return storage.getBufferName(result).str();
 }
 
 /// What a combine or a receive takes from somewhere to somewhere.
-template <typename OpT>
-static json::Object describeMove(OpT op, json::Array from, std::string to) {
-  StringRef kind = op.getMean() ? "mean" : stringifyCombiner(op.getCombiner());
+static json::Object describeMove(bool isMean, Combiner combiner,
+                                 json::Array from, std::string to) {
+  StringRef kind = isMean ? "mean" : stringifyCombiner(combiner);
   return json::Object{
       {"from", std::move(from)}, {"kind", kind.str()}, {"to", to}};
 }
@@ -249,32 +257,35 @@ static json::Object describeMove(OpT op, json::Array from, std::string to) {
 void ProgramExplainer::describeCombine(ExplainedEntry &entry,
                                        CombineOp combine) {
   touch(entry, combine.getPartial(), true, false);
-  json::Array source{combine.getPartial().str()};
-  if (std::optional<StringRef> whole = combine.getExchange()) {
-    touch(entry, *whole, false, true);
-    // An exchange of one of several tensors, not of a rank, has no lane.
-    entry.add(find(*whole) ? "sends" : "combines",
-              describeMove(combine, std::move(source), whole->str()));
-    return;
-  }
-  if (combine.getTemp())
-    touch(entry, *combine.getTemp(), false, true);
-  entry.add("combines",
-            describeMove(combine, std::move(source), describeTarget(combine)));
+  Value result = combine.getResult();
+  if (!result.getType().isF64())
+    touch(entry, result, false, true);
+  // A share of one of several tensors, not of a rank, has no lane.
+  bool isSent = isa<ShareType>(result.getType()) &&
+                find(storage.getBufferName(result)).has_value();
+  json::Array source{storage.getBufferName(combine.getPartial()).str()};
+  entry.add(isSent ? "sends" : "combines",
+            describeMove(combine.getMean(),
+                         combine.getPartial().getType().getCombiner(),
+                         std::move(source), describeTarget(result)));
 }
 
 void ProgramExplainer::describeReceive(ExplainedEntry &entry,
                                        ReceiveOp receive) {
-  for (StringRef source : receive.getSources())
-    touch(entry, source, true, false);
-  if (receive.getTemp())
-    touch(entry, *receive.getTemp(), false, true);
   json::Array sources;
-  for (StringRef source : receive.getSources())
-    sources.push_back(source.str());
-  bool crossed = find(receive.getSources()[0]).has_value();
+  for (Value share : receive.getShares()) {
+    touch(entry, share, true, false);
+    sources.push_back(storage.getBufferName(share).str());
+  }
+  if (!receive.getResult().getType().isF64())
+    touch(entry, receive.getResult(), false, true);
+  Value first = receive.getShares().front();
+  bool crossed = find(storage.getBufferName(first)).has_value();
   entry.add(crossed ? "receives" : "combines",
-            describeMove(receive, std::move(sources), describeTarget(receive)));
+            describeMove(receive.getMean(),
+                         cast<ShareType>(first.getType()).getCombiner(),
+                         std::move(sources),
+                         describeTarget(receive.getResult())));
 }
 
 ExplainedEntry
@@ -292,9 +303,10 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
       describeReceive(entry, receive);
       continue;
     }
-    bodies.push_back(op);
-    if (auto phase = dyn_cast<PhaseOp>(op))
-      touchOperands(entry, phase);
+    if (!isa<CarryOp, ContributeOp>(op))
+      bodies.push_back(op);
+    if (auto traverse = dyn_cast<TraverseOp>(op))
+      touchOperands(entry, traverse);
   }
   countOps(bodies, entry);
   llvm::sort(entry.accesses,
@@ -304,36 +316,24 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
   return entry;
 }
 
-static bool writesSlot(Operation *op, int64_t slot) {
-  if (auto combine = dyn_cast<CombineOp>(op))
-    return combine.getSlot() && int64_t(*combine.getSlot()) == slot;
-  if (auto receive = dyn_cast<ReceiveOp>(op))
-    return receive.getSlot() && int64_t(*receive.getSlot()) == slot;
-  auto scalars = dyn_cast<TensorScalarsOp>(op);
-  return scalars && llvm::is_contained(scalars.getWrites(), slot);
-}
-
 /// Says in which finish the scalar is computed that is contributed.
 void ProgramExplainer::addContributions() {
-  SmallVector<StatisticOp> statistics(
-      optimizer.getBody().getOps<StatisticOp>());
-  ArrayRef<int64_t> triples = program.getContributions();
-  for (size_t k = 0; k + 2 < triples.size(); k += 3) {
+  for (auto contribute : program.getBody().getOps<ContributeOp>()) {
+    Operation *source = contribute.getValue().getDefiningOp();
     std::optional<size_t> writer;
     for (auto [index, scheduled] : llvm::enumerate(schedule))
-      if (scheduled.segment <= triples[k + 2] &&
-          llvm::any_of(scheduled.finish, [&](Operation *op) {
-            return writesSlot(op, triples[k + 1]);
-          }))
+      if (llvm::is_contained(scheduled.finish, source) ||
+          llvm::is_contained(scheduled.finish, contribute.getOperation()))
         writer = index;
     if (!writer)
       continue;
     json::Array part;
-    for (StringAttr dim : getPartialDims(program, triples[k]))
-      part.push_back(dim.str());
+    if (ArrayAttr partial = contribute.getPartialAttr())
+      for (auto dim : partial.getAsRange<StringAttr>())
+        part.push_back(dim.str());
     entries[*writer].add(
         "contributes",
-        json::Object{{"statistic", statistics[triples[k]].getName().str()},
+        json::Object{{"statistic", contribute.getStatisticOp().getName().str()},
                      {"part", std::move(part)}});
   }
 }
@@ -350,10 +350,20 @@ json::Object ProgramExplainer::countBytes() {
     avoidable += entry.unless >= 0 ? entry.bytesRead + entry.bytesWritten : 0;
     partial += entry.partialShare;
   }
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>())
-    if (operand.getShape() == full && operand.isInMemory())
-      least += getBytes(operand.getStorage()) *
-               (int64_t(operand.getReads()) + int64_t(operand.getWrites()));
+  for (const ExplainedMemory &own : memory) {
+    if (own.kind != ExplainedMemory::Kind::Full)
+      continue;
+    size_t index = &own - memory.data();
+    auto uses = [&](bool ExplainedAccess::*kind) {
+      return llvm::any_of(entries, [&](const ExplainedEntry &entry) {
+        return llvm::any_of(entry.accesses, [&](const ExplainedAccess &access) {
+          return access.memory == index && access.*kind;
+        });
+      });
+    };
+    least += own.bytes * (int64_t(uses(&ExplainedAccess::reads)) +
+                          int64_t(uses(&ExplainedAccess::writes)));
+  }
   json::Object bytes{{"reads", reads},
                      {"writes", writes},
                      {"moved", reads + writes},
@@ -381,8 +391,8 @@ void ProgramExplainer::addRound(ExplainedEntry round) {
 }
 
 json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
-  ExplainedValues values = explainValues(optimizer, program);
-  exchanges = describeExchanges(program, values.exchanged);
+  ExplainedValues values = explainValues(storage);
+  exchanges = describeExchanges(storage, values.exchanged);
   llvm::append_range(crossing, exchanges);
   collectMemory();
   schedule = getSchedule(program);
@@ -391,8 +401,8 @@ json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
                                        : describeFinish(scheduled));
   addContributions();
   std::vector<int64_t> rows(rounds.size() + 1);
-  for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
-    rows[phase.getSegment()] = phase.getNumSlots();
+  for (auto scalars : program.getBody().getOps<CohortScalarsOp>())
+    rows[getSegment(scalars)] = scalars.getNumResults();
   json::Object object = describeVariant();
   object["row"] = std::accumulate(rows.begin(), rows.end(), int64_t(0));
   object["rows"] = rows;

@@ -7,7 +7,7 @@
 #ifndef STEPC_PASSES_PACKAGE_EXPLAINMODEL_H
 #define STEPC_PASSES_PACKAGE_EXPLAINMODEL_H
 
-#include "dialect/Step.h"
+#include "passes/schedule/ProgramStorage.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
@@ -105,7 +105,7 @@ llvm::json::Array describeOwners(ProgramOp program);
 /// What crosses ranks of a tensor of the program, in the order of the
 /// workspace.
 std::vector<ExplainedExchange>
-describeExchanges(ProgramOp program,
+describeExchanges(const ProgramStorage &storage,
                   const llvm::StringMap<std::string> &values);
 
 /// What is reduced together, of all programs and statistics, by rounds; null

@@ -34,29 +34,34 @@ json::Array mlir::step::describeLayout(LayoutAttr layout) {
 }
 
 /// The product of the factors; B is 1 where a rule has no leading dims.
-static std::string describeWords(ProgramOp program, BufferAttr buffer) {
-  bool hasItems = isBatch(getDims(program.getParamShape()).front());
+static std::string describeWords(ProgramOp program,
+                                 const WorkspaceBuffer &buffer) {
+  bool hasItems = isBatch(getDims(program.getParam().getType()).front());
   SmallVector<StringRef> factors;
-  for (StringAttr factor : buffer.getSize())
-    if (factor.getValue() != "1" && (hasItems || factor.getValue() != "B"))
-      factors.push_back(factor.getValue());
+  for (StringRef factor : buffer.size)
+    if (hasItems || factor != "B")
+      factors.push_back(factor);
   return factors.empty() ? "1" : llvm::join(factors, "*");
 }
 
 std::vector<ExplainedExchange>
-mlir::step::describeExchanges(ProgramOp program,
+mlir::step::describeExchanges(const ProgramStorage &storage,
                               const llvm::StringMap<std::string> &values) {
   std::vector<ExplainedExchange> exchanges;
-  for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
-    ExchangeAttr attr = buffer.getExchange();
-    if (!attr)
+  ProgramOp program = storage.getProgram();
+  for (const WorkspaceBuffer &buffer : storage.getWorkspace()) {
+    ExchangeOp exchange = buffer.exchange;
+    if (!exchange)
       continue;
-    SmallVector<Attribute> axes =
-        getAxes(program.getVariant().getLayout(), attr.getDims());
+    SmallVector<StringAttr> dims(
+        cast<ArrayAttr>(exchange.getOver()[buffer.share])
+            .getAsRange<StringAttr>());
+    auto share = cast<ShareType>(exchange.getShares()[buffer.share].getType());
     exchanges.push_back(
-        {program.getSymName().str(), buffer.getName().str(), attr.getRound(),
-         getNames(axes), stringifyCombiner(attr.getCombiner()).str(),
-         describeWords(program, buffer), values.lookup(buffer.getName())});
+        {program.getSymName().str(), buffer.name, int64_t(exchange.getRound()),
+         getNames(getAxes(program.getVariant().getLayout(), dims)),
+         stringifyCombiner(share.getCombiner()).str(),
+         describeWords(program, buffer), values.lookup(buffer.name)});
   }
   return exchanges;
 }
@@ -69,16 +74,17 @@ json::Array mlir::step::describeOwners(ProgramOp program) {
     return owners;
   std::vector<std::string> vectors;
   int64_t there = 0, back = 0;
-  Type full = program.getParamShape();
-  for (auto operand : program.getOperands().getAsRange<OperandAttr>()) {
-    RoleKind kind = operand.getKind();
-    if (kind == RoleKind::State && operand.getShape() != full)
-      vectors.push_back(operand.getName().str());
-    if (operand.getShape() != full || !operand.isInMemory())
+  ArrayRef<StringAttr> full = getDims(program.getParam().getType());
+  for (BlockArgument argument : program.getOperandArguments()) {
+    RoleAttr role = program.getRole(argument.getArgNumber());
+    auto buffer = cast<BufferType>(argument.getType());
+    if (role.getKind() == RoleKind::State && buffer.getDims() != full)
+      vectors.push_back(role.getName().str());
+    if (buffer.getDims() != full || !buffer.isInMemory())
       continue;
-    bool isGrad = kind == RoleKind::Grad;
+    bool isGrad = role.getKind() == RoleKind::Grad;
     Type type =
-        isGrad ? program.getVariant().getCompute() : operand.getStorage();
+        isGrad ? program.getVariant().getCompute() : buffer.getElement();
     int64_t bytes = type.getIntOrFloatBitWidth() / 8;
     there += bytes;
     back += isGrad ? 0 : bytes;
@@ -142,14 +148,13 @@ std::vector<ExplainedEntry> mlir::step::describeRounds(OptimizerOp optimizer) {
 }
 
 /// The round before which all programs have contributed; none where none does.
-static std::optional<int64_t> getRound(OptimizerOp optimizer, int64_t index) {
+static std::optional<int64_t> getRound(OptimizerOp optimizer,
+                                       StatisticOp statistic) {
   std::optional<int64_t> round;
-  for (auto program : optimizer.getBody().getOps<ProgramOp>()) {
-    ArrayRef<int64_t> triples = program.getContributions();
-    for (size_t k = 0; k + 2 < triples.size(); k += 3)
-      if (triples[k] == index)
-        round = std::max(round.value_or(0), triples[k + 2]);
-  }
+  for (auto program : optimizer.getBody().getOps<ProgramOp>())
+    for (auto contribute : program.getBody().getOps<ContributeOp>())
+      if (contribute.getStatisticOp() == statistic)
+        round = std::max(round.value_or(0), getSegment(contribute));
   return round;
 }
 
@@ -190,9 +195,8 @@ collectReductions(OptimizerOp optimizer,
   };
   for (const ExplainedExchange &exchange : exchanges)
     add(exchange.round, exchange.axes, exchange.op, exchange.program);
-  for (auto [index, statistic] :
-       llvm::enumerate(optimizer.getBody().getOps<StatisticOp>()))
-    if (std::optional<int64_t> round = getRound(optimizer, int64_t(index)))
+  for (auto statistic : optimizer.getBody().getOps<StatisticOp>())
+    if (std::optional<int64_t> round = getRound(optimizer, statistic))
       add(*round, {},
           statistic.getKind() == ReductionKind::Amax ? "amax" : "sum",
           ("statistic " + statistic.getName()).str());

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainValues.h"
-#include "passes/schedule/Rounds.h"
+#include "passes/Spaces.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/MapVector.h"
@@ -25,19 +25,17 @@ std::string mlir::step::describeDims(Type shape) {
 }
 
 namespace {
-/// Numbers the values of a program: equal numbers are equal values. Phases are
-/// numbered in the order in which they run; `contents` has for each place in
-/// memory the number of what lies there, so that a value is known again when it
-/// is read back.
+/// Numbers the values of a program: equal numbers are equal values. A buffer's
+/// number is that of its elements, so that a value is known again when it is
+/// read back.
 class ValueNumbers {
 public:
-  ValueNumbers(OptimizerOp optimizer, ProgramOp program)
-      : optimizer(optimizer), program(program) {}
+  explicit ValueNumbers(const ProgramStorage &storage)
+      : storage(storage), program(storage.getProgram()) {}
 
   void run();
   std::vector<ExplainedAgain> findRecomputed();
   llvm::StringMap<std::string> printExchanged();
-  std::string printExchanged(ReceiveOp receive, StringRef source);
 
 private:
   struct Node {
@@ -51,32 +49,29 @@ private:
   unsigned getLeaf(const std::string &name) {
     return getNumber("leaf " + name, {}, name);
   }
-  unsigned read(StringRef place, StringRef name);
   /// The number of a value that has a name of its own from here on.
   unsigned keep(StringRef name, unsigned value) {
     unsigned number = getNumber(("kept " + name).str(), {value}, name);
     nodes[number].operands.clear();
     return number;
   }
-  void nameSlots();
-  void enterSlots(Block &block, int64_t slots);
-  void number(Block &block);
-  void visit(PhaseOp phase);
+  void nameArguments();
+  void nameCohort(CohortScalarsOp scalars);
+  void number(Operation &op);
+  void visit(TraverseOp traverse);
   void visit(CombineOp combine);
   void visit(ReceiveOp receive);
-  void visit(TensorScalarsOp scalars);
-  template <typename OpT>
-  void keepCombined(OpT op, unsigned number);
+  void visitScalar(Operation &op);
+  void keepCombined(Value result, unsigned number);
+  std::string printExchanged(ReceiveOp receive, Value share);
   std::string print(unsigned number, int depth) const;
   std::string printLine(unsigned number) const;
 
-  OptimizerOp optimizer;
+  const ProgramStorage &storage;
   ProgramOp program;
   std::vector<Node> nodes;
   std::map<Key, unsigned> numbers;
   DenseMap<Value, unsigned> ofValue;
-  llvm::StringMap<unsigned> contents;
-  SmallVector<std::string> slotNames;
 };
 } // namespace
 
@@ -90,39 +85,23 @@ unsigned ValueNumbers::getNumber(const std::string &key,
   return found->second;
 }
 
-/// What lies in a place of memory: before anything is written, itself.
-unsigned ValueNumbers::read(StringRef place, StringRef name) {
-  auto found = contents.find(place);
-  if (found == contents.end())
-    found = contents.try_emplace(place, getLeaf(name.str())).first;
-  return found->second;
+void ValueNumbers::nameArguments() {
+  for (BlockArgument argument : program.getBody().getArguments())
+    ofValue[argument] = getLeaf(
+        program.getRole(argument.getArgNumber()).getDisplayName().str());
 }
 
 /// Scalars that are a hyper-parameter or a kept scalar have its name.
-void ValueNumbers::nameSlots() {
-  SmallVector<Value> inputs = getScalarInputs(optimizer);
-  for (auto phase : program.getBody().getOps<ScalarPhaseOp>())
-    for (Value value : phase.getBody().front().getTerminator()->getOperands()) {
-      std::string name = "scalar" + std::to_string(slotNames.size());
-      auto argument = dyn_cast<BlockArgument>(value);
-      if (argument && argument.getArgNumber() < inputs.size()) {
-        Operation *source = inputs[argument.getArgNumber()].getDefiningOp();
-        if (auto hyper = dyn_cast<HyperOp>(source))
-          name = hyper.getName().str();
-        else if (auto scalar = dyn_cast<ScalarOp>(source))
-          name = scalar.getName().str();
-      }
-      slotNames.push_back(name);
-    }
-}
-
-/// Numbers the arguments that are slots: of the row, then of the tensor.
-void ValueNumbers::enterSlots(Block &block, int64_t slots) {
-  for (int64_t k = 0; k < slots; ++k)
-    ofValue[block.getArgument(k)] = getLeaf(slotNames[k]);
-  for (int64_t k = 0; k < int64_t(program.getTensorSlots()); ++k) {
-    std::string name = "tensor" + std::to_string(k);
-    ofValue[block.getArgument(slots + k)] = read("slot " + name, name);
+void ValueNumbers::nameCohort(CohortScalarsOp scalars) {
+  auto yielded = scalars.getBody().front().getTerminator()->getOperands();
+  for (auto [result, value] : llvm::zip(scalars.getScalars(), yielded)) {
+    std::string name =
+        "scalar" + std::to_string(*storage.getCohortSlot(result));
+    if (auto hyper = value.getDefiningOp<HyperOp>())
+      name = hyper.getName().str();
+    else if (auto scalar = value.getDefiningOp<ScalarOp>())
+      name = scalar.getName().str();
+    ofValue[result] = getLeaf(name);
   }
 }
 
@@ -145,104 +124,100 @@ static std::string toString(Attribute attr) {
   return text;
 }
 
-void ValueNumbers::number(Block &block) {
-  for (Operation &op : block.without_terminator()) {
-    SmallVector<unsigned> operands;
-    for (Value operand : op.getOperands())
-      operands.push_back(ofValue.lookup(operand));
-    std::string key =
-        op.getName().getStringRef().str() + toString(op.getAttrDictionary());
-    for (Type type : op.getResultTypes())
-      llvm::raw_string_ostream(key) << " " << type;
-    std::string symbol = getSymbol(op).str();
-    if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-      symbol = "constant";
-      if (auto number = dyn_cast<FloatAttr>(constant.getValue())) {
-        llvm::SmallString<16> digits;
-        number.getValue().toString(digits, 6);
-        symbol = digits.str();
-      }
+void ValueNumbers::number(Operation &op) {
+  SmallVector<unsigned> operands;
+  for (Value operand : op.getOperands())
+    operands.push_back(ofValue.lookup(operand));
+  std::string key =
+      op.getName().getStringRef().str() + toString(op.getAttrDictionary());
+  for (Type type : op.getResultTypes())
+    llvm::raw_string_ostream(key) << " " << type;
+  std::string symbol = getSymbol(op).str();
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    symbol = "constant";
+    if (auto number = dyn_cast<FloatAttr>(constant.getValue())) {
+      llvm::SmallString<16> digits;
+      number.getValue().toString(digits, 6);
+      symbol = digits.str();
     }
-    ofValue[op.getResult(0)] = getNumber(key, operands, symbol);
+  }
+  ofValue[op.getResult(0)] = getNumber(key, operands, symbol);
+}
+
+void ValueNumbers::visit(TraverseOp traverse) {
+  Block &block = traverse.getBody().front();
+  for (auto [element, buffer] :
+       llvm::zip(block.getArguments(), traverse.getReads()))
+    ofValue[element] = ofValue.lookup(buffer);
+  for (Operation &op : block.without_terminator())
+    number(op);
+  for (auto [result, value] :
+       llvm::zip(traverse.getResults(), block.getTerminator()->getOperands())) {
+    unsigned number = ofValue.lookup(value);
+    if (isa<PartialType>(result.getType()))
+      number = getNumber("partial " + toString(TypeAttr::get(result.getType())),
+                         {number}, storage.getBufferName(result));
+    else if (getMemory(result) == Value(result))
+      number = keep(storage.getBufferName(result), number);
+    ofValue[result] = number;
   }
 }
 
-void ValueNumbers::visit(PhaseOp phase) {
-  Block &block = phase.getBody().front();
-  int64_t next = phase.getNumSlots() + phase.getTensorSlots();
-  enterSlots(block, phase.getNumSlots());
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-    if (operand.getReads())
-      ofValue[block.getArgument(next++)] =
-          read(operand.getName().getValue(), operand.getName().getValue());
-  number(block);
-  ValueRange results = block.getTerminator()->getOperands();
-  unsigned result = 0;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>())
-    if (operand.getWrites()) {
-      StringRef name = operand.getName().getValue();
-      unsigned value = ofValue.lookup(results[result++]);
-      contents[name] =
-          operand.getKind() == RoleKind::Temp ? keep(name, value) : value;
-    }
-  for (auto accumulator :
-       phase.getAccumulators().getAsRange<AccumulatorAttr>()) {
-    StringRef name = accumulator.getPartial().getValue();
-    contents[name] = getNumber("partial " + toString(accumulator),
-                               {ofValue.lookup(results[result++])}, name);
-  }
-}
-
-/// In the temp or the slot that the operation names.
-template <typename OpT>
-void ValueNumbers::keepCombined(OpT op, unsigned number) {
-  std::string name = op.getTemp() ? op.getTemp()->str()
-                                  : ("tensor" + Twine(*op.getSlot())).str();
-  contents[op.getTemp() ? name : "slot " + name] = keep(name, number);
+/// A vector or a scalar of the tensor has a name from here on; a share has
+/// none.
+void ValueNumbers::keepCombined(Value result, unsigned number) {
+  if (result.getType().isF64())
+    number = keep("tensor" + std::to_string(*storage.getTensorSlot(result)),
+                  number);
+  else if (isa<BufferType>(result.getType()))
+    number = keep(storage.getBufferName(result), number);
+  ofValue[result] = number;
 }
 
 void ValueNumbers::visit(CombineOp combine) {
-  unsigned partial = read(combine.getPartial(), combine.getPartial());
-  unsigned number =
-      getNumber("combine " + toString(combine->getAttrDictionary()), {partial},
-                combine.getPartial());
-  if (combine.getExchange())
-    contents[*combine.getExchange()] = number;
-  else
-    keepCombined(combine, number);
+  StringRef name = storage.getBufferName(combine.getPartial());
+  std::string key = "combine " + toString(combine->getAttrDictionary());
+  keepCombined(combine.getResult(),
+               getNumber(key, {ofValue.lookup(combine.getPartial())}, name));
 }
 
 void ValueNumbers::visit(ReceiveOp receive) {
   SmallVector<unsigned> sent;
-  for (StringRef source : receive.getSources())
-    sent.push_back(read(source, source));
-  keepCombined(receive,
+  for (Value share : receive.getShares())
+    sent.push_back(ofValue.lookup(share));
+  keepCombined(receive.getResult(),
                getNumber("receive " + toString(receive->getAttrDictionary()),
-                         sent, receive.getSources()[0]));
+                         sent,
+                         storage.getBufferName(receive.getShares().front())));
 }
 
-void ValueNumbers::visit(TensorScalarsOp scalars) {
-  Block &block = scalars.getBody().front();
-  enterSlots(block, scalars.getNumSlots());
-  number(block);
-  for (auto [slot, value] :
-       llvm::zip(scalars.getWrites(), block.getTerminator()->getOperands())) {
-    std::string name = "tensor" + std::to_string(slot);
-    contents["slot " + name] = keep(name, ofValue.lookup(value));
-  }
+/// Scalars that have a slot are names, as those of a cohort are.
+void ValueNumbers::visitScalar(Operation &op) {
+  if (!isa<CarriedOp>(op))
+    number(op);
+  Value result = op.getResult(0);
+  if (std::optional<int64_t> slot = storage.getTensorSlot(result))
+    ofValue[result] =
+        keep("tensor" + std::to_string(*slot), ofValue.lookup(result));
 }
 
 void ValueNumbers::run() {
-  nameSlots();
+  nameArguments();
   for (Operation &op : program.getBody().front()) {
-    if (auto phase = dyn_cast<PhaseOp>(op))
-      visit(phase);
+    if (auto scalars = dyn_cast<CohortScalarsOp>(op))
+      nameCohort(scalars);
+    else if (auto traverse = dyn_cast<TraverseOp>(op))
+      visit(traverse);
     else if (auto combine = dyn_cast<CombineOp>(op))
       visit(combine);
     else if (auto receive = dyn_cast<ReceiveOp>(op))
       visit(receive);
-    else if (auto scalars = dyn_cast<TensorScalarsOp>(op))
-      visit(scalars);
+    else if (isa<ExchangeOp, KeepOp>(op))
+      for (auto [result, operand] :
+           llvm::zip(op.getResults(), op.getOperands()))
+        ofValue[result] = ofValue.lookup(operand);
+    else if (op.getNumResults() == 1)
+      visitScalar(op);
   }
 }
 
@@ -274,17 +249,18 @@ std::string ValueNumbers::printLine(unsigned number) const {
 }
 
 /// "sum of grad * grad for each row".
-std::string ValueNumbers::printExchanged(ReceiveOp receive, StringRef source) {
+std::string ValueNumbers::printExchanged(ReceiveOp receive, Value share) {
+  auto type = cast<ShareType>(share.getType());
   // What was sent, of partial sums, of a value.
-  unsigned number = contents.lookup(source);
+  unsigned number = ofValue.lookup(share);
   for (int k = 0; k < 2 && !nodes[number].operands.empty(); ++k)
     number = nodes[number].operands[0];
   StringRef kind =
-      receive.getMean() ? "mean" : stringifyCombiner(receive.getCombiner());
+      receive.getMean() ? "mean" : stringifyCombiner(type.getCombiner());
   std::string text = (kind + " of " + printLine(number)).str();
-  StringRef level = stringifyLevel(receive.getLevel());
-  if (receive.getLevel() != Level::Tensor)
-    text += (" for each " + level.drop_back()).str();
+  Level level = getLevel(program.getParam().getType(), type.getKeptShape());
+  if (level != Level::Tensor)
+    text += (" for each " + stringifyLevel(level).drop_back()).str();
   return text;
 }
 
@@ -292,8 +268,8 @@ std::string ValueNumbers::printExchanged(ReceiveOp receive, StringRef source) {
 llvm::StringMap<std::string> ValueNumbers::printExchanged() {
   llvm::StringMap<std::string> texts;
   for (auto receive : program.getBody().getOps<ReceiveOp>())
-    for (StringRef source : receive.getSources())
-      texts[source] = printExchanged(receive, source);
+    for (Value share : receive.getShares())
+      texts[storage.getBufferName(share)] = printExchanged(receive, share);
   return texts;
 }
 
@@ -302,18 +278,18 @@ std::vector<ExplainedAgain> ValueNumbers::findRecomputed() {
     StringRef name = op.getName().stripDialect();
     return name != "constant" && name != "truncf" && name != "extf";
   };
-  SmallVector<PhaseOp> kernels;
-  for (auto phase : program.getBody().getOps<PhaseOp>())
-    if (phase.getSpace() == Space::Tiles || phase.getSpace() == Space::Elements)
-      kernels.push_back(phase);
+  SmallVector<TraverseOp> kernels;
+  for (auto traverse : program.getBody().getOps<TraverseOp>())
+    if (traverse.isKernel())
+      kernels.push_back(traverse);
   llvm::MapVector<unsigned, std::vector<std::string>> computed;
-  for (PhaseOp phase : kernels) {
+  for (TraverseOp traverse : kernels) {
     llvm::SetVector<unsigned> own;
-    for (Operation &op : phase.getBody().front().without_terminator())
+    for (Operation &op : traverse.getBody().front().without_terminator())
       if (isCounted(op))
         own.insert(ofValue.lookup(op.getResult(0)));
     for (unsigned number : own)
-      computed[number].push_back(phase.getSymName().str());
+      computed[number].push_back(traverse.getSymName().str());
   }
   // What is used by other values of the same kernels alone is a part of them.
   std::vector<ExplainedAgain> again;
@@ -336,9 +312,8 @@ std::vector<ExplainedAgain> ValueNumbers::findRecomputed() {
   return again;
 }
 
-ExplainedValues mlir::step::explainValues(OptimizerOp optimizer,
-                                          ProgramOp program) {
-  ValueNumbers numbers(optimizer, program);
+ExplainedValues mlir::step::explainValues(const ProgramStorage &storage) {
+  ValueNumbers numbers(storage);
   numbers.run();
   return {numbers.findRecomputed(), numbers.printExchanged()};
 }

@@ -8,6 +8,7 @@
 #define STEPC_PASSES_PACKAGE_EXPLAINVALUES_H
 
 #include "passes/package/ExplainModel.h"
+#include "passes/schedule/ProgramStorage.h"
 
 namespace mlir::step {
 
@@ -21,7 +22,7 @@ struct ExplainedValues {
   llvm::StringMap<std::string> exchanged;
 };
 
-ExplainedValues explainValues(OptimizerOp optimizer, ProgramOp program);
+ExplainedValues explainValues(const ProgramStorage &storage);
 
 /// The dims as definitions write them: "[...b, n, 1]".
 std::string describeDims(Type shape);

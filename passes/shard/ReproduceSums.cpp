@@ -331,12 +331,12 @@ void Reproducer::contribute(ContributeOp old, Parts &parts) {
   Emitter emitter(b, loc);
   Value value = old.getValue();
   StatisticOp high = parts.high, low = parts.low;
-  ContributeOp::create(b, loc, high, value);
+  ContributeOp::create(b, loc, high, value, ArrayAttr());
   if (low)
-    ContributeOp::create(b, loc, low, emitter.negate(value));
+    ContributeOp::create(b, loc, low, emitter.negate(value), ArrayAttr());
   for (auto [fold, term] :
        llvm::zip(parts.folds, emitter.emitTerms(value, parts.scaling, kF64)))
-    ContributeOp::create(b, loc, fold.getResult(), term);
+    ContributeOp::create(b, loc, fold.getResult(), term, ArrayAttr());
   old.erase();
 }
 

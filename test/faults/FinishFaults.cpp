@@ -4,13 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What uses something before it is there, or partial results that are not
+// combined, or combined otherwise than they were added up, is no program: the
+// verifier refuses it (test/dialect/program-invalid.mlir).
+//
+//===----------------------------------------------------------------------===//
 #include "Seed.h"
 #include "SeedFault.h"
-
-#include "mlir/Analysis/SliceAnalysis.h"
-#include "mlir/Analysis/TopologicalSortUtils.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -18,38 +19,18 @@ using namespace mlir::step::faults;
 
 template <typename SeedT>
 static bool seedCombines(ModuleOp module, SeedT &&seed) {
-  return seedFirstOfEach<ProgramOp, CombineOp>(module, seed);
-}
-
-static bool loseCombine(ModuleOp module) {
-  return seedCombines(module, [](CombineOp op) {
-    op.erase();
-    return true;
+  return seedFirstOfEach<ProgramOp, CombineOp>(module, [&](CombineOp op) {
+    return !isa<ShareType>(op.getResult().getType()) && seed(op);
   });
 }
 
-static Combiner getOther(Combiner combiner) {
-  return combiner == Combiner::Sum ? Combiner::Amax : Combiner::Sum;
-}
-
-static bool combineOtherwise(ModuleOp module) {
+/// The largest in place of a sum.
+static bool reduceOtherwise(ModuleOp module) {
   return seedCombines(module, [](CombineOp op) {
-    op.setCombiner(getOther(op.getCombiner()));
-    return true;
-  });
-}
-
-static bool accumulateOtherwise(ModuleOp module) {
-  return seedFirst<PhaseOp>(module, [](PhaseOp phase) {
-    SmallVector<Attribute> accumulators(phase.getAccumulators().begin(),
-                                        phase.getAccumulators().end());
-    if (accumulators.empty() || phase.getSpace() != Space::Tiles)
-      return false;
-    auto first = cast<AccumulatorAttr>(accumulators[0]);
-    accumulators[0] =
-        AccumulatorAttr::get(phase.getContext(), getOther(first.getCombiner()),
-                             first.getDirection(), first.getPartial());
-    phase.setAccumulatorsAttr(ArrayAttr::get(phase.getContext(), accumulators));
+    PartialType own = op.getPartial().getType();
+    op.getPartial().setType(
+        PartialType::get(op.getContext(), getOther(own.getCombiner()),
+                         own.getDims(), own.getKept()));
     return true;
   });
 }
@@ -64,162 +45,96 @@ static bool setMean(ModuleOp module, bool mean) {
 static bool loseDivision(ModuleOp module) { return setMean(module, false); }
 static bool addDivision(ModuleOp module) { return setMean(module, true); }
 
-static bool writeAnotherSlot(ModuleOp module) {
-  return seedCombines(module, [](CombineOp op) {
-    auto program = op->getParentOfType<ProgramOp>();
-    int64_t slots = program.getTensorSlots();
-    if (!op.getSlot() || slots < 2)
-      return false;
-    op.setSlot((*op.getSlot() + 1) % slots);
-    return true;
+/// Of each program two combines, one behind the other, that `swap` exchanges.
+template <typename SwapT>
+static bool swapCombines(ModuleOp module, SwapT &&swap) {
+  return seedFirst<ProgramOp>(module, [&](ProgramOp program) {
+    SmallVector<CombineOp> combines = getAll<CombineOp>(program);
+    for (size_t k = 0; k + 1 < combines.size(); ++k)
+      if (combines[k].getPartial().getType() ==
+              combines[k + 1].getPartial().getType() &&
+          swap(combines[k], combines[k + 1]))
+        return true;
+    return false;
   });
 }
 
 /// Two reductions of a traversal read each other's partial sums.
 static bool swapPartials(ModuleOp module) {
-  return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    SmallVector<CombineOp> combines(program.getBody().getOps<CombineOp>());
-    for (size_t k = 0; k + 1 < combines.size(); ++k) {
-      CombineOp a = combines[k], b = combines[k + 1];
-      bool columns =
-          a.getLevel() == Level::Columns || b.getLevel() == Level::Columns;
-      if (a.getSpace() != b.getSpace() || columns)
-        continue;
-      StringAttr first = a.getPartialAttr();
-      a.setPartialAttr(b.getPartialAttr());
-      b.setPartialAttr(first);
-      return true;
-    }
-    return false;
+  return swapCombines(module, [](CombineOp a, CombineOp b) {
+    if (a.getPartial().getDefiningOp() != b.getPartial().getDefiningOp())
+      return false;
+    Value first = a.getPartial();
+    a.getPartialMutable().set(b.getPartial());
+    b.getPartialMutable().set(first);
+    return true;
+  });
+}
+
+/// Where a number is used, the next one is.
+static bool useAnotherNumber(ModuleOp module) {
+  return swapCombines(module, [](CombineOp a, CombineOp b) {
+    if (a->getNextNode() != b || !a.getResult().getType().isF64() ||
+        !b.getResult().getType().isF64())
+      return false;
+    a.getResult().replaceAllUsesWith(b.getResult());
+    return true;
   });
 }
 
 /// A kernel takes a row's value for a column's.
 static bool swapProjections(ModuleOp module) {
-  return seedFirst<PhaseOp>(module, [](PhaseOp phase) {
-    SmallVector<Attribute> operands(phase.getOperands().begin(),
-                                    phase.getOperands().end());
-    SmallVector<size_t> temps;
-    for (auto [index, operand] : llvm::enumerate(operands))
-      if (cast<OperandAttr>(operand).getKind() == RoleKind::Temp)
-        temps.push_back(index);
-    if (phase.getSpace() != Space::Tiles || temps.size() < 2)
+  return seedFirst<TraverseOp>(module, [](TraverseOp traverse) {
+    SmallVector<unsigned> vectors;
+    for (auto [k, buffer] : llvm::enumerate(traverse.getReads()))
+      if (!isa<BlockArgument>(getMemory(buffer)))
+        vectors.push_back(k);
+    return traverse.isKernel() && vectors.size() >= 2 &&
+           swapOperands(traverse, vectors[0], vectors[1]);
+  });
+}
+
+/// The statistic gets another number that is there by then.
+static bool contributeAnother(ModuleOp module) {
+  return seedFirst<ContributeOp>(module, [](ContributeOp contribute) {
+    auto program = dyn_cast<ProgramOp>(contribute->getParentOp());
+    if (!program)
       return false;
-    auto rename = [&](size_t index, size_t other) {
-      auto own = cast<OperandAttr>(phase.getOperands()[index]);
-      auto name = cast<OperandAttr>(phase.getOperands()[other]).getName();
-      operands[index] = OperandAttr::get(
-          phase.getContext(), own.getKind(), name, own.getShape(),
-          own.getStorage(), own.getInit(), own.getReads(), own.getWrites());
-    };
-    rename(temps[0], temps[1]);
-    rename(temps[1], temps[0]);
-    phase.setOperandsAttr(ArrayAttr::get(phase.getContext(), operands));
-    return true;
-  });
-}
-
-/// A reduction is combined at the end of its finish.
-static bool combineLate(ModuleOp module) {
-  return seedCombines(module, [](CombineOp op) {
-    Operation *last = op;
-    while (Operation *next = last->getNextNode()) {
-      auto phase = dyn_cast<PhaseOp>(next);
-      if ((phase && isKernel(phase)) || isa<ScalarPhaseOp>(next))
-        break;
-      last = next;
-    }
-    bool between = false;
-    for (Operation *next = op; next != last; next = next->getNextNode())
-      between |= isa<PhaseOp, TensorScalarsOp>(next->getNextNode());
-    op->moveAfter(last);
-    return between;
-  });
-}
-
-/// A kernel runs before the finish that it waits for.
-static bool runEarly(ModuleOp module) {
-  return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    PhaseOp before;
-    for (auto phase : program.getBody().getOps<PhaseOp>()) {
-      if (!isKernel(phase))
-        continue;
-      if (before && before.getSegment() == phase.getSegment()) {
-        phase->moveAfter(before);
-        return true;
-      }
-      before = phase;
+    for (Operation &op : program.getBody().front()) {
+      if (&op == contribute.getOperation())
+        return false;
+      for (Value result : op.getResults())
+        if (isa<CombineOp, CohortScalarsOp>(op) && result.getType().isF64() &&
+            result != contribute.getValue()) {
+          contribute.getValueMutable().set(result);
+          return true;
+        }
     }
     return false;
   });
 }
 
-static bool contributeAnother(ModuleOp module) {
-  return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    SmallVector<int64_t> triples(program.getContributions());
-    if (triples.empty() || program.getTensorSlots() < 2)
-      return false;
-    triples[1] = (triples[1] + 1) % program.getTensorSlots();
-    program.setContributions(triples);
-    return true;
-  });
-}
-
 static bool contributeNothing(ModuleOp module) {
-  return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    SmallVector<int64_t> triples(program.getContributions());
-    if (triples.empty())
-      return false;
-    program.setContributions(ArrayRef(triples).drop_front(3));
+  return seedFirst<ContributeOp>(module, [](ContributeOp contribute) {
+    contribute.erase();
     return true;
-  });
-}
-
-/// A kernel of a later segment runs in the one before.
-static bool runInEarlierSegment(ModuleOp module) {
-  return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    bool any = false;
-    for (Operation &op : program.getBody().front()) {
-      auto phase = dyn_cast<PhaseOp>(op);
-      if (!phase || phase.getSegment() == 0)
-        continue;
-      phase.setSegment(phase.getSegment() - 1);
-      any = true;
-    }
-    // Behind what is moved: segments are in order.
-    Operation *last = &program.getBody().front().back();
-    for (auto scalars :
-         llvm::make_early_inc_range(program.getBody().getOps<ScalarPhaseOp>()))
-      if (any && scalars.getSegment() > 0)
-        scalars->moveAfter(last);
-    return any;
   });
 }
 
 std::vector<Fault> faults::getFinishFaults() {
   Stage schedule = Stage::Schedule;
   return {
-      {"program-combine-lost", schedule, "partial sums are not combined",
-       loseCombine},
-      {"program-combiner", schedule, "the largest of partial sums",
-       combineOtherwise},
-      {"program-accumulator", schedule, "the sum of the largest",
-       accumulateOtherwise},
+      {"program-reduced-otherwise", schedule, "the largest for a sum",
+       reduceOtherwise},
       {"program-mean-undivided", schedule, "a mean that is a sum",
        loseDivision},
       {"program-sum-divided", schedule, "a sum that is a mean", addDivision},
-      {"program-combined-elsewhere", schedule, "into the next scalar",
-       writeAnotherSlot},
+      {"program-another-number", schedule, "the next number of the tensor",
+       useAnotherNumber},
       {"program-partials-swapped", schedule, "another reduction's sums",
        swapPartials},
       {"program-projections-swapped", schedule, "rows for columns",
        swapProjections},
-      {"program-combined-late", schedule,
-       "a finish uses what it has not combined", combineLate},
-      {"program-kernel-early", schedule,
-       "a kernel before the finish it depends on", runEarly},
-      {"program-segment-early", schedule,
-       "a kernel before the round it depends on", runInEarlierSegment},
       {"program-contribution-of-another", schedule,
        "the next scalar is contributed", contributeAnother},
       {"program-contribution-lost", schedule, "nothing is contributed",

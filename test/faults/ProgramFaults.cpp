@@ -1,4 +1,4 @@
-//===- ProgramFaults.cpp - faults in programs of phases -------------------===//
+//===- ProgramFaults.cpp - faults in programs -----------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,52 +17,62 @@ using namespace mlir::step;
 using namespace mlir::step::faults;
 
 //===----------------------------------------------------------------------===//
-// Scalar phases
+// Scalars of the cohort
 //===----------------------------------------------------------------------===//
 
-/// The scalar phases see the count of the step before.
-static bool countBehind(ModuleOp module) {
+/// In each of them, `change` makes another value of an argument of the program.
+template <typename ChangeT>
+static bool changeArgument(ModuleOp module, RoleKind kind, ChangeT &&change) {
   bool any = false;
-  module.walk([&](ScalarPhaseOp phase) {
-    Block &block = phase.getBody().front();
-    Value count = block.getArgument(block.getNumArguments() - 2);
-    if (count.use_empty())
-      return;
-    OpBuilder builder = OpBuilder::atBlockBegin(&block);
-    Value one = arith::ConstantIntOp::create(builder, phase.getLoc(), 1, 64);
-    auto behind = arith::SubIOp::create(builder, phase.getLoc(), count, one);
-    count.replaceAllUsesExcept(behind, behind);
-    any = true;
+  module.walk([&](CohortScalarsOp scalars) {
+    auto program = cast<ProgramOp>(scalars->getParentOp());
+    for (BlockArgument argument : program.getBody().getArguments()) {
+      if (program.getRole(argument.getArgNumber()).getKind() != kind)
+        continue;
+      OpBuilder builder = OpBuilder::atBlockBegin(&scalars.getBody().front());
+      Operation *other = change(builder, argument);
+      argument.replaceUsesWithIf(other->getResult(0), [&](OpOperand &use) {
+        bool own = use.getOwner() != other &&
+                   scalars->isProperAncestor(use.getOwner());
+        any |= own;
+        return own;
+      });
+    }
   });
   return any;
 }
 
+/// They see the count of the step before.
+static bool countBehind(ModuleOp module) {
+  return changeArgument(
+      module, RoleKind::Count, [](OpBuilder &builder, Value count) {
+        Location loc = count.getLoc();
+        Value one = arith::ConstantIntOp::create(builder, loc, 1, 64);
+        return arith::SubIOp::create(builder, loc, count, one);
+      });
+}
+
 static bool invertFresh(ModuleOp module) {
-  bool any = false;
-  module.walk([&](ScalarPhaseOp phase) {
-    Block &block = phase.getBody().front();
-    Value fresh = block.getArgument(block.getNumArguments() - 1);
-    if (fresh.use_empty())
-      return;
-    OpBuilder builder = OpBuilder::atBlockBegin(&block);
-    Value yes = arith::ConstantIntOp::create(builder, phase.getLoc(), 1, 1);
-    auto other = arith::XOrIOp::create(builder, phase.getLoc(), fresh, yes);
-    fresh.replaceAllUsesExcept(other, other);
-    any = true;
-  });
-  return any;
+  return changeArgument(
+      module, RoleKind::Fresh, [](OpBuilder &builder, Value fresh) {
+        Location loc = fresh.getLoc();
+        Value yes = arith::ConstantIntOp::create(builder, loc, 1, 1);
+        return arith::XOrIOp::create(builder, loc, fresh, yes);
+      });
 }
 
 /// Rounds each yielded scalar that is computed.
 static bool narrowScalars(ModuleOp module) {
   bool any = false;
-  module.walk([&](ScalarPhaseOp phase) {
-    Operation *yield = phase.getBody().front().getTerminator();
+  module.walk([&](CohortScalarsOp scalars) {
+    Operation *yield = scalars.getBody().front().getTerminator();
     OpBuilder builder(yield);
     for (OpOperand &operand : yield->getOpOperands()) {
+      if (!operand.get().getType().isF64())
+        continue;
       Value narrow = arith::TruncFOp::create(
-          builder, phase.getLoc(), builder.getF32Type(), operand.get());
-      operand.set(arith::ExtFOp::create(builder, phase.getLoc(),
+          builder, scalars.getLoc(), builder.getF32Type(), operand.get());
+      operand.set(arith::ExtFOp::create(builder, scalars.getLoc(),
                                         builder.getF64Type(), narrow));
       any = true;
     }
@@ -70,19 +80,23 @@ static bool narrowScalars(ModuleOp module) {
   return any;
 }
 
-/// A later segment uses another input than the result of a round.
+/// A later segment uses a hyper-parameter for the result of a round.
 static bool useAnotherResult(ModuleOp module) {
   auto optimizer = *module.getOps<OptimizerOp>().begin();
-  int64_t hypers = llvm::range_size(optimizer.getBody().getOps<HyperOp>());
-  return seedFirst<ScalarPhaseOp>(module, [&](ScalarPhaseOp phase) {
-    Block &block = phase.getBody().front();
-    if (phase.getSegment() == 0 || hypers == 0)
+  auto hypers = optimizer.getBody().getOps<HyperOp>();
+  return seedFirst<CohortScalarsOp>(module, [&](CohortScalarsOp scalars) {
+    if (hypers.empty())
       return false;
-    BlockArgument result = block.getArgument(hypers);
-    if (result.use_empty())
-      return false;
-    result.replaceAllUsesWith(block.getArgument(0));
-    return true;
+    for (auto round : optimizer.getBody().getOps<ScalarsOp>()) {
+      for (Value result : round.getResults())
+        for (OpOperand &use : result.getUses())
+          if (result.getType().isF64() &&
+              scalars->isProperAncestor(use.getOwner())) {
+            use.set((*hypers.begin()).getResult());
+            return true;
+          }
+    }
+    return false;
   });
 }
 
@@ -95,15 +109,15 @@ static bool useAnotherResult(ModuleOp module) {
 template <typename OpT, typename SeedT>
 static bool seedKernels(ModuleOp module, SeedT &&seed) {
   return seedFirstOfEach<ProgramOp, OpT>(module, [&](OpT op) {
-    auto phase = dyn_cast<PhaseOp>(op->getParentOp());
-    return phase && isKernel(phase) && seed(op);
+    auto traverse = dyn_cast<TraverseOp>(op->getParentOp());
+    return traverse && traverse.isKernel() && seed(op);
   });
 }
 
 template <typename OpT>
 static bool swapInScalars(ModuleOp module) {
   return seedFirstOfEach<ProgramOp, OpT>(module, [](OpT op) {
-    return isa<TensorScalarsOp, ScalarPhaseOp>(op->getParentOp()) &&
+    return isa<ProgramOp, CohortScalarsOp>(op->getParentOp()) &&
            swapOperands(op);
   });
 }
@@ -115,7 +129,7 @@ static bool dropTerm(ModuleOp module) {
 
 /// (a * b) * c becomes a * (b * c), in each kernel.
 static bool reassociate(ModuleOp module) {
-  return seedFirstOfEach<PhaseOp, arith::MulFOp>(module, [](arith::MulFOp op) {
+  return seedFirstOfEach<TraverseOp, arith::MulFOp>(module, [](arith::MulFOp op) {
     for (bool right : {false, true}) {
       Value side = right ? op.getRhs() : op.getLhs();
       Value other = right ? op.getLhs() : op.getRhs();
@@ -145,67 +159,75 @@ static bool useReciprocal(ModuleOp module) {
   });
 }
 
-/// Kernels use another slot of the scalar row.
-static bool useAnotherSlot(ModuleOp module) {
-  return seedFirstOfEach<ProgramOp, PhaseOp>(module, [](PhaseOp phase) {
-    Block &block = phase.getBody().front();
-    for (int64_t k = 0; isKernel(phase) && k + 1 < int64_t(phase.getNumSlots());
-         ++k)
-      if (!block.getArgument(k).use_empty()) {
-        block.getArgument(k).replaceAllUsesWith(block.getArgument(k + 1));
-        return true;
-      }
+/// Kernels use another scalar of the cohort.
+static bool useAnotherScalar(ModuleOp module) {
+  return seedFirstOfEach<ProgramOp, TraverseOp>(module, [](TraverseOp traverse) {
+    auto program = cast<ProgramOp>(traverse->getParentOp());
+    for (CohortScalarsOp scalars : getAll<CohortScalarsOp>(program)) {
+      for (int64_t k = 0;
+           traverse.isKernel() && k + 1 < int64_t(scalars->getNumResults()); ++k)
+        for (OpOperand &use : scalars->getResult(k).getUses()) {
+          Value next = scalars->getResult(k + 1);
+          if (!traverse->isProperAncestor(use.getOwner()) ||
+              next.getType() != use.get().getType())
+            continue;
+          use.set(next);
+          return true;
+        }
+    }
     return false;
   });
 }
 
 /// What is added up is rounded to bf16.
 static bool accumulateRounded(ModuleOp module) {
-  return seedFirstOfEach<ProgramOp, PhaseOp>(module, [](PhaseOp phase) {
-    Operation *yield = phase.getBody().front().getTerminator();
-    if (phase.getAccumulators().empty() || !isKernel(phase))
+  return seedFirstOfEach<ProgramOp, TraverseOp>(module, [](TraverseOp traverse) {
+    Operation *yield = traverse.getBody().front().getTerminator();
+    if (traverse.getPartials().empty() || !traverse.isKernel())
       return false;
     OpOperand &last = yield->getOpOperand(yield->getNumOperands() - 1);
     if (!last.get().getType().isF32())
       return false;
     OpBuilder builder(yield);
-    Value narrow = arith::TruncFOp::create(builder, phase.getLoc(),
+    Value narrow = arith::TruncFOp::create(builder, traverse.getLoc(),
                                            builder.getBF16Type(), last.get());
-    last.set(arith::ExtFOp::create(builder, phase.getLoc(),
+    last.set(arith::ExtFOp::create(builder, traverse.getLoc(),
                                    builder.getF32Type(), narrow));
     return true;
   });
 }
 
 namespace {
-/// One operand that a phase writes: its element in the body, where it is also
-/// read, and what is yielded for it.
+/// One operand that a traversal writes: its element in the body, where it is
+/// also read, and what is yielded for it.
 struct Written {
-  OperandAttr attr;
+  RoleKind kind;
   Value read;
   OpOperand *yielded;
 };
 } // namespace
 
-static SmallVector<Written> getWritten(PhaseOp phase) {
+static SmallVector<Written> getWritten(TraverseOp traverse) {
   SmallVector<Written> written;
-  Block &block = phase.getBody().front();
-  unsigned argument = phase.getNumSlots() + phase.getTensorSlots(), result = 0;
-  for (auto operand : phase.getOperands().getAsRange<OperandAttr>()) {
+  auto program = cast<ProgramOp>(traverse->getParentOp());
+  Block &block = traverse.getBody().front();
+  for (auto [k, buffer] : llvm::enumerate(traverse.getWrites())) {
+    auto memory = cast<BlockArgument>(getMemory(buffer));
     Value read;
-    if (operand.getReads())
-      read = block.getArgument(argument++);
-    if (operand.getWrites())
-      written.push_back(
-          {operand, read, &block.getTerminator()->getOpOperand(result++)});
+    for (auto [element, other] :
+         llvm::zip(block.getArguments(), traverse.getReads()))
+      if (getMemory(other) == memory)
+        read = element;
+    written.push_back({program.getRole(memory.getArgNumber()).getKind(), read,
+                       &block.getTerminator()->getOpOperand(k)});
   }
   return written;
 }
 
 static bool keepState(ModuleOp module) {
-  return seedFirst<PhaseOp>(module, [](PhaseOp phase) {
-    for (Written &state : getWritten(phase))
-      if (state.attr.getKind() == RoleKind::State && state.read) {
+  return seedFirst<TraverseOp>(module, [](TraverseOp traverse) {
+    for (Written &state : getWritten(traverse))
+      if (state.kind == RoleKind::State && state.read) {
         state.yielded->set(state.read);
         return true;
       }
@@ -215,8 +237,8 @@ static bool keepState(ModuleOp module) {
 
 /// What uses a state's old value uses the new one.
 static bool readAfterWrite(ModuleOp module) {
-  return seedFirst<PhaseOp>(module, [](PhaseOp phase) {
-    for (Written &state : getWritten(phase)) {
+  return seedFirst<TraverseOp>(module, [](TraverseOp traverse) {
+    for (Written &state : getWritten(traverse)) {
       Value stored = state.yielded->get();
       if (!state.read || !stored.getDefiningOp() ||
           stored.getType() != state.read.getType())
@@ -232,17 +254,18 @@ static bool readAfterWrite(ModuleOp module) {
         return other;
       });
       if (any)
-        return sortTopologically(&phase.getBody().front());
+        return sortTopologically(&traverse.getBody().front());
     }
     return false;
   });
 }
 
 static bool swapStores(ModuleOp module) {
-  return seedFirst<PhaseOp>(module, [](PhaseOp phase) {
-    SmallVector<Written> written = getWritten(phase);
+  return seedFirst<TraverseOp>(module, [](TraverseOp traverse) {
+    SmallVector<Written> written = getWritten(traverse);
     if (written.size() < 2 ||
-        written[0].attr.getStorage() != written[1].attr.getStorage())
+        written[0].yielded->get().getType() !=
+            written[1].yielded->get().getType())
       return false;
     Value first = written[0].yielded->get();
     written[0].yielded->set(written[1].yielded->get());
@@ -281,7 +304,7 @@ std::vector<Fault> faults::getProgramFaults() {
       {"program-reassociated", schedule, "a * (b * c)", reassociate},
       {"program-reciprocal", schedule, "a * (1 / b)", useReciprocal},
       {"program-another-slot", schedule, "the next scalar of the row",
-       useAnotherSlot},
+       useAnotherScalar},
       {"program-accumulates-rounded", schedule, "what is added up, in bf16",
        accumulateRounded},
       {"program-state-kept", schedule, "a state is not updated", keepState},

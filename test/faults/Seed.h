@@ -48,10 +48,15 @@ inline bool replaceBy(Operation *op, Value value) {
   return true;
 }
 
-/// Whether the phase becomes a kernel: of tiles or elements.
-inline bool isKernel(PhaseOp phase) {
-  return phase.getSpace() == Space::Tiles ||
-         phase.getSpace() == Space::Elements;
+/// The operations of a type that a program has at its top.
+template <typename OpT>
+SmallVector<OpT> getAll(ProgramOp program) {
+  return SmallVector<OpT>(program.getBody().getOps<OpT>());
+}
+
+/// The combiner that a reduction does not have.
+inline Combiner getOther(Combiner combiner) {
+  return combiner == Combiner::Sum ? Combiner::Amax : Combiner::Sum;
 }
 
 } // namespace mlir::step::faults

@@ -39,29 +39,8 @@ static bool keepLastLocal(ModuleOp module) { return keepLocal(module, true); }
 //===----------------------------------------------------------------------===//
 
 template <typename SeedT>
-static bool seedSends(ModuleOp module, SeedT &&seed) {
-  return seedFirstOfEach<ProgramOp, CombineOp>(module, [&](CombineOp op) {
-    return op.getExchange().has_value() && seed(op);
-  });
-}
-
-template <typename SeedT>
 static bool seedReceives(ModuleOp module, SeedT &&seed) {
   return seedFirstOfEach<ProgramOp, ReceiveOp>(module, seed);
-}
-
-static bool sendNothing(ModuleOp module) {
-  return seedSends(module, [](CombineOp op) {
-    op.erase();
-    return true;
-  });
-}
-
-static bool receiveNothing(ModuleOp module) {
-  return seedReceives(module, [](ReceiveOp op) {
-    op.erase();
-    return true;
-  });
 }
 
 static bool setMean(ModuleOp module, bool mean) {
@@ -74,63 +53,22 @@ static bool setMean(ModuleOp module, bool mean) {
 static bool loseDivision(ModuleOp module) { return setMean(module, false); }
 static bool addDivision(ModuleOp module) { return setMean(module, true); }
 
-static Combiner getOther(Combiner combiner) {
-  return combiner == Combiner::Sum ? Combiner::Amax : Combiner::Sum;
-}
-
-static bool sendOtherwise(ModuleOp module) {
-  return seedSends(module, [](CombineOp op) {
-    op.setCombiner(getOther(op.getCombiner()));
-    return true;
-  });
-}
-
-static bool receiveOtherwise(ModuleOp module) {
-  return seedReceives(module, [](ReceiveOp op) {
-    op.setCombiner(getOther(op.getCombiner()));
-    return true;
-  });
-}
-
-/// A segment before the one that waits for the round.
-static bool receiveEarly(ModuleOp module) {
-  return seedReceives(module, [](ReceiveOp op) {
-    int64_t segment = op.getSegment();
-    if (segment == 0)
-      return false;
-    op.setSegment(segment - 1);
-    return true;
-  });
-}
-
-/// Two that receive the same number of words receive each other's.
+/// Two that receive shares of one type receive each other's.
 static bool receiveAnothers(ModuleOp module) {
   return seedFirst<ProgramOp>(module, [](ProgramOp program) {
-    SmallVector<ReceiveOp> receives(program.getBody().getOps<ReceiveOp>());
+    SmallVector<ReceiveOp> receives = getAll<ReceiveOp>(program);
     for (size_t k = 0; k < receives.size(); ++k)
       for (size_t other = k + 1; other < receives.size(); ++other) {
         ReceiveOp a = receives[k], b = receives[other];
-        if (a.getLevel() != b.getLevel() || a.getSegment() != b.getSegment())
+        if (a.getShares().getTypes() != b.getShares().getTypes() ||
+            getSegment(a) != getSegment(b))
           continue;
-        ArrayAttr first = a.getExchangesAttr();
-        a.setExchangesAttr(b.getExchangesAttr());
-        b.setExchangesAttr(first);
+        SmallVector<Value> first(a.getShares());
+        a.getSharesMutable().assign(b.getShares());
+        b.getSharesMutable().assign(first);
         return true;
       }
     return false;
-  });
-}
-
-/// A vector of rows is received as the columns' or the other way round.
-static bool receiveOtherLevel(ModuleOp module) {
-  return seedReceives(module, [](ReceiveOp op) {
-    if (op.getLevel() == Level::Rows)
-      op.setLevel(Level::Columns);
-    else if (op.getLevel() == Level::Columns)
-      op.setLevel(Level::Rows);
-    else
-      return false;
-    return true;
   });
 }
 
@@ -138,77 +76,72 @@ static bool receiveOtherLevel(ModuleOp module) {
 // Exchanges
 //===----------------------------------------------------------------------===//
 
-/// Replaces the exchanges of all programs by what `change` makes of them.
-template <typename ChangeT>
-static bool changeExchanges(ModuleOp module, ChangeT &&change) {
+/// The largest of ranks' shares, and of what they are made of, for a sum.
+static bool exchangeOtherwise(ModuleOp module) {
   bool any = false;
-  module.walk([&](ProgramOp program) {
-    SmallVector<Attribute> buffers;
-    for (auto buffer : program.getWorkspace().getAsRange<BufferAttr>()) {
-      ExchangeAttr own = buffer.getExchange();
-      ExchangeAttr other = own ? change(program, own) : own;
-      any |= other != own;
-      buffers.push_back(BufferAttr::get(module.getContext(), buffer.getName(),
-                                        buffer.getSize(), buffer.getElement(),
-                                        buffer.getLive(), other));
+  module.walk([&](ExchangeOp exchange) {
+    for (auto [share, result] :
+         llvm::zip(exchange.getShares(), exchange.getResults())) {
+      auto own = cast<ShareType>(share.getType());
+      Combiner other = getOther(own.getCombiner());
+      MLIRContext *context = own.getContext();
+      auto combine = share.getDefiningOp<CombineOp>();
+      combine.getPartial().setType(
+          PartialType::get(context, other, own.getDims(), own.getKept()));
+      auto type = ShareType::get(context, other, own.getDims(), own.getKept());
+      share.setType(type);
+      result.setType(type);
+      any = true;
     }
-    program.setWorkspaceAttr(ArrayAttr::get(module.getContext(), buffers));
   });
   return any;
 }
 
-static bool exchangeOtherwise(ModuleOp module) {
-  return changeExchanges(module, [](ProgramOp, ExchangeAttr own) {
-    return ExchangeAttr::get(own.getContext(), own.getRound(), own.getDims(),
-                             getOther(own.getCombiner()));
+/// Replaces the dims over which each share is exchanged.
+template <typename ChangeT>
+static bool changeExchanges(ModuleOp module, ChangeT &&change) {
+  bool any = false;
+  module.walk([&](ExchangeOp exchange) {
+    auto program = cast<ProgramOp>(exchange->getParentOp());
+    SmallVector<Attribute> over;
+    for (auto own : exchange.getOver().getAsRange<ArrayAttr>()) {
+      over.push_back(change(program, own));
+      any |= over.back() != own;
+    }
+    exchange.setOverAttr(ArrayAttr::get(module.getContext(), over));
   });
+  return any;
 }
 
-static bool moveRounds(ModuleOp module, int64_t by) {
-  return changeExchanges(module, [&](ProgramOp, ExchangeAttr own) {
-    return ExchangeAttr::get(own.getContext(),
-                             std::max<int64_t>(own.getRound() + by, 0),
-                             own.getDims(), own.getCombiner());
-  });
-}
-static bool exchangeEarlier(ModuleOp module) { return moveRounds(module, -1); }
-static bool exchangeLater(ModuleOp module) { return moveRounds(module, 1); }
-
-static SmallVector<StringAttr> getSharded(ProgramOp program) {
-  SmallVector<StringAttr> dims;
+static ArrayAttr getSharded(ProgramOp program) {
+  SmallVector<Attribute> dims;
   for (NamedAttribute dim : program.getVariant().getLayout().getDims())
     dims.push_back(dim.getName());
-  return dims;
+  return ArrayAttr::get(program.getContext(), dims);
 }
 
 /// Over the ranks of all sharded dims, also of those that stay.
 static bool exchangeOverMore(ModuleOp module) {
-  return changeExchanges(module, [](ProgramOp program, ExchangeAttr own) {
-    if (own.getDims().size() == getSharded(program).size())
-      return own;
-    return ExchangeAttr::get(own.getContext(), own.getRound(),
-                             getSharded(program), own.getCombiner());
+  return changeExchanges(module, [](ProgramOp program, ArrayAttr own) {
+    ArrayAttr all = getSharded(program);
+    return own.size() == all.size() ? own : all;
   });
 }
 
 static bool exchangeOverFewer(ModuleOp module) {
-  return changeExchanges(module, [](ProgramOp, ExchangeAttr own) {
-    if (own.getDims().size() < 2)
+  return changeExchanges(module, [](ProgramOp, ArrayAttr own) {
+    if (own.size() < 2)
       return own;
-    return ExchangeAttr::get(own.getContext(), own.getRound(),
-                             own.getDims().drop_back(), own.getCombiner());
+    return ArrayAttr::get(own.getContext(), own.getValue().drop_back());
   });
 }
 
 /// Over the ranks of another dim.
 static bool exchangeOverOther(ModuleOp module) {
-  return changeExchanges(module, [](ProgramOp program, ExchangeAttr own) {
-    if (own.getDims().size() != 1)
-      return own;
-    for (StringAttr dim : getSharded(program))
-      if (dim != own.getDims().front())
-        return ExchangeAttr::get(own.getContext(), own.getRound(), {dim},
-                                 own.getCombiner());
+  return changeExchanges(module, [](ProgramOp program, ArrayAttr own) {
+    for (Attribute dim : getSharded(program))
+      if (own.size() == 1 && dim != own[0])
+        return ArrayAttr::get(own.getContext(), {dim});
     return own;
   });
 }
@@ -217,45 +150,40 @@ static bool exchangeOverOther(ModuleOp module) {
 // Statistics and layouts
 //===----------------------------------------------------------------------===//
 
-/// What is contributed is a rank's part over all sharded dims, or the whole, as
-/// `partial` says.
-static bool markStatistics(ModuleOp module, bool partial) {
+/// Replaces what is said of contributions in sharded programs.
+template <typename ChangeT>
+static bool changePartial(ModuleOp module, ChangeT &&change) {
   bool any = false;
-  module.walk([&](ProgramOp program) {
-    if (!program.getVariant().getLayout())
+  module.walk([&](ContributeOp contribute) {
+    auto program = dyn_cast<ProgramOp>(contribute->getParentOp());
+    if (!program || !program.getVariant().getLayout())
       return;
-    SmallVector<int64_t> marked;
-    ArrayRef<int64_t> triples = program.getContributions();
-    for (size_t k = 0; partial && k < triples.size(); k += 3)
-      for (size_t dim = 0; dim < getSharded(program).size(); ++dim)
-        marked.append({triples[k], int64_t(dim)});
-    any |= ArrayRef(marked) != program.getPartialStatistics();
-    program.setPartialStatistics(marked);
+    ArrayAttr own = contribute.getPartialAttr();
+    ArrayAttr other = change(program, own);
+    any |= own != other;
+    contribute.setPartialAttr(other);
   });
   return any;
 }
-static bool markWhole(ModuleOp module) { return markStatistics(module, false); }
+
+/// The whole is contributed, by every rank.
+static bool markWhole(ModuleOp module) {
+  return changePartial(module,
+                       [](ProgramOp, ArrayAttr) { return ArrayAttr(); });
+}
+
+/// A rank's part over all sharded dims is contributed.
 static bool markPartial(ModuleOp module) {
-  return markStatistics(module, true);
+  return changePartial(module, [](ProgramOp program, ArrayAttr) {
+    return getSharded(program);
+  });
 }
 
 /// A part over some of the dims is taken for one over all of them.
 static bool markAllDims(ModuleOp module) {
-  bool any = false;
-  module.walk([&](ProgramOp program) {
-    SmallVector<int64_t> marked(program.getPartialStatistics());
-    for (size_t k = 0; k + 1 < program.getPartialStatistics().size(); k += 2)
-      for (size_t dim = 0; dim < getSharded(program).size(); ++dim)
-        if (int64_t(dim) != marked[k + 1])
-          marked.append({marked[k], int64_t(dim)});
-    bool some = llvm::any_of(marked, [&](int64_t) {
-      return marked.size() > program.getPartialStatistics().size();
-    });
-    any |= some;
-    if (some)
-      program.setPartialStatistics(marked);
+  return changePartial(module, [](ProgramOp program, ArrayAttr own) {
+    return own ? getSharded(program) : own;
   });
-  return any;
 }
 
 /// Replaces the layouts' dims by what `change` makes of them.
@@ -310,27 +238,12 @@ std::vector<Fault> faults::getShardFaults() {
        keepFirstLocal},
       {"shard-last-reduction-local", shard, "the same of the last reduction",
        keepLastLocal},
-      {"shard-nothing-sent", schedule, "an exchange of what was there before",
-       sendNothing},
-      {"shard-nothing-received", schedule, "what crossed is not taken",
-       receiveNothing},
       {"shard-mean-undivided", schedule, "a sum for a mean", loseDivision},
       {"shard-sum-divided", schedule, "a mean for a sum", addDivision},
-      {"shard-part-combined-otherwise", schedule,
-       "the largest of a rank's elements for their sum", sendOtherwise},
-      {"shard-received-otherwise", schedule,
-       "a sum received as the integer of a maximum", receiveOtherwise},
-      {"shard-received-early", schedule, "received before it crossed",
-       receiveEarly},
       {"shard-received-anothers", schedule, "another exchange is received",
        receiveAnothers},
-      {"shard-received-as-columns", schedule, "rows received as columns",
-       receiveOtherLevel},
       {"shard-exchanged-otherwise", schedule, "the largest of parts for a sum",
        exchangeOtherwise},
-      {"shard-round-early", schedule, "exchanged a round before",
-       exchangeEarlier},
-      {"shard-round-late", schedule, "exchanged a round behind", exchangeLater},
       {"shard-over-more-ranks", schedule,
        "over ranks that have the same elements", exchangeOverMore},
       {"shard-over-fewer-ranks", schedule,
