@@ -33,13 +33,14 @@ static Type getComputeType(PhaseOp phase) {
   return cast<ProgramOp>(phase->getParentOp()).getVariant().getCompute();
 }
 
-/// Bodies of phases compute and do nothing else. Powers, which are
+/// Bodies of phases compute and do nothing else. Integer powers, which are
 /// loops, are for scalar phases.
 static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
   for (Operation &op : body.front().without_terminator()) {
     bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
                        op.getDialect()) ||
-                   (allowsPowers && isa<PowiOp, PowOp>(op));
+                   op.hasTrait<ExpandedInBodies>() ||
+                   (allowsPowers && isa<PowiOp>(op));
     if (!allowed || !isMemoryEffectFree(&op))
       return op.emitOpError("is not allowed in a phase, only arith and math "
                             "without side effects");

@@ -24,6 +24,20 @@ std::string mlir::step::describeDims(Type shape) {
   return "[" + llvm::join(dims, ", ") + "]";
 }
 
+/// What operations of scalar code are called: as those of the language that
+/// become them say.
+static llvm::StringMap<StringRef> collectSymbols(MLIRContext *context) {
+  llvm::StringMap<StringRef> symbols;
+  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(
+           StepDialect::getDialectNamespace()))
+    if (auto *value = name.getInterface<ValueOpInterface>()) {
+      ValueParts parts = value->getParts();
+      if (!parts.scalarOp.empty())
+        symbols[parts.scalarOp] = parts.symbol;
+    }
+  return symbols;
+}
+
 namespace {
 /// Numbers the values of a program: equal numbers are equal values. Phases are
 /// numbered in the order in which they run; `contents` has for each place in
@@ -32,7 +46,8 @@ namespace {
 class ValueNumbers {
 public:
   ValueNumbers(OptimizerOp optimizer, ProgramOp program)
-      : optimizer(optimizer), program(program) {}
+      : optimizer(optimizer), program(program),
+        symbols(collectSymbols(optimizer.getContext())) {}
 
   void run();
   std::vector<ExplainedAgain> findRecomputed();
@@ -67,11 +82,13 @@ private:
   void visit(TensorScalarsOp scalars);
   template <typename OpT>
   void keepCombined(OpT op, unsigned number);
+  StringRef getSymbol(Operation &op) const;
   std::string print(unsigned number, int depth) const;
   std::string printLine(unsigned number) const;
 
   OptimizerOp optimizer;
   ProgramOp program;
+  llvm::StringMap<StringRef> symbols;
   std::vector<Node> nodes;
   std::map<Key, unsigned> numbers;
   DenseMap<Value, unsigned> ofValue;
@@ -126,17 +143,9 @@ void ValueNumbers::enterSlots(Block &block, int64_t slots) {
   }
 }
 
-static StringRef getSymbol(Operation &op) {
-  return llvm::StringSwitch<StringRef>(op.getName().stripDialect())
-      .Case("addf", "+")
-      .Case("subf", "-")
-      .Case("mulf", "*")
-      .Case("divf", "/")
-      .Case("negf", "-")
-      .Case("maximumf", "max")
-      .Case("minimumf", "min")
-      .Case("absf", "abs")
-      .Default(op.getName().stripDialect());
+StringRef ValueNumbers::getSymbol(Operation &op) const {
+  auto found = symbols.find(op.getName().getStringRef());
+  return found == symbols.end() ? op.getName().stripDialect() : found->second;
 }
 
 static std::string toString(Attribute attr) {
