@@ -30,6 +30,67 @@ constexpr StringLiteral kFlatRange = "flat range";
 template <typename ConcreteT>
 class InsertedByPasses
     : public OpTrait::TraitBase<ConcreteT, InsertedByPasses> {};
+
+/// Functions that bodies of programs hold as operations until they are made of
+/// vectors, and a pass of the lower stage expands.
+template <typename ConcreteT>
+class ExpandedInBodies
+    : public OpTrait::TraitBase<ConcreteT, ExpandedInBodies> {};
+
+namespace reference {
+enum class Format;
+struct Element;
+struct BoundElement;
+} // namespace reference
+
+/// How an operation goes with tensors of which ranks have parts.
+enum class Sharding {
+  /// Each rank computes the elements that it has.
+  Elementwise,
+  /// A rank that has a part of what is reduced gets a part of the result, which
+  /// ranks then combine.
+  Reduction,
+  /// Of no tensor: every rank has the whole of it.
+  Whole,
+};
+
+/// What an operation of the language is; dialect/ops/ has these of all. Where a
+/// part is null there is none: a reduction is no code of one element, and what
+/// passes insert has no meaning for the interpreter, which runs the source.
+struct ValueParts {
+  Sharding sharding = Sharding::Whole;
+  /// How an explanation writes it: between operands, or before them in
+  /// parentheses if it is a word.
+  StringRef symbol;
+  /// The name of the operation of arith or math that it becomes, where it
+  /// becomes one alone.
+  StringRef scalarOp;
+  /// Emits what it does to one element of each operand. The result and what is
+  /// not mapped of `in` are of the type `element` or i1 or i64.
+  Value (*emit)(OpBuilder &, Operation *op, ValueRange in,
+                Type element) = nullptr;
+  /// Exact mode: the element of the result from one of each operand, which are
+  /// values of the compute format.
+  reference::Element (*evaluate)(Operation *op,
+                                 ArrayRef<reference::Element> operands,
+                                 reference::Format compute) = nullptr;
+  /// Bound mode: all that the element may be.
+  reference::BoundElement (*bound)(Operation *op,
+                                   ArrayRef<reference::BoundElement> operands,
+                                   reference::Format compute) = nullptr;
+  /// Whether it jumps where an operand passes some number: then bound mode
+  /// counts the elements that may lie on either side.
+  bool jumps = false;
+};
+
+/// The broadcast of `types`: a tensor, or f64 if none is shaped. In bodies of
+/// programs, where all are elements or vectors of them, their type.
+LogicalResult inferValue(MLIRContext *context, std::optional<Location> loc,
+                         TypeRange types, SmallVectorImpl<Type> &results);
+
+/// The same of conditions: a mask, or i1 if none is shaped.
+LogicalResult inferCondition(MLIRContext *context, std::optional<Location> loc,
+                             TypeRange types, SmallVectorImpl<Type> &results);
 } // namespace mlir::step
 
 #define GET_TYPEDEF_CLASSES

@@ -58,6 +58,11 @@ Operation *StepDialect::materializeConstant(OpBuilder &builder, Attribute value,
   auto typed = dyn_cast<TypedAttr>(value);
   if (!typed || typed.getType() != type || !(type.isF64() || type.isInteger(1)))
     return nullptr;
+  // Bodies of programs are scalar code; functions of the language fold there
+  // too.
+  Operation *parent = builder.getInsertionBlock()->getParentOp();
+  if (!isa_and_nonnull<OptimizerOp, FragmentOp, RuleOp, ScalarsOp>(parent))
+    return arith::ConstantOp::create(builder, loc, type, typed);
   return ConstantOp::create(builder, loc, type, typed);
 }
 

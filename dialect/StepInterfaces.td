@@ -10,6 +10,19 @@
 
 include "mlir/IR/OpBase.td"
 
+def Step_ValueOpInterface : OpInterface<"ValueOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = [{
+    What computes one value of a rule, and all that is to be known of it: see
+    `ValueParts` in dialect/Step.h. An operation without this interface cannot stand
+    in a rule.
+  }];
+  let methods = [
+    StaticInterfaceMethod<"What the operation is, in parts.",
+                          "::mlir::step::ValueParts", "getParts">,
+  ];
+}
+
 def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
   let cppNamespace = "::mlir::step";
   let description = "step.sum, step.mean and step.amax.";

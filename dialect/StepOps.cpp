@@ -43,10 +43,14 @@ void RuleOp::getAsmBlockArgumentNames(Region &region,
 // Result types
 //===----------------------------------------------------------------------===//
 
-/// The broadcast of `types`: a tensor, or f64 if none is shaped.
-static LogicalResult inferValue(MLIRContext *context,
-                                std::optional<Location> loc, TypeRange types,
-                                SmallVectorImpl<Type> &results) {
+LogicalResult mlir::step::inferValue(MLIRContext *context,
+                                     std::optional<Location> loc,
+                                     TypeRange types,
+                                     SmallVectorImpl<Type> &results) {
+  if (isa<VectorType, Float32Type>(types.front()) && llvm::all_equal(types)) {
+    results.push_back(types.front());
+    return success();
+  }
   SmallVector<StringAttr> dims;
   bool shaped;
   if (failed(broadcastDims(types, dims, shaped))) {
@@ -60,32 +64,10 @@ static LogicalResult inferValue(MLIRContext *context,
   return success();
 }
 
-#define STEP_INFER_VALUE(OP)                                                   \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr, OpaqueProperties, RegionRange,                           \
-      SmallVectorImpl<Type> &results) {                                        \
-    return inferValue(context, loc, operands.getTypes(), results);             \
-  }
-STEP_INFER_VALUE(NegOp)
-STEP_INFER_VALUE(AbsOp)
-STEP_INFER_VALUE(SqrtOp)
-STEP_INFER_VALUE(SignOp)
-STEP_INFER_VALUE(AddOp)
-STEP_INFER_VALUE(SubOp)
-STEP_INFER_VALUE(MulOp)
-STEP_INFER_VALUE(DivOp)
-STEP_INFER_VALUE(MaximumOp)
-STEP_INFER_VALUE(MinimumOp)
-STEP_INFER_VALUE(LerpOp)
-STEP_INFER_VALUE(SelectOp)
-#undef STEP_INFER_VALUE
-
-/// The broadcast of `types` as conditions: a mask, or i1 if none is shaped.
-static LogicalResult inferCondition(MLIRContext *context,
-                                    std::optional<Location> loc,
-                                    TypeRange types,
-                                    SmallVectorImpl<Type> &results) {
+LogicalResult mlir::step::inferCondition(MLIRContext *context,
+                                         std::optional<Location> loc,
+                                         TypeRange types,
+                                         SmallVectorImpl<Type> &results) {
   SmallVector<Type> values;
   if (failed(inferValue(context, loc, types, values)))
     return failure();
@@ -95,20 +77,6 @@ static LogicalResult inferCondition(MLIRContext *context,
              : Type(IntegerType::get(context, 1)));
   return success();
 }
-
-#define STEP_INFER_CONDITION(OP)                                               \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr, OpaqueProperties, RegionRange,                           \
-      SmallVectorImpl<Type> &results) {                                        \
-    return inferCondition(context, loc, operands.getTypes(), results);         \
-  }
-STEP_INFER_CONDITION(CompareOp)
-STEP_INFER_CONDITION(AndOp)
-STEP_INFER_CONDITION(OrOp)
-STEP_INFER_CONDITION(NotOp)
-STEP_INFER_CONDITION(IsFiniteOp)
-#undef STEP_INFER_CONDITION
 
 //===----------------------------------------------------------------------===//
 // RuleOp

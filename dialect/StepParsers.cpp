@@ -216,6 +216,22 @@ static void printShortTypes(OpAsmPrinter &printer, Operation *, Type a, Type b,
   printShortTypeList(printer, {a, b, c});
 }
 
+/// Nothing where both are f64.
+static ParseResult parseTypesUnlessScalar(OpAsmParser &parser, Type &a,
+                                          Type &b) {
+  if (succeeded(parser.parseOptionalColon()))
+    return parseShortTypeList(parser, {&a, &b});
+  a = b = parser.getBuilder().getF64Type();
+  return success();
+}
+static void printTypesUnlessScalar(OpAsmPrinter &printer, Operation *, Type a,
+                                   Type b) {
+  if (a.isF64() && b.isF64())
+    return;
+  printer << " : ";
+  printShortTypeList(printer, {a, b});
+}
+
 //===----------------------------------------------------------------------===//
 // Reductions: the dims of `over [n, m]`
 //===----------------------------------------------------------------------===//

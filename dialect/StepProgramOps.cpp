@@ -24,13 +24,14 @@ static YieldOp getYield(Region &body) {
   return dyn_cast<YieldOp>(body.front().back());
 }
 
-/// Bodies compute and do nothing else. Powers, which are loops, are for
+/// Bodies compute and do nothing else. Integer powers, which are loops, are for
 /// scalars.
 static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
   for (Operation &op : body.front().without_terminator()) {
     bool allowed = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
                        op.getDialect()) ||
-                   (allowsPowers && isa<PowiOp, PowOp>(op));
+                   op.hasTrait<ExpandedInBodies>() ||
+                   (allowsPowers && isa<PowiOp>(op));
     if (!allowed || !isMemoryEffectFree(&op))
       return op.emitOpError("is not allowed in a body, only arith and math "
                             "without side effects");

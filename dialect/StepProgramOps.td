@@ -28,11 +28,13 @@ def Step_InsertedByPasses : NativeOpTrait<"InsertedByPasses"> {
 }
 class Step_InsertedOp<string mnemonic, list<Trait> traits>
     : Step_Op<mnemonic, [Step_InsertedByPasses] # traits>;
+class Step_InsertedValueOp<string mnemonic, list<Trait> traits>
+    : Step_ValueOp<mnemonic, [Step_InsertedByPasses, HasParent<"RuleOp">] # traits>;
 
 let opDocGroup = Step_InsertedGroup in {
 
-def Step_StoredOp : Step_Op<"stored", [
-    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
+def Step_StoredOp : Step_ValueOp<"stored", [
+    HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
   let summary = "a value in the storage type of what it becomes";
   let description = [{
     Marks the place where the new value of a parameter or state is rounded to
@@ -53,7 +55,7 @@ def Step_StoredOp : Step_Op<"stored", [
   let hasVerifier = 1;
 }
 
-def Step_BroadcastOp : Step_InsertedOp<"broadcast", [Pure, HasParent<"RuleOp">]> {
+def Step_BroadcastOp : Step_InsertedValueOp<"broadcast", []> {
   let summary = "a value in a larger shape";
   let description = [{
     Inserted where an option decides a select whose chosen operand has a smaller
@@ -71,8 +73,8 @@ def Step_BroadcastOp : Step_InsertedOp<"broadcast", [Pure, HasParent<"RuleOp">]>
   let hasVerifier = 1;
 }
 
-def Step_RoundOp : Step_InsertedOp<"round", [
-    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "result"]>]> {
+def Step_RoundOp : Step_InsertedValueOp<"round", [
+    AllTypesMatch<["operand", "result"]>]> {
   let summary = "rounds to a storage type, keeping the compute type";
   let description = [{
     To nearest, ties to even. Inserted by binding.
@@ -89,8 +91,8 @@ def Step_RoundOp : Step_InsertedOp<"round", [
 }
 
 /// What takes an f32 apart into its nearest bf16 and the rest.
-class Step_HalfOp<string mnemonic, string what> : Step_InsertedOp<mnemonic, [
-    Pure, HasParent<"RuleOp">, SameOperandsAndResultType]> {
+class Step_HalfOp<string mnemonic, string what> : Step_InsertedValueOp<mnemonic, [
+    SameOperandsAndResultType]> {
   let summary = what;
   let results = (outs Step_TensorType:$result);
   let hasVerifier = 1;
@@ -136,7 +138,8 @@ def Step_JoinHalvesOp : Step_HalfOp<"join_halves", "the f32 that was taken apart
   }];
 }
 
-def Step_CarriedOp : Step_InsertedOp<"carried", [Pure, ParentOneOf<["RuleOp", "ProgramOp"]>]> {
+def Step_CarriedOp : Step_ValueOp<"carried", [
+    Step_InsertedByPasses, ParentOneOf<["RuleOp", "ProgramOp"]>]> {
   let summary = "a scalar of the tensor, kept from the step before";
   let description = [{
     What `step.carry` left in the last step of the tensor; 0 where there was none, or
@@ -169,7 +172,7 @@ def Step_CarryOp : Step_InsertedOp<"carry", [ParentOneOf<["RuleOp", "ProgramOp"]
   let hasVerifier = 1;
 }
 
-def Step_ToI64Op : Step_InsertedOp<"to_i64", [Pure, HasParent<"RuleOp">]> {
+def Step_ToI64Op : Step_InsertedValueOp<"to_i64", []> {
   let summary = "a whole number as an integer";
   let description = [{
     Of numbers from -2^53 to 2^53; a fraction is cut off. Inserted by binding.
@@ -179,8 +182,8 @@ def Step_ToI64Op : Step_InsertedOp<"to_i64", [Pure, HasParent<"RuleOp">]> {
   let assemblyFormat = "$operand attr-dict";
 }
 
-def Step_RoundStochasticOp : Step_InsertedOp<"round_stochastic", [
-    Pure, HasParent<"RuleOp">, AllTypesMatch<["operand", "position", "result"]>]> {
+def Step_RoundStochasticOp : Step_InsertedValueOp<"round_stochastic", [
+    AllTypesMatch<["operand", "position", "result"]>]> {
   let summary = "rounds to bf16, up as often as the value is near the upper one";
   let description = [{
     Adds a random number of 16 bits to the bits of the f32 and cuts the lower half off,

@@ -84,7 +84,8 @@ LogicalResult ProgramVerifier::verifyRoles() {
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
   bool allowed =
       isa<CohortScalarsOp, TraverseOp, CombineOp, ExchangeOp, ReceiveOp, KeepOp,
-          CarriedOp, CarryOp, ContributeOp, PowiOp, PowOp>(op);
+          CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
+      op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);
   if (!allowed)

@@ -69,6 +69,13 @@ static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
   return success();
 }
 
+/// The tree, and what an interval of a sum is, are in dialect/reference.
+static ValueParts getReductionParts() {
+  ValueParts parts;
+  parts.sharding = Sharding::Reduction;
+  return parts;
+}
+
 #define STEP_REDUCTION(OP)                                                     \
   LogicalResult OP::inferReturnTypes(                                          \
       MLIRContext *context, std::optional<Location>, ValueRange operands,      \
@@ -80,7 +87,8 @@ static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
     return inferReduction(context, adaptor.getInputs()[0].getType(),           \
                           adaptor.getOverAttr(), results);                     \
   }                                                                            \
-  LogicalResult OP::verify() { return verifyReduction(*this, getOverAttr()); }
+  LogicalResult OP::verify() { return verifyReduction(*this, getOverAttr()); } \
+  ValueParts OP::getParts() { return getReductionParts(); }
 STEP_REDUCTION(SumOp)
 STEP_REDUCTION(MeanOp)
 STEP_REDUCTION(AmaxOp)

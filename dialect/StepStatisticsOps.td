@@ -55,7 +55,7 @@ let opDocGroup = Step_ReductionGroup in {
 class Step_ReductionOp<string mnemonic, string kind, string what>
     : Step_Op<mnemonic, [
         Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<InferTypeOpInterface>,
-        Step_ReductionOpInterface]> {
+        DeclareOpInterfaceMethods<Step_ValueOpInterface>, Step_ReductionOpInterface]> {
   let summary = what;
   let arguments = (ins Variadic<Step_TensorType>:$inputs, OptionalAttr<StrArrayAttr>:$over,
                        OptionalAttr<StrArrayAttr>:$across, Optional<I1>:$unless);

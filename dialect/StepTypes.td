@@ -122,6 +122,10 @@ def Step_ShareType : Step_ReducedType<"Share", "share"> {
 }
 
 def Step_Value : AnyTypeOf<[F64, Step_TensorType], "a tensor or an f64 scalar">;
+/// Of operations that stand in bodies of programs too, until they are expanded:
+/// there the operands are elements, or vectors of them.
+def Step_Operand : AnyTypeOf<[F64, Step_TensorType, F32, VectorOfNonZeroRankOf<[F32, F64]>],
+                             "a tensor or a scalar">;
 def Step_Condition : AnyTypeOf<[I1, Step_MaskType], "a mask or an i1">;
 
 #endif // STEP_TYPES

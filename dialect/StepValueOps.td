@@ -8,6 +8,7 @@
 #ifndef STEP_VALUE_OPS
 #define STEP_VALUE_OPS
 
+include "StepInterfaces.td"
 include "StepOps.td"
 
 //===----------------------------------------------------------------------===//
@@ -23,10 +24,21 @@ def Step_ValueGroup : OpDocGroup {
     one type where all are the same.
   }];
 }
+/// Functions that have no instruction. They stay operations until a body is made
+/// of vectors, and are then expanded, on every target alike.
+def Step_Expanded : NativeOpTrait<"ExpandedInBodies"> {
+  let cppNamespace = "::mlir::step";
+}
+
 let opDocGroup = Step_ValueGroup in {
 
-def Step_ConstantOp : Step_Op<"constant", [
-    Pure, ConstantLike, AllTypesMatch<["value", "result"]>]> {
+/// What a rule computes values by.
+class Step_ValueOp<string mnemonic, list<Trait> traits = []>
+    : Step_Op<mnemonic, traits # [
+        Pure, DeclareOpInterfaceMethods<Step_ValueOpInterface>]>;
+
+def Step_ConstantOp : Step_ValueOp<"constant", [
+    ConstantLike, AllTypesMatch<["value", "result"]>]> {
   let summary = "a constant scalar";
   let description = [{
     An f64 or a boolean. A float is written with a point, or as its bits.
@@ -49,16 +61,31 @@ def Step_ConstantOp : Step_Op<"constant", [
 }
 
 /// Operations that work element by element and broadcast.
-class Step_ElementwiseOp<string mnemonic, list<Trait> traits = []>
-    : Step_Op<mnemonic, traits # [
-        Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+class Step_ElementwiseOp<string mnemonic, list<Trait> traits = [],
+                         string infer = "inferValue">
+    : Step_ValueOp<mnemonic, traits # [
+        DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let hasFolder = 1;
+  let extraClassDefinition = [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location> loc,
+        ::mlir::ValueRange operands, ::mlir::DictionaryAttr, ::mlir::OpaqueProperties,
+        ::mlir::RegionRange, ::llvm::SmallVectorImpl<::mlir::Type> &results) {
+      return ::mlir::step::}] # infer # [{(context, loc, operands.getTypes(), results);
+    }
+  }];
 }
 
-class Step_UnaryOp<string mnemonic, string what> : Step_ElementwiseOp<mnemonic> {
+/// Of conditions: the result is a mask, or an i1.
+class Step_ConditionOp<string mnemonic>
+    : Step_ElementwiseOp<mnemonic, [], "inferCondition">;
+
+class Step_UnaryOp<string mnemonic, string what, list<Trait> traits = [],
+                   Constraint type = Step_Value>
+    : Step_ElementwiseOp<mnemonic, traits> {
   let summary = what;
-  let arguments = (ins Step_Value:$operand);
-  let results = (outs Step_Value:$result);
+  let arguments = (ins type:$operand);
+  let results = (outs type:$result);
   let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
 }
 
@@ -84,6 +111,56 @@ def Step_SqrtOp : Step_UnaryOp<"sqrt", "the square root, correctly rounded"> {
 def Step_SignOp : Step_UnaryOp<"sign", "-1, 1, or the operand where it is zero or NaN"> {
   let description = [{
     `sign(x)` is 1 for x > 0, -1 for x < 0, and x itself for +0, -0 and NaN.
+  }];
+}
+
+def Step_FloorOp : Step_UnaryOp<"floor", "the largest integer that is not above"> {
+  let description = "Exact. Zeros, infinities and NaN stay as they are.";
+}
+
+def Step_ExpOp : Step_UnaryOp<"exp", "e to the power of the value", [Step_Expanded],
+                              Step_Operand> {
+  let description = [{
+    Less than one unit in the last place from the exact value in f64, and less than
+    0.501 in f32. Special operands as in
+    IEEE 754: 1 of zeros, 0 of -Inf, Inf of what is too large. What is computed is fixed,
+    with nothing but sums, products and quotients of doubles and operations on their
+    bits (`dialect/Functions.h`), so the value does not depend on a mathematical
+    library.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %size = step.abs %g : [*]
+        %opposite = step.neg %size : [*]
+        %damp = step.exp %opposite : [*]
+        %u = step.mul %g, %damp : [*]
+        %p1 = step.sub %p, %u : [*]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+def Step_LogOp : Step_UnaryOp<"log", "the natural logarithm", [Step_Expanded],
+                              Step_Operand> {
+  let description = [{
+    Less than one unit in the last place from the exact value in f64, and less than
+    0.501 in f32. Special operands as in IEEE 754: -Inf of zeros, NaN below zero. What is
+    computed is fixed, as that of `step.exp` is.
+
+    ```mlir
+    step.optimizer @example {
+      %one = step.constant 1.0
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %size = step.abs %g : [*]
+        %above = step.add %size, %one : [*], f64
+        %u = step.log %above : [*]
+        %p1 = step.sub %p, %u : [*]
+        step.return %p1
+      }
+    }
+    ```
   }];
 }
 
@@ -139,7 +216,7 @@ def Step_LerpOp : Step_ElementwiseOp<"lerp"> {
   }];
 }
 
-def Step_CompareOp : Step_ElementwiseOp<"compare"> {
+def Step_CompareOp : Step_ConditionOp<"compare"> {
   let summary = "compares values";
   let description = [{
     Predicates `lt, le, gt, ge, eq` are false where an operand is NaN; `ne` is
@@ -195,7 +272,7 @@ def Step_SelectOp : Step_ElementwiseOp<"select"> {
 
 /// Operations on conditions, which broadcast as values do.
 class Step_LogicalOp<string mnemonic, string what>
-    : Step_ElementwiseOp<mnemonic> {
+    : Step_ConditionOp<mnemonic> {
   let summary = what;
   let arguments = (ins Step_Condition:$lhs, Step_Condition:$rhs);
   let results = (outs Step_Condition:$result);
@@ -227,14 +304,14 @@ def Step_AndOp : Step_LogicalOp<"and", "whether both conditions hold"> {
 def Step_OrOp : Step_LogicalOp<"or", "whether either condition holds"> {
   let description = "An i1 goes with anything, as in `step.and`.";
 }
-def Step_NotOp : Step_ElementwiseOp<"not"> {
+def Step_NotOp : Step_ConditionOp<"not"> {
   let summary = "whether the condition does not hold";
   let description = "The other value of each element.";
   let arguments = (ins Step_Condition:$operand);
   let results = (outs Step_Condition:$result);
   let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
 }
-def Step_IsFiniteOp : Step_ElementwiseOp<"is_finite"> {
+def Step_IsFiniteOp : Step_ConditionOp<"is_finite"> {
   let summary = "whether a value is neither infinite nor NaN";
   let description = "An i1 for a scalar and a mask for a tensor.";
   let arguments = (ins Step_Value:$operand);
@@ -242,7 +319,7 @@ def Step_IsFiniteOp : Step_ElementwiseOp<"is_finite"> {
   let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
 }
 
-def Step_PowiOp : Step_Op<"powi", [Pure]> {
+def Step_PowiOp : Step_ValueOp<"powi"> {
   let summary = "a scalar to an integer power";
   let description = [{
     By squaring, from the lowest bit of the exponent up, each product rounded:
@@ -271,33 +348,39 @@ def Step_PowiOp : Step_Op<"powi", [Pure]> {
   let assemblyFormat = "$base `,` $exponent attr-dict";
 }
 
-def Step_PowOp : Step_Op<"pow", [Pure]> {
-  let summary = "a scalar to a real power";
+def Step_PowOp : Step_ElementwiseOp<"pow", [Step_Expanded]> {
+  let summary = "a value to a real power";
   let description = [{
-    Less than 0.51 units in the last place from the exact power, 0.76 where the
-    result is denormal; special operands as in IEEE 754's pow. What is computed
-    is fixed, with nothing but sums, products and quotients of doubles and
-    operations on their bits (`dialect/reference/Pow.cpp`), so the value does
-    not depend on a mathematical library.
+    In f64, as scalars are, less than 0.51 units in the last place from the exact power,
+    0.76 where the result is denormal; in f32 less than 0.501. Special operands as in IEEE
+    754's pow. What is computed is fixed, with nothing but sums, products and quotients of
+    doubles and operations on their bits (`dialect/Functions.h`), so the value does not
+    depend on a mathematical library. Types are left out where both are scalars.
 
     ```mlir
     step.optimizer @example {
       %decay_rate = step.hyper "decay_rate" = -0.8
+      %power = step.hyper "power" = 0.4
       step.rule @any(%p: param[*], %g: grad[*], %t: count) {
         %number = step.to_f64 %t
         %w = step.pow %number, %decay_rate
-        %p1 = step.mul %p, %w : [*], f64
+        %size = step.abs %g : [*]
+        %u = step.pow %size, %power : [*], f64
+        %scaled = step.mul %u, %w : [*], f64
+        %p1 = step.sub %p, %scaled : [*]
         step.return %p1
       }
     }
     ```
   }];
-  let arguments = (ins F64:$base, F64:$exponent);
-  let results = (outs F64:$result);
-  let assemblyFormat = "$base `,` $exponent attr-dict";
+  let arguments = (ins Step_Operand:$base, Step_Operand:$exponent);
+  let results = (outs Step_Operand:$result);
+  let assemblyFormat = [{
+    $base `,` $exponent attr-dict custom<TypesUnlessScalar>(type($base), type($exponent))
+  }];
 }
 
-def Step_ToF64Op : Step_Op<"to_f64", [Pure]> {
+def Step_ToF64Op : Step_ValueOp<"to_f64"> {
   let summary = "a count as a number";
   let description = "To nearest, ties to even; exact up to 2^53.";
   let arguments = (ins I64:$operand);

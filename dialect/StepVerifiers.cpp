@@ -314,11 +314,7 @@ LogicalResult RuleOp::verify() {
   return verifyBinding(*this);
 }
 
-bool mlir::step::isValueOp(Operation *op) {
-  return isa_and_nonnull<StepDialect>(op->getDialect()) &&
-         op->getNumResults() == 1 && op->getNumRegions() == 0 &&
-         !isa<ViewOp, CombineOp, ReceiveOp, ExchangeOp, KeepOp>(op);
-}
+bool mlir::step::isValueOp(Operation *op) { return isa<ValueOpInterface>(op); }
 
 bool mlir::step::isSourceOp(Operation *op) {
   auto reduction = dyn_cast<ReductionOpInterface>(op);

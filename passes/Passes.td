@@ -445,14 +445,34 @@ def ExpandPowi : Pass<"step-expand-powi", "::mlir::ModuleOp"> {
 def ExpandPow : Pass<"step-expand-pow", "::mlir::ModuleOp"> {
   let summary = "expand real powers to arithmetic";
   let description = [{
-    `step.pow` in a function becomes a call of one function of the module: the
-    operations of its meaning in the interpreter (`dialect/reference/Pow.cpp`), in
-    pairs of f64: sums, products, quotients, operations on bits, and two loops for
-    the series.
+    In f64 `step.pow` in a function becomes a call of one function of the module,
+    `power`, or of vectors `power_16`: the operations of its description
+    (`dialect/Functions.h`), in their order, so that every target computes the same
+    bits. In f32 it becomes the operations themselves, which are fewer and have no loop:
+    those of exp(y * log(x)) in f64, rounded once.
   }];
-  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::func::FuncDialect",
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
                            "::mlir::LLVM::LLVMDialect",
-                           "::mlir::arith::ArithDialect"];
+                           "::mlir::scf::SCFDialect"];
+}
+
+def ExpandExp : Pass<"step-expand-exp", "::mlir::ModuleOp"> {
+  let summary = "expand exponentials to arithmetic";
+  let description = [{
+    `step.exp` of elements, or of vectors of them, becomes the operations of
+    `dialect/Functions.h`, in their order and without branches, so that every target
+    computes the same bits. In f32 they work on doubles, and the result is rounded once.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def ExpandLog : Pass<"step-expand-log", "::mlir::ModuleOp"> {
+  let summary = "expand logarithms to arithmetic";
+  let description = [{
+    As `step-expand-exp`, of `step.log`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def ExpandBF16 : Pass<"step-expand-bf16", "::mlir::ModuleOp"> {

@@ -71,6 +71,8 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
 static void addExpansions(OpPassManager &pm) {
   pm.addPass(createExpandPowi());
   pm.addPass(createExpandPow());
+  pm.addPass(createExpandExp());
+  pm.addPass(createExpandLog());
   pm.addPass(createExpandBF16());
   addCleanup(pm);
   pm.addPass(createSCFToControlFlowPass());

@@ -8,6 +8,7 @@
 #ifndef STEPC_DIALECT_REFERENCE_BOUNDEVALUATOR_H
 #define STEPC_DIALECT_REFERENCE_BOUNDEVALUATOR_H
 
+#include "dialect/reference/Element.h"
 #include "dialect/reference/Environment.h"
 #include "dialect/reference/Shapes.h"
 
@@ -23,16 +24,13 @@ public:
   llvm::Expected<Datum> evaluate(Operation *op) const;
 
 private:
-  Datum evaluateArithmetic(Operation *op, BoundMeaning meaning) const;
   Datum evaluateReduction(ReductionOpInterface op) const;
-  Datum evaluateSelect(SelectOp op) const;
-  Datum evaluateCondition(Operation *op) const;
+  Datum evaluateElements(ValueOpInterface op) const;
 
   const Datum &get(Value value) const { return frame.get(value); }
-  Interval getScalar(Value value) const;
   Bounds getBounds(Value value) const;
-  Mask getMask(Value value) const;
-  Truth count(Truth truth) const;
+  /// The value as the operand of an operation on scalars, or on tensors.
+  Array<BoundElement> getElements(Value value, bool isScalar) const;
 
   const Frame &frame;
   const Shapes &shapes;

@@ -7,12 +7,27 @@
 
 #include "dialect/reference/Evaluator.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
 using llvm::Expected;
+
+bool mlir::step::reference::isOnScalars(Operation *op) {
+  return !isShaped(op->getResult(0).getType());
+}
+
+const Absent *mlir::step::reference::findAbsent(const Frame &frame,
+                                                Operation *op) {
+  SmallVector<Value> needed(op->getOperands());
+  if (auto select = dyn_cast<SelectOp>(op))
+    if (const auto *holds =
+            std::get_if<bool>(&frame.get(select.getCondition())))
+      needed = {*holds ? select.getTrueValue() : select.getFalseValue()};
+  for (Value value : needed)
+    if (const auto *absent = std::get_if<Absent>(&frame.get(value)))
+      return absent;
+  return nullptr;
+}
 
 Tensor Evaluator::getTensor(Value value) const {
   if (const auto *scalar = std::get_if<double>(&get(value)))
@@ -20,74 +35,73 @@ Tensor Evaluator::getTensor(Value value) const {
   return std::get<Tensor>(get(value));
 }
 
-Mask Evaluator::getMask(Value value) const {
-  if (const auto *holds = std::get_if<bool>(&get(value)))
-    return Mask{{}, {*holds}};
-  return std::get<Mask>(get(value));
-}
-
-const Absent *Evaluator::findAbsent(ValueRange operands) const {
-  for (Value operand : operands)
-    if (const auto *absent = std::get_if<Absent>(&get(operand)))
-      return absent;
-  return nullptr;
+Array<Element> Evaluator::getElements(Value value, bool isScalar) const {
+  const Datum &datum = get(value);
+  Array<Element> result;
+  if (const auto *tensor = std::get_if<Tensor>(&datum)) {
+    result.shape = tensor->shape;
+    for (double element : tensor->elements)
+      result.elements.push_back(Element::of(element));
+  } else if (const auto *mask = std::get_if<Mask>(&datum)) {
+    result.shape = mask->shape;
+    for (char element : mask->elements)
+      result.elements.push_back(Element::ofInteger(element));
+  } else if (const auto *number = std::get_if<double>(&datum)) {
+    result.elements = {
+        Element::of(isScalar ? *number : roundTo(compute, *number))};
+  } else if (const auto *holds = std::get_if<bool>(&datum)) {
+    result.elements = {Element::ofInteger(*holds)};
+  } else if (const auto *integer = std::get_if<int64_t>(&datum)) {
+    result.elements = {Element::ofInteger(*integer)};
+  } else {
+    result.elements = {Element()}; // absent, and not taken
+  }
+  return result;
 }
 
 Expected<Datum> Evaluator::evaluate(Operation *op) const {
-  auto select = dyn_cast<SelectOp>(op);
-  if (select && select.getCondition().getType().isInteger(1))
-    return evaluateSelect(select);
-  if (const Absent *absent = findAbsent(op->getOperands()))
+  if (const Absent *absent = findAbsent(frame, op))
     return Datum(*absent);
-
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return getConstant(constant);
-  // What it is rounded for is what the rule returns it for.
-  if (auto stored = dyn_cast<StoredOp>(op))
-    return get(stored.getOperand());
-  if (auto power = dyn_cast<PowiOp>(op))
-    return Datum(powi(getScalar(power.getBase()),
-                      std::get<int64_t>(get(power.getExponent()))));
-  if (auto power = dyn_cast<PowOp>(op))
-    return Datum(reference::pow(getScalar(power.getBase()),
-                                getScalar(power.getExponent())));
-  if (auto count = dyn_cast<ToF64Op>(op))
-    return Datum(
-        static_cast<double>(std::get<int64_t>(get(count.getOperand()))));
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
-  if (auto compare = dyn_cast<CompareOp>(op))
-    return evaluateCompare(compare);
-  if (auto finite = dyn_cast<IsFiniteOp>(op))
-    return evaluateIsFinite(finite);
-  if (isa<AndOp, OrOp, NotOp>(op))
-    return evaluateLogical(op);
-  if (select)
-    return evaluateSelect(select);
-  if (Meaning meaning = getMeaning(op))
-    return evaluateArithmetic(op, meaning);
+  auto value = dyn_cast<ValueOpInterface>(op);
+  if (value && value.getParts().evaluate)
+    return evaluateElements(value);
   return makeSourceError(op);
 }
 
-Datum Evaluator::evaluateArithmetic(Operation *op, Meaning meaning) const {
+Datum Evaluator::evaluateElements(ValueOpInterface op) const {
+  bool isScalar = isOnScalars(op);
+  Format format = isScalar ? Format::F64 : compute;
   Type type = op->getResult(0).getType();
-  if (type.isF64()) {
-    SmallVector<double> operands;
-    for (Value operand : op->getOperands())
-      operands.push_back(getScalar(operand));
-    return meaning(operands, Format::F64);
-  }
-  SmallVector<Tensor> operands;
+  Shape shape = isScalar ? Shape() : shapes.getShape(type);
+  SmallVector<Array<Element>> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(getTensor(operand));
-  Tensor result = makeFilled(shapes.getShape(type), 0.0);
-  SmallVector<double> elements(operands.size());
-  for (size_t index = 0; index < result.elements.size(); ++index) {
+    operands.push_back(getElements(operand, isScalar));
+  auto evaluate = op.getParts().evaluate;
+  SmallVector<Element> elements(operands.size());
+  auto at = [&](int64_t index) {
     for (auto [element, operand] : llvm::zip(elements, operands))
-      element = getBroadcast(operand, result.shape, index);
-    result.elements[index] = meaning(elements, compute);
+      element = getBroadcast(operand, shape, index);
+    return evaluate(op, elements, format);
+  };
+  if (isScalar) {
+    Element result = at(0);
+    if (type.isInteger(1))
+      return result.holds();
+    return type.isF64() ? Datum(result.number) : Datum(result.integer);
   }
-  return result;
+  int64_t size = getNumElements(shape);
+  if (isa<SymMaskType>(type)) {
+    Mask mask{shape, std::vector<char>(size)};
+    for (int64_t index = 0; index < size; ++index)
+      mask.elements[index] = at(index).holds();
+    return mask;
+  }
+  Tensor tensor = makeFilled(shape, 0.0);
+  for (int64_t index = 0; index < size; ++index)
+    tensor.elements[index] = at(index).number;
+  return tensor;
 }
 
 Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
@@ -106,73 +120,4 @@ Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
     return elements.front();
   return roundTo(compute, Tensor{shapes.getShape(op->getResult(0).getType()),
                                  std::move(elements)});
-}
-
-Datum Evaluator::evaluateCompare(CompareOp op) const {
-  Predicate predicate = op.getPredicate();
-  if (op.getType().isInteger(1))
-    return step::evaluate(predicate, getScalar(op.getLhs()),
-                          getScalar(op.getRhs()));
-  Tensor lhs = getTensor(op.getLhs()), rhs = getTensor(op.getRhs());
-  Shape shape = shapes.getShape(op.getType());
-  Mask result{shape, std::vector<char>(getNumElements(shape))};
-  for (size_t index = 0; index < result.elements.size(); ++index)
-    result.elements[index] =
-        step::evaluate(predicate, getBroadcast(lhs, shape, index),
-                       getBroadcast(rhs, shape, index));
-  return result;
-}
-
-Datum Evaluator::evaluateIsFinite(IsFiniteOp op) const {
-  if (op.getType().isInteger(1))
-    return std::isfinite(getScalar(op.getOperand()));
-  Tensor operand = getTensor(op.getOperand());
-  Mask result{operand.shape, {}};
-  for (double element : operand.elements)
-    result.elements.push_back(std::isfinite(element));
-  return result;
-}
-
-Datum Evaluator::evaluateLogical(Operation *op) const {
-  SmallVector<Mask> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(getMask(operand));
-  Type type = op->getResult(0).getType();
-  Shape shape = shapes.getShape(type);
-  Mask result{shape, std::vector<char>(getNumElements(shape))};
-  for (size_t index = 0; index < result.elements.size(); ++index) {
-    bool lhs = getBroadcast(operands.front(), shape, index);
-    bool rhs = getBroadcast(operands.back(), shape, index);
-    result.elements[index] = isa<NotOp>(op)   ? !lhs
-                             : isa<AndOp>(op) ? lhs && rhs
-                                              : lhs || rhs;
-  }
-  if (type.isInteger(1))
-    return bool(result.elements.front());
-  return result;
-}
-
-Datum Evaluator::evaluateSelect(SelectOp op) const {
-  const Datum &condition = get(op.getCondition());
-  if (const auto *absent = std::get_if<Absent>(&condition))
-    return *absent;
-  Shape shape = shapes.getShape(op.getType());
-  if (const auto *holds = std::get_if<bool>(&condition)) {
-    Value chosen = *holds ? op.getTrueValue() : op.getFalseValue();
-    if (op.getType().isF64() || std::holds_alternative<Absent>(get(chosen)))
-      return get(chosen);
-    Tensor operand = getTensor(chosen), result = makeFilled(shape, 0.0);
-    for (size_t index = 0; index < result.elements.size(); ++index)
-      result.elements[index] = getBroadcast(operand, shape, index);
-    return result;
-  }
-  const Mask &mask = std::get<Mask>(condition);
-  Tensor ifTrue = getTensor(op.getTrueValue());
-  Tensor ifFalse = getTensor(op.getFalseValue());
-  Tensor result = makeFilled(shape, 0.0);
-  for (size_t index = 0; index < result.elements.size(); ++index)
-    result.elements[index] = getBroadcast(mask, shape, index)
-                                 ? getBroadcast(ifTrue, shape, index)
-                                 : getBroadcast(ifFalse, shape, index);
-  return result;
 }

@@ -8,11 +8,19 @@
 #ifndef STEPC_DIALECT_REFERENCE_EVALUATOR_H
 #define STEPC_DIALECT_REFERENCE_EVALUATOR_H
 
+#include "dialect/reference/Element.h"
 #include "dialect/reference/Environment.h"
-#include "dialect/reference/Meaning.h"
 #include "dialect/reference/Shapes.h"
 
 namespace mlir::step::reference {
+
+/// Whether the operation makes one value, an f64, an i1 or an i64.
+bool isOnScalars(Operation *op);
+
+/// The first operand that does not exist, if any, and the operation therefore
+/// does not either. Of a select by a condition that is known, the operand that
+/// it does not take may be missing.
+const Absent *findAbsent(const Frame &frame, Operation *op);
 
 /// Computes operations one by one, of operands that the frame holds.
 class Evaluator {
@@ -25,23 +33,15 @@ public:
   llvm::Expected<Datum> evaluate(Operation *op) const;
 
 private:
-  Datum evaluateArithmetic(Operation *op, Meaning meaning) const;
   Datum evaluateReduction(ReductionOpInterface op) const;
-  Datum evaluateCompare(CompareOp op) const;
-  Datum evaluateSelect(SelectOp op) const;
-  Datum evaluateIsFinite(IsFiniteOp op) const;
-  Datum evaluateLogical(Operation *op) const;
+  Datum evaluateElements(ValueOpInterface op) const;
 
   const Datum &get(Value value) const { return frame.get(value); }
-  double getScalar(Value value) const { return std::get<double>(get(value)); }
-
   /// The value as a tensor of the compute format: a scalar is rounded to it,
   /// once, where it meets a tensor.
   Tensor getTensor(Value value) const;
-  Mask getMask(Value value) const;
-
-  /// The first operand that does not exist, if any.
-  const Absent *findAbsent(ValueRange operands) const;
+  /// The value as the operand of an operation on scalars, or on tensors.
+  Array<Element> getElements(Value value, bool isScalar) const;
 
   const Frame &frame;
   const Shapes &shapes;

@@ -16,7 +16,7 @@
 #define STEPC_DIALECT_REFERENCE_INTERPRETER_H
 
 #include "dialect/Step.h"
-#include "dialect/reference/Interval.h"
+#include "dialect/reference/Bounds.h"
 #include "dialect/reference/Masters.h"
 
 #include "llvm/Support/Error.h"

@@ -14,8 +14,9 @@
 #ifndef STEPC_DIALECT_REFERENCE_INTERVAL_H
 #define STEPC_DIALECT_REFERENCE_INTERVAL_H
 
-#include "dialect/reference/Reduction.h"
-#include "dialect/reference/Tensor.h"
+#include "dialect/reference/Rounding.h"
+
+#include "llvm/ADT/ArrayRef.h"
 
 namespace mlir::step::reference {
 
@@ -35,48 +36,45 @@ struct Interval {
   double getPoint() const;
 };
 
-using Bounds = Array<Interval>;
-
 /// Whether something holds. As an element of a mask: 0, 1 and 2.
 enum class Truth : char { False, True, Either };
-
-/// One element of a result from one of each operand, widened by a rounding to
-/// `compute`.
-using BoundMeaning = Interval (*)(ArrayRef<Interval> operands, Format compute);
-
-/// The meaning of an arithmetic operation; null for any other operation.
-BoundMeaning getBoundMeaning(Operation *op);
 
 /// Everything that is in one or the other.
 Interval hull(Interval x, Interval y);
 
 /// What the numbers become in a format that they are rounded to once.
 Interval roundTo(Format format, Interval x);
-Bounds roundTo(Format format, Bounds bounds);
 
-/// Each element alone.
-Bounds toBounds(const Tensor &tensor);
+/// `x` of exact results, and the roundings of these.
+Interval widen(Interval x, Format compute);
 
-Truth compare(Predicate predicate, Interval x, Interval y);
-Truth isFinite(Interval x);
-Truth negate(Truth x);
-Truth conjoin(Truth x, Truth y);
-Truth disjoin(Truth x, Truth y);
+/// The smallest interval of some numbers, which may be NaN: then `other` stands
+/// for them.
+Interval span(llvm::ArrayRef<double> corners, double other, bool nan);
 
-Interval powi(Interval base, int64_t exponent);
-Interval pow(Interval base, Interval exponent);
+/// Wider by what a function of many roundings may be wrong: 2^-44 of itself.
+Interval loosen(Interval x);
 
-/// `x` divided by a number, and rounded to `compute`.
-Interval divide(Interval x, double divisor, Format compute);
+bool holds(Interval x, double value);
+bool holdsInfinity(Interval x);
+bool allPoints(llvm::ArrayRef<Interval> x);
+/// Whether one of them holds none.
+bool noNumbers(llvm::ArrayRef<Interval> x);
+bool anyNan(llvm::ArrayRef<Interval> x);
 
-/// Many values combined in f64, in any order.
-Interval combine(ReductionKind kind, ArrayRef<Interval> values);
+/// What can hold and what can fail.
+Truth toTruth(bool canHold, bool canFail);
 
-/// Of all `inputs`, row-major in `axes`, the elements reduced over the axes at
-/// `positions`.
-std::vector<Interval> reduce(ReductionKind kind,
-                             ArrayRef<std::vector<Interval>> inputs,
-                             ArrayRef<Axis> axes, ArrayRef<unsigned> positions);
+//===----------------------------------------------------------------------===//
+// What reductions are made of too: dialect/ops/Arithmetic.cpp has them
+//===----------------------------------------------------------------------===//
+
+/// The larger value as step.maximum describes it.
+double maximum(double x, double y);
+Interval maximum(Interval x, Interval y);
+
+/// The quotient, rounded to `compute`.
+Interval divide(Interval x, Interval y, Format compute);
 
 } // namespace mlir::step::reference
 

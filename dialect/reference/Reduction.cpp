@@ -7,7 +7,7 @@
 
 #include "dialect/reference/Reduction.h"
 
-#include "dialect/reference/Meaning.h"
+#include "dialect/reference/Interval.h"
 
 #include <array>
 #include <limits>

@@ -39,7 +39,7 @@ static bool isAllowed(Operation *op) {
       LLVM::FAddOp, LLVM::FSubOp, LLVM::FMulOp, LLVM::FDivOp, LLVM::FNegOp,
       LLVM::FCmpOp, LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::UIToFPOp,
       LLVM::FPToSIOp, LLVM::SIToFPOp, LLVM::SqrtOp, LLVM::FAbsOp,
-      LLVM::MaximumOp, LLVM::MinimumOp,
+      LLVM::FFloorOp, LLVM::MaximumOp, LLVM::MinimumOp,
       // Vectors, memory.
       LLVM::InsertElementOp, LLVM::ExtractElementOp, LLVM::ShuffleVectorOp,
       LLVM::InsertValueOp, LLVM::ExtractValueOp, LLVM::LoadOp, LLVM::StoreOp,

@@ -24,6 +24,20 @@ std::string mlir::step::describeDims(Type shape) {
   return "[" + llvm::join(dims, ", ") + "]";
 }
 
+/// What operations of scalar code are called: as those of the language that
+/// become them say.
+static llvm::StringMap<StringRef> collectSymbols(MLIRContext *context) {
+  llvm::StringMap<StringRef> symbols;
+  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(
+           StepDialect::getDialectNamespace()))
+    if (auto *value = name.getInterface<ValueOpInterface>()) {
+      ValueParts parts = value->getParts();
+      if (!parts.scalarOp.empty())
+        symbols[parts.scalarOp] = parts.symbol;
+    }
+  return symbols;
+}
+
 namespace {
 /// Numbers the values of a program: equal numbers are equal values. A buffer's
 /// number is that of its elements, so that a value is known again when it is
@@ -31,7 +45,8 @@ namespace {
 class ValueNumbers {
 public:
   explicit ValueNumbers(const ProgramStorage &storage)
-      : storage(storage), program(storage.getProgram()) {}
+      : storage(storage), program(storage.getProgram()),
+        symbols(collectSymbols(program.getContext())) {}
 
   void run();
   std::vector<ExplainedAgain> findRecomputed();
@@ -64,11 +79,13 @@ private:
   void visitScalar(Operation &op);
   void keepCombined(Value result, unsigned number);
   std::string printExchanged(ReceiveOp receive, Value share);
+  StringRef getSymbol(Operation &op) const;
   std::string print(unsigned number, int depth) const;
   std::string printLine(unsigned number) const;
 
   const ProgramStorage &storage;
   ProgramOp program;
+  llvm::StringMap<StringRef> symbols;
   std::vector<Node> nodes;
   std::map<Key, unsigned> numbers;
   DenseMap<Value, unsigned> ofValue;
@@ -105,17 +122,9 @@ void ValueNumbers::nameCohort(CohortScalarsOp scalars) {
   }
 }
 
-static StringRef getSymbol(Operation &op) {
-  return llvm::StringSwitch<StringRef>(op.getName().stripDialect())
-      .Case("addf", "+")
-      .Case("subf", "-")
-      .Case("mulf", "*")
-      .Case("divf", "/")
-      .Case("negf", "-")
-      .Case("maximumf", "max")
-      .Case("minimumf", "min")
-      .Case("absf", "abs")
-      .Default(op.getName().stripDialect());
+StringRef ValueNumbers::getSymbol(Operation &op) const {
+  auto found = symbols.find(op.getName().getStringRef());
+  return found == symbols.end() ? op.getName().stripDialect() : found->second;
 }
 
 static std::string toString(Attribute attr) {

@@ -16,7 +16,7 @@ bool mlir::step::isTensorScalar(Operation *op) {
   return !isa<arith::ConstantOp>(op) &&
          (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
               op->getDialect()) ||
-          isa<PowiOp, PowOp>(op));
+          isa<PowiOp>(op) || op->hasTrait<ExpandedInBodies>());
 }
 
 /// What says something of values and does nothing: a contribution too, but of a

@@ -25,7 +25,9 @@ static bool isElementwise(RuleOp rule) {
   Block &body = rule.getBody().front();
   return llvm::all_of(body.getArguments(), isLike) &&
          llvm::all_of(body, [&](Operation &op) {
-           return !isa<ReductionOpInterface>(op) &&
+           auto value = dyn_cast<ValueOpInterface>(op);
+           return !(value &&
+                    value.getParts().sharding == Sharding::Reduction) &&
                   llvm::all_of(op.getResults(), isLike);
          });
 }

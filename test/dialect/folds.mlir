@@ -45,6 +45,52 @@ step.optimizer @unary {
 
 // -----
 
+// In scalar code too.
+// CHECK-LABEL: func.func @body
+func.func @body() -> f64 {
+  // CHECK-NEXT: %[[EXP:.*]] = arith.constant 7.38905609893065
+  // CHECK-NEXT: return %[[EXP]]
+  %two = arith.constant 2.0 : f64
+  %0 = step.exp %two : f64
+  return %0 : f64
+}
+
+// -----
+
+// By the algorithms of compiled code, not by a mathematical library.
+// CHECK-LABEL: step.optimizer @functions
+step.optimizer @functions {
+  %two = step.constant 2.0
+  %minus = step.constant -2.5
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK-DAG: %[[EXP:.*]] = step.constant 7.38905609893065
+    // CHECK-DAG: %[[LOG:.*]] = step.constant 0.6931471805599453
+    // CHECK-DAG: %[[POW:.*]] = step.constant 0.1767766952966369
+    // CHECK-DAG: %[[FLOOR:.*]] = step.constant -3.0
+    %0 = step.exp %two : f64
+    %1 = step.log %two : f64
+    %2 = step.pow %two, %minus
+    %3 = step.floor %minus : f64
+    // CHECK: step.mul %param, %[[EXP]]
+    %a = step.mul %p, %0 : [*], f64
+    // CHECK: step.mul %{{.*}}, %[[LOG]]
+    %b = step.mul %a, %1 : [*], f64
+    // CHECK: step.mul %{{.*}}, %[[POW]]
+    %c = step.mul %b, %2 : [*], f64
+    // CHECK: step.mul %{{.*}}, %[[FLOOR]]
+    %d = step.mul %c, %3 : [*], f64
+    // A floor has no other floor.
+    // CHECK: %[[ONCE:.*]] = step.floor %{{.*}}
+    // CHECK-NEXT: step.neg %[[ONCE]]
+    %e = step.floor %d : [*]
+    %f = step.floor %e : [*]
+    %h = step.neg %f : [*]
+    step.return %h
+  }
+}
+
+// -----
+
 // CHECK-LABEL: step.optimizer @binary
 step.optimizer @binary {
   %tenth = step.constant 0.1

@@ -40,6 +40,12 @@ step.optimizer @scalars {
     // CHECK: step.pow %[[NUMBER]], %lr{{$}}
     // GENERIC: "step.pow"({{.*}}) : (f64, f64) -> f64
     %7 = step.pow %6, %lr
+    // CHECK: step.exp %lr : f64{{$}}
+    // GENERIC: "step.exp"({{.*}}) : (f64) -> f64
+    %8 = step.exp %lr : f64
+    // Types that are f64 anyhow are not printed.
+    // CHECK: step.pow %lr, %lr{{$}}
+    %9 = step.pow %lr, %lr : f64
     step.return %p
   }
 }
@@ -61,6 +67,20 @@ step.optimizer @tensors {
     // CHECK: step.sign %grad : [*]{{$}}
     // GENERIC: "step.sign"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
     %3 = step.sign %g : [*]
+    // CHECK: step.floor %grad : [*]{{$}}
+    // GENERIC: "step.floor"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
+    %floor = step.floor %g : [*]
+    // CHECK: step.exp %grad : [*]{{$}}
+    // GENERIC: "step.exp"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
+    %exp = step.exp %g : [*]
+    // CHECK: step.log %grad : [*]{{$}}
+    // GENERIC: "step.log"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
+    %log = step.log %g : [*]
+    // CHECK: step.pow %grad, %lr : [*], f64{{$}}
+    // GENERIC: "step.pow"({{.*}}) : (!step.tensor<*>, f64) -> !step.tensor<*>
+    %pow = step.pow %g, %lr : [*], f64
+    // CHECK: step.pow %grad, %param : [*]{{$}}
+    %both = step.pow %g, %p : [*]
     // A scalar goes with a tensor, on either side.
     // CHECK: step.add %grad, %lr : [*], f64{{$}}
     // GENERIC: "step.add"({{.*}}) : (!step.tensor<*>, f64) -> !step.tensor<*>
@@ -134,4 +154,16 @@ step.optimizer @broadcast {
   step.rule @square(%p: param[n, n], %g: grad[n, n]) {
     step.return %p : [n, n]
   }
+}
+
+// In bodies of programs functions are of elements and vectors.
+// CHECK-LABEL: func.func @elements
+func.func @elements(%x: f32, %v: vector<16xf64>) -> (f32, vector<16xf64>) {
+  // CHECK: step.exp %{{.*}} : f32{{$}}
+  // GENERIC: "step.exp"({{.*}}) : (f32) -> f32
+  %0 = step.exp %x : f32
+  // CHECK: step.pow %{{.*}}, %{{.*}} : vector<16xf64>{{$}}
+  // GENERIC: "step.pow"({{.*}}) : (vector<16xf64>, vector<16xf64>) -> vector<16xf64>
+  %1 = step.pow %v, %v : vector<16xf64>
+  return %0, %1 : f32, vector<16xf64>
 }

@@ -7,8 +7,8 @@ from driver import random_array
 
 CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-40", "1.0e+300"]
 PREDICATES = ["lt", "le", "gt", "ge", "eq", "ne"]
-UNARY = ["neg", "abs", "sqrt", "sign"]
-BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
+UNARY = ["neg", "abs", "sqrt", "sign", "floor", "exp", "log"]
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]
 
 
 class Program:

@@ -19,7 +19,7 @@ from program import F64, I1, I64, Call, Op, Program, Rule, State, mask, tensor
 CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-3", "1.0e-40", "1.0e+300"]
 TAME_CONSTANTS = ["1.0", "-1.0", "2.0", "0.5", "0.1", "-0.25", "1.0e-3"]
 PREDICATES = ["lt", "le", "gt", "ge", "eq", "ne"]
-UNARY = ["neg", "abs", "sqrt", "sign"]
+UNARY = ["neg", "abs", "sqrt", "sign", "floor", "exp", "log"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 DIMS = [("*",), ("*",), ("n",), ("n", "m"), ("n", "m"), ("...b", "n", "m"), ("...b", "n", "m"),
         ("...b", "m"), ("n", "n")]  # fmt: skip
@@ -99,6 +99,15 @@ class Body:
         result_type = {o: self.program.types[o] for o in operands}
         if name == "sqrt":
             return [self.emit("abs", operands, result_type[operands[0]])]
+        if name == "exp":
+            size = self.emit("abs", operands, result_type[operands[0]])
+            return [self.emit("neg", [size], result_type[operands[0]])]
+        if name == "log":
+            size = self.emit("abs", operands, result_type[operands[0]])
+            half = self.emit("constant", [], F64, before="0.5")
+            return [self.emit("add", [size, half], result_type[operands[0]])]
+        if name == "pow":
+            return [self.emit("abs", operands[:1], result_type[operands[0]]), operands[1]]
         if name == "div":
             divisor = self.emit("abs", [operands[1]], result_type[operands[1]])
             half = self.emit("constant", [], F64, before="0.5")
@@ -161,7 +170,7 @@ class Body:
                 for i in range(count)]  # fmt: skip
 
     def arithmetic(self):
-        name = self.pick([*UNARY, *BINARY, *BINARY, "lerp"])
+        name = self.pick([*UNARY, *BINARY, *BINARY, "lerp", "pow"])
         count = 1 if name in UNARY else 3 if name == "lerp" else 2
         names = self.tamed(name, self.operands(count))
         return self.emit(name, names, tensor(self.shape_of(names)))

@@ -23,7 +23,9 @@ def minimum(x, y):
     return -maximum(-x, -y)
 
 
-UNARY = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "sign": sign}
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "sign": sign, "floor": np.floor,
+}  # fmt: skip
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "maximum": maximum, "minimum": minimum,

@@ -300,12 +300,18 @@ def _make_convert(operation, parts, operands):
     narrows = to[0] == "f" and (source[0] != "f" or get_width(to) < get_width(source))
     if narrows and "rn" not in parts:
         return _unknown(operation, parts, "does not round to nearest")
+    # To the integer below; of floats of one width.
+    is_floor = "rmi" in parts and to == source
+    if not is_floor and any(part in ("rmi", "rpi", "rzi", "rni") for part in parts):
+        return _unknown(operation, parts)
     # By way of f32 it would be rounded twice.
     if {to, source} == {"f16", "f64"}:
         return _unknown(operation, parts)
 
     def execute(block, threads):
         value = from_bits(read(block, threads), source)
+        if is_floor:
+            value = np.floor(value)
         if to[0] == "f":
             with np.errstate(over="ignore"):
                 value = value.astype(_FLOAT_TYPES[to])

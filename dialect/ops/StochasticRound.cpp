@@ -9,7 +9,7 @@
 // D. E. Shaw: Parallel Random Numbers: As Easy as 1, 2, 3. SC 2011.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/StochasticRound.h"
+#include "dialect/ops/StochasticRound.h"
 
 #include "dialect/RandomBits.h"
 

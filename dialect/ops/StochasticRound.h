@@ -5,8 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#ifndef STEPC_PASSES_SCHEDULE_STOCHASTICROUND_H
-#define STEPC_PASSES_SCHEDULE_STOCHASTICROUND_H
+#ifndef STEPC_DIALECT_OPS_STOCHASTICROUND_H
+#define STEPC_DIALECT_OPS_STOCHASTICROUND_H
 
 #include "mlir/IR/Builders.h"
 
@@ -24,4 +24,4 @@ Value emitStochasticRound(OpBuilder &builder, Location loc,
 
 } // namespace mlir::step
 
-#endif // STEPC_PASSES_SCHEDULE_STOCHASTICROUND_H
+#endif // STEPC_DIALECT_OPS_STOCHASTICROUND_H
