@@ -37,7 +37,8 @@ _LANES = {
     "scalar": "for all tensors",
 }
 _SETTINGS = {
-    "font.family": ["DejaVu Sans Mono", "monospace"],
+    "font.family": "monospace",
+    "font.monospace": ["DejaVu Sans Mono"],
     "svg.fonttype": "none",
     "svg.hashsalt": "stepc",
     "path.simplify": False,
@@ -218,7 +219,7 @@ class _Picture:
             segments = zip((entry["segment"] for entry in entries), starts, strict=True)
             for segment, group in groupby(segments, key=lambda one: one[0]):
                 x = next(group)[1] - _GAP / 2
-                self.axes.plot([x, x], [begin, self.y], color=_GRAY, linewidth=1, dashes=(5, 4))
+                self._line((x, x), (begin, self.y), _GRAY, linewidth=1, dashes=(5, 4))
                 self.write(x + 6, begin + 11, f"segment {segment}", small=True)
         for entry, said, x, width, own in zip(entries, boxes, starts, widths, marks, strict=True):
             self._draw_box(entry["kind"], said, (x, top, width, height))
@@ -230,13 +231,13 @@ class _Picture:
         for kind, group in groupby(lanes.items(), key=lambda lane: lane[1][1]):
             self.y += _LINE
             self.write(_MARGIN, self.y, _LANES[kind], small=True)
+            self.y -= 3
             for key, (said, _) in group:
                 self.y += _LANE
                 places[key] = self.y
                 self.write(_MARGIN, self.y + 4, said)
-                self.axes.plot([left, right], [self.y] * 2, color=_RULE, linewidth=1, zorder=1)
-            self.y += 8
-        self.y += 8
+                self._line((left, right), (self.y, self.y), _RULE, linewidth=1, zorder=1)
+            self.y += 14
         return places
 
     def _draw_box(self, kind: str, said: list[str], place: tuple) -> None:
@@ -261,16 +262,24 @@ class _Picture:
                 continue
             at, color = (x + width / 2 + 4, _WRITE) if writes else (x + 14, _READ)
             heights = [places[mark.lane] for mark in own]
-            self.axes.plot([at, at], [bottom, max(heights)], color=color, linewidth=1.4, zorder=3)
-            shape = "v" if writes else "o"
+            self._line((at, at), (bottom, max(heights)), color, linewidth=1.4, zorder=3)
             for mark, height in zip(own, heights, strict=True):
-                inside = "white" if mark.thin else color
-                self.axes.plot(
-                    at, height, marker=shape, color=color, mfc=inside, markersize=7, zorder=4
-                )
                 self.write(at + 8, height - 4, mark.said, small=True)
+            for thin in (False, True):
+                found = [h for m, h in zip(own, heights, strict=True) if m.thin == thin]
+                if found:
+                    self._points([at] * len(found), found, "v" if writes else "o", color, thin)
             if not writes:
-                self.axes.plot(at, bottom + 5, marker="^", color=color, markersize=7, zorder=4)
+                self._points([at], [bottom + 5], "^", color)
+
+    def _points(self, x: list, y: list, shape: str, color: str, thin: bool = False) -> None:
+        inside = "white" if thin else color
+        self.axes.plot(
+            x, y, shape, color=color, mfc=inside, markersize=7, zorder=4, clip_on=False
+        )  # fmt: skip
+
+    def _line(self, x: tuple, y: tuple, color: str, **style) -> None:
+        self.axes.plot(x, y, color=color, clip_on=False, **style)
 
     def _totals(self, program: dict) -> None:
         moved = program["bytes"]
