@@ -243,7 +243,7 @@ def Step_RuleOp : Step_Op<"rule", [
                      %b: state "momentum_buffer"[*] = 0.0 if %has_momentum) {
         %bm = step.mul %b, %momentum : [*], f64
         %b1 = step.add %bm, %g : [*]
-        %d = step.select %has_momentum, %b1, %g : i1, [*], [*]
+        %d = step.select %has_momentum, %b1, %g : [*]
         %u = step.mul %d, %lr : [*], f64
         %p1 = step.sub %p, %u : [*]
         step.return %p1, %b1

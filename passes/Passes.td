@@ -250,7 +250,7 @@ def ReproduceSums : Pass<"step-reproduce-sums", "::mlir::step::OptimizerOp"> {
     %low = step.amax %minus over [m] : [n, m]
     ...
     %sum = step.mean %h5, %h4, %h3, %h2, %h1 over [m] : [n, m]
-    %row = step.select %finite, %scaled, %other : mask[n, 1], [n, 1], [n, 1]
+    %row = step.select %finite, %scaled, %other : mask[n, 1], [n, 1]
     ```
   }];
 }
@@ -308,7 +308,7 @@ def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp">
     %before = step.carried "carried0"
     %known = step.compare ne %before, %zero : f64, f64
     %mean = step.mean %square unless %known : [n, m]
-    %now = step.select %known, %before, %mean : i1, f64, f64
+    %now = step.select %known, %before, %mean : f64
     ...
     %after = step.mean %square_of_new : [n, m]
     step.carry %after as %before of %mean

@@ -47,17 +47,17 @@ step.optimizer @adafactor {
     %slow = step.constant 1.0e-6
     %fast = step.constant 1.0e-2
     %warm = step.mul %slow, %number : f64
-    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
+    %kappa = step.select %warmup_init, %warm, %fast : f64
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
     %relative = step.minimum %kappa, %inverse_root : f64
-    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
+    %rho = step.select %relative_step, %relative, %lr : f64
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
+    %scale = step.select %scale_parameter, %size, %one : f64
     %alpha = step.mul %rho, %scale : f64
 
     %w = step.pow %number, %decay_rate
@@ -94,7 +94,7 @@ step.optimizer @adafactor {
     %m_kept = step.mul %m, %beta1 : [...b, n, m], f64
     %m_gain = step.mul %update, %w1 : [...b, n, m], f64
     %m1 = step.add %m_kept, %m_gain : [...b, n, m]
-    %move = step.select %has_beta1, %m1, %update : i1, [...b, n, m], [...b, n, m]
+    %move = step.select %has_beta1, %m1, %update : [...b, n, m]
 
     %decay = step.mul %lambda, %alpha : f64
     %keep = step.sub %one, %decay : f64
@@ -110,17 +110,17 @@ step.optimizer @adafactor {
     %slow = step.constant 1.0e-6
     %fast = step.constant 1.0e-2
     %warm = step.mul %slow, %number : f64
-    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
+    %kappa = step.select %warmup_init, %warm, %fast : f64
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
     %relative = step.minimum %kappa, %inverse_root : f64
-    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
+    %rho = step.select %relative_step, %relative, %lr : f64
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
+    %scale = step.select %scale_parameter, %size, %one : f64
     %alpha = step.mul %rho, %scale : f64
 
     %w = step.pow %number, %decay_rate
@@ -144,7 +144,7 @@ step.optimizer @adafactor {
     %m_kept = step.mul %m, %beta1 : [*], f64
     %m_gain = step.mul %update, %w1 : [*], f64
     %m1 = step.add %m_kept, %m_gain : [*]
-    %move = step.select %has_beta1, %m1, %update : i1, [*], [*]
+    %move = step.select %has_beta1, %m1, %update : [*]
 
     %decay = step.mul %lambda, %alpha : f64
     %keep = step.sub %one, %decay : f64

@@ -61,7 +61,7 @@ step.optimizer @adalomo {
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
     %alpha = step.mul %lr, %size : f64
 
     %decay = step.mul %alpha, %lambda : f64
@@ -94,7 +94,7 @@ step.optimizer @adalomo {
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
     %alpha = step.mul %lr, %size : f64
 
     %decay = step.mul %alpha, %lambda : f64

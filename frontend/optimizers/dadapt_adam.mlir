@@ -49,9 +49,9 @@ step.optimizer @dadapt_adam {
     %most = step.mul %d, %growth : f64
     %bounded = step.minimum %estimate, %most : f64
     %grows = step.compare gt, %bounded, %d : f64
-    %larger = step.select %grows, %bounded, %d : i1, f64, f64
+    %larger = step.select %grows, %bounded, %d : f64
     %still = step.compare eq, %s_l1, %zero : f64
-    %d1 = step.select %still, %d, %larger : i1, f64, f64
+    %d1 = step.select %still, %d, %larger : f64
     step.update %d, %d1
     step.report "d", %d
     step.yield
@@ -61,8 +61,8 @@ step.optimizer @dadapt_adam {
                  %v: state "exp_avg_sq"[*], %s: state "s"[*], %t: count) {
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %grad, %decay : [*]
-    %l2 = step.select %has_decay, %decayed, %grad : i1, [*], [*]
-    %g = step.select %decouple, %grad, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %decayed, %grad : [*]
+    %g = step.select %decouple, %grad, %l2 : [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t
@@ -72,7 +72,7 @@ step.optimizer @dadapt_adam {
     %correction = step.div %root_rest2, %rest1 : f64
     %lr_d = step.mul %lr, %d : f64
     %corrected = step.mul %lr_d, %correction : f64
-    %rate = step.select %bias_correction, %corrected, %lr_d : i1, f64, f64
+    %rate = step.select %bias_correction, %corrected, %lr_d : f64
 
     %old_root = step.sqrt %v : [*]
     %old_denom = step.add %old_root, %eps : [*], f64
@@ -105,7 +105,7 @@ step.optimizer @dadapt_adam {
     %shrink = step.mul %lambda, %rate : f64
     %keep = step.sub %one, %shrink : f64
     %shrunk = step.mul %theta, %keep : [*], f64
-    %from = step.select %decouple, %shrunk, %theta : i1, [*], [*]
+    %from = step.select %decouple, %shrunk, %theta : [*]
     %root = step.sqrt %v1 : [*]
     %denom = step.add %root, %eps : [*], f64
     %update = step.div %m1, %denom : [*]

@@ -37,16 +37,16 @@ step.optimizer @nadam {
     %half = step.constant 0.5
     %base = step.constant 0.96
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
     %shrunk = step.mul %theta, %keep : [*], f64
-    %theta1 = step.select %decoupled, %shrunk, %theta : i1, [*], [*]
+    %theta1 = step.select %decoupled, %shrunk, %theta : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %signed : i1, [*], [*]
-    %g = step.select %decoupled, %signed, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %pulled, %signed : [*]
+    %g = step.select %decoupled, %signed, %l2 : [*]
 
     %number = step.to_f64 %t
     %next = step.add %number, %one : f64

@@ -40,7 +40,7 @@ step.optimizer @torch_adafactor {
                     %r: state "row_var"[...b, n, 1], %c: state "col_var"[...b, 1, m],
                     %t: count) {
     %ascent = step.neg %grad : [...b, n, m]
-    %g = step.select %maximize, %ascent, %grad : i1, [...b, n, m], [...b, n, m]
+    %g = step.select %maximize, %ascent, %grad : [...b, n, m]
     %number = step.to_f64 %t
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
@@ -49,7 +49,7 @@ step.optimizer @torch_adafactor {
     %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
     %alpha = step.mul %rho, %size : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -91,11 +91,11 @@ step.optimizer @torch_adafactor {
     %unbounded = step.compare le, %most_inverse, %most : f64
     %uu = step.mul %u, %u : [...b, n, m]
     %uu_mean = step.mean %uu unless %unbounded : [...b, n, m]
-    %u_mean = step.select %unbounded, %col_sq_mean, %uu_mean : i1, f64, f64
+    %u_mean = step.select %unbounded, %col_sq_mean, %uu_mean : f64
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %d : f64
     %exceeds = step.compare gt, %excess, %one : f64
-    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
+    %divisor = step.select %exceeds, %excess, %one : f64
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %theta2 = step.sub %theta1, %update : [...b, n, m]
@@ -104,7 +104,7 @@ step.optimizer @torch_adafactor {
 
   step.rule @any(%theta: param[*], %grad: grad[*], %v: state "variance"[*], %t: count) {
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
     %number = step.to_f64 %t
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
@@ -113,7 +113,7 @@ step.optimizer @torch_adafactor {
     %theta_mean = step.mean %theta_sq : [*]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
     %alpha = step.mul %rho, %size : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -133,7 +133,7 @@ step.optimizer @torch_adafactor {
     %u_rms = step.sqrt %u_mean : f64
     %excess = step.div %u_rms, %d : f64
     %exceeds = step.compare gt, %excess, %one : f64
-    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
+    %divisor = step.select %exceeds, %excess, %one : f64
     %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

@@ -94,7 +94,7 @@ FOUND = {
     %most = step.amax %g : [*]
     step.contribute %t, %most
     %by = step.mul %g, %r : [*], f64
-    %p1 = step.select %o, %by, %g : i1, [*], [*]
+    %p1 = step.select %o, %by, %g : [*]
     step.return %p1
   }""",
     # The second was given what the first had just become.

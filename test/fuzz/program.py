@@ -56,6 +56,8 @@ class Op:
         line = f"step.{self.name} {self.before}{operands}{self.after}"
         if self.typed and self.operands:
             typed = self.operands[:1] if is_reduction else self.operands
+            if self.name == "select" and types[typed[0]] == I1:
+                typed = typed[1:]
             line += " : " + ", ".join(str(types[o]) for o in typed)
         return f"{self.result} = {line}" if self.result else line
 

@@ -201,7 +201,7 @@ def test_logical_operations_and_is_finite(tmp_path):
         "%a = step.is_finite %g : [n, m]\n%b = step.compare lt, %r, %g : [n, 1], [n, m]\n"
         "%n = step.not %b : mask[n, m]\n%e = step.and %a, %n : mask[n, m]\n"
         "%o = step.or %e, %f : mask[n, m], i1\n%h = step.and %o, %yes : mask[n, m], i1\n"
-        "%p1 = step.select %h, %p, %g : mask[n, m], [n, m], [n, m]\n"
+        "%p1 = step.select %h, %p, %g : mask[n, m], [n, m]\n"
         "step.return %p1, %r : [n, m], [n, 1]",
         '%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1], %f: fresh',
         '%yes = step.option "yes" = true',
