@@ -234,8 +234,8 @@ def Step_ScalarsOp : Step_Op<"scalars", [
     be equal in all groups.
 
     Constraints:
-    - the body holds only operations on scalars, updates, reports and skips, and
-      ends in step.yield
+    - the body holds only operations on scalars, calls, updates, reports and skips,
+      and ends in step.yield
     - results are f64 or i1
     - over the model nothing is read that is of a group
     - no integer option is read

@@ -347,7 +347,7 @@ LogicalResult RuleOp::verifyRegions() {
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
   for (Operation &op : block.without_terminator()) {
-    if (!isValueOp(&op) && !isa<ContributeOp, CarryOp>(op))
+    if (!isValueOp(&op) && !isa<CallOp, ContributeOp, CarryOp>(op))
       return op.emitOpError("is not allowed in a rule, only operations of the "
                             "language");
     if (failed(verifyOperandsInRule(&op)))

@@ -20,6 +20,40 @@ include "mlir/Pass/PassBase.td"
 // define
 //===----------------------------------------------------------------------===//
 
+def InlineCalls : Pass<"step-inline-calls", "::mlir::ModuleOp"> {
+  let summary = "put what a step.define makes in place of its calls";
+  let description = [{
+    Before: optimizers and fragments with `step.define` and `step.call`. After: each
+    call is replaced by the operations of its definition, and definitions are gone.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.define @decaying(%t: i64) {
+        %number = step.to_f64 %t
+        %rate = step.div %lr, %number : f64
+        step.yield %rate : f64
+      }
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %rate = step.call @decaying(%t) : (i64) -> f64
+        %p1 = step.mul %g, %rate : [*], f64
+        step.return %p1
+      }
+    }
+    // ==>
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %number = step.to_f64 %t
+        %rate = step.div %lr, %number : f64
+        %p1 = step.mul %g, %rate : [*], f64
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+
 def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
   let summary = "put fragments in front of the optimizer's rules, or behind them";
   let description = [{
@@ -103,7 +137,7 @@ def VerifyDefined : Pass<"step-verify-defined", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the define stage";
   let description = [{
     Rules are not bound, they hold what a source may say and no operations that
-    later passes insert, and each returned value is a `step.stored` or the
+    later passes insert, no calls, and each returned value is a `step.stored` or the
     argument whose new value it is.
   }];
 }

@@ -25,6 +25,7 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 void mlir::step::buildDefinePipeline(OpPassManager &pm) {
+  pm.addPass(createInlineCalls());
   pm.addPass(createInlineFragments());
   pm.addNestedPass<OptimizerOp>(createMarkStored());
   pm.addNestedPass<OptimizerOp>(createDropDeadStates());

@@ -8,6 +8,7 @@
 #include "dialect/reference/TensorStep.h"
 
 #include "dialect/reference/BoundEvaluator.h"
+#include "dialect/reference/Calls.h"
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/StochasticRounding.h"
 
@@ -358,6 +359,14 @@ Error TensorStep::evaluateArgument(BlockArgument argument) {
   return Error::success();
 }
 
+Expected<Datum> TensorStep::evaluateOperation(Operation *op,
+                                              const Frame &operands) {
+  if (jumps)
+    return BoundEvaluator(operands, shapes, request.compute, *jumps)
+        .evaluate(op);
+  return Evaluator(operands, shapes, request.compute).evaluate(op);
+}
+
 Error TensorStep::evaluateResult(OpResult result) {
   Operation *op = result.getOwner();
   SmallVector<Value> needed(op->getOperands());
@@ -375,10 +384,11 @@ Error TensorStep::evaluateResult(OpResult result) {
   for (Value operand : needed)
     if (Error error = evaluate(operand))
       return error;
-  Expected<Datum> datum =
-      jumps
-          ? BoundEvaluator(frame, shapes, request.compute, *jumps).evaluate(op)
-          : Evaluator(frame, shapes, request.compute).evaluate(op);
+  if (auto call = dyn_cast<CallOp>(op))
+    return evaluateCall(call, frame, [&](Operation *inner, const Frame &local) {
+      return evaluateOperation(inner, local);
+    });
+  Expected<Datum> datum = evaluateOperation(op, frame);
   if (!datum)
     return datum.takeError();
   auto storage = stored.find(result);

@@ -76,6 +76,7 @@ private:
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
+  llvm::Expected<Datum> evaluateOperation(Operation *op, const Frame &operands);
   llvm::Expected<Datum> collect(BlockArgument argument, Value value);
 
   const Source &source;

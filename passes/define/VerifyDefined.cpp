@@ -17,9 +17,12 @@ using namespace mlir::step;
 static LogicalResult verifyRule(RuleOp rule) {
   if (rule.isBound())
     return rule.emitOpError("is bound before the bind stage");
-  for (Operation &op : rule.getBody().front())
+  for (Operation &op : rule.getBody().front()) {
     if (!isSourceOp(&op))
       return op.emitOpError("is no operation of a source definition");
+    if (isa<CallOp>(op))
+      return op.emitOpError("is left after 'step-inline-calls'");
+  }
   for (auto [value, index] :
        llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments())) {
     auto stored = value.getDefiningOp<StoredOp>();

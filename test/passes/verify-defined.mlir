@@ -85,3 +85,17 @@ step.optimizer @scheduled {
     }
   }
 }
+
+// -----
+
+step.optimizer @called {
+  %lr = step.hyper "lr" = 1.0
+  step.define @f() {
+    step.yield %lr : f64
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls'}}
+    %s = step.call @f() : () -> f64
+    step.return %p
+  }
+}
