@@ -323,7 +323,7 @@ bool mlir::step::isValueOp(Operation *op) {
 bool mlir::step::isSourceOp(Operation *op) {
   auto reduction = dyn_cast<ReductionOpInterface>(op);
   return !op->hasTrait<InsertedByPasses>() &&
-         !(reduction && reduction.getAcrossAttr());
+         !(reduction && (reduction.getAcrossAttr() || reduction.getUnless()));
 }
 
 /// Statistics go through step.scalars, and integer options are for conditions.

@@ -54,6 +54,31 @@ def InlineCalls : Pass<"step-inline-calls", "::mlir::ModuleOp"> {
   }];
 }
 
+def ReassociateMeans : Pass<"step-reassociate-means", "::mlir::ModuleOp"> {
+  let summary = "find means of squares column by column";
+  let description = [{
+    Before: rules of optimizers and fragments as they are written. After: no reduction
+    says `reassociable`. Where the language has a form for it (docs/language.md), it is
+    of that form, elsewhere an ordinary one. The form needs a factor that is only known
+    at the end of a traversal, as that of a column, for its vector alone, so it is found
+    along with what that factor is made of.
+
+    ```mlir
+    %u = step.mul %g, %column : [n, m], [1, m]
+    %uu = step.mul %u, %u : [n, m]
+    %mean = step.mean %uu reassociable : [n, m]
+    // ==>
+    %gg = step.mul %g, %g : [n, m]
+    %by_column = step.mean %gg over [n] : [n, m]
+    %half = step.mul %by_column, %column : [1, m]
+    %whole = step.mul %half, %column : [1, m]
+    %mean = step.mean %whole : [1, m]
+    ```
+
+    What is bounded becomes a select between this and what was written.
+  }];
+}
+
 def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
   let summary = "put fragments in front of the optimizer's rules, or behind them";
   let description = [{
@@ -137,7 +162,7 @@ def VerifyDefined : Pass<"step-verify-defined", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the define stage";
   let description = [{
     Rules are not bound, they hold what a source may say and no operations that
-    later passes insert, no calls, and each returned value is a `step.stored` or the
+    later passes insert, no calls and nothing reassociable, and each returned value is a `step.stored` or the
     argument whose new value it is.
   }];
 }
@@ -239,6 +264,27 @@ def ResolveStorage : Pass<"step-resolve-storage", "::mlir::step::OptimizerOp"> {
     Before: `step.stored` in bound rules. After: `step.round` to the narrowest
     storage among its roles where that is narrower than the compute type, and
     nothing elsewhere.
+  }];
+}
+
+def SkipReductions : Pass<"step-skip-reductions", "::mlir::step::OptimizerOp"> {
+  let summary = "leave out reductions that a select does not take";
+  let description = [{
+    Before: bound rules. After: the reduction of a whole tensor whose result nothing
+    but selects by one flag takes, all on the same side, says `unless` of the flag where
+    the other side is taken. It is +0.0 then, and the tensor is not traversed for it.
+
+    Only where the flag is known as soon as the reduction could begin: its input depends
+    on all traversals and rounds that the flag does. A later flag would take a traversal
+    more where it does not hold.
+
+    ```mlir
+    %mean = step.mean %uu : [n, m]
+    %taken = step.select %flag, %other, %mean : f64
+    // ==>
+    %mean = step.mean %uu unless %flag : [n, m]
+    %taken = step.select %flag, %other, %mean : f64
+    ```
   }];
 }
 

@@ -91,8 +91,6 @@ Datum Evaluator::evaluateArithmetic(Operation *op, Meaning meaning) const {
 }
 
 Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
-  if (op.getUnless() && std::get<bool>(get(op.getUnless())))
-    return 0.0;
   SmallVector<Axis> axes = shapes.getAxes(op.getInput().getType());
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())

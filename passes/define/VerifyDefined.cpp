@@ -20,8 +20,10 @@ static LogicalResult verifyRule(RuleOp rule) {
   for (Operation &op : rule.getBody().front()) {
     if (!isSourceOp(&op))
       return op.emitOpError("is no operation of a source definition");
-    if (isa<CallOp>(op))
-      return op.emitOpError("is left after 'step-inline-calls'");
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (isa<CallOp>(op) || (reduction && reduction.getReassociable()))
+      return op.emitOpError("is left after 'step-inline-calls' and "
+                            "'step-reassociate-means'");
   }
   for (auto [value, index] :
        llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments())) {
