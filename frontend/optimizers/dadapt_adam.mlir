@@ -37,9 +37,15 @@ step.optimizer @dadapt_adam {
   %numerator = step.statistic "numerator" sum over group
   %s_l1 = step.statistic "s_l1" sum over group
 
-  step.scalars over group {
+  // q, and 1 - q.
+  step.define @q() {
     %q = step.sqrt %beta2 : f64
     %w = step.sub %one, %q : f64
+    step.yield %q, %w : f64, f64
+  }
+
+  step.scalars over group {
+    %q, %w = step.call @q() : () -> (f64, f64)
     %a_part = step.mul %q, %a : f64
     %n_part = step.mul %w, %numerator : f64
     %a1 = step.add %a_part, %n_part : f64
@@ -92,8 +98,7 @@ step.optimizer @dadapt_adam {
     %g_part = step.mul %g, %w2 : [*], f64
     %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
-    %q = step.sqrt %beta2 : f64
-    %w = step.sub %one, %q : f64
+    %q, %w = step.call @q() : () -> (f64, f64)
     %s_gain = step.mul %rate, %w : f64
     %s_part = step.mul %s, %q : [*], f64
     %s_new = step.mul %g, %s_gain : [*], f64

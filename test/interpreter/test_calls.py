@@ -1,10 +1,14 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Scalars that are written once: a call means the operations in its place."""
+"""Scalars that are written once: a call means the operations in its place. And what no
+definition of the zoo needs to say twice."""
+
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
-from oracle import Batch, Refused, assert_same, write_definition
+from oracle import ZOO, Batch, Refused, assert_same, write_definition
 
 GLOBALS = """
 %lr = step.hyper "lr" = 0.3
@@ -92,3 +96,29 @@ step.define @outer() {
     with pytest.raises(Refused, match="'lr' is read over the model, and groups differ in it"):
         batch.run()
 
+
+# --- The zoo ------------------------------------------------------------------
+
+
+def repeated(text, length=2):
+    """Runs of so many operations on scalars that stand twice in different rules."""
+    runs = Counter()
+    for body in re.split(r"\n  (?=step\.|%)", re.sub(r" *//.*", "", text)):
+        lines = [line.strip() for line in body.splitlines()]
+        scalar = [bool(re.search(r"(: f64|: i1|step\.(pow|powi|to_f64) .*)$", line))
+                  for line in lines]  # fmt: skip
+        own = {"\n".join(lines[i : i + length]) for i in range(len(lines) - length + 1)
+               if all(scalar[i : i + length])}  # fmt: skip
+        runs.update(own)
+    return [run for run, number in runs.items() if number > 1]
+
+
+@pytest.mark.parametrize("path", sorted(ZOO.glob("**/*.mlir")), ids=lambda p: p.stem)
+def test_no_scalars_stand_twice(path):
+    assert repeated(path.read_text()) == []
+
+
+def test_scalars_that_stand_twice_are_found():
+    rule = "  step.rule @{} {{\n    %w = step.sub %one, %b : f64\n    %r = step.sqrt %w : f64\n  }}\n"
+    assert repeated("x {\n" + rule.format("a") + rule.format("b") + "}") != []
+    assert repeated("x {\n" + rule.format("a") + "}") == []
