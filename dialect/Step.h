@@ -184,6 +184,10 @@ bool isSourceOp(Operation *op);
 /// statistics and back.
 LogicalResult verifyDefinition(Operation *definition);
 
+/// Checks that each call in an optimizer or a fragment is of what is defined
+/// before it, with its types.
+LogicalResult verifyCalls(Operation *definition);
+
 /// The result of a comparison by `predicate`.
 bool evaluate(Predicate predicate, double lhs, double rhs);
 bool evaluate(Predicate predicate, int64_t lhs, int64_t rhs);

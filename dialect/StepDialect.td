@@ -24,7 +24,7 @@ def Step_Dialect : Dialect {
     f64; the step count is i64; conditions are i1 or masks. An operation on
     tensors and scalars rounds each scalar once to the compute type, then works
     element by element, each operation correctly rounded. Nothing is
-    reassociated or contracted.
+    contracted, and nothing reassociated but a reduction that says `reassociable`.
 
     **Where values are rounded to storage.** The new value of a parameter or
     state is rounded to its storage type where it is defined, and every other

@@ -44,6 +44,9 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
                     "::mlir::Value", "getUnless">,
     InterfaceMethod<"Sets that condition.", "void", "setUnless",
                     (ins "::mlir::Value":$flag)>,
+    InterfaceMethod<"Whether the order of its additions is free (dialect/Reassociation.h).",
+                    "bool", "getReassociable">,
+    InterfaceMethod<"Says so.", "void", "setReassociable", (ins "bool":$free)>,
     InterfaceMethod<"True where the whole tensor is reduced, to an f64.",
                     "bool", "isWhole">,
     InterfaceMethod<"Positions of the reduced dims in the operand's type, "

@@ -57,13 +57,16 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
 
     Constraints:
     - the body holds only hyper-parameters, options, constants, scalars,
-      statistics and rules (from the schedule stage on: programs)
+      statistics, definitions of scalars and rules (from the schedule stage on:
+      programs)
     - names are not empty; those of hyper-parameters, options, scalars and
       statistics are distinct, and so are those of reports
     - a scalar is updated at most once
     - a rule contributes to a statistic at most once
     - nothing that is contributed to a statistic depends on what is computed
       from that statistic
+    - a call is of a `step.define` before it, with its types
+    - calls make at most 10000 operations
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
@@ -243,7 +246,7 @@ def Step_RuleOp : Step_Op<"rule", [
                      %b: state "momentum_buffer"[*] = 0.0 if %has_momentum) {
         %bm = step.mul %b, %momentum : [*], f64
         %b1 = step.add %bm, %g : [*]
-        %d = step.select %has_momentum, %b1, %g : i1, [*], [*]
+        %d = step.select %has_momentum, %b1, %g : [*]
         %u = step.mul %d, %lr : [*], f64
         %p1 = step.sub %p, %u : [*]
         step.return %p1, %b1
@@ -311,6 +314,81 @@ def Step_RuleOp : Step_Op<"rule", [
   }];
 }
 
+def Step_DefineOp : Step_Op<"define", [
+    Step_InDefinition, Symbol, SingleBlock]> {
+  let summary = "scalars that are made alike in several places";
+  let description = [{
+    Scalars made of other scalars, written once for all rules and `step.scalars`
+    that need them. Each `step.call` means what it would if the operations stood
+    in its place, and `step-inline-calls` puts them there. Besides its arguments
+    it sees hyper-parameters, options and constants.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      %one = step.constant 1.0
+      step.define @decaying(%t: i64) {
+        %number = step.to_f64 %t
+        %root = step.sqrt %number : f64
+        %rate = step.div %lr, %root : f64
+        step.yield %rate : f64
+      }
+      step.rule @vector(%p: param[n], %g: grad[n], %t: count) {
+        %rate = step.call @decaying(%t) : (i64) -> f64
+        %u = step.mul %g, %rate : [n], f64
+        %p1 = step.sub %p, %u : [n]
+        step.return %p1 : [n]
+      }
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %rate = step.call @decaying(%t) : (i64) -> f64
+        %s = step.sign %g : [*]
+        %u = step.mul %s, %rate : [*], f64
+        %p1 = step.sub %p, %u : [*]
+        step.return %p1
+      }
+    }
+    ```
+
+    Constraints:
+    - the name is not empty, and no rule's
+    - arguments are f64, i1 or i64
+    - the body holds only operations on scalars and calls, and ends in a
+      step.yield of at least one f64 or i1
+    - what is read from outside is a hyper-parameter, a constant, or an option
+      that is no integer
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    YieldOp getYield();
+  }];
+}
+
+def Step_CallOp : Step_Op<"call", [
+    Pure, ParentOneOf<["RuleOp", "ScalarsOp", "DefineOp"]>]> {
+  let summary = "scalars that a step.define makes";
+  let description = [{
+    The types are those of the arguments and of what is yielded.
+
+    Constraints:
+    - the `step.define` stands before it, in the same optimizer or fragment; so
+      none calls itself
+    - arguments and results have its types
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee,
+                       Variadic<AnyTypeOf<[F64, I1, I64]>>:$arguments);
+  let results = (outs Variadic<AnyTypeOf<[F64, I1]>>:$values);
+  let assemblyFormat = [{
+    $callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $values)
+  }];
+  let extraClassDeclaration = [{
+    /// What is called, in the definition that this stands in.
+    DefineOp getDefinition();
+  }];
+}
+
 def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
   let summary = "ends a rule";
   let description = [{
@@ -336,7 +414,7 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
 }
 
 def Step_YieldOp : Step_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ScalarsOp", "CohortScalarsOp",
+    Pure, Terminator, ParentOneOf<["ScalarsOp", "DefineOp", "CohortScalarsOp",
                                    "TraverseOp"]>]> {
   let summary = "ends a body that gives values";
   let arguments = (ins Variadic<AnyType>:$values);

@@ -232,6 +232,35 @@ static void printTypesUnlessScalar(OpAsmPrinter &printer, Operation *, Type a,
   printShortTypeList(printer, {a, b});
 }
 
+/// Of a select: `mask[n], [n], f64`, `[n], f64` where the condition is an i1, and
+/// one type for two values that are of one.
+static ParseResult parseSelectTypes(OpAsmParser &parser, Type &condition,
+                                    Type &ifTrue, Type &ifFalse) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parseShort(parser, ifTrue))
+    return failure();
+  condition = parser.getBuilder().getI1Type();
+  if (ifTrue == condition)
+    return parser.emitError(loc, "an i1 is a condition, whose type is left out");
+  if (isa<SymMaskType>(ifTrue)) {
+    condition = ifTrue;
+    if (parser.parseComma() || parseShort(parser, ifTrue))
+      return failure();
+  }
+  ifFalse = ifTrue;
+  if (succeeded(parser.parseOptionalComma()))
+    return parseShort(parser, ifFalse);
+  return success();
+}
+static void printSelectTypes(OpAsmPrinter &printer, Operation *, Type condition,
+                             Type ifTrue, Type ifFalse) {
+  if (isShaped(condition)) {
+    printShort(printer, condition);
+    printer << ", ";
+  }
+  printShortTypeList(printer, {ifTrue, ifFalse});
+}
+
 //===----------------------------------------------------------------------===//
 // Reductions: the dims of `over [n, m]`
 //===----------------------------------------------------------------------===//

@@ -114,9 +114,9 @@ static Scope getScope(Value value) {
 static LogicalResult verifyInScalars(ScalarsOp scalars, Operation *op) {
   auto isScalar = [](Type type) { return type.isF64() || type.isInteger(1); };
   bool computes = isValueOp(op) && isScalar(op->getResult(0).getType());
-  if (!computes && !isa<UpdateOp, ReportOp, SkipIfOp, YieldOp>(op))
+  if (!computes && !isa<CallOp, UpdateOp, ReportOp, SkipIfOp, YieldOp>(op))
     return op->emitOpError("is not allowed in 'step.scalars', only operations "
-                           "on scalars, updates, reports and skips");
+                           "on scalars, calls, updates, reports and skips");
   for (Value operand : op->getOperands()) {
     if (!isScalar(operand.getType()))
       return op->emitOpError() << "works on " << operand.getType()
@@ -177,12 +177,12 @@ static LogicalResult verifyBody(Operation *definition, Block &body) {
     StringRef name = getDeclaredName(op);
     if (!name.empty() && failed(names.declare(&op, name)))
       return failure();
-    if (name.empty() && !isa<RuleOp, ConstantOp, ProgramOp, ScalarsOp>(op))
+    if (name.empty() && !isa<RuleOp, ConstantOp, DefineOp, ProgramOp, ScalarsOp>(op))
       return op.emitOpError()
              << "is not allowed in the body of "
              << (isa<FragmentOp>(definition) ? "a fragment" : "an optimizer")
              << ", only hyper-parameters, options, constants, scalars, "
-                "statistics and rules";
+                "statistics, definitions of scalars and rules";
   }
   for (auto scalars : body.getOps<ScalarsOp>())
     for (auto report : scalars.getBody().getOps<ReportOp>())
@@ -290,5 +290,7 @@ LogicalResult mlir::step::verifyDefinition(Operation *definition) {
   for (auto rule : body.getOps<RuleOp>())
     if (failed(verifyContributions(rule)))
       return failure();
+  if (failed(verifyCalls(definition)))
+    return failure();
   return Dependences(body).verify();
 }

@@ -28,23 +28,33 @@ def Step_ReductionGroup : OpDocGroup {
     `amax`: compared) in the order of the operands, still in f64, and only then divided
     and rounded. A mean is divided by the number of elements of one of them.
 
-    The reduction of a whole tensor may be left out: `unless %flag` gives +0.0 where the
-    flag holds, and the tensor is not traversed for it.
+    The sum or mean of a whole tensor's squares may say `reassociable`: the order of its
+    additions is then free, and it is found without a traversal of its own where that can be.
+    For the mean of x^2 with x = y * c, where dims of y are 1 in c (a factor for each column,
+    say), that is the mean over the other dims of
+
+        (mean of y^2 over the dims that c does not have) * c * c
+
+    which needs no c where it goes through all elements. Where x = y * min(r * c, bound), with
+    r and c made of squares, roots, magnitudes, their sums, products and quotients, and so not
+    below zero, y * r stands for y, as long as max(r) * max(c) <= bound; elsewhere it is
+    computed as it is written. What is of none of these forms is an ordinary reduction, and so is
+    one of values that the rule returns: these are rounded on their way.
 
     ```mlir
     step.optimizer @example {
-      %lr = step.hyper "lr" = 1.0e-3
-      %k = step.hyper "k" = 0.0
-      %zero = step.constant 0.0
-      step.rule @any(%p: param[*], %g: grad[*]) {
-        %off = step.compare le, %k, %zero : f64, f64
-        %g2 = step.mul %g, %g : [*]
-        %mean = step.mean %g2 unless %off : [*]
-        %shrink = step.mul %k, %mean : f64
-        %rate = step.sub %lr, %shrink : f64
-        %u = step.mul %g, %rate : [*], f64
-        %p1 = step.sub %p, %u : [*]
-        step.return %p1
+      %one = step.constant 1.0
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %c: state "column"[1, m]) {
+        %gg = step.mul %g, %g : [n, m]
+        %c1 = step.mean %gg over [n] : [n, m]
+        %root = step.sqrt %c1 : [1, m]
+        %factor = step.div %one, %root : f64, [1, m]
+        %u = step.mul %g, %factor : [n, m], [1, m]
+        %uu = step.mul %u, %u : [n, m]
+        %u_mean = step.mean %uu reassociable : [n, m]
+        %d = step.div %u, %u_mean : [n, m], f64
+        %p1 = step.sub %p, %d : [n, m]
+        step.return %p1, %c1 : [n, m], [1, m]
       }
     }
     ```
@@ -58,11 +68,13 @@ class Step_ReductionOp<string mnemonic, string kind, string what>
         DeclareOpInterfaceMethods<Step_ValueOpInterface>, Step_ReductionOpInterface]> {
   let summary = what;
   let arguments = (ins Variadic<Step_TensorType>:$inputs, OptionalAttr<StrArrayAttr>:$over,
-                       OptionalAttr<StrArrayAttr>:$across, Optional<I1>:$unless);
+                       OptionalAttr<StrArrayAttr>:$across, Optional<I1>:$unless,
+                       UnitAttr:$reassociable);
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
     $inputs (`over` custom<DimNames>($over)^)?
-    (`across` custom<DimNames>($across)^)? (`unless` $unless^)? attr-dict `:`
+    (`across` custom<DimNames>($across)^)? (`reassociable` $reassociable^)?
+    (`unless` $unless^)? attr-dict `:`
     custom<OneShortType>(type($inputs), ref($inputs))
   }];
   let hasVerifier = 1;
@@ -99,6 +111,7 @@ def Step_SumOp : Step_ReductionOp<"sum", "Sum", "the sum of a tensor's elements"
     - there is an operand, and all are of one type
     - dims after `over` are distinct names of dims of the operand, at least one;
       `*` and `...b` are reduced only with the whole tensor
+    - what is `reassociable` is a sum or mean of one whole tensor
   }];
 }
 def Step_MeanOp : Step_ReductionOp<"mean", "Mean", "the mean of a tensor's elements"> {
@@ -238,8 +251,8 @@ def Step_ScalarsOp : Step_Op<"scalars", [
     be equal in all groups.
 
     Constraints:
-    - the body holds only operations on scalars, updates, reports and skips, and
-      ends in step.yield
+    - the body holds only operations on scalars, calls, updates, reports and skips,
+      and ends in step.yield
     - results are f64 or i1
     - over the model nothing is read that is of a group
     - no integer option is read

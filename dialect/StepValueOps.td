@@ -21,7 +21,8 @@ def Step_ValueGroup : OpDocGroup {
     Tensors are worked on element by element. Operands broadcast: a scalar goes with
     anything, and a dim of 1 with any other in its place; ranks must agree. The
     result's type is inferred. Operations write the types of their operands, or
-    one type where all are the same.
+    one type where all are the same; a select that of its condition only where it is
+    a mask.
   }];
 }
 /// Functions that have no instruction. They stay operations until a body is made
@@ -227,7 +228,7 @@ def Step_CompareOp : Step_ConditionOp<"compare"> {
       %eps = step.hyper "eps" = 1.0e-8
       step.rule @any(%p: param[*], %g: grad[*]) {
         %small = step.compare lt, %g, %eps : [*], f64
-        %p1 = step.select %small, %p, %g : mask[*], [*], [*]
+        %p1 = step.select %small, %p, %g : mask[*], [*]
         step.return %p1
       }
     }
@@ -249,13 +250,19 @@ def Step_SelectOp : Step_ElementwiseOp<"select"> {
     as the condition is decided when the definition is bound, and the other
     operand is not computed at all.
 
+    Types are those of the two values, or one where they are the same. The type of
+    the condition stands before them where it is a mask, and is left out where it is
+    an i1.
+
     ```mlir
     step.optimizer @example {
       %maximize = step.option "maximize" = false
       step.rule @any(%p: param[*], %g: grad[*]) {
         %ascent = step.neg %g : [*]
-        %d = step.select %maximize, %ascent, %g : i1, [*], [*]
-        %p1 = step.sub %p, %d : [*]
+        %d = step.select %maximize, %ascent, %g : [*]
+        %low = step.compare lt, %d, %p : [*]
+        %u = step.select %low, %p, %d : mask[*], [*]
+        %p1 = step.sub %p, %u : [*]
         step.return %p1
       }
     }
@@ -266,7 +273,7 @@ def Step_SelectOp : Step_ElementwiseOp<"select"> {
   let results = (outs Step_Value:$result);
   let assemblyFormat = [{
     $condition `,` $true_value `,` $false_value attr-dict `:`
-    custom<ShortTypes>(type($condition), type($true_value), type($false_value))
+    custom<SelectTypes>(type($condition), type($true_value), type($false_value))
   }];
 }
 
@@ -294,7 +301,7 @@ def Step_AndOp : Step_LogicalOp<"and", "whether both conditions hold"> {
         %above = step.compare ge, %g, %low : [*], f64
         %below = step.compare le, %g, %high : [*], f64
         %inside = step.and %above, %below : mask[*]
-        %p1 = step.select %inside, %g, %p : mask[*], [*], [*]
+        %p1 = step.select %inside, %g, %p : mask[*], [*]
         step.return %p1
       }
     }

@@ -319,7 +319,7 @@ bool mlir::step::isValueOp(Operation *op) { return isa<ValueOpInterface>(op); }
 bool mlir::step::isSourceOp(Operation *op) {
   auto reduction = dyn_cast<ReductionOpInterface>(op);
   return !op->hasTrait<InsertedByPasses>() &&
-         !(reduction && reduction.getAcrossAttr());
+         !(reduction && (reduction.getAcrossAttr() || reduction.getUnless()));
 }
 
 /// Statistics go through step.scalars, and integer options are for conditions.
@@ -343,7 +343,7 @@ LogicalResult RuleOp::verifyRegions() {
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
   for (Operation &op : block.without_terminator()) {
-    if (!isValueOp(&op) && !isa<ContributeOp, CarryOp>(op))
+    if (!isValueOp(&op) && !isa<CallOp, ContributeOp, CarryOp>(op))
       return op.emitOpError("is not allowed in a rule, only operations of the "
                             "language");
     if (failed(verifyOperandsInRule(&op)))

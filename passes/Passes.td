@@ -20,6 +20,65 @@ include "mlir/Pass/PassBase.td"
 // define
 //===----------------------------------------------------------------------===//
 
+def InlineCalls : Pass<"step-inline-calls", "::mlir::ModuleOp"> {
+  let summary = "put what a step.define makes in place of its calls";
+  let description = [{
+    Before: optimizers and fragments with `step.define` and `step.call`. After: each
+    call is replaced by the operations of its definition, and definitions are gone.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.define @decaying(%t: i64) {
+        %number = step.to_f64 %t
+        %rate = step.div %lr, %number : f64
+        step.yield %rate : f64
+      }
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %rate = step.call @decaying(%t) : (i64) -> f64
+        %p1 = step.mul %g, %rate : [*], f64
+        step.return %p1
+      }
+    }
+    // ==>
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+        %number = step.to_f64 %t
+        %rate = step.div %lr, %number : f64
+        %p1 = step.mul %g, %rate : [*], f64
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+
+def ReassociateMeans : Pass<"step-reassociate-means", "::mlir::ModuleOp"> {
+  let summary = "find means of squares column by column";
+  let description = [{
+    Before: rules of optimizers and fragments as they are written. After: no reduction
+    says `reassociable`. Where the language has a form for it (docs/language.md), it is
+    of that form, elsewhere an ordinary one. The form needs a factor that is only known
+    at the end of a traversal, as that of a column, for its vector alone, so it is found
+    along with what that factor is made of.
+
+    ```mlir
+    %u = step.mul %g, %column : [n, m], [1, m]
+    %uu = step.mul %u, %u : [n, m]
+    %mean = step.mean %uu reassociable : [n, m]
+    // ==>
+    %gg = step.mul %g, %g : [n, m]
+    %by_column = step.mean %gg over [n] : [n, m]
+    %half = step.mul %by_column, %column : [1, m]
+    %whole = step.mul %half, %column : [1, m]
+    %mean = step.mean %whole : [1, m]
+    ```
+
+    What is bounded becomes a select between this and what was written.
+  }];
+}
+
 def InlineFragments : Pass<"step-inline-fragments", "::mlir::ModuleOp"> {
   let summary = "put fragments in front of the optimizer's rules, or behind them";
   let description = [{
@@ -103,7 +162,7 @@ def VerifyDefined : Pass<"step-verify-defined", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the define stage";
   let description = [{
     Rules are not bound, they hold what a source may say and no operations that
-    later passes insert, and each returned value is a `step.stored` or the
+    later passes insert, no calls and nothing reassociable, and each returned value is a `step.stored` or the
     argument whose new value it is.
   }];
 }
@@ -208,6 +267,27 @@ def ResolveStorage : Pass<"step-resolve-storage", "::mlir::step::OptimizerOp"> {
   }];
 }
 
+def SkipReductions : Pass<"step-skip-reductions", "::mlir::step::OptimizerOp"> {
+  let summary = "leave out reductions that a select does not take";
+  let description = [{
+    Before: bound rules. After: the reduction of a whole tensor whose result nothing
+    but selects by one flag takes, all on the same side, says `unless` of the flag where
+    the other side is taken. It is +0.0 then, and the tensor is not traversed for it.
+
+    Only where the flag is known as soon as the reduction could begin: its input depends
+    on all traversals and rounds that the flag does. A later flag would take a traversal
+    more where it does not hold.
+
+    ```mlir
+    %mean = step.mean %uu : [n, m]
+    %taken = step.select %flag, %other, %mean : f64
+    // ==>
+    %mean = step.mean %uu unless %flag : [n, m]
+    %taken = step.select %flag, %other, %mean : f64
+    ```
+  }];
+}
+
 def VerifyBound : Pass<"step-verify-bound", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the bind stage";
   let description = [{
@@ -250,7 +330,7 @@ def ReproduceSums : Pass<"step-reproduce-sums", "::mlir::step::OptimizerOp"> {
     %low = step.amax %minus over [m] : [n, m]
     ...
     %sum = step.mean %h5, %h4, %h3, %h2, %h1 over [m] : [n, m]
-    %row = step.select %finite, %scaled, %other : mask[n, 1], [n, 1], [n, 1]
+    %row = step.select %finite, %scaled, %other : mask[n, 1], [n, 1]
     ```
   }];
 }
@@ -308,7 +388,7 @@ def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp">
     %before = step.carried "carried0"
     %known = step.compare ne %before, %zero : f64, f64
     %mean = step.mean %square unless %known : [n, m]
-    %now = step.select %known, %before, %mean : i1, f64, f64
+    %now = step.select %known, %before, %mean : f64
     ...
     %after = step.mean %square_of_new : [n, m]
     step.carry %after as %before of %mean

@@ -25,6 +25,9 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 void mlir::step::buildDefinePipeline(OpPassManager &pm) {
+  pm.addPass(createInlineCalls());
+  // Of each rule as it is written: fragments' operations are not the rule's.
+  pm.addPass(createReassociateMeans());
   pm.addPass(createInlineFragments());
   pm.addNestedPass<OptimizerOp>(createMarkStored());
   pm.addNestedPass<OptimizerOp>(createDropDeadStates());
@@ -42,6 +45,7 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createRoundStochastically());
   pm.addNestedPass<OptimizerOp>(createResolveStorage());
   addCleanup(pm);
+  pm.addNestedPass<OptimizerOp>(createSkipReductions());
   pm.addNestedPass<OptimizerOp>(createVerifyBound());
 }
 

@@ -105,8 +105,6 @@ Datum Evaluator::evaluateElements(ValueOpInterface op) const {
 }
 
 Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
-  if (op.getUnless() && std::get<bool>(get(op.getUnless())))
-    return 0.0;
   SmallVector<Axis> axes = shapes.getAxes(op.getInput().getType());
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())

@@ -8,6 +8,7 @@
 #include "dialect/reference/ModelStep.h"
 
 #include "dialect/reference/BoundEvaluator.h"
+#include "dialect/reference/Calls.h"
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/Rounds.h"
 
@@ -70,16 +71,17 @@ Error ModelStep::checkEqual(ScalarsOp scalars) {
     return Error::success();
   if (groups.empty())
     return makeError("there is no group, whose hyper-parameters are needed");
-  for (Operation &op : scalars.getBody().front())
-    for (Value operand : op.getOperands()) {
-      Operation *declared = operand.getDefiningOp();
-      if (!isa_and_nonnull<HyperOp, OptionOp>(declared))
-        continue;
-      for (const Frame &group : groups)
-        if (!areSame(group.get(operand), groups.front().get(operand)))
-          return makeError("'" + source.getName(declared) +
-                           "' is read over the model, and groups differ in it");
-    }
+  SmallVector<Value> read;
+  collectOperands(scalars.getBody().front(), read);
+  for (Value operand : read) {
+    Operation *declared = operand.getDefiningOp();
+    if (!isa_and_nonnull<HyperOp, OptionOp>(declared))
+      continue;
+    for (const Frame &group : groups)
+      if (!areSame(group.get(operand), groups.front().get(operand)))
+        return makeError("'" + source.getName(declared) +
+                         "' is read over the model, and groups differ in it");
+  }
   return Error::success();
 }
 
@@ -143,6 +145,11 @@ Error ModelStep::runScalars(ScalarsOp scalars, size_t group) {
   Frame local;
   local.outer = group == kModel ? &groups.front() : &groups[group];
   Shapes shapes;
+  auto evaluate = [&](Operation *op, const Frame &frame) {
+    return isBound() ? BoundEvaluator(frame, shapes, Format::F64, outcome.jumps)
+                           .evaluate(op)
+                     : Evaluator(frame, shapes, Format::F64).evaluate(op);
+  };
   Block &body = scalars.getBody().front();
   for (Operation &op : body) {
     for (Value operand : op.getOperands())
@@ -158,10 +165,12 @@ Error ModelStep::runScalars(ScalarsOp scalars, size_t group) {
         return error;
       continue;
     }
-    Expected<Datum> datum =
-        isBound() ? BoundEvaluator(local, shapes, Format::F64, outcome.jumps)
-                        .evaluate(&op)
-                  : Evaluator(local, shapes, Format::F64).evaluate(&op);
+    if (auto call = dyn_cast<CallOp>(op)) {
+      if (Error error = evaluateCall(call, local, evaluate))
+        return error;
+      continue;
+    }
+    Expected<Datum> datum = evaluate(&op, local);
     if (!datum)
       return datum.takeError();
     local.values[op.getResult(0)] = std::move(*datum);

@@ -7,9 +7,13 @@
 
 #include "dialect/reference/TensorStep.h"
 
+#include "dialect/Reassociation.h"
 #include "dialect/reference/BoundEvaluator.h"
+#include "dialect/reference/Calls.h"
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/StochasticRounding.h"
+
+#include "mlir/IR/Builders.h"
 
 #include <algorithm>
 #include <cmath>
@@ -358,6 +362,32 @@ Error TensorStep::evaluateArgument(BlockArgument argument) {
   return Error::success();
 }
 
+Expected<Datum> TensorStep::evaluateOperation(Operation *op,
+                                              const Frame &operands) {
+  if (jumps)
+    return BoundEvaluator(operands, shapes, request.compute, *jumps)
+        .evaluate(op);
+  return Evaluator(operands, shapes, request.compute).evaluate(op);
+}
+
+/// In the form that the language gives it. In bound mode it may be what is
+/// written, too.
+Error TensorStep::evaluateReassociable(ReductionOpInterface reduction,
+                                       Datum &datum) {
+  OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+  Value form = expandReassociable(builder, reduction);
+  if (!form)
+    return Error::success();
+  if (Error error = evaluate(form))
+    return error;
+  const Datum &found = frame.get(form);
+  if (!jumps || std::holds_alternative<Absent>(found))
+    datum = found;
+  else
+    datum = hull(getInterval(datum), getInterval(found));
+  return Error::success();
+}
+
 Error TensorStep::evaluateResult(OpResult result) {
   Operation *op = result.getOwner();
   SmallVector<Value> needed(op->getOperands());
@@ -375,12 +405,17 @@ Error TensorStep::evaluateResult(OpResult result) {
   for (Value operand : needed)
     if (Error error = evaluate(operand))
       return error;
-  Expected<Datum> datum =
-      jumps
-          ? BoundEvaluator(frame, shapes, request.compute, *jumps).evaluate(op)
-          : Evaluator(frame, shapes, request.compute).evaluate(op);
+  if (auto call = dyn_cast<CallOp>(op))
+    return evaluateCall(call, frame, [&](Operation *inner, const Frame &local) {
+      return evaluateOperation(inner, local);
+    });
+  Expected<Datum> datum = evaluateOperation(op, frame);
   if (!datum)
     return datum.takeError();
+  auto reduction = dyn_cast<ReductionOpInterface>(op);
+  if (reduction && reduction.getReassociable())
+    if (Error error = evaluateReassociable(reduction, *datum))
+      return error;
   auto storage = stored.find(result);
   auto *tensor = std::get_if<Tensor>(&*datum);
   if (tensor && storage != stored.end())

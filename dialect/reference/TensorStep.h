@@ -76,6 +76,9 @@ private:
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
+  llvm::Expected<Datum> evaluateOperation(Operation *op, const Frame &operands);
+  llvm::Error evaluateReassociable(ReductionOpInterface reduction,
+                                   Datum &datum);
   llvm::Expected<Datum> collect(BlockArgument argument, Value value);
 
   const Source &source;
@@ -90,6 +93,8 @@ private:
   /// Of each value that the return stores in something that exists; the
   /// narrowest where it stores the value twice.
   DenseMap<Value, Stored> stored;
+  /// Operations that stand for those of the source.
+  Block scratch;
 };
 
 } // namespace mlir::step::reference

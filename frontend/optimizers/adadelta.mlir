@@ -22,10 +22,10 @@ step.optimizer @adadelta {
                  %u: state "acc_delta"[*]) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %pulled, %signed : [*]
 
     %w = step.sub %one, %rho : f64
     %v_kept = step.mul %v, %rho : [*], f64

@@ -39,28 +39,51 @@ step.optimizer @adafactor {
   %has_beta1 = step.option "has_beta1" = %beta1 ne 0.0
   %one = step.constant 1.0
 
-  step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
-                    %m: state "exp_avg"[...b, n, m] if %has_beta1,
-                    %r: state "exp_avg_sq_row"[...b, n, 1],
-                    %c: state "exp_avg_sq_col"[...b, 1, m], %t: count) {
+  // rho and w.
+  step.define @schedule(%t: i64) {
     %number = step.to_f64 %t
     %slow = step.constant 1.0e-6
     %fast = step.constant 1.0e-2
     %warm = step.mul %slow, %number : f64
-    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
+    %kappa = step.select %warmup_init, %warm, %fast : f64
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
     %relative = step.minimum %kappa, %inverse_root : f64
-    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
-    %theta_sq = step.mul %theta, %theta : [...b, n, m]
-    %theta_mean = step.mean %theta_sq : [...b, n, m]
+    %rho = step.select %relative_step, %relative, %lr : f64
+    %w = step.pow %number, %decay_rate
+    step.yield %rho, %w : f64, f64
+  }
+
+  // alpha, and 1 - weight_decay * alpha.
+  step.define @rate(%rho: f64, %theta_mean: f64) {
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
+    %scale = step.select %scale_parameter, %size, %one : f64
     %alpha = step.mul %rho, %scale : f64
+    %decay = step.mul %lambda, %alpha : f64
+    %keep = step.sub %one, %decay : f64
+    step.yield %alpha, %keep : f64, f64
+  }
 
-    %w = step.pow %number, %decay_rate
+  // alpha / max(1, RMS(u) / clip_threshold).
+  step.define @clipped(%alpha: f64, %u_mean: f64) {
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %clip : f64
+    %divisor = step.maximum %one, %excess : f64
+    %rate = step.div %alpha, %divisor : f64
+    step.yield %rate : f64
+  }
+
+  step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
+                    %m: state "exp_avg"[...b, n, m] if %has_beta1,
+                    %r: state "exp_avg_sq_row"[...b, n, 1],
+                    %c: state "exp_avg_sq_col"[...b, 1, m], %t: count) {
+    %rho, %w = step.call @schedule(%t) : (i64) -> (f64, f64)
+    %theta_sq = step.mul %theta, %theta : [...b, n, m]
+    %theta_mean = step.mean %theta_sq : [...b, n, m]
+    %alpha, %keep = step.call @rate(%rho, %theta_mean) : (f64, f64) -> (f64, f64)
+
     %gg = step.mul %g, %g : [...b, n, m]
     %sq = step.add %gg, %eps1 : [...b, n, m], f64
     %row_mean = step.mean %sq over [m] : [...b, n, m]
@@ -68,8 +91,7 @@ step.optimizer @adafactor {
     %r1 = step.lerp %r, %row_mean, %w : [...b, n, 1], [...b, n, 1], f64
     %c1 = step.lerp %c, %col_mean, %w : [...b, 1, m], [...b, 1, m], f64
 
-    // 1 / sqrt(V) is a factor of the row times a factor of the column: so the mean
-    // of u^2 needs R alone before it goes through g, and C only for its columns.
+    // u = g / sqrt(V), where 1 / sqrt(V) is a factor of the row times one of the column.
     %root_r = step.sqrt %r1 : [...b, n, 1]
     %row = step.div %one, %root_r : f64, [...b, n, 1]
     %mean_r = step.mean %r1 over [n] : [...b, n, 1]
@@ -79,25 +101,16 @@ step.optimizer @adafactor {
     %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
     %u = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
 
-    // The mean of u^2, column by column.
-    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
-    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
-    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
-    %col_sq = step.mul %half_col, %col : [...b, 1, m]
-    %u_mean = step.mean %col_sq : [...b, 1, m]
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
-    %rate = step.div %alpha, %divisor : f64
+    %uu = step.mul %u, %u : [...b, n, m]
+    %u_mean = step.mean %uu reassociable : [...b, n, m]
+    %rate = step.call @clipped(%alpha, %u_mean) : (f64, f64) -> f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [...b, n, m], f64
     %m_gain = step.mul %update, %w1 : [...b, n, m], f64
     %m1 = step.add %m_kept, %m_gain : [...b, n, m]
-    %move = step.select %has_beta1, %m1, %update : i1, [...b, n, m], [...b, n, m]
+    %move = step.select %has_beta1, %m1, %update : [...b, n, m]
 
-    %decay = step.mul %lambda, %alpha : f64
-    %keep = step.sub %one, %decay : f64
     %kept = step.mul %theta, %keep : [...b, n, m], f64
     %theta1 = step.sub %kept, %move : [...b, n, m]
     step.return %theta1, %m1, %r1, %c1
@@ -106,24 +119,11 @@ step.optimizer @adafactor {
 
   step.rule @any(%theta: param[*], %g: grad[*], %m: state "exp_avg"[*] if %has_beta1,
                  %v: state "exp_avg_sq"[*], %t: count) {
-    %number = step.to_f64 %t
-    %slow = step.constant 1.0e-6
-    %fast = step.constant 1.0e-2
-    %warm = step.mul %slow, %number : f64
-    %kappa = step.select %warmup_init, %warm, %fast : i1, f64, f64
-    %root_t = step.sqrt %number : f64
-    %inverse_root = step.div %one, %root_t : f64
-    %relative = step.minimum %kappa, %inverse_root : f64
-    %rho = step.select %relative_step, %relative, %lr : i1, f64, f64
+    %rho, %w = step.call @schedule(%t) : (i64) -> (f64, f64)
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
-    %theta_rms = step.sqrt %theta_mean : f64
-    %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %scale = step.select %scale_parameter, %size, %one : i1, f64, f64
-    %alpha = step.mul %rho, %scale : f64
+    %alpha, %keep = step.call @rate(%rho, %theta_mean) : (f64, f64) -> (f64, f64)
 
-    %w = step.pow %number, %decay_rate
     %beta2_t = step.sub %one, %w : f64
     %gg = step.mul %g, %g : [*]
     %sq = step.add %gg, %eps1 : [*], f64
@@ -135,19 +135,14 @@ step.optimizer @adafactor {
 
     %uu = step.mul %u, %u : [*]
     %u_mean = step.mean %uu : [*]
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
-    %rate = step.div %alpha, %divisor : f64
+    %rate = step.call @clipped(%alpha, %u_mean) : (f64, f64) -> f64
     %update = step.mul %u, %rate : [*], f64
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [*], f64
     %m_gain = step.mul %update, %w1 : [*], f64
     %m1 = step.add %m_kept, %m_gain : [*]
-    %move = step.select %has_beta1, %m1, %update : i1, [*], [*]
+    %move = step.select %has_beta1, %m1, %update : [*]
 
-    %decay = step.mul %lambda, %alpha : f64
-    %keep = step.sub %one, %decay : f64
     %kept = step.mul %theta, %keep : [*], f64
     %theta1 = step.sub %kept, %move : [*]
     step.return %theta1, %m1, %v1

@@ -24,12 +24,12 @@ step.optimizer @adagrad {
                  %t: count, %first: fresh) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %pulled, %signed : [*]
 
-    %before = step.select %first, %initial, %sum : i1, f64, [*]
+    %before = step.select %first, %initial, %sum : f64, [*]
     %gg = step.mul %g, %g : [*]
     %sum1 = step.add %before, %gg : [*]
 

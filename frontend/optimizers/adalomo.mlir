@@ -28,11 +28,31 @@ step.optimizer @adalomo {
   %lambda = step.hyper "weight_decay" = 0.0
   %one = step.constant 1.0
 
+  step.define @w(%t: i64) {
+    %number = step.to_f64 %t
+    %w = step.pow %number, %decay_rate
+    step.yield %w : f64
+  }
+
+  // 1 - alpha * weight_decay, and alpha / max(1, RMS(u) / clip_threshold).
+  step.define @rates(%theta_mean: f64, %u_mean: f64) {
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %clip : f64
+    %divisor = step.maximum %one, %excess : f64
+    %theta_rms = step.sqrt %theta_mean : f64
+    %large = step.compare gt, %theta_rms, %eps2 : f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
+    %alpha = step.mul %lr, %size : f64
+    %decay = step.mul %alpha, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    %rate = step.div %alpha, %divisor : f64
+    step.yield %keep, %rate : f64, f64
+  }
+
   step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
                     %r: state "exp_avg_sq_row"[...b, n, 1],
                     %c: state "exp_avg_sq_col"[...b, 1, m], %t: count) {
-    %number = step.to_f64 %t
-    %w = step.pow %number, %decay_rate
+    %w = step.call @w(%t) : (i64) -> f64
     %gg = step.mul %g, %g : [...b, n, m]
     %sq = step.add %gg, %eps1 : [...b, n, m], f64
     %row_mean = step.mean %sq over [m] : [...b, n, m]
@@ -48,34 +68,20 @@ step.optimizer @adalomo {
     %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
     %u = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
 
-    // The mean of u^2, column by column.
-    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
-    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
-    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
-    %col_sq = step.mul %half_col, %col : [...b, 1, m]
-    %u_mean = step.mean %col_sq : [...b, 1, m]
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
+    %uu = step.mul %u, %u : [...b, n, m]
+    %u_mean = step.mean %uu reassociable : [...b, n, m]
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
-    %theta_rms = step.sqrt %theta_mean : f64
-    %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %alpha = step.mul %lr, %size : f64
+    %keep, %rate = step.call @rates(%theta_mean, %u_mean) : (f64, f64) -> (f64, f64)
 
-    %decay = step.mul %alpha, %lambda : f64
-    %keep = step.sub %one, %decay : f64
     %theta1 = step.mul %theta, %keep : [...b, n, m], f64
-    %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %theta2 = step.sub %theta1, %update : [...b, n, m]
     step.return %theta2, %r1, %c1 : [...b, n, m], [...b, n, 1], [...b, 1, m]
   }
 
   step.rule @any(%theta: param[*], %g: grad[*], %v: state "exp_avg_sq"[*], %t: count) {
-    %number = step.to_f64 %t
-    %w = step.pow %number, %decay_rate
+    %w = step.call @w(%t) : (i64) -> f64
     %beta2_t = step.sub %one, %w : f64
     %gg = step.mul %g, %g : [*]
     %sq = step.add %gg, %eps1 : [*], f64
@@ -87,20 +93,11 @@ step.optimizer @adalomo {
 
     %uu = step.mul %u, %u : [*]
     %u_mean = step.mean %uu : [*]
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
-    %theta_rms = step.sqrt %theta_mean : f64
-    %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %alpha = step.mul %lr, %size : f64
+    %keep, %rate = step.call @rates(%theta_mean, %u_mean) : (f64, f64) -> (f64, f64)
 
-    %decay = step.mul %alpha, %lambda : f64
-    %keep = step.sub %one, %decay : f64
     %theta1 = step.mul %theta, %keep : [*], f64
-    %rate = step.div %alpha, %divisor : f64
     %update = step.mul %u, %rate : [*], f64
     %theta2 = step.sub %theta1, %update : [*]
     step.return %theta2, %v1

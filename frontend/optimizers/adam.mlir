@@ -35,16 +35,16 @@ step.optimizer @adam {
                  %vmax: state "max_exp_avg_sq"[*] if %amsgrad, %t: count) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
     %shrunk = step.mul %theta, %keep : [*], f64
-    %theta1 = step.select %decoupled, %shrunk, %theta : i1, [*], [*]
+    %theta1 = step.select %decoupled, %shrunk, %theta : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %signed : i1, [*], [*]
-    %g = step.select %decoupled, %signed, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %pulled, %signed : [*]
+    %g = step.select %decoupled, %signed, %l2 : [*]
 
     %w1 = step.sub %one, %beta1 : f64
     %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
@@ -54,7 +54,7 @@ step.optimizer @adam {
     %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
     %vmax1 = step.maximum %vmax, %v1 : [*]
-    %second = step.select %amsgrad, %vmax1, %v1 : i1, [*], [*]
+    %second = step.select %amsgrad, %vmax1, %v1 : [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t

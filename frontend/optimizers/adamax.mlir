@@ -23,10 +23,10 @@ step.optimizer @adamax {
                  %u: state "exp_inf"[*], %t: count) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %pulled, %signed : [*]
 
     %w1 = step.sub %one, %beta1 : f64
     %m1 = step.lerp %m, %g, %w1 : [*], [*], f64

@@ -32,7 +32,7 @@ step.optimizer @adamw {
                  %vmax: state "max_exp_avg_sq"[*] if %amsgrad, %t: count) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -46,7 +46,7 @@ step.optimizer @adamw {
     %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
     %vmax1 = step.maximum %vmax, %v1 : [*]
-    %second = step.select %amsgrad, %vmax1, %v1 : i1, [*], [*]
+    %second = step.select %amsgrad, %vmax1, %v1 : [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t

@@ -28,12 +28,12 @@ step.optimizer @asgd {
                  %mu: state "mu"[1] = 1.0, %ax: state "ax"[*] kept, %t: count, %first: fresh("eta")) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %pull = step.mul %theta, %decay : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %pulled, %signed : [*]
 
-    %eta0 = step.select %first, %lr, %eta : i1, f64, [1]
+    %eta0 = step.select %first, %lr, %eta : f64, [1]
     %rate = step.sum %eta0 : [1]
     %shrink = step.mul %lambd, %rate : f64
     %keep = step.sub %one, %shrink : f64
@@ -44,7 +44,7 @@ step.optimizer @asgd {
     %weight = step.sum %mu : [1]
     %averaging = step.compare ne, %weight, %one : f64
     %average = step.lerp %ax, %theta2, %weight : [*], [*], f64
-    %ax1 = step.select %averaging, %average, %theta2 : i1, [*], [*]
+    %ax1 = step.select %averaging, %average, %theta2 : [*]
 
     %number = step.to_f64 %t
     %lambd_lr = step.mul %lambd, %lr : f64
@@ -57,8 +57,8 @@ step.optimizer @asgd {
     %next_mu = step.div %one, %steps : f64
     // In the states' shape, whatever was in them.
     %always = step.constant true
-    %eta1 = step.select %always, %next_eta, %eta : i1, f64, [1]
-    %mu1 = step.select %always, %next_mu, %mu : i1, f64, [1]
+    %eta1 = step.select %always, %next_eta, %eta : f64, [1]
+    %mu1 = step.select %always, %next_mu, %mu : f64, [1]
     step.return %theta2, %eta1, %mu1, %ax1 : [*], [1], [1], [*]
   }
 }

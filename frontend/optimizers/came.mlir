@@ -32,6 +32,22 @@ step.optimizer @came {
   %lambda = step.hyper "weight_decay" = 0.0
   %one = step.constant 1.0
 
+  // 1 / max(1, RMS(u) / clip_threshold).
+  step.define @clipping(%u_mean: f64) {
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %clip : f64
+    %divisor = step.maximum %one, %excess : f64
+    %factor = step.div %one, %divisor : f64
+    step.yield %factor : f64
+  }
+
+  // 1 - lr * weight_decay.
+  step.define @keep() {
+    %decay = step.mul %lr, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    step.yield %keep : f64
+  }
+
   step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
                     %m: state "exp_avg"[...b, n, m],
                     %r: state "exp_avg_sq_row"[...b, n, 1],
@@ -54,16 +70,9 @@ step.optimizer @came {
     %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
     %raw = step.mul %by_row, %col : [...b, n, m], [...b, 1, m]
 
-    // The mean of raw^2, column by column.
-    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
-    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
-    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
-    %col_sq = step.mul %half_col, %col : [...b, 1, m]
-    %raw_mean = step.mean %col_sq : [...b, 1, m]
-    %raw_rms = step.sqrt %raw_mean : f64
-    %excess = step.div %raw_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
-    %factor = step.div %one, %divisor : f64
+    %raw_sq = step.mul %raw, %raw : [...b, n, m]
+    %raw_mean = step.mean %raw_sq reassociable : [...b, n, m]
+    %factor = step.call @clipping(%raw_mean) : (f64) -> f64
     %u = step.mul %raw, %factor : [...b, n, m], f64
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [...b, n, m], f64
@@ -87,8 +96,7 @@ step.optimizer @came {
     %m_by_row = step.mul %m1, %trust_row : [...b, n, m], [...b, n, 1]
     %direction = step.mul %m_by_row, %trust_col : [...b, n, m], [...b, 1, m]
 
-    %decay = step.mul %lr, %lambda : f64
-    %keep = step.sub %one, %decay : f64
+    %keep = step.call @keep() : () -> f64
     %theta1 = step.mul %theta, %keep : [...b, n, m], f64
     %update = step.mul %direction, %lr : [...b, n, m], f64
     %theta2 = step.sub %theta1, %update : [...b, n, m]
@@ -109,18 +117,14 @@ step.optimizer @came {
 
     %raw_sq = step.mul %raw, %raw : [*]
     %raw_mean = step.mean %raw_sq : [*]
-    %raw_rms = step.sqrt %raw_mean : f64
-    %excess = step.div %raw_rms, %clip : f64
-    %divisor = step.maximum %one, %excess : f64
-    %factor = step.div %one, %divisor : f64
+    %factor = step.call @clipping(%raw_mean) : (f64) -> f64
     %u = step.mul %raw, %factor : [*], f64
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [*], f64
     %m_gain = step.mul %u, %w1 : [*], f64
     %m1 = step.add %m_kept, %m_gain : [*]
 
-    %decay = step.mul %lr, %lambda : f64
-    %keep = step.sub %one, %decay : f64
+    %keep = step.call @keep() : () -> f64
     %theta1 = step.mul %theta, %keep : [*], f64
     %update = step.mul %m1, %lr : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

@@ -31,8 +31,8 @@ step.optimizer @cpu_adam {
     %one = step.constant 1.0
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %grad, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %grad : i1, [*], [*]
-    %g = step.select %adamw_mode, %grad, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %pulled, %grad : [*]
+    %g = step.select %adamw_mode, %grad, %l2 : [*]
 
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [*], f64
@@ -50,8 +50,8 @@ step.optimizer @cpu_adam {
     %sum2 = step.sub %one, %beta2_t : f64
     %root_sum2 = step.sqrt %sum2 : f64
     %inverse = step.div %one, %root_sum2 : f64
-    %c1 = step.select %bias_correction, %sum1, %one : i1, f64, f64
-    %c2 = step.select %bias_correction, %inverse, %one : i1, f64, f64
+    %c1 = step.select %bias_correction, %sum1, %one : f64
+    %c2 = step.select %bias_correction, %inverse, %one : f64
     %root = step.sqrt %v1 : [*]
     %corrected = step.mul %root, %c2 : [*], f64
     %denom = step.add %corrected, %eps : [*], f64
@@ -60,8 +60,8 @@ step.optimizer @cpu_adam {
     %decay = step.mul %lr, %lambda : f64
     %lost = step.mul %theta, %decay : [*], f64
     %decayed = step.sub %theta, %lost : [*]
-    %decoupled = step.select %has_decay, %decayed, %theta : i1, [*], [*]
-    %theta1 = step.select %adamw_mode, %decoupled, %theta : i1, [*], [*]
+    %decoupled = step.select %has_decay, %decayed, %theta : [*]
+    %theta1 = step.select %adamw_mode, %decoupled, %theta : [*]
     %step_size = step.div %lr, %c1 : f64
     %update = step.mul %ratio, %step_size : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

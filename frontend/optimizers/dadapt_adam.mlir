@@ -37,9 +37,15 @@ step.optimizer @dadapt_adam {
   %numerator = step.statistic "numerator" sum over group
   %s_l1 = step.statistic "s_l1" sum over group
 
-  step.scalars over group {
+  // q, and 1 - q.
+  step.define @q() {
     %q = step.sqrt %beta2 : f64
     %w = step.sub %one, %q : f64
+    step.yield %q, %w : f64, f64
+  }
+
+  step.scalars over group {
+    %q, %w = step.call @q() : () -> (f64, f64)
     %a_part = step.mul %q, %a : f64
     %n_part = step.mul %w, %numerator : f64
     %a1 = step.add %a_part, %n_part : f64
@@ -49,9 +55,9 @@ step.optimizer @dadapt_adam {
     %most = step.mul %d, %growth : f64
     %bounded = step.minimum %estimate, %most : f64
     %grows = step.compare gt, %bounded, %d : f64
-    %larger = step.select %grows, %bounded, %d : i1, f64, f64
+    %larger = step.select %grows, %bounded, %d : f64
     %still = step.compare eq, %s_l1, %zero : f64
-    %d1 = step.select %still, %d, %larger : i1, f64, f64
+    %d1 = step.select %still, %d, %larger : f64
     step.update %d, %d1
     step.report "d", %d
     step.yield
@@ -61,8 +67,8 @@ step.optimizer @dadapt_adam {
                  %v: state "exp_avg_sq"[*], %s: state "s"[*], %t: count) {
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %grad, %decay : [*]
-    %l2 = step.select %has_decay, %decayed, %grad : i1, [*], [*]
-    %g = step.select %decouple, %grad, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %decayed, %grad : [*]
+    %g = step.select %decouple, %grad, %l2 : [*]
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t
@@ -72,7 +78,7 @@ step.optimizer @dadapt_adam {
     %correction = step.div %root_rest2, %rest1 : f64
     %lr_d = step.mul %lr, %d : f64
     %corrected = step.mul %lr_d, %correction : f64
-    %rate = step.select %bias_correction, %corrected, %lr_d : i1, f64, f64
+    %rate = step.select %bias_correction, %corrected, %lr_d : f64
 
     %old_root = step.sqrt %v : [*]
     %old_denom = step.add %old_root, %eps : [*], f64
@@ -92,8 +98,7 @@ step.optimizer @dadapt_adam {
     %g_part = step.mul %g, %w2 : [*], f64
     %v_gain = step.mul %g_part, %g : [*]
     %v1 = step.add %v_kept, %v_gain : [*]
-    %q = step.sqrt %beta2 : f64
-    %w = step.sub %one, %q : f64
+    %q, %w = step.call @q() : () -> (f64, f64)
     %s_gain = step.mul %rate, %w : f64
     %s_part = step.mul %s, %q : [*], f64
     %s_new = step.mul %g, %s_gain : [*], f64
@@ -105,7 +110,7 @@ step.optimizer @dadapt_adam {
     %shrink = step.mul %lambda, %rate : f64
     %keep = step.sub %one, %shrink : f64
     %shrunk = step.mul %theta, %keep : [*], f64
-    %from = step.select %decouple, %shrunk, %theta : i1, [*], [*]
+    %from = step.select %decouple, %shrunk, %theta : [*]
     %root = step.sqrt %v1 : [*]
     %denom = step.add %root, %eps : [*], f64
     %update = step.div %m1, %denom : [*]

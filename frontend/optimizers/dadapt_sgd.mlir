@@ -36,12 +36,12 @@ step.optimizer @dadapt_sgd {
   %rate = step.scalars over model {
     %norm = step.sqrt %g_sum : f64
     %begins = step.compare eq, %c, %zero : f64
-    %c1 = step.select %begins, %norm, %c : i1, f64, f64
+    %c1 = step.select %begins, %norm, %c : f64
     step.update %c, %c1
     %lr_d = step.mul %lr, %d : f64
     %quotient = step.div %lr_d, %c1 : f64
     %still = step.compare eq, %c1, %zero : f64
-    %r = step.select %still, %zero, %quotient : i1, f64, f64
+    %r = step.select %still, %zero, %quotient : f64
     step.yield %r : f64
   }
 
@@ -56,9 +56,9 @@ step.optimizer @dadapt_sgd {
     %most = step.mul %d, %growth : f64
     %bounded = step.minimum %estimate, %most : f64
     %grows = step.compare gt, %bounded, %d : f64
-    %larger = step.select %grows, %bounded, %d : i1, f64, f64
+    %larger = step.select %grows, %bounded, %d : f64
     %still = step.compare eq, %s_norm, %zero : f64
-    %d1 = step.select %still, %d, %larger : i1, f64, f64
+    %d1 = step.select %still, %d, %larger : f64
     step.update %d, %d1
     step.report "d", %d
     step.yield
@@ -66,10 +66,10 @@ step.optimizer @dadapt_sgd {
 
   step.rule @any(%theta: param[*], %grad: grad[*], %s: state "s"[*], %x0: state "x0"[*],
                  %first: fresh("x0")) {
-    %start = step.select %first, %theta, %x0 : i1, [*], [*]
+    %start = step.select %first, %theta, %x0 : [*]
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %grad, %decay : [*]
-    %g = step.select %has_decay, %decayed, %grad : i1, [*], [*]
+    %g = step.select %has_decay, %decayed, %grad : [*]
     %gg = step.mul %g, %g : [*]
     %gg_sum = step.sum %gg : [*]
     step.contribute %g_sum, %gg_sum

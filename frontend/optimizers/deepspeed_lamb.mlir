@@ -51,7 +51,7 @@ step.optimizer @deepspeed_lamb {
     %outside = step.add %root, %eps : [*], f64
     %v_eps = step.add %v1, %eps : [*], f64
     %inside = step.sqrt %v_eps : [*]
-    %denom = step.select %eps_inside_sqrt, %inside, %outside : i1, [*], [*]
+    %denom = step.select %eps_inside_sqrt, %inside, %outside : [*]
     %ratio = step.div %m1, %denom : [*]
     %decay = step.mul %theta, %lambda : [*], f64
     %u = step.add %ratio, %decay : [*]
@@ -65,12 +65,12 @@ step.optimizer @deepspeed_lamb {
     %trust = step.div %theta_norm, %u_norm : f64
     %at_least = step.maximum %trust, %min_coeff : f64
     %at_most = step.minimum %at_least, %max_coeff : f64
-    %bounded = step.select %clamp_ratio, %at_most, %trust : i1, f64, f64
+    %bounded = step.select %clamp_ratio, %at_most, %trust : f64
     %no_theta = step.compare eq, %theta_norm, %zero : f64
     %no_u = step.compare eq, %u_norm, %zero : f64
     %none = step.or %no_theta, %no_u : i1
-    %adapted = step.select %none, %one, %bounded : i1, f64, f64
-    %factor = step.select %adam, %one, %adapted : i1, f64, f64
+    %adapted = step.select %none, %one, %bounded : f64
+    %factor = step.select %adam, %one, %adapted : f64
 
     %beta1_t = step.powi %beta1, %t
     %beta2_t = step.powi %beta2, %t
@@ -79,7 +79,7 @@ step.optimizer @deepspeed_lamb {
     %root_rest2 = step.sqrt %rest2 : f64
     %correction = step.div %root_rest2, %rest1 : f64
     %lr_t = step.mul %lr, %correction : f64
-    %step_size = step.select %bias_correction, %lr_t, %lr : i1, f64, f64
+    %step_size = step.select %bias_correction, %lr_t, %lr : f64
     %rate = step.mul %step_size, %factor : f64
     %update = step.mul %u, %rate : [*], f64
     %theta1 = step.sub %theta, %update : [*]

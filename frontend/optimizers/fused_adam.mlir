@@ -43,8 +43,8 @@ step.optimizer @fused_adam {
     %one = step.constant 1.0
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %grad, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %grad : i1, [*], [*]
-    %g = step.select %adam_w_mode, %grad, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %pulled, %grad : [*]
+    %g = step.select %adam_w_mode, %grad, %l2 : [*]
 
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [*], f64
@@ -58,13 +58,13 @@ step.optimizer @fused_adam {
 
     %own = step.to_f64 %t
     %of_group = step.add %steps, %one : f64
-    %number = step.select %group_step, %of_group, %own : i1, f64, f64
+    %number = step.select %group_step, %of_group, %own : f64
     %beta1_t = step.pow %beta1, %number
     %beta2_t = step.pow %beta2, %number
     %sum1 = step.sub %one, %beta1_t : f64
     %sum2 = step.sub %one, %beta2_t : f64
-    %c1 = step.select %bias_correction, %sum1, %one : i1, f64, f64
-    %c2 = step.select %bias_correction, %sum2, %one : i1, f64, f64
+    %c1 = step.select %bias_correction, %sum1, %one : f64
+    %c2 = step.select %bias_correction, %sum2, %one : f64
     %m_hat = step.div %m1, %c1 : [*], f64
     %v_hat = step.div %v1, %c2 : [*], f64
     %root = step.sqrt %v_hat : [*]
@@ -72,8 +72,8 @@ step.optimizer @fused_adam {
     %ratio = step.div %m_hat, %denom : [*]
 
     %with_decay = step.add %ratio, %pull : [*]
-    %decoupled = step.select %has_decay, %with_decay, %ratio : i1, [*], [*]
-    %direction = step.select %adam_w_mode, %decoupled, %ratio : i1, [*], [*]
+    %decoupled = step.select %has_decay, %with_decay, %ratio : [*]
+    %direction = step.select %adam_w_mode, %decoupled, %ratio : [*]
     %update = step.mul %direction, %lr : [*], f64
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %m1, %v1

@@ -38,7 +38,7 @@ step.optimizer @fused_lamb {
     %excess = step.div %norm, %max_norm : f64
     %exceeds = step.compare gt, %norm, %max_norm : f64
     %clips = step.and %exceeds, %has_clip : i1
-    %by = step.select %clips, %excess, %one : i1, f64, f64
+    %by = step.select %clips, %excess, %one : f64
     step.report "grad_norm", %norm
     step.yield %by : f64
   }
@@ -52,10 +52,10 @@ step.optimizer @fused_lamb {
     %clipped = step.div %grad, %divisor : [*], f64
     %decay = step.mul %theta, %lambda : [*], f64
     %coupled = step.add %clipped, %decay : [*]
-    %g = step.select %adam_w_mode, %clipped, %coupled : i1, [*], [*]
+    %g = step.select %adam_w_mode, %clipped, %coupled : [*]
 
     %w1 = step.sub %one, %beta1 : f64
-    %beta3 = step.select %grad_averaging, %w1, %one : i1, f64, f64
+    %beta3 = step.select %grad_averaging, %w1, %one : f64
     %m_part = step.mul %m, %beta1 : [*], f64
     %g_part = step.mul %g, %beta3 : [*], f64
     %m1 = step.add %m_part, %g_part : [*]
@@ -71,8 +71,8 @@ step.optimizer @fused_lamb {
     %rest1 = step.sub %one, %beta1_t : f64
     %rest2 = step.sub %one, %beta2_t : f64
     %root_rest2 = step.sqrt %rest2 : f64
-    %c1 = step.select %bias_correction, %rest1, %one : i1, f64, f64
-    %c2 = step.select %bias_correction, %root_rest2, %one : i1, f64, f64
+    %c1 = step.select %bias_correction, %rest1, %one : f64
+    %c2 = step.select %bias_correction, %root_rest2, %one : f64
     %scale = step.div %c2, %c1 : f64
     %eps_t = step.mul %eps, %c2 : f64
     %root = step.sqrt %v1 : [*]
@@ -80,7 +80,7 @@ step.optimizer @fused_lamb {
     %ratio = step.div %m1, %denom : [*]
     %adam = step.mul %ratio, %scale : [*], f64
     %with_decay = step.add %adam, %decay : [*]
-    %u = step.select %adam_w_mode, %with_decay, %adam : i1, [*], [*]
+    %u = step.select %adam_w_mode, %with_decay, %adam : [*]
 
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_sum = step.sum %theta_sq : [*]
@@ -92,9 +92,9 @@ step.optimizer @fused_lamb {
     %no_theta = step.compare eq, %theta_norm, %zero : f64
     %no_u = step.compare eq, %u_norm, %zero : f64
     %none = step.or %no_theta, %no_u : i1
-    %adapted = step.select %none, %one, %trust : i1, f64, f64
-    %if_decay = step.select %has_decay, %adapted, %one : i1, f64, f64
-    %factor = step.select %use_nvlamb, %adapted, %if_decay : i1, f64, f64
+    %adapted = step.select %none, %one, %trust : f64
+    %if_decay = step.select %has_decay, %adapted, %one : f64
+    %factor = step.select %use_nvlamb, %adapted, %if_decay : f64
 
     %rate = step.mul %lr, %factor : f64
     %update = step.mul %u, %rate : [*], f64

@@ -37,7 +37,7 @@ step.optimizer @lamb {
     %zero = step.constant 0.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [*], f64
     %m_gain = step.mul %g, %w1 : [*], f64
@@ -54,8 +54,8 @@ step.optimizer @lamb {
     %rest1 = step.sub %one, %beta1_t : f64
     %rest2 = step.sub %one, %beta2_t : f64
     %root_rest2 = step.sqrt %rest2 : f64
-    %c1 = step.select %bias_correction, %rest1, %one : i1, f64, f64
-    %c2 = step.select %bias_correction, %root_rest2, %one : i1, f64, f64
+    %c1 = step.select %bias_correction, %rest1, %one : f64
+    %c2 = step.select %bias_correction, %root_rest2, %one : f64
     %scale = step.div %c2, %c1 : f64
     %eps_t = step.mul %eps, %c2 : f64
     %root = step.sqrt %v1 : [*]
@@ -73,12 +73,12 @@ step.optimizer @lamb {
     %u_norm = step.sqrt %u_sum : f64
     %at_least = step.maximum %theta_norm, %phi_min : f64
     %at_most = step.minimum %at_least, %phi_max : f64
-    %phi = step.select %clamp_phi, %at_most, %theta_norm : i1, f64, f64
+    %phi = step.select %clamp_phi, %at_most, %theta_norm : f64
     %trust = step.div %phi, %u_norm : f64
     %no_theta = step.compare eq, %theta_norm, %zero : f64
     %no_u = step.compare eq, %u_norm, %zero : f64
     %none = step.or %no_theta, %no_u : i1
-    %factor = step.select %none, %one, %trust : i1, f64, f64
+    %factor = step.select %none, %one, %trust : f64
 
     %rate = step.mul %lr, %factor : f64
     %update = step.mul %u, %rate : [*], f64

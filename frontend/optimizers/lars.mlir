@@ -40,16 +40,16 @@ step.optimizer @lars {
                     %v: state "momentum_buffer"[*] if %has_momentum)
       where rank lt 2, %vectors_as_sgd {
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
-    %gain = step.select %lr_in_momentum, %lr, %one : i1, f64, f64
-    %rate = step.select %lr_in_momentum, %one, %lr : i1, f64, f64
+    %g = step.select %maximize, %ascent, %grad : [*]
+    %gain = step.select %lr_in_momentum, %lr, %one : f64
+    %rate = step.select %lr_in_momentum, %one, %lr : f64
     %d = step.mul %g, %gain : [*], f64
     %kept = step.mul %v, %mu : [*], f64
     %v1 = step.add %kept, %d : [*]
     %ahead = step.mul %v1, %mu : [*], f64
     %looking = step.add %d, %ahead : [*]
-    %moving = step.select %nesterov, %looking, %v1 : i1, [*], [*]
-    %direction = step.select %has_momentum, %moving, %d : i1, [*], [*]
+    %moving = step.select %nesterov, %looking, %v1 : [*]
+    %direction = step.select %has_momentum, %moving, %d : [*]
     %update = step.mul %direction, %rate : [*], f64
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %v1
@@ -59,7 +59,7 @@ step.optimizer @lars {
                  %v: state "momentum_buffer"[*] if %has_momentum) {
     %zero = step.constant 0.0
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_sum = step.sum %theta_sq : [*]
     %theta_norm = step.sqrt %theta_sum : f64
@@ -74,14 +74,14 @@ step.optimizer @lars {
     %has_theta = step.compare gt, %theta_norm, %zero : f64
     %has_divisor = step.compare gt, %divisor, %zero : f64
     %both_there = step.and %has_theta, %has_divisor : i1
-    %adapted = step.select %both_there, %quotient, %one : i1, f64, f64
+    %adapted = step.select %both_there, %quotient, %one : f64
     %per_lr = step.div %adapted, %lr : f64
     %bounded = step.minimum %per_lr, %one : f64
-    %r = step.select %bound_ratio, %bounded, %adapted : i1, f64, f64
+    %r = step.select %bound_ratio, %bounded, %adapted : f64
 
     %lr_r = step.mul %lr, %r : f64
-    %gain = step.select %lr_in_momentum, %lr_r, %r : i1, f64, f64
-    %rate = step.select %lr_in_momentum, %one, %lr : i1, f64, f64
+    %gain = step.select %lr_in_momentum, %lr_r, %r : f64
+    %rate = step.select %lr_in_momentum, %one, %lr : f64
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %g, %decay : [*]
     %d = step.mul %decayed, %gain : [*], f64
@@ -89,8 +89,8 @@ step.optimizer @lars {
     %v1 = step.add %kept, %d : [*]
     %ahead = step.mul %v1, %mu : [*], f64
     %looking = step.add %d, %ahead : [*]
-    %moving = step.select %nesterov, %looking, %v1 : i1, [*], [*]
-    %direction = step.select %has_momentum, %moving, %d : i1, [*], [*]
+    %moving = step.select %nesterov, %looking, %v1 : [*]
+    %direction = step.select %has_momentum, %moving, %d : [*]
     %update = step.mul %direction, %rate : [*], f64
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %v1

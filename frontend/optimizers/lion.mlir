@@ -23,7 +23,7 @@ step.optimizer @lion {
     %minus = step.constant -1.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
@@ -35,7 +35,7 @@ step.optimizer @lion {
     %c = step.add %m_part, %g_part : [*]
     %up = step.compare gt, %c, %zero : [*], f64
     %down = step.compare lt, %c, %zero : [*], f64
-    %not_up = step.select %down, %minus, %zero : mask[*], f64, f64
+    %not_up = step.select %down, %minus, %zero : mask[*], f64
     %direction = step.select %up, %one, %not_up : mask[*], f64, [*]  // of NaN 0, as torch.sign
     %update = step.mul %direction, %lr : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

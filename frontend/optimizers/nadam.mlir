@@ -31,35 +31,38 @@ step.optimizer @nadam {
   %maximize = step.option "maximize" = false
   %has_decay = step.option "has_weight_decay" = %lambda ne 0.0
 
-  step.rule @any(%theta: param[*], %grad: grad[*], %prod: state "mu_product"[1] = 1.0,
-                 %m: state "exp_avg"[*], %v: state "exp_avg_sq"[*], %t: count) {
+  // mu of a step.
+  step.define @mu(%number: f64) {
     %one = step.constant 1.0
     %half = step.constant 0.5
     %base = step.constant 0.96
-    %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
-
-    %decay = step.mul %lr, %lambda : f64
-    %keep = step.sub %one, %decay : f64
-    %shrunk = step.mul %theta, %keep : [*], f64
-    %theta1 = step.select %decoupled, %shrunk, %theta : i1, [*], [*]
-    %pull = step.mul %theta, %lambda : [*], f64
-    %pulled = step.add %signed, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %signed : i1, [*], [*]
-    %g = step.select %decoupled, %signed, %l2 : i1, [*], [*]
-
-    %number = step.to_f64 %t
-    %next = step.add %number, %one : f64
     %psi_t = step.mul %number, %psi : f64
     %fading = step.pow %base, %psi_t
     %less = step.mul %half, %fading : f64
     %share = step.sub %one, %less : f64
     %mu = step.mul %beta1, %share : f64
-    %psi_next = step.mul %next, %psi : f64
-    %fading_next = step.pow %base, %psi_next
-    %less_next = step.mul %half, %fading_next : f64
-    %share_next = step.sub %one, %less_next : f64
-    %mu_next = step.mul %beta1, %share_next : f64
+    step.yield %mu : f64
+  }
+
+  step.rule @any(%theta: param[*], %grad: grad[*], %prod: state "mu_product"[1] = 1.0,
+                 %m: state "exp_avg"[*], %v: state "exp_avg_sq"[*], %t: count) {
+    %one = step.constant 1.0
+    %ascent = step.neg %grad : [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
+
+    %decay = step.mul %lr, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    %shrunk = step.mul %theta, %keep : [*], f64
+    %theta1 = step.select %decoupled, %shrunk, %theta : [*]
+    %pull = step.mul %theta, %lambda : [*], f64
+    %pulled = step.add %signed, %pull : [*]
+    %l2 = step.select %has_decay, %pulled, %signed : [*]
+    %g = step.select %decoupled, %signed, %l2 : [*]
+
+    %number = step.to_f64 %t
+    %next = step.add %number, %one : f64
+    %mu = step.call @mu(%number) : (f64) -> f64
+    %mu_next = step.call @mu(%next) : (f64) -> f64
     %prod1 = step.mul %prod, %mu : [1], f64
     %product = step.sum %prod1 : [1]
     %product_next = step.mul %product, %mu_next : f64

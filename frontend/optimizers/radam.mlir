@@ -36,16 +36,16 @@ step.optimizer @radam {
     %four = step.constant 4.0
     %five = step.constant 5.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
 
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
     %shrunk = step.mul %theta, %keep : [*], f64
-    %theta1 = step.select %decoupled, %shrunk, %theta : i1, [*], [*]
+    %theta1 = step.select %decoupled, %shrunk, %theta : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %l2 = step.select %has_decay, %pulled, %signed : i1, [*], [*]
-    %g = step.select %decoupled, %signed, %l2 : i1, [*], [*]
+    %l2 = step.select %has_decay, %pulled, %signed : [*]
+    %g = step.select %decoupled, %signed, %l2 : [*]
 
     %w1 = step.sub %one, %beta1 : f64
     %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
@@ -83,10 +83,10 @@ step.optimizer @radam {
     %root_c2 = step.sqrt %c2 : f64
     %corrected = step.mul %plain, %root_c2 : f64
     %adaptive = step.mul %corrected, %r_t : f64
-    %alpha_t = step.select %rectified, %adaptive, %plain : i1, f64, f64
+    %alpha_t = step.select %rectified, %adaptive, %plain : f64
     %root = step.sqrt %v1 : [*]
     %with_eps = step.add %root, %eps : [*], f64
-    %denom = step.select %rectified, %with_eps, %one : i1, [*], f64
+    %denom = step.select %rectified, %with_eps, %one : [*], f64
     %ratio = step.div %m1, %denom : [*]
     %update = step.mul %ratio, %alpha_t : [*], f64
     %theta2 = step.sub %theta1, %update : [*]

@@ -32,10 +32,10 @@ step.optimizer @rmsprop {
                  %a: state "grad_avg"[*] if %centered) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %pull = step.mul %theta, %lambda : [*], f64
     %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %pulled, %signed : [*]
 
     %w = step.sub %one, %alpha : f64
     %v_kept = step.mul %v, %alpha : [*], f64
@@ -45,14 +45,14 @@ step.optimizer @rmsprop {
     %a1 = step.lerp %a, %g, %w : [*], [*], f64
     %aa = step.mul %a1, %a1 : [*]
     %variance = step.sub %v1, %aa : [*]
-    %square = step.select %centered, %variance, %v1 : i1, [*], [*]
+    %square = step.select %centered, %variance, %v1 : [*]
     %root = step.sqrt %square : [*]
     %denom = step.add %root, %eps : [*], f64
     %ratio = step.div %g, %denom : [*]
 
     %b_kept = step.mul %b, %mu : [*], f64
     %b1 = step.add %b_kept, %ratio : [*]
-    %direction = step.select %has_momentum, %b1, %ratio : i1, [*], [*]
+    %direction = step.select %has_momentum, %b1, %ratio : [*]
     %update = step.mul %direction, %lr : [*], f64
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %v1, %b1, %a1

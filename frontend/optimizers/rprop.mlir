@@ -30,15 +30,15 @@ step.optimizer @rprop {
     %minus = step.constant -1.0
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
 
     %product = step.mul %g, %prev : [*]
     %same = step.compare gt, %product, %zero : [*], f64
     %turned = step.compare lt, %product, %zero : [*], f64
-    %not_same = step.select %turned, %eta_minus, %one : mask[*], f64, f64
+    %not_same = step.select %turned, %eta_minus, %one : mask[*], f64
     %factor = step.select %same, %eta_plus, %not_same : mask[*], f64, [*]
 
-    %size0 = step.select %first, %lr, %size : i1, f64, [*]
+    %size0 = step.select %first, %lr, %size : f64, [*]
     %scaled = step.mul %size0, %factor : [*]
     %at_least = step.maximum %scaled, %smallest : [*], f64
     %size1 = step.minimum %at_least, %largest : [*], f64
@@ -46,7 +46,7 @@ step.optimizer @rprop {
     %g1 = step.select %turned, %zero, %g : mask[*], f64, [*]
     %up = step.compare gt, %g1, %zero : [*], f64
     %down = step.compare lt, %g1, %zero : [*], f64
-    %not_up = step.select %down, %minus, %zero : mask[*], f64, f64
+    %not_up = step.select %down, %minus, %zero : mask[*], f64
     %direction = step.select %up, %one, %not_up : mask[*], f64, [*]  // of NaN 0, as torch.sign
     %update = step.mul %direction, %size1 : [*]
     %theta1 = step.sub %theta, %update : [*]

@@ -29,21 +29,21 @@ step.optimizer @sgd {
                  %buf: state "momentum_buffer"[*] if %has_momentum, %first: fresh) {
     %one = step.constant 1.0
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : i1, [*], [*]
+    %signed = step.select %maximize, %ascent, %grad : [*]
     %decay = step.mul %theta, %lambda : [*], f64
     %decayed = step.add %signed, %decay : [*]
-    %g = step.select %has_decay, %decayed, %signed : i1, [*], [*]
+    %g = step.select %has_decay, %decayed, %signed : [*]
 
     %gain = step.sub %one, %tau : f64
     %kept = step.mul %buf, %mu : [*], f64
     %gained = step.mul %g, %gain : [*], f64
     %later = step.add %kept, %gained : [*]
-    %buf1 = step.select %first, %g, %later : i1, [*], [*]
+    %buf1 = step.select %first, %g, %later : [*]
 
     %ahead = step.mul %buf1, %mu : [*], f64
     %looking = step.add %g, %ahead : [*]
-    %moving = step.select %nesterov, %looking, %buf1 : i1, [*], [*]
-    %direction = step.select %has_momentum, %moving, %g : i1, [*], [*]
+    %moving = step.select %nesterov, %looking, %buf1 : [*]
+    %direction = step.select %has_momentum, %moving, %g : [*]
     %update = step.mul %direction, %lr : [*], f64
     %theta1 = step.sub %theta, %update : [*]
     step.return %theta1, %buf1

@@ -36,26 +36,42 @@ step.optimizer @torch_adafactor {
   %maximize = step.option "maximize" = false
   %one = step.constant 1.0
 
-  step.rule @matrix(%theta: param[...b, n, m], %grad: grad[...b, n, m],
-                    %r: state "row_var"[...b, n, 1], %c: state "col_var"[...b, 1, m],
-                    %t: count) {
-    %ascent = step.neg %grad : [...b, n, m]
-    %g = step.select %maximize, %ascent, %grad : i1, [...b, n, m], [...b, n, m]
+  // w, alpha, and 1 - lr * weight_decay.
+  step.define @schedule(%t: i64, %theta_mean: f64) {
     %number = step.to_f64 %t
     %root_t = step.sqrt %number : f64
     %inverse_root = step.div %one, %root_t : f64
     %rho = step.minimum %lr, %inverse_root : f64
-    %theta_sq = step.mul %theta, %theta : [...b, n, m]
-    %theta_mean = step.mean %theta_sq : [...b, n, m]
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
+    %size = step.select %large, %theta_rms, %eps2 : f64
     %alpha = step.mul %rho, %size : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
+    %w = step.pow %number, %beta2_decay
+    step.yield %w, %alpha, %keep : f64, f64, f64
+  }
+
+  // alpha / max(1, RMS(u) / d).
+  step.define @clipped(%alpha: f64, %u_mean: f64) {
+    %u_rms = step.sqrt %u_mean : f64
+    %excess = step.div %u_rms, %d : f64
+    %exceeds = step.compare gt, %excess, %one : f64
+    %divisor = step.select %exceeds, %excess, %one : f64
+    %rate = step.div %alpha, %divisor : f64
+    step.yield %rate : f64
+  }
+
+  step.rule @matrix(%theta: param[...b, n, m], %grad: grad[...b, n, m],
+                    %r: state "row_var"[...b, n, 1], %c: state "col_var"[...b, 1, m],
+                    %t: count) {
+    %ascent = step.neg %grad : [...b, n, m]
+    %g = step.select %maximize, %ascent, %grad : [...b, n, m]
+    %theta_sq = step.mul %theta, %theta : [...b, n, m]
+    %theta_mean = step.mean %theta_sq : [...b, n, m]
+    %w, %alpha, %keep = step.call @schedule(%t, %theta_mean) : (i64, f64) -> (f64, f64, f64)
     %theta1 = step.mul %theta, %keep : [...b, n, m], f64
 
-    %w = step.pow %number, %beta2_decay
     %gg = step.mul %g, %g : [...b, n, m]
     %row_mean = step.mean %gg over [m] : [...b, n, m]
     %col_mean = step.mean %gg over [n] : [...b, n, m]
@@ -64,8 +80,8 @@ step.optimizer @torch_adafactor {
     %mean_r = step.mean %r1 over [n] : [...b, n, 1]
     %least_mean = step.maximum %mean_r, %eps1 : [...b, 1, 1], f64
 
-    // 1 / sqrt(V) is a factor of the row times one of the column, and at most
-    // 1 / eps1.
+    // u = g / sqrt(max(eps1^2, V)), where 1 / sqrt(V) is a factor of the row times one of
+    // the column, and at most 1 / eps1.
     %root_r = step.sqrt %r1 : [...b, n, 1]
     %row = step.div %one, %root_r : f64, [...b, n, 1]
     %root_mean = step.sqrt %least_mean : [...b, 1, 1]
@@ -76,27 +92,9 @@ step.optimizer @torch_adafactor {
     %scale = step.minimum %inverse, %most : [...b, n, m], f64
     %u = step.mul %g, %scale : [...b, n, m]
 
-    // Where no product of such factors exceeds 1 / eps1 the mean of u^2 is found
-    // column by column, along with C; where one may, as of a row without
-    // gradients, by itself.
-    %by_row = step.mul %g, %row : [...b, n, m], [...b, n, 1]
-    %by_row_sq = step.mul %by_row, %by_row : [...b, n, m]
-    %by_row_mean = step.mean %by_row_sq over [n] : [...b, n, m]
-    %half_col = step.mul %by_row_mean, %col : [...b, 1, m]
-    %col_sq = step.mul %half_col, %col : [...b, 1, m]
-    %col_sq_mean = step.mean %col_sq : [...b, 1, m]
-    %most_row = step.amax %row : [...b, n, 1]
-    %most_col = step.amax %col : [...b, 1, m]
-    %most_inverse = step.mul %most_row, %most_col : f64
-    %unbounded = step.compare le, %most_inverse, %most : f64
     %uu = step.mul %u, %u : [...b, n, m]
-    %uu_mean = step.mean %uu unless %unbounded : [...b, n, m]
-    %u_mean = step.select %unbounded, %col_sq_mean, %uu_mean : i1, f64, f64
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %d : f64
-    %exceeds = step.compare gt, %excess, %one : f64
-    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
-    %rate = step.div %alpha, %divisor : f64
+    %u_mean = step.mean %uu reassociable : [...b, n, m]
+    %rate = step.call @clipped(%alpha, %u_mean) : (f64, f64) -> f64
     %update = step.mul %u, %rate : [...b, n, m], f64
     %theta2 = step.sub %theta1, %update : [...b, n, m]
     step.return %theta2, %r1, %c1 : [...b, n, m], [...b, n, 1], [...b, 1, m]
@@ -104,22 +102,12 @@ step.optimizer @torch_adafactor {
 
   step.rule @any(%theta: param[*], %grad: grad[*], %v: state "variance"[*], %t: count) {
     %ascent = step.neg %grad : [*]
-    %g = step.select %maximize, %ascent, %grad : i1, [*], [*]
-    %number = step.to_f64 %t
-    %root_t = step.sqrt %number : f64
-    %inverse_root = step.div %one, %root_t : f64
-    %rho = step.minimum %lr, %inverse_root : f64
+    %g = step.select %maximize, %ascent, %grad : [*]
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
-    %theta_rms = step.sqrt %theta_mean : f64
-    %large = step.compare gt, %theta_rms, %eps2 : f64
-    %size = step.select %large, %theta_rms, %eps2 : i1, f64, f64
-    %alpha = step.mul %rho, %size : f64
-    %decay = step.mul %lr, %lambda : f64
-    %keep = step.sub %one, %decay : f64
+    %w, %alpha, %keep = step.call @schedule(%t, %theta_mean) : (i64, f64) -> (f64, f64, f64)
     %theta1 = step.mul %theta, %keep : [*], f64
 
-    %w = step.pow %number, %beta2_decay
     %gg = step.mul %g, %g : [*]
     %v1 = step.lerp %v, %gg, %w : [*], [*], f64
     %root = step.sqrt %v1 : [*]
@@ -130,11 +118,7 @@ step.optimizer @torch_adafactor {
 
     %uu = step.mul %u, %u : [*]
     %u_mean = step.mean %uu : [*]
-    %u_rms = step.sqrt %u_mean : f64
-    %excess = step.div %u_rms, %d : f64
-    %exceeds = step.compare gt, %excess, %one : f64
-    %divisor = step.select %exceeds, %excess, %one : i1, f64, f64
-    %rate = step.div %alpha, %divisor : f64
+    %rate = step.call @clipped(%alpha, %u_mean) : (f64, f64) -> f64
     %update = step.mul %u, %rate : [*], f64
     %theta2 = step.sub %theta1, %update : [*]
     step.return %theta2, %v1

@@ -17,9 +17,14 @@ using namespace mlir::step;
 static LogicalResult verifyRule(RuleOp rule) {
   if (rule.isBound())
     return rule.emitOpError("is bound before the bind stage");
-  for (Operation &op : rule.getBody().front())
+  for (Operation &op : rule.getBody().front()) {
     if (!isSourceOp(&op))
       return op.emitOpError("is no operation of a source definition");
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (isa<CallOp>(op) || (reduction && reduction.getReassociable()))
+      return op.emitOpError("is left after 'step-inline-calls' and "
+                            "'step-reassociate-means'");
+  }
   for (auto [value, index] :
        llvm::zip(rule.getReturn().getValues(), rule.getReturnedArguments())) {
     auto stored = value.getDefiningOp<StoredOp>();

@@ -159,7 +159,7 @@ step.optimizer @compare_same {
     // CHECK-NEXT: step.compare eq, %grad, %grad
     // CHECK-NEXT: step.select
     %0 = step.compare eq, %g, %g : [*]
-    %1 = step.select %0, %p, %g : mask[*], [*], [*]
+    %1 = step.select %0, %p, %g : mask[*], [*]
     step.return %1
   }
 }
@@ -179,7 +179,7 @@ step.optimizer @unknown {
     // CHECK-NEXT: step.to_f64
     // CHECK-NEXT: step.pow
     %0 = step.mul %g, %lr : [*], f64
-    %1 = step.select %o, %0, %p : i1, [*], [*]
+    %1 = step.select %o, %0, %p : [*]
     %2 = step.powi %lr, %t
     %3 = step.to_f64 %t
     %4 = step.pow %3, %2
@@ -197,12 +197,12 @@ step.optimizer @shapes {
   %yes = step.constant true
   step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "row"[n, 1]) {
     // CHECK: step.rule @any(
-    // CHECK-NEXT: step.select %{{.*}}, %row, %grad : i1, [n, 1], [n, m]
+    // CHECK-NEXT: step.select %{{.*}}, %row, %grad : [n, 1], [n, m]
     // CHECK-NEXT: %[[MASK:.*]] = step.compare
-    // CHECK-NEXT: step.select %[[MASK]], %row, %row : mask[n, m], [n, 1], [n, 1]
-    %0 = step.select %yes, %r, %g : i1, [n, 1], [n, m]
+    // CHECK-NEXT: step.select %[[MASK]], %row, %row : mask[n, m], [n, 1]
+    %0 = step.select %yes, %r, %g : [n, 1], [n, m]
     %1 = step.compare lt, %p, %g : [n, m]
-    %2 = step.select %1, %r, %r : mask[n, m], [n, 1], [n, 1]
+    %2 = step.select %1, %r, %r : mask[n, m], [n, 1]
     %3 = step.add %0, %2 : [n, m]
     step.return %3, %r : [n, m], [n, 1]
   }
@@ -282,7 +282,7 @@ step.optimizer @logical {
     // CHECK-NEXT: step.select
     %mask = step.is_finite %g : [*]
     %0 = step.and %mask, %no : mask[*], i1
-    %1 = step.select %0, %g, %p : mask[*], [*], [*]
+    %1 = step.select %0, %g, %p : mask[*], [*]
     step.return %1
   }
 }

@@ -196,12 +196,12 @@ step.optimizer @compare {
     %3 = step.compare ge, %two, %two : f64
     %4 = step.compare eq, %two, %two : f64
     %5 = step.compare ne, %nan, %nan : f64
-    %a = step.select %0, %g, %p : i1, [*], [*]
-    %b = step.select %1, %a, %p : i1, [*], [*]
-    %c = step.select %2, %b, %p : i1, [*], [*]
-    %d = step.select %3, %c, %p : i1, [*], [*]
-    %e = step.select %4, %d, %p : i1, [*], [*]
-    %f = step.select %5, %e, %p : i1, [*], [*]
+    %a = step.select %0, %g, %p : [*]
+    %b = step.select %1, %a, %p : [*]
+    %c = step.select %2, %b, %p : [*]
+    %d = step.select %3, %c, %p : [*]
+    %e = step.select %4, %d, %p : [*]
+    %f = step.select %5, %e, %p : [*]
     %sum = step.add %f, %f : [*]
     step.return %sum
   }
@@ -215,12 +215,12 @@ step.optimizer @compare {
     %3 = step.compare ge, %one, %nan : f64
     %4 = step.compare eq, %nan, %nan : f64
     %5 = step.compare ne, %two, %two : f64
-    %a = step.select %0, %p, %g : i1, [*], [*]
-    %b = step.select %1, %p, %a : i1, [*], [*]
-    %c = step.select %2, %p, %b : i1, [*], [*]
-    %d = step.select %3, %p, %c : i1, [*], [*]
-    %e = step.select %4, %p, %d : i1, [*], [*]
-    %f = step.select %5, %p, %e : i1, [*], [*]
+    %a = step.select %0, %p, %g : [*]
+    %b = step.select %1, %p, %a : [*]
+    %c = step.select %2, %p, %b : [*]
+    %d = step.select %3, %p, %c : [*]
+    %e = step.select %4, %p, %d : [*]
+    %f = step.select %5, %p, %e : [*]
     %sum = step.add %f, %f : [*]
     step.return %sum
   }
@@ -301,9 +301,9 @@ step.optimizer @select_same {
     // CHECK: step.rule @any(
     // CHECK-NEXT: %[[SUM:.*]] = step.add %grad, %grad
     // CHECK-NEXT: step.return %[[SUM]]
-    %0 = step.select %o, %g, %g : i1, [*], [*]
+    %0 = step.select %o, %g, %g : [*]
     %1 = step.compare lt, %p, %g : [*]
-    %2 = step.select %1, %g, %g : mask[*], [*], [*]
+    %2 = step.select %1, %g, %g : mask[*], [*]
     %sum = step.add %0, %2 : [*]
     step.return %sum
   }
@@ -347,21 +347,21 @@ step.optimizer @logical {
     // CHECK-NEXT: step.neg %[[C]]
     %mask = step.is_finite %g : [*]
     %0 = step.and %yes, %o : i1
-    %1 = step.select %0, %g, %p : i1, [*], [*]
+    %1 = step.select %0, %g, %p : [*]
     %2 = step.not %f : i1
     %3 = step.not %2 : i1
     %4 = step.or %3, %3 : i1
-    %5 = step.select %4, %1, %p : i1, [*], [*]
+    %5 = step.select %4, %1, %p : [*]
     %6 = step.or %mask, %no : mask[*], i1
-    %7 = step.select %6, %5, %p : mask[*], [*], [*]
+    %7 = step.select %6, %5, %p : mask[*], [*]
     // False whatever the option is, and so on: these choose %7.
     %8 = step.and %no, %o : i1
     %9 = step.or %o, %yes : i1
     %10 = step.is_finite %inf : f64
     %11 = step.not %10 : i1
-    %12 = step.select %8, %p, %7 : i1, [*], [*]
-    %13 = step.select %9, %12, %p : i1, [*], [*]
-    %14 = step.select %11, %13, %p : i1, [*], [*]
+    %12 = step.select %8, %p, %7 : [*]
+    %13 = step.select %9, %12, %p : [*]
+    %14 = step.select %11, %13, %p : [*]
     %15 = step.neg %14 : [*]
     step.return %15
   }

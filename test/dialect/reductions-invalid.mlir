@@ -160,6 +160,36 @@ step.optimizer @logical {
 
 // -----
 
+step.optimizer @free {
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, 1]) {
+    // expected-error @+1 {{'step.sum' op is 'reassociable', which only a sum or a mean of one whole tensor can be}}
+    %0 = step.sum %g over [m] reassociable : [n, m]
+    step.return %p, %0 : [n, m], [n, 1]
+  }
+}
+
+// -----
+
+step.optimizer @free {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.amax' op is 'reassociable', which only a sum or a mean of one whole tensor can be}}
+    %0 = step.amax %g reassociable : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @free {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.mean' op is 'reassociable', which only a sum or a mean of one whole tensor can be}}
+    %0 = step.mean %g, %p reassociable : [*]
+    step.return %p
+  }
+}
+
+// -----
+
 step.optimizer @left_out {
   %o = step.option "o" = false
   step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, 1]) {

@@ -44,6 +44,8 @@ step.optimizer @reductions {
     %3 = step.mean %g, %p, %g : [*]
     // CHECK-NEXT: step.amax %param, %grad unless %[[LARGE]] : [*]{{$}}
     %4 = step.amax %p, %g unless %1 : [*]
+    // CHECK-NEXT: step.mean %grad reassociable {note = "kept"} : [*]{{$}}
+    %5 = step.mean %g reassociable {note = "kept"} : [*]
     step.return %p
   }
 

@@ -173,7 +173,7 @@ step.optimizer @end {
 
 step.optimizer @body {
   step.scalars over model {
-    // expected-error @+1 {{'test.op' op is not allowed in 'step.scalars', only operations on scalars, updates, reports and skips}}
+    // expected-error @+1 {{'test.op' op is not allowed in 'step.scalars', only operations on scalars, calls, updates, reports and skips}}
     "test.op"() : () -> ()
     step.yield
   }
@@ -432,7 +432,7 @@ step.fragment @rules {
 // -----
 
 step.fragment @body {
-  // expected-error @+1 {{'arith.constant' op is not allowed in the body of a fragment, only hyper-parameters, options, constants, scalars, statistics and rules}}
+  // expected-error @+1 {{'arith.constant' op is not allowed in the body of a fragment, only hyper-parameters, options, constants, scalars, statistics, definitions of scalars and rules}}
   %0 = arith.constant 1.0 : f64
   step.rule @one(%g: grad[*]) { step.return %g }
 }

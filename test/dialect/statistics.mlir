@@ -86,8 +86,8 @@ step.optimizer @everything {
     %not = step.not %or : mask[*]
     // CHECK-NEXT: %[[BOTH:.*]] = step.and %[[OR]], %[[NOT]] : mask[*]{{$}}
     %both = step.and %or, %not : mask[*]
-    // CHECK-NEXT: step.select %[[BOTH]], %{{.*}}, %d : mask[*], f64, f64
-    %new = step.select %both, %10, %7 : mask[*], f64, f64
+    // CHECK-NEXT: step.select %[[BOTH]], %{{.*}}, %d : mask[*], f64
+    %new = step.select %both, %10, %7 : mask[*], f64
     step.return %new
   }
 }

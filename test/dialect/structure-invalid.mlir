@@ -24,7 +24,7 @@ step.optimizer @names {
 // -----
 
 step.optimizer @body {
-  // expected-error @+1 {{'arith.constant' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics and rules}}
+  // expected-error @+1 {{'arith.constant' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics, definitions of scalars and rules}}
   %0 = arith.constant 1.0 : f64
 }
 
@@ -32,7 +32,7 @@ step.optimizer @body {
 
 step.optimizer @body {
   %lr = step.hyper "lr" = 1.0
-  // expected-error @+1 {{'step.neg' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics and rules}}
+  // expected-error @+1 {{'step.neg' op is not allowed in the body of an optimizer, only hyper-parameters, options, constants, scalars, statistics, definitions of scalars and rules}}
   %0 = step.neg %lr : f64
 }
 

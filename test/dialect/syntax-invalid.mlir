@@ -239,3 +239,25 @@ step.optimizer @syntax {
     step.return %g
   }
 }
+
+// -----
+
+step.optimizer @select {
+  %on = step.option "on" = false
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{an i1 is a condition, whose type is left out}}
+    %0 = step.select %on, %p, %g : i1, [*], [*]
+    step.return %0
+  }
+}
+
+// -----
+
+step.optimizer @select {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %0 = step.compare lt, %p, %g : [*]
+    // expected-error @+1 {{'step.select' needs one more operand, behind ','}}
+    %1 = step.select %0, %p, %g : mask[*]
+    step.return %1
+  }
+}

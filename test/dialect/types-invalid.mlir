@@ -108,7 +108,7 @@ step.optimizer @short {
 step.optimizer @short {
   step.rule @any(%p: param[*], %g: grad[*]) {
     // expected-error @+1 {{dim '*' stands for a whole shape and cannot be one of several: 2 dims}}
-    %0 = step.select %p, %p, %p : mask[*, n], [*], [*]
+    %0 = step.select %p, %p, %p : mask[*, n], [*]
     step.return %p
   }
 }

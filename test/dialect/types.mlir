@@ -25,8 +25,8 @@ step.optimizer @short {
     %0 = step.neg %g : !step.tensor<mask, i32>
     // CHECK: %[[MASK:.*]] = step.compare lt, %param, %grad : [mask, i32]{{$}}
     %1 = step.compare lt, %p, %g : !step.tensor<mask, i32>
-    // CHECK: step.select %[[MASK]], %param, %grad : mask[mask, i32], [mask, i32], [mask, i32]{{$}}
-    %2 = step.select %1, %p, %g : !step.mask<mask, i32>, [mask, i32], [mask, i32]
+    // CHECK: step.select %[[MASK]], %param, %grad : mask[mask, i32], [mask, i32]{{$}}
+    %2 = step.select %1, %p, %g : !step.mask<mask, i32>, [mask, i32]
     step.return %p : !step.tensor<mask, i32>
   }
 }

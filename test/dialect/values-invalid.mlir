@@ -51,7 +51,7 @@ step.optimizer @operands {
 
 step.optimizer @operands {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.select' op operand #0 must be a mask or an i1, but got '!step.tensor<*>'}}
+    // expected-error @+1 {{use of value '%p' expects different type than prior uses: 'i1' vs '!step.tensor<*>'}}
     %1 = step.select %p, %p, %g : [*]
     step.return %1
   }
@@ -187,7 +187,7 @@ step.optimizer @broadcast {
   step.rule @any(%p: param[n, m], %g: grad[n, m], %s: state "s"[m, n]) {
     %0 = step.compare lt, %s, %s : [m, n]
     // expected-error @+1 {{operands do not broadcast: '!step.mask<m, n>', '!step.tensor<n, m>', '!step.tensor<n, m>'}}
-    %1 = step.select %0, %p, %g : mask[m, n], [n, m], [n, m]
+    %1 = step.select %0, %p, %g : mask[m, n], [n, m]
     step.return %1, %s : [n, m], [m, n]
   }
 }

@@ -28,9 +28,9 @@ step.optimizer @scalars {
     // CHECK: %[[CONDITION:.*]] = step.compare ge, %lr, %lr : f64{{$}}
     // GENERIC: "step.compare"({{.*}}) <{predicate = #step<predicate ge>}> : (f64, f64) -> i1
     %3 = step.compare ge, %lr, %lr : f64
-    // CHECK: step.select %[[CONDITION]], %lr, %lr : i1, f64, f64{{$}}
+    // CHECK: step.select %[[CONDITION]], %lr, %lr : f64{{$}}
     // GENERIC: "step.select"({{.*}}) : (i1, f64, f64) -> f64
-    %4 = step.select %3, %lr, %lr : i1, f64, f64
+    %4 = step.select %3, %lr, %lr : f64
     // CHECK: step.powi %lr, %count{{$}}
     // GENERIC: "step.powi"({{.*}}) : (f64, i64) -> f64
     %5 = step.powi %lr, %t
@@ -107,13 +107,13 @@ step.optimizer @tensors {
     // CHECK: %[[MASK:.*]] = step.compare lt, %grad, %lr : [*], f64{{$}}
     // GENERIC: "step.compare"({{.*}}) <{predicate = #step<predicate lt>}> : (!step.tensor<*>, f64) -> !step.mask<*>
     %11 = step.compare lt, %g, %lr : [*], f64
-    // CHECK: step.select %[[MASK]], %param, %grad : mask[*], [*], [*]{{$}}
+    // CHECK: step.select %[[MASK]], %param, %grad : mask[*], [*]{{$}}
     // GENERIC: "step.select"({{.*}}) : (!step.mask<*>, !step.tensor<*>, !step.tensor<*>) -> !step.tensor<*>
-    %12 = step.select %11, %p, %g : mask[*], [*], [*]
+    %12 = step.select %11, %p, %g : mask[*], [*]
     // A mask's shape is the result's where both values are scalars.
-    // CHECK: step.select %[[MASK]], %lr, %lr : mask[*], f64, f64{{$}}
+    // CHECK: step.select %[[MASK]], %lr, %lr : mask[*], f64{{$}}
     // GENERIC: "step.select"({{.*}}) : (!step.mask<*>, f64, f64) -> !step.tensor<*>
-    %13 = step.select %11, %lr, %lr : mask[*], f64, f64
+    %13 = step.select %11, %lr, %lr : mask[*], f64
     // CHECK: step.add %param, %grad {why = "attributes are kept"} : [*]
     %14 = step.add %p, %g {why = "attributes are kept"} : [*]
     step.return %p

@@ -86,7 +86,7 @@ class Program:
     def select(self):
         if self.guarded and self.coin():
             names = f"{self.guard}, {self.pick(self.guarded)}, {self.pick(self.tensors)}"
-            self.emit(f"step.select {names} : i1, [*], [*]", self.tensors)
+            self.emit(f"step.select {names} : [*]", self.tensors)
         elif self.masks and self.coin():
             names, types, results = self.operands(2)
             mask = self.pick(self.masks)
@@ -94,7 +94,7 @@ class Program:
         else:
             names, types, results = self.operands(2)
             condition = self.pick(self.conditions)
-            self.emit(f"step.select {condition}, {names} : i1, {types}", results)
+            self.emit(f"step.select {condition}, {names} : {types}", results)
 
     def scalar(self):
         name = self.pick([*UNARY, *BINARY, "constant", "lerp", "select"])
@@ -104,7 +104,7 @@ class Program:
             names = ", ".join(
                 [self.pick(self.conditions), *(self.pick(self.scalars) for _ in "12")]
             )
-            self.emit(f"step.select {names} : i1, f64, f64", self.scalars)
+            self.emit(f"step.select {names} : f64", self.scalars)
         else:
             count = 1 if name in UNARY else 3 if name == "lerp" else 2
             names = ", ".join(self.pick(self.scalars) for _ in range(count))

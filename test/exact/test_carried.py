@@ -41,7 +41,7 @@ step.optimizer @several {
   %lr = step.hyper "lr" = 0.1
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %v: state "v"[*], %first: fresh) {
     %pm = step.mul %p, %p : [*]
-    %s = step.select %first, %p, %v : i1, [*], [*]
+    %s = step.select %first, %p, %v : [*]
     %all = step.REDUCE %pm, %m, %s : [*]
     %rate = step.mul %all, %lr : f64
     %m1 = step.add %m, %g : [*]

@@ -94,7 +94,7 @@ FOUND = {
     %most = step.amax %g : [*]
     step.contribute %t, %most
     %by = step.mul %g, %r : [*], f64
-    %p1 = step.select %o, %by, %g : i1, [*], [*]
+    %p1 = step.select %o, %by, %g : [*]
     step.return %p1
   }""",
     # The second was given what the first had just become.
@@ -132,16 +132,21 @@ step.fragment @norm {
   step.rule @matrix(%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1], %t: count) {
     %number = step.to_f64 %t
     %four = step.constant 4.0
-    %even = step.compare eq, %number, %four : f64, f64
-    %size = step.mean %p unless %even : [n, m]
+    %even = step.compare eq, %number, %four : f64
+    %mean = step.mean %p : [n, m]
+    %size = step.select %even, %zero, %mean : f64
     %most = step.amax %g : [n, m]
     %two = step.constant 2.5
-    %large = step.compare gt, %most, %two : f64, f64
-    %gg = step.mul %g, %g : [n, m]
-    %sum = step.sum %gg unless %large : [n, m]
-    %least = step.amax %p unless %large : [n, m]
+    %large = step.compare gt, %most, %two : f64
+    %gg = step.mul %g, %most : [n, m], f64
+    %g_sum = step.sum %gg : [n, m]
+    %sum = step.select %large, %zero, %g_sum : f64
+    %pp = step.mul %p, %most : [n, m], f64
+    %p_most = step.amax %pp : [n, m]
+    %least = step.select %large, %p_most, %zero : f64
     %rows = step.mean %g over [m] : [n, m]
-    %all = step.sum %rows unless %even : [n, 1]
+    %row_sum = step.sum %rows : [n, 1]
+    %all = step.select %even, %zero, %row_sum : f64
     %x = step.add %size, %sum : f64
     %y = step.add %x, %all : f64
     %z = step.add %y, %least : f64
@@ -159,8 +164,10 @@ step.fragment @norm {
     %s1 = step.add %s, %g : [n, m]
     %sum = step.sum %g : [n, m]
     %positive = step.compare gt, %sum, %a : f64, f64
-    %old = step.mul %s, %s : [n, m]
-    %size = step.mean %old unless %positive : [n, m]
+    %zero = step.constant 0.0
+    %old = step.mul %s, %sum : [n, m], f64
+    %mean = step.mean %old : [n, m]
+    %size = step.select %positive, %zero, %mean : f64
     %r1 = step.add %r, %size : [n, 1], f64
     %u = step.mul %s1, %a : [n, m], f64
     %p1 = step.sub %p, %u : [n, m]

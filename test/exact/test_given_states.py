@@ -19,16 +19,16 @@ step.optimizer @given {
   step.rule @any(%p: param[*], %g: grad[*], %a: state "a"[*] = 0.5, %b: state "b"[*],
                  %c: state "c"[*] = 0.25 if %with_c, %any: fresh, %of_a: fresh("a"),
                  %of_c: fresh("c"), %none: fresh()) {
-    %a1 = step.select %of_a, %g, %a : i1, [*], [*]
+    %a1 = step.select %of_a, %g, %a : [*]
     %b1 = step.add %b, %g : [*]
-    %c1 = step.select %of_c, %p, %c : i1, [*], [*]
-    %x = step.select %any, %one, %two : i1, f64, f64
-    %y = step.select %none, %one, %two : i1, f64, f64
+    %c1 = step.select %of_c, %p, %c : [*]
+    %x = step.select %any, %one, %two : f64
+    %y = step.select %none, %one, %two : f64
     %u = step.mul %a1, %x : [*], f64
     %v = step.mul %b1, %y : [*], f64
     %w = step.add %u, %v : [*]
     %z = step.add %w, %c1 : [*]
-    %s = step.select %with_c, %z, %w : i1, [*], [*]
+    %s = step.select %with_c, %z, %w : [*]
     %p1 = step.sub %p, %s : [*]
     step.return %p1, %a1, %b1, %c1
   }
@@ -40,7 +40,7 @@ step.fragment @start {
   step.rule @any(%p: param[*], %m: state "mean"[*] kept, %first: fresh) {
     %s = step.add %p, %m : [*]
     %h = step.mul %s, %half : [*], f64
-    %m1 = step.select %first, %p, %h : i1, [*], [*]
+    %m1 = step.select %first, %p, %h : [*]
     step.return %m1
   }
 }

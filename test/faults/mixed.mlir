@@ -21,7 +21,7 @@ step.optimizer @mixed {
     step.update %age, %age1
     %skips1 = step.add %skips, %one : f64
     %over = step.compare gt, %most, %limit : f64
-    %next = step.select %over, %skips1, %skips : i1, f64, f64
+    %next = step.select %over, %skips1, %skips : f64
     step.update %skips, %next always
     step.skip_if %over
     step.report "root", %root
@@ -55,7 +55,7 @@ step.optimizer @mixed {
     %scaled = step.mul %u, %coef : [n, m], f64
     %moved = step.add %scaled, %shift : [n, m], f64
     %more = step.div %moved, %mine : [n, m], f64
-    %start = step.select %first, %g, %s : i1, [n, m], [n, m]
+    %start = step.select %first, %g, %s : [n, m]
     %s1 = step.lerp %start, %more, %coef : [n, m], [n, m], f64
     %r1 = step.mul %row, %coef : [n, 1], f64
     %b1 = step.add %p, %g : [n, m]

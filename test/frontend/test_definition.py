@@ -238,7 +238,7 @@ NAMED = """step.optimizer @named {{
   %o = step.option "{option}" = true
   step.rule @any(%p: param[*], %g: grad[*], %m: state "{state}"[*]) {{
     %m1 = step.add %m, %g : [*]
-    %d = step.select %o, %m1, %g : i1, [*], [*]
+    %d = step.select %o, %m1, %g : [*]
     %u = step.mul %d, %h : [*], f64
     %p1 = step.sub %p, %u : [*]
     step.return %p1, %m1

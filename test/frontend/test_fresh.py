@@ -14,7 +14,7 @@ DEFINITION = """
 step.optimizer @begun {
   step.rule @any(%p: param[*], %g: grad[*], %h: state "input"[*], %s: state "start"[*] kept,
                  %first: fresh) {
-    %s1 = step.select %first, %p, %s : i1, [*], [*]
+    %s1 = step.select %first, %p, %s : [*]
     %u = step.mul %g, %h : [*]
     %p1 = step.sub %p, %u : [*]
     step.return %p1, %h, %s1

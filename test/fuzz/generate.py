@@ -221,9 +221,33 @@ class Body:
         return [name, self.pick(alike)] if self.coin(0.15) else [name]
 
     def whole(self, kind, name):
-        """A reduction of the whole tensor, some of them left out by a flag."""
-        flags = [self.a_flag()] if self.coin(0.2) else []
-        return self.emit(kind, [*self.together(name), *flags], F64)
+        """A reduction of the whole tensor; some are used only where a flag says so."""
+        result = self.emit(kind, self.together(name), F64)
+        if self.coin(0.8):
+            return result
+        self.values.remove(result)
+        operands = [result, self.a_scalar()][:: self.pick([1, -1])]
+        return self.emit("select", [self.a_flag(), *operands], F64)
+
+    def square(self):
+        """The mean of the square of a product, whose order of additions is free: of a factor
+        that lacks dims, or of the least of a scalar and of two that do."""
+        names = self.fitting(self.tensors(guarded=False))
+        full = [n for n in names if self.program.types[n].dims == self.dims]
+        lacking = [n for n in names if "1" in self.program.types[n].dims]
+        if not full or not lacking:
+            return self.reduce()
+        factor = self.pick(lacking)
+        if self.coin():
+            factors = [self.emit("abs", [n], self.program.types[n])
+                       for n in (self.pick(names), factor)]  # fmt: skip
+            product = self.emit("mul", factors, tensor(self.shape_of(factors)))
+            bound = [product, self.a_scalar()]
+            factor = self.emit("minimum", bound, self.program.types[product])
+        factors = [self.pick(full), factor]
+        product = self.emit("mul", factors, tensor(self.dims))
+        squared = self.emit("mul", [product, product], tensor(self.dims))
+        return self.emit(self.pick(["sum", "mean"]), [squared], F64, after=" reassociable")
 
     def reduce(self):
         name = self.a_tensor()
@@ -240,7 +264,7 @@ class Body:
     def grow(self, number):
         """Some more operations."""
         kinds = [self.arithmetic] * 6 + [self.reduce] * 3 + [self.select] * 2
-        kinds += [self.scalar] * 3 + [self.masks, self.power, self.small]
+        kinds += [self.scalar] * 3 + [self.masks, self.power, self.small, self.square]
         if self.dims is None:
             kinds = [self.scalar] * 6 + [self.power]
         for _ in range(number):

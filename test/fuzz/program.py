@@ -36,10 +36,7 @@ def mask(dims):
 
 @dataclass
 class Op:
-    """``name`` with operands; ``before`` and ``after`` stand around them in the text.
-
-    An operand of a reduction that is a flag leaves it out.
-    """
+    """``name`` with operands; ``before`` and ``after`` stand around them in the text."""
 
     name: str
     operands: list
@@ -49,13 +46,11 @@ class Op:
     typed: bool = True
 
     def text(self, types):
-        is_reduction = self.name in REDUCTIONS
-        flags = [o for o in self.operands if is_reduction and types[o] == I1]
-        operands = ", ".join(o for o in self.operands if o not in flags)
-        operands += "".join(f" unless {flag}" for flag in flags)
-        line = f"step.{self.name} {self.before}{operands}{self.after}"
+        line = f"step.{self.name} {self.before}{', '.join(self.operands)}{self.after}"
         if self.typed and self.operands:
-            typed = self.operands[:1] if is_reduction else self.operands
+            typed = self.operands[:1] if self.name in REDUCTIONS else self.operands
+            if self.name == "select" and types[typed[0]] == I1:
+                typed = typed[1:]
             line += " : " + ", ".join(str(types[o]) for o in typed)
         return f"{self.result} = {line}" if self.result else line
 

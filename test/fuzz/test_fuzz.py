@@ -39,7 +39,7 @@ def test_programs_have_everything():
               "[n, 1]", "[...b, n, 1]", "[...b, 1, m]", "[...b, 1, 1]", "over [n]", "over [m]",
               "over [n, m]", "sum over model", "sum over group", "amax over model",
               "amax over group", "step.update", " always", "step.report", "step.skip_if",
-              "scalars over model", "scalars over group", " if %", " unless %",
+              "scalars over model", "scalars over group", " if %", " reassociable",
               "extent -1 ge %least", "not %o", "mask[...b, n, m]"]  # fmt: skip
     operations = [*UNARY, *BINARY, "lerp", "compare", "select", "and", "or", "not", "is_finite",
                   "powi", "pow", "to_f64", "sum", "mean", "amax", "contribute"]  # fmt: skip

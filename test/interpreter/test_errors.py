@@ -94,7 +94,7 @@ def test_new_value_that_needs_an_absent_state(tmp_path):
     path = write_definition(
         tmp_path,
         "%a = step.add %p, %s : [*]\n%m = step.compare lt, %a, %g : [*]\n"
-        "%b = step.select %m, %p, %g : mask[*], [*], [*]\n step.return %b, %s",
+        "%b = step.select %m, %p, %g : mask[*], [*]\n step.return %b, %s",
         '%p: param[*], %g: grad[*], %s: state "memory"[*] if %o',
         '%o = step.option "remember" = false',
     )

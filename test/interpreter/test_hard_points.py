@@ -52,7 +52,7 @@ TENSORS = {
                   lambda x, y, a, b: lerp(x, y, a), BOUNDS)],
     "compare": [Case(f"%m = step.compare {n}, %p, %g : [*]", lambda x, y, a, b, f=f: f(x, y))
                 for n, f in COMPARISONS.items()],
-    "select": [Case(f"{LESS}%r = step.select %l, %g, %p : mask[*], [*], [*]",
+    "select": [Case(f"{LESS}%r = step.select %l, %g, %p : mask[*], [*]",
                     lambda x, y, a, b: np.where(x < y, y, x)),
                Case(f"{LESS}%r = step.select %l, %a, %p : mask[*], f64, [*]",
                     lambda x, y, a, b: np.where(x < y, a, x), BOUNDS)],
@@ -77,7 +77,7 @@ SCALARS = {
     "lerp": [Case("%r = step.lerp %a, %b, %b : f64", lambda a, b, t: lerp(a, b, b))],
     "compare": [Case(f"%m = step.compare {n}, %a, %b : f64", lambda a, b, t, f=f: f(a, b))
                 for n, f in COMPARISONS.items()],
-    "select": [Case(f"{L64}%r = step.select %l, %b, %a : i1, f64, f64",
+    "select": [Case(f"{L64}%r = step.select %l, %b, %a : f64",
                     lambda a, b, t: np.where(a < b, b, a))],
     "and": [Case(f"{L64}{H64}%m = step.and %l, %h : i1",
                  lambda a, b, t: (a < b) & np.isfinite(a))],
@@ -131,10 +131,11 @@ def stored(case, kind):
     """What returns the result as a tensor: of a condition 1 or 0."""
     text, result = f"%yes = step.constant true\n{case.text}\n", "%r"
     if "%m =" in case.text:
-        text += f"%n = step.select %m, %one, %zero : {kind}, f64, f64\n"
+        of = "" if kind == "i1" else f"{kind}, "
+        text += f"%n = step.select %m, %one, %zero : {of}f64\n"
         result = "%n"
     if kind == "i1":
-        text += f"%z = step.select %yes, {result}, %g : i1, f64, [*]\n"
+        text += f"%z = step.select %yes, {result}, %g : f64, [*]\n"
         result = "%z"
     return f"{text}step.return {result}"
 

@@ -171,7 +171,7 @@ def run_scalars(tmp_path, expression, values):
     path = write_definition(
         tmp_path,
         f"{expression}\n%yes = step.constant true\n"
-        "%t = step.select %yes, %r, %g : i1, f64, [*]\n step.return %t",
+        "%t = step.select %yes, %r, %g : f64, [*]\n step.return %t",
         globals_="\n".join(f'%{n} = step.hyper "{n}" = 0.0' for n in "abc"),
     )
     batch = oracle.Batch()
@@ -202,7 +202,7 @@ def test_lerp_and_select_of_scalars(tmp_path):
     triples = [(a, b, c) for a in SCALARS for b in SCALARS for c in SCALARS]
     x, y, z = (np.array(column) for column in zip(*triples, strict=True))
     assert_same(run_scalars(tmp_path, "%r = step.lerp %a, %b, %c : f64", triples), lerp(x, y, z))
-    text = "%m = step.compare lt, %a, %b : f64\n%r = step.select %m, %c, %b : i1, f64, f64"
+    text = "%m = step.compare lt, %a, %b : f64\n%r = step.select %m, %c, %b : f64"
     assert_same(run_scalars(tmp_path, text, triples), np.where(x < y, z, y))
 
 
@@ -224,7 +224,7 @@ def test_powi(tmp_path, exponent):
     path = write_definition(
         tmp_path,
         "%r = step.powi %b, %t\n%yes = step.constant true\n"
-        "%x = step.select %yes, %r, %g : i1, f64, [*]\n step.return %x",
+        "%x = step.select %yes, %r, %g : f64, [*]\n step.return %x",
         "%p: param[*], %g: grad[*], %t: count",
         '%b = step.hyper "b" = 0.0',
     )
@@ -287,7 +287,7 @@ def test_one_element_broadcasts_to_any_rank(tmp_path):
 def test_select_by_a_scalar_broadcasts_what_it_takes(tmp_path):
     path = write_definition(
         tmp_path,
-        "%p1 = step.select %o, %r, %g : i1, [n, 1], [n, m]\n step.return %p1, %r : [n, m], [n, 1]",
+        "%p1 = step.select %o, %r, %g : [n, 1], [n, m]\n step.return %p1, %r : [n, m], [n, 1]",
         '%p: param[n, m], %g: grad[n, m], %r: state "row"[n, 1]',
         '%o = step.option "o" = true',
     )

@@ -27,7 +27,7 @@ def run(folder, x, y, how="--interpret"):
     path = write_definition(
         folder,
         "%r = step.pow %x, %y\n%yes = step.constant true\n"
-        "%p1 = step.select %yes, %r, %g : i1, f64, [*]\n step.return %p1",
+        "%p1 = step.select %yes, %r, %g : f64, [*]\n step.return %p1",
         globals_='%x = step.hyper "x" = 0.0\n%y = step.hyper "y" = 0.0',
     )
     batch, one = oracle.Batch(), np.zeros(1)
@@ -107,7 +107,7 @@ def test_to_f64(tmp_path):
     path = write_definition(
         tmp_path,
         "%r = step.to_f64 %t\n%yes = step.constant true\n"
-        "%p1 = step.select %yes, %r, %g : i1, f64, [*]\n step.return %p1",
+        "%p1 = step.select %yes, %r, %g : f64, [*]\n step.return %p1",
         "%p: param[*], %g: grad[*], %t: count",
     )
     batch, one = oracle.Batch(), np.zeros(1)

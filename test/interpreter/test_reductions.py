@@ -201,7 +201,7 @@ def test_logical_operations_and_is_finite(tmp_path):
         "%a = step.is_finite %g : [n, m]\n%b = step.compare lt, %r, %g : [n, 1], [n, m]\n"
         "%n = step.not %b : mask[n, m]\n%e = step.and %a, %n : mask[n, m]\n"
         "%o = step.or %e, %f : mask[n, m], i1\n%h = step.and %o, %yes : mask[n, m], i1\n"
-        "%p1 = step.select %h, %p, %g : mask[n, m], [n, m], [n, m]\n"
+        "%p1 = step.select %h, %p, %g : mask[n, m], [n, m]\n"
         "step.return %p1, %r : [n, m], [n, 1]",
         '%p: param[n, m], %g: grad[n, m], %r: state "r"[n, 1], %f: fresh',
         '%yes = step.option "yes" = true',
@@ -212,3 +212,80 @@ def test_logical_operations_and_is_finite(tmp_path):
     taken = np.isfinite(g) & ~(arrays["r"] < g)
     assert_same(result, np.where(taken, arrays["param"], g))
     assert_same(interpret(path, arrays, fresh=True)["param"], arrays["param"])
+
+
+# --- The order of additions is free -------------------------------------------
+
+FREE = """
+%u = step.mul %g, %c : [n, m], [1, m]
+%uu = step.mul %u, %u : [n, m]
+%r = step.{kind} %uu{free} : [n, m]
+"""
+BY_COLUMN = """
+%gg = step.mul %g, %g : [n, m]
+%cols = step.{kind} %gg over [n] : [n, m]
+%half = step.mul %cols, %c : [1, m]
+%whole = step.mul %half, %c : [1, m]
+%r = step.{kind} %whole : [1, m]
+"""
+BOUNDED = """
+%w = step.abs %c : [1, m]
+%v = step.abs %s : [n, 1]
+%f = step.mul %v, %w : [n, 1], [1, m]
+%least = step.minimum %f, %bound : [n, m], f64
+%u = step.mul %g, %least : [n, m]
+%uu = step.mul %u, %u : [n, m]
+%r = step.{kind} %uu{free} : [n, m]
+"""
+BOUNDED_BY_COLUMN = """
+%w = step.abs %c : [1, m]
+%v = step.abs %s : [n, 1]
+%gv = step.mul %g, %v : [n, m], [n, 1]
+%gg = step.mul %gv, %gv : [n, m]
+%cols = step.{kind} %gg over [n] : [n, m]
+%half = step.mul %cols, %w : [1, m]
+%whole = step.mul %half, %w : [1, m]
+%r = step.{kind} %whole : [1, m]
+"""
+
+
+def free(tmp_path, texts, bound):
+    """What each text reduces, as exact mode and bound mode report it."""
+    rng, batch = np.random.default_rng(7), Batch()
+    arrays = {"param": np.ones((70, 90), "f4"), "grad": rng.standard_normal((70, 90)).astype("f4"),
+              "c": rng.standard_normal((1, 90)).astype("f4"),
+              "s": rng.standard_normal((70, 1)).astype("f4")}  # fmt: skip
+    for number, text in enumerate(texts):
+        for mode in ("exact", "bound"):
+            folder = tmp_path / f"{number}{mode}"
+            folder.mkdir()
+            path = write_definition(
+                folder,
+                f"{text}\nstep.contribute %s0, %r\nstep.return %p, %c, %s : "
+                "[n, m], [1, m], [n, 1]",
+                '%p: param[n, m], %g: grad[n, m], %c: state "c"[1, m], %s: state "s"[n, 1]',
+                f'%bound = step.hyper "bound" = {bound}\n' + REPORT.replace("%s", "%s0"),
+            )
+            batch.add(path, arrays, mode=mode)
+    results = batch.run()
+    exact = [result["report:r"].item() for result in results[::2]]
+    return exact, [(r["report:r:low"].item(), r["report:r:high"].item()) for r in results[1::2]]
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+@pytest.mark.parametrize(("text", "form", "bound"), [
+    (FREE, BY_COLUMN, 1.0), (BOUNDED, BOUNDED_BY_COLUMN, 1e6)])  # fmt: skip
+def test_what_is_reassociable_is_of_its_form(kind, text, form, bound, tmp_path):
+    texts = [text.format(kind=kind, free=" reassociable"), form.format(kind=kind),
+             text.format(kind=kind, free="")]  # fmt: skip
+    (free_, by_column, plain), (bounds, *_) = free(tmp_path, texts, bound)
+    assert free_ == by_column != plain
+    assert abs(free_ - plain) < 1e-6 * plain
+    assert bounds[0] <= min(free_, plain) < max(free_, plain) <= bounds[1]
+
+
+def test_where_the_bound_acts_it_is_what_is_written(tmp_path):
+    texts = [BOUNDED.format(kind="mean", free=free_) for free_ in (" reassociable", "")]
+    (free_, plain), (bounds, _) = free(tmp_path, texts, 1.0)
+    assert free_ == plain
+    assert bounds[0] <= plain <= bounds[1]

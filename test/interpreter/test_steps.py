@@ -171,7 +171,7 @@ def test_an_i1_of_a_round_selects_in_rules(tmp_path):
         "  step.yield %s, %b : f64, i1\n}",
         RULE.format(
             "%c = step.sum %g : [*]\n step.contribute %s, %c\n %u = step.div %g, %r : [*], f64\n"
-            "%p1 = step.select %big, %u, %g : i1, [*], [*]\n step.return %p1"
+            "%p1 = step.select %big, %u, %g : [*]\n step.return %p1"
         ),
     )
     path = write(tmp_path, text)
@@ -185,7 +185,7 @@ SCALER = optimizer(
     '%sum = step.statistic "sum" sum over model\n%sum2 = step.statistic "sum2" sum over model',
     "%r = step.scalars over model {\n %ok = step.is_finite %sum : f64\n %bad = step.not %ok : i1",
     "  %one = step.constant 1.0\n %half = step.constant 0.5\n %two = step.constant 2.0",
-    "  %f = step.select %bad, %half, %two : i1, f64, f64\n %s1 = step.mul %scale, %f : f64",
+    "  %f = step.select %bad, %half, %two : f64\n %s1 = step.mul %scale, %f : f64",
     "  %n = step.add %steps, %one : f64\n step.update %scale, %s1 always\n step.update %steps, %n",
     '  step.report "sum", %sum\n step.skip_if %bad\n step.yield %scale : f64\n}',
     '%later = step.scalars over model {\n step.report "later", %sum2\n step.yield %sum2 : f64\n}',
@@ -193,7 +193,7 @@ SCALER = optimizer(
     "  %c = step.sum %g : [*]\n step.contribute %sum, %c\n %u = step.div %g, %r : [*], f64",
     "  %d = step.sum %u : [*]\n step.contribute %sum2, %d\n %two = step.constant 2.0",
     "  %pw = step.powi %two, %t\n %m1 = step.add %m, %u : [*]\n %p1 = step.mul %m1, %pw : [*], f64",
-    "  %p2 = step.select %f, %u, %p1 : i1, [*], [*]\n step.return %p2, %m1\n}",
+    "  %p2 = step.select %f, %u, %p1 : [*]\n step.return %p2, %m1\n}",
 )
 
 

@@ -56,7 +56,7 @@ step.optimizer @halves {
 step.optimizer @fresh {
   // CHECK-LABEL: step.rule @fresh_any_0
   step.rule @fresh_any_0(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] as f32, %first: fresh) variant <"any", {}, f32> {
-    %w = step.select %first, %p, %m : i1, [*], [*]
+    %w = step.select %first, %p, %m : [*]
     %sum = step.sum %w : [*]
     %u = step.mul %g, %sum : [*], f64
     // CHECK: %[[NEW:.*]] = step.sub

@@ -64,7 +64,7 @@ step.optimizer @dead {
   step.rule @asks(%p: param[*], %g: grad[*], %s: state "a"[*],
                   // expected-remark @+1 {{state 'b' is never used, it is dropped}}
                   %b: state "b"[*], %first: fresh("a"), %unused: fresh("b")) {
-    %p1 = step.select %first, %g, %p : i1, [*], [*]
+    %p1 = step.select %first, %g, %p : [*]
     step.return %p1, %s, %b
   }
 

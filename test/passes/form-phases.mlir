@@ -44,7 +44,7 @@ step.optimizer @opt {
   step.rule @opt_any_0(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] = 0.5 as f32,
                        %i: state "idle"[*] as f32, %t: count, %f: fresh) variant <"any", {}, f32> {
     %l = step.lerp %m, %g, %beta : [*], [*], f64
-    %m1 = step.select %f, %g, %l : i1, [*], [*]
+    %m1 = step.select %f, %g, %l : [*]
     %bt = step.powi %beta, %t
     %alpha = step.div %lr, %bt : f64
     %u = step.mul %m1, %alpha : [*], f64
@@ -87,7 +87,7 @@ step.optimizer @ops {
     %min = step.minimum %max, %tenth : [*], f64
     %le = step.compare le, %min, %g : [*]
     %ne = step.compare ne, %min, %g : [*]
-    %x = step.select %le, %min, %g : mask[*], [*], [*]
+    %x = step.select %le, %min, %g : mask[*], [*]
     %y = step.select %ne, %x, %tenth : mask[*], [*], f64
     step.return %y
   }

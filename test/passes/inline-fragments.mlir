@@ -227,19 +227,19 @@ step.fragment @alone {
 // CHECK: step.select %[[A]], %param, %average
 step.optimizer @fresh {
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %first: fresh) {
-    %m1 = step.select %first, %g, %m : i1, [*], [*]
+    %m1 = step.select %first, %g, %m : [*]
     step.return %p, %m1
   }
 }
 step.fragment @before {
   step.rule @any(%g: grad[*], %f: fresh) {
-    %g1 = step.select %f, %g, %g : i1, [*], [*]
+    %g1 = step.select %f, %g, %g : [*]
     step.return %g1
   }
 }
 step.fragment @behind {
   step.rule @any(%p: param[*], %a: state "average"[*] kept, %f: fresh) {
-    %a1 = step.select %f, %p, %a : i1, [*], [*]
+    %a1 = step.select %f, %p, %a : [*]
     step.return %a1
   }
 }

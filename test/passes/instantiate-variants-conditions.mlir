@@ -36,7 +36,7 @@ step.optimizer @opt {
   step.rule @any(%p: param[*], %g: grad[*]) {
     %0 = step.not %factored : i1
     %1 = step.or %0, %0 : i1
-    %2 = step.select %1, %p, %g : i1, [*], [*]
+    %2 = step.select %1, %p, %g : [*]
     step.return %2
   }
 }

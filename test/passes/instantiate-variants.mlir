@@ -29,10 +29,10 @@ step.optimizer @opt {
   %moving = step.option "moving" = %mu ne 0.0
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*] if %moving) {
     %n = step.neg %g : [*]
-    %d = step.select %flip, %n, %g : i1, [*], [*]
+    %d = step.select %flip, %n, %g : [*]
     %mm = step.mul %m, %mu : [*], f64
     %m1 = step.add %mm, %d : [*]
-    %u = step.select %moving, %m1, %d : i1, [*], [*]
+    %u = step.select %moving, %m1, %d : [*]
     %p1 = step.sub %p, %u : [*]
     step.return %p1, %m1
   }

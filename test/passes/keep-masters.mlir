@@ -15,8 +15,8 @@
 // F32-SAME: %[[M:.*]]: state "master"[*] as f32, %[[F:.*]]: fresh("master")) variant <"any", {}, f32> {
 // F32-NEXT: %[[H:.*]] = step.upper_half %[[M]] : [*]
 // F32-NEXT: %[[SAME:.*]] = step.compare eq, %[[H]], %[[P]] : [*]
-// F32-NEXT: %[[KNOWN:.*]] = step.select %[[SAME]], %[[M]], %[[P]] : mask[*], [*], [*]
-// F32-NEXT: %[[X:.*]] = step.select %[[F]], %[[P]], %[[KNOWN]] : i1, [*], [*]
+// F32-NEXT: %[[KNOWN:.*]] = step.select %[[SAME]], %[[M]], %[[P]] : mask[*], [*]
+// F32-NEXT: %[[X:.*]] = step.select %[[F]], %[[P]], %[[KNOWN]] : [*]
 // F32-NEXT: %[[X1:.*]] = step.sub %[[X]], %[[G]] : [*]
 // F32-NEXT: %[[M1:.*]] = step.mul %[[X1]], %[[X]] : [*]
 // F32-NEXT: %[[P1:.*]] = step.upper_half %[[X1]] : [*]
@@ -46,8 +46,8 @@
 // What the rule asks of its own states says nothing of the master.
 // F32-LABEL: step.rule @opt_matrix_1
 // F32-SAME: %[[OWN:[a-z0-9_]+]]: fresh("m"), %{{.*}}: state "master"[n, m] as f32, %[[NEW:[a-z0-9_]+]]: fresh("master"))
-// F32: step.select %[[NEW]], %{{.*}} : i1, [n, m], [n, m]
-// F32: step.select %[[OWN]], %{{.*}} : i1, [n, m], [n, m]
+// F32: step.select %[[NEW]], %{{.*}} : [n, m]
+// F32: step.select %[[OWN]], %{{.*}} : [n, m]
 
 // BOTH: {{^}}4{{$}}
 step.optimizer @opt {
@@ -57,7 +57,7 @@ step.optimizer @opt {
     step.return %p1, %p1
   }
   step.rule @matrix(%p: param[n, m], %g: grad[n, m], %m: state "m"[n, m], %first: fresh) {
-    %m1 = step.select %first, %g, %m : i1, [n, m], [n, m]
+    %m1 = step.select %first, %g, %m : [n, m]
     %p1 = step.sub %p, %m1 : [n, m]
     step.return %p1, %m1 : [n, m], [n, m]
   }

@@ -38,7 +38,7 @@ step.optimizer @square {
     // CHECK: %[[SUM:.*]] = step.mean %[[H5]], %[[H4]], %[[H3]], %[[H2]], %[[H1]] over [m] : [n, m]
     // CHECK: %[[TIMES:.*]] = step.mul %[[SUM]], %[[UP]]
     // CHECK: %[[SCALED:.*]] = step.mul %[[TIMES]], %[[GROW]]
-    // CHECK: %[[RESULT:.*]] = step.select %[[FINITE]], %[[SCALED]], %[[HIGH]] : mask[n, 1], [n, 1], [n, 1]
+    // CHECK: %[[RESULT:.*]] = step.select %[[FINITE]], %[[SCALED]], %[[HIGH]] : mask[n, 1], [n, 1]
     %row = step.mean %gg over [m] : [n, m]
     // An amax has no order.
     // CHECK: step.amax %grad over [m]
@@ -64,7 +64,7 @@ step.optimizer @signs {
     // CHECK: %[[OTHER:.*]] = step.sub %[[HIGH]], %[[LOW]] : f64
     // CHECK: step.constant 51539607552.0
     // CHECK: step.sum %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} unless %fresh : [*]
-    // CHECK: step.select %[[FINITE]], %{{.*}}, %[[OTHER]] : i1, f64, f64
+    // CHECK: step.select %[[FINITE]], %{{.*}}, %[[OTHER]] : f64
     %s = step.sum %g unless %f : [*]
     %p1 = step.mul %p, %s : [*], f64
     step.return %p1
@@ -106,7 +106,7 @@ step.optimizer @clipped {
   // CHECK: step.add %[[FOLD5]], %{{.*}} : f64
   // CHECK: step.add %{{.*}}, %[[FOLD1]] : f64
   // CHECK: step.mul %{{.*}}, %[[SCALE]]#1 : f64
-  // CHECK: step.select %[[SCALE]]#3, %{{.*}}, %[[SCALE]]#4 : i1, f64, f64
+  // CHECK: step.select %[[SCALE]]#3, %{{.*}}, %[[SCALE]]#4 : f64
   %norm2 = step.statistic "norm2" sum over model
   %largest = step.statistic "largest" amax over model
   // CHECK: step.scalars over model attributes {whole_round = 0 : i64} {
@@ -123,7 +123,7 @@ step.optimizer @clipped {
     %gg = step.mul %g, %g : [*]
     %s = step.sum %gg : [*]
     // CHECK: %[[MOST:.*]] = step.amax
-    // CHECK: %[[SUM:.*]] = step.select %{{.*}}, %{{.*}}, %[[MOST]] : i1, f64, f64
+    // CHECK: %[[SUM:.*]] = step.select %{{.*}}, %{{.*}}, %[[MOST]] : f64
     // CHECK-NEXT: step.contribute %[[HIGH]], %[[SUM]]
     // CHECK: step.mul %[[SUM]], %[[SCALE]]#0 : f64
     // CHECK: step.contribute %[[FOLD1]], %{{.*}}

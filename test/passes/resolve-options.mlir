@@ -22,7 +22,7 @@ step.optimizer @sgd {
   step.rule @any(%p: param[*], %b: state "buf"[*] if %moving, %g: grad[*]) {
     %bm = step.mul %b, %mu : [*], f64
     %b1 = step.add %bm, %g : [*]
-    %u = step.select %moving, %b1, %g : i1, [*], [*]
+    %u = step.select %moving, %b1, %g : [*]
     %p1 = step.sub %p, %u : [*]
     step.return %p1, %b1
   }
@@ -61,7 +61,7 @@ step.optimizer @shapes {
   // CHECK-NEXT: step.sub %[[P]], %[[Z]] : [*]
   step.rule @any(%p: param[*], %g: grad[*], %b: state "b"[*] if %keep) {
     %zero = step.constant 0.5
-    %u = step.select %keep, %b, %zero : i1, [*], f64
+    %u = step.select %keep, %b, %zero : [*], f64
     %p1 = step.sub %p, %u : [*]
     step.return %p1, %b
   }

@@ -53,7 +53,7 @@ step.optimizer @option {
   %flip = step.option "flip" = false
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {flip = false}, f32> {
     // expected-error @+1 {{'step.select' op uses an option in a bound rule}}
-    %d = step.select %flip, %p, %g : i1, [*], [*]
+    %d = step.select %flip, %p, %g : [*]
     step.return %d
   }
 }

@@ -85,3 +85,37 @@ step.optimizer @scheduled {
     }
   }
 }
+
+// -----
+
+step.optimizer @left_out {
+  step.rule @any(%p: param[*], %g: grad[*], %f: fresh) {
+    // expected-error @+1 {{'step.sum' op is no operation of a source definition}}
+    %s = step.sum %g unless %f : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @reassociable {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.sum' op is left after 'step-inline-calls' and 'step-reassociate-means'}}
+    %s = step.sum %g reassociable : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @called {
+  %lr = step.hyper "lr" = 1.0
+  step.define @f() {
+    step.yield %lr : f64
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls' and 'step-reassociate-means'}}
+    %s = step.call @f() : () -> f64
+    step.return %p
+  }
+}

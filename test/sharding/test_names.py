@@ -63,8 +63,8 @@ step.optimizer @{optimizer} {{
     %e = step.add %rc, %one : [...{b}, {n}, {m}], f64
     %u = step.div %g, %e : [...{b}, {n}, {m}]
     %sum = step.add %f, %u : [...{b}, {n}, {m}]
-    %f1 = step.select %first, %u, %sum : i1, [...{b}, {n}, {m}], [...{b}, {n}, {m}]
-    %d = step.select %on, %f1, %u : i1, [...{b}, {n}, {m}], [...{b}, {n}, {m}]
+    %f1 = step.select %first, %u, %sum : [...{b}, {n}, {m}]
+    %d = step.select %on, %f1, %u : [...{b}, {n}, {m}]
     %v = step.mul %d, %rate : [...{b}, {n}, {m}], f64
     %p1 = step.sub %p, %v : [...{b}, {n}, {m}]
     step.return %p1, %r1, %c1, %f1 : [...{b}, {n}, {m}], [...{b}, {n}, 1], [...{b}, 1, {m}],

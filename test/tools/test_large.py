@@ -153,7 +153,7 @@ def test_many_names(tmp_path):
     count = 20000
     names = "".join(f'  %h{j} = step.hyper "h{j}" = 0.5\n' for j in range(count))
     names += "".join(f'  %o{j} = step.option "o{j}" = false\n' for j in range(1100))
-    body = ["%u = step.select %o7, %p, %g : i1, [n, m], [n, m]", "step.return %u : [n, m]"]
+    body = ["%u = step.select %o7, %p, %g : [n, m]", "step.return %u : [n, m]"]
     load(compile_within(tmp_path, definition("", body, names)))
 
 

@@ -30,8 +30,8 @@ ODD = {
         """
         %x1 = step.add %s0, %g : [*]
         %y1 = step.lerp %s1, %g, %mu : [*], [*], f64
-        %u = step.select %o, %x1, %g : i1, [*], [*]
-        %v = step.select %d, %y1, %u : i1, [*], [*]
+        %u = step.select %o, %x1, %g : [*]
+        %v = step.select %d, %y1, %u : [*]
         %p1 = step.sub %p, %v : [*]
         step.return %p1, %x1, %y1""",
     ),
@@ -49,8 +49,8 @@ ODD = {
         """
         %third = step.constant 0.3333333333333333
         %tiny = step.constant -1.0e-41
-        %a1 = step.select %keep, %s0, %third : i1, [*], f64
-        %b1 = step.select %keep, %s1, %tiny : i1, [*], f64
+        %a1 = step.select %keep, %s0, %third : [*], f64
+        %b1 = step.select %keep, %s1, %tiny : [*], f64
         %p1 = step.sub %p, %g : [*]
         step.return %p1, %a1, %b1""",
     ),
@@ -62,7 +62,7 @@ ODD = {
         %small = step.compare lt, %size, %eps : [*], f64
         %apart = step.compare ne, %g, %s0 : [*]
         %u = step.select %small, %eps, %g : mask[*], f64, [*]
-        %m1 = step.select %apart, %u, %s0 : mask[*], [*], [*]
+        %m1 = step.select %apart, %u, %s0 : mask[*], [*]
         %p1 = step.sub %p, %u : [*]
         step.return %p1, %m1""",
     ),
@@ -72,7 +72,7 @@ ODD = {
         """
         %m1 = step.add %s0, %g : [*]
         %u = step.mul %m1, %eta : [*], f64
-        %v = step.select %o, %u, %g : i1, [*], [*]
+        %v = step.select %o, %u, %g : [*]
         %p1 = step.sub %p, %v : [*]
         step.return %p1, %m1""",
     ),
@@ -93,7 +93,7 @@ ODD = {
         %power = step.powi %beta, %s1
         %rest = step.sub %one, %power : f64
         %m1 = step.lerp %s0, %g, %rest : [*], [*], f64
-        %m2 = step.select %s2, %g, %m1 : i1, [*], [*]
+        %m2 = step.select %s2, %g, %m1 : [*]
         %h = step.div %m2, %rest : [*], f64
         %p1 = step.sub %p, %h : [*]
         step.return %p1, %m2""",

@@ -33,6 +33,8 @@ DIRECTIVES = [
     (r"custom<ShortTypes?>\(type\(\$\w+\)\)", "type"),
     (r"custom<ShortTypes>\([^`]*?\)\)", "types"),
     (r"custom<TypesUnlessScalar>\([^`]*?\)\)", "(`:` types)?"),
+    (r"custom<SelectTypes>\([^`]*?\)\)", "types"),
+    (r"functional-type\(\$(\w+), \$\w+\)", "`(` types `)` `->` types"),
     (r"custom<OneShortType>\(type\(\$\w+\), ref\(\$\w+\)\)", "type"),
     (r"custom<Names>\((\$\w+)\)", r"\1"),
     (r"custom<(?:Body|Plain\w+)>\((\$\w+)\)", r"\1"),
@@ -43,6 +45,10 @@ DIRECTIVES = [
     (r"custom<DimNames>\(\$over\)\^", "`[` dims `]`"),
     (r"custom<DimNames>\(\$across\)\^", "`[` axes `]`"),
 ]
+# What only passes say of a reduction.
+INSERTED = re.compile(
+    r"\s*\(`across` [^()]*\)\?|\s*\(`unless` \$unless\^\)\?(?=\s+attr-dict `:`\s+type)"
+    r"|^\| `across` \|.*\n|^\| `unless` \| 1-bit .*\n", re.M)  # fmt: skip
 INTERNAL = re.compile(r"^(Traits|Interfaces|Effects|Interfaces:|Traits:).*\n\n?", re.M)
 
 
@@ -75,6 +81,7 @@ def tidy(text):
     text = INTERNAL.sub("", text)
     for pattern, replacement in DIRECTIVES:
         text = re.sub(pattern, replacement, text)
+    text = INSERTED.sub("", text)
     if "custom<" in text:
         sys.exit("a directive has no entry in DIRECTIVES: " + re.search("custom<.*", text).group())
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

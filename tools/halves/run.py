@@ -29,7 +29,7 @@ step.optimizer @halves {
   step.rule @any(%p: param[*], %g: grad[*], %s: state "whole"[*] kept) {
     %zero = step.constant 0.0
     %goes_back = step.compare ne, %back, %zero : f64
-    %x = step.select %goes_back, %p, %s : i1, [*], [*]
+    %x = step.select %goes_back, %p, %s : [*]
     step.return %x, %x
   }
 }

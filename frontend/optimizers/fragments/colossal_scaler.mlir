@@ -44,19 +44,19 @@ step.fragment @colossal_scaler {
     %lowers = step.compare ge, %again, %hysteresis : f64
     %smaller = step.mul %scale, %backoff : f64
     %lowered = step.maximum %smaller, %min_scale : f64
-    %scale_if_over = step.select %lowers, %lowered, %scale : i1, f64, f64
+    %scale_if_over = step.select %lowers, %lowered, %scale : f64
 
     %more = step.add %steps, %one : f64
     %grows = step.compare ge, %more, %interval : f64
     %larger = step.mul %scale, %growth : f64
     %raised = step.minimum %larger, %max_scale : f64
-    %scale_if_fine = step.select %grows, %raised, %scale : i1, f64, f64
-    %steps_if_fine = step.select %grows, %zero, %more : i1, f64, f64
-    %overflows_if_fine = step.select %grows, %zero, %overflows : i1, f64, f64
+    %scale_if_fine = step.select %grows, %raised, %scale : f64
+    %steps_if_fine = step.select %grows, %zero, %more : f64
+    %overflows_if_fine = step.select %grows, %zero, %overflows : f64
 
-    %scale1 = step.select %overflow, %scale_if_over, %scale_if_fine : i1, f64, f64
-    %steps1 = step.select %overflow, %zero, %steps_if_fine : i1, f64, f64
-    %overflows1 = step.select %overflow, %again, %overflows_if_fine : i1, f64, f64
+    %scale1 = step.select %overflow, %scale_if_over, %scale_if_fine : f64
+    %steps1 = step.select %overflow, %zero, %steps_if_fine : f64
+    %overflows1 = step.select %overflow, %again, %overflows_if_fine : f64
     step.update %scale, %scale1 always
     step.update %steps, %steps1 always
     step.update %overflows, %overflows1 always

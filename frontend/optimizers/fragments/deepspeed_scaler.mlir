@@ -43,23 +43,23 @@ step.fragment @deepspeed_scaler {
     %lowers = step.compare le, %left, %one : f64
     %divided = step.div %scale, %factor : f64
     %lowered = step.maximum %divided, %min_scale : f64
-    %scale_if_over = step.select %lowers, %lowered, %scale : i1, f64, f64
+    %scale_if_over = step.select %lowers, %lowered, %scale : f64
     %one_more = step.add %used, %one : f64
-    %used_if_over = step.select %lowers, %used, %one_more : i1, f64, f64
+    %used_if_over = step.select %lowers, %used, %one_more : f64
 
-    %late = step.select %late_growth, %one, %zero : i1, f64, f64
+    %late = step.select %late_growth, %one, %zero : f64
     %wait = step.add %window, %late : f64
     %more = step.add %steps, %one : f64
     %grows = step.compare ge, %more, %wait : f64
     %raised = step.mul %scale, %factor : f64
-    %scale_if_fine = step.select %grows, %raised, %scale : i1, f64, f64
-    %steps_if_fine = step.select %grows, %late, %more : i1, f64, f64
+    %scale_if_fine = step.select %grows, %raised, %scale : f64
+    %steps_if_fine = step.select %grows, %late, %more : f64
     %refills = step.or %grows, %consecutive : i1
-    %used_if_fine = step.select %refills, %zero, %used : i1, f64, f64
+    %used_if_fine = step.select %refills, %zero, %used : f64
 
-    %scale1 = step.select %overflow, %scale_if_over, %scale_if_fine : i1, f64, f64
-    %steps1 = step.select %overflow, %zero, %steps_if_fine : i1, f64, f64
-    %used1 = step.select %overflow, %used_if_over, %used_if_fine : i1, f64, f64
+    %scale1 = step.select %overflow, %scale_if_over, %scale_if_fine : f64
+    %steps1 = step.select %overflow, %zero, %steps_if_fine : f64
+    %used1 = step.select %overflow, %used_if_over, %used_if_fine : f64
     step.update %scale, %scale1 always
     step.update %steps, %steps1 always
     step.update %used, %used1 always
@@ -67,7 +67,7 @@ step.fragment @deepspeed_scaler {
     %is_min = step.compare eq, %scale, %min_scale : f64
     %stuck = step.and %is_min, %lowers : i1
     %failed = step.and %stuck, %overflow : i1
-    %failure = step.select %failed, %one, %zero : i1, f64, f64
+    %failure = step.select %failed, %one, %zero : f64
     step.report "loss_scale", %scale
     step.report "at_min_scale", %failure
     step.skip_if %overflow

@@ -23,7 +23,7 @@ step.fragment @ema {
   step.scalars over model {
     %one = step.constant 1.0
     %more = step.add %averaged, %one : f64
-    %averaged1 = step.select %on, %more, %averaged : i1, f64, f64
+    %averaged1 = step.select %on, %more, %averaged : f64
     step.update %averaged, %averaged1
     step.yield
   }
@@ -36,8 +36,8 @@ step.fragment @ema {
     %first = step.compare eq, %averaged, %zero : f64
     %weight = step.sub %one, %decay : f64
     %moved = step.lerp %a, %p, %weight : [*], [*], f64
-    %average = step.select %first, %p, %moved : i1, [*], [*]
-    %a1 = step.select %on, %average, %a : i1, [*], [*]
+    %average = step.select %first, %p, %moved : [*]
+    %a1 = step.select %on, %average, %a : [*]
     step.return %a1
   }
 }

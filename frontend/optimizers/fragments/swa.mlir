@@ -23,7 +23,7 @@ step.fragment @swa {
   step.scalars over model {
     %one = step.constant 1.0
     %more = step.add %averaged, %one : f64
-    %averaged1 = step.select %on, %more, %averaged : i1, f64, f64
+    %averaged1 = step.select %on, %more, %averaged : f64
     step.update %averaged, %averaged1
     step.yield
   }
@@ -38,8 +38,8 @@ step.fragment @swa {
     %away = step.sub %p, %a : [*]
     %part = step.div %away, %number : [*], f64
     %moved = step.add %a, %part : [*]
-    %average = step.select %first, %p, %moved : i1, [*], [*]
-    %a1 = step.select %on, %average, %a : i1, [*], [*]
+    %average = step.select %first, %p, %moved : [*]
+    %a1 = step.select %on, %average, %a : [*]
     step.return %a1
   }
 }

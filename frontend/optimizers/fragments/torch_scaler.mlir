@@ -33,13 +33,13 @@ step.fragment @torch_scaler {
     %lowered = step.mul %scale, %backoff : f64
     %raised = step.mul %scale, %growth : f64
     %fits = step.compare lt, %raised, %overflowing : f64
-    %next = step.select %fits, %raised, %scale : i1, f64, f64
+    %next = step.select %fits, %raised, %scale : f64
     %more = step.add %tracker, %one : f64
     %grows = step.compare ge, %more, %interval : f64
-    %scale_if_fine = step.select %grows, %next, %scale : i1, f64, f64
-    %tracker_if_fine = step.select %grows, %zero, %more : i1, f64, f64
-    %scale1 = step.select %overflow, %lowered, %scale_if_fine : i1, f64, f64
-    %tracker1 = step.select %overflow, %zero, %tracker_if_fine : i1, f64, f64
+    %scale_if_fine = step.select %grows, %next, %scale : f64
+    %tracker_if_fine = step.select %grows, %zero, %more : f64
+    %scale1 = step.select %overflow, %lowered, %scale_if_fine : f64
+    %tracker1 = step.select %overflow, %zero, %tracker_if_fine : f64
     step.update %scale, %scale1 always
     step.update %tracker, %tracker1 always
     step.report "loss_scale", %scale

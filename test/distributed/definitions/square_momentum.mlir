@@ -10,8 +10,8 @@ step.optimizer @square_momentum {
                     %v: state "fast_avg"[n, n] = 2.0 if %fast) {
     %m1 = step.lerp %g, %m, %beta : [n, n], [n, n], f64
     %v1 = step.lerp %v, %g, %beta : [n, n], [n, n], f64
-    %a = step.select %slow, %m1, %g : i1, [n, n], [n, n]
-    %b = step.select %fast, %v1, %g : i1, [n, n], [n, n]
+    %a = step.select %slow, %m1, %g : [n, n]
+    %b = step.select %fast, %v1, %g : [n, n]
     %both = step.add %a, %b : [n, n]
     %squares = step.mul %both, %both : [n, n]
     %power = step.mean %squares over [n] : [n, n]

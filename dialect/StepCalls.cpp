@@ -1,0 +1,199 @@
+//===- StepCalls.cpp - scalars that are written once -------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/StepParsers.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// Calls of calls could make any number of operations of a short text.
+constexpr int64_t kMostCalled = 10000;
+
+YieldOp DefineOp::getYield() {
+  return cast<YieldOp>(getBody().front().getTerminator());
+}
+
+DefineOp CallOp::getDefinition() {
+  Operation *definition = (*this)->getParentOp();
+  while (!isa<OptimizerOp, FragmentOp>(definition))
+    definition = definition->getParentOp();
+  return cast<DefineOp>(
+      SymbolTable::lookupSymbolIn(definition, getCalleeAttr()));
+}
+
+//===----------------------------------------------------------------------===//
+// Syntax: `step.define @name(%a: f64, %t: i64) { ... }`
+//===----------------------------------------------------------------------===//
+
+ParseResult DefineOp::parse(OpAsmParser &parser, OperationState &result) {
+  StringAttr name;
+  SmallVector<OpAsmParser::Argument> arguments;
+  if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
+                             result.attributes) ||
+      parser.parseArgumentList(arguments, AsmParser::Delimiter::Paren,
+                               /*allowType=*/true) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
+    return failure();
+  Region *body = result.addRegion();
+  return parseBody(parser, *body, arguments);
+}
+
+void DefineOp::print(OpAsmPrinter &printer) {
+  printer << " ";
+  printer.printSymbolName(getSymName());
+  printer << "(";
+  llvm::interleaveComma(getBody().getArguments(), printer,
+                        [&](BlockArgument argument) {
+                          printer.printRegionArgument(argument);
+                        });
+  printer << ")";
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getSymNameAttrName()});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// A definition alone
+//===----------------------------------------------------------------------===//
+
+static bool isYielded(Type type) {
+  return type.isF64() || type.isInteger(1);
+}
+
+/// Whether every call may read the value: it is the same wherever the call
+/// stands, and known before any round.
+static bool isReadable(DefineOp define, Value value) {
+  if (value.getParentRegion() == &define.getBody())
+    return true;
+  auto option = value.getDefiningOp<OptionOp>();
+  return (option && !option.isInteger()) ||
+         isa_and_nonnull<HyperOp, ConstantOp>(value.getDefiningOp());
+}
+
+static LogicalResult verifyInDefine(DefineOp define, Operation *op) {
+  bool computes = isValueOp(op) && isSourceOp(op) &&
+                  isYielded(op->getResult(0).getType()) &&
+                  llvm::none_of(op->getOperandTypes(), isShaped);
+  if (!computes && !isa<CallOp, YieldOp>(op))
+    return op->emitOpError("is not allowed in 'step.define', only operations "
+                           "on scalars and calls");
+  for (Value operand : op->getOperands())
+    if (!isReadable(define, operand))
+      return op->emitOpError("reads in 'step.define' what is no argument, "
+                             "hyper-parameter, option or constant");
+  return success();
+}
+
+LogicalResult DefineOp::verifyRegions() {
+  if (failed(verifyName(*this, "definition", getSymName())))
+    return failure();
+  Block &block = getBody().front();
+  for (Type type : block.getArgumentTypes())
+    if (!isYielded(type) && !type.isInteger(64))
+      return emitOpError() << "takes " << type
+                           << "; only f64, i1 and i64 can be arguments";
+  if (block.empty() || !isa<YieldOp>(block.back()))
+    return emitOpError("does not end in 'step.yield'");
+  for (Operation &op : block)
+    if (failed(verifyInDefine(*this, &op)))
+      return failure();
+  if (getYield().getValues().empty())
+    return emitOpError("yields nothing");
+  for (Type type : getYield().getValues().getTypes())
+    if (!isYielded(type))
+      return emitOpError() << "yields " << type
+                           << "; only f64 and i1 can be results";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Checks the calls of a definition in the order in which they stand.
+/// Invariant: `made` has the definitions so far, and of how many operations
+/// each consists once its own calls are replaced.
+class Calls {
+public:
+  LogicalResult verify(Operation *definition);
+
+private:
+  LogicalResult verifyCall(CallOp call);
+  LogicalResult count(Operation *inside, int64_t &total);
+
+  struct Made {
+    DefineOp define;
+    int64_t operations;
+  };
+  llvm::StringMap<Made> made;
+  llvm::StringMap<DefineOp> all;
+};
+} // namespace
+
+LogicalResult Calls::verifyCall(CallOp call) {
+  StringRef name = call.getCallee();
+  auto found = made.find(name);
+  if (found == made.end()) {
+    if (all.contains(name))
+      return call.emitOpError() << "calls '" << name
+                                << "' before its definition ends; none calls "
+                                   "itself, or what stands behind it";
+    return call.emitOpError()
+           << "calls '" << name << "', which no 'step.define' makes";
+  }
+  DefineOp define = found->second.define;
+  TypeRange taken = define.getBody().getArgumentTypes();
+  if (!llvm::equal(call.getArguments().getTypes(), taken))
+    return call.emitOpError() << "passes (" << call.getArguments().getTypes()
+                              << ") to '" << name << "', which takes (" << taken
+                              << ")";
+  TypeRange yielded = define.getYield().getValues().getTypes();
+  if (!llvm::equal(call.getResultTypes(), yielded))
+    return call.emitOpError() << "expects (" << call.getResultTypes()
+                              << ") of '" << name << "', which yields ("
+                              << yielded << ")";
+  return success();
+}
+
+/// Adds to `total` what the calls inside of an operation make.
+LogicalResult Calls::count(Operation *inside, int64_t &total) {
+  WalkResult result = inside->walk([&](CallOp call) -> WalkResult {
+    if (failed(verifyCall(call)))
+      return failure();
+    total += made[call.getCallee()].operations;
+    if (total > kMostCalled)
+      return call.emitOpError()
+             << "is one of calls that make " << total
+             << " operations, the most are " << kMostCalled;
+    return success();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult Calls::verify(Operation *definition) {
+  Block &body = definition->getRegion(0).front();
+  for (auto define : body.getOps<DefineOp>())
+    all[define.getSymName()] = define;
+  int64_t total = 0;
+  for (Operation &op : body) {
+    auto define = dyn_cast<DefineOp>(op);
+    int64_t own = define ? define.getBody().front().getOperations().size() : 0;
+    if (failed(count(&op, define ? own : total)))
+      return failure();
+    if (define)
+      made[define.getSymName()] = {define, own};
+  }
+  return success();
+}
+
+LogicalResult mlir::step::verifyCalls(Operation *definition) {
+  return Calls().verify(definition);
+}
