@@ -10,7 +10,7 @@
 #include "comm/CallCheck.h"
 #include "comm/Describe.h"
 #include "core/Status.h"
-#include "cpu/FloatMode.h"
+#include "core/FloatMode.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -16,27 +16,11 @@
 using namespace stepc;
 
 /// Zeros where the plan's tensors are; `what` they are of the new tensors.
-uintptr_t Binder::takeZeros(size_t bytes, const char *what,
-                            std::unique_ptr<StateBlock> &onHost,
-                            std::unique_ptr<cuda::DeviceBlock> &onDevice) {
-  if (plan.device) {
-    onDevice = std::make_unique<cuda::DeviceBlock>(plan.device->allocate(
-        bytes, what + (" of " + std::to_string(created.size())) +
-                   " tensors, the first " + created[0].name));
-    return uintptr_t(onDevice->getAddress());
-  }
-  onHost = std::make_unique<StateBlock>(bytes);
-  return reinterpret_cast<uintptr_t>(onHost->getData());
-}
-
-void Binder::fillState(uintptr_t address, int64_t elements,
-                       const Operand &state) {
-  if (!plan.device)
-    return fillElements(reinterpret_cast<char *>(address), elements,
-                        state.storage, state.initialValue);
-  std::vector<char> values(size_t(elements * getByteSize(state.storage)));
-  fillElements(values.data(), elements, state.storage, state.initialValue);
-  plan.device->write(address, values.data(), values.size());
+uintptr_t Binder::takeZeros(size_t bytes, const char *what) {
+  newBlocks.push_back(plan.engine->allocate(
+      bytes, what + (" of " + std::to_string(created.size())) +
+                 " tensors, the first " + created[0].name));
+  return newBlocks.back().address;
 }
 
 /// All states of one call in one block, the states of a tensor side by side.
@@ -66,14 +50,14 @@ void Binder::allocateStates() {
   });
   if (bytes == 0)
     return;
-  uintptr_t next = takeZeros(bytes, "the states", newStates, newDeviceStates);
+  uintptr_t next = takeZeros(bytes, "the states");
   forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
     tensor.addresses[k] = next;
     int64_t elements = countElements(tensor, k);
     if (elements > 0 &&
         (state.initialValue != 0.0 || std::signbit(state.initialValue)) &&
         !STEPC_FAULT("engine-initial-value-lost"))
-      fillState(next, elements, state);
+      plan.engine->fill(next, elements, state);
     next += getSize(tensor, k, state);
   });
 }
@@ -98,8 +82,7 @@ void Binder::allocateTiles() {
       throw std::bad_alloc();
   if (bytes == 0)
     return;
-  uintptr_t next =
-      takeZeros(size_t(bytes), "the slots", newTiles, newDeviceTiles);
+  uintptr_t next = takeZeros(size_t(bytes), "the slots");
   for (NewTensor &tensor : created) {
     tensor.ownMemory = next;
     if (!STEPC_FAULT("engine-slots-of-another-tensor"))
@@ -107,25 +90,11 @@ void Binder::allocateTiles() {
   }
 }
 
-/// On a device all rows are worked on at once.
-void Binder::reserveDeviceWorkspace() {
-  for (const NewTensor &tensor : created)
-    if (__builtin_add_overflow(need.total, tensor.bound.size.workspace,
-                               &need.total))
-      throw std::bad_alloc();
-  workspace = plan.workspace;
-  plan.device->reserveWorkspace(size_t(need.total));
-}
-
-/// What workers and shared rows need for one row after the other: as much as
-/// the largest. Taken anew where it has grown, or the team has.
 void Binder::allocateWorkspace() {
   need = plan.workspaceNeed;
-  if (plan.device)
-    return reserveDeviceWorkspace();
   for (const NewTensor &tensor : created) {
     const RowSize &rows = tensor.bound.size;
-    if (plan.classes[tensor.bound.rowClass].isLarge(rows)) {
+    if (model.classes[tensor.bound.rowClass].isLarge(rows)) {
       need.shared = std::max(need.shared, rows.workspace);
     } else {
       need.largest = std::max(need.largest, rows.workspace);
@@ -133,26 +102,7 @@ void Binder::allocateWorkspace() {
         throw std::bad_alloc();
     }
   }
-  workspace = plan.workspace;
-  int64_t own = RowClass::getBatchWorkspace(need.largest, need.total);
-  int64_t team =
-      std::max<int64_t>(plan.engine.getTeamSize(), plan.workspace.numWorkers);
-  int64_t sharedBytes = plan.workspace.shared[1] - plan.workspace.shared[0];
-  if ((own == 0 && need.shared == 0) ||
-      (team == workspace.numWorkers && own <= int64_t(workspace.workerStride) &&
-       need.shared <= sharedBytes))
-    return;
-  int64_t bytes;
-  if (__builtin_mul_overflow(own, team, &bytes) ||
-      need.shared > INT64_MAX / 4 ||
-      __builtin_add_overflow(bytes, 2 * need.shared, &bytes))
-    throw std::bad_alloc();
-  newWorkspace = std::make_unique<StateBlock>(size_t(bytes));
-  workspace.workers = newWorkspace->getData();
-  workspace.workerStride = size_t(own);
-  workspace.numWorkers = team;
-  workspace.shared[0] = workspace.workers + own * team;
-  workspace.shared[1] = workspace.shared[0] + need.shared;
+  plan.engine->reserveWorkspace(need);
 }
 
 /// Visits the buffers that cross ranks: their pack, the word of the row that
@@ -160,25 +110,25 @@ void Binder::allocateWorkspace() {
 template <typename Visit>
 void Binder::forEachExchange(const NewTensor &tensor, Visit &&visit) const {
   const Variant &variant = getVariant(tensor);
-  const Manifest &manifest = plan.package->getManifest();
-  int64_t word = plan.classes[tensor.bound.rowClass].getOperandsWord() +
+  const Dims &dims = model.getManifest().rules[variant.rule].dims;
+  int64_t word = model.classes[tensor.bound.rowClass].getOperandsWord() +
                  int64_t(variant.operands.size());
-  for (const WorkspaceBuffer &buffer : variant.workspace) {
-    if (buffer.crosses()) {
-      uint64_t axes = 0;
-      for (const std::string &dim : buffer.exchangeDims)
-        axes |= tensor.layout.getAxes(manifest.rules[variant.rule].dims, dim);
-      PackKey key{buffer.exchangeRound,
-                  axes & plan.exchange.getMesh().getWideAxes(),
-                  buffer.exchangeMaximum};
-      visit(key, word, getBufferEntries(buffer, tensor.tiles));
-    }
-    ++word;
+  for (const ScheduleEntry &entry : variant.schedule) {
+    if (!entry.buffer)
+      continue;
+    uint64_t axes = 0;
+    for (const std::string &dim : entry.buffer->dims)
+      axes |= tensor.layout.getAxes(dims, dim);
+    const WorkspaceBuffer &buffer = variant.workspace[entry.buffer->buffer];
+    PackKey key{entry.segment, axes & model.exchange.getMesh().getWideAxes(),
+                entry.buffer->maximum};
+    visit(key, word + int64_t(entry.buffer->buffer),
+          getBufferEntries(buffer, tensor.tiles));
   }
 }
 
 void Binder::allocateExchange() {
-  Exchange &exchange = plan.exchange;
+  Exchange &exchange = model.exchange;
   exchange.beginReserve();
   for (const NewTensor &tensor : created)
     forEachExchange(tensor, [&](const PackKey &key, int64_t, int64_t entries) {
@@ -191,118 +141,6 @@ void Binder::allocateExchange() {
 void Binder::addExchange(int64_t id, const NewTensor &tensor) noexcept {
   forEachExchange(tensor,
                   [&](const PackKey &key, int64_t word, int64_t entries) {
-                    plan.exchange.add(key, id, word, entries);
+                    model.exchange.add(key, id, word, entries);
                   });
-}
-
-/// Takes all memory that commit() and the steps after it need. Should it run
-/// out midway, the lists have become longer and nothing else.
-void Binder::reserve() {
-  plan.listsValid = false;
-  plan.cohortsValid = false;
-  struct Demand {
-    int64_t rows = 0;
-    int64_t rank = 0;
-    int64_t chunks = 0;
-  };
-  std::vector<Demand> demands(plan.classes.size());
-  for (const NewTensor &tensor : created) {
-    Demand &demand = demands[tensor.bound.rowClass];
-    ++demand.rows;
-    demand.rank = std::max(demand.rank, tensor.rowLayout.getRank());
-    demand.chunks += tensor.bound.size.countChunks();
-  }
-  for (size_t c = 0; c < demands.size(); ++c)
-    if (demands[c].rows)
-      plan.classes[c].reserve(demands[c].rows, demands[c].rank,
-                              demands[c].chunks);
-
-  size_t total = plan.tensors.size() + created.size();
-  plan.cohorts.reserve(total);
-  reserveAtLeast(plan.tensors, total);
-  reserveAtLeast(plan.names, total);
-  reserveAtLeast(plan.counts, total);
-  reserveAtLeast(plan.fresh, total);
-  reserveAtLeast(plan.cohortOf, total);
-  reserveAtLeast(plan.mirrors, total);
-  reserveAtLeast(plan.listedIds, total);
-  reserveAtLeast(plan.steppedIds, total);
-  reserveAtLeast(plan.stateBlocks, plan.stateBlocks.size() + 1);
-  reserveAtLeast(plan.tileBlocks, plan.tileBlocks.size() + 1);
-  reserveAtLeast(plan.deviceStates, plan.deviceStates.size() + 2);
-  if (plan.device)
-    plan.reserveDevice(total);
-}
-
-void Binder::commit() noexcept {
-  // Gradients bound before have not been compared with the new tensors.
-  plan.overlapUnchecked |= !plan.tensors.empty();
-  for (int64_t i = 0; i < size; ++i) {
-    const StepcBinding &binding = getBinding(i);
-    NewTensor &tensor = created[i];
-    BoundTensor &bound = tensor.bound;
-    bound.row = plan.classes[bound.rowClass].addRow(bound.size);
-    setRow(tensor);
-    addExchange(int64_t(plan.tensors.size()), tensor);
-    plan.numViews += tensor.addresses.size() + 1; // its mirror
-    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
-    plan.numToggled += bound.hasGrad;
-    plan.hasMirrors |= binding.countMirror != nullptr;
-    plan.fresh.push_back(getFresh(binding, plan.getVariant(bound)));
-    plan.tensors.push_back(std::move(bound));
-    plan.names.push_back(std::move(tensor.name));
-    plan.counts.push_back(binding.count);
-    plan.cohortOf.push_back(-1);
-    plan.mirrors.push_back(binding.countMirror);
-  }
-  plan.exchange.place([&](int64_t id, int64_t word, uintptr_t address) {
-    int64_t *row = plan.getRow(plan.tensors[size_t(id)]);
-    row[word] = int64_t(address);
-  });
-  if (!plan.captured || STEPC_FAULT("device-graph-packs-freed"))
-    plan.exchange.freeReplaced();
-  if (newStates)
-    plan.stateBlocks.push_back(std::move(*newStates));
-  if (newDeviceStates)
-    plan.deviceStates.push_back(std::move(*newDeviceStates));
-  if (newDeviceTiles)
-    plan.deviceStates.push_back(std::move(*newDeviceTiles));
-  if (newTiles)
-    plan.tileBlocks.push_back(std::move(*newTiles));
-  if (newWorkspace)
-    plan.workspaceBlock = std::move(newWorkspace);
-  plan.workspace = workspace;
-  plan.workspaceNeed = need;
-}
-
-/// Sets the row of a new tensor but for its scalars, and the offsets that
-/// listing sets.
-void Binder::setRow(NewTensor &tensor) noexcept {
-  const BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  RowClass &rows = plan.classes[bound.rowClass];
-  rows.setLayout(bound.row, tensor.rowLayout);
-  int64_t *words = rows.getRow(bound.row);
-  int64_t *next = std::copy(tensor.addresses.begin(), tensor.addresses.end(),
-                            words + rows.getOperandsWord());
-  if (variant.space != Space::Tiles)
-    return;
-  uintptr_t address = tensor.ownMemory;
-  words[STEPC_TILE_SLOTS] = int64_t(address);
-  words[STEPC_TILE_B] = tensor.tiles.part.b;
-  words[STEPC_TILE_N] = tensor.tiles.part.n;
-  words[STEPC_TILE_M] = tensor.tiles.part.m;
-  words[STEPC_TILE_WHOLE_B] = tensor.tiles.whole.b;
-  words[STEPC_TILE_WHOLE_N] = tensor.tiles.whole.n;
-  words[STEPC_TILE_WHOLE_M] = tensor.tiles.whole.m;
-  words[STEPC_TILE_BEGIN] = tensor.tiles.begin;
-  words[STEPC_TILE_END] = tensor.tiles.end;
-  address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
-  for (const WorkspaceBuffer &buffer : variant.workspace) {
-    // What crosses ranks lies side by side with other tensors'.
-    bool own = buffer.live && !buffer.crosses();
-    *next++ = own ? int64_t(address) : 0;
-    if (own && !STEPC_FAULT("engine-live-buffers-overlap"))
-      address += uintptr_t(getBufferBytes(buffer, tensor.tiles));
-  }
 }

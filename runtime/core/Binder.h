@@ -17,7 +17,7 @@ namespace stepc {
 class Binder {
 public:
   Binder(Plan &plan, const StepcBinding *bindings, int64_t size)
-      : plan(plan), bindings(bindings), size(size) {}
+      : plan(plan), model(plan.model), bindings(bindings), size(size) {}
 
   void run(int64_t *outIds);
 
@@ -40,6 +40,7 @@ private:
   const uint8_t *getFreshStates(const StepcBinding &binding) const;
   uint64_t getFresh(const StepcBinding &binding, const Variant &variant) const;
   int64_t getNumber(int64_t i) const;
+  void requireFirstSize() const;
   void describe(int64_t i);
   void requireFields(const StepcBinding &binding,
                      const std::string &name) const;
@@ -52,15 +53,11 @@ private:
   void setOwnState(size_t operand, NewTensor &tensor) const;
   void setPosition(int64_t i, size_t operand, NewTensor &tensor) const;
   void requireNoSelfOverlap(const NewTensor &tensor);
-  void requireDeviceMemory(const NewTensor &tensor) const;
+  void requireUsable(const NewTensor &tensor) const;
   void allocateStates();
-  uintptr_t takeZeros(size_t bytes, const char *what,
-                      std::unique_ptr<StateBlock> &onHost,
-                      std::unique_ptr<cuda::DeviceBlock> &onDevice);
-  void fillState(uintptr_t address, int64_t elements, const Operand &state);
+  uintptr_t takeZeros(size_t bytes, const char *what);
   void allocateTiles();
   void allocateWorkspace();
-  void reserveDeviceWorkspace();
   void allocateExchange();
   void addExchange(int64_t id, const NewTensor &tensor) noexcept;
   template <typename Visit>
@@ -73,21 +70,17 @@ private:
   void advise() const noexcept;
 
   const Variant &getVariant(const NewTensor &tensor) const {
-    return plan.getVariant(tensor.bound);
+    return model.getVariant(tensor.bound);
   }
   OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
   std::string describeView(const OwnedView &owned) const;
 
   Plan &plan;
+  Model &model;
   const StepcBinding *bindings;
   int64_t size;
   std::vector<NewTensor> created;
-  std::unique_ptr<StateBlock> newStates;
-  std::unique_ptr<cuda::DeviceBlock> newDeviceStates;
-  std::unique_ptr<cuda::DeviceBlock> newDeviceTiles;
-  std::unique_ptr<StateBlock> newTiles;
-  std::unique_ptr<StateBlock> newWorkspace;
-  WorkspaceMemory workspace;
+  std::vector<Memory> newBlocks;
   WorkspaceNeed need;
 };
 

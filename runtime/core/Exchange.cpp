@@ -10,7 +10,6 @@
 #include "core/Fault.h"
 #include "core/OrderedInteger.h"
 #include "core/Reserve.h"
-#include "cpu/StateArena.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -21,14 +20,7 @@ using namespace stepc;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static PackMemory takeHostMemory(size_t bytes) {
-  auto block = std::make_shared<StateBlock>(bytes);
-  auto address = reinterpret_cast<uintptr_t>(block->getData());
-  return {address, block->getSize(), std::move(block)};
-}
-
-Exchange::Exchange(const Manifest &manifest)
-    : manifest(manifest), takeMemory(takeHostMemory) {
+Exchange::Exchange(const Manifest &manifest) : manifest(manifest) {
   const std::vector<Round> &rounds = manifest.rounds;
   for (size_t r = rounds.size(); r-- > 0;)
     if (!rounds[r].calls.empty())
@@ -276,7 +268,7 @@ size_t Exchange::getPackBytes() const {
   size_t bytes = 0;
   for (const Pack &pack : packs)
     bytes += pack.memory.size;
-  for (const PackMemory &memory : replaced)
+  for (const Memory &memory : replaced)
     bytes += memory.size;
   return bytes;
 }

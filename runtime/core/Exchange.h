@@ -22,11 +22,10 @@
 #define STEPC_CORE_EXCHANGE_H
 
 #include "core/Groups.h"
+#include "core/Memory.h"
 #include "core/Mesh.h"
 
 #include <algorithm>
-#include <functional>
-#include <memory>
 #include <vector>
 
 namespace stepc {
@@ -48,14 +47,6 @@ struct PackKey {
     return axes != other.axes ? axes < other.axes : maximum < other.maximum;
   }
 };
-
-/// The memory of a pack, as long as its owner lives.
-struct PackMemory {
-  uintptr_t address = 0;
-  size_t size = 0;
-  std::shared_ptr<void> owner;
-};
-using TakePackMemory = std::function<PackMemory(size_t bytes)>;
 
 /// A word that crosses beside the buffers of tensors.
 struct PackedWord {
@@ -81,8 +72,8 @@ public:
 
   /// Before there are tensors.
   void setMesh(Mesh newMesh) { mesh = std::move(newMesh); }
-  /// Where packs are to be: without it in the processor's memory.
-  void setMemory(TakePackMemory take) { takeMemory = std::move(take); }
+  /// Where packs are to be. Before there are some.
+  void setMemory(TakeMemory take) { takeMemory = std::move(take); }
   const Mesh &getMesh() const { return mesh; }
   /// Whether there are other ranks.
   bool isWide() const { return mesh.getWideAxes() != 0; }
@@ -176,9 +167,9 @@ private:
     int64_t newEntries = 0;
     size_t newSlices = 0;
     size_t numPlaced = 0;
-    PackMemory memory;
+    Memory memory;
     /// Larger memory for what is to be added.
-    PackMemory grown;
+    Memory grown;
 
     int64_t getCapacity() const { return int64_t(memory.size / 8); }
     uintptr_t getAddress(int64_t offset) const {
@@ -202,10 +193,10 @@ private:
 
   const Manifest &manifest;
   Mesh mesh;
-  TakePackMemory takeMemory;
+  TakeMemory takeMemory;
   /// In the order of their keys.
   std::vector<Pack> packs;
-  std::vector<PackMemory> replaced;
+  std::vector<Memory> replaced;
   std::vector<StepcReduceCall> calls;
   /// The first round with functions, which run for groups that take part; -1.
   int64_t activeRound = -1;

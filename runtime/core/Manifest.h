@@ -14,6 +14,8 @@
 #ifndef STEPC_CORE_MANIFEST_H
 #define STEPC_CORE_MANIFEST_H
 
+#include "core/Schedule.h"
+
 #include "dlpack/dlpack.h"
 
 #include <cstdint>
@@ -174,39 +176,9 @@ struct WorkspaceBuffer {
   /// Kept from one segment to a later one.
   bool live = false;
 
-  /// The round in which the ranks combine it, or -1; over the axes that shard
-  /// these dims of the rule, or `flat`.
-  int64_t exchangeRound = -1;
-  Dims exchangeDims;
-  bool exchangeMaximum = false;
-
-  bool crosses() const { return exchangeRound >= 0; }
-};
-
-/// One traversal of a tensor, or what is run once between two of them.
-struct ScheduleEntry {
-  bool finish = false;
-  std::string function;
-  std::string stridedFunction;
-  int64_t segment = 0;
-  /// Of a kernel: indices of operands.
-  std::vector<size_t> reads;
-  std::vector<size_t> writes;
-  /// Left out for tensors in which this slot is not 0; -1: never.
-  int64_t unlessSlot = -1;
-  /// On a processor done by the kernel before it, for tensors whose tiles
-  /// have whole rows.
-  bool trailing = false;
-};
-
-struct Contribution {
-  size_t statistic = 0;
-  size_t slot = 0;
-  int64_t segment = 0;
-  /// The dims of Variant::layout, a bit for each, over which the slot holds
-  /// only this rank's part: ranks that lie apart along the axes of others have
-  /// the same.
-  uint64_t partial = 0;
+  /// Whether ranks combine it: an entry of the schedule says when. It lies side
+  /// by side with those of other tensors then.
+  bool crosses = false;
 };
 
 /// A scalar that a tensor's last step left for the next one.
@@ -254,9 +226,8 @@ struct Variant {
   size_t tensorSlots = 0;
   Space space = Space::Elements;
   std::vector<WorkspaceBuffer> workspace;
-  /// In ascending order of segments.
+  /// In ascending order of segments, exchanges behind what is called in theirs.
   std::vector<ScheduleEntry> schedule;
-  std::vector<Contribution> contributions;
   std::vector<Carried> carried;
   /// Whether some tensors may be stepped before others have their gradients.
   bool subsets = false;

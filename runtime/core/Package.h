@@ -9,24 +9,12 @@
 #define STEPC_CORE_PACKAGE_H
 
 #include "core/Manifest.h"
-#include "cpu/CodeLoader.h"
-#include "cpu/Work.h"
+#include "core/ZipReader.h"
 
-#include "stepc/kernel_abi.h"
-
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace stepc {
-
-/// The entry points of one variant.
-struct VariantCode {
-  /// One for each segment; null where there is nothing to fill.
-  std::vector<StepcScalarFunction> scalars;
-  /// The schedule for contiguous rows, and for strided ones.
-  std::vector<EntryCode> entries[2];
-};
 
 /// Code for a device, as it stands in the package.
 struct DeviceCode {
@@ -34,24 +22,17 @@ struct DeviceCode {
   std::string bytes;
 };
 
-/// Immutable once made; shared by its handle and the plans made from it.
+/// What a package says, and its code for devices. That for the processor is
+/// opened by its engine (cpu/Code.h). Immutable once made; shared by its handle
+/// and the plans made from it.
 class Package {
 public:
   /// `name` is what messages call the package.
-  Package(std::string name, std::string_view bytes);
+  Package(std::string name, const ZipReader &zip);
 
   const std::string &getName() const { return name; }
   const Manifest &getManifest() const { return manifest; }
   const std::string &getManifestText() const { return manifestText; }
-  const VariantCode &getCode(size_t variant) const { return variants[variant]; }
-  /// The function of a call of a round.
-  StepcRoundFunction getRoundFunction(size_t round, size_t call) const {
-    return rounds[round][call];
-  }
-
-  /// Refuses a package that has code for devices alone.
-  void requireCpuCode() const;
-  /// All that is for CUDA devices.
   const std::vector<DeviceCode> &getDeviceCode() const { return deviceCode; }
 
   /// The largest number of scalar slots of any variant.
@@ -60,32 +41,17 @@ public:
   bool carries() const { return carriesScalars; }
 
 private:
-  const CodeEntry *chooseCode();
-  void openCode(std::string_view bytes, const std::string &file);
-  VariantCode resolve(const Variant &variant) const;
-
   std::string name;
   std::string manifestText;
   Manifest manifest;
-  std::string codeName;
-  LoadedCode code;
-  /// Why there is no code for the processor; empty where there is some.
-  std::string refusal;
   std::vector<DeviceCode> deviceCode;
-  std::vector<VariantCode> variants;
-  std::vector<std::vector<StepcRoundFunction>> rounds;
   size_t maxScalarSlots = 0;
   bool carriesScalars = false;
 };
 
-/// Reads the file and makes a package of it.
-std::shared_ptr<const Package> loadPackageFile(const char *path);
+/// The bytes of a file.
+std::string readFile(const char *path);
 
 } // namespace stepc
-
-/// The handle of the C ABI.
-struct StepcPackage {
-  std::shared_ptr<const stepc::Package> package;
-};
 
 #endif // STEPC_CORE_PACKAGE_H

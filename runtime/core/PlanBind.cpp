@@ -7,30 +7,17 @@
 
 #include "core/Binder.h"
 #include "core/Fault.h"
+#include "core/Reserve.h"
 #include "core/Status.h"
-#include "core/VariantChoice.h"
-#include "cpu/HugePages.h"
 
 #include <algorithm>
-#include <cstddef>
 
 using namespace stepc;
 
-/// What a binding had in the first version.
-static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
-/// And in the second and the third.
-static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
-static constexpr size_t kNumberBinding = offsetof(StepcBinding, freshStates);
-
-/// The position of a tensor's first element is its number times this.
-static constexpr int64_t kTensorPositions = int64_t(1) << STEPC_POSITION_BITS;
-static constexpr int64_t kMaxNumber = (int64_t(1) << 23) - 1;
-
 void Binder::run(int64_t *outIds) {
-  int64_t firstId = int64_t(plan.tensors.size());
+  int64_t firstId = int64_t(model.tensors.size());
   if (size > 0)
-    requireStructSize(bindings, kLeastBinding, sizeof(StepcBinding),
-                      "StepcBinding");
+    requireFirstSize();
   created.resize(size);
   for (int64_t i = 0; i < size; ++i)
     describe(i);
@@ -45,322 +32,6 @@ void Binder::run(int64_t *outIds) {
   if (outIds)
     for (int64_t i = 0; i < size; ++i)
       outIds[i] = firstId + i;
-}
-
-/// The caller's structure may be longer than ours: it steps by its own size.
-const StepcBinding &Binder::getBinding(int64_t i) const {
-  const char *first = reinterpret_cast<const char *>(bindings);
-  size_t stride = bindings->structSize;
-  return *reinterpret_cast<const StepcBinding *>(first + size_t(i) * stride);
-}
-
-/// Not in the structure of older callers.
-const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
-  return binding.structSize < kLayoutBinding ? nullptr : binding.layout;
-}
-
-/// Nor this. Of a tensor without one it is the id's successor.
-int64_t Binder::getNumber(int64_t i) const {
-  const StepcBinding &binding = getBinding(i);
-  int64_t number = binding.structSize < kNumberBinding ? 0 : binding.number;
-  return number ? number : int64_t(plan.tensors.size()) + i + 1;
-}
-
-/// Nor this.
-const uint8_t *Binder::getFreshStates(const StepcBinding &binding) const {
-  return binding.structSize < sizeof(StepcBinding) ? nullptr
-                                                   : binding.freshStates;
-}
-
-/// The flags that are set: those of which a state is created, and those of no
-/// state where all are.
-uint64_t Binder::getFresh(const StepcBinding &binding,
-                          const Variant &variant) const {
-  if (binding.fresh)
-    return ~uint64_t(0);
-  const uint8_t *created = getFreshStates(binding);
-  uint64_t flags = 0;
-  for (size_t flag = 0; created && flag < variant.fresh.size(); ++flag)
-    for (size_t state : variant.fresh[flag])
-      if (int64_t(state) < binding.numStates && created[state])
-        flags |= uint64_t(1) << flag;
-  return flags;
-}
-
-void Binder::requireFields(const StepcBinding &binding,
-                           const std::string &name) const {
-  const char *text = name.c_str();
-  requireStructSize(&binding, kLeastBinding, sizeof(StepcBinding),
-                    "StepcBinding");
-  if (binding.structSize != bindings->structSize)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: struct size %zu, that of the first binding is %zu", text,
-         binding.structSize, bindings->structSize);
-  if (binding.group < 0 || binding.group >= int64_t(plan.groups.size()))
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: group %lld does not exist, the plan has %zu", text,
-         static_cast<long long>(binding.group), plan.groups.size());
-  if (!binding.param)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s has no parameter", text);
-  if (binding.count < 0)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is negative", text,
-         static_cast<long long>(binding.count));
-  if (binding.count > kMaxCount)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s: count %lld is above %lld", text,
-         static_cast<long long>(binding.count),
-         static_cast<long long>(kMaxCount));
-  if (reinterpret_cast<uintptr_t>(binding.countMirror) % alignof(float))
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: countMirror is at address %p, which is no multiple of %zu",
-         text, static_cast<void *>(binding.countMirror), alignof(float));
-  if (binding.fresh != 0 && binding.fresh != 1)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s: fresh is %d, neither 0 nor 1",
-         text, int(binding.fresh));
-  if (binding.reserved0 != 0)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s: a reserved field is %d, not 0",
-         text, int(binding.reserved0));
-  int64_t number = binding.structSize < kNumberBinding ? 0 : binding.number;
-  if (number < 0 || number > kMaxNumber)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: number %lld is not one from 1 to %lld", text,
-         static_cast<long long>(number), static_cast<long long>(kMaxNumber));
-  if (binding.numStates < 0 || (binding.numStates > 0 && !binding.states))
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s has %lld states without a list",
-         text, static_cast<long long>(binding.numStates));
-  const uint8_t *created = getFreshStates(binding);
-  for (int64_t k = 0; k < binding.numStates; ++k) {
-    if (!binding.states[k])
-      fail(STEPC_INVALID_ARGUMENT, "tensor %s: state %lld is missing", text,
-           static_cast<long long>(k));
-    if (created && created[k] > 1)
-      fail(STEPC_INVALID_ARGUMENT,
-           "tensor %s: freshStates of state %lld is %d, neither 0 nor 1", text,
-           static_cast<long long>(k), int(created[k]));
-  }
-}
-
-void Binder::describe(int64_t i) {
-  const StepcBinding &binding = getBinding(i);
-  NewTensor &tensor = created[i];
-  tensor.name = binding.name ? "'" + std::string(binding.name) + "'"
-                             : std::to_string(int64_t(plan.tensors.size()) + i);
-  requireFields(binding, tensor.name);
-
-  BoundTensor &bound = tensor.bound;
-  bound.group = int32_t(binding.group);
-  tensor.empty =
-      requireElements(*binding.param, {tensor.name, Role::Param, {}}) == 0;
-  tensor.layout = makeLayout(plan.exchange.getMesh(), getLayout(binding),
-                             *binding.param, tensor.name);
-  bound.variant = int32_t(
-      chooseVariant(plan.package->getManifest(), plan.groups[binding.group],
-                    binding, plan.place, tensor.layout, tensor.name));
-  bound.rank = binding.param->ndim;
-  setLayout(tensor);
-  const Variant &variant = getVariant(tensor);
-  Storage gradStorage = variant.operands[variant.grad].storage;
-  bound.gradType = getDLDataType(gradStorage);
-  bound.gradItemSize = uint8_t(getByteSize(gradStorage));
-  bound.hasGrad = binding.grad != nullptr;
-  tensor.ownsStates = !binding.states;
-
-  setDims(i, tensor);
-  requireNoSelfOverlap(tensor);
-  requireDeviceMemory(tensor);
-  setRowSize(tensor);
-}
-
-/// Refuses addresses that the plan's device does not have.
-void Binder::requireDeviceMemory(const NewTensor &tensor) const {
-  if (!plan.device || tensor.empty)
-    return;
-  const Variant &variant = getVariant(tensor);
-  for (size_t k = 0; k < variant.operands.size(); ++k)
-    if (tensor.addresses[k])
-      plan.device->requireMemory(
-          tensor.addresses[k],
-          {tensor.name, variant.operands[k].role, variant.operands[k].name});
-}
-
-/// A rank counts what a tensor contributes if it is the first of those that
-/// have the same: over all axes but those that hold other tensors, and those of
-/// dims over which it is a part. With n over "a" and m over "b", a value that
-/// is a part over m alone is counted of (0, 0) and (0, 1), and laterDims of (1,
-/// 0) is n.
-void Binder::setLayout(NewTensor &tensor) const {
-  BoundTensor &bound = tensor.bound;
-  const TensorLayout &layout = tensor.layout;
-  const Mesh &mesh = plan.exchange.getMesh();
-  bound.flat = layout.flat;
-  bound.reducedRank = layout.flat ? int32_t(layout.shape.size()) : bound.rank;
-  const Variant &variant = getVariant(tensor);
-  const Dims &dims = plan.package->getManifest().rules[variant.rule].dims;
-  uint64_t cutting = 0;
-  for (size_t k = 0; k < variant.layout.size(); ++k) {
-    uint64_t axes = layout.getAxes(dims, variant.layout[k].dim);
-    cutting |= axes;
-    if (!mesh.isFirst(axes))
-      bound.laterDims |= uint64_t(1) << k;
-  }
-  bound.isCopy = !mesh.isFirst(~(layout.distinctAxes | cutting));
-  if (STEPC_FAULT("exchange-replicated-counted-everywhere"))
-    bound.isCopy = false, bound.laterDims = 0;
-  if (STEPC_FAULT("shard-distinct-not-counted"))
-    bound.isCopy = !mesh.isFirst(~cutting);
-  if (STEPC_FAULT("shard-part-counted-as-whole"))
-    bound.isCopy = !mesh.isFirst(~layout.distinctAxes);
-}
-
-/// The class of the row, its dims, and how much work it is.
-void Binder::setRowSize(NewTensor &tensor) const {
-  BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  bool tiles = variant.space == Space::Tiles;
-  if (tiles)
-    tensor.rowLayout.computeTiles(bound.getExtents(), bound.rank,
-                                  bound.getStrides(0), variant);
-  else
-    tensor.rowLayout.compute(
-        bound.getExtents(), bound.rank, bound.getStrides(0),
-        int64_t(variant.operands.size()), int64_t(variant.param));
-  bound.rowClass = 2 * bound.variant + (tensor.rowLayout.getRank() != 0);
-  const RowClass &rows = plan.classes[bound.rowClass];
-  bound.gradWord = int32_t(rows.getOperandsWord() + int64_t(variant.grad));
-  const Rule &rule = plan.package->getManifest().rules[variant.rule];
-  tensor.tiles = getTileShape(tiles ? rule.dims : Dims{"*"}, tensor.layout,
-                              bound.getExtents(), bound.rank);
-  bound.size = rows.getSize(tensor.tiles);
-}
-
-/// Copies extents, strides and addresses. A missing gradient is taken to lie as
-/// the parameter does.
-void Binder::setDims(int64_t i, NewTensor &tensor) const {
-  const StepcBinding &binding = getBinding(i);
-  BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  size_t operands = variant.operands.size();
-  size_t words = size_t(bound.rank) * (operands + 1);
-  if (variant.hasReducedOperands())
-    words += size_t(bound.reducedRank) * 2 * operands;
-  bound.dims.reset(new int64_t[words + 1]());
-  int64_t *extents = bound.getExtents();
-  std::copy_n(binding.param->shape, bound.rank, extents);
-  tensor.addresses.assign(operands, 0);
-
-  setOperand(variant.param, *binding.param, tensor);
-  if (binding.grad)
-    setOperand(variant.grad, *binding.grad, tensor);
-  else
-    std::copy_n(bound.getStrides(variant.param), bound.rank,
-                bound.getStrides(variant.grad));
-  for (size_t k = 0; k < variant.states.size(); ++k) {
-    size_t operand = variant.states[k];
-    if (variant.operands[operand].reach == Reach::Reduced)
-      setReducedExtents(operand, tensor);
-    if (binding.states)
-      setOperand(operand, *binding.states[k], tensor);
-    else
-      setOwnState(operand, tensor);
-  }
-  for (size_t operand = 0; operand < operands; ++operand)
-    if (variant.operands[operand].role == Role::Position)
-      setPosition(i, operand, tensor);
-}
-
-/// Says where each element of the rank's part stands. The index in the whole
-/// tensor is the same for any part and any strides.
-void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
-  BoundTensor &bound = tensor.bound;
-  const std::vector<int64_t> &whole = tensor.layout.shape;
-  const char *name = tensor.name.c_str();
-  int64_t number = getNumber(i);
-  if (number > kMaxNumber) // of tensors without one
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: number %lld is not one from 1 to %lld", name,
-         static_cast<long long>(number), static_cast<long long>(kMaxNumber));
-  int64_t elements = countElements(whole.data(), int64_t(whole.size()));
-  if (elements > kTensorPositions)
-    fail(STEPC_SHAPE_MISMATCH,
-         "tensor %s has %lld elements, stochastic rounding tells %lld apart",
-         name, static_cast<long long>(elements),
-         static_cast<long long>(kTensorPositions));
-  int64_t first =
-      requireFirstIndex(tensor.layout, bound.getExtents(), tensor.name);
-  tensor.addresses[operand] = uintptr_t(number * kTensorPositions + first);
-  if (bound.flat)
-    *bound.getStrides(operand) = 1;
-  else
-    setRowMajor(whole.data(), bound.rank, bound.getStrides(operand));
-}
-
-/// Those of the rank's part, or with a flat range of the whole tensor, but for
-/// dims that are reduced.
-void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
-  const BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  const Dims &dims = variant.operands[operand].dims;
-  int64_t rank = bound.reducedRank;
-  int64_t *own = bound.getReducedExtents(variant.operands.size(), operand);
-  std::copy_n(bound.flat && !STEPC_FAULT("shard-reduced-state-cut")
-                  ? tensor.layout.shape.data()
-                  : bound.getExtents(),
-              rank, own);
-  // From the last dim on, for leading ones are never reduced.
-  for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d)
-    if (dims[dims.size() - size_t(d)] == "1")
-      own[rank - d] = 1;
-}
-
-/// Takes an operand from the caller.
-void Binder::setOperand(size_t operand, const DLTensor &given,
-                        NewTensor &tensor) const {
-  BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  const Operand &description = variant.operands[operand];
-  OperandName name{tensor.name, description.role, description.name};
-  View view = makeView(bound, variant, operand, 0);
-  if (description.reach == Reach::Full) {
-    requireShape(given, view.extents, view.rank, name);
-    tensor.addresses[operand] =
-        requireMemory(given, view.extents, description.storage, name,
-                      bound.getStrides(operand));
-    if (bound.flat)
-      requireFlatDense(view, name);
-    return;
-  }
-  requireStateShape(given, view.extents, view.rank,
-                    describeShape(bound.getExtents(), bound.rank), name);
-  std::vector<int64_t> strides(size_t(view.rank) + 1);
-  tensor.addresses[operand] = requireMemory(
-      given, view.extents, description.storage, name, strides.data());
-  if (!isRowMajor(view.extents, view.rank, strides.data()))
-    fail(STEPC_LAYOUT_UNSUPPORTED,
-         "%s has strides %s, a state with fewer dims than its parameter must "
-         "be row-major without gaps",
-         name.str().c_str(), describeShape(strides.data(), view.rank).c_str());
-  if (description.reach == Reach::Reduced)
-    setRowMajor(view.extents, view.rank,
-                bound.getReducedStrides(variant.operands.size(), operand));
-}
-
-/// States to be allocated are dense, in the parameter's order where kernels
-/// take any order.
-void Binder::setOwnState(size_t operand, NewTensor &tensor) const {
-  BoundTensor &bound = tensor.bound;
-  const Variant &variant = getVariant(tensor);
-  View view = makeView(bound, variant, operand, 0);
-  switch (variant.operands[operand].reach) {
-  case Reach::Full:
-    setDenseLike(view.extents, view.rank, bound.getStrides(variant.param),
-                 bound.getStrides(operand));
-    return;
-  case Reach::Reduced:
-    setRowMajor(view.extents, view.rank,
-                bound.getReducedStrides(variant.operands.size(), operand));
-    return;
-  case Reach::Single:
-    return;
-  }
 }
 
 OwnedView Binder::getView(const NewTensor &tensor, int64_t id,
@@ -390,7 +61,7 @@ void Binder::requireNoSelfOverlap(const NewTensor &tensor) {
 }
 
 std::string Binder::describeView(const OwnedView &owned) const {
-  int64_t firstId = int64_t(plan.tensors.size());
+  int64_t firstId = int64_t(model.tensors.size());
   if (owned.tensor < firstId)
     return plan.describeView(owned);
   const NewTensor &tensor = created[owned.tensor - firstId];
@@ -405,7 +76,7 @@ std::string Binder::describeView(const OwnedView &owned) const {
 /// step compares those that are in use then.
 void Binder::checkOverlap() {
   OverlapChecker &checker = plan.overlapChecker;
-  int64_t firstId = int64_t(plan.tensors.size());
+  int64_t firstId = int64_t(model.tensors.size());
   size_t numViews = plan.numViews;
   int64_t maxRank = plan.maxRank;
   for (const NewTensor &tensor : created) {
@@ -431,23 +102,122 @@ void Binder::checkOverlap() {
          describeView(*second).c_str());
 }
 
-/// Huge pages for what the caller allocated and steps use again and again;
-/// gradients come and go.
-void Binder::advise() const noexcept {
-  if (!plan.config.hugePages || plan.device)
+/// Takes all memory that commit() and the steps after it need. Should it run
+/// out midway, the lists have become longer and nothing else.
+void Binder::reserve() {
+  model.listsValid = false;
+  model.cohortsValid = false;
+  struct Demand {
+    int64_t rows = 0;
+    int64_t rank = 0;
+    int64_t chunks = 0;
+  };
+  std::vector<Demand> demands(model.classes.size());
+  for (const NewTensor &tensor : created) {
+    Demand &demand = demands[tensor.bound.rowClass];
+    ++demand.rows;
+    demand.rank = std::max(demand.rank, tensor.rowLayout.getRank());
+    demand.chunks += tensor.bound.size.countChunks();
+  }
+  for (size_t c = 0; c < demands.size(); ++c)
+    if (demands[c].rows)
+      model.classes[c].reserve(demands[c].rows, demands[c].rank,
+                               demands[c].chunks);
+
+  size_t total = model.tensors.size() + created.size();
+  model.cohorts.reserve(total);
+  reserveAtLeast(model.tensors, total);
+  reserveAtLeast(model.names, total);
+  reserveAtLeast(model.counts, total);
+  reserveAtLeast(model.fresh, total);
+  reserveAtLeast(model.cohortOf, total);
+  reserveAtLeast(model.mirrors, total);
+  reserveAtLeast(model.listedIds, total);
+  reserveAtLeast(plan.steppedIds, total);
+  reserveAtLeast(plan.blocks, plan.blocks.size() + newBlocks.size());
+  plan.engine->reserveTensors(total);
+}
+
+void Binder::commit() noexcept {
+  // Gradients bound before have not been compared with the new tensors.
+  plan.overlapUnchecked |= !model.tensors.empty();
+  for (int64_t i = 0; i < size; ++i) {
+    const StepcBinding &binding = getBinding(i);
+    NewTensor &tensor = created[i];
+    BoundTensor &bound = tensor.bound;
+    bound.row = model.classes[bound.rowClass].addRow(bound.size);
+    setRow(tensor);
+    addExchange(int64_t(model.tensors.size()), tensor);
+    plan.numViews += tensor.addresses.size() + 1; // its mirror
+    plan.maxRank = std::max<int64_t>(plan.maxRank, bound.getMaxRank());
+    model.numToggled += bound.hasGrad;
+    model.hasMirrors |= binding.countMirror != nullptr;
+    model.fresh.push_back(getFresh(binding, model.getVariant(bound)));
+    model.tensors.push_back(std::move(bound));
+    model.names.push_back(std::move(tensor.name));
+    model.counts.push_back(binding.count);
+    model.cohortOf.push_back(-1);
+    model.mirrors.push_back(binding.countMirror);
+  }
+  model.exchange.place([&](int64_t id, int64_t word, uintptr_t address) {
+    int64_t *row = model.getRow(model.tensors[size_t(id)]);
+    row[word] = int64_t(address);
+  });
+  for (Memory &block : newBlocks)
+    plan.blocks.push_back(std::move(block));
+  plan.workspaceNeed = need;
+  plan.engine->commit();
+}
+
+/// Sets the row of a new tensor but for its scalars, and the offsets that
+/// listing sets.
+void Binder::setRow(NewTensor &tensor) noexcept {
+  const BoundTensor &bound = tensor.bound;
+  const Variant &variant = getVariant(tensor);
+  RowClass &rows = model.classes[bound.rowClass];
+  rows.setLayout(bound.row, tensor.rowLayout);
+  int64_t *words = rows.getRow(bound.row);
+  int64_t *next = std::copy(tensor.addresses.begin(), tensor.addresses.end(),
+                            words + rows.getOperandsWord());
+  if (variant.space != Space::Tiles)
     return;
-  size_t firstId = plan.tensors.size() - created.size();
+  uintptr_t address = tensor.ownMemory;
+  words[STEPC_TILE_SLOTS] = int64_t(address);
+  words[STEPC_TILE_B] = tensor.tiles.part.b;
+  words[STEPC_TILE_N] = tensor.tiles.part.n;
+  words[STEPC_TILE_M] = tensor.tiles.part.m;
+  words[STEPC_TILE_WHOLE_B] = tensor.tiles.whole.b;
+  words[STEPC_TILE_WHOLE_N] = tensor.tiles.whole.n;
+  words[STEPC_TILE_WHOLE_M] = tensor.tiles.whole.m;
+  words[STEPC_TILE_BEGIN] = tensor.tiles.begin;
+  words[STEPC_TILE_END] = tensor.tiles.end;
+  address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
+  for (const WorkspaceBuffer &buffer : variant.workspace) {
+    // What crosses ranks lies side by side with other tensors'.
+    bool own = buffer.live && !buffer.crosses;
+    *next++ = own ? int64_t(address) : 0;
+    if (own && !STEPC_FAULT("engine-live-buffers-overlap"))
+      address += uintptr_t(getBufferBytes(buffer, tensor.tiles));
+  }
+}
+
+/// Tells of what the caller allocated and steps use again and again; gradients
+/// come and go.
+void Binder::advise() const noexcept {
+  if (!model.config.hugePages)
+    return;
+  size_t firstId = model.tensors.size() - created.size();
   for (size_t i = 0; i < created.size(); ++i) {
-    const BoundTensor &bound = plan.tensors[firstId + i];
-    const Variant &variant = plan.getVariant(bound);
+    const BoundTensor &bound = model.tensors[firstId + i];
+    const Variant &variant = model.getVariant(bound);
     for (size_t k = 0; k < variant.operands.size(); ++k) {
       if (k == variant.grad || (k != variant.param && created[i].ownsStates) ||
           variant.operands[k].role == Role::Position)
         continue;
-      View view = plan.getView(bound, k);
+      View view = model.getView(bound, k);
       ByteSpan span = getByteSpan(view);
-      adviseHugePages(reinterpret_cast<void *>(view.address + span.low),
-                      size_t(span.high - span.low));
+      plan.engine->advise(view.address + uintptr_t(span.low),
+                          size_t(span.high - span.low));
     }
   }
 }
@@ -457,10 +227,8 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   if (size < 0 || (size > 0 && !bindings))
     fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
          static_cast<long long>(size));
-  if (!device)
-    package->requireCpuCode();
-  takeFromDevice("stepcPlanBind");
+  engine->requireCode();
+  engine->beginChange("stepcPlanBind", Change::All);
   Binder(*this, bindings, size).run(outIds);
-  if (!device)
-    engine.startThreads();
+  engine->endBind();
 }

@@ -17,7 +17,7 @@ void Plan::setGradActive(BoundTensor &tensor, bool active) noexcept {
   if (tensor.hasGrad == active)
     return;
   tensor.hasGrad = active;
-  numToggled += tensor.hasGrad != tensor.listed ? 1 : -1;
+  model.numToggled += tensor.hasGrad != tensor.listed ? 1 : -1;
 }
 
 /// Whether a gradient at this address may reach into what its own tensor's
@@ -28,8 +28,8 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
   if (tensor.size.elements == 0)
     return false;
   const Variant &variant = getVariant(tensor);
-  const int64_t *row = getRow(tensor);
-  size_t first = getOperandWord(tensor, 0);
+  const int64_t *row = model.getRow(tensor);
+  size_t first = model.getOperandWord(tensor, 0);
   bool contiguous = row[STEPC_ROW_RANK] == 0;
   auto getRange = [&](size_t k, uintptr_t address) {
     const Operand &operand = variant.operands[k];
@@ -37,7 +37,7 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
       return std::pair(address,
                        address + uintptr_t(tensor.size.elements *
                                            getByteSize(operand.storage)));
-    View view = getView(tensor, k);
+    View view = model.getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     return std::pair(address + span.low, address + span.high);
   };
@@ -55,14 +55,15 @@ bool Plan::touchesOwnRow(const BoundTensor &tensor,
 /// Whether a device has the address, where one steps the tensor.
 bool Plan::isInMemory(const BoundTensor &tensor,
                       uintptr_t address) const noexcept {
-  return !device || tensor.size.elements == 0 || device->hasMemory(address);
+  return isOnProcessor() || tensor.size.elements == 0 ||
+         engine->hasMemory(address);
 }
 
 /// Whether a tensor has the place, dtype, shape and strides with which the
 /// operand is bound, and memory.
 bool Plan::looksAsBound(const BoundTensor &tensor, size_t operand,
                         DLDataType type, const DLTensor &given) const noexcept {
-  if (!isAt(given, place) || given.ndim != tensor.rank ||
+  if (!isAt(given, model.place) || given.ndim != tensor.rank ||
       given.dtype.code != type.code || given.dtype.bits != type.bits ||
       given.dtype.lanes != 1 || !given.data ||
       (tensor.rank > 0 && !given.shape))
@@ -78,21 +79,21 @@ bool Plan::looksAsBound(const BoundTensor &tensor, size_t operand,
 }
 
 bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
-  if (id < 0 || id >= int64_t(tensors.size()))
+  if (id < 0 || id >= int64_t(model.tensors.size()))
     return false;
-  BoundTensor &tensor = tensors[id];
+  BoundTensor &tensor = model.tensors[id];
   if (!grad) {
     setGradActive(tensor, false);
     return true;
   }
-  size_t operand = size_t(tensor.gradWord) - getOperandWord(tensor, 0);
+  size_t operand = size_t(tensor.gradWord) - model.getOperandWord(tensor, 0);
   if (!looksAsBound(tensor, operand, tensor.gradType, *grad))
     return false;
   uintptr_t address =
       reinterpret_cast<uintptr_t>(grad->data) + grad->byte_offset;
   if (address & uintptr_t(tensor.gradItemSize - 1))
     return false;
-  int64_t &word = getRow(tensor)[tensor.gradWord];
+  int64_t &word = model.getRow(tensor)[tensor.gradWord];
   if (uintptr_t(word) != address && !STEPC_FAULT("engine-old-gradient")) {
     if (touchesOwnRow(tensor, address) || !isInMemory(tensor, address))
       return false;
@@ -107,16 +108,17 @@ bool Plan::isBoundTo(const BoundTensor &tensor, size_t operand,
   Storage storage = getVariant(tensor).operands[operand].storage;
   uintptr_t address =
       reinterpret_cast<uintptr_t>(given.data) + given.byte_offset;
-  uintptr_t bound = uintptr_t(getRow(tensor)[getOperandWord(tensor, operand)]);
+  uintptr_t bound =
+      uintptr_t(model.getRow(tensor)[model.getOperandWord(tensor, operand)]);
   return address == bound &&
          looksAsBound(tensor, operand, getDLDataType(storage), given);
 }
 
 bool Plan::moveGrad(int64_t id, const DLTensor &param,
                     const DLTensor &grad) noexcept {
-  if (id < 0 || id >= int64_t(tensors.size()) || device)
+  if (id < 0 || id >= int64_t(model.tensors.size()) || !isOnProcessor())
     return false;
-  const BoundTensor &tensor = tensors[id];
+  const BoundTensor &tensor = model.tensors[id];
   return tensor.hasGrad && isBoundTo(tensor, getVariant(tensor).param, param) &&
          setGradFast(id, &grad);
 }
@@ -125,15 +127,16 @@ void Plan::setGrad(int64_t id, const DLTensor *grad) {
   if (setGradFast(id, grad))
     return;
   requireId(id);
-  replaceOperand(id, getVariant(tensors[id]).grad, *grad);
-  setGradActive(tensors[id], true);
+  replaceOperand(id, getVariant(model.tensors[id]).grad, *grad);
+  setGradActive(model.tensors[id], true);
 }
 
 void Plan::setParam(int64_t id, const DLTensor *param) {
   requireId(id);
   if (!param)
-    fail(STEPC_INVALID_ARGUMENT, "tensor %s: no parameter", names[id].c_str());
-  const BoundTensor &tensor = tensors[id];
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s: no parameter",
+         model.names[id].c_str());
+  const BoundTensor &tensor = model.tensors[id];
   size_t operand = getVariant(tensor).param;
   if (!isBoundTo(tensor, operand, *param))
     replaceOperand(id, operand, *param);
@@ -141,25 +144,26 @@ void Plan::setParam(int64_t id, const DLTensor *param) {
 
 /// Exact where touchesOwnRow() is not: strided views may interleave.
 void Plan::requireOwnRow(int64_t id, const View &grad) {
-  const BoundTensor &tensor = tensors[id];
+  const BoundTensor &tensor = model.tensors[id];
   const Variant &variant = getVariant(tensor);
   if (tensor.size.elements == 0)
     return;
   for (size_t k = 0; k < variant.operands.size(); ++k)
-    if (k != variant.grad && overlapChecker.overlap(grad, getView(tensor, k)))
+    if (k != variant.grad &&
+        overlapChecker.overlap(grad, model.getView(tensor, k)))
       fail(STEPC_OVERLAP, "%s and %s share memory",
-           getOperandName(id, variant.grad).str().c_str(),
-           getOperandName(id, k).str().c_str());
+           model.getOperandName(id, variant.grad).str().c_str(),
+           model.getOperandName(id, k).str().c_str());
 }
 
 /// Makes `given` the operand, which has its dtype and shape and may have other
 /// strides. Nothing has changed when it throws.
 void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
-  BoundTensor &tensor = tensors[id];
+  BoundTensor &tensor = model.tensors[id];
   const Variant &variant = getVariant(tensor);
   const Operand &description = variant.operands[operand];
-  OperandName name = getOperandName(id, operand);
-  Storage storage = requireStorage(given, place, name);
+  OperandName name = model.getOperandName(id, operand);
+  Storage storage = requireStorage(given, model.place, name);
   if (storage != description.storage)
     fail(STEPC_NEEDS_BIND, "%s has dtype %s, it was bound with %s",
          name.str().c_str(), getName(storage), getName(description.storage));
@@ -177,13 +181,12 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
   int64_t *boundStrides = tensor.getStrides(operand);
   bool sameStrides =
       haveSameStrides(dims.data(), tensor.rank, strides, boundStrides);
-  View bound = getView(tensor, operand);
+  View bound = model.getView(tensor, operand);
   if (sameStrides && view.address == bound.address)
     return;
 
-  if (device && tensor.size.elements != 0 &&
-      !STEPC_FAULT("device-memory-unchecked"))
-    device->requireMemory(view.address, name);
+  if (tensor.size.elements != 0 && !STEPC_FAULT("device-memory-unchecked"))
+    engine->requireMemory(view.address, name);
   bool isGrad = operand == variant.grad;
   if (isGrad)
     requireOwnRow(id, view);
@@ -201,51 +204,52 @@ void Plan::replaceOperand(int64_t id, size_t operand, const DLTensor &given) {
       layout.compute(dims.data(), tensor.rank, dims.data() + rank,
                      int64_t(operands), int64_t(variant.param));
     int32_t toClass = 2 * tensor.variant + (layout.getRank() != 0);
-    listsValid = false;
-    classes[toClass].reserve(1, layout.getRank(), tensor.size.countChunks());
-    if (device)
-      reserveDeviceRows(size_t(toClass));
+    model.listsValid = false;
+    model.classes[toClass].reserve(1, layout.getRank(),
+                                   tensor.size.countChunks());
+    engine->reserveRows(size_t(toClass));
     // Here ends what can fail.
     std::copy_n(strides, rank, boundStrides);
     moveRow(id, toClass, layout);
   }
-  getRow(tensor)[getOperandWord(tensor, operand)] = int64_t(view.address);
+  model.getRow(tensor)[model.getOperandWord(tensor, operand)] =
+      int64_t(view.address);
   if (!isGrad)
-    forgetCarried(tensor);
+    engine->forgetCarried(size_t(id), size_t(id) + 1);
   overlapUnchecked = true;
 }
 
 void Plan::moveRow(int64_t id, int32_t toClass,
                    const RowLayout &newLayout) noexcept {
-  BoundTensor &tensor = tensors[id];
+  BoundTensor &tensor = model.tensors[id];
   if (toClass != tensor.rowClass) {
-    RowClass &from = classes[tensor.rowClass];
-    RowClass &to = classes[toClass];
+    RowClass &from = model.classes[tensor.rowClass];
+    RowClass &to = model.classes[toClass];
     int64_t row = to.addRow(tensor.size);
     std::copy_n(from.getRow(tensor.row), from.getFixedWords(), to.getRow(row));
     from.removeRow(tensor.row, tensor.size);
     tensor.rowClass = toClass;
     tensor.row = row;
   }
-  classes[toClass].setLayout(tensor.row, newLayout);
+  model.classes[toClass].setLayout(tensor.row, newLayout);
 }
 
 /// Adds the views of a tensor that reach into [begin, end) to the checker, to
 /// which memory for all views of the plan belongs.
 void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
                     bool writtenOnly) {
-  const BoundTensor &tensor = tensors[id];
+  const BoundTensor &tensor = model.tensors[id];
   const Variant &variant = getVariant(tensor);
   for (size_t k = 0; k < variant.operands.size(); ++k) {
     bool isGrad = k == variant.grad;
     if (isGrad && (writtenOnly || !tensor.hasGrad))
       continue;
-    View view = getView(tensor, k);
+    View view = model.getView(tensor, k);
     ByteSpan span = getByteSpan(view);
     if (view.address + span.low < end && begin < view.address + span.high)
       overlapChecker.add({view, !isGrad, id, int64_t(k)});
   }
-  if (uintptr_t mirror = reinterpret_cast<uintptr_t>(mirrors[id]);
+  if (uintptr_t mirror = reinterpret_cast<uintptr_t>(model.mirrors[id]);
       mirror && mirror < end && begin < mirror + sizeof(float))
-    overlapChecker.add(OwnedView::ofMirror(mirrors[id], id));
+    overlapChecker.add(OwnedView::ofMirror(model.mirrors[id], id));
 }

@@ -14,9 +14,6 @@
 
 using namespace stepc;
 
-/// What a chunk or row costs beside its bytes, in bytes: the call of its loop.
-static constexpr int64_t kItemWeight = 512;
-
 /// A row whose operands and workspace have more bytes is shared by all workers;
 /// one that has fewer stays in the second-level cache of one core, 1 to 2 MiB
 /// today, from one traversal to the next, and needs nobody else.
@@ -60,7 +57,7 @@ int64_t RowClass::getFootprint(const RowSize &size) const {
 }
 
 bool RowClass::isLarge(const RowSize &size) const {
-  return whole && getFootprint(size) > kLargeBytes &&
+  return whole && !together && getFootprint(size) > kLargeBytes &&
          size.countChunks() >= kLargeChunks;
 }
 
@@ -213,17 +210,21 @@ void RowClass::finishList() noexcept {
   rows.push_back({-1, int64_t(chunks.size())});
 }
 
-void RowClass::describe(WorkPart &part) const noexcept {
-  part.call = {table.data(), rowWords, chunks.data(), nullptr};
-  part.rows = rows.data();
-  part.numRows = int64_t(rows.size()) - 1;
-  part.batches = batches.data();
-  part.numBatches = std::max<int64_t>(0, int64_t(batches.size()) - 1);
-  part.large = large.data();
-  part.numLarge = part.whole ? int64_t(large.size()) : 0;
-  part.elementsBefore = elementsBefore.data();
-  part.numChunks = int64_t(chunks.size());
-  part.itemWeight = kItemWeight;
+RowList RowClass::getList() const noexcept {
+  RowList list = {};
+  list.call = {table.data(), rowWords, chunks.data(), nullptr};
+  list.tableWords = int64_t(table.size());
+  list.rows = rows.data();
+  list.numRows = int64_t(rows.size()) - 1;
+  list.batches = batches.data();
+  list.numBatches = std::max<int64_t>(0, int64_t(batches.size()) - 1);
+  list.large = large.data();
+  list.numLarge = int64_t(large.size());
+  list.elementsBefore = elementsBefore.data();
+  list.numChunks = int64_t(chunks.size());
+  list.finishes = finishes.data();
+  list.numFinishes = int64_t(finishes.size());
+  return list;
 }
 
 size_t RowClass::getBytes() const {

@@ -9,13 +9,16 @@
 #define STEPC_CORE_ROWCLASS_H
 
 #include "core/RowLayout.h"
+#include "core/RowList.h"
 #include "core/Tiles.h"
-#include "cpu/Work.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace stepc {
+
+/// What a chunk or row costs beside its bytes, in bytes: the call of its loop.
+inline constexpr int64_t kItemWeight = 512;
 
 /// How much work a row is.
 struct RowSize {
@@ -50,7 +53,7 @@ public:
   RowSize getSize(const TileShape &shape) const;
 
   /// Whether all workers share the row: it does not stay in a cache from one
-  /// traversal to the next.
+  /// traversal to the next. None is where rows are worked on together.
   bool isLarge(const RowSize &size) const;
 
   /// Takes the memory for more rows of rank `rank` at most, which have
@@ -72,8 +75,7 @@ public:
   /// The words before the layout's.
   int64_t getFixedWords() const { return fixedWords; }
   int64_t getNumChunks() const { return numChunks; }
-  /// The words of all rows, and those for which memory was reserved.
-  int64_t getTableWords() const { return int64_t(table.size()); }
+  /// The words, chunks and finishes for which memory was reserved.
   int64_t getTableCapacity() const { return int64_t(table.capacity()); }
   int64_t getChunkCapacity() const { return int64_t(chunks.capacity()); }
   int64_t getFinishCapacity() const { return int64_t(finishes.capacity()); }
@@ -83,12 +85,8 @@ public:
   /// Ends the list, and a batch that is open.
   void finishList() noexcept;
   bool hasList() const { return !rows.empty(); }
-  /// Sets what a part says of the list, and its weights but for elementWeight.
-  void describe(WorkPart &part) const noexcept;
+  RowList getList() const noexcept;
   int64_t getListedElements() const { return listedElements; }
-  /// Of rows that are worked on together, in the tiles space: each row once, as
-  /// a chunk without tiles.
-  const std::vector<StepcChunk> &getFinishes() const { return finishes; }
 
   size_t getBytes() const;
 

@@ -14,7 +14,7 @@
 #ifndef STEPC_CORE_STATUS_H
 #define STEPC_CORE_STATUS_H
 
-#include "cpu/FloatMode.h"
+#include "core/FloatMode.h"
 #include "stepc/stepc.h"
 
 #include <exception>

@@ -129,7 +129,7 @@ int64_t stepc::getWorkspaceBytes(const Variant &variant, const TileShape &shape,
                                  bool live) {
   int64_t bytes = 0;
   for (const WorkspaceBuffer &buffer : variant.workspace)
-    if (buffer.live == live && !buffer.crosses() &&
+    if (buffer.live == live && !buffer.crosses &&
         __builtin_add_overflow(bytes, getBufferBytes(buffer, shape), &bytes))
       throw std::bad_alloc();
   return bytes;

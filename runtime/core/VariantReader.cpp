@@ -34,18 +34,14 @@ private:
   void readOperands(const Json &value, const std::string &where);
   void readFresh(const Json &value, const std::string &where);
   void readScalars(const Json &value, const std::string &where);
-  ScheduleEntry readEntry(const Json &value, const std::string &where) const;
-  void readSchedule(const Json &value, const std::string &where);
-  uint64_t getPartialDims(const Json &value, const std::string &where) const;
-  void readContributions(const Json &value, const std::string &where);
   void readCarried(const Json &value, const std::string &where);
-  void requireNothingBeforeSkips(const std::string &where) const;
   void requireElements(const std::string &where) const;
-  int64_t getSegment(const Json &value, const std::string &where) const;
 
   const FieldReader &fields;
   const Manifest &manifest;
   Variant variant;
+  /// Until all entries are known.
+  std::vector<ScheduleEntry> exchanges;
 };
 
 } // namespace
@@ -71,11 +67,11 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
     fields.bad(at(where, "space"), "is neither elements nor tiles");
   variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
   readWorkspace(fields, fields.getArray(value, "workspace", where),
-                at(where, "workspace"), manifest, variant);
-  readSchedule(fields.getArray(value, "schedule", where),
-               at(where, "schedule"));
-  readContributions(fields.getArray(value, "contributions", where),
-                    at(where, "contributions"));
+                at(where, "workspace"), manifest, variant, exchanges);
+  readSchedule(fields, fields.getArray(value, "schedule", where),
+               at(where, "schedule"), manifest, variant);
+  readContributions(fields, fields.getArray(value, "contributions", where),
+                    at(where, "contributions"), manifest, variant, exchanges);
   if (value.find("carried"))
     readCarried(fields.getArray(value, "carried", where), at(where, "carried"));
   variant.subsets = fields.getBool(value, "subsets", where);
@@ -84,7 +80,9 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
     fields.bad(at(where, "subsets"), "is true for several segments");
   if (variant.space == Space::Elements)
     requireElements(where);
-  requireNothingBeforeSkips(at(where, "schedule"));
+  requireNothingBeforeSkips(fields, at(where, "schedule"), manifest, variant);
+  placeExchanges(variant.schedule, std::move(exchanges));
+  setEdges(variant.schedule);
   return std::move(variant);
 }
 
@@ -240,88 +238,6 @@ void VariantReader::readScalars(const Json &value, const std::string &where) {
   variant.scalarFunctions.resize(size_t(manifest.getNumSegments()));
 }
 
-int64_t VariantReader::getSegment(const Json &value,
-                                  const std::string &where) const {
-  return int64_t(fields.getIndex(value, "segment",
-                                 size_t(manifest.getNumSegments()),
-                                 "is not a segment", where));
-}
-
-ScheduleEntry VariantReader::readEntry(const Json &value,
-                                       const std::string &where) const {
-  ScheduleEntry entry;
-  entry.segment = getSegment(value, where);
-  entry.finish = value.find("finish") != nullptr;
-  entry.trailing =
-      value.find("trailing") && fields.getBool(value, "trailing", where);
-  if (entry.finish) {
-    entry.function = fields.getString(value, "finish", where);
-    return entry;
-  }
-  entry.function = fields.getString(value, "kernel", where);
-  entry.stridedFunction = fields.getString(value, "strided_kernel", where);
-  const char *what = "is not an operand";
-  entry.reads =
-      fields.getIndices(value, "reads", variant.operands.size(), what, where);
-  entry.writes =
-      fields.getIndices(value, "writes", variant.operands.size(), what, where);
-  for (size_t operand : entry.writes)
-    if (operand == variant.grad)
-      fields.bad(at(where, "writes"), "names the gradient");
-  if (value.find("unless_slot"))
-    entry.unlessSlot = int64_t(fields.getIndex(
-        value, "unless_slot", variant.tensorSlots, "is not a slot", where));
-  return entry;
-}
-
-void VariantReader::readSchedule(const Json &value, const std::string &where) {
-  for (size_t i = 0; i < value.elements.size(); ++i) {
-    variant.schedule.push_back(readEntry(value.elements[i], at(where, i)));
-    if (i && variant.schedule[i - 1].segment > variant.schedule[i].segment)
-      fields.bad(at(at(where, i), "segment"), "is below the one before it");
-  }
-  if (value.elements.empty())
-    fields.bad(where, "is empty");
-}
-
-/// Indices into the layout, as bits: there are fewer dims than axes.
-uint64_t VariantReader::getPartialDims(const Json &value,
-                                       const std::string &where) const {
-  uint64_t partial = 0;
-  for (const Json &dim : fields.getArray(value, "partial", where).elements) {
-    size_t index = 0;
-    while (index < variant.layout.size() &&
-           !(dim.is(Json::Kind::String) &&
-             variant.layout[index].dim == dim.string))
-      ++index;
-    if (index >= std::min<size_t>(variant.layout.size(), 64))
-      fields.bad(at(where, "partial"), "has a dim that is not sharded");
-    partial |= uint64_t(1) << index;
-  }
-  return partial;
-}
-
-void VariantReader::readContributions(const Json &value,
-                                      const std::string &where) {
-  for (size_t i = 0; i < value.elements.size(); ++i) {
-    std::string place = at(where, i);
-    Contribution contribution;
-    contribution.statistic = fields.getIndex(value.elements[i], "statistic",
-                                             manifest.statistics.size(),
-                                             "is not a statistic", place);
-    contribution.slot = fields.getIndex(
-        value.elements[i], "slot", variant.tensorSlots, "is not a slot", place);
-    contribution.segment = getSegment(value.elements[i], place);
-    contribution.partial = getPartialDims(value.elements[i], place);
-    if (contribution.segment >= int64_t(manifest.rounds.size()))
-      fields.bad(at(place, "segment"), "has no round after it");
-    for (const Contribution &other : variant.contributions)
-      if (other.statistic == contribution.statistic)
-        fields.bad(at(place, "statistic"), "is contributed to twice");
-    variant.contributions.push_back(contribution);
-  }
-}
-
 void VariantReader::readCarried(const Json &value, const std::string &where) {
   for (size_t i = 0; i < value.elements.size(); ++i) {
     std::string place = at(where, i);
@@ -336,27 +252,13 @@ void VariantReader::readCarried(const Json &value, const std::string &where) {
 /// The elements space knows one kernel, and nothing but elements.
 void VariantReader::requireElements(const std::string &where) const {
   const ScheduleEntry &entry = variant.schedule.front();
-  if (variant.schedule.size() != 1 || entry.finish)
+  if (variant.schedule.size() != 1 || entry.kind != EntryKind::Kernel)
     fields.bad(at(where, "schedule"), "is not one kernel on elements");
   if (variant.tensorSlots || !variant.workspace.empty())
     fields.bad(at(where, "space"), "has no slots and no workspace");
   for (const Operand &operand : variant.operands)
     if (operand.reach != Reach::Full)
       fields.bad(at(where, "space"), "has no operands of fewer dims");
-}
-
-/// What a round may skip must not have happened before it.
-void VariantReader::requireNothingBeforeSkips(const std::string &where) const {
-  int64_t lastSkip = -1;
-  for (size_t r = 0; r < manifest.rounds.size(); ++r)
-    for (const RoundCall &call : manifest.rounds[r].calls)
-      if (call.maySkip)
-        lastSkip = int64_t(r);
-  for (size_t i = 0; i < variant.schedule.size(); ++i)
-    if (!variant.schedule[i].writes.empty() &&
-        variant.schedule[i].segment <= lastSkip)
-      fields.bad(at(at(where, i), "writes"),
-                 "names operands before a round that may skip the step");
 }
 
 void stepc::readVariants(const FieldReader &fields, const Json &root,
@@ -370,8 +272,10 @@ void stepc::readVariants(const FieldReader &fields, const Json &root,
   if (hasTwins(manifest.variants))
     fields.bad("variants", "has a name twice");
   for (const Variant &variant : manifest.variants)
-    for (const Contribution &contribution : variant.contributions) {
-      Statistic &statistic = manifest.statistics[contribution.statistic];
-      statistic.segment = std::max(statistic.segment, contribution.segment);
-    }
+    for (const ScheduleEntry &entry : variant.schedule)
+      if (entry.contribution) {
+        Statistic &statistic =
+            manifest.statistics[entry.contribution->statistic];
+        statistic.segment = std::max(statistic.segment, entry.segment);
+      }
 }

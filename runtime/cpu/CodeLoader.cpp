@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 using namespace stepc;
+using namespace stepc::cpu;
 
 // Since Linux 6.3; refused as an unknown flag before.
 #ifndef MFD_EXEC

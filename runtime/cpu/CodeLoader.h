@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-namespace stepc {
+namespace stepc::cpu {
 
 /// A shared object that lives in memory only: no temporary file that could be
 /// left behind, or changed between the check of its hash and its use.
@@ -39,6 +39,6 @@ private:
   void *handle = nullptr;
 };
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_CODELOADER_H

@@ -12,6 +12,7 @@
 #include <cpuid.h>
 
 using namespace stepc;
+using namespace stepc::cpu;
 
 namespace {
 
@@ -58,7 +59,7 @@ bool hasFeature(const std::string &name) {
 } // namespace
 
 std::string
-stepc::getMissingCpuFeatures(const std::vector<std::string> &features) {
+stepc::cpu::getMissingCpuFeatures(const std::vector<std::string> &features) {
   __builtin_cpu_init();
   std::string missing;
   for (const std::string &feature : features)
@@ -67,7 +68,7 @@ stepc::getMissingCpuFeatures(const std::vector<std::string> &features) {
   return missing;
 }
 
-const char *stepc::getCpuTarget() {
+const char *stepc::cpu::getCpuTarget() {
   if (getMissingCpuFeatures({STEPC_X86_64_V4_512_FEATURES}).empty())
     return "x86-64-v4-512";
   if (getMissingCpuFeatures({STEPC_X86_64_V4_FEATURES}).empty())

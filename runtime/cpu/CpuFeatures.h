@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace stepc {
+namespace stepc::cpu {
 
 /// Those of `features` (LLVM's names) that the processor or the system does
 /// not have, separated by ", ". A name that is not known counts as missing.
@@ -20,6 +20,6 @@ std::string getMissingCpuFeatures(const std::vector<std::string> &features);
 /// The best of the compiler's targets that the processor can run; "" for none.
 const char *getCpuTarget();
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_CPUFEATURES_H

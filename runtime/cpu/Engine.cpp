@@ -1,4 +1,4 @@
-//===- Engine.cpp - runs kernels on the threads of the processor ----------===//
+//===- Engine.cpp - steps tensors on the processor ----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,79 +7,129 @@
 
 #include "cpu/Engine.h"
 
-#include "core/Fault.h"
-#include "cpu/FloatMode.h"
-#include "cpu/Team.h"
-#include "cpu/TeamLimit.h"
-#include "cpu/Worker.h"
+#include "core/Fill.h"
+#include "cpu/HugePages.h"
 
 #include <algorithm>
-#include <omp.h>
-#include <sys/types.h>
-#include <unistd.h>
+#include <new>
 
 using namespace stepc;
+using namespace stepc::cpu;
 
-namespace {
-
-/// Work below this weight is done by the caller: waking a thread costs as much
-/// as moving this many bytes.
-constexpr int64_t kSerialWeight = 256 * 1024;
-
-/// The process that loaded the library, in which OpenMP's threads can be used.
-/// They do not survive fork(), and libgomp would wait for them for ever,
-/// whoever started them: the library's plans, or torch.
-const pid_t loadingProcess = getpid();
-
-/// Runs the share of one worker.
-void runShare(const StepWork &work, RoundRunner &rounds, Team &team, int index,
-              int count) noexcept {
-  FloatMode mode;
-  try {
-    Worker(work, rounds, team, index, count).run();
-  } catch (...) {
-    team.fail();
-  }
+cpu::Engine::Engine(Model &model, std::shared_ptr<const Code> ownCode)
+    : stepc::Engine(model), code(std::move(ownCode)),
+      workers(model.config.numThreads),
+      rounds(model.getManifest(), *code, model.groups), carried(model) {
+  auto numSegments = size_t(model.getManifest().getNumSegments());
+  segments.reserve(numSegments);
+  parts.reserve(numSegments * model.classes.size());
 }
 
-} // namespace
-
-Engine::Engine(int numThreads) : numThreads(numThreads) {}
-
-int Engine::getTeamSize() const {
-  if (getpid() != loadingProcess || STEPC_FAULT("control-one-worker"))
-    return 1;
-  return numThreads > 0 ? numThreads : omp_get_max_threads();
+Memory cpu::Engine::allocate(size_t bytes, const std::string &) {
+  auto block = std::make_shared<StateBlock>(bytes);
+  auto address = reinterpret_cast<uintptr_t>(block->getData());
+  return {address, block->getSize(), std::move(block)};
 }
 
-void Engine::startThreads() noexcept {
-  int team = limitTeam(getTeamSize(), /*tryAgain=*/true);
-  if (team == 1)
+void cpu::Engine::fill(uintptr_t address, int64_t elements,
+                       const Operand &state) {
+  fillElements(reinterpret_cast<char *>(address), elements, state.storage,
+               state.initialValue);
+}
+
+void cpu::Engine::advise(uintptr_t address, size_t bytes) const noexcept {
+  adviseHugePages(reinterpret_cast<void *>(address), bytes);
+}
+
+/// What workers and shared rows need for one row after the other: as much as
+/// the largest. Taken anew where it has grown, or the team has.
+void cpu::Engine::reserveWorkspace(const WorkspaceNeed &need) {
+  newWorkspace = workspace;
+  newWorkspaceBlock.reset();
+  int64_t own = RowClass::getBatchWorkspace(need.largest, need.total);
+  int64_t team = std::max<int64_t>(workers.getTeamSize(), workspace.numWorkers);
+  int64_t sharedBytes = workspace.shared[1] - workspace.shared[0];
+  if ((own == 0 && need.shared == 0) ||
+      (team == workspace.numWorkers && own <= int64_t(workspace.workerStride) &&
+       need.shared <= sharedBytes))
     return;
-  std::atomic<int> started{0};
-#pragma omp parallel num_threads(team)
-  started.fetch_add(1, std::memory_order_relaxed);
+  int64_t bytes;
+  if (__builtin_mul_overflow(own, team, &bytes) ||
+      need.shared > INT64_MAX / 4 ||
+      __builtin_add_overflow(bytes, 2 * need.shared, &bytes))
+    throw std::bad_alloc();
+  newWorkspaceBlock = std::make_unique<StateBlock>(size_t(bytes));
+  newWorkspace.workers = newWorkspaceBlock->getData();
+  newWorkspace.workerStride = size_t(own);
+  newWorkspace.numWorkers = team;
+  newWorkspace.shared[0] = newWorkspace.workers + own * team;
+  newWorkspace.shared[1] = newWorkspace.shared[0] + need.shared;
 }
 
-bool Engine::run(const StepWork &work, RoundRunner &rounds) noexcept {
-  int size = work.weight < kSerialWeight ? 1 : getTeamSize();
-  if (work.workspace.numWorkers > 0)
-    size = int(std::min<int64_t>(size, work.workspace.numWorkers));
-  size = limitTeam(size, /*tryAgain=*/false);
-  Team team;
-  // Not even a region of one: libgomp may allocate for it.
-  if (size == 1) {
-    runShare(work, rounds, team, 0, 1);
-    return !team.hasFailed();
-  }
+void cpu::Engine::commit() noexcept {
+  model.exchange.freeReplaced();
+  workspace = newWorkspace;
+  if (newWorkspaceBlock)
+    workspaceBlock = std::move(newWorkspaceBlock);
+}
 
-  ++numRegions;
-#pragma omp parallel num_threads(size)
-  {
-    // The team may be smaller than asked for, as inside another region.
-    int count = omp_get_num_threads();
-    team.setSize(count);
-    runShare(work, rounds, team, omp_get_thread_num(), count);
+void cpu::Engine::forgetCarried(size_t first, size_t end) noexcept {
+  for (size_t tensor = first; tensor < end; ++tensor)
+    carried.forget(tensor);
+}
+
+uintptr_t cpu::Engine::getScalarRows() const noexcept {
+  return reinterpret_cast<uintptr_t>(model.cohorts.getScalars(0));
+}
+
+/// Gathers what the classes list into work.
+void cpu::Engine::listsChanged() noexcept {
+  parts.clear();
+  segments.clear();
+  workWeight = 0;
+  for (int64_t s = 0; s < model.getManifest().getNumSegments(); ++s) {
+    WorkSegment segment = {int64_t(parts.size()), 0, 0};
+    for (size_t c = 0; c < model.classes.size(); ++c)
+      if (model.classes[c].hasList())
+        listPart(s, c, segment.weight);
+    segment.endPart = int64_t(parts.size());
+    segments.push_back(segment);
   }
-  return !team.hasFailed();
+}
+
+/// Adds what a class does in a segment; `line` is the weight of the segment's
+/// line so far.
+void cpu::Engine::listPart(int64_t segment, size_t rowClass,
+                           int64_t &line) noexcept {
+  size_t variant = rowClass / 2;
+  const ClassSegment &own = model.getSegment(variant, segment);
+  if (own.beginEntry == own.endEntry)
+    return;
+  const RowClass &rows = model.classes[rowClass];
+  WorkPart part = {};
+  static_cast<RowList &>(part) = rows.getList();
+  part.entries =
+      code->getVariant(variant).entries[rowClass % 2].data() + own.beginEntry;
+  part.numEntries = own.endEntry - own.beginEntry;
+  part.whole = own.whole;
+  if (!part.whole)
+    part.numLarge = 0;
+  part.before = line;
+  part.elementWeight = own.elementBytes;
+  part.itemWeight = kItemWeight;
+  line = part.getWeightBefore(part.getNumItems());
+  workWeight += rows.getListedElements() * own.elementBytes +
+                part.numChunks * part.itemWeight;
+  parts.push_back(part);
+}
+
+double cpu::Engine::getSlot(const BoundTensor &tensor, size_t slot) const {
+  return reinterpret_cast<const double *>(model.getSlots(tensor))[slot];
+}
+
+void cpu::Engine::addInfo(StepcPlanInfo &info, int64_t memory) const {
+  info.parallelRegions = workers.getNumRegions();
+  if (workspaceBlock)
+    info.workspaceBytes = int64_t(workspaceBlock->getSize());
+  info.bytesAllocated += memory + info.workspaceBytes;
 }

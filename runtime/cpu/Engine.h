@@ -1,50 +1,89 @@
-//===- Engine.h - runs steps on the threads of the processor ------------===//
+//===- Engine.h - steps tensors on the processor ------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// One step is one parallel region, however many tensors, variants and segments
-// it has. In each segment the workers first take the large rows together, each
-// its own contiguous share of a kernel's chunks; then what is left, chunks and
-// batches of rows, forms one line, measured by weight (about bytes), of which
-// worker w of n runs what has its middle in the w-th n-th. The split is static,
-// and no result depends on it.
+// Of a step it makes work for threads (cpu/Workers.h): of each segment the
+// chunks that the classes list, with the entries of their schedules. Rounds are
+// run between two segments by one thread while the others wait.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_CPU_ENGINE_H
 #define STEPC_CPU_ENGINE_H
 
-#include "cpu/Work.h"
+#include "core/Engine.h"
+#include "cpu/Carried.h"
+#include "cpu/Code.h"
+#include "cpu/RoundRun.h"
+#include "cpu/StateArena.h"
+#include "cpu/Workers.h"
 
-#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
-namespace stepc {
+namespace stepc::cpu {
 
-class Engine {
+class Engine : public stepc::Engine, private RoundRunner {
 public:
-  /// `numThreads` 0: what OpenMP says at each run.
-  explicit Engine(int numThreads);
+  Engine(Model &model, std::shared_ptr<const Code> code);
 
-  /// Starts the threads, so that no step has to.
-  void startThreads() noexcept;
+  DLDevice getPlace() const override { return {kDLCPU, 0}; }
+  std::string getName() const override { return "the cpu"; }
 
-  /// How many workers a run would have now.
-  int getTeamSize() const;
+  void requireCode() const override { code->requireThere(); }
+  Memory allocate(size_t bytes, const std::string &what) override;
+  void fill(uintptr_t address, int64_t elements, const Operand &state) override;
+  void advise(uintptr_t address, size_t bytes) const noexcept override;
+  void reserveWorkspace(const WorkspaceNeed &need) override;
+  void commit() noexcept override;
+  void endBind() noexcept override { workers.startThreads(); }
+  void forgetCarried(size_t first, size_t end) noexcept override;
 
-  /// Runs all segments with the rounds between them; false when something
-  /// threw, the rest being left undone.
-  bool run(const StepWork &work, RoundRunner &rounds) noexcept;
+  uintptr_t getScalarRows() const noexcept override;
+  void listsChanged() noexcept override;
+  void prepare() override { fillScalars(0, /*activeOnly=*/true); }
+  StepOutcome run(bool some) override;
+  void endStep() override;
+  void beginParts() override { fillScalars(0, /*activeOnly=*/false); }
+  void runParts() override { runListed(); }
 
-  int64_t getNumRegions() const { return numRegions; }
+  void setTrace(const StepTrace &own) noexcept override { trace = own; }
+  double getSlot(const BoundTensor &tensor, size_t slot) const override;
+  void addInfo(StepcPlanInfo &info, int64_t memory) const override;
 
 private:
-  int numThreads;
-  int64_t numRegions = 0;
+  void listPart(int64_t segment, size_t rowClass, int64_t &line) noexcept;
+  // EngineStep.cpp
+  void fillScalars(int64_t segment, bool activeOnly);
+  void runListed();
+  bool runRound(int64_t round) override;
+  void addContributions(int64_t round);
+  bool exchangeRound(int64_t round);
+
+  std::shared_ptr<const Code> code;
+  Workers workers;
+  RoundRun rounds;
+  CarriedCheck carried;
+  StepTrace trace;
+
+  std::vector<WorkPart> parts;
+  std::vector<WorkSegment> segments;
+  int64_t workWeight = 0;
+  WorkspaceMemory workspace;
+  std::unique_ptr<StateBlock> workspaceBlock;
+  /// What a call of bind has reserved.
+  WorkspaceMemory newWorkspace;
+  std::unique_ptr<StateBlock> newWorkspaceBlock;
+
+  StepOutcome outcome;
+  /// The round in which the communicator failed, or -1.
+  int64_t failedRound = -1;
 };
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_ENGINE_H

@@ -16,7 +16,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-void stepc::adviseHugePages(void *address, size_t size) noexcept {
+void stepc::cpu::adviseHugePages(void *address, size_t size) noexcept {
   if (size < kHugePageThreshold)
     return;
   // Only pages that lie wholly inside: the others may be somebody else's.

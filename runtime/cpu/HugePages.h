@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace stepc {
+namespace stepc::cpu {
 
 /// Memory below this size is left alone: its few pages fit into the TLB.
 constexpr size_t kHugePageThreshold = size_t(4) << 20;
@@ -20,6 +20,6 @@ constexpr size_t kHugePageSize = size_t(2) << 20;
 /// such, also those in use already. A hint: what fails is ignored.
 void adviseHugePages(void *address, size_t size) noexcept;
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_HUGEPAGES_H

@@ -8,11 +8,9 @@
 #ifndef STEPC_CPU_STATEARENA_H
 #define STEPC_CPU_STATEARENA_H
 
-#include "core/Manifest.h"
-
 #include <cstddef>
 
-namespace stepc {
+namespace stepc::cpu {
 
 /// One block of zeroed memory, aligned to 64 bytes. Large blocks are aligned to
 /// huge pages and touched here, so that no step takes page faults.
@@ -34,9 +32,6 @@ private:
   size_t mappingSize = 0;
 };
 
-/// Sets `elements` values of the storage type to `value`, rounded to nearest.
-void fillElements(char *data, int64_t elements, Storage storage, double value);
-
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_STATEARENA_H

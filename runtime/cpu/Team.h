@@ -25,7 +25,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-namespace stepc {
+namespace stepc::cpu {
 
 class Team {
 public:
@@ -83,6 +83,6 @@ private:
   bool stopped = false;
 };
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_TEAM_H

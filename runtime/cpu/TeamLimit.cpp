@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 using namespace stepc;
+using namespace stepc::cpu;
 
 namespace {
 
@@ -92,7 +93,7 @@ int tryThreads(int count) noexcept {
 
 } // namespace
 
-int stepc::limitTeam(int size, bool tryAgain) noexcept {
+int stepc::cpu::limitTeam(int size, bool tryAgain) noexcept {
   if (tryAgain)
     known.refused = INT_MAX;
   if (size <= known.largest)

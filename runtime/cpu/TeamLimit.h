@@ -21,12 +21,12 @@
 #ifndef STEPC_CPU_TEAMLIMIT_H
 #define STEPC_CPU_TEAMLIMIT_H
 
-namespace stepc {
+namespace stepc::cpu {
 
 /// The threads of a team of at most `size`, the calling one among them, that
 /// can be had: 1 to `size`. `tryAgain`: also where a trial has failed before.
 int limitTeam(int size, bool tryAgain) noexcept;
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_TEAMLIMIT_H

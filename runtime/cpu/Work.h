@@ -17,15 +17,18 @@
 #ifndef STEPC_CPU_WORK_H
 #define STEPC_CPU_WORK_H
 
+#include "core/Engine.h"
+#include "core/RowList.h"
+
 #include "stepc/kernel_abi.h"
-#include "stepc/stepc.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace stepc {
+namespace stepc::cpu {
 
-/// An entry of a schedule: a kernel, or else a finish.
+/// An entry of a schedule: a kernel, or else a finish. One that is neither is
+/// not called.
 struct EntryCode {
   StepcKernel kernel = nullptr;
   StepcFinish finish = nullptr;
@@ -33,48 +36,18 @@ struct EntryCode {
   int64_t unlessSlot = -1;
   /// The kernel before has done it for rows that go by blocks of rows.
   bool trailing = false;
+  /// Whether it needs all chunks of the row before it.
+  bool waits = false;
   /// In the package.
   const char *name = nullptr;
 };
 
-/// Who is told of what the caller's own thread runs.
-struct StepTrace {
-  StepcTrace function = nullptr;
-  void *user = nullptr;
-};
-
-/// A row of a list. Its chunks end where those of the next one begin.
-struct ListedRow {
-  int64_t row;
-  int64_t firstChunk;
-};
-
-/// Rows [beginRow, endRow) of a list.
-struct Batch {
-  int64_t beginRow;
-  int64_t endRow;
-  /// Of all batches before it.
-  int64_t elementsBefore;
-  int64_t rowsBefore;
-};
-
-/// What a segment does with the listed rows of one class.
-struct WorkPart {
+/// What a segment does with the listed rows of one class. Of a free part none
+/// are large.
+struct WorkPart : RowList {
   const EntryCode *entries;
   int64_t numEntries;
   bool whole;
-  StepcCall call;
-  /// One more than there are: the last says where they end.
-  const ListedRow *rows;
-  int64_t numRows;
-  /// Of a whole part, one more than there are; and indices of large rows.
-  const Batch *batches;
-  int64_t numBatches;
-  const int64_t *large;
-  int64_t numLarge;
-  /// For each chunk the elements before it, and at last all of them.
-  const int64_t *elementsBefore;
-  int64_t numChunks;
   /// The weight of what comes before on the segment's line, and of what there
   /// is on it: for an element, and for a chunk or row.
   int64_t before;
@@ -131,6 +104,6 @@ public:
   virtual bool runRound(int64_t round) = 0;
 };
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_WORK_H

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 using namespace stepc;
+using namespace stepc::cpu;
 
 namespace {
 
@@ -172,9 +173,10 @@ bool Worker::runLarge(const WorkPart &part, const ListedRow *row) {
       met = true;
       continue;
     }
-    if (afterKernel && !team.meet([] {}))
+    const bool meets = afterKernel && entry.waits;
+    if (meets && !team.meet([] {}))
       return false;
-    met |= afterKernel;
+    met |= meets;
     if (early && index > 0)
       usleep(20000);
     runOwnChunks(entry, call, row, backwards);

@@ -11,7 +11,7 @@
 #include "cpu/Team.h"
 #include "cpu/Work.h"
 
-namespace stepc {
+namespace stepc::cpu {
 
 class Worker {
 public:
@@ -47,6 +47,6 @@ private:
   int nextShared = 0;
 };
 
-} // namespace stepc
+} // namespace stepc::cpu
 
 #endif // STEPC_CPU_WORKER_H

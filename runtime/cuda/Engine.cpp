@@ -1,4 +1,4 @@
-//===- Engine.cpp - runs steps on a CUDA device ---------------------------===//
+//===- Engine.cpp - steps tensors on a CUDA device ----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,361 +8,274 @@
 #include "cuda/Engine.h"
 
 #include "core/Fault.h"
+#include "core/Fill.h"
+#include "core/Reserve.h"
 #include "core/Status.h"
 
 #include <algorithm>
-#include <optional>
 
 using namespace stepc;
 using namespace stepc::cuda;
 
-static constexpr size_t kChunkWords = sizeof(StepcChunk) / sizeof(int64_t);
-
-/// Before anything is loaded or allocated, which would spoil a capture.
-static std::shared_ptr<const Device> openDevice(const StepcCudaConfig &config) {
-  auto device = std::make_shared<const Device>(
-      config.device, static_cast<CUcontext>(config.context));
-  ContextScope scope(*device);
-  if (isCapturing(*device, static_cast<CUstream>(config.stream)))
-    fail(STEPC_WRONG_STATE,
-         "stepcPlanSetCuda while the stream captures a graph");
-  return device;
+/// What crosses ranks lies in the device's memory.
+static void requireEnqueue(const Model &model, const Mesh &mesh) {
+  if (mesh.getWideAxes() != 0 && model.rounds.any() &&
+      !mesh.getCommunicator().enqueue)
+    fail(STEPC_INVALID_ARGUMENT,
+         "the rounds of package '%s' cross ranks, which on a CUDA device needs "
+         "a communicator that enqueues: its enqueue is NULL",
+         model.package->getName().c_str());
 }
 
-Engine::Engine(std::shared_ptr<const Package> ownPackage,
-               const StepcCudaConfig &config)
-    : package(std::move(ownPackage)), device(openDevice(config)),
-      launcher(device, getModule(package, device),
-               static_cast<CUstream>(config.stream)),
-      roundList(package->getManifest()) {
-  const Manifest &manifest = package->getManifest();
-  // A step begins and ends with two, besides.
-  size_t most = 4 + roundList.countParts();
-  for (const Variant &variant : manifest.variants) {
-    most += variant.scalarFunctions.size() + 2 * variant.schedule.size();
-    for (int kind = 0; kind < 2; ++kind) {
-      tables.emplace_back("a table of tensors");
-      chunks.emplace_back("a list of chunks");
-      finishes.emplace_back("a list of rows");
-    }
-  }
-  launches.reserve(most);
-  listedClasses.reserve(tables.size());
-  state = std::make_unique<DeviceBlock>(
-      allocate(STEPC_STATE_WORDS * sizeof(int64_t), "the state of steps"));
+void cuda::setEngine(Plan &plan, const StepcCudaConfig &config) {
+  const char *call = "stepcPlanSetCuda";
+  plan.requireNoStep(call);
+  requireStructSize(&config, sizeof(config), "StepcCudaConfig");
+  if (config.reserved0 != 0)
+    fail(STEPC_INVALID_ARGUMENT, "a reserved field of the config is %d, not 0",
+         int(config.reserved0));
+  plan.setEngine(call, [&](Model &model) {
+    requireEnqueue(model, model.exchange.getMesh());
+    return std::make_unique<cuda::Engine>(model, config);
+  });
 }
 
-void Engine::waitForRanks() noexcept {
-  if (!exchange)
+cuda::Engine::Engine(Model &model, const StepcCudaConfig &config)
+    : stepc::Engine(model), executor(model.package, config, broken) {
+  if (model.exchange.isWide())
+    executor.setExchange(&model.exchange);
+  if (!model.groups.empty())
+    reserveGroups(model.groups.size(), model.groups[0]);
+  step.rows.reserve(model.classes.size());
+  step.ranges.reserve(model.getManifest().variants.size());
+  // Here ends what can fail.
+  for (RowClass &rows : model.classes)
+    rows.setTogether();
+}
+
+cuda::Engine::~Engine() { executor.waitForRanks(); }
+
+std::string cuda::Engine::getName() const {
+  return "CUDA device " + std::to_string(executor.getOrdinal());
+}
+
+/// Takes over a mesh whose communicator does, or nothing of it where there is
+/// no memory for what crosses.
+void cuda::Engine::setMesh(Mesh &&mesh) {
+  requireEnqueue(model, mesh);
+  Mesh before = model.exchange.getMesh();
+  auto set = [&](Mesh &&own) {
+    model.exchange.setMesh(std::move(own));
+    executor.setExchange(model.exchange.isWide() ? &model.exchange : nullptr);
+  };
+  set(std::move(mesh));
+  if (model.groups.empty())
     return;
   try {
-    ContextScope scope(*device);
-    CaptureScope others(*device);
-    if (!launcher.isCapturing())
-      launcher.synchronize();
+    reserveRounds(model.tensors.size(), model.groups.size());
   } catch (...) {
-    // There is nobody to be told.
+    set(std::move(before));
+    throw;
   }
 }
 
-void Engine::setStream(void *stream) {
-  launcher.setStream(static_cast<CUstream>(stream));
+Memory cuda::Engine::allocate(size_t bytes, const std::string &what) {
+  auto block = std::make_shared<DeviceBlock>(executor.allocate(bytes, what));
+  auto address = uintptr_t(block->getAddress());
+  return {address, block->getSize(), std::move(block)};
 }
 
-void Engine::setExchange(Exchange *own) {
-  exchange = own;
-  launcher.setExchange(own);
+void cuda::Engine::fill(uintptr_t address, int64_t elements,
+                        const Operand &state) {
+  std::vector<char> values(size_t(elements * getByteSize(state.storage)));
+  fillElements(values.data(), elements, state.storage, state.initialValue);
+  executor.write(address, values.data(), values.size());
 }
 
-bool Engine::isCapturing() {
-  bool capturing = false;
-  guard([&] { capturing = launcher.isCapturing(); });
-  return capturing;
+bool cuda::Engine::hasMemory(uintptr_t address) const noexcept {
+  return executor.hasMemory(address);
 }
 
-/// Keeps a block that is to be replaced where graphs may name it, which do
-/// nothing from now on.
-void Engine::retire(std::unique_ptr<DeviceBlock> &block) {
-  if (!captured || !block)
-    return;
-  retired.reserve(retired.size() + 1);
-  raiseVersion();
-  if (!STEPC_FAULT("device-graph-memory-freed"))
-    retired.push_back(std::move(block));
+void cuda::Engine::requireMemory(uintptr_t address,
+                                 const OperandName &name) const {
+  executor.requireMemory(address, name);
 }
 
-void Engine::reserve(Mirror &mirror, size_t words) {
-  mirror.reserve(device, words,
-                 [&](std::unique_ptr<DeviceBlock> &block) { retire(block); });
+/// Takes what so many groups like this one need. Lists name all of them.
+void cuda::Engine::reserveGroups(size_t numGroups, const Group &like) {
+  size_t words = numGroups * (like.hypers.size() + like.options.size());
+  executor.reserveGroups(words);
+  reserveAtLeast(step.groups, words);
+  reserveRounds(model.tensors.size(), numGroups);
+  model.listsValid = false;
 }
 
-/// Contents are lost where memory is taken anew.
-void Engine::reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
-                     const char *what) {
-  if (bytes <= (block ? block->getSize() : 0))
-    return;
-  auto newBlock = std::make_unique<DeviceBlock>(device, bytes, what);
-  retire(block);
-  block = std::move(newBlock);
+void cuda::Engine::reserveRounds(size_t numTensors, size_t numGroups) {
+  executor.reserveRounds(numTensors, numGroups);
+  reserveAtLeast(step.values, numGroups * size_t(executor.getLayout().words));
+  reserveAtLeast(step.rounds.active, numGroups);
+  reserveAtLeast(step.rounds.idle, model.exchange.countSlices());
+  reserveAtLeast(step.rounds.groupOf, numTensors);
+  reserveAtLeast(step.rounds.contributions,
+                 numTensors * model.getManifest().statistics.size());
 }
 
-void Engine::raiseVersion() {
-  if (STEPC_FAULT("device-graph-version-stays"))
-    return;
-  launcher.set(CUdeviceptr(getState(STEPC_STATE_VERSION)), version + 1);
-  ++version;
+size_t cuda::Engine::countCarriedWords(size_t numTensors) const {
+  size_t most = 0;
+  for (const Variant &variant : model.getManifest().variants)
+    most = std::max(most, variant.carried.size());
+  return numTensors * most * STEPC_CARRIED_ENTRY_WORDS;
 }
 
-void Engine::reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
-                         int64_t numFinishes) {
-  ContextScope scope(*device);
-  reserve(tables[rowClass], size_t(tableWords));
-  reserve(chunks[rowClass], size_t(numChunks) * kChunkWords);
-  reserve(finishes[rowClass], size_t(numFinishes) * kChunkWords);
+void cuda::Engine::reserveTensors(size_t numTensors) {
+  executor.reserveCohorts(numTensors, model.cohorts.getSlots());
+  executor.reserveCarried(countCarriedWords(numTensors));
+  reserveAtLeast(step.carried, countCarriedWords(numTensors));
+  reserveRounds(numTensors, model.groups.size());
+  for (size_t c = 0; c < model.classes.size(); ++c)
+    reserveRows(c);
+  reserveAtLeast(step.scalars, numTensors * STEPC_SCALAR_ENTRY_WORDS);
+  reserveAtLeast(listedCohorts, numTensors);
 }
 
-void Engine::reserveWorkspace(size_t bytes) {
-  ContextScope scope(*device);
-  reserve(workspace, bytes, "the workspace");
+void cuda::Engine::reserveRows(size_t rowClass) {
+  const RowClass &rows = model.classes[rowClass];
+  executor.reserveRows(rowClass, rows.getTableCapacity(),
+                       rows.getChunkCapacity(), rows.getFinishCapacity());
 }
 
-void Engine::reserveCohorts(size_t cohorts, size_t slots) {
-  ContextScope scope(*device);
-  reserve(scalars, cohorts * STEPC_SCALAR_ENTRY_WORDS);
-  size_t bytes = cohorts * slots * sizeof(double);
-  if (bytes > (scalarRows ? scalarRows->getSize() : 0))
-    reserve(scalarRows, bytes + bytes / 2, "scalars");
-  scalarSlots = slots;
+/// All rows are worked on at once.
+void cuda::Engine::reserveWorkspace(const WorkspaceNeed &need) {
+  executor.reserveWorkspace(size_t(need.total));
 }
 
-void Engine::reserveGroups(size_t words) {
-  ContextScope scope(*device);
-  reserve(groups, words);
+/// Graphs may still name what packs have lain in before.
+void cuda::Engine::commit() noexcept {
+  if (!captured || STEPC_FAULT("device-graph-packs-freed"))
+    model.exchange.freeReplaced();
 }
 
-void Engine::reserveCarried(size_t words) {
-  ContextScope scope(*device);
-  reserve(carried, words);
+/// The next step or upload does it, for all tensors.
+void cuda::Engine::forgetCarried(size_t first, size_t end) noexcept {
+  if (first != end)
+    step.forgets = model.package->carries();
 }
 
-void Engine::reserveRounds(size_t tensors, size_t numGroups) {
-  if (!hasRounds())
-    return;
-  ContextScope scope(*device);
-  roundList.reserve(tensors, numGroups, exchange);
-  reserve(values, numGroups * size_t(getLayout().words));
-  reserve(roundWords, roundList.countWords(tensors, numGroups, exchange));
-  if (exchange)
-    reserve(crossing, exchange->countWords(numGroups) * sizeof(int64_t),
-            "what crosses ranks");
-  size_t bytes = roundList.countContributions(tensors) * sizeof(double);
-  if (bytes > (scratch ? scratch->getSize() : 0))
-    reserve(scratch, bytes + bytes / 2, "contributions");
+void cuda::Engine::requireNoCapture(const char *call) {
+  if (executor.isCapturing())
+    fail(STEPC_WRONG_STATE, "%s while the stream captures a graph", call);
 }
 
-DeviceBlock Engine::allocate(size_t size, const std::string &what) {
-  std::optional<DeviceBlock> block;
-  guard([&] {
-    block.emplace(device, size, what);
-    launcher.clear(block->getAddress(), size);
-    launcher.synchronize();
-  });
-  return std::move(*block);
+void cuda::Engine::beginChange(const char *call, Change change) {
+  requireNoCapture(call);
+  if (change != Change::Values)
+    takeCounts();
+  if (change != Change::Counts)
+    takeValues();
 }
 
-void Engine::write(CUdeviceptr to, const void *from, size_t size) {
-  guard([&] { launcher.copyIn(to, from, size); });
+/// Whether the device has the lists of the last step, or there are none: what
+/// has no elements is on no list, and a step without lists stores none.
+bool cuda::Engine::listsAreStored() const {
+  if (!model.areListsValid())
+    return false;
+  bool hasLists =
+      model.isWaitedFor() ||
+      std::any_of(model.classes.begin(), model.classes.end(),
+                  [](const RowClass &rows) { return rows.hasList(); });
+  return !step.chunksChanged || !hasLists;
 }
 
-bool Engine::hasMemory(uintptr_t address) const noexcept {
-  int ordinal = -1;
-  return device->getDriver().cuPointerGetAttribute(
-             &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
-             CUDA_SUCCESS &&
-         ordinal == device->getOrdinal();
+/// A step that is captured must not store counts and hyper-parameters, which
+/// each launch of the graph would store again; nor lists.
+void cuda::Engine::requireStep() {
+  capturing = executor.isCapturing();
+  if (capturing && !listsAreStored())
+    fail(STEPC_WRONG_STATE,
+         "the stream captures a graph, and other tensors have gradients than "
+         "in the last step; call stepcPlanUpload before");
 }
 
-void Engine::requireMemory(uintptr_t address, const OperandName &name) const {
-  ContextScope scope(*device);
-  int ordinal = -1;
-  CUresult result = device->getDriver().cuPointerGetAttribute(
-      &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
-  if (result == CUDA_ERROR_INVALID_VALUE)
-    fail(STEPC_DEVICE_MISMATCH,
-         "%s is at address 0x%llx, which the driver does not know",
-         name.str().c_str(), static_cast<unsigned long long>(address));
-  device->require(result, "cuPointerGetAttribute", " for " + name.str());
-  if (ordinal != device->getOrdinal())
-    fail(STEPC_DEVICE_MISMATCH,
-         "%s is in memory of CUDA device %d, the plan runs on %d",
-         name.str().c_str(), ordinal, int(device->getOrdinal()));
-}
-
-CUdeviceptr Engine::getScalars(int32_t cohort) const {
-  return scalarRows->getAddress() +
-         size_t(cohort) * scalarSlots * sizeof(double);
-}
-
-CUdeviceptr Engine::getValues(size_t group) const {
-  return values.getAddress() +
-         group * size_t(getLayout().words) * sizeof(int64_t);
-}
-
-bool Engine::hasScalars(const DeviceStep &step) const {
-  return groups.has(step.groups.data(), step.groups.size()) &&
-         values.has(step.values.data(), step.values.size()) &&
-         scalars.has(step.scalars.data(), step.scalars.size());
-}
-
-void Engine::storeChunks(Mirror &list, const StepcChunk *own, int64_t size) {
-  list.update(launcher, reinterpret_cast<const int64_t *>(own),
-              size_t(size) * kChunkWords);
-}
-
-void Engine::storeLists(const DeviceStep &step) {
-  listedClasses.clear();
-  for (const ListedRows &rows : step.rows) {
-    listedClasses.push_back(rows.rowClass);
-    storeChunks(chunks[rows.rowClass], rows.chunks, rows.numChunks);
-    storeChunks(finishes[rows.rowClass], rows.finishes, rows.numFinishes);
+StepOutcome cuda::Engine::run(bool some) {
+  bool tells = !executor.hasScalars(step) || step.forgets;
+  if (capturing && tells && !STEPC_FAULT("device-capture-stores-counts"))
+    fail(STEPC_WRONG_STATE,
+         "the stream captures a graph, and counts, scalars or hyper-parameters "
+         "have changed since the last step; call stepcPlanUpload before");
+  step.graph = capturing;
+  step.waitedFor = model.isWaitedFor();
+  if (some) {
+    captured |= capturing;
+    executor.run(step, [this](size_t rows) { return describeRows(rows); });
+    leaveToDevice();
+    valuesOnDevice = executor.hasRounds();
   }
-  const std::vector<int64_t> &words = roundList.getWords();
-  roundWords.update(launcher, words.data(), words.size());
-  carried.update(launcher, step.carried.data(), step.carried.size());
+  skipOnDevice = some && executor.maySkip();
+  if (capturing)
+    return {StepOutcome::Kind::Captured, -1};
+  if (some)
+    model.numRounds += int64_t(model.getManifest().rounds.size());
+  // Whether a step counts that may be skipped, the device alone knows.
+  if (skipOnDevice)
+    return {StepOutcome::Kind::Undecided, -1};
+  executor.countKnown(step.scalars.size());
+  return {};
 }
 
-/// Makes what is carried unknown to the next step, and to graphs from now on.
-/// Where a step begins in parts its lists are not stored yet.
-void Engine::forgetCarried(DeviceStep &step) {
-  if (!step.forgets || step.graph)
-    return;
-  carried.update(launcher, step.carried.data(), step.carried.size());
-  auto entries = int64_t(step.carried.size() / STEPC_CARRIED_ENTRY_WORDS);
-  int64_t arguments[] = {int64_t(carried.getAddress()), 0, entries,
-                         getState(STEPC_STATE_NEVER)};
-  if (entries && !STEPC_FAULT("device-carried-kept"))
-    launcher.launch(launcher.getModule().getForget(), entries, arguments, 4);
-  step.forgets = false;
+/// The device has the counts, and may go on without the host.
+void cuda::Engine::leaveToDevice() {
+  countsOnDevice = (captured && !STEPC_FAULT("device-counts-of-the-host")) ||
+                   executor.maySkip();
+  valuesOnDevice |= captured && executor.hasRounds();
 }
 
-/// Whether the list of scalars becomes another one, apart from counts.
-bool Engine::movesScalars(const DeviceStep &step) {
-  const std::vector<int64_t> &known = scalars.getKnown();
-  if (step.scalars.size() != scalars.getTold())
-    return true;
-  for (size_t k = 0; k < step.scalars.size(); ++k) {
-    size_t word = k % STEPC_SCALAR_ENTRY_WORDS;
-    if (word != STEPC_SCALAR_ENTRY_COUNT && word != STEPC_SCALAR_ENTRY_FRESH &&
-        step.scalars[k] != known[k])
-      return true;
+/// In parts counts change at the end, by the host.
+void cuda::Engine::requireParts() {
+  requireNoCapture("stepcStepBegin");
+  if (captured)
+    fail(STEPC_WRONG_STATE,
+         "stepcStepBegin, but steps of the plan were captured in a graph");
+}
+
+void cuda::Engine::beginParts() {
+  list(/*activeOnly=*/false);
+  step.rows.clear();
+  step.waitedFor = false;
+  step.graph = false;
+  executor.runScalars(step);
+}
+
+/// The kernels over what the classes list. A parameter may have moved since the
+/// step began.
+void cuda::Engine::runParts() {
+  listRows();
+  if (step.forgets)
+    listCarried();
+  step.waitedFor = false;
+  executor.runKernels(step, [this](size_t rows) { return describeRows(rows); });
+}
+
+void cuda::Engine::requireUpload() { requireNoCapture("stepcPlanUpload"); }
+
+void cuda::Engine::upload() {
+  step.waitedFor = model.isWaitedFor();
+  step.graph = false;
+  executor.upload(step);
+  leaveToDevice();
+}
+
+std::string cuda::Engine::describeRows(size_t rowClass) const {
+  int64_t count = 0;
+  const std::string *first = nullptr;
+  for (size_t id = 0; id < model.tensors.size(); ++id) {
+    const BoundTensor &tensor = model.tensors[id];
+    if (size_t(tensor.rowClass) != rowClass || !tensor.hasGrad)
+      continue;
+    ++count;
+    if (!first)
+      first = &model.names[id];
   }
-  return false;
-}
-
-bool Engine::movesLists(const DeviceStep &step) const {
-  auto isSame = [](const Mirror &list, const StepcChunk *own, int64_t size) {
-    return list.hasJust(reinterpret_cast<const int64_t *>(own),
-                        size_t(size) * kChunkWords);
-  };
-  if (step.rows.size() != listedClasses.size())
-    return true;
-  for (size_t k = 0; k < step.rows.size(); ++k) {
-    const ListedRows &rows = step.rows[k];
-    if (rows.rowClass != listedClasses[k] ||
-        !isSame(chunks[rows.rowClass], rows.chunks, rows.numChunks) ||
-        !isSame(finishes[rows.rowClass], rows.finishes, rows.numFinishes))
-      return true;
-  }
-  const std::vector<int64_t> &words = roundList.getWords();
-  return !roundWords.hasJust(words.data(), words.size()) ||
-         !carried.hasJust(step.carried.data(), step.carried.size());
-}
-
-/// The list of rounds, anew where other tensors take part.
-void Engine::makeRounds(DeviceStep &step) {
-  if (!step.chunksChanged || !hasRounds())
-    return;
-  step.rounds.groups = int64_t(groups.getAddress());
-  step.rounds.values = int64_t(values.getAddress());
-  step.rounds.scratch = scratch ? int64_t(scratch->getAddress()) : 0;
-  step.rounds.list = int64_t(roundWords.getAddress());
-  step.rounds.exchange = exchange;
-  step.rounds.crossing = crossing ? int64_t(crossing->getAddress()) : 0;
-  roundList.make(step.rounds);
-}
-
-/// What is stored in a capture, the graph stores whenever it is launched: no
-/// counts, so, and no lists, but the tables, of which gradients have moved.
-void Engine::upload(DeviceStep &step) {
-  makeRounds(step);
-  guard([&] {
-    if (!step.graph && captured &&
-        (movesScalars(step) || (step.chunksChanged && movesLists(step))))
-      raiseVersion();
-    groups.update(launcher, step.groups.data(), step.groups.size());
-    values.update(launcher, step.values.data(), step.values.size());
-    scalars.update(launcher, step.scalars.data(), step.scalars.size());
-    for (const ListedRows &rows : step.rows) {
-      Mirror &table = tables[rows.rowClass];
-      auto size = size_t(rows.tableWords);
-      if (step.graph)
-        table.capture(launcher, rows.table, size);
-      else
-        table.update(launcher, rows.table, size);
-    }
-    if (step.chunksChanged && (!step.rows.empty() || step.waitedFor)) {
-      storeLists(step);
-      step.chunksChanged = false;
-    }
-    forgetCarried(step);
-  });
-}
-
-void Engine::countKnown(size_t words) {
-  std::vector<int64_t> &known = scalars.getKnown();
-  for (size_t k = 0; k < words; k += STEPC_SCALAR_ENTRY_WORDS) {
-    ++known[k + STEPC_SCALAR_ENTRY_COUNT];
-    known[k + STEPC_SCALAR_ENTRY_FRESH] = 0;
-  }
-}
-
-void Engine::takeScalars(int64_t *words, size_t count) {
-  guard([&] {
-    launcher.copyOut(words, scalars.getAddress(), count * sizeof(int64_t));
-  });
-  std::copy_n(words, count, scalars.getKnown().begin());
-}
-
-void Engine::takeValues(int64_t *words, size_t count) {
-  guard([&] {
-    launcher.copyOut(words, values.getAddress(), count * sizeof(int64_t));
-  });
-  std::copy_n(words, count, values.getKnown().begin());
-}
-
-int64_t Engine::readWord(CUdeviceptr from) {
-  int64_t word = 0;
-  guard([&] { launcher.copyOut(&word, from, sizeof(word)); });
-  return word;
-}
-
-void Engine::readState(int64_t *words) {
-  guard([&] {
-    launcher.copyOut(words, state->getAddress(),
-                     STEPC_STATE_WORDS * sizeof(int64_t));
-  });
-}
-
-int64_t Engine::getBytes() const {
-  size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
-                 roundWords.getBytes() + carried.getBytes();
-  for (const std::unique_ptr<DeviceBlock> *block :
-       {&scalarRows, &workspace, &scratch, &crossing, &state})
-    bytes += *block ? (*block)->getSize() : 0;
-  for (const std::unique_ptr<DeviceBlock> &block : retired)
-    bytes += block->getSize();
-  for (const std::vector<Mirror> *list : {&tables, &chunks, &finishes})
-    for (const Mirror &mirror : *list)
-      bytes += mirror.getBytes();
-  return int64_t(bytes);
+  if (!first)
+    return "";
+  return " for " + std::to_string(count) + " tensors, the first " + *first;
 }

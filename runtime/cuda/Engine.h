@@ -1,258 +1,127 @@
-//===- Engine.h - runs steps on a CUDA device -----------------------------===//
+//===- Engine.h - steps tensors on a CUDA device ------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A step is a list of launches, made of the manifest's schedule: for each
-// segment the scalars of its cohorts, then each kernel over the rows of each
-// class, then the round; at the end the counts. It is enqueued on the caller's
-// stream; nothing waits, allocates, or copies from the host's memory. Before
-// it, what the device does not know yet is stored there, as arguments of
-// launches.
+// Cohorts, rows and chunks are those of the processor, with addresses of the
+// device. A step lists what the device works on (EngineLists.cpp), and the
+// executor stores there what has changed and enqueues the launches.
 //
-// Whether a step is skipped is decided on the device: all launches that a skip
-// concerns look at a word there.
-//
-// A graph reads lists and memory that a later step may change. What it relies
-// on has a version: when it changes, graphs from before do nothing and count
-// that, on the device. Their memory is kept.
+// Counts of steps that were captured or that may be skipped, and what rounds
+// compute, are the device's: steps do not wait for them. Whoever asks waits for
+// the stream; whoever changes them takes them over first, and the next step or
+// upload tells the device what differs (EngineRead.cpp).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef STEPC_CUDA_ENGINE_H
 #define STEPC_CUDA_ENGINE_H
 
-#include "core/Fault.h"
-#include "core/Package.h"
-#include "core/TensorView.h"
-#include "cuda/Launcher.h"
-#include "cuda/RoundList.h"
+#include "core/Engine.h"
+#include "core/Plan.h"
+#include "cuda/Executor.h"
 
-#include "stepc/kernel_abi.h"
-#include "stepc/stepc.h"
-
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace stepc::cuda {
 
-/// The rows of a class that a step takes.
-struct ListedRows {
-  size_t rowClass;
-  const int64_t *table;
-  int64_t tableWords;
-  int64_t rowWords;
-  const StepcChunk *chunks;
-  int64_t numChunks;
-  /// The rows, in chunks that name no elements: what finishes work on.
-  const StepcChunk *finishes;
-  int64_t numFinishes;
-};
-
-/// Entries [begin, end) of the list of scalars are of one variant.
-struct ScalarRange {
-  size_t variant;
-  int64_t begin;
-  int64_t end;
-};
-
-/// What a step works on, as the host has it.
-struct DeviceStep {
-  std::vector<ListedRows> rows;
-  /// Whether chunks have changed since the last step.
-  bool chunksChanged = true;
-  /// Arguments of scalar functions, entry by entry.
-  std::vector<int64_t> scalars;
-  std::vector<ScalarRange> ranges;
-  /// Hyper-parameters, bits of doubles, and options of all groups.
-  std::vector<int64_t> groups;
-  /// What rounds change in each group (ValueLayout), as the host knows it.
-  std::vector<int64_t> values;
-  RoundInputs rounds;
-  /// Carried scalars of all tensors, entry by entry, and whether they are to be
-  /// unknown.
-  std::vector<int64_t> carried;
-  bool forgets = false;
-  /// Whether other ranks may wait for the rounds of this one, which lists
-  /// nothing.
-  bool waitedFor = false;
-  /// Whether the stream captures a graph.
-  bool graph = false;
-};
-
-/// Which tensors the rows of a class are, for messages: " for 2 tensors, the
-/// first 'w'".
-using DescribeRows = std::function<std::string(size_t rowClass)>;
-
-class Engine {
+class Engine : public stepc::Engine {
 public:
-  Engine(std::shared_ptr<const Package> package, const StepcCudaConfig &config);
+  /// Of a model without tensors, whose rows are worked on together from then
+  /// on.
+  Engine(Model &model, const StepcCudaConfig &config);
+  ~Engine() override;
 
-  int32_t getOrdinal() const { return device->getOrdinal(); }
-  void setStream(void *stream);
-  /// What rounds exchange with other ranks; null: there are none.
-  void setExchange(Exchange *own);
-  bool isCapturing();
+  DLDevice getPlace() const override {
+    return {kDLCUDA, executor.getOrdinal()};
+  }
+  std::string getName() const override;
 
-  /// Waits for the steps of several ranks, or until their communicator has
-  /// given up: freeing what they use would wait without a deadline.
-  void waitForRanks() noexcept;
+  void setMesh(Mesh &&mesh) override;
+  Memory allocate(size_t bytes, const std::string &what) override;
+  void fill(uintptr_t address, int64_t elements, const Operand &state) override;
+  bool hasMemory(uintptr_t address) const noexcept override;
+  void requireMemory(uintptr_t address, const OperandName &name) const override;
+  void reserveGroups(size_t numGroups, const Group &like) override;
+  void reserveTensors(size_t numTensors) override;
+  void reserveRows(size_t rowClass) override;
+  void reserveWorkspace(const WorkspaceNeed &need) override;
+  void commit() noexcept override;
+  void beginChange(const char *call, Change change) override;
+  void forgetCarried(size_t first, size_t end) noexcept override;
 
-  // Memory; none of it is taken in steps.
-  void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
-                   int64_t numFinishes);
-  void reserveWorkspace(size_t bytes);
-  void reserveCohorts(size_t cohorts, size_t slots);
-  void reserveGroups(size_t words);
-  void reserveCarried(size_t words);
-  /// What rounds need for so many tensors and groups.
-  void reserveRounds(size_t tensors, size_t numGroups);
-  /// A block of zeros.
-  DeviceBlock allocate(size_t size, const std::string &what);
-  void write(CUdeviceptr to, const void *from, size_t size);
-  /// Whether the address is in memory of the device. Needs no context.
-  bool hasMemory(uintptr_t address) const noexcept;
-  /// Refuses an address that is not.
-  void requireMemory(uintptr_t address, const OperandName &name) const;
-  CUdeviceptr getScalars(int32_t cohort) const;
-  /// The list of the arguments of scalar functions.
-  CUdeviceptr getScalarList() const { return scalars.getAddress(); }
-  CUdeviceptr getGroups() const { return groups.getAddress(); }
-  /// What rounds change in a group.
-  CUdeviceptr getValues(size_t group) const;
-  const ValueLayout &getLayout() const { return roundList.getLayout(); }
-  bool hasRounds() const { return !package->getManifest().rounds.empty(); }
-  bool maySkip() const { return roundList.maySkip(); }
+  void requireStep() override;
+  void requireParts() override;
+  void requireUpload() override;
+  void takeCounts() override;
+  uintptr_t getScalarRows() const noexcept override;
+  void listsChanged() noexcept override { step.chunksChanged = true; }
+  void prepare() override { list(/*activeOnly=*/true); }
+  StepOutcome run(bool some) override;
+  void beginParts() override;
+  void runParts() override;
 
-  /// Whether the device has the scalars' list, the groups and their values.
-  bool hasScalars(const DeviceStep &step) const;
-  /// Stores what the device does not have.
-  void upload(DeviceStep &step);
-  /// Runs a whole step, and counts it on the device.
-  void run(DeviceStep &step, const DescribeRows &describe);
-  /// The parts of one, which is not counted on the device.
-  void runScalars(DeviceStep &step);
-  void runKernels(DeviceStep &step, const DescribeRows &describe);
-  /// Tells the engine that the device has counted a step in the list, of so
-  /// many words.
-  void countKnown(size_t words);
-  // Reading waits for the stream.
-  /// Takes over so many words of the list, or of the groups' values, from the
-  /// begin on: the next upload compares with these.
-  void takeScalars(int64_t *words, size_t count);
-  void takeValues(int64_t *words, size_t count);
-  int64_t readWord(CUdeviceptr from);
-  /// Reads the words STEPC_STATE_...
-  void readState(int64_t *words);
+  void setStream(void *stream) override { executor.setStream(stream); }
+  void upload() override;
 
-  /// Whether tensors may have been updated in part.
-  bool isBroken() const { return broken; }
-
-  int64_t getBytes() const;
-  int64_t getNumLaunches() const { return launcher.getNumLaunches(); }
-  int64_t getNumStores() const { return launcher.getNumStores(); }
+  int64_t getCount(int64_t id) const override;
+  double getResult(int64_t group, size_t index) const override;
+  bool hasSlots() const override { return !broken && !executor.isCapturing(); }
+  double getSlot(const BoundTensor &tensor, size_t slot) const override;
+  void completeLastStep(StepcLastStep &last) const override;
+  void addInfo(StepcPlanInfo &info, int64_t memory) const override;
 
 private:
-  /// One launch of a step. Its kernel writes tensors where `rowClass` is that
-  /// of rows. Without a kernel: the calls of a round, the only argument.
-  struct Launch {
-    const Kernel *kernel;
-    int64_t blocks;
-    int64_t rowClass;
-    int64_t numArguments;
-    int64_t arguments[7];
-  };
+  void requireNoCapture(const char *call);
+  void reserveRounds(size_t numTensors, size_t numGroups);
+  size_t countCarriedWords(size_t numTensors) const;
+  bool listsAreStored() const;
+  void leaveToDevice();
+  std::string describeRows(size_t rowClass) const;
 
-  // Memory, and what graphs rely on.
-  void retire(std::unique_ptr<DeviceBlock> &block);
-  void reserve(Mirror &mirror, size_t words);
-  void reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
-               const char *what);
-  void raiseVersion();
-  bool movesScalars(const DeviceStep &step);
-  bool movesLists(const DeviceStep &step) const;
-  void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
-  void storeLists(const DeviceStep &step);
-  void forgetCarried(DeviceStep &step);
-  void makeRounds(DeviceStep &step);
-  // Launches.
-  int64_t getState(int64_t word) const;
-  int64_t getSkip(bool always = false) const;
-  void beginLaunches(bool graph);
-  void addScalars(const DeviceStep &step, int64_t segment);
-  void addKernels(const DeviceStep &step, int64_t segment);
-  void addRows(const ListedRows &rows, int64_t segment);
-  void addRound(int64_t round);
-  void addPart(const RoundPart &part);
-  void addList(const Kernel &kernel, int64_t blocks, int64_t list,
-               int64_t begin, int64_t end, int64_t skip);
-  void addCarried(const DeviceStep &step, const Kernel &kernel);
-  void addAdvance(const DeviceStep &step);
-  void enqueue(const DescribeRows &describe);
-  void enqueueRound(int64_t round);
-  template <typename Work>
-  void guard(Work &&work);
+  // EngineLists.cpp
+  void list(bool activeOnly);
+  void listRows();
+  void listScalars(bool activeOnly);
+  void listGroups();
+  void listValues();
+  void listRounds();
+  void listIdleBuffers();
+  void listCarried();
 
-  std::shared_ptr<const Package> package;
-  std::shared_ptr<const Device> device;
-  Launcher launcher;
-  Mirror groups{"hyper-parameters"};
-  Mirror scalars{"the list of scalars"};
-  Mirror carried{"the list of carried scalars"};
-  /// Two for each variant, as Plan's classes.
-  std::vector<Mirror> tables;
-  std::vector<Mirror> chunks;
-  std::vector<Mirror> finishes;
-  /// One for all launches: those of a class are done before the next one's.
-  std::unique_ptr<DeviceBlock> workspace;
-  std::unique_ptr<DeviceBlock> scalarRows;
-  size_t scalarSlots = 0;
-  RoundList roundList;
-  Mirror values{"the values of groups"};
-  Mirror roundWords{"the list of rounds"};
-  /// Contributions, while they are combined.
-  std::unique_ptr<DeviceBlock> scratch;
-  Exchange *exchange = nullptr;
-  /// Words that cross ranks beside buffers.
-  std::unique_ptr<DeviceBlock> crossing;
-  /// STEPC_STATE_WORDS words.
-  std::unique_ptr<DeviceBlock> state;
-  std::vector<Launch> launches;
-  /// Whether launches look at whether the step is skipped.
-  bool gated = false;
-  bool broken = false;
+  // EngineRead.cpp
+  void requireReadable(const char *what) const;
+  void tellStale() const;
+  void takeValues();
 
-  /// Whether steps have been captured, and this one is.
-  bool captured = false;
+  /// Asking the device waits for it, and changes nothing that a caller knows.
+  mutable Executor executor;
+  DeviceStep step;
+  /// The cohort of each entry of the list of scalars.
+  std::vector<int32_t> listedCohorts;
+  /// Whether the stream captures the step under way.
   bool capturing = false;
-  /// Of what graphs rely on.
-  int64_t version = 0;
-  std::vector<size_t> listedClasses;
-  /// Memory that graphs may still name.
-  std::vector<std::unique_ptr<DeviceBlock>> retired;
+  /// Whether steps have been captured: graphs step tensors without us.
+  bool captured = false;
+  /// Whether the device may have other counts than the host: of graphs, and of
+  /// steps that may be skipped.
+  bool countsOnDevice = false;
+  /// The same of what rounds change.
+  bool valuesOnDevice = false;
+  /// Whether the device knows if the last step was skipped.
+  bool skipOnDevice = false;
+  /// Launches of graphs that did nothing, of which a call has told.
+  mutable int64_t staleLaunches = 0;
+  /// The same of carried scalars that were stale.
+  mutable int64_t staleCarried = 0;
 };
 
-/// Runs what enqueues or waits. An error that ends the context, or the
-/// communicator, leaves tensors in an unknown state: earlier steps may not have
-/// come to their ends.
-template <typename Work>
-void Engine::guard(Work &&work) {
-  try {
-    ContextScope scope(*device);
-    work();
-  } catch (const DriverError &error) {
-    broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
-    throw;
-  } catch (const Error &error) {
-    broken |= error.getStatus() == STEPC_COMMUNICATION_ERROR &&
-              !STEPC_FAULT("device-goes-on-without-ranks");
-    throw;
-  }
-}
+/// What stepcPlanSetCuda does.
+void setEngine(Plan &plan, const StepcCudaConfig &config);
 
 } // namespace stepc::cuda
 

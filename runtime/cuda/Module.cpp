@@ -152,9 +152,12 @@ void Module::resolve() {
       kernels.scalars.push_back(function.empty() ? Kernel()
                                                  : getKernel(function));
     for (const ScheduleEntry &entry : variant.schedule) {
-      kernels.entries[0].push_back(getKernel(entry.function));
-      kernels.entries[1].push_back(
-          getKernel(entry.finish ? entry.function : entry.stridedFunction));
+      bool strided = entry.kind == EntryKind::Kernel;
+      for (int kind = 0; kind < 2; ++kind)
+        kernels.entries[kind].push_back(!entry.isCalled() ? Kernel()
+                                        : kind && strided
+                                            ? getKernel(entry.stridedFunction)
+                                            : getKernel(entry.function));
     }
     variants.push_back(std::move(kernels));
   }

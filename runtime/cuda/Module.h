@@ -34,7 +34,8 @@ struct Kernel {
 struct VariantKernels {
   /// One for each segment; without a function where there is nothing to fill.
   std::vector<Kernel> scalars;
-  /// The schedule for contiguous rows, and for strided ones.
+  /// The schedule for contiguous rows, and for strided ones; without functions
+  /// where nothing is launched.
   std::vector<Kernel> entries[2];
 };
 

@@ -8,7 +8,7 @@
 #include "mpi/Exchange.h"
 
 #include "comm/Describe.h"
-#include "cpu/FloatMode.h"
+#include "core/FloatMode.h"
 
 #include <algorithm>
 #include <climits>

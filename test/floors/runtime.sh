@@ -40,7 +40,7 @@ while read -r file; do
       frontend/* | tools/* | *dialect/* | *passes/*)
       fail "${file#"$source_dir"/} includes $name"
       ;;
-    comm/* | core/* | cpu/* | stepc/* | dlpack/*) ;;
+    api/* | comm/* | core/* | cpu/* | stepc/* | dlpack/*) ;;
     */*)
       case $name in
       sys/*) ;;
@@ -50,6 +50,28 @@ while read -r file; do
     esac
   done < <(includes "$file")
 done <<<"$files"
+
+# The core knows the interface of engines and none of them, and engines do not
+# know each other: what runs on both is written once.
+may_not() { # FOLDER LEAST PATTERN
+  local own count
+  own=$(find "$source_dir/runtime/$1" -name '*.h' -o -name '*.cpp')
+  count=$(echo "$own" | wc -l)
+  [ "$count" -ge "$2" ] || fail "runtime/$1 has $count files, fewer than $2"
+  while read -r file; do
+    while read -r name; do
+      [[ $name =~ ^($3)/ ]] && fail "${file#"$source_dir"/} includes $name," \
+        "which runtime/$1 may not know"
+    done < <(includes "$file")
+  done <<<"$own"
+}
+may_not core 60 'api|comm|cpu|cuda|mpi|nccl'
+may_not cpu 15 'api|comm|cuda|mpi|nccl'
+may_not cuda 12 'api|comm|cpu|mpi|nccl'
+# And nothing of theirs is named in it.
+named=$(grep -nE '\b(cuda|cpu|nccl)::|#if.*CUDA' "$source_dir"/runtime/core/*.h \
+  "$source_dir"/runtime/core/*.cpp)
+[ -z "$named" ] || fail "runtime/core names an engine: $named"
 
 # A user's header needs nothing that a C11 compiler does not bring, and the
 # header shared with the compiler needs <stdint.h> only.

@@ -231,6 +231,14 @@ TEST(Manifest, rounds) {
   refuseClip("/reports/1/name", "grad_norm", "'reports' has a name twice");
 }
 
+TEST(Manifest, kindsOfEntries) {
+  for (std::string kind : {"exchange", "call", "copy"})
+    refuseClip(("/variants/0/schedule/1/" + kind).c_str(), "clip_finish0",
+               ("'variants[0].schedule[1]' is an entry of kind '" + kind +
+                "', which this runtime does not read")
+                   .c_str());
+}
+
 TEST(Manifest, schedules) {
   refuseClip("/variants/0/schedule", json::array(),
              "'variants[0].schedule' is empty");

@@ -40,7 +40,7 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"States of up to (\d+) elements", lambda: constant("torch/_states", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),
-    (r"less than about (\d+) KiB", lambda: number("runtime/cpu/Engine.cpp", r"Weight = (\d+)")),
+    (r"less than about (\d+) KiB", lambda: number("runtime/cpu/Workers.cpp", r"Weight = (\d+)")),
     (r"and (\d+) random programs", lambda: programs("test_fuzz")),
     (r"(\d+) are run in each check", lambda: programs("test_fuzz")),
     (r"(\d+) programs are run in each check", lambda: programs("test_ranks")),

@@ -1,11 +1,11 @@
-//===- EngineLaunches.cpp - the launches of a step ------------------------===//
+//===- ExecutorLaunches.cpp - the launches of a step ----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/Engine.h"
+#include "cuda/Executor.h"
 
 #include "core/Fault.h"
 #include "core/Status.h"
@@ -13,19 +13,19 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
-int64_t Engine::getState(int64_t word) const {
+int64_t Executor::getState(int64_t word) const {
   return int64_t(state->getAddress()) + word * int64_t(sizeof(int64_t));
 }
 
 /// The address of the word that a launch looks at; `always`: it is done in a
 /// step that is skipped, too, but not for a graph that relies on what is gone.
-int64_t Engine::getSkip(bool always) const {
+int64_t Executor::getSkip(bool always) const {
   if (!gated || STEPC_FAULT("device-skip-ignored"))
     return getState(STEPC_STATE_NEVER);
   return getState(always ? STEPC_STATE_STALE_NOW : STEPC_STATE_SKIPPED);
 }
 
-void Engine::beginLaunches(bool graph) {
+void Executor::beginLaunches(bool graph) {
   launches.clear();
   gated = graph || maySkip();
   if (!gated)
@@ -37,8 +37,8 @@ void Engine::beginLaunches(bool graph) {
                       {getState(0), version, int64_t(graph)}});
 }
 
-void Engine::addList(const Kernel &kernel, int64_t blocks, int64_t list,
-                     int64_t begin, int64_t end, int64_t skip) {
+void Executor::addList(const Kernel &kernel, int64_t blocks, int64_t list,
+                       int64_t begin, int64_t end, int64_t skip) {
   launches.push_back({&kernel, blocks, -1, 4, {list, begin, end, skip}});
 }
 
@@ -47,7 +47,7 @@ static int64_t countThreadBlocks(int64_t entries) {
 }
 
 /// A thread for each cohort of a variant.
-void Engine::addScalars(const DeviceStep &step, int64_t segment) {
+void Executor::addScalars(const DeviceStep &step, int64_t segment) {
   for (const ScalarRange &range : step.ranges) {
     const Kernel &kernel =
         launcher.getModule().getKernels(range.variant).scalars[size_t(segment)];
@@ -60,7 +60,7 @@ void Engine::addScalars(const DeviceStep &step, int64_t segment) {
 
 /// The schedule of a class: a block for each chunk, several in the tiles space,
 /// or one for each row where it is a finish.
-void Engine::addRows(const ListedRows &rows, int64_t segment) {
+void Executor::addRows(const ListedRows &rows, int64_t segment) {
   size_t variant = rows.rowClass / 2;
   size_t kind = STEPC_FAULT("device-strided-as-dense") ? 0 : rows.rowClass % 2;
   const Variant &own = package->getManifest().variants[variant];
@@ -69,9 +69,9 @@ void Engine::addRows(const ListedRows &rows, int64_t segment) {
   const std::vector<Kernel> &kernels =
       launcher.getModule().getKernels(variant).entries[kind];
   for (size_t e = 0; e < schedule.size(); ++e) {
-    bool finish = schedule[e].finish;
+    bool finish = schedule[e].kind == EntryKind::Finish;
     int64_t size = finish ? rows.numFinishes : rows.numChunks;
-    if (schedule[e].segment != segment || size == 0)
+    if (schedule[e].segment != segment || !schedule[e].isCalled() || size == 0)
       continue;
     const Mirror &list = (finish ? finishes : chunks)[rows.rowClass];
     int64_t end = size - STEPC_FAULT("device-last-entry-missing");
@@ -80,24 +80,24 @@ void Engine::addRows(const ListedRows &rows, int64_t segment) {
                         int64_t(rows.rowClass),
                         7,
                         {int64_t(tables[rows.rowClass].getAddress()),
-                         rows.rowWords, int64_t(list.getAddress()),
+                         rows.call.rowWords, int64_t(list.getAddress()),
                          workspace ? int64_t(workspace->getAddress()) : 0, 0,
                          end, getSkip()}});
   }
 }
 
-void Engine::addKernels(const DeviceStep &step, int64_t segment) {
+void Executor::addKernels(const DeviceStep &step, int64_t segment) {
   for (const ListedRows &rows : step.rows)
     addRows(rows, segment);
 }
 
-void Engine::addRound(int64_t round) {
+void Executor::addRound(int64_t round) {
   for (const RoundPart &part : roundList.getParts())
     if (part.round == round)
       addPart(part);
 }
 
-void Engine::addPart(const RoundPart &part) {
+void Executor::addPart(const RoundPart &part) {
   const Module &module = launcher.getModule();
   int64_t list =
       int64_t(roundWords.getAddress()) + part.offset * int64_t(sizeof(int64_t));
@@ -137,7 +137,7 @@ void Engine::addPart(const RoundPart &part) {
 }
 
 /// What begins and ends the check of a carried scalar.
-void Engine::addCarried(const DeviceStep &step, const Kernel &kernel) {
+void Executor::addCarried(const DeviceStep &step, const Kernel &kernel) {
   auto entries = int64_t(step.carried.size() / STEPC_CARRIED_ENTRY_WORDS);
   if (entries == 0)
     return;
@@ -149,7 +149,7 @@ void Engine::addCarried(const DeviceStep &step, const Kernel &kernel) {
        {int64_t(carried.getAddress()), entries, getState(0), getSkip()}});
 }
 
-void Engine::addAdvance(const DeviceStep &step) {
+void Executor::addAdvance(const DeviceStep &step) {
   auto entries = int64_t(step.scalars.size() / STEPC_SCALAR_ENTRY_WORDS);
   addList(launcher.getModule().getAdvance(), countThreadBlocks(entries),
           int64_t(scalars.getAddress()), 0, entries,
@@ -159,7 +159,7 @@ void Engine::addAdvance(const DeviceStep &step) {
 
 /// Enqueues the list. Once a kernel that writes tensors is on the stream, an
 /// error leaves them updated in part.
-void Engine::enqueue(const DescribeRows &describe) {
+void Executor::enqueue(const DescribeRows &describe) {
   bool written = false;
   try {
     guard([&] {
@@ -184,7 +184,7 @@ void Engine::enqueue(const DescribeRows &describe) {
 }
 
 /// The calls of a round, behind what writes what crosses.
-void Engine::enqueueRound(int64_t round) {
+void Executor::enqueueRound(int64_t round) {
   if (STEPC_FAULT("device-round-does-not-cross") ||
       exchange->enqueue(round, roundList.getCrossing(round),
                         launcher.getStream(), !capturing))
@@ -194,7 +194,7 @@ void Engine::enqueueRound(int64_t round) {
        exchange->getMessage());
 }
 
-void Engine::run(DeviceStep &step, const DescribeRows &describe) {
+void Executor::run(DeviceStep &step, const DescribeRows &describe) {
   captured |= step.graph;
   capturing = step.graph;
   upload(step);
@@ -219,7 +219,7 @@ void Engine::run(DeviceStep &step, const DescribeRows &describe) {
   enqueue(describe);
 }
 
-void Engine::runScalars(DeviceStep &step) {
+void Executor::runScalars(DeviceStep &step) {
   upload(step);
   launches.clear();
   gated = false;
@@ -227,7 +227,7 @@ void Engine::runScalars(DeviceStep &step) {
   enqueue(DescribeRows());
 }
 
-void Engine::runKernels(DeviceStep &step, const DescribeRows &describe) {
+void Executor::runKernels(DeviceStep &step, const DescribeRows &describe) {
   upload(step);
   launches.clear();
   gated = false;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef STEPC_CPU_FLOATMODE_H
-#define STEPC_CPU_FLOATMODE_H
+#ifndef STEPC_CORE_FLOATMODE_H
+#define STEPC_CORE_FLOATMODE_H
 
 #include <immintrin.h>
 
@@ -29,4 +29,4 @@ private:
 
 } // namespace stepc
 
-#endif // STEPC_CPU_FLOATMODE_H
+#endif // STEPC_CORE_FLOATMODE_H

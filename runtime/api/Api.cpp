@@ -10,6 +10,7 @@
 #include "cpu/CpuFeatures.h"
 #include "cpu/Engine.h"
 #include "cpu/TeamLimit.h"
+#include "cuda/Engine.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,11 +18,27 @@
 
 using namespace stepc;
 
-/// The handle of the C ABI.
+// The C ABI knows the engines: a plan begins with that of the processor.
+
+struct StepcPackage {
+  /// `name` is what messages call it.
+  StepcPackage(const char *name, std::string_view bytes)
+      : StepcPackage(name, ZipReader(name, bytes.data(), bytes.size())) {}
+
+  std::shared_ptr<const Package> package;
+  std::shared_ptr<const cpu::Code> code;
+
+private:
+  StepcPackage(const char *name, const ZipReader &zip)
+      : package(std::make_shared<const Package>(name, zip)),
+        code(std::make_shared<const cpu::Code>(package, zip)) {}
+};
+
 struct StepcPlan {
-  StepcPlan(std::shared_ptr<const Package> package,
-            const StepcPlanConfig &config)
-      : plan(std::move(package), config) {}
+  StepcPlan(const StepcPackage &package, const StepcPlanConfig &config)
+      : plan(package.package, config, [&](Model &model) {
+          return std::make_unique<cpu::Engine>(model, package.code);
+        }) {}
 
   Plan plan;
   /// Whether a thread is inside.
@@ -101,7 +118,7 @@ uint32_t stepcVersion(void) {
   return STEPC_VERSION_MAJOR * 1000 + STEPC_VERSION_MINOR;
 }
 
-const char *stepcCpuTarget(void) { return getCpuTarget(); }
+const char *stepcCpuTarget(void) { return cpu::getCpuTarget(); }
 
 const char *stepcStatusString(StepcStatus status) {
 #define STEPC_CASE(name)                                                       \
@@ -141,7 +158,7 @@ StepcStatus stepcPackageLoad(const char *path, StepcPackage **out) {
     return reportNull("path");
   if (!out)
     return reportNull("out");
-  return guarded([&] { *out = new StepcPackage{loadPackageFile(path)}; });
+  return guarded([&] { *out = new StepcPackage(path, readFile(path)); });
 }
 
 StepcStatus stepcPackageLoadBytes(const void *bytes, size_t size,
@@ -152,7 +169,7 @@ StepcStatus stepcPackageLoadBytes(const void *bytes, size_t size,
     return reportNull("out");
   return guarded([&] {
     std::string_view view(static_cast<const char *>(bytes), size);
-    *out = new StepcPackage{std::make_shared<const Package>("<memory>", view)};
+    *out = new StepcPackage("<memory>", view);
   });
 }
 
@@ -176,8 +193,7 @@ StepcStatus stepcPlanCreate(StepcPackage *package,
     return reportNull("package");
   if (!out)
     return reportNull("out");
-  return guarded(
-      [&] { *out = new StepcPlan(package->package, checkConfig(config)); });
+  return guarded([&] { *out = new StepcPlan(*package, checkConfig(config)); });
 }
 
 void stepcPlanDestroy(StepcPlan *plan) { delete plan; }
@@ -229,7 +245,8 @@ int32_t stepcPlanMoveGrad(StepcPlan *plan, int64_t id, const DLTensor *param,
 }
 
 int32_t stepcLimitTeam(int32_t size) {
-  return limitTeam(Engine(std::max(size, 0)).getTeamSize(), /*tryAgain=*/false);
+  return cpu::limitTeam(cpu::Workers(std::max(size, 0)).getTeamSize(),
+                        /*tryAgain=*/false);
 }
 
 StepcStatus stepcPlanParametersWritten(StepcPlan *plan) {
@@ -243,7 +260,7 @@ StepcStatus stepcPlanSetTrace(StepcPlan *plan, StepcTrace trace, void *user) {
 StepcStatus stepcPlanSetCuda(StepcPlan *plan, const StepcCudaConfig *config) {
   if (!config)
     return reportNull("config");
-  return withPlan(plan, [&] { plan->plan.setCuda(*config); });
+  return withPlan(plan, [&] { cuda::setEngine(plan->plan, *config); });
 }
 
 StepcStatus stepcPlanSetStream(StepcPlan *plan, void *stream) {

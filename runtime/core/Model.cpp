@@ -1,0 +1,171 @@
+//===- Model.cpp - what a plan steps ------------------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Model.h"
+
+#include "core/Fault.h"
+
+using namespace stepc;
+
+static constexpr int64_t kDefaultChunkElements = 16384;
+
+Model::Model(std::shared_ptr<const Package> loaded,
+             const StepcPlanConfig &config)
+    : package(std::move(loaded)), config(config),
+      cohorts(package->getMaxScalarSlots()), rounds(getManifest(), groups),
+      exchange(getManifest()) {
+  int64_t chunk =
+      config.chunkElements ? config.chunkElements : kDefaultChunkElements;
+  for (const Variant &variant : getManifest().variants)
+    addClasses(variant, chunk);
+}
+
+/// What a variant does in the segment, whose entries begin at `entry`.
+static ClassSegment makeSegment(const Variant &variant, int64_t segment,
+                                size_t &entry) {
+  const std::vector<ScheduleEntry> &schedule = variant.schedule;
+  ClassSegment made;
+  made.beginEntry = int64_t(entry);
+  for (; entry < schedule.size() && schedule[entry].segment == segment &&
+         schedule[entry].isCalled();
+       ++entry) {
+    made.whole |= schedule[entry].kind == EntryKind::Finish ||
+                  schedule[entry].waitsFor(EdgeScope::Tensor);
+    made.elementBytes += variant.getBytesPerElement(schedule[entry]);
+  }
+  made.endEntry = int64_t(entry);
+  // The ranks' part of the segment.
+  while (entry < schedule.size() && schedule[entry].segment == segment)
+    ++entry;
+  return made;
+}
+
+void Model::addClasses(const Variant &variant, int64_t chunkElements) {
+  bool anyWhole = false;
+  size_t entry = 0;
+  for (int64_t s = 0; s < getManifest().getNumSegments(); ++s) {
+    classSegments.push_back(makeSegment(variant, s, entry));
+    anyWhole |= classSegments.back().whole;
+  }
+  for (int kind = 0; kind < 2; ++kind)
+    classes.emplace_back(variant, chunkElements, anyWhole);
+
+  const std::vector<Statistic> &statistics = getManifest().statistics;
+  size_t first = contributionSlots.size();
+  contributionSlots.resize(first + statistics.size());
+  for (const ScheduleEntry &exchanged : variant.schedule)
+    if (const auto &own = exchanged.contribution)
+      contributionSlots[first + own->statistic] = {
+          int64_t(own->slot), own->partial, statistics[own->statistic].maximum};
+}
+
+View Model::getView(const BoundTensor &tensor, size_t operand) const {
+  return makeView(tensor, getVariant(tensor), operand,
+                  uintptr_t(getRow(tensor)[getOperandWord(tensor, operand)]));
+}
+
+OperandName Model::getOperandName(int64_t id, size_t operand) const {
+  const Operand &description = getVariant(tensors[id]).operands[operand];
+  return {names[id], description.role, description.name};
+}
+
+/// A maximum is of all that have the same, as counting twice changes none: so
+/// an overflow that one of them alone has, from a fault of its own, is one.
+uintptr_t Model::getContribution(const BoundTensor &tensor,
+                                 size_t statistic) const {
+  const ContributedSlot &own =
+      contributionSlots[size_t(tensor.variant) *
+                            getManifest().statistics.size() +
+                        statistic];
+  uint64_t partial = own.partial;
+  if (STEPC_FAULT("shard-part-over-one-dim-counted-over-all") && partial)
+    partial = ~uint64_t(0);
+  bool counts =
+      own.maximum || (!tensor.isCopy && !(tensor.laterDims & ~partial));
+  if (own.slot < 0 || !counts ||
+      (!tensor.listed && !STEPC_FAULT("engine-statistic-of-idle-tensor")))
+    return 0;
+  return getSlots(tensor) + size_t(own.slot) * sizeof(double);
+}
+
+bool Model::isWaitedFor() const {
+  return exchange.isWide() && rounds.any() && !groups.empty();
+}
+
+void Model::formCohorts(uintptr_t scalarRows) noexcept {
+  size_t rowBytes = cohorts.getSlots() * sizeof(double);
+  cohorts.clear();
+  for (size_t id = 0; id < tensors.size(); ++id) {
+    const BoundTensor &tensor = tensors[id];
+    cohortOf[id] = cohorts.add(
+        {tensor.variant, tensor.group, counts[id], fresh[id], tensor.hasGrad});
+    getRow(tensor)[STEPC_ROW_SCALARS] =
+        int64_t(scalarRows + size_t(cohortOf[id]) * rowBytes);
+  }
+  cohortsValid = true;
+}
+
+void Model::finishLists() noexcept {
+  for (RowClass &rows : classes)
+    rows.finishList();
+}
+
+void Model::listActive() noexcept {
+  for (RowClass &rows : classes)
+    rows.clearList();
+  for (Group &group : groups)
+    group.activeHere = false;
+  listedIds.clear();
+  for (size_t id = 0; id < tensors.size(); ++id) {
+    BoundTensor &tensor = tensors[id];
+    tensor.listed = tensor.hasGrad;
+    if (!tensor.listed)
+      continue;
+    listedIds.push_back(int64_t(id));
+    classes[tensor.rowClass].listRow(tensor.row, tensor.size);
+    groups[tensor.group].activeHere = true;
+  }
+  finishLists();
+  numToggled = 0;
+  listsValid = true;
+}
+
+void Model::listParts(const int64_t *ids, int64_t size) noexcept {
+  for (RowClass &rows : classes)
+    rows.clearList();
+  for (int64_t i = 0; i < size; ++i) {
+    const BoundTensor &tensor = tensors[ids[i]];
+    classes[tensor.rowClass].listRow(tensor.row, tensor.size);
+  }
+  finishLists();
+  listsValid = false;
+}
+
+void Model::countStep() noexcept {
+  bool someFresh = false;
+  for (Cohort &cohort : cohorts.getList()) {
+    if (!cohort.key.active)
+      continue;
+    someFresh |= cohort.key.fresh != 0;
+    cohort.key.fresh = STEPC_FAULT("engine-fresh-for-ever") ? ~uint64_t(0) : 0;
+    if (!STEPC_FAULT("engine-cohort-not-counted"))
+      ++cohort.key.count;
+  }
+  if (listedIds.size() == tensors.size() ||
+      STEPC_FAULT("engine-idle-tensor-counts"))
+    for (int64_t &count : counts)
+      ++count;
+  else
+    for (int64_t id : listedIds)
+      ++counts[id];
+  if (someFresh)
+    for (int64_t id : listedIds)
+      fresh[id] = 0;
+  if (hasMirrors)
+    for (int64_t id : listedIds)
+      setMirror(id);
+}

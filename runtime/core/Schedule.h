@@ -1,0 +1,120 @@
+//===- Schedule.h - what a step does with a tensor, in entries ----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A variant's schedule is one list of entries, in the order in which they are
+// done for a tensor: what is computed in a segment, then what crosses ranks in
+// the round behind it, then the next segment (docs/abi.md). Engines run it;
+// what is read of it is true of all of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_SCHEDULE_H
+#define STEPC_CORE_SCHEDULE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stepc {
+
+enum class EntryKind : uint8_t {
+  /// A traversal of the tensor, chunk by chunk.
+  Kernel,
+  /// Once for a tensor, between two traversals.
+  Finish,
+  /// What ranks combine in the round behind the segment.
+  Exchange,
+  /// A routine of the runtime. No package has one, engines run none.
+  Call,
+  /// Between memories: of the host, of a device, of a disk. The same.
+  Copy
+};
+
+constexpr EntryKind kEntryKinds[] = {EntryKind::Kernel, EntryKind::Finish,
+                                     EntryKind::Exchange, EntryKind::Call,
+                                     EntryKind::Copy};
+
+const char *getName(EntryKind kind);
+
+/// How much of the entry before has to be done when one begins.
+enum class EdgeScope : uint8_t {
+  Chunk,  ///< the same chunk
+  Tensor, ///< all chunks of the tensor
+  Class,  ///< all tensors of the class of rows
+  Bucket, ///< all tensors that cross ranks side by side with this one
+  Round,  ///< the round that it led to
+  Model   ///< all tensors
+};
+
+struct Edge {
+  /// Of the schedule.
+  size_t entry = 0;
+  EdgeScope scope = EdgeScope::Tensor;
+};
+
+/// What a tensor adds to a statistic: the value of one of its slots.
+struct Contribution {
+  size_t statistic = 0;
+  size_t slot = 0;
+  /// The dims of Variant::layout, a bit for each, over which the slot holds
+  /// only this rank's part: ranks that lie apart along the axes of others have
+  /// the same.
+  uint64_t partial = 0;
+};
+
+/// A buffer of the workspace that ranks combine.
+struct BufferExchange {
+  size_t buffer = 0;
+  /// Over the axes that shard these dims of the rule, or the flat range.
+  std::vector<std::string> dims;
+  bool maximum = false;
+};
+
+struct ScheduleEntry {
+  EntryKind kind = EntryKind::Kernel;
+  /// The segment, or of an exchange the round, which has the same number.
+  int64_t segment = 0;
+  /// Of kernels and finishes; the second of kernels over strided rows.
+  std::string function;
+  std::string stridedFunction;
+  /// Of a kernel: indices of operands.
+  std::vector<size_t> reads;
+  std::vector<size_t> writes;
+  /// Of an exchange, one of the two.
+  std::optional<Contribution> contribution;
+  std::optional<BufferExchange> buffer;
+  /// The predicate: left out for tensors in which this slot is not 0; -1:
+  /// never.
+  int64_t unlessSlot = -1;
+  /// On a processor done by the kernel before it, for tensors whose tiles
+  /// have whole rows.
+  bool trailing = false;
+  /// What it waits for, beside the rounds before its segment.
+  std::vector<Edge> edges;
+
+  /// Whether an engine calls it for rows, in a segment.
+  bool isCalled() const {
+    return kind == EntryKind::Kernel || kind == EntryKind::Finish;
+  }
+  /// Whether it waits for an entry with this scope.
+  bool waitsFor(EdgeScope scope) const;
+};
+
+/// Puts exchanges behind the entries of their segments, in their order.
+/// `schedule` ascends in segments.
+void placeExchanges(std::vector<ScheduleEntry> &schedule,
+                    std::vector<ScheduleEntry> exchanges);
+
+/// Sets the edges of a schedule whose order is all that is known: each entry
+/// waits for the one before it.
+void setEdges(std::vector<ScheduleEntry> &schedule);
+
+} // namespace stepc
+
+#endif // STEPC_CORE_SCHEDULE_H

@@ -1,0 +1,129 @@
+//===- EngineStep.cpp - segments and rounds on the processor ------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cpu/Engine.h"
+
+#include "core/Fault.h"
+#include "core/FloatMode.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+using namespace stepc;
+using namespace stepc::cpu;
+
+/// Fills what a segment needs of the cohorts' rows.
+void cpu::Engine::fillScalars(int64_t segment, bool activeOnly) {
+  FloatMode mode;
+  const std::vector<Group> &groups = model.groups;
+  int32_t index = 0;
+  for (const Cohort &cohort : model.cohorts.getList()) {
+    const CohortKey &key = cohort.key;
+    if (key.active || !activeOnly) {
+      requireSteppable(key);
+      const Group &group = groups[key.group];
+      const double *hypers = group.hypers.data();
+      const double *results = group.results.data();
+      if (STEPC_FAULT("engine-hypers-of-another-group"))
+        hypers = groups[0].hypers.data();
+      if (STEPC_FAULT("engine-results-of-another-group"))
+        results = groups[0].results.data();
+      int64_t count = key.count + (STEPC_FAULT("engine-count-behind") ? 0 : 1);
+      uint64_t flags =
+          STEPC_FAULT("engine-fresh-inverted") ? ~key.fresh : key.fresh;
+      if (auto function = code->getVariant(key.variant).scalars[segment])
+        function(hypers, results, count, int64_t(flags),
+                 model.cohorts.getScalars(index));
+    }
+    ++index;
+  }
+}
+
+StepOutcome cpu::Engine::run(bool some) {
+  outcome = {};
+  if (!some)
+    return outcome;
+  rounds.begin();
+  carried.begin();
+  runListed();
+  rounds.end(outcome.kind == StepOutcome::Kind::Skipped);
+  return outcome;
+}
+
+void cpu::Engine::endStep() {
+  carried.end(outcome.kind == StepOutcome::Kind::Skipped);
+}
+
+void cpu::Engine::runListed() {
+  bool wide = model.exchange.isWide();
+  StepWork work = {parts.data(), segments.data(), int64_t(segments.size()),
+                   workWeight,   workspace,       wide,
+                   trace};
+  if (workers.run(work, *this))
+    return;
+  broken = true;
+  if (failedRound >= 0)
+    fail(STEPC_COMMUNICATION_ERROR, "round %lld of '%s': %s",
+         static_cast<long long>(failedRound),
+         model.getManifest().optimizer.c_str(), model.exchange.getMessage());
+  fail(STEPC_INTERNAL_ERROR,
+       "a kernel of package '%s' failed midway, the plan cannot be used any "
+       "more",
+       model.package->getName().c_str());
+}
+
+/// What a worker calls between two segments.
+bool cpu::Engine::runRound(int64_t round) {
+  ++model.numRounds;
+  addContributions(round);
+  rounds.combine(round);
+  if (model.exchange.isWide() && !exchangeRound(round))
+    return false;
+  if (!rounds.run(round)) {
+    outcome = {StepOutcome::Kind::Skipped, int32_t(round)};
+    return false;
+  }
+  if (!STEPC_FAULT("engine-stale-scalars"))
+    fillScalars(round + 1, /*activeOnly=*/true);
+  return true;
+}
+
+/// Combines what crosses ranks; false where no tensor of any rank takes part.
+bool cpu::Engine::exchangeRound(int64_t round) {
+  Exchange &exchange = model.exchange;
+  exchange.clearIdle(round,
+                     [&](int64_t id) { return model.tensors[id].listed; });
+  if (!exchange.run(round, model.groups)) {
+    failedRound = round;
+    // Ends the run of all workers; runListed() has the words.
+    throw std::runtime_error("communication failed");
+  }
+  return !exchange.tellsActive(round) ||
+         std::any_of(model.groups.begin(), model.groups.end(),
+                     [](const Group &group) { return group.active; });
+}
+
+/// In the order of ids: the sums depend on it. All statistics of a tensor at
+/// once, while its row and slots are in the cache.
+void cpu::Engine::addContributions(int64_t round) {
+  size_t numStatistics = model.getManifest().statistics.size();
+  size_t begin = numStatistics, end = 0;
+  for (size_t s = 0; s < numStatistics; ++s)
+    if (rounds.isCombined(s, round)) {
+      begin = std::min(begin, s);
+      end = s + 1;
+    }
+  if (begin >= end)
+    return;
+  for (const BoundTensor &tensor : model.tensors)
+    for (size_t s = begin; s < end; ++s)
+      if (rounds.isCombined(s, round))
+        rounds.add(
+            s, tensor.group,
+            reinterpret_cast<const double *>(model.getContribution(tensor, s)));
+}

@@ -1,0 +1,251 @@
+//===- Executor.h - memory and launches of steps on a CUDA device ---------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A step is a list of launches, made of the manifest's schedule: for each
+// segment the scalars of its cohorts, then each kernel over the rows of each
+// class, then the round; at the end the counts. It is enqueued on the caller's
+// stream; nothing waits, allocates, or copies from the host's memory. Before
+// it, what the device does not know yet is stored there, as arguments of
+// launches.
+//
+// Whether a step is skipped is decided on the device: all launches that a skip
+// concerns look at a word there.
+//
+// A graph reads lists and memory that a later step may change. What it relies
+// on has a version: when it changes, graphs from before do nothing and count
+// that, on the device. Their memory is kept.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CUDA_EXECUTOR_H
+#define STEPC_CUDA_EXECUTOR_H
+
+#include "core/Fault.h"
+#include "core/Package.h"
+#include "core/RowList.h"
+#include "core/TensorView.h"
+#include "cuda/Launcher.h"
+#include "cuda/RoundList.h"
+
+#include "stepc/kernel_abi.h"
+#include "stepc/stepc.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stepc::cuda {
+
+/// The rows of a class that a step takes.
+struct ListedRows : RowList {
+  size_t rowClass;
+};
+
+/// Entries [begin, end) of the list of scalars are of one variant.
+struct ScalarRange {
+  size_t variant;
+  int64_t begin;
+  int64_t end;
+};
+
+/// What a step works on, as the host has it.
+struct DeviceStep {
+  std::vector<ListedRows> rows;
+  /// Whether chunks have changed since the last step.
+  bool chunksChanged = true;
+  /// Arguments of scalar functions, entry by entry.
+  std::vector<int64_t> scalars;
+  std::vector<ScalarRange> ranges;
+  /// Hyper-parameters, bits of doubles, and options of all groups.
+  std::vector<int64_t> groups;
+  /// What rounds change in each group (ValueLayout), as the host knows it.
+  std::vector<int64_t> values;
+  RoundInputs rounds;
+  /// Carried scalars of all tensors, entry by entry, and whether they are to be
+  /// unknown.
+  std::vector<int64_t> carried;
+  bool forgets = false;
+  /// Whether other ranks may wait for the rounds of this one, which lists
+  /// nothing.
+  bool waitedFor = false;
+  /// Whether the stream captures a graph.
+  bool graph = false;
+};
+
+/// Which tensors the rows of a class are, for messages: " for 2 tensors, the
+/// first 'w'".
+using DescribeRows = std::function<std::string(size_t rowClass)>;
+
+class Executor {
+public:
+  /// `broken` is set where tensors may have been updated in part.
+  Executor(std::shared_ptr<const Package> package,
+           const StepcCudaConfig &config, bool &broken);
+
+  int32_t getOrdinal() const { return device->getOrdinal(); }
+  void setStream(void *stream);
+  /// What rounds exchange with other ranks; null: there are none.
+  void setExchange(Exchange *own);
+  bool isCapturing();
+
+  /// Waits for the steps of several ranks, or until their communicator has
+  /// given up: freeing what they use would wait without a deadline.
+  void waitForRanks() noexcept;
+
+  // Memory; none of it is taken in steps.
+  void reserveRows(size_t rowClass, int64_t tableWords, int64_t numChunks,
+                   int64_t numFinishes);
+  void reserveWorkspace(size_t bytes);
+  void reserveCohorts(size_t cohorts, size_t slots);
+  void reserveGroups(size_t words);
+  void reserveCarried(size_t words);
+  /// What rounds need for so many tensors and groups.
+  void reserveRounds(size_t tensors, size_t numGroups);
+  /// A block of zeros.
+  DeviceBlock allocate(size_t size, const std::string &what);
+  void write(CUdeviceptr to, const void *from, size_t size);
+  /// Whether the address is in memory of the device. Needs no context.
+  bool hasMemory(uintptr_t address) const noexcept;
+  /// Refuses an address that is not.
+  void requireMemory(uintptr_t address, const OperandName &name) const;
+  CUdeviceptr getScalars(int32_t cohort) const;
+  /// The list of the arguments of scalar functions.
+  CUdeviceptr getScalarList() const { return scalars.getAddress(); }
+  CUdeviceptr getGroups() const { return groups.getAddress(); }
+  /// What rounds change in a group.
+  CUdeviceptr getValues(size_t group) const;
+  const ValueLayout &getLayout() const { return roundList.getLayout(); }
+  bool hasRounds() const { return !package->getManifest().rounds.empty(); }
+  bool maySkip() const { return roundList.maySkip(); }
+
+  /// Whether the device has the scalars' list, the groups and their values.
+  bool hasScalars(const DeviceStep &step) const;
+  /// Stores what the device does not have.
+  void upload(DeviceStep &step);
+  /// Runs a whole step, and counts it on the device.
+  void run(DeviceStep &step, const DescribeRows &describe);
+  /// The parts of one, which is not counted on the device.
+  void runScalars(DeviceStep &step);
+  void runKernels(DeviceStep &step, const DescribeRows &describe);
+  /// Tells the engine that the device has counted a step in the list, of so
+  /// many words.
+  void countKnown(size_t words);
+  // Reading waits for the stream.
+  /// Takes over so many words of the list, or of the groups' values, from the
+  /// begin on: the next upload compares with these.
+  void takeScalars(int64_t *words, size_t count);
+  void takeValues(int64_t *words, size_t count);
+  int64_t readWord(CUdeviceptr from);
+  /// Reads the words STEPC_STATE_...
+  void readState(int64_t *words);
+
+  int64_t getBytes() const;
+  int64_t getNumLaunches() const { return launcher.getNumLaunches(); }
+  int64_t getNumStores() const { return launcher.getNumStores(); }
+
+private:
+  /// One launch of a step. Its kernel writes tensors where `rowClass` is that
+  /// of rows. Without a kernel: the calls of a round, the only argument.
+  struct Launch {
+    const Kernel *kernel;
+    int64_t blocks;
+    int64_t rowClass;
+    int64_t numArguments;
+    int64_t arguments[7];
+  };
+
+  // Memory, and what graphs rely on.
+  void retire(std::unique_ptr<DeviceBlock> &block);
+  void reserve(Mirror &mirror, size_t words);
+  void reserve(std::unique_ptr<DeviceBlock> &block, size_t bytes,
+               const char *what);
+  void raiseVersion();
+  bool movesScalars(const DeviceStep &step);
+  bool movesLists(const DeviceStep &step) const;
+  void storeChunks(Mirror &list, const StepcChunk *own, int64_t size);
+  void storeLists(const DeviceStep &step);
+  void forgetCarried(DeviceStep &step);
+  void makeRounds(DeviceStep &step);
+  // Launches.
+  int64_t getState(int64_t word) const;
+  int64_t getSkip(bool always = false) const;
+  void beginLaunches(bool graph);
+  void addScalars(const DeviceStep &step, int64_t segment);
+  void addKernels(const DeviceStep &step, int64_t segment);
+  void addRows(const ListedRows &rows, int64_t segment);
+  void addRound(int64_t round);
+  void addPart(const RoundPart &part);
+  void addList(const Kernel &kernel, int64_t blocks, int64_t list,
+               int64_t begin, int64_t end, int64_t skip);
+  void addCarried(const DeviceStep &step, const Kernel &kernel);
+  void addAdvance(const DeviceStep &step);
+  void enqueue(const DescribeRows &describe);
+  void enqueueRound(int64_t round);
+  template <typename Work>
+  void guard(Work &&work);
+
+  std::shared_ptr<const Package> package;
+  std::shared_ptr<const Device> device;
+  Launcher launcher;
+  Mirror groups{"hyper-parameters"};
+  Mirror scalars{"the list of scalars"};
+  Mirror carried{"the list of carried scalars"};
+  /// Two for each variant, as Plan's classes.
+  std::vector<Mirror> tables;
+  std::vector<Mirror> chunks;
+  std::vector<Mirror> finishes;
+  /// One for all launches: those of a class are done before the next one's.
+  std::unique_ptr<DeviceBlock> workspace;
+  std::unique_ptr<DeviceBlock> scalarRows;
+  size_t scalarSlots = 0;
+  RoundList roundList;
+  Mirror values{"the values of groups"};
+  Mirror roundWords{"the list of rounds"};
+  /// Contributions, while they are combined.
+  std::unique_ptr<DeviceBlock> scratch;
+  Exchange *exchange = nullptr;
+  /// Words that cross ranks beside buffers.
+  std::unique_ptr<DeviceBlock> crossing;
+  /// STEPC_STATE_WORDS words.
+  std::unique_ptr<DeviceBlock> state;
+  std::vector<Launch> launches;
+  /// Whether launches look at whether the step is skipped.
+  bool gated = false;
+  bool &broken;
+
+  /// Whether steps have been captured, and this one is.
+  bool captured = false;
+  bool capturing = false;
+  /// Of what graphs rely on.
+  int64_t version = 0;
+  std::vector<size_t> listedClasses;
+  /// Memory that graphs may still name.
+  std::vector<std::unique_ptr<DeviceBlock>> retired;
+};
+
+/// Runs what enqueues or waits. An error that ends the context, or the
+/// communicator, leaves tensors in an unknown state: earlier steps may not have
+/// come to their ends.
+template <typename Work>
+void Executor::guard(Work &&work) {
+  try {
+    ContextScope scope(*device);
+    work();
+  } catch (const DriverError &error) {
+    broken |= isFatal(error.getResult()) && !STEPC_FAULT("device-lives-on");
+    throw;
+  } catch (const Error &error) {
+    broken |= error.getStatus() == STEPC_COMMUNICATION_ERROR &&
+              !STEPC_FAULT("device-goes-on-without-ranks");
+    throw;
+  }
+}
+
+} // namespace stepc::cuda
+
+#endif // STEPC_CUDA_EXECUTOR_H
