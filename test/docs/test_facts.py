@@ -22,6 +22,9 @@ WRONG = {
     "a flag": ("Use `--exclusive`.", "no program has the flag '--exclusive'"),
     "a flag of a program": ("`stepc adamw.mlir --tensors=x`", "'stepc' has no flag '--tensors'"),
     "a flag of a block": ("    stepc-run x --explain", "'stepc-run' has no flag '--explain'"),
+    "a flag of the compiler behind": (
+        "`python -m stepc explain adamw --svg x -- --tensors=x`", "'stepc' has no flag '--tensors'",
+    ),
     "a flag of a script": (
         "`tools/fuzz/run.py --hours 1`", "'tools/fuzz/run.py' has no flag '--hours'",
     ),

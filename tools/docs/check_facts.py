@@ -142,9 +142,13 @@ def check_commands(text: str) -> Found:
             if program.startswith("tools/") and not (ROOT / program).is_file():
                 yield line, f"there is no '{program}'"
                 continue
-            for flag in re.findall(r"(?<![\w-])--([a-z][\w-]*)", arguments):
-                if flag not in facts.flags_of(program) and f"--{flag}" not in facts.FOREIGN_FLAGS:
-                    yield line, f"'{program}' has no flag '--{flag}'"
+            # Behind `--` stand arguments of the compiler.
+            own, _, behind = arguments.partition(" -- ")
+            for named, text_of in ((program, own), ("stepc", behind)):
+                for flag in re.findall(r"(?<![\w-])--([a-z][\w-]*)", text_of):
+                    known = flag in facts.flags_of(named) or f"--{flag}" in facts.FOREIGN_FLAGS
+                    if not known:
+                        yield line, f"'{named}' has no flag '--{flag}'"
 
 
 def check_passes(text: str) -> Found:
