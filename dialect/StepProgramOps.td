@@ -271,6 +271,7 @@ def Step_ProgramOp : Step_Op<"program", [
     - a buffer is not used after it was written, nor written twice
     - nothing is written before a round that may skip the step
     - a partial result is combined once
+    - what is contributed, and what a traversal is left out by, is a scalar of the tensor
     - operations are those of programs, or of arith and math, without side effects
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Step_RoleArrayAttr:$roles,
@@ -426,6 +427,17 @@ def Step_ReceiveOp : Step_Op<"receive", [HasParent<"ProgramOp">]> {
     (`mean` $mean^)? $shares attr-dict `:` qualified(type($shares)) `->` qualified(type($result))
   }];
   let hasVerifier = 1;
+}
+
+def Step_OwnOp : Step_Op<"own", [HasParent<"ProgramOp">, AllTypesMatch<["scalar", "result"]>]> {
+  let summary = "a scalar of the cohort as one of the tensor";
+  let description = [{
+    Where something asks for a scalar of the tensor: a contribution, or a flag by which
+    a traversal is left out.
+  }];
+  let arguments = (ins AnyTypeOf<[F64, I1]>:$scalar);
+  let results = (outs AnyTypeOf<[F64, I1]>:$result);
+  let assemblyFormat = "$scalar attr-dict `:` type($result)";
 }
 
 def Step_KeepOp : Step_Op<"keep", [HasParent<"ProgramOp">, AllTypesMatch<["buffer", "result"]>]> {

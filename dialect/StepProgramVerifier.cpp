@@ -84,7 +84,7 @@ LogicalResult ProgramVerifier::verifyRoles() {
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
   bool allowed =
       isa<CohortScalarsOp, TraverseOp, CombineOp, ExchangeOp, ReceiveOp, KeepOp,
-          CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
+          OwnOp, CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
       op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);
@@ -109,6 +109,27 @@ LogicalResult ProgramVerifier::verifyBuffers(Operation &op) {
         !(result.hasOneUse() && isa<CombineOp>(*result.user_begin())))
       return op.emitOpError("leaves a partial result that is not combined once");
   }
+  return success();
+}
+
+/// Whether the scalar has a place of the tensor's.
+static bool isOfTensor(Value scalar) {
+  Operation *source = scalar.getDefiningOp();
+  return source && !isa<CohortScalarsOp, arith::ConstantOp>(source);
+}
+
+/// A scalar of the tensor is asked for where the runtime looks at it.
+static LogicalResult verifyAsked(Operation &op) {
+  Value asked;
+  if (auto contribute = dyn_cast<ContributeOp>(op))
+    asked = contribute.getValue();
+  else if (auto traverse = dyn_cast<TraverseOp>(op))
+    asked = traverse.getUnless();
+  else if (auto combine = dyn_cast<CombineOp>(op))
+    asked = combine.getUnless();
+  if (asked && !isOfTensor(asked))
+    return op.emitOpError("asks for a scalar of the tensor and names one of "
+                          "the cohort");
   return success();
 }
 
@@ -202,7 +223,8 @@ LogicalResult ProgramVerifier::run() {
     return program.emitOpError("has no traversal");
   findSkips();
   for (Operation &op : block) {
-    if (failed(verifyKind(op)) || failed(verifyBuffers(op)))
+    if (failed(verifyKind(op)) || failed(verifyBuffers(op)) ||
+        failed(verifyAsked(op)))
       return failure();
     auto cohort = dyn_cast<CohortScalarsOp>(op);
     if (cohort ? failed(verifyCohort(cohort)) : failed(verifyScalars(op)))

@@ -136,7 +136,7 @@ void mlir::step::storeResult(const Words &w, const TileRow &row,
 }
 
 bool mlir::step::isScalarOfFinish(Operation *op) {
-  return isTensorScalar(op) || isa<CarryOp, ContributeOp>(op);
+  return isTensorScalar(op) || isa<CarryOp, OwnOp>(op);
 }
 
 void mlir::step::emitTensorScalars(const Words &w, const TileRow &row,
@@ -156,8 +156,9 @@ void mlir::step::emitTensorScalars(const Words &w, const TileRow &row,
       store(carry.getCarried(), getScalar(carry.getValue()));
       continue;
     }
-    if (auto contribute = dyn_cast<ContributeOp>(op)) {
-      store(contribute.getValue(), getScalar(contribute.getValue()));
+    if (auto own = dyn_cast<OwnOp>(op)) {
+      mapping.map(own.getResult(), getScalar(own.getScalar()));
+      store(own.getResult(), mapping.lookup(own.getResult()));
       continue;
     }
     llvm::for_each(op->getOperands(), getScalar);

@@ -57,7 +57,7 @@ void storeResult(const Words &w, const TileRow &row, const Destination &to,
                  Value sum, Value index);
 
 /// Computes scalars of one tensor, one behind the other, from slots into slots;
-/// what is contributed or carried too.
+/// what is carried, or becomes the tensor's, too.
 void emitTensorScalars(const Words &w, const TileRow &row,
                        ArrayRef<Operation *> ops);
 

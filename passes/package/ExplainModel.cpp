@@ -303,7 +303,7 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
       describeReceive(entry, receive);
       continue;
     }
-    if (!isa<CarryOp, ContributeOp>(op))
+    if (!isa<CarryOp, OwnOp>(op))
       bodies.push_back(op);
     if (auto traverse = dyn_cast<TraverseOp>(op))
       touchOperands(entry, traverse);
@@ -322,8 +322,7 @@ void ProgramExplainer::addContributions() {
     Operation *source = contribute.getValue().getDefiningOp();
     std::optional<size_t> writer;
     for (auto [index, scheduled] : llvm::enumerate(schedule))
-      if (llvm::is_contained(scheduled.finish, source) ||
-          llvm::is_contained(scheduled.finish, contribute.getOperation()))
+      if (llvm::is_contained(scheduled.finish, source))
         writer = index;
     if (!writer)
       continue;

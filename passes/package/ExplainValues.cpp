@@ -221,7 +221,7 @@ void ValueNumbers::run() {
       visit(combine);
     else if (auto receive = dyn_cast<ReceiveOp>(op))
       visit(receive);
-    else if (isa<ExchangeOp, KeepOp>(op))
+    else if (isa<ExchangeOp, KeepOp, OwnOp>(op))
       for (auto [result, operand] :
            llvm::zip(op.getResults(), op.getOperands()))
         ofValue[result] = ofValue.lookup(operand);

@@ -25,6 +25,7 @@ namespace mlir::step {
 ///   the state reads that;
 /// - `shares`: of a reduction that crosses ranks or has several tensors, what was
 ///   combined of each tensor and is to be received;
+/// - `owned`: scalars of the cohort for which somebody asks of the tensor;
 /// - `begun`: the last segment whose scalars stand;
 /// - `steps`: what of the finish is still to be built, in its order.
 class ProgramBuilder {
@@ -81,6 +82,7 @@ private:
   void buildCarried();
   void buildTensorScalars(const SmallStep &step);
   void buildContributions(int64_t segment);
+  Value getOwn(Value value);
   void useScalars(ArrayRef<Operation *> ops, ValueRange values,
                   IRMapping &mapping);
 
@@ -98,6 +100,8 @@ private:
   ProgramOp program;
   IRMapping values;
   llvm::MapVector<Operation *, SmallVector<Value>> shares;
+  /// Scalars of the cohort that have become the tensor's.
+  DenseMap<Value, Value> owned;
   /// Scalars of the cohort that tensors meet, by segment. Constants are none.
   SmallVector<Value> cohort;
   SmallVector<const SmallStep *> steps;

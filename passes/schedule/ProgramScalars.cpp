@@ -103,10 +103,21 @@ void ProgramBuilder::buildContributions(int64_t segment) {
     SmallVector<Attribute> partial;
     llvm::append_range(partial, getPartialDims(rule, value));
     ContributeOp::create(
-        builder, contribute.getLoc(), contribute.getStatistic(),
-        mapOrMaterialize(builder, value, values, builder.getF64Type()),
+        builder, contribute.getLoc(), contribute.getStatistic(), getOwn(value),
         partial.empty() ? ArrayAttr() : builder.getArrayAttr(partial));
   }
+}
+
+/// The scalar as one of the tensor.
+Value ProgramBuilder::getOwn(Value value) {
+  if (analysis.getDomain(value) == Domain::Tensor)
+    return values.lookup(value);
+  Value &own = owned[value];
+  if (!own)
+    own = OwnOp::create(
+        builder, value.getLoc(),
+        mapOrMaterialize(builder, value, values, builder.getF64Type()));
+  return own;
 }
 
 /// Maps the scalars that operations of a traversal, or what it stores, use: an

@@ -45,11 +45,6 @@ void ProgramStorage::numberTensor() {
       ++run;
   }
   for (Operation &op : program.getBody().front()) {
-    if (auto contribute = dyn_cast<ContributeOp>(op)) {
-      Value value = contribute.getValue();
-      if (isa<CohortScalarsOp, arith::ConstantOp>(value.getDefiningOp()))
-        give(value);
-    }
     if (isa<CohortScalarsOp>(op))
       continue;
     for (Value result : op.getResults()) {

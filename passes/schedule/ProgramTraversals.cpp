@@ -137,7 +137,7 @@ void ProgramBuilder::buildTraversal(size_t index,
   const Traversal &traversal = traversals.getTraversals()[index];
   Body body;
   if (traversal.unless)
-    body.unless = values.lookup(traversal.unless);
+    body.unless = getOwn(traversal.unless);
   body.isTrailing = traversal.isTrailing;
   body.stores.assign(traversal.stores.begin(), traversal.stores.end());
   llvm::sort(body.stores);
@@ -238,7 +238,7 @@ void ProgramBuilder::buildCombine(const Reduced &reduced) {
   Location loc = reduction.getLoc();
   Value unless;
   if (reduction.getUnless())
-    unless = values.lookup(reduction.getUnless());
+    unless = getOwn(reduction.getUnless());
   if (!reduction.getAcrossAttr() && reduced.partials.size() == 1) {
     values.map(reduction->getResult(0),
                CombineOp::create(builder, loc, getResultType(reduction),

@@ -19,14 +19,9 @@ bool mlir::step::isTensorScalar(Operation *op) {
           isa<PowiOp>(op) || op->hasTrait<ExpandedInBodies>());
 }
 
-/// What says something of values and does nothing: a contribution too, but of a
-/// scalar that is not yet the tensor's.
+/// Whether something is to be done: the others say something of values.
 static bool isRun(Operation *op) {
-  if (auto contribute = dyn_cast<ContributeOp>(op)) {
-    Operation *source = contribute.getValue().getDefiningOp();
-    return isa<CohortScalarsOp, arith::ConstantOp>(source);
-  }
-  return isa<TraverseOp, CombineOp, ReceiveOp, CarryOp>(op) ||
+  return isa<TraverseOp, CombineOp, ReceiveOp, OwnOp, CarryOp>(op) ||
          isTensorScalar(op);
 }
 
