@@ -100,6 +100,9 @@ static Interval boundPow(ArrayRef<Interval> x, Format compute) {
       0.0, base.nan || exponent.nan);
   if (holds(base, 1.0) || holds(exponent, 0.0))
     result = hull(result, {1.0, 1.0, result.nan});
+  // Odd powers of -0 have its sign.
+  if (std::signbit(base.low))
+    result = hull(result, {-result.high, -result.low, result.nan});
   return roundLoosely(result, compute);
 }
 

@@ -86,7 +86,7 @@ TEST(Parts, AreThereOfEveryOperation) {
     EXPECT_EQ(findMissing(name), std::vector<std::string>())
         << name.getStringRef().str();
   }
-  EXPECT_GE(count, 37u);
+  EXPECT_GE(count, 36u);
 }
 
 namespace {
@@ -216,16 +216,17 @@ struct PartsOf : testing::Test {
 };
 } // namespace
 
-TEST_F(PartsOf, EachOperationOfTheLanguageAreComparedHere) {
+TEST_F(PartsOf, EachOperationOfTheLanguageIsHere) {
   llvm::StringSet<> seen;
   forEach([&](Operation *op) { seen.insert(op->getName().getStringRef()); });
   for (RegisteredOperationName name :
-       context.getRegisteredOperationsByDialect("step"))
-    if (name.hasInterface<ValueOpInterface>() &&
-        !name.hasInterface<ReductionOpInterface>() &&
-        !name.hasTrait<InsertedByPasses>())
-      EXPECT_TRUE(seen.contains(name.getStringRef()))
-          << name.getStringRef().str() << " is not in the source above";
+       context.getRegisteredOperationsByDialect("step")) {
+    bool isWanted = name.hasInterface<ValueOpInterface>() &&
+                    !name.hasInterface<ReductionOpInterface>() &&
+                    !name.hasTrait<InsertedByPasses>();
+    EXPECT_TRUE(!isWanted || seen.contains(name.getStringRef()))
+        << name.getStringRef().str() << " is not in the source above";
+  }
 }
 
 static const double inf = std::numeric_limits<double>::infinity();
