@@ -23,8 +23,8 @@ static OpT getExact(Value value) {
   return op && !isReturned(value) ? op : OpT();
 }
 
-/// Dims of `value` that are 1 in `factor`; none where it is no tensor of as many
-/// dims, or has one of them elsewhere: they are reduced by their names.
+/// Dims of `value` that are 1 in `factor`; none where it is no tensor of as
+/// many dims, or has one of them elsewhere: they are reduced by their names.
 static SmallVector<Attribute> getMissingDims(Value value, Value factor) {
   SmallVector<Attribute> missing;
   ArrayRef<StringAttr> dims = getDims(value.getType());
@@ -35,7 +35,7 @@ static SmallVector<Attribute> getMissingDims(Value value, Value factor) {
     if (dim != other && other.getValue() == "1")
       missing.push_back(dim);
   for (auto [dim, other] : llvm::zip(dims, others))
-    if (dim == other && llvm::is_contained(missing, dim))
+    if (llvm::is_contained(missing, dim) && (dim == other || isAnyRank(dim)))
       return {};
   return missing;
 }

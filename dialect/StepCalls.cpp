@@ -48,10 +48,9 @@ void DefineOp::print(OpAsmPrinter &printer) {
   printer << " ";
   printer.printSymbolName(getSymName());
   printer << "(";
-  llvm::interleaveComma(getBody().getArguments(), printer,
-                        [&](BlockArgument argument) {
-                          printer.printRegionArgument(argument);
-                        });
+  llvm::interleaveComma(
+      getBody().getArguments(), printer,
+      [&](BlockArgument argument) { printer.printRegionArgument(argument); });
   printer << ")";
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
                                            {getSymNameAttrName()});
@@ -63,9 +62,7 @@ void DefineOp::print(OpAsmPrinter &printer) {
 // A definition alone
 //===----------------------------------------------------------------------===//
 
-static bool isYielded(Type type) {
-  return type.isF64() || type.isInteger(1);
-}
+static bool isYielded(Type type) { return type.isF64() || type.isInteger(1); }
 
 /// Whether every call may read the value: it is the same wherever the call
 /// stands, and known before any round.
@@ -152,14 +149,14 @@ LogicalResult Calls::verifyCall(CallOp call) {
   DefineOp define = found->second.define;
   TypeRange taken = define.getBody().getArgumentTypes();
   if (!llvm::equal(call.getArguments().getTypes(), taken))
-    return call.emitOpError() << "passes (" << call.getArguments().getTypes()
-                              << ") to '" << name << "', which takes (" << taken
-                              << ")";
+    return call.emitOpError()
+           << "passes (" << call.getArguments().getTypes() << ") to '" << name
+           << "', which takes (" << taken << ")";
   TypeRange yielded = define.getYield().getValues().getTypes();
   if (!llvm::equal(call.getResultTypes(), yielded))
-    return call.emitOpError() << "expects (" << call.getResultTypes()
-                              << ") of '" << name << "', which yields ("
-                              << yielded << ")";
+    return call.emitOpError()
+           << "expects (" << call.getResultTypes() << ") of '" << name
+           << "', which yields (" << yielded << ")";
   return success();
 }
 
@@ -170,9 +167,8 @@ LogicalResult Calls::count(Operation *inside, int64_t &total) {
       return failure();
     total += made[call.getCallee()].operations;
     if (total > kMostCalled)
-      return call.emitOpError()
-             << "is one of calls that make " << total
-             << " operations, the most are " << kMostCalled;
+      return call.emitOpError() << "is one of calls that make " << total
+                                << " operations, the most are " << kMostCalled;
     return success();
   });
   return failure(result.wasInterrupted());

@@ -232,8 +232,8 @@ static void printTypesUnlessScalar(OpAsmPrinter &printer, Operation *, Type a,
   printShortTypeList(printer, {a, b});
 }
 
-/// Of a select: `mask[n], [n], f64`, `[n], f64` where the condition is an i1, and
-/// one type for two values that are of one.
+/// Of a select: `mask[n], [n], f64`, `[n], f64` where the condition is an i1,
+/// and one type for two values that are of one.
 static ParseResult parseSelectTypes(OpAsmParser &parser, Type &condition,
                                     Type &ifTrue, Type &ifFalse) {
   SMLoc loc = parser.getCurrentLocation();
@@ -241,7 +241,8 @@ static ParseResult parseSelectTypes(OpAsmParser &parser, Type &condition,
     return failure();
   condition = parser.getBuilder().getI1Type();
   if (ifTrue == condition)
-    return parser.emitError(loc, "an i1 is a condition, whose type is left out");
+    return parser.emitError(loc,
+                            "an i1 is a condition, whose type is left out");
   if (isa<SymMaskType>(ifTrue)) {
     condition = ifTrue;
     if (parser.parseComma() || parseShort(parser, ifTrue))

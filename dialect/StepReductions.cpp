@@ -45,8 +45,8 @@ static LogicalResult verifyReduction(ReductionOpInterface op, ArrayAttr over) {
   if (!llvm::all_equal(op.getInputs().getTypes()))
     return op->emitOpError("reduces tensors of different types together: ")
            << op.getInputs().getTypes();
-  if (op.getReassociable() && (isa<AmaxOp>(op) || !op.isWhole() ||
-                               op.getInputs().size() > 1))
+  if (op.getReassociable() &&
+      (isa<AmaxOp>(op) || !op.isWhole() || op.getInputs().size() > 1))
     return op->emitOpError("is 'reassociable', which only a sum or a mean of "
                            "one whole tensor can be");
   if (!over)

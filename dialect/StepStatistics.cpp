@@ -177,7 +177,8 @@ static LogicalResult verifyBody(Operation *definition, Block &body) {
     StringRef name = getDeclaredName(op);
     if (!name.empty() && failed(names.declare(&op, name)))
       return failure();
-    if (name.empty() && !isa<RuleOp, ConstantOp, DefineOp, ProgramOp, ScalarsOp>(op))
+    if (name.empty() &&
+        !isa<RuleOp, ConstantOp, DefineOp, ProgramOp, ScalarsOp>(op))
       return op.emitOpError()
              << "is not allowed in the body of "
              << (isa<FragmentOp>(definition) ? "a fragment" : "an optimizer")

@@ -14,10 +14,10 @@ namespace mlir::step::reference {
 
 /// Gives the results of a call, whose arguments the frame holds, their values.
 /// `evaluate` computes one operation of operands that a frame holds.
-llvm::Error evaluateCall(CallOp call, Frame &frame,
-                         llvm::function_ref<llvm::Expected<Datum>(
-                             Operation *, const Frame &)>
-                             evaluate);
+llvm::Error evaluateCall(
+    CallOp call, Frame &frame,
+    llvm::function_ref<llvm::Expected<Datum>(Operation *, const Frame &)>
+        evaluate);
 
 /// What the operations read, and those of what they call.
 void collectOperands(Block &body, SmallVectorImpl<Value> &operands);

@@ -54,16 +54,14 @@ step.optimizer @adafactor {
     step.yield %rho, %w : f64, f64
   }
 
-  // alpha, and 1 - weight_decay * alpha.
+  // alpha.
   step.define @rate(%rho: f64, %theta_mean: f64) {
     %theta_rms = step.sqrt %theta_mean : f64
     %large = step.compare gt, %theta_rms, %eps2 : f64
     %size = step.select %large, %theta_rms, %eps2 : f64
     %scale = step.select %scale_parameter, %size, %one : f64
     %alpha = step.mul %rho, %scale : f64
-    %decay = step.mul %lambda, %alpha : f64
-    %keep = step.sub %one, %decay : f64
-    step.yield %alpha, %keep : f64, f64
+    step.yield %alpha : f64
   }
 
   // alpha / max(1, RMS(u) / clip_threshold).
@@ -75,6 +73,13 @@ step.optimizer @adafactor {
     step.yield %rate : f64
   }
 
+  // 1 - weight_decay * alpha.
+  step.define @keep(%alpha: f64) {
+    %decay = step.mul %lambda, %alpha : f64
+    %keep = step.sub %one, %decay : f64
+    step.yield %keep : f64
+  }
+
   step.rule @matrix(%theta: param[...b, n, m], %g: grad[...b, n, m],
                     %m: state "exp_avg"[...b, n, m] if %has_beta1,
                     %r: state "exp_avg_sq_row"[...b, n, 1],
@@ -82,7 +87,7 @@ step.optimizer @adafactor {
     %rho, %w = step.call @schedule(%t) : (i64) -> (f64, f64)
     %theta_sq = step.mul %theta, %theta : [...b, n, m]
     %theta_mean = step.mean %theta_sq : [...b, n, m]
-    %alpha, %keep = step.call @rate(%rho, %theta_mean) : (f64, f64) -> (f64, f64)
+    %alpha = step.call @rate(%rho, %theta_mean) : (f64, f64) -> f64
 
     %gg = step.mul %g, %g : [...b, n, m]
     %sq = step.add %gg, %eps1 : [...b, n, m], f64
@@ -111,6 +116,7 @@ step.optimizer @adafactor {
     %m1 = step.add %m_kept, %m_gain : [...b, n, m]
     %move = step.select %has_beta1, %m1, %update : [...b, n, m]
 
+    %keep = step.call @keep(%alpha) : (f64) -> f64
     %kept = step.mul %theta, %keep : [...b, n, m], f64
     %theta1 = step.sub %kept, %move : [...b, n, m]
     step.return %theta1, %m1, %r1, %c1
@@ -122,7 +128,7 @@ step.optimizer @adafactor {
     %rho, %w = step.call @schedule(%t) : (i64) -> (f64, f64)
     %theta_sq = step.mul %theta, %theta : [*]
     %theta_mean = step.mean %theta_sq : [*]
-    %alpha, %keep = step.call @rate(%rho, %theta_mean) : (f64, f64) -> (f64, f64)
+    %alpha = step.call @rate(%rho, %theta_mean) : (f64, f64) -> f64
 
     %beta2_t = step.sub %one, %w : f64
     %gg = step.mul %g, %g : [*]
@@ -143,6 +149,7 @@ step.optimizer @adafactor {
     %m1 = step.add %m_kept, %m_gain : [*]
     %move = step.select %has_beta1, %m1, %update : [*]
 
+    %keep = step.call @keep(%alpha) : (f64) -> f64
     %kept = step.mul %theta, %keep : [*], f64
     %theta1 = step.sub %kept, %move : [*]
     step.return %theta1, %m1, %v1

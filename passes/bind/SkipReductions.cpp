@@ -27,8 +27,8 @@ struct Unused {
 };
 } // namespace
 
-/// The flag of the selects that alone use the result, all on the same side; null
-/// where there is none.
+/// The flag of the selects that alone use the result, all on the same side;
+/// null where there is none.
 static Unused findUnused(Value result) {
   Unused unused;
   for (OpOperand &use : result.getUses()) {
@@ -45,17 +45,16 @@ static Unused findUnused(Value result) {
   return unused;
 }
 
-/// Adds what a value has to wait for: reductions of tensors of the param's dims,
-/// of which each ends a traversal, and rounds.
+/// Adds what a value has to wait for: reductions of tensors of the param's
+/// dims, of which each ends a traversal, and rounds.
 static void collectWaits(RuleOp rule, Value value,
                          DenseSet<Operation *> &found) {
   Type full = rule.getArgumentOfKind(RoleKind::Param).getType();
   auto enter = [&](Value next) {
     if (auto scalars = next.getDefiningOp<ScalarsOp>())
       found.insert(scalars);
-    return next.getParentBlock() == &rule.getBody().front()
-               ? Follow::Operands
-               : Follow::Nothing;
+    return next.getParentBlock() == &rule.getBody().front() ? Follow::Operands
+                                                            : Follow::Nothing;
   };
   walkSources(value, enter, [&](Operation *op) {
     auto reduction = dyn_cast<ReductionOpInterface>(op);

@@ -119,6 +119,7 @@ def test_no_scalars_stand_twice(path):
 
 
 def test_scalars_that_stand_twice_are_found():
-    rule = "  step.rule @{} {{\n    %w = step.sub %one, %b : f64\n    %r = step.sqrt %w : f64\n  }}\n"
+    body = "    %w = step.sub %one, %b : f64\n    %r = step.sqrt %w : f64\n"
+    rule = "  step.rule @{} {{\n" + body + "  }}\n"
     assert repeated("x {\n" + rule.format("a") + rule.format("b") + "}") != []
     assert repeated("x {\n" + rule.format("a") + "}") == []

@@ -261,8 +261,7 @@ def free(tmp_path, texts, bound):
             folder.mkdir()
             path = write_definition(
                 folder,
-                f"{text}\nstep.contribute %s0, %r\nstep.return %p, %c, %s : "
-                "[n, m], [1, m], [n, 1]",
+                f"{text}\nstep.contribute %s0, %r\nstep.return %p, %c, %s : [n, m], [1, m], [n, 1]",
                 '%p: param[n, m], %g: grad[n, m], %c: state "c"[1, m], %s: state "s"[n, 1]',
                 f'%bound = step.hyper "bound" = {bound}\n' + REPORT.replace("%s", "%s0"),
             )

@@ -346,8 +346,18 @@ def test_each_operation_that_passes_insert_is_known_here():
 @pytest.mark.parametrize("name", INSERTED)
 def test_compiler_and_interpreter_refuse_the_same(name, tmp_path, source):
     """Also where no result depends on it."""
-    body = f"{INSERTED[name]}\n step.return %p"
-    path = write_definition(tmp_path, body, globals_="%one = step.constant 1.0")
+    refuse_the_same(f"{INSERTED[name]}\n step.return %p", tmp_path, source)
+
+
+@pytest.mark.parametrize("word", ["across [tp]", "unless %o"])
+def test_what_passes_say_of_a_reduction_is_refused(word, tmp_path, source):
+    refuse_the_same(f"%x = step.sum %g {word} : [*]\n step.return %p", tmp_path, source)
+
+
+def refuse_the_same(body, tmp_path, source):
+    path = write_definition(
+        tmp_path, body, globals_='%one = step.constant 1.0\n%o = step.option "o" = false'
+    )
     compiled = subprocess.run(
         [STEPC, path, "-o", tmp_path / "x.stepc"], capture_output=True, text=True, check=False
     )

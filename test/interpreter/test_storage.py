@@ -234,8 +234,7 @@ DERIVED = '%mu = step.hyper "mu" = 0.0\n%o = step.option "o" = %mu {} 0.5'
 def test_derived_options_follow_the_hyper_parameter(tmp_path, word, holds):
     path = write_definition(
         tmp_path,
-        "%b = step.add %s, %g : [*]\n%d = step.select %o, %b, %g : [*]\n"
-        "step.return %d, %b",
+        "%b = step.add %s, %g : [*]\n%d = step.select %o, %b, %g : [*]\nstep.return %d, %b",
         GUARDED,
         DERIVED.format(word),
     )
@@ -249,8 +248,7 @@ def test_derived_options_follow_the_hyper_parameter(tmp_path, word, holds):
 def test_fresh_and_initial_values(tmp_path):
     path = write_definition(
         tmp_path,
-        "%b = step.select %first, %g, %s : [*]\n"
-        "%c = step.add %b, %s : [*]\n step.return %b, %c",
+        "%b = step.select %first, %g, %s : [*]\n%c = step.add %b, %s : [*]\n step.return %b, %c",
         GUARDED,
         '%o = step.option "o" = true',
     )
@@ -283,8 +281,7 @@ def test_count_goes_up_with_the_steps(tmp_path):
 def test_default_options_and_hyper_parameters(tmp_path):
     path = write_definition(
         tmp_path,
-        "%a = step.mul %g, %k : [*], f64\n%r = step.select %o, %a, %g : [*]\n"
-        "step.return %r",
+        "%a = step.mul %g, %k : [*], f64\n%r = step.select %o, %a, %g : [*]\nstep.return %r",
         globals_='%k = step.hyper "k" = 3.0\n%o = step.option "o" = true',
     )
     g = np.ones(1, "f4")

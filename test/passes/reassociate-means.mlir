@@ -82,7 +82,8 @@ step.optimizer @bounded {
 // -----
 
 // Ordinary reductions: a factor of as many dims, one that may be below zero, a sum
-// of products, a value that is rounded on its way, and a dim that stands twice.
+// of products, a value that is rounded on its way, no named dim, and one that stands
+// twice.
 // CHECK-LABEL: step.optimizer @ordinary
 step.optimizer @ordinary {
   %most = step.hyper "most" = 10.0
@@ -109,6 +110,13 @@ step.optimizer @ordinary {
     %ab = step.add %a, %b : f64
     %p1 = step.mul %u, %ab : [n, m], f64
     step.return %p1, %r, %c, %w : [n, m], [n, 1], [1, m], [n, m]
+  }
+  step.rule @any(%p: param[*], %g: grad[*], %c: state "c"[1]) {
+    %u = step.mul %g, %c : [*], [1]
+    %uu = step.mul %u, %u : [*]
+    %0 = step.mean %uu reassociable : [*]
+    %p1 = step.mul %u, %0 : [*], f64
+    step.return %p1, %c : [*], [1]
   }
   step.rule @square(%p: param[n, n], %g: grad[n, n], %c: state "c"[1, n]) {
     %u = step.mul %g, %c : [n, n], [1, n]
