@@ -9,8 +9,8 @@
 
 #include "comm/CallCheck.h"
 #include "comm/Describe.h"
-#include "core/Status.h"
 #include "core/FloatMode.h"
+#include "core/Status.h"
 
 #include <algorithm>
 #include <cstddef>

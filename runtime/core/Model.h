@@ -69,6 +69,8 @@ struct ContributedSlot {
 
 struct Model {
   Model(std::shared_ptr<const Package> package, const StepcPlanConfig &config);
+  Model(const Model &) = delete;
+  Model &operator=(const Model &) = delete;
 
   const Manifest &getManifest() const { return package->getManifest(); }
   const Variant &getVariant(const BoundTensor &tensor) const {
