@@ -69,7 +69,7 @@ step.optimizer @contribute {
 
 step.optimizer @contribute {
   %a = step.statistic "a" sum over model
-  // expected-error @+1 {{'step.contribute' op expects parent op 'step.rule'}}
+  // expected-error @+1 {{'step.contribute' op expects parent op to be one of 'step.rule, step.program'}}
   step.contribute %a, %a
 }
 

@@ -7,25 +7,20 @@
 // CHECK-LABEL: step.optimizer @lamb
 step.optimizer @lamb {
   %lr = step.hyper "lr" = 1.0e-3
-  // CHECK: step.program @lamb_any_0
-  // CHECK-SAME: tensor_slots = 3
-  // CHECK-SAME: <"partial0", ["B", "N", "ML"], f64, false>
-  // CHECK: step.scalar_phase @lamb_any_0_scalars
-  // CHECK: step.phase @lamb_any_0_phase0 slots 1 operands
-  // CHECK-SAME: name = "param", {{[^>]*}}>, storage = f32, reads = true, writes = false>
-  // CHECK-SAME: name = "grad", {{[^>]*}}>, storage = f32, reads = true, writes = false>
-  // CHECK-SAME: name = "m", {{[^>]*}}>, storage = bf16, {{[^>]*}}reads = true, writes = true>
-  // CHECK-SAME: accumulators = [#step.accumulator<combiner = sum, direction = row, partial = "partial0">, #step.accumulator<combiner = sum, direction = row, partial = "partial1">]
-  // CHECK-SAME: space = #step<space tiles>
-  // CHECK: step.combine "partial0" sum of tiles to tensor slot 0
-  // CHECK: step.combine "partial1" sum of tiles to tensor slot 1
-  // CHECK: step.tensor_scalars @lamb_any_0_small0 slots 1, 3 writes [2]
-  // CHECK: arith.divf
-  // CHECK: step.phase @lamb_any_0_phase1 slots 1 operands
-  // CHECK-SAME: name = "param", {{[^>]*}}>, storage = f32, reads = true, writes = true>
-  // CHECK-SAME: name = "m", {{[^>]*}}>, storage = bf16, {{[^>]*}}reads = true, writes = false>
-  // CHECK-NOT: name = "grad"
-  // CHECK: arith.extf {{.*}} : bf16 to f32
+  // CHECK: step.program @lamb_any_0(
+  // CHECK: %[[LR:.*]] = step.cohort_scalars @lamb_any_0_scalars
+  // CHECK: %[[FIRST:.*]]:3 = step.traverse @lamb_any_0_phase0 over [*]
+  // CHECK-SAME: reads (%{{.*}} = %param : <[*], f32>, %{{.*}} = %grad : <[*], f32>, %{{.*}} = %m : <[*], bf16>)
+  // CHECK-SAME: writes (%m : <[*], bf16>) partials (sum to [], sum to []) {
+  // CHECK: %[[A:.*]] = step.combine %[[FIRST]]#1 : !step.partial<sum, [*] to []> -> f64
+  // CHECK: %[[B:.*]] = step.combine %[[FIRST]]#2 : !step.partial<sum, [*] to []> -> f64
+  // CHECK: %[[RATIO:.*]] = arith.divf %[[A]], %[[B]] : f64
+  // CHECK: %[[RATE:.*]] = arith.mulf %[[RATIO]], %[[LR]] : f64
+  // CHECK: step.traverse @lamb_any_0_phase1 over [*]
+  // CHECK-SAME: reads (%{{.*}} = %param : <[*], f32>, %[[M:.*]] = %[[FIRST]]#0 : <[*], bf16>)
+  // CHECK-SAME: writes (%param : <[*], f32>) {
+  // CHECK: arith.extf %[[M]] : bf16 to f32
+  // CHECK: arith.truncf %[[RATE]] : f64 to f32
   step.rule @lamb_any_0(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as bf16) variant <"any", {}, f32> {
     %m0 = step.add %m, %g : [*]
     %m1 = step.round %m0 to bf16 : [*]
@@ -48,10 +43,10 @@ step.optimizer @lamb {
 
 // CHECK-LABEL: step.optimizer @late
 step.optimizer @late {
-  // CHECK: step.phase @late_any_0_phase0
-  // CHECK-SAME: name = "m", {{[^>]*}}>, storage = f32, {{[^>]*}}reads = true, writes = false>
-  // CHECK: step.phase @late_any_0_phase1
-  // CHECK-SAME: name = "m", {{[^>]*}}>, storage = f32, {{[^>]*}}reads = true, writes = true>
+  // CHECK: step.traverse @late_any_0_phase0
+  // CHECK-SAME: = %m : <[*], f32>) partials
+  // CHECK: step.traverse @late_any_0_phase1
+  // CHECK-SAME: = %m : <[*], f32>) writes (%param : <[*], f32>, %m : <[*], f32>)
   step.rule @late_any_0(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as f32) variant <"any", {}, f32> {
     %m1 = step.add %m, %g : [*]
     %s = step.sum %m1 : [*]
@@ -63,25 +58,21 @@ step.optimizer @late {
 
 // -----
 
-// What is reduced to rows and columns is a vector, kept between phases; a mean
+// What is reduced to rows and columns is a vector, kept between traversals; a mean
 // over all rows of an item is had from the rows.
 
 // CHECK-LABEL: step.optimizer @factored
 step.optimizer @factored {
-  // CHECK: workspace = [#step.buffer<"temp0", ["B", "N"], f32, false>, #step.buffer<"temp1", ["B", "M"], f32, false>, #step.buffer<"temp2", ["B"], f32, false>, #step.buffer<"partial0", ["B", "N", "ML"], f64, false>, #step.buffer<"partial1", ["B", "NL", "M"], f64, false>, #step.buffer<"partial2", ["B", "N1"], f64, false>]
-  // CHECK: step.phase @factored_matrix_0_phase0
-  // CHECK-SAME: direction = row, partial = "partial0"
-  // CHECK-SAME: direction = column, partial = "partial1"
-  // CHECK: step.combine "partial0" sum of tiles to rows mean in "temp0"
-  // CHECK: step.combine "partial1" amax of tiles to columns in "temp1"
-  // CHECK: step.phase @factored_matrix_0_small0
-  // CHECK-SAME: name = "row"
-  // CHECK-SAME: writes = true
-  // CHECK-SAME: direction = row, partial = "partial2"
-  // CHECK-SAME: space = #step<space rows>
-  // CHECK: step.combine "partial2" sum of rows to items mean in "temp2"
-  // CHECK: step.phase @factored_matrix_0_phase1
-  // CHECK-SAME: name = "temp2", shape = !step.tensor<...b, 1, 1>
+  // CHECK: %[[TILES:.*]]:2 = step.traverse @factored_matrix_0_phase0 over [...b, n, m]
+  // CHECK-SAME: partials (sum to [...b, n, 1], amax to [...b, 1, m])
+  // CHECK: %[[ROWS:.*]] = step.combine mean %[[TILES]]#0 : !step.partial<sum, [...b, n, m] to [...b, n, 1]> -> !step.buffer<[...b, n, 1], f32>
+  // CHECK: %[[COLUMNS:.*]] = step.combine %[[TILES]]#1 : !step.partial<amax, [...b, n, m] to [...b, 1, m]> -> !step.buffer<[...b, 1, m], f32>
+  // CHECK: %[[SMALL:.*]]:2 = step.traverse @factored_matrix_0_small0 over [...b, n, 1]
+  // CHECK-SAME: = %row : <[...b, n, 1], f32>, %{{.*}} = %[[ROWS]] : <[...b, n, 1], f32>)
+  // CHECK-SAME: writes (%row : <[...b, n, 1], f32>) partials (sum to [...b, 1, 1])
+  // CHECK: %[[MEAN:.*]] = step.combine mean %[[SMALL]]#1 : !step.partial<sum, [...b, n, 1] to [...b, 1, 1]> -> !step.buffer<[...b, 1, 1], f32>
+  // CHECK: step.traverse @factored_matrix_0_phase1 over [...b, n, m]
+  // CHECK-SAME: = %[[COLUMNS]] : <[...b, 1, m], f32>, %{{.*}} = %[[MEAN]] : <[...b, 1, 1], f32>)
   step.rule @factored_matrix_0(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32, %r: state "row"[...b, n, 1] as f32) variant <"matrix", {}, f32> {
     %rows = step.mean %g over [m] : [...b, n, m]
     %cols = step.amax %g over [n] : [...b, n, m]
@@ -103,7 +94,7 @@ step.optimizer @factored {
 step.optimizer @clipped {
   %lr = step.hyper "lr" = 1.0e-3
   %norm2 = step.statistic "norm2" sum over model
-  // CHECK: step.scalars over model attributes {round = 0 : i64}
+  // CHECK: %[[COEF:.*]] = step.scalars over model attributes {round = 0 : i64}
   %coef = step.scalars over model {
     %finite = step.is_finite %norm2 : f64
     %overflow = step.not %finite : i1
@@ -112,14 +103,16 @@ step.optimizer @clipped {
     step.yield %c : f64
   }
   // CHECK: step.program @clipped_any_0
-  // CHECK-SAME: contributions = array<i64: 0, 0, 0>
-  // CHECK: step.phase @clipped_any_0_phase0
-  // CHECK-NOT: name = "m"
-  // CHECK: step.combine "partial0" sum of tiles to tensor slot 0
-  // CHECK: step.scalar_phase @clipped_any_0_scalars1 attributes {first_slot = 1 : i64, segment = 1 : i64}
-  // CHECK: step.phase @clipped_any_0_phase1
-  // CHECK-SAME: name = "m", {{[^>]*}}>, storage = f32, {{[^>]*}}reads = true, writes = true>
-  // CHECK-SAME: segment = 1
+  // CHECK: step.cohort_scalars @clipped_any_0_scalars {
+  // CHECK: step.traverse @clipped_any_0_phase0 over [*] reads (%{{[a-z0-9_]+}} = %grad : <[*], f32>) partials (sum to [])
+  // CHECK: %[[SUM:.*]] = step.combine %{{.*}} -> f64
+  // CHECK-NEXT: step.contribute %norm2, %[[SUM]]{{$}}
+  // CHECK-NEXT: step.exchange round 0{{$}}
+  // CHECK-NEXT: step.cohort_scalars @clipped_any_0_scalars1 {
+  // CHECK-NEXT: step.yield %[[COEF]] : f64
+  // CHECK: step.traverse @clipped_any_0_phase1
+  // CHECK-SAME: = %m : <[*], f32>)
+  // CHECK-SAME: writes (%param : <[*], f32>, %m : <[*], f32>)
   step.rule @clipped_any_0(%p: param[*] as f32, %g: grad[*] as f32, %m: state "m"[*] as f32) variant <"any", {}, f32> {
     %gg = step.mul %g, %g : [*]
     %s = step.sum %gg : [*]
@@ -140,17 +133,14 @@ step.optimizer @left_out {
   %o = step.hyper "o" = 0.0
   %zero = step.constant 0.0
   // CHECK-LABEL: step.program @left_out_any_0
-  // CHECK: step.tensor_scalars @left_out_any_0_small0 slots {{[0-9]+}}, 6 writes [[[ALWAYS:[0-9]+]]]
-  // CHECK: step.phase @left_out_any_0_phase0 slots {{[0-9]+}} unless [[ALWAYS]]
-  // CHECK-SAME: name = "param"
-  // CHECK-NOT: name = "grad"
-  // CHECK: step.combine {{.*}} unless [[ALWAYS]]
-  // CHECK: step.phase @left_out_any_0_phase1 slots {{[0-9]+}} operands
-  // CHECK-SAME: name = "grad"
-  // CHECK: step.tensor_scalars {{.*}} writes [[[LARGE:[0-9]+]]]
-  // CHECK: step.phase @left_out_any_0_phase2 slots {{[0-9]+}} unless [[LARGE]]
-  // CHECK: step.combine {{.*}} unless [[LARGE]]
-  // CHECK: step.phase @left_out_any_0_phase3
+  // CHECK: %[[ALWAYS:[0-9]+]], %{{.*}} = step.cohort_scalars @left_out_any_0_scalars
+  // CHECK: step.traverse @left_out_any_0_phase0 unless %[[ALWAYS]] over [*] reads (%{{[a-z0-9_]+}} = %param : <[*], f32>) partials
+  // CHECK: step.combine {{.*}} unless %[[ALWAYS]] :
+  // CHECK: step.traverse @left_out_any_0_phase1 over [*] reads (%{{[a-z0-9_]+}} = %grad : <[*], f32>) partials
+  // CHECK: %[[LARGE:[0-9]+]] = arith.cmpf
+  // CHECK: step.traverse @left_out_any_0_phase2 unless %[[LARGE]] over
+  // CHECK: step.combine {{.*}} unless %[[LARGE]] :
+  // CHECK: step.traverse @left_out_any_0_phase3 over
   step.rule @left_out_any_0(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
     %off = step.compare gt, %o, %zero : f64, f64
     %size = step.amax %p unless %off : [*]
@@ -173,15 +163,14 @@ step.optimizer @left_out {
 
 // CHECK-LABEL: step.optimizer @trailing
 step.optimizer @trailing {
-  // CHECK: step.phase @trailing_matrix_0_phase0 slots 0 operands
-  // CHECK: step.combine "partial0" sum of tiles to rows
-  // CHECK-NEXT: step.phase @trailing_matrix_0_small0 slots 0 operands
-  // CHECK-SAME: space = #step<space rows>
+  // CHECK: step.traverse @trailing_matrix_0_phase0 over [...b, n, m]
+  // CHECK: step.combine {{.*}} to [...b, n, 1]> -> !step.buffer
+  // CHECK-NEXT: step.traverse @trailing_matrix_0_small0 over [...b, n, 1]
   // CHECK-NOT: step.combine
-  // CHECK: step.phase @trailing_matrix_0_phase1 trailing slots 0 operands
-  // CHECK: step.combine "partial1" sum of tiles to columns
-  // CHECK: step.combine "partial2" sum of tiles to columns
-  // CHECK: step.phase @trailing_matrix_0_phase2 slots 0 operands
+  // CHECK: step.traverse @trailing_matrix_0_phase1 trailing over [...b, n, m]
+  // CHECK: step.combine {{.*}} to [...b, 1, m]> -> !step.buffer
+  // CHECK: step.combine {{.*}} to [...b, 1, m]> -> !step.buffer
+  // CHECK: step.traverse @trailing_matrix_0_phase2 over [...b, n, m]
   step.rule @trailing_matrix_0(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32,
                                %r: state "row"[...b, n, 1] as f32) variant <"matrix", {}, f32> {
     %rows = step.sum %g over [m] : [...b, n, m]
@@ -229,10 +218,10 @@ step.optimizer @apart {
 
 // CHECK-LABEL: step.program @behind_matrix_0
 step.optimizer @behind {
-  // CHECK: step.phase @behind_matrix_0_phase0 slots 0 operands
-  // CHECK: step.phase @behind_matrix_0_phase1 trailing slots 0 operands
-  // CHECK: step.phase @behind_matrix_0_phase2 slots 0 unless {{[0-9]+}} operands
-  // CHECK: step.phase @behind_matrix_0_phase3 slots 0 operands
+  // CHECK: step.traverse @behind_matrix_0_phase0 over
+  // CHECK: step.traverse @behind_matrix_0_phase1 trailing over
+  // CHECK: step.traverse @behind_matrix_0_phase2 unless %{{[0-9]+}} over
+  // CHECK: step.traverse @behind_matrix_0_phase3 over
   step.rule @behind_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"matrix", {}, f32> {
     %one = step.constant 1.0
     %rows = step.sum %g over [m] : [n, m]
@@ -254,11 +243,11 @@ step.optimizer @behind {
 
 // CHECK-LABEL: step.program @before_matrix_0
 step.optimizer @before {
-  // CHECK: step.phase @before_matrix_0_phase0 slots 0 operands
-  // CHECK: step.phase @before_matrix_0_phase1 slots 0 unless {{[0-9]+}} operands
-  // CHECK: step.phase @before_matrix_0_phase2 slots 0 operands
-  // CHECK: step.phase @before_matrix_0_phase3 slots 0 operands
-  // CHECK-NOT: step.phase
+  // CHECK: step.traverse @before_matrix_0_phase0 over
+  // CHECK: step.traverse @before_matrix_0_phase1 unless %{{[0-9]+}} over
+  // CHECK: step.traverse @before_matrix_0_phase2 over
+  // CHECK: step.traverse @before_matrix_0_phase3 over
+  // CHECK-NOT: step.traverse
   step.rule @before_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %s: state "s"[n, m] as f32) variant <"matrix", {}, f32> {
     %one = step.constant 1.0
     %rows = step.sum %g over [m] : [n, m]

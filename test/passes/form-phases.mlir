@@ -1,33 +1,32 @@
 // RUN: stepc-opt --step-form-phases --cse --canonicalize --split-input-file --verify-diagnostics %s | FileCheck %s
 
-// Scalars are computed once for each row, in f64; what a tensor meets is a slot,
-// rounded to the compute type there. Storage conversions stand where elements
+// Scalars are computed once for each row, in f64; where a tensor meets them, they
+// are rounded to the compute type. Storage conversions stand where elements
 // are read and written.
 
 // CHECK-LABEL: step.optimizer @opt
 step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0e-3
   %beta = step.hyper "beta" = 0.9
-  // CHECK: step.program @opt_any_0 variant <"any", {}, f32> operands
-  // CHECK-SAME: kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true
-  // CHECK-SAME: kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false
-  // CHECK-SAME: kind = state, name = "m", shape = !step.tensor<*>, storage = f32, init = 5.000000e-01 : f64, reads = true, writes = true
-  // CHECK-SAME: kind = state, name = "idle", {{.*}} reads = false, writes = false
+  // CHECK: %[[LR:.*]] = step.hyper "lr"
+  // CHECK: %[[BETA:.*]] = step.hyper "beta"
+  // CHECK: step.program @opt_any_0(%[[PS:[a-z]+]]: param[*] as bf16, %[[GS:[a-z]+]]: grad[*] as f32,
+  // CHECK-SAME: %[[MS:m]]: state "m"[*] = 0.5 as f32, %idle: state "idle"[*] as f32, %[[T:[a-z]+]]: count,
 
   // What the flag is about; where no states are named, all that the rule has.
-  // CHECK-SAME: fresh = {{\[\[}}"m", "idle"]]
-  // CHECK: step.scalar_phase @opt_any_0_scalars {
-  // CHECK: ^bb0(%[[LR:.*]]: f64, %[[BETA:.*]]: f64, %[[T:.*]]: i64, %[[FRESH:.*]]: i1):
-  // CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[T]]
-  // CHECK: %[[ALPHA:.*]] = arith.divf %[[LR]], %[[POW]] : f64
-  // CHECK: %[[F:.*]] = arith.uitofp %[[FRESH]] : i1 to f64
-  // CHECK: step.yield %[[BETA]], %[[F]], %[[ALPHA]] : f64, f64, f64
+  // CHECK-SAME: %[[FRESH:[a-z]+]]: fresh("m", "idle")) variant <"any", {}, f32> elementwise {
+  // CHECK: %[[S:.*]]:3 = step.cohort_scalars @opt_any_0_scalars {
+  // CHECK-NEXT: %[[POW:.*]] = step.powi %[[BETA]], %[[T]]
+  // CHECK-NEXT: %[[ALPHA:.*]] = arith.divf %[[LR]], %[[POW]] : f64
+  // CHECK-NEXT: step.yield %[[BETA]], %[[FRESH]], %[[ALPHA]] : f64, i1, f64
+  // CHECK-NEXT: } : f64, i1, f64
 
-  // CHECK: step.phase @opt_any_0_phase0 slots 3 operands
-  // CHECK: ^bb0(%[[S0:.*]]: f64, %[[S1:.*]]: f64, %[[S2:.*]]: f64, %[[P:.*]]: bf16, %[[G:.*]]: f32, %[[M:.*]]: f32):
-  // CHECK-DAG: %[[B:.*]] = arith.truncf %[[S0]] : f64 to f32
-  // CHECK-DAG: %[[NEW:.*]] = arith.cmpf une, %[[S1]]
-  // CHECK-DAG: %[[A:.*]] = arith.truncf %[[S2]] : f64 to f32
+  // The state that stays as it is is neither read nor written.
+  // CHECK-NEXT: step.traverse @opt_any_0_phase0 over [*]
+  // CHECK-SAME: reads (%[[P:.*]] = %[[PS]] : <[*], bf16>, %[[G:.*]] = %[[GS]] : <[*], f32>, %[[M:.*]] = %[[MS]] : <[*], f32>)
+  // CHECK-SAME: writes (%[[PS]] : <[*], bf16>, %[[MS]] : <[*], f32>) {
+  // CHECK-DAG: %[[B:.*]] = arith.truncf %[[S]]#0 : f64 to f32
+  // CHECK-DAG: %[[A:.*]] = arith.truncf %[[S]]#2 : f64 to f32
   // CHECK-DAG: %[[PX:.*]] = arith.extf %[[P]] : bf16 to f32
   // CHECK-DAG: %[[NEAR:.*]] = arith.cmpf olt, %[[B]], %{{.*}} : f32
   // CHECK-DAG: %[[FROM_END:.*]] = arith.subf %[[B]], %{{.*}} : f32
@@ -36,11 +35,11 @@ step.optimizer @opt {
   // CHECK: %[[D:.*]] = arith.subf %[[G]], %[[M]] : f32
   // CHECK: %[[W:.*]] = arith.mulf %[[FACTOR]], %[[D]] : f32
   // CHECK: %[[L:.*]] = arith.addf %[[END]], %[[W]] : f32
-  // CHECK: %[[M1:.*]] = arith.select %[[NEW]], %[[G]], %[[L]] : f32
+  // CHECK: %[[M1:.*]] = arith.select %[[S]]#1, %[[G]], %[[L]] : f32
   // CHECK: %[[HALF:.*]] = arith.mulf %[[M1]], %[[A]] : f32
   // CHECK: %[[P1:.*]] = arith.subf %[[PX]], %[[HALF]] : f32
-  // CHECK: %[[PS:.*]] = arith.truncf %[[P1]] : f32 to bf16
-  // CHECK: step.yield %[[PS]], %[[M1]] : bf16, f32
+  // CHECK: %[[R:.*]] = arith.truncf %[[P1]] : f32 to bf16
+  // CHECK: step.yield %[[R]], %[[M1]] : bf16, f32
   step.rule @opt_any_0(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] = 0.5 as f32,
                        %i: state "idle"[*] as f32, %t: count, %f: fresh) variant <"any", {}, f32> {
     %l = step.lerp %m, %g, %beta : [*], [*], f64
@@ -57,11 +56,13 @@ step.optimizer @opt {
 // -----
 
 // Each operation of the language as scalar code; constants are rounded to the
-// compute type and take no slot.
+// compute type and are no scalars of the cohort.
 
 // CHECK-LABEL: step.optimizer @ops
 step.optimizer @ops {
-  // CHECK: step.phase @ops_any_0_phase0 slots 0
+  // CHECK: step.cohort_scalars @ops_any_0_scalars {
+  // CHECK-NEXT: step.yield{{$}}
+  // CHECK: step.traverse @ops_any_0_phase0 over [*]
   // CHECK-DAG: %[[TENTH:.*]] = arith.constant 1.000000e-01 : f32
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
   // CHECK-DAG: %[[ONE:.*]] = arith.constant 1.000000e+00 : f32

@@ -9,16 +9,13 @@ step.optimizer @unscheduled {
 
 // -----
 
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
 step.optimizer @scalars_left {
-  step.program @program variant <"any", {}, f32> operands [#p] {
-    // expected-error @+1 {{'step.scalar_phase' op has no function yet}}
-    step.scalar_phase @scalars {
-    ^bb0(%t: i64, %fresh: i1):
+  step.program @program(%p: param[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.cohort_scalars' op has no function yet}}
+    step.cohort_scalars @scalars {
       step.yield
     }
-    step.phase @phase0 slots 0 operands [#p] {
-    ^bb0(%x: f32):
+    step.traverse @phase0 over [*] reads (%x = %p : <[*], f32>) writes (%p : <[*], f32>) {
       step.yield %x : f32
     }
   }

@@ -6,7 +6,7 @@
 
 // CHECK-NOT: step.optimizer
 
-// A run: slots are loaded and rounded once; vectors of 512 bits of the compute
+// A run: scalars are loaded and rounded once; vectors of 512 bits of the compute
 // type, one line of the narrowest operand (32 bf16) in each iteration, with the
 // lines that lie ahead asked for; then single vectors; then single elements.
 
@@ -70,36 +70,30 @@
 // CHECK: vector.store
 
 // NOPREFETCH-NOT: step.prefetch
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
-#g = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
 step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0
-  step.program @program variant <"any", {}, f32> operands [#p, #g] {
-    step.scalar_phase @scalars {
-    ^bb0(%a: f64, %t: i64, %fresh: i1):
-      step.yield %a : f64
-    }
-    step.phase @phase0 slots 1 operands [#p, #g] {
-    ^bb0(%slot: f64, %p: bf16, %g: f32):
-      %lr_value = arith.truncf %slot : f64 to f32
-      %x = arith.extf %p : bf16 to f32
-      %u = arith.mulf %g, %lr_value : f32
-      %y = arith.subf %x, %u : f32
-      %r = arith.truncf %y : f32 to bf16
-      step.yield %r : bf16
+  step.program @program(%p: param[*] as bf16, %g: grad[*] as f32) variant <"any", {}, f32> elementwise {
+    %rate = step.cohort_scalars @scalars {
+      step.yield %lr : f64
+    } : f64
+    %new = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>) writes (%p : <[*], bf16>) {
+      %lr_value = arith.truncf %rate : f64 to f32
+      %0 = arith.extf %x : bf16 to f32
+      %1 = arith.mulf %y, %lr_value : f32
+      %2 = arith.subf %0, %1 : f32
+      %3 = arith.truncf %2 : f32 to bf16
+      step.yield %3 : bf16
     }
   }
 }
 step.optimizer @constant {
-  step.program @program variant <"any", {}, f32> operands [#p] {
-    step.scalar_phase @constant_scalars {
-    ^bb0(%t: i64, %fresh: i1):
+  step.program @program(%p: param[*] as bf16) variant <"any", {}, f32> elementwise {
+    %scalar = step.cohort_scalars @constant_scalars {
       %one = arith.constant 1.0 : f64
       step.yield %one : f64
-    }
-    step.phase @constant0 slots 1 operands [#p] {
-    ^bb0(%slot: f64, %p: bf16):
-      %x = arith.truncf %slot : f64 to f32
+    } : f64
+    %new = step.traverse @constant0 over [*] writes (%p : <[*], bf16>) {
+      %x = arith.truncf %scalar : f64 to f32
       %r = arith.truncf %x : f32 to bf16
       step.yield %r : bf16
     }

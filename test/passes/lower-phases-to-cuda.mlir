@@ -5,7 +5,7 @@
 // CHECK-NOT: step.optimizer
 // CHECK-LABEL: gpu.module @kernels
 
-// The function of a scalar phase, and a kernel of its name: a thread for each
+// The function of scalars of the cohort, and a kernel of its name: a thread for each
 // entry of a list of the function's five arguments.
 
 // CHECK: func.func private @scalars_entry(
@@ -14,8 +14,8 @@
 // CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x
 // CHECK: %[[BLOCKS:.*]] = gpu.grid_dim x
-// CHECK: %[[THREAD:.*]] = gpu.thread_id x
-// CHECK: %[[FIRST:.*]] = arith.muli %[[BLOCK]], %c256
+// CHECK-DAG: %[[THREAD:.*]] = gpu.thread_id x
+// CHECK-DAG: %[[FIRST:.*]] = arith.muli %[[BLOCK]], %c256
 // CHECK: arith.addi %[[FIRST]], %[[THREAD]]
 // CHECK: %[[STEP:.*]] = arith.muli %[[BLOCKS]], %c256
 // CHECK: scf.for %[[ENTRY:.*]] = %{{.*}} to %{{.*}} step %[[STEP]]
@@ -30,11 +30,11 @@
 // CHECK-SAME: %[[SCALARS:.*]]: i64, %[[P:.*]]: i64, %[[G:.*]]: i64, %[[M:.*]]: i64, %[[N:.*]]: index)
 // CHECK: arith.truncf %{{.*}} : f64 to f32
 // CHECK: %[[TID:.*]] = gpu.thread_id x
-// CHECK: %[[WHOLE:.*]] = arith.andi %[[N]], %c-8
-// CHECK: %[[SOME:.*]] = arith.ori %[[P]], %[[G]]
-// CHECK: %[[BITS:.*]] = arith.ori %[[SOME]], %[[M]]
-// CHECK: arith.andi %[[BITS]], %c15_i64
-// CHECK: %[[ALIGNED:.*]] = arith.cmpi eq
+// CHECK-DAG: %[[WHOLE:.*]] = arith.andi %[[N]], %c-8
+// CHECK-DAG: %[[SOME:.*]] = arith.ori %[[P]], %[[G]]
+// CHECK-DAG: %[[BITS:.*]] = arith.ori %[[SOME]], %[[M]]
+// CHECK-DAG: %[[LOW:.*]] = arith.andi %[[BITS]], %c15_i64
+// CHECK-DAG: %[[ALIGNED:.*]] = arith.cmpi eq, %[[LOW]], %c0_i64
 // CHECK: %[[VECTORS:.*]] = arith.select %[[ALIGNED]], %[[WHOLE]], %c0
 // CHECK: %[[BEGIN:.*]] = arith.muli %[[TID]], %c8
 // CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[VECTORS]] step %c2048
@@ -67,25 +67,20 @@
 // CHECK: func.call @phase0_run
 // CHECK: gpu.func @phase0_strided(
 // CHECK: func.call @phase0_strided_run
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
-#g = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
-#m = #step.operand<kind = state, name = "m", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
 step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0
-  step.program @program variant <"any", {}, f32> operands [#p, #g, #m] {
-    step.scalar_phase @scalars {
-    ^bb0(%a: f64, %t: i64, %fresh: i1):
-      step.yield %a : f64
-    }
-    step.phase @phase0 slots 1 operands [#p, #g, #m] {
-    ^bb0(%slot: f64, %p: bf16, %g: f32, %m: f32):
-      %lr_value = arith.truncf %slot : f64 to f32
-      %x = arith.extf %p : bf16 to f32
-      %n = arith.addf %m, %g : f32
-      %u = arith.mulf %n, %lr_value : f32
-      %y = arith.subf %x, %u : f32
-      %r = arith.truncf %y : f32 to bf16
-      step.yield %r, %n : bf16, f32
+  step.program @program(%p: param[*] as bf16, %g: grad[*] as f32, %m: state "m"[*] as f32) variant <"any", {}, f32> elementwise {
+    %rate = step.cohort_scalars @scalars {
+      step.yield %lr : f64
+    } : f64
+    %new:2 = step.traverse @phase0 over [*] reads (%x = %p : <[*], bf16>, %y = %g : <[*], f32>, %z = %m : <[*], f32>) writes (%p : <[*], bf16>, %m : <[*], f32>) {
+      %lr_value = arith.truncf %rate : f64 to f32
+      %0 = arith.extf %x : bf16 to f32
+      %1 = arith.addf %z, %y : f32
+      %2 = arith.mulf %1, %lr_value : f32
+      %3 = arith.subf %0, %2 : f32
+      %4 = arith.truncf %3 : f32 to bf16
+      step.yield %4, %1 : bf16, f32
     }
   }
 }

@@ -16,28 +16,24 @@
 // CHECK: %[[BIT1:.*]] = arith.andi %[[FRESH]], %[[FLAG1]] : i64
 // CHECK: %[[NEW1:.*]] = arith.cmpi ne, %[[BIT1]], %{{.*}} : i64
 // CHECK: %[[POW:.*]] = step.powi %[[BETA]], %[[COUNT]]
-// CHECK: %[[F:.*]] = arith.uitofp %[[NEW]] : i1 to f64
-// CHECK: %[[F1:.*]] = arith.uitofp %[[NEW1]] : i1 to f64
 // CHECK: %[[I0:.*]] = arith.constant 0 : index
 // CHECK: memref.store %[[POW]], %[[R]][%[[I0]]]
+// In a row all is f64.
+// CHECK: %[[F:.*]] = arith.uitofp %[[NEW]] : i1 to f64
 // CHECK: %[[I1:.*]] = arith.constant 1 : index
 // CHECK: memref.store %[[F]], %[[R]][%[[I1]]]
+// CHECK: %[[F1:.*]] = arith.uitofp %[[NEW1]] : i1 to f64
 // CHECK: memref.store %[[F1]], %[[R]]
 // CHECK: return
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
 step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0
   %beta = step.hyper "beta" = 0.9
-  step.program @program variant <"any", {}, f32> operands [#p] attributes {fresh = [[], []]} {
-    step.scalar_phase @scalars {
-    ^bb0(%a: f64, %b: f64, %t: i64, %fresh: i1, %fresh1: i1):
-      %power = step.powi %b, %t
-      %f = arith.uitofp %fresh : i1 to f64
-      %f1 = arith.uitofp %fresh1 : i1 to f64
-      step.yield %power, %f, %f1 : f64, f64, f64
-    }
-    step.phase @phase0 slots 3 operands [#p] {
-    ^bb0(%s0: f64, %s1: f64, %s2: f64, %x: f32):
+  step.program @program(%p: param[*] as f32, %m: state "m"[*] as f32, %t: count, %f: fresh("m"), %f1: fresh()) variant <"any", {}, f32> {
+    %scalars:3 = step.cohort_scalars @scalars {
+      %power = step.powi %beta, %t
+      step.yield %power, %f, %f1 : f64, i1, i1
+    } : f64, i1, i1
+    %new = step.traverse @phase0 over [*] reads (%x = %p : <[*], f32>) writes (%p : <[*], f32>) {
       step.yield %x : f32
     }
   }

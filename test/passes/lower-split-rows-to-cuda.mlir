@@ -1,11 +1,7 @@
 // RUN: stepc-opt --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s | FileCheck %s
 
-// A phase with more sums along rows than a row of a strip has room for: half of
+// A traversal with more sums along rows than a row of a strip has room for: half of
 // its columns are staged at a time, and the lanes of the leaf wait in between.
-
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
-#a = #step.accumulator<combiner = sum, direction = row, partial = "partial">
-#m = #step.accumulator<combiner = amax, direction = row, partial = "partial">
 
 // CHECK-DAG: memref.global "private" @staged_f32 : memref<9216xf32, #gpu.address_space<workgroup>> = uninitialized
 // CHECK-DAG: memref.global "private" @waiting_160 : memref<160xf64, #gpu.address_space<workgroup>> = uninitialized
@@ -41,18 +37,36 @@
 // CHECK-NOT: step %c512
 // CHECK-NOT: @waiting
 step.optimizer @many {
-  step.program @program variant <"any", {}, f32> operands [#p] attributes {workspace = [#step.buffer<"partial", ["B", "N", "ML"], f64, false>]} {
-    step.scalar_phase @scalars {
-    ^bb0(%t: i64, %fresh: i1):
+  step.program @program(%p: param[n, m] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
       step.yield
     }
-    step.phase @phase0 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #m, #a, #a, #a, #a, #a, #a, #a]} {
-    ^bb0(%x: f32):
-      step.yield %x, %x, %x, %x, %x, %x, %x, %x, %x, %x : f32, f32, f32, f32, f32, f32, f32, f32, f32, f32
-    }
-    step.phase @phase1 slots 0 operands [#p] attributes {space = #step<space tiles>, accumulators = [#a, #a, #a, #a, #a, #a, #a, #a]} {
-    ^bb0(%x: f32):
+    %0:9 = step.traverse @phase0 over [n, m] reads (%x = %p : <[n, m], f32>)
+        partials (sum to [n, 1], amax to [n, 1], sum to [n, 1], sum to [n, 1], sum to [n, 1],
+                  sum to [n, 1], sum to [n, 1], sum to [n, 1], sum to [n, 1]) {
       step.yield %x, %x, %x, %x, %x, %x, %x, %x, %x : f32, f32, f32, f32, f32, f32, f32, f32, f32
     }
+    %1:8 = step.traverse @phase1 over [n, m] reads (%x = %p : <[n, m], f32>)
+        partials (sum to [n, 1], sum to [n, 1], sum to [n, 1], sum to [n, 1],
+                  sum to [n, 1], sum to [n, 1], sum to [n, 1], sum to [n, 1]) {
+      step.yield %x, %x, %x, %x, %x, %x, %x, %x : f32, f32, f32, f32, f32, f32, f32, f32
+    }
+    %a0 = step.combine %0#0 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a1 = step.combine %0#1 : !step.partial<amax, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a2 = step.combine %0#2 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a3 = step.combine %0#3 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a4 = step.combine %0#4 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a5 = step.combine %0#5 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a6 = step.combine %0#6 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a7 = step.combine %0#7 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %a8 = step.combine %0#8 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b0 = step.combine %1#0 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b1 = step.combine %1#1 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b2 = step.combine %1#2 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b3 = step.combine %1#3 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b4 = step.combine %1#4 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b5 = step.combine %1#5 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b6 = step.combine %1#6 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %b7 = step.combine %1#7 : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
   }
 }

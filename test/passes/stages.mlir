@@ -14,7 +14,7 @@
 
 // RUN: stepc %zoo/adamw.mlir --compile-to=schedule | FileCheck %s --check-prefix=SCHEDULE
 // SCHEDULE: step.program @adamw_any_0
-// SCHEDULE: step.phase @adamw_any_0_phase0
+// SCHEDULE: step.traverse @adamw_any_0_phase0 over [*]
 
 // RUN: stepc %zoo/adamw.mlir --compile-to=lower | FileCheck %s --check-prefix=LOWER
 // LOWER: llvm.func @adamw_any_0_scalars

@@ -71,16 +71,13 @@ step.optimizer @other_role {
 
 // -----
 
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
 step.optimizer @scheduled {
   // expected-error @+1 {{'step.program' op is scheduled before the bind stage}}
-  step.program @program variant <"any", {}, f32> operands [#p] {
-    step.scalar_phase @scalars {
-    ^bb0(%t: i64, %fresh: i1):
+  step.program @program(%p: param[*] as f32) variant <"any", {}, f32> elementwise {
+    step.cohort_scalars @scalars {
       step.yield
     }
-    step.phase @phase0 slots 0 operands [#p] {
-    ^bb0(%x: f32):
+    step.traverse @phase0 over [*] reads (%x = %p : <[*], f32>) writes (%p : <[*], f32>) {
       step.yield %x : f32
     }
   }
