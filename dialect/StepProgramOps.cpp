@@ -195,9 +195,12 @@ void TraverseOp::getAsmBlockArgumentNames(Region &region,
   for (auto [argument, buffer] : llvm::zip(region.getArguments(), getReads())) {
     auto memory = dyn_cast<BlockArgument>(getMemory(buffer));
     auto program = dyn_cast_or_null<ProgramOp>((*this)->getParentOp());
-    if (memory && program && memory.getArgNumber() < program.getRoles().size())
-      setName(argument,
-              program.getRole(memory.getArgNumber()).getDisplayName());
+    bool isOperand =
+        memory && program && memory.getArgNumber() < program.getRoles().size();
+    setName(argument,
+            isOperand
+                ? program.getRole(memory.getArgNumber()).getDisplayName()
+                : StringRef("vector"));
   }
 }
 
