@@ -157,7 +157,8 @@ def test_intervals_hold_the_result(tmp_path, name, dtype):
     assert ((low <= exact) & (exact <= high)).all()
     assert (low < high).any()
     width = (high - low) / np.spacing(np.abs(exact))
-    assert np.median(width) < 300
+    far = np.abs(exact) > 0.1  # near 1 a logarithm has fewer bits than its operand
+    assert np.median(width[far]) < (300 if dtype == np.float32 else 3000)
 
 
 def test_a_floor_that_may_be_either_is_a_jump(tmp_path):

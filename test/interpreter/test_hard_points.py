@@ -90,6 +90,8 @@ SCALARS = {
     "pow": [Case("%r = step.pow %a, %b", np.vectorize(lambda a, b, t: power(a, b)))],
     "to_f64": [Case("%r = step.to_f64 %t", lambda a, b, t: t.astype(np.float64))],
 }  # fmt: skip
+# Functions that are not correctly rounded: test_functions.py has their hard points.
+ROUNDED = {"exp", "log", "pow"}
 # Whose powers need no rounding: the others are in test_pow.py.
 EXACT = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, math.inf, -math.inf, math.nan]
 
@@ -104,7 +106,7 @@ def operations():
     """The mnemonics of the operations on elements, and of those on scalars alone."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "dialect").glob("*.td")))
     found = re.findall(r'^def Step_\w+Op\s*:\s*Step_(\w+)<"(\w+)"', text, re.MULTILINE)
-    kinds = ("ElementwiseOp", "UnaryOp", "BinaryOp", "LogicalOp")
+    kinds = ("ElementwiseOp", "ConditionOp", "UnaryOp", "BinaryOp", "LogicalOp")
     elements = {name for kind, name in found if kind in kinds}
     values = (ROOT / "dialect" / "StepValueOps.td").read_text()
     of_values = set(re.findall(r'^def Step_\w+Op\s*:\s*Step_\w+<"(\w+)"', values, re.MULTILINE))
@@ -114,8 +116,8 @@ def operations():
 def test_every_operation_has_a_formula():
     elements, values = operations()
     assert len(elements) >= 17 and elements < values
-    assert elements == set(TENSORS)
-    assert values == set(SCALARS)
+    assert elements - ROUNDED == set(TENSORS)
+    assert values - ROUNDED == set(SCALARS) - ROUNDED
 
 
 def number(value):
