@@ -1,83 +1,50 @@
-// Tests what is refused of programs, phases and memory by address.
+// Tests what is refused of programs: how their operations stand together.
 // RUN: stepc-opt %s -split-input-file -verify-diagnostics -allow-unregistered-dialect
 
 //===----------------------------------------------------------------------===//
 // step.program
 //===----------------------------------------------------------------------===//
 
-#variant = #step.variant<"any", {}, f32>
 // expected-error @+1 {{'step.program' op expects parent op 'step.optimizer'}}
-step.program @any_0 variant #variant operands [] {
+step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
 }
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @first {
-  // expected-error @+1 {{'step.program' op does not begin with a scalar phase}}
-  step.program @any_0 variant #variant operands [] {
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @first {
-  // expected-error @+1 {{'step.program' op does not begin with a scalar phase}}
-  step.program @any_0 variant #variant operands [] {
-    step.phase @update slots 0 operands [] {
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @names {
+step.optimizer @opt {
   // expected-error @+1 {{'step.program' op has an empty program name}}
-  "step.program"() <{sym_name = "", variant = #variant, operands = []}> ({
+  "step.program"() <{sym_name = "", roles = [], variant = #step.variant<"any", {}, f32>}> ({
   ^bb0:
   }) : () -> ()
 }
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @names {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op has an empty phase name}}
-    "step.scalar_phase"() <{sym_name = ""}> ({
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }) : () -> ()
-  }
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has 0 roles for 1 arguments}}
+  "step.program"() <{sym_name = "any_0", roles = [], variant = #step.variant<"any", {}, f32>}> ({
+  ^bb0(%p: !step.buffer<[*], f32>):
+  }) : () -> ()
 }
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @names {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has 'param' of type '!step.buffer<[*], f32>'}}
+  "step.program"() <{sym_name = "any_0", roles = [#step.role<kind = param, name = "", storage = bf16>], variant = #step.variant<"any", {}, f32>}> ({
+  ^bb0(%p: !step.buffer<[*], f32>):
+  }) : () -> ()
+}
+
+// -----
+
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has no param}}
+  step.program @any_0(%g: grad[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
       step.yield
     }
-    // expected-error @+1 {{'step.phase' op has an empty phase name}}
-    "step.phase"() <{sym_name = "", num_slots = 0 : i64, operands = []}> ({
-      step.yield
-    }) : () -> ()
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phases {
-  // expected-error @+1 {{'step.program' op has no phase}}
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
+    step.traverse @k over [*] {
       step.yield
     }
   }
@@ -85,16 +52,13 @@ step.optimizer @phases {
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phases {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has a fresh that names no states}}
+  step.program @any_0(%p: param[*] as f32, %f: fresh) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
       step.yield
     }
-    // expected-error @+1 {{'arith.constant' op is not allowed in a program, only phases}}
-    %0 = arith.constant 1.0 : f64
-    step.phase @update slots 0 operands [] {
+    step.traverse @k over [*] {
       step.yield
     }
   }
@@ -102,17 +66,202 @@ step.optimizer @phases {
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @slots {
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op asks whether 'm' is fresh, which is no state of it}}
+  step.program @any_0(%p: param[*] as f32, %f: fresh("m")) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has no scalars of the cohort}}
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  // expected-error @+1 {{'step.program' op has no traversal}}
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  %o = step.option "o" = true
+  // expected-error @+1 {{expected states without guards in a program}}
+  step.program @any_0(%p: param[*] as f32, %m: state "m"[*] if %o as f32) variant <"any", {}, f32> {
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  // expected-error @+1 {{expected a storage type for 'param'}}
+  step.program @any_0(%p: param[*]) variant <"any", {}, f32> {
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+    // expected-error @+1 {{'test.unknown' op is not allowed in a program, only its operations and arith and math without side effects}}
+    "test.unknown"() : () -> ()
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-note @+1 {{it is written here}}
+    %p1 = step.traverse @w over [*] reads (%e = %p : <[*], f32>) writes (%p : <[*], f32>) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.traverse' op uses a buffer that was written}}
+    step.traverse @r over [*] reads (%e = %p : <[*], f32>) {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op writes a buffer twice}}
+    %p1:2 = step.traverse @w over [*] reads (%e = %p : <[*], f32>) writes (%p : <[*], f32>, %p : <[*], f32>) {
+      step.yield %e, %e : f32, f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op leaves a partial result that is not combined once}}
+    %sum = step.traverse @k over [*] reads (%e = %p : <[*], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op leaves a partial result that is not combined once}}
+    %sum = step.traverse @k over [*] reads (%e = %p : <[*], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    %a = step.combine %sum : !step.partial<sum, [*] to []> -> f64
+    %b = step.combine mean %sum : !step.partial<sum, [*] to []> -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+    %made = step.traverse @v over [*] reads (%e = %p : <[*], f32>) makes (f32) {
+      step.yield %e : f32
+    }
+    %kept = step.keep %made : !step.buffer<[*], f32>
+    // expected-error @+1 {{'step.keep' op keeps an operand, which is kept anyway}}
+    %other = step.keep %p : !step.buffer<[*], f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+step.optimizer @opt {
   %lr = step.hyper "lr" = 1.0
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%a: f64, %count: i64, %fresh: i1):
-      step.yield %a : f64
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
     }
-    // expected-error @+1 {{'step.phase' op has 2 slots; the scalar phase has 1}}
-    step.phase @update slots 2 operands [] {
-    ^bb0(%a: f64, %b: f64):
+    step.traverse @k over [*] {
+      step.yield
+    }
+    // expected-error @+1 {{'math.sqrt' op uses a scalar of the outside, which only scalars of the cohort do}}
+    %root = math.sqrt %lr : f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+    // expected-error @+1 {{'arith.sitofp' op uses a scalar of the outside, which only scalars of the cohort do}}
+    %number = arith.sitofp %t : i64 to f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  %flag = step.option "flag" = true
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    %f = step.cohort_scalars @scalars {
+      // expected-error @+1 {{'step.yield' op uses what no scalar function is given}}
+      step.yield %flag : i1
+    } : i1
+    step.traverse @k over [*] {
       step.yield
     }
   }
@@ -120,76 +269,17 @@ step.optimizer @slots {
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-#f32 = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
-#bf16 = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = false>
-step.optimizer @operands {
-  step.program @any_0 variant #variant operands [#f32] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    // expected-error @+1 {{'step.phase' op works on 'param', which the program does not have in that storage and shape}}
-    step.phase @update slots 0 operands [#bf16] {
-    ^bb0(%p: bf16):
-      step.yield
-    }
+step.optimizer @opt {
+  %norm = step.statistic "norm" sum over model
+  %n = step.scalars over model attributes {round = 0 : i64} {
+    step.yield %norm : f64
   }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @operands {
-  // expected-error @+1 {{attribute 'operands' failed to satisfy constraint: operands of a phase}}
-  step.program @any_0 variant #variant operands ["param"] {
-  }
-}
-
-// -----
-
-//===----------------------------------------------------------------------===//
-// step.scalar_phase
-//===----------------------------------------------------------------------===//
-
-// expected-error @+1 {{'step.scalar_phase' op expects parent op 'step.program'}}
-step.scalar_phase @scalars {
-^bb0(%count: i64, %fresh: i1):
-  step.yield
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op expects a non-empty block}}
-    step.scalar_phase @scalars {
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op does not end in 'step.yield'}}
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      "test.terminator"() : () -> ()
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64):
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    %x = step.cohort_scalars @scalars {
+      // expected-error @+1 {{'step.yield' op uses in segment 0 a result of a round that is not over}}
+      step.yield %n : f64
+    } : f64
+    step.traverse @k over [*] {
       step.yield
     }
   }
@@ -197,282 +287,57 @@ step.optimizer @scalars {
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f32, %count: i64, %fresh: i1):
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes other arguments than f64 hyper-parameters, an i64 count and i1 flags}}
-    step.scalar_phase @scalars {
-    ^bb0(%fresh: i1, %count: i64):
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @scalars {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op yields 'i64' for a slot, which is f64}}
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
-      step.yield %lr, %count : f64, i64
-    }
-  }
-}
-
-// -----
-
-//===----------------------------------------------------------------------===//
-// step.phase
-//===----------------------------------------------------------------------===//
-
-// expected-error @+1 {{'step.phase' op expects parent op 'step.program'}}
-step.phase @update slots 0 operands [] {
-  step.yield
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    // expected-error @+1 {{'step.phase' op does not end in 'step.yield'}}
-    step.phase @update slots 0 operands [] {
-      "test.terminator"() : () -> ()
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    // expected-error @+1 {{'step.phase' op has -1 slots and 0 arguments}}
-    step.phase @update slots -1 operands [] {
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    // expected-error @+1 {{'step.phase' op has 4611686018427387904 slots and 1 arguments}}
-    step.phase @update slots 4611686018427387904 operands [] {
-    ^bb0(%a: f64):
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-#param = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = false>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [#param] {
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 1.0
+  %norm = step.statistic "norm" sum over model
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    %x = step.cohort_scalars @scalars {
       step.yield %lr : f64
-    }
-    // An element comes in its storage type.
-    // expected-error @+1 {{'step.phase' op takes 'f64', 'f32'; slots and operands give 'f64', 'bf16'}}
-    step.phase @update slots 1 operands [#param] {
-    ^bb0(%lr: f64, %p: f32):
+    } : f64
+    step.traverse @k over [*] {
       step.yield
     }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-#param = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = false, writes = true>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [#param] {
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
-      step.yield %lr : f64
-    }
-    // expected-error @+1 {{'step.phase' op yields 'f64'; operands give 'f32'}}
-    step.phase @update slots 1 operands [#param] {
-    ^bb0(%lr: f64):
-      step.yield %lr : f64
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
-      step.yield %lr : f64
-    }
-    step.phase @update slots 1 operands [] {
-    ^bb0(%lr: f64):
-      // expected-error @+1 {{'step.neg' op is not allowed in a phase, only arith and math without side effects}}
-      %0 = step.neg %lr : f64
-      step.yield
-    }
-  }
-}
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @phase {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      step.yield
-    }
-    step.phase @update slots 0 operands [] {
-      // expected-error @+1 {{'test.unknown' op is not allowed in a phase, only arith and math without side effects}}
-      "test.unknown"() : () -> ()
-      step.yield
-    }
+    // expected-error @+1 {{'step.contribute' op asks for a scalar of the tensor and names one of the cohort}}
+    step.contribute %norm, %x
   }
 }
 
 // -----
 
 //===----------------------------------------------------------------------===//
-// step.yield
+// Rounds
 //===----------------------------------------------------------------------===//
 
-step.optimizer @yield {
-  step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.scalar_phase, step.phase, step.tensor_scalars'}}
+step.optimizer @opt {
+  %norm = step.statistic "norm" sum over model
+  step.scalars over model attributes {round = 0 : i64} {
+    %finite = step.is_finite %norm : f64
+    %overflow = step.not %finite : i1
+    step.skip_if %overflow
     step.yield
   }
-}
-
-// -----
-
-//===----------------------------------------------------------------------===//
-// step.view
-//===----------------------------------------------------------------------===//
-
-%address = arith.constant 64 : i64
-// expected-error @+1 {{'step.view' op makes 'memref<4xf32>', which is not a one-dimensional contiguous memref of dynamic extent}}
-%0 = step.view %address : memref<4xf32>
-
-// -----
-
-%address = arith.constant 64 : i64
-// expected-error @+1 {{'step.view' op makes 'memref<?xf32, strided<[2]>>', which is not a one-dimensional contiguous memref of dynamic extent}}
-%0 = step.view %address : memref<?xf32, strided<[2]>>
-
-// -----
-
-%address = arith.constant 64 : i64
-// expected-error @+1 {{'step.view' op result #0 must be 1D memref of any type values, but got 'memref<?x?xf32>'}}
-%0 = step.view %address : memref<?x?xf32>
-
-// -----
-
-// expected-note @+1 {{prior use here}}
-%address = arith.constant 64 : i32
-// expected-error @+1 {{use of value '%address' expects different type than prior uses: 'i64' vs 'i32'}}
-step.prefetch %address write
-
-// -----
-
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @hypers {
-  step.program @any_0 variant #variant operands [] {
-    // expected-error @+1 {{'step.scalar_phase' op takes 1 hyper-parameters, scalars and results; the optimizer has 0}}
-    step.scalar_phase @scalars {
-    ^bb0(%lr: f64, %count: i64, %fresh: i1):
-      step.yield %lr : f64
-    }
-    step.phase @update slots 1 operands [] {
-    ^bb0(%a: f64):
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
       step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op writes in segment 0, before it is known whether the step is skipped}}
+    %p1 = step.traverse @w over [*] reads (%e = %p : <[*], f32>) writes (%p : <[*], f32>) {
+      step.yield %e : f32
     }
   }
 }
 
 // -----
 
-#variant = #step.variant<"any", {}, f32>
-step.optimizer @memory {
-  step.program @any_0 variant #variant operands [] {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %fresh: i1):
-      // expected-error @+1 {{'step.prefetch' op is not allowed in a phase, only arith and math without side effects}}
-      step.prefetch %count
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
       step.yield
     }
-    step.phase @update slots 0 operands [] {
-    ^bb0:
+    step.traverse @k over [*] {
       step.yield
     }
-  }
-}
-
-// -----
-
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
-step.optimizer @flags {
-  step.program @any_0 variant <"any", {}, f32> operands [#p] {
-    // expected-error @+1 {{'step.scalar_phase' op takes 2 fresh flags; the program has 1}}
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %f: i1, %g: i1):
-      step.yield
-    }
-    step.phase @phase0 slots 0 operands [#p] {
-    ^bb0(%x: f32):
-      step.yield %x : f32
-    }
-  }
-}
-
-// -----
-
-#p = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = f32, reads = true, writes = true>
-step.optimizer @flags {
-  // expected-error @+1 {{'step.program' op asks whether 'param' is fresh, which is no state of it}}
-  step.program @any_0 variant <"any", {}, f32> operands [#p] attributes {fresh = [["param"]]} {
-    step.scalar_phase @scalars {
-    ^bb0(%count: i64, %f: i1):
-      step.yield
-    }
-    step.phase @phase0 slots 0 operands [#p] {
-    ^bb0(%x: f32):
-      step.yield %x : f32
-    }
+    // expected-error @+1 {{'step.exchange' op is round 1 and stands where round 0 is}}
+    step.exchange round 1
   }
 }

@@ -1,43 +1,72 @@
-// Tests the syntax of programs, phases and memory by address.
+// Tests the syntax of programs and of memory by address.
 // RUN: %round-trip %t %s
 // RUN: stepc-opt %s | FileCheck %s
-
-#variant = #step.variant<"any", {maximize = false}, f32>
-#param = #step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>
-#grad = #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>
-#state = #step.operand<kind = state, name = "m", shape = !step.tensor<*>, storage = f64, init = 1.0 : f64, reads = false, writes = true>
 
 // CHECK-LABEL: step.optimizer @sgd
 step.optimizer @sgd {
   %lr = step.hyper "lr" = 1.0
-  // CHECK: step.program @sgd_any_0 variant <"any", {maximize = false}, f32>
-  // CHECK-SAME: operands [#step.operand<kind = param, name = "param", shape = !step.tensor<*>, storage = bf16, reads = true, writes = true>,
-  // CHECK-SAME: #step.operand<kind = grad, name = "grad", shape = !step.tensor<*>, storage = f32, reads = true, writes = false>,
-  // CHECK-SAME: #step.operand<kind = state, name = "m", shape = !step.tensor<*>, storage = f64, init = 1.000000e+00 : f64, reads = false, writes = true>] {
-  step.program @sgd_any_0 variant #variant operands [#param, #grad, #state] {
-    // CHECK-NEXT: step.scalar_phase @scalars {
-    // Arguments print under the names of what they are.
-    // CHECK-NEXT: ^bb0(%[[LR:lr(_[0-9]+)?]]: f64, %count: i64, %fresh: i1):
-    // CHECK-NEXT:   step.yield %[[LR]] : f64
-    step.scalar_phase @scalars {
-    ^bb0(%rate: f64, %count: i64, %fresh: i1):
-      step.yield %rate : f64
+  %norm = step.statistic "norm" sum over model
+  // CHECK: step.program @sgd_any_0(%param: param[n, m] as bf16, %grad: grad[n, m] as f32,
+  // CHECK-SAME: %m: state "m"[n, 1] = 1.0 as f64, %count: count, %fresh: fresh("m"))
+  // CHECK-SAME: variant <"any", {maximize = false}, f32, <{m = ["tp"]}>> {
+  step.program @sgd_any_0(%p: param[n, m] as bf16, %g: grad[n, m] as f32, %m: state "m"[n, 1] = 1.0 as f64,
+                          %t: count, %f: fresh("m"))
+      variant <"any", {maximize = false}, f32, <{m = ["tp"]}>> {
+    // Scalars print under the names of what they are.
+    // CHECK-NEXT: %[[S:lr.*]]:3 = step.cohort_scalars @scalars {
+    // CHECK-NEXT:   step.yield %lr, %fresh, %count : f64, i1, i64
+    // CHECK-NEXT: } : f64, i1, i64
+    %rate, %new, %number = step.cohort_scalars @scalars {
+      step.yield %lr, %f, %t : f64, i1, i64
+    } : f64, i1, i64
+    // CHECK-NEXT: %[[KNOWN:.*]] = step.own %[[S]]#1 : i1
+    %known = step.own %new : i1
+    // CHECK-NEXT: %[[SUM:.*]] = step.traverse @sum unless %[[KNOWN]] over [n, m]
+    // CHECK-SAME: reads (%[[X:.*]] = %grad : <[n, m], f32>) partials (sum to []) {
+    %sum = step.traverse @sum unless %known over [n, m] reads (%x = %g : <[n, m], f32>) partials (sum to []) {
+      step.yield %x : f32
     }
-    // CHECK: step.phase @update slots 1 operands [
-    // CHECK-NEXT: ^bb0(%slot: f64, %param: bf16, %grad: f32):
-    step.phase @update slots 1 operands [#param, #grad, #state] {
-    ^bb0(%rate: f64, %p: bf16, %g: f32):
-      %0 = arith.extf %g : f32 to f64
-      %1 = arith.mulf %0, %rate : f64
-      // CHECK: step.yield %param, %{{[0-9]+}} : bf16, f64
-      step.yield %p, %1 : bf16, f64
+    // CHECK: step.combine %[[SUM]] unless %[[KNOWN]] : !step.partial<sum, [n, m] to []> -> f64
+    %whole = step.combine %sum unless %known : !step.partial<sum, [n, m] to []> -> f64
+    // CHECK-NEXT: %[[LARGE:.*]]:2 = step.traverse @large over [n, m]
+    // CHECK-SAME: partials (amax to [n, 1], sum to [1, m])
+    %large:2 = step.traverse @large over [n, m] reads (%x = %g : <[n, m], f32>)
+        partials (amax to [n, 1], sum to [1, m]) {
+      step.yield %x, %x : f32, f32
     }
-    // A phase may work on some of the operands.
-    // CHECK: step.phase @nothing slots 1 operands [] {
-    // CHECK-NEXT: ^bb0(%slot: f64):
+    // CHECK: step.combine %[[LARGE]]#0 : !step.partial<amax, [n, m] to [n, 1]> -> !step.share<amax, [n, m] to [n, 1]>
+    %share = step.combine %large#0 : !step.partial<amax, [n, m] to [n, 1]> -> !step.share<amax, [n, m] to [n, 1]>
+    // CHECK-NEXT: %[[MEAN:.*]] = step.combine mean %[[LARGE]]#1 : !step.partial<sum, [n, m] to [1, m]> -> !step.buffer<[1, m], f32>
+    %mean = step.combine mean %large#1 : !step.partial<sum, [n, m] to [1, m]> -> !step.buffer<[1, m], f32>
+    // CHECK-NEXT: %[[KEPT:.*]] = step.keep %[[MEAN]] : !step.buffer<[1, m], f32>
+    %kept = step.keep %mean : !step.buffer<[1, m], f32>
+    // CHECK-NEXT: step.contribute %norm, %{{.*}} partial ["m"]
+    step.contribute %norm, %whole partial ["m"]
+    // CHECK-NEXT: %[[ALL:.*]] = step.exchange round 0 (%{{.*}} over ["m"] : !step.share<amax, [n, m] to [n, 1]>)
+    %all = step.exchange round 0 (%share over ["m"] : !step.share<amax, [n, m] to [n, 1]>)
+    // CHECK-NEXT: step.receive %[[ALL]] : !step.share<amax, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    %rows = step.receive %all : !step.share<amax, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+    // A vector that is made, and a state that is written.
+    // CHECK-NEXT: %{{.*}}:2 = step.traverse @vector over [n, 1] reads (%{{.*}} = %{{.*}} : <[n, 1], f32>, %{{.*}} = %m : <[n, 1], f64>)
+    // CHECK-SAME: writes (%m : <[n, 1], f64>) makes (f32) {
+    %m1, %scale = step.traverse @vector over [n, 1] reads (%r = %rows : <[n, 1], f32>, %old = %m : <[n, 1], f64>)
+        writes (%m : <[n, 1], f64>) makes (f32) {
+      step.yield %old, %r : f64, f32
+    }
+    // CHECK: step.exchange round 1{{$}}
+    step.exchange round 1
+    // CHECK-NEXT: step.traverse @update trailing over [n, m]
     // CHECK-NEXT:   step.yield{{$}}
-    step.phase @nothing slots 1 operands [] {
-    ^bb0(%rate: f64):
+    step.traverse @update trailing over [n, m] {
+      step.yield
+    }
+  }
+  // CHECK: step.program @sgd_any_1(%param: param[*] as f32) variant <"any", {}, f32> elementwise {
+  step.program @sgd_any_1(%p: param[*] as f32) variant <"any", {}, f32> elementwise {
+    step.cohort_scalars @scalars1 {
+      step.yield
+    }
+    step.traverse @nothing over [*] {
       step.yield
     }
   }

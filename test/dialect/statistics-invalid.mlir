@@ -527,3 +527,15 @@ step.fragment @return {
     step.return %g, %g
   }
 }
+
+// -----
+
+step.optimizer @opt {
+  %norm = step.statistic "norm" sum over model
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    %sum = step.sum %g : [*]
+    // expected-error @+1 {{'step.contribute' op contributes a part, which only programs do}}
+    step.contribute %norm, %sum partial ["n"]
+    step.return %p
+  }
+}

@@ -1,0 +1,468 @@
+// Tests what is refused of operations of programs, and of memory by address.
+// RUN: stepc-opt %s -split-input-file -verify-diagnostics -allow-unregistered-dialect
+
+//===----------------------------------------------------------------------===//
+// step.cohort_scalars
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{'step.cohort_scalars' op expects parent op 'step.program'}}
+step.cohort_scalars @scalars {
+  step.yield
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.cohort_scalars' op has an empty scalars name}}
+    "step.cohort_scalars"() <{sym_name = ""}> ({
+      step.yield
+    }) : () -> ()
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.cohort_scalars' op does not end in 'step.yield'}}
+    step.cohort_scalars @scalars {
+      "test.terminator"() : () -> ()
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.cohort_scalars' op yields 'f64' for 'i1'}}
+    %x = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x : f64
+    } : i1
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      // expected-error @+1 {{'step.prefetch' op is not allowed in a body, only arith and math without side effects}}
+      step.prefetch %t
+      step.yield
+    }
+    step.traverse @k over [*] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.traverse
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{'step.traverse' op expects parent op 'step.program'}}
+step.traverse @k over [*] {
+  step.yield
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op has an empty traversal name}}
+    "step.traverse"() <{sym_name = "", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 0, 0>}> ({
+      step.yield
+    }) : () -> ()
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op does not end in 'step.yield'}}
+    step.traverse @k over [*] reads (%e = %p : <[*], f32>) {
+      "test.terminator"() : () -> ()
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op goes over 'f32', which are no dims of a tensor}}
+    step.traverse @k over f32 {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op reads '!step.buffer<[n, m], f32>' over '!step.tensor<n, 1>'}}
+    step.traverse @k over [n, 1] reads (%e = %p : <[n, m], f32>) {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op writes '!step.buffer<[n, 1], f32>' over '!step.tensor<n, m>'}}
+    %r1 = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) writes (%r : <[n, 1], f32>) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op gives '!step.partial<sum, [n, 1] to []>' over '!step.tensor<n, m>'}}
+    %sum = "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<n, m>, operandSegmentSizes = array<i32: 1, 0, 0>}> ({
+    ^bb0(%e: f32):
+      step.yield %e : f32
+    }) : (!step.buffer<[n, m], f32>) -> !step.partial<sum, [n, 1] to []>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op gives 0 results for 1 written buffers}}
+    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 0, 1, 0>}> ({
+      step.yield
+    }) : (!step.buffer<[*], f32>) -> ()
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as bf16) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op takes 'f32'; the buffers give 'bf16'}}
+    "step.traverse"(%p) <{sym_name = "k", over = !step.tensor<*>, operandSegmentSizes = array<i32: 1, 0, 0>}> ({
+    ^bb0(%e: f32):
+      step.yield
+    }) : (!step.buffer<[*], bf16>) -> ()
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as bf16) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op yields 'f32'; the results are of 'bf16'}}
+    %p1 = step.traverse @k over [*] writes (%p : <[*], bf16>) {
+      %x = arith.constant 1.0 : f32
+      step.yield %x : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %zero = arith.constant 0.0 : f64
+    %c = step.carried "c"
+    %flag = arith.cmpf une, %c, %zero : f64
+    // expected-error @+1 {{'step.traverse' op is left out, but is no kernel or writes buffers}}
+    %p1 = step.traverse @k unless %flag over [*] reads (%e = %p : <[*], f32>) writes (%p : <[*], f32>) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %zero = arith.constant 0.0 : f64
+    %c = step.carried "c"
+    %flag = arith.cmpf une, %c, %zero : f64
+    // expected-error @+1 {{'step.traverse' op is trailing, but is no kernel or may be left out}}
+    step.traverse @k trailing unless %flag over [*] reads (%e = %p : <[*], f32>) {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [*] reads (%e = %p : <[*], f32>) {
+      // expected-error @+1 {{'test.unknown' op is not allowed in a body, only arith and math without side effects}}
+      %y = "test.unknown"(%e) : (f32) -> f32
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'most' is not one of sum, amax}}
+    %sum = step.traverse @k over [*] reads (%e = %p : <[*], f32>) partials (most to []) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.combine, step.exchange, step.receive
+//===----------------------------------------------------------------------===//
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [n, 1]) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op makes 'f64' of '!step.partial<sum, [n, m] to [n, 1]>'}}
+    %x = step.combine %sum : !step.partial<sum, [n, m] to [n, 1]> -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op makes '!step.share<amax, [n, m] to []>' of '!step.partial<sum, [n, m] to []>'}}
+    %x = step.combine %sum : !step.partial<sum, [n, m] to []> -> !step.share<amax, [n, m] to []>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op makes a mean of a share}}
+    %x = step.combine mean %sum : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %zero = arith.constant 0.0 : f64
+    %c = step.carried "c"
+    %flag = arith.cmpf une, %c, %zero : f64
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [n, 1]) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op leaves out '!step.partial<sum, [n, m] to [n, 1]>', which is more than a number}}
+    %x = step.combine %sum unless %flag : !step.partial<sum, [n, m] to [n, 1]> -> !step.buffer<[n, 1], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    %share = step.combine %sum : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
+    // expected-error @+1 {{'step.exchange' op gives '!step.share<amax, [n, m] to []>' for '!step.share<sum, [n, m] to []>'}}
+    %x = "step.exchange"(%share) <{round = 0 : i64, over = [["n"]]}> : (!step.share<sum, [n, m] to []>) -> !step.share<amax, [n, m] to []>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    %share = step.combine %sum : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
+    // expected-error @+1 {{'step.exchange' op has dims for 0 of 1 shares}}
+    %x = "step.exchange"(%share) <{round = 0 : i64, over = []}> : (!step.share<sum, [n, m] to []>) -> !step.share<sum, [n, m] to []>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    step.traverse @k over [n, m] {
+      step.yield
+    }
+    // expected-error @+1 {{'step.receive' op receives nothing}}
+    %x = "step.receive"() : () -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum0 = step.traverse @k0 over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    %share0 = step.combine %sum0 : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [n, 1]) {
+      step.yield %e : f32
+    }
+    %share = step.combine %sum : !step.partial<sum, [n, m] to [n, 1]> -> !step.share<sum, [n, m] to [n, 1]>
+    // expected-error @+1 {{'step.receive' op receives shares of several reductions: '!step.share<sum, [n, m] to []>', '!step.share<sum, [n, m] to [n, 1]>'}}
+    %x = step.receive %share0, %share : !step.share<sum, [n, m] to []>, !step.share<sum, [n, m] to [n, 1]> -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    %share = step.combine %sum : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
+    // expected-error @+1 {{'step.receive' op makes '!step.buffer<[n, 1], f32>' of '!step.share<sum, [n, m] to []>'}}
+    %x = step.receive %share : !step.share<sum, [n, m] to []> -> !step.buffer<[n, 1], f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{'most' is not one of sum, amax}}
+func.func private @reduced(!step.share<most, [n] to []>)
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Memory by address
+//===----------------------------------------------------------------------===//
+
+func.func @view(%address: i64) {
+  // expected-error @+1 {{'step.view' op makes 'memref<4xf32>', which is not a one-dimensional contiguous memref of dynamic extent}}
+  %0 = step.view %address : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @view(%address: i64) {
+  // expected-error @+1 {{'step.view' op makes 'memref<?xf32, strided<[2]>>', which is not a one-dimensional contiguous memref of dynamic extent}}
+  %0 = step.view %address : memref<?xf32, strided<[2]>>
+  return
+}
+
+// -----
+
+func.func @view(%address: i64) {
+  // expected-error @+1 {{'step.view' op result #0 must be 1D memref of any type values, but got 'memref<?x?xf32>'}}
+  %0 = step.view %address : memref<?x?xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{prior use here}}
+func.func @view(%address: i32) {
+  // expected-error @+1 {{use of value '%address' expects different type than prior uses: 'i64' vs 'i32'}}
+  %0 = step.view %address : memref<?xf32>
+  return
+}
