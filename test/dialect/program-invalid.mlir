@@ -374,7 +374,7 @@ step.optimizer @phase {
 
 step.optimizer @yield {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.scalar_phase, step.phase, step.tensor_scalars'}}
+    // expected-error @+1 {{'step.yield' op expects parent op to be one of 'step.scalars, step.define, step.scalar_phase, step.phase, step.tensor_scalars'}}
     step.yield
   }
 }
