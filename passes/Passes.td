@@ -270,7 +270,7 @@ def ResolveStorage : Pass<"step-resolve-storage", "::mlir::step::OptimizerOp"> {
 def SkipReductions : Pass<"step-skip-reductions", "::mlir::step::OptimizerOp"> {
   let summary = "leave out reductions that a select does not take";
   let description = [{
-    Before: bound rules. After: the reduction of a whole tensor whose result nothing
+    Before: bound rules. After: the reduction of a whole tensor of the param's dims whose result nothing
     but selects by one flag takes, all on the same side, says `unless` of the flag where
     the other side is taken. It is +0.0 then, and the tensor is not traversed for it.
 

@@ -374,7 +374,8 @@ Expected<Datum> TensorStep::evaluateOperation(Operation *op,
 /// written, too.
 Error TensorStep::evaluateReassociable(ReductionOpInterface reduction,
                                        Datum &datum) {
-  OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+  OpBuilder builder(reduction.getContext());
+  builder.setInsertionPointToEnd(&scratch);
   Value form = expandReassociable(builder, reduction);
   if (!form)
     return Error::success();

@@ -88,7 +88,10 @@ static void moveBefore(Value flag, Operation *op) {
 }
 
 static void skip(RuleOp rule, ReductionOpInterface reduction) {
-  if (!reduction.isWhole() || reduction.getUnless())
+  // That of a vector takes no traversal of the tensor.
+  Type full = rule.getArgumentOfKind(RoleKind::Param).getType();
+  if (!reduction.isWhole() || reduction.getUnless() ||
+      reduction.getInput().getType() != full)
     return;
   Unused unused = findUnused(reduction->getResult(0));
   if (!unused.flag || unused.flag.getDefiningOp<ConstantOp>() ||

@@ -50,6 +50,7 @@ step.optimizer @operands {
 // -----
 
 step.optimizer @operands {
+  // expected-note @+1 {{prior use here}}
   step.rule @any(%p: param[*], %g: grad[*]) {
     // expected-error @+1 {{use of value '%p' expects different type than prior uses: 'i1' vs '!step.tensor<*>'}}
     %1 = step.select %p, %p, %g : [*]

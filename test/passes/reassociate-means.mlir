@@ -58,7 +58,8 @@ step.optimizer @bounded {
     %col = step.abs %c : [1, m]
     %rc = step.mul %row, %col : [n, 1], [1, m]
     %f = step.minimum %most, %rc : f64, [n, m]
-    // CHECK: %[[UU:.*]] = step.mul %{{.*}} : [n, m]
+    // CHECK: %[[U:.*]] = step.mul %grad, %{{.*}} : [n, m]{{$}}
+    // CHECK-NEXT: %[[UU:.*]] = step.mul %[[U]], %[[U]] : [n, m]
     // CHECK-NEXT: %[[GR:.*]] = step.mul %grad, %[[R]] : [n, m], [n, 1]
     // CHECK-NEXT: %[[SQ:.*]] = step.mul %[[GR]], %[[GR]] : [n, m]
     // CHECK-NEXT: %[[MEANS:.*]] = step.mean %[[SQ]] over [n] : [n, m]

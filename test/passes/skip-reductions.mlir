@@ -43,7 +43,7 @@ step.optimizer @skipped {
     step.return %p1, %r : [n, m], [n, 1]
   }
   // Not: a flag that another traversal makes, one of a round, a result that is used
-  // on both sides, by two flags, by something else, and one for each row.
+  // on both sides, by two flags, by something else, one of a vector, and one for each row.
   // CHECK: step.rule @made
   // CHECK-NOT: unless
   step.rule @made(%p: param[n, m] as f32, %g: grad[n, m] as f32, %r: state "r"[n, 1] as f32,
@@ -62,9 +62,11 @@ step.optimizer @skipped {
     %early = step.compare lt, %lr, %3 : f64
     %4 = step.select %f, %3, %d : f64
     %5 = step.select %late, %4, %d : f64
+    %of_rows = step.sum %r : [n, 1]
+    %7 = step.select %f, %5, %of_rows : f64
     %rows = step.sum %p over [m] : [n, m]
     %6 = step.select %f, %r, %rows : [n, 1]
-    %p1 = step.mul %g, %5 : [n, m], f64
+    %p1 = step.mul %g, %7 : [n, m], f64
     step.return %p1, %6 : [n, m], [n, 1]
   }
 }
