@@ -9,66 +9,65 @@
 // RUN: stepc-opt --step-insert-collectives --step-form-phases %t/skipped.mlir | FileCheck %s --check-prefix=SKIPPED
 // RUN: stepc-opt --step-insert-collectives --step-form-phases %t/elements.mlir | FileCheck %s --check-prefix=ELEMENTS
 
-// Columns on other ranks: rows are parts of sums, and their mean is whole; what needs no
+// Columns on other ranks: rows are shares of sums, and their mean is whole; what needs no
 // rank is done before the round.
 // COLUMNS: step.program
-// COLUMNS-SAME: <"exchange0", ["B", "N"], f64, true, <0, ["m"], sum>>
-// COLUMNS-SAME: <"exchange3", ["1"], f64, true, <1, ["m"], sum>>
-// COLUMNS: step.combine "partial0" sum of tiles to rows send "exchange0"{{$}}
-// COLUMNS: step.combine "partial1" sum of tiles to columns mean in "temp1"{{$}}
-// COLUMNS: step.phase @factored_small0 {{.*}}space = #step<space columns>
-// COLUMNS: step.receive "exchange0" sum of tiles to rows mean in "temp0" {segment = 1 : i64}
-// COLUMNS: step.phase @factored_small1 {{.*}}segment = 1 : i64, space = #step<space rows>
-// COLUMNS: step.combine "partial2" sum of rows to items mean in "temp2" {segment = 1 : i64}
-// COLUMNS: step.phase @factored_phase1 {{.*}}segment = 1
-// COLUMNS: step.combine "partial3" sum of tiles to tensor send "exchange3" {segment = 1 : i64}
-// COLUMNS: step.receive "exchange3" sum of tiles to tensor mean slot 0 {segment = 2 : i64}
-// COLUMNS: step.phase @factored_phase2 {{.*}}segment = 2
+// COLUMNS: %[[TILES:.*]]:2 = step.traverse @factored_phase0
+// COLUMNS: %[[SHARE:.*]] = step.combine %[[TILES]]#0 : {{.*}} -> !step.share<sum, [...b, n, m] to [...b, n, 1]>
+// COLUMNS: step.combine mean %[[TILES]]#1 : {{.*}} -> !step.buffer<[...b, 1, m], f32>
+// COLUMNS: step.traverse @factored_small0 over [...b, 1, m]
+// COLUMNS: %[[SUM:.*]] = step.exchange round 0 (%[[SHARE]] over ["m"] : !step.share<sum, [...b, n, m] to [...b, n, 1]>)
+// COLUMNS: step.receive mean %[[SUM]] : {{.*}} -> !step.buffer<[...b, n, 1], f32>
+// COLUMNS: %[[SMALL:.*]]:3 = step.traverse @factored_small1 over [...b, n, 1]
+// COLUMNS: step.combine mean %[[SMALL]]#2 : {{.*}} -> !step.buffer<[...b, 1, 1], f32>
+// COLUMNS: step.traverse @factored_phase1
+// COLUMNS: %[[SHARE1:.*]] = step.combine {{.*}} -> !step.share<sum, [...b, n, m] to []>
+// COLUMNS: %[[SUM1:.*]] = step.exchange round 1 (%[[SHARE1]] over ["m"] :
+// COLUMNS: step.receive mean %[[SUM1]] : {{.*}} -> f64
+// COLUMNS: step.traverse @factored_phase2
 
-// Rows on other ranks: columns are parts, and so is the mean of all rows, which shares
-// their round.
+// Rows on other ranks: columns are shares, and so is the mean of all rows, which takes
+// part in their round. What is made of rows before it is used after it, and so kept.
 // ROWS: step.program
-// ROWS-SAME: <"temp4", ["B", "N"], f32, true>
-// ROWS-SAME: <"exchange1", ["B", "M"], f64, true, <0, ["n"], sum>>
-// ROWS-SAME: <"exchange2", ["B"], f64, true, <0, ["n"], sum>>
-// ROWS-SAME: <"exchange3", ["1"], f64, true, <1, ["n"], sum>>
-// ROWS: step.combine "partial0" sum of tiles to rows mean in "temp0"{{$}}
-// ROWS: step.combine "partial1" sum of tiles to columns send "exchange1"{{$}}
-// ROWS: step.combine "partial2" sum of rows to items send "exchange2"{{$}}
-// ROWS: step.receive "exchange1" sum of tiles to columns mean in "temp1" {segment = 1 : i64}
-// ROWS: step.receive "exchange2" sum of rows to items mean in "temp2" {segment = 1 : i64}
-// ROWS: step.combine "partial3" sum of tiles to tensor send "exchange3" {segment = 1 : i64}
-// ROWS: step.phase @factored_phase2 {{.*}}segment = 2
+// ROWS: %[[TILES:.*]]:2 = step.traverse @factored_phase0
+// ROWS: step.combine mean %[[TILES]]#0 : {{.*}} -> !step.buffer<[...b, n, 1], f32>
+// ROWS: %[[SHARE:.*]] = step.combine %[[TILES]]#1 : {{.*}} -> !step.share<sum, [...b, n, m] to [...b, 1, m]>
+// ROWS: %[[SMALL:.*]]:3 = step.traverse @factored_small0 over [...b, n, 1]
+// ROWS: %[[MEAN:.*]] = step.combine %[[SMALL]]#2 : {{.*}} -> !step.share<sum, [...b, n, 1] to [...b, 1, 1]>
+// ROWS: %[[SUMS:.*]]:2 = step.exchange round 0 (%[[SHARE]] over ["n"] : {{.*}}, %[[MEAN]] over ["n"] :
+// ROWS: step.receive mean %[[SUMS]]#0 : {{.*}} -> !step.buffer<[...b, 1, m], f32>
+// ROWS: step.receive mean %[[SUMS]]#1 : {{.*}} -> !step.buffer<[...b, 1, 1], f32>
+// ROWS: step.traverse @factored_phase1 {{.*}} = %[[SMALL]]#1 : <[...b, n, 1], f32>
+// ROWS: %[[SHARE1:.*]] = step.combine {{.*}} -> !step.share<sum, [...b, n, m] to []>
+// ROWS: step.exchange round 1 (%[[SHARE1]] over ["n"] :
+// ROWS: step.traverse @factored_phase2
 
 // Both: the mean of all rows waits for the rows.
 // BOTH: step.program
-// BOTH-SAME: <"exchange0", ["B", "N"], f64, true, <0, ["m"], sum>>
-// BOTH-SAME: <"exchange1", ["B", "M"], f64, true, <0, ["n"], sum>>
-// BOTH-SAME: <"exchange2", ["B"], f64, true, <1, ["n"], sum>>
-// BOTH-SAME: <"exchange3", ["1"], f64, true, <2, ["n", "m"], sum>>
-// BOTH: step.combine "partial2" sum of rows to items send "exchange2" {segment = 1 : i64}
-// BOTH: step.receive "exchange2" sum of rows to items mean in "temp2" {segment = 2 : i64}
-// BOTH: step.phase @factored_phase1 {{.*}}segment = 2
-// BOTH: step.phase @factored_phase2 {{.*}}segment = 3
+// BOTH: step.exchange round 0 (%{{.*}} over ["m"] : !step.share<sum, [...b, n, m] to [...b, n, 1]>, %{{.*}} over ["n"] : !step.share<sum, [...b, n, m] to [...b, 1, m]>)
+// BOTH: %[[MEAN:.*]] = step.combine {{.*}} -> !step.share<sum, [...b, n, 1] to [...b, 1, 1]>
+// BOTH: %[[SUM:.*]] = step.exchange round 1 (%[[MEAN]] over ["n"] :
+// BOTH: step.receive mean %[[SUM]] : {{.*}} -> !step.buffer<[...b, 1, 1], f32>
+// BOTH: step.traverse @factored_phase1
+// BOTH: step.exchange round 2 (%{{.*}} over ["n", "m"] : !step.share<sum, [...b, n, m] to []>)
+// BOTH: step.traverse @factored_phase2
 
-// A flat range has leaves of the rows and blocks that it touches; whole rows and columns
-// cross, and what is had from them is not reduced again.
+// Whole rows and columns of a flat range cross, and what is had from them is not reduced
+// again.
 // FLAT: step.program
-// FLAT-SAME: <"partial0", ["R", "ML"], f64, false>
-// FLAT-SAME: <"exchange0", ["B", "N"], f64, true, <0, ["flat range"], sum>>
-// FLAT-SAME: <"partial1", ["L", "M"], f64, false>
-// FLAT-SAME: <"exchange1", ["B", "M"], f64, true, <0, ["flat range"], sum>>
-// FLAT-SAME: <"partial2", ["B", "N1"], f64, false>
-// FLAT-SAME: <"exchange3", ["1"], f64, true, <1, ["flat range"], sum>>
-// FLAT: step.combine "partial2" sum of rows to items mean in "temp2" {segment = 1 : i64}
-// FLAT: step.phase @factored_phase2 {{.*}}segment = 2
+// FLAT: step.exchange round 0 (%{{.*}} over ["flat range"] : !step.share<sum, [...b, n, m] to [...b, n, 1]>, %{{.*}} over ["flat range"] : !step.share<sum, [...b, n, m] to [...b, 1, m]>)
+// FLAT: step.combine mean %{{.*}} : !step.partial<sum, [...b, n, 1] to [...b, 1, 1]> -> !step.buffer<[...b, 1, 1], f32>
+// FLAT: step.exchange round 1 (%{{.*}} over ["flat range"] : !step.share<sum, [...b, n, m] to []>)
+// FLAT: step.traverse @factored_phase2
 
 // Items on other ranks: only what is of the whole tensor crosses.
 // ITEMS: step.program
-// ITEMS-SAME: <"exchange3", ["1"], f64, true, <0, ["...b"], sum>>
-// ITEMS-COUNT-1: send
-// ITEMS-NOT: send
-// ITEMS: step.phase @factored_phase2 {{.*}}segment = 1
+// ITEMS-NOT: !step.share
+// ITEMS: step.combine {{.*}} -> !step.share<sum, [...b, n, m] to []>
+// ITEMS-NOT: -> !step.share
+// ITEMS: step.exchange round 0 (%{{[0-9]+}} over ["...b"] : !step.share<sum, [...b, n, m] to []>)
+// ITEMS-NOT: step.exchange
+// ITEMS: step.traverse @factored_phase2
 
 //--- factored.mlir
 step.optimizer @factors {
@@ -90,21 +89,20 @@ step.optimizer @factors {
   }
 }
 
-// Both norms cross in one round, a maximum as an integer, and the second traversal
-// follows. Of the twin without a layout nothing crosses.
-// LAMB: step.program @lamb_any_0
-// LAMB-NOT: exchange
-// LAMB: step.program @lamb_any_1 {{.*}}<{"flat range" = ["dp"]}>
-// LAMB-SAME: <"partial0", ["B", "N", "ML"], f64, false>
-// LAMB-SAME: <"exchange0", ["1"], f64, true, <0, ["flat range"], sum>>
-// LAMB-SAME: <"exchange1", ["1"], f64, true, <0, ["flat range"], amax>>
-// LAMB: step.combine "partial0" sum of tiles to tensor send "exchange0"{{$}}
-// LAMB: step.combine "partial1" amax of tiles to tensor send "exchange1"{{$}}
-// LAMB: step.receive "exchange0" sum of tiles to tensor slot 0 {segment = 1 : i64}
-// LAMB: step.receive "exchange1" amax of tiles to tensor slot 1 {segment = 1 : i64}
-// LAMB: step.tensor_scalars @lamb_any_1_small0 {{.*}}segment = 1
-// LAMB: step.phase @lamb_any_1_phase1 {{.*}}segment = 1
-// LAMB-NOT: segment = 2
+// Both norms cross in one round, and the second traversal follows. Of the twin without a
+// layout nothing crosses.
+// LAMB: step.program @lamb_any_0(
+// LAMB-NOT: step.exchange
+// LAMB: step.program @lamb_any_1({{.*}}<{"flat range" = ["dp"]}>
+// LAMB: %[[TILES:.*]]:2 = step.traverse @lamb_any_1_phase0
+// LAMB: %[[A:.*]] = step.combine %[[TILES]]#0 : {{.*}} -> !step.share<sum, [*] to []>
+// LAMB: %[[B:.*]] = step.combine %[[TILES]]#1 : {{.*}} -> !step.share<amax, [*] to []>
+// LAMB: %[[TWO:.*]]:2 = step.exchange round 0 (%[[A]] over ["flat range"] : !step.share<sum, [*] to []>, %[[B]] over ["flat range"] : !step.share<amax, [*] to []>)
+// LAMB: %[[SUM:.*]] = step.receive %[[TWO]]#0 : {{.*}} -> f64
+// LAMB: %[[MAX:.*]] = step.receive %[[TWO]]#1 : {{.*}} -> f64
+// LAMB: arith.divf %[[SUM]], %[[MAX]] : f64
+// LAMB: step.traverse @lamb_any_1_phase1
+// LAMB-NOT: step.exchange
 
 //--- lamb.mlir
 step.optimizer @lamb {
@@ -131,14 +129,17 @@ step.optimizer @lamb {
 // What goes to a statistic is a part of it; a sum that the rule uses too is whole, in the
 // segment after it has crossed.
 // CLIPPED: step.scalars over model attributes {round = 0 : i64}
-// CLIPPED: step.program @clipped_any_0 {{.*}}contributions = array<i64: 0, 0, 0>, partial_statistics = array<i64: 0, 0>
-// CLIPPED-NOT: exchange
-// CLIPPED: step.combine "partial0" sum of tiles to tensor slot 0{{$}}
-// CLIPPED: step.phase @clipped_any_0_phase1 {{.*}}segment = 1
-// CLIPPED: step.program @clipped_whole_1 {{.*}}contributions = array<i64: 1, 0, 1>
-// CLIPPED-NOT: partial_statistics
-// CLIPPED: step.combine "partial0" sum of tiles to tensor send "exchange0"
-// CLIPPED: step.receive "exchange0" sum of tiles to tensor slot 0 {segment = 1 : i64}
+// CLIPPED: step.program @clipped_any_0(
+// CLIPPED-NOT: !step.share
+// CLIPPED: %[[PART:.*]] = step.combine {{.*}} -> f64
+// CLIPPED: step.contribute %norm2, %[[PART]] partial ["*"]
+// CLIPPED: step.exchange round 0{{$}}
+// CLIPPED: step.traverse @clipped_any_0_phase1
+// CLIPPED: step.program @clipped_whole_1(
+// CLIPPED: %[[SHARE:.*]] = step.combine {{.*}} -> !step.share<sum, [n] to []>
+// CLIPPED: %[[ALL:.*]] = step.exchange round 0 (%[[SHARE]] over ["n"] :
+// CLIPPED: %[[WHOLE:.*]] = step.receive %[[ALL]] : {{.*}} -> f64
+// CLIPPED: step.contribute %other, %[[WHOLE]]{{$}}
 
 //--- clipped.mlir
 step.optimizer @clipped {
@@ -174,9 +175,13 @@ step.optimizer @clipped {
 // What crosses is needed before the round that may skip the step, but the state that it
 // is had from is not written before.
 // SKIPPED: step.program @skipped
-// SKIPPED: step.phase @skipped_small0 {{.*}}name = "r", {{[^>]*}}>, {{[^>]*}}reads = true, writes = false>
-// SKIPPED: step.combine "partial{{[0-9]}}" sum of rows to items send
-// SKIPPED: step.phase @skipped_small1 {{.*}}name = "r", {{[^>]*}}>, {{[^>]*}}writes = true>{{.*}}segment = 1
+// SKIPPED: %[[SMALL:.*]]:2 = step.traverse @skipped_small0 over [n, 1]
+// SKIPPED-SAME: = %r : <[n, 1], f32>,
+// SKIPPED-SAME: ) makes (f32) partials (sum to [1, 1])
+// SKIPPED: step.combine %[[SMALL]]#1 : {{.*}} -> !step.share
+// SKIPPED: step.exchange round 0
+// SKIPPED: step.traverse @skipped_small1 over [n, 1] reads (%[[R:.*]] = %[[SMALL]]#0 : <[n, 1], f32>) writes (%r : <[n, 1], f32>) {
+// SKIPPED-NEXT: step.yield %[[R]]
 
 //--- skipped.mlir
 step.optimizer @skip {
@@ -201,11 +206,10 @@ step.optimizer @skip {
 
 // Elementwise programs lose their layout, whatever another rule exchanges, and of twins one
 // is left; another storage is no twin.
-// ELEMENTS: step.program @plain variant <"any", {}, f32> {{.*}}storage = f32
-// ELEMENTS: step.program @half variant <"any", {}, f32> {{.*}}storage = bf16
-// ELEMENTS-NOT: space tiles
-// ELEMENTS: step.program @matrix variant <"matrix", {}, f32, <{n = ["dp"]}>>
-// ELEMENTS: send "exchange0"
+// ELEMENTS: step.program @plain(%param: param[*] as f32, {{.*}}) variant <"any", {}, f32> elementwise {
+// ELEMENTS: step.program @half(%param: param[*] as bf16, {{.*}}) variant <"any", {}, f32> elementwise {
+// ELEMENTS: step.program @matrix({{.*}}) variant <"matrix", {}, f32, <{n = ["dp"]}>> {
+// ELEMENTS: step.exchange round 0 (%
 // ELEMENTS-NOT: step.program
 
 //--- elements.mlir

@@ -133,7 +133,8 @@ step.optimizer @left_out {
   %o = step.hyper "o" = 0.0
   %zero = step.constant 0.0
   // CHECK-LABEL: step.program @left_out_any_0
-  // CHECK: %[[ALWAYS:[0-9]+]], %{{.*}} = step.cohort_scalars @left_out_any_0_scalars
+  // CHECK: %[[FLAG:[0-9]+]], %{{.*}} = step.cohort_scalars @left_out_any_0_scalars
+  // CHECK: %[[ALWAYS:[0-9]+]] = step.own %[[FLAG]] : i1
   // CHECK: step.traverse @left_out_any_0_phase0 unless %[[ALWAYS]] over [*] reads (%{{[a-z0-9_]+}} = %param : <[*], f32>) partials
   // CHECK: step.combine {{.*}} unless %[[ALWAYS]] :
   // CHECK: step.traverse @left_out_any_0_phase1 over [*] reads (%{{[a-z0-9_]+}} = %grad : <[*], f32>) partials
