@@ -32,9 +32,8 @@ struct ParsedRole {
 /// Parses one argument and what is said of it, such as `%p: param[*]`,
 /// `%m: state "exp_avg"[*] = 0.0 if %option as f32`, `%t: count`,
 /// `%f: fresh("exp_avg")`. A tensor's type is a `!step.tensor`.
-ParseResult
-parseRole(OpAsmParser &parser, ParsedRole &parsed,
-          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards);
+ParseResult parseRole(OpAsmParser &parser, ParsedRole &parsed,
+                      SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards);
 
 /// Prints one role as parseRole reads it; of a program's buffer the dims.
 /// `guard` is null where there is none.

@@ -160,8 +160,8 @@ LogicalResult CohortScalarsOp::verifyRegions() {
   if (!yield)
     return emitOpError("does not end in 'step.yield'");
   if (yield.getValues().getTypes() != getScalars().getTypes())
-    return emitOpError() << "yields " << yield.getValues().getTypes()
-                         << " for " << getScalars().getTypes();
+    return emitOpError() << "yields " << yield.getValues().getTypes() << " for "
+                         << getScalars().getTypes();
   return verifyPureBody(getBody(), /*allowsPowers=*/true);
 }
 
@@ -198,9 +198,8 @@ void TraverseOp::getAsmBlockArgumentNames(Region &region,
     bool isOperand =
         memory && program && memory.getArgNumber() < program.getRoles().size();
     setName(argument,
-            isOperand
-                ? program.getRole(memory.getArgNumber()).getDisplayName()
-                : StringRef("vector"));
+            isOperand ? program.getRole(memory.getArgNumber()).getDisplayName()
+                      : StringRef("vector"));
   }
 }
 
@@ -217,25 +216,25 @@ static LogicalResult verifyBuffers(TraverseOp op) {
   ArrayRef<StringAttr> over = getDims(op.getOver());
   for (Value buffer : op.getReads())
     if (!goesAlong(getDims(buffer.getType()), over))
-      return op.emitOpError() << "reads " << buffer.getType() << " over "
-                              << op.getOver();
+      return op.emitOpError()
+             << "reads " << buffer.getType() << " over " << op.getOver();
   for (Value buffer : op.getWrites())
     if (getDims(buffer.getType()) != over)
-      return op.emitOpError() << "writes " << buffer.getType() << " over "
-                              << op.getOver();
+      return op.emitOpError()
+             << "writes " << buffer.getType() << " over " << op.getOver();
   unsigned number = 0;
   bool reduces = false;
   for (Value result : op.getResults()) {
     auto partial = dyn_cast<PartialType>(result.getType());
     reduces |= bool(partial);
-    bool fits = partial
-                    ? partial.getDims() == over
-                    : !reduces && getDims(result.getType()) == over &&
-                          (number >= op.getWrites().size() ||
-                           result.getType() == op.getWrites()[number].getType());
+    bool fits =
+        partial ? partial.getDims() == over
+                : !reduces && getDims(result.getType()) == over &&
+                      (number >= op.getWrites().size() ||
+                       result.getType() == op.getWrites()[number].getType());
     if (!fits)
-      return op.emitOpError() << "gives " << result.getType() << " over "
-                              << op.getOver();
+      return op.emitOpError()
+             << "gives " << result.getType() << " over " << op.getOver();
     ++number;
   }
   if (number < op.getWrites().size())
@@ -264,7 +263,8 @@ LogicalResult TraverseOp::verifyRegions() {
     auto buffer = dyn_cast<BufferType>(result.getType());
     results.push_back(buffer ? buffer.getElement() : compute);
   }
-  if (getUnless() && (!isKernel() || !getWrites().empty() || !getMade().empty()))
+  if (getUnless() &&
+      (!isKernel() || !getWrites().empty() || !getMade().empty()))
     return emitOpError("is left out, but is no kernel or writes buffers");
   if (getTrailing() && (!isKernel() || getUnless()))
     return emitOpError("is trailing, but is no kernel or may be left out");
@@ -294,11 +294,10 @@ LogicalResult CombineOp::verify() {
   PartialType partial = getPartial().getType();
   Type type = getResult().getType();
   auto share = dyn_cast<ShareType>(type);
-  bool fits = share ? share == ShareType::get(getContext(),
-                                              partial.getCombiner(),
-                                              partial.getDims(),
-                                              partial.getKept())
-                    : isResultOf(type, partial);
+  bool fits =
+      share ? share == ShareType::get(getContext(), partial.getCombiner(),
+                                      partial.getDims(), partial.getKept())
+            : isResultOf(type, partial);
   if (!fits)
     return emitOpError() << "makes " << type << " of " << partial;
   if (share && getMean())

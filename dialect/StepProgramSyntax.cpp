@@ -56,9 +56,8 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &result) {
   }
   result.addAttribute(getRolesAttrName(result.name),
                       builder.getArrayAttr(roles));
-  return failure(
-      parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
-      parser.parseRegion(*result.addRegion(), arguments));
+  return failure(parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+                 parser.parseRegion(*result.addRegion(), arguments));
 }
 
 void ProgramOp::print(OpAsmPrinter &printer) {
@@ -86,18 +85,18 @@ void ProgramOp::print(OpAsmPrinter &printer) {
 
 /// `(%element = %buffer : <[n, m], f32>, ...)`, or, without elements,
 /// `(%buffer : <[n, m], f32>, ...)`.
-static ParseResult parseBuffers(OpAsmParser &parser, StringRef word,
-                                SmallVectorImpl<Operand> &buffers,
-                                SmallVectorImpl<Type> &types,
-                                SmallVectorImpl<OpAsmParser::Argument> *elements) {
+static ParseResult
+parseBuffers(OpAsmParser &parser, StringRef word,
+             SmallVectorImpl<Operand> &buffers, SmallVectorImpl<Type> &types,
+             SmallVectorImpl<OpAsmParser::Argument> *elements) {
   if (failed(parser.parseOptionalKeyword(word)))
     return success();
   return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
     BufferType type;
-    if (elements && (parser.parseArgument(elements->emplace_back()) ||
-                     parser.parseOptionalLocationSpecifier(
-                         elements->back().sourceLoc) ||
-                     parser.parseEqual()))
+    if (elements &&
+        (parser.parseArgument(elements->emplace_back()) ||
+         parser.parseOptionalLocationSpecifier(elements->back().sourceLoc) ||
+         parser.parseEqual()))
       return failure();
     if (parser.parseOperand(buffers.emplace_back()) || parser.parseColon() ||
         parser.parseCustomTypeWithFallback(type))
@@ -139,9 +138,8 @@ static ParseResult parsePartials(OpAsmParser &parser, ArrayRef<StringAttr> over,
       return ParseResult(parser.emitError(loc, "'")
                          << word << "' is not one of sum, amax");
     if (parser.parseKeyword("to") ||
-        parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
-          return parseDim(parser, kept);
-        }))
+        parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                       [&] { return parseDim(parser, kept); }))
       return ParseResult(failure());
     results.push_back(
         PartialType::get(parser.getContext(), *combiner, over, kept));
@@ -183,9 +181,8 @@ ParseResult TraverseOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   result.addAttribute(
       getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr({int32_t(reads.size()),
-                                    int32_t(writes.size()),
-                                    int32_t(isLeftOut)}));
+      builder.getDenseI32ArrayAttr(
+          {int32_t(reads.size()), int32_t(writes.size()), int32_t(isLeftOut)}));
   result.addTypes(results);
   return parser.parseRegion(*result.addRegion(), elements);
 }
@@ -205,14 +202,14 @@ void TraverseOp::print(OpAsmPrinter &printer) {
   printShort(printer, getOver());
   if (!getReads().empty()) {
     printer << " reads (";
-    llvm::interleaveComma(
-        llvm::zip(getBody().getArguments(), getReads()), printer,
-        [&](auto pair) {
-          auto [element, buffer] = pair;
-          printer.printRegionArgument(element, {}, /*omitType=*/true);
-          printer << " = ";
-          printBuffer(buffer);
-        });
+    llvm::interleaveComma(llvm::zip(getBody().getArguments(), getReads()),
+                          printer, [&](auto pair) {
+                            auto [element, buffer] = pair;
+                            printer.printRegionArgument(element, {},
+                                                        /*omitType=*/true);
+                            printer << " = ";
+                            printBuffer(buffer);
+                          });
     printer << ")";
   }
   if (!getWrites().empty()) {
@@ -232,17 +229,16 @@ void TraverseOp::print(OpAsmPrinter &printer) {
     llvm::interleaveComma(partials, printer, [&](Value partial) {
       auto type = cast<PartialType>(partial.getType());
       printer << stringifyCombiner(type.getCombiner()) << " to [";
-      llvm::interleaveComma(type.getKept(), printer, [&](StringAttr dim) {
-        printer << dim.getValue();
-      });
+      llvm::interleaveComma(type.getKept(), printer,
+                            [&](StringAttr dim) { printer << dim.getValue(); });
       printer << "]";
     });
     printer << ")";
   }
   printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {getSymNameAttrName(), getOverAttrName(),
-                            getTrailingAttrName(),
-                            getOperandSegmentSizesAttrName()});
+      (*this)->getAttrs(),
+      {getSymNameAttrName(), getOverAttrName(), getTrailingAttrName(),
+       getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }

@@ -25,8 +25,7 @@ namespace {
 class ProgramVerifier {
 public:
   explicit ProgramVerifier(ProgramOp program)
-      : program(program),
-        optimizer(program->getParentOfType<OptimizerOp>()) {}
+      : program(program), optimizer(program->getParentOfType<OptimizerOp>()) {}
 
   LogicalResult run();
 
@@ -74,9 +73,8 @@ LogicalResult ProgramVerifier::verifyRoles() {
                           return role.getKind() == RoleKind::State &&
                                  role.getName() == name;
                         }))
-        return program.emitOpError()
-               << "asks whether '" << name.getValue()
-               << "' is fresh, which is no state of it";
+        return program.emitOpError() << "asks whether '" << name.getValue()
+                                     << "' is fresh, which is no state of it";
   }
   return success();
 }
@@ -107,7 +105,8 @@ LogicalResult ProgramVerifier::verifyBuffers(Operation &op) {
   for (Value result : op.getResults()) {
     if (isa<PartialType>(result.getType()) &&
         !(result.hasOneUse() && isa<CombineOp>(*result.user_begin())))
-      return op.emitOpError("leaves a partial result that is not combined once");
+      return op.emitOpError(
+          "leaves a partial result that is not combined once");
   }
   return success();
 }
@@ -169,9 +168,10 @@ LogicalResult ProgramVerifier::verifyCohort(CohortScalarsOp op) {
       auto argument = dyn_cast<BlockArgument>(value);
       Operation *source = value.getDefiningOp();
       auto scalars = dyn_cast_or_null<ScalarsOp>(source);
-      bool isGiven = argument ? !isa<BufferType>(argument.getType())
-                              : scalars || isa<HyperOp, ScalarOp,
-                                               arith::ConstantOp>(source);
+      bool isGiven =
+          argument
+              ? !isa<BufferType>(argument.getType())
+              : scalars || isa<HyperOp, ScalarOp, arith::ConstantOp>(source);
       if (!isGiven)
         wrong = inner;
       else if (scalars && scalars.getRound() &&

@@ -47,9 +47,9 @@ static ParseResult parseFreshStates(OpAsmParser &parser, ArrayAttr &states) {
   return success();
 }
 
-ParseResult mlir::step::parseRole(
-    OpAsmParser &parser, ParsedRole &parsed,
-    SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
+ParseResult
+mlir::step::parseRole(OpAsmParser &parser, ParsedRole &parsed,
+                      SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards) {
   MLIRContext *context = parser.getContext();
   StringRef word;
   // Where locations are printed, the argument's follows its name.

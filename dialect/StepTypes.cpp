@@ -127,9 +127,8 @@ void SymMaskType::print(AsmPrinter &printer) const {
 /// `[n, m]`, which may be empty.
 static ParseResult parseDimList(AsmParser &parser,
                                 SmallVectorImpl<StringAttr> &dims) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
-    return parseDim(parser, dims);
-  });
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                        [&] { return parseDim(parser, dims); });
 }
 
 static void printDimList(AsmPrinter &printer, ArrayRef<StringAttr> dims) {

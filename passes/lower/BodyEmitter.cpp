@@ -1,4 +1,5 @@
-//===- BodyEmitter.cpp - the body of a traversal, for elements or vectors -----===//
+//===- BodyEmitter.cpp - the body of a traversal, for elements or vectors
+//-----===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

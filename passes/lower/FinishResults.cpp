@@ -82,8 +82,8 @@ static Destination getDestinationOf(const Words &w, OpT op, Combiner combiner,
 
 Destination mlir::step::getDestination(const Words &w, CombineOp combine,
                                        const Extents &in) {
-  return getDestinationOf(w, combine, combine.getPartial().getType().getCombiner(),
-                          in);
+  return getDestinationOf(w, combine,
+                          combine.getPartial().getType().getCombiner(), in);
 }
 
 Destination mlir::step::getDestination(const Words &w, ReceiveOp receive,

@@ -51,8 +51,8 @@ Value loadReceived(const Words &w, const TileRow &row, ReceiveOp receive,
 /// A word: how many results there are.
 Value countResults(const Words &w, Level level, const Extents &in);
 
-/// Writes element `index` (a word) of the buffer or share, or the number's slot.
-/// A buffer's is rounded to its type; a share is not.
+/// Writes element `index` (a word) of the buffer or share, or the number's
+/// slot. A buffer's is rounded to its type; a share is not.
 void storeResult(const Words &w, const TileRow &row, const Destination &to,
                  Value sum, Value index);
 

@@ -63,9 +63,8 @@ static void lowerCohortScalars(CohortScalarsOp scalars, OpBuilder &builder,
   getUsedValuesDefinedAbove(scalars.getBody(), used);
   auto load = [&](Value value, Value memory, int64_t place) {
     Value number = w.load(memory, place);
-    mapping.map(value, value.getType().isInteger(1)
-                           ? isNotZero(w, number)
-                           : number);
+    mapping.map(value,
+                value.getType().isInteger(1) ? isNotZero(w, number) : number);
   };
   int64_t nextHyper = 0, nextResult = 0;
   int64_t nextScalar = countResults(optimizer) + countReports(optimizer);

@@ -56,9 +56,9 @@ SmallVector<Accumulator> mlir::step::getAccumulators(TraverseOp traverse) {
   unsigned next = traverse->getNumResults() - partials.size();
   for (Value partial : partials) {
     auto type = cast<PartialType>(partial.getType());
-    bool isColumn = traverse.isKernel() &&
-                    getLevel(getParamType(traverse), type.getKeptShape()) ==
-                        Level::Columns;
+    bool isColumn =
+        traverse.isKernel() &&
+        getLevel(getParamType(traverse), type.getKeptShape()) == Level::Columns;
     accumulators.push_back({partial, next++, type.getCombiner(), isColumn});
   }
   return accumulators;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainModel.h"
-#include "passes/package/Explain.h"
 #include "passes/lower/Operand.h"
+#include "passes/package/Explain.h"
 #include "passes/package/ExplainValues.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"

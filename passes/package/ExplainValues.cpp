@@ -176,8 +176,8 @@ void ValueNumbers::visit(TraverseOp traverse) {
 /// none.
 void ValueNumbers::keepCombined(Value result, unsigned number) {
   if (result.getType().isF64())
-    number = keep("tensor" + std::to_string(*storage.getTensorSlot(result)),
-                  number);
+    number =
+        keep("tensor" + std::to_string(*storage.getTensorSlot(result)), number);
   else if (isa<BufferType>(result.getType()))
     number = keep(storage.getBufferName(result), number);
   ofValue[result] = number;

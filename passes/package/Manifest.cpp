@@ -241,7 +241,8 @@ struct OperandUses {
       : reads(program.getOperandArguments().size()), writes(reads.size()) {
     for (auto traverse : program.getBody().getOps<TraverseOp>())
       for (const Operand &operand : getOperands(traverse))
-        if (auto argument = dyn_cast<BlockArgument>(getMemory(operand.buffer))) {
+        if (auto argument =
+                dyn_cast<BlockArgument>(getMemory(operand.buffer))) {
           int64_t index = program.getOperandIndex(argument);
           reads[index] = reads[index] || operand.reads();
           writes[index] = writes[index] || operand.writes();
@@ -295,7 +296,8 @@ static json::Array describeWorkspace(const ProgramStorage &storage) {
         {"bytes", int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
         {"live", buffer.live}};
     if (ExchangeOp exchange = buffer.exchange) {
-      auto share = cast<ShareType>(exchange.getShares()[buffer.share].getType());
+      auto share =
+          cast<ShareType>(exchange.getShares()[buffer.share].getType());
       object["exchange"] = json::Object{
           {"round", int64_t(exchange.getRound())},
           {"dims", toJson(cast<ArrayAttr>(exchange.getOver()[buffer.share]))},

@@ -66,7 +66,8 @@ void FinishPlan::placeOps() {
       if (isOfFinish(analysis.getDomain(operand)))
         position = std::max(position, getAvailable(operand, domain));
     if (reduction && reduction.getUnless())
-      position = std::max(position, getAvailable(reduction.getUnless(), domain));
+      position =
+          std::max(position, getAvailable(reduction.getUnless(), domain));
     positions[&op] = position;
     getStep(position, domain).ops.push_back(&op);
   }

@@ -16,8 +16,8 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-/// Puts step.keep behind each buffer that a later segment uses. Such uses are of
-/// what is kept; those of the buffer's own segment stay.
+/// Puts step.keep behind each buffer that a later segment uses. Such uses are
+/// of what is kept; those of the buffer's own segment stay.
 static void keepOverRounds(ProgramOp program) {
   DenseMap<Operation *, int64_t> segments;
   SmallVector<Value> made;

@@ -54,13 +54,12 @@ void ProgramBuilder::createProgram() {
     locations.push_back(argument.getLoc());
   }
   builder.setInsertionPoint(rule);
-  program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
-                              builder.getArrayAttr(roles), variant,
-                              elementwise);
+  program =
+      ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
+                        builder.getArrayAttr(roles), variant, elementwise);
   if (Attribute owned = rule->getAttr(kOwnedLayouts))
     program->setAttr(kOwnedLayouts, owned);
-  Block *block =
-      builder.createBlock(&program.getBody(), {}, types, locations);
+  Block *block = builder.createBlock(&program.getBody(), {}, types, locations);
   values.map(rule.getBody().getArguments(), block->getArguments());
 }
 
@@ -83,9 +82,9 @@ void ProgramBuilder::endSegment() {
       over.push_back(builder.getArrayAttr(dims));
     }
   }
-  auto exchange = ExchangeOp::create(
-      builder, rule.getLoc(), ValueRange(sent).getTypes(), begun, sent,
-      builder.getArrayAttr(over));
+  auto exchange =
+      ExchangeOp::create(builder, rule.getLoc(), ValueRange(sent).getTypes(),
+                         begun, sent, builder.getArrayAttr(over));
   ValueRange received = exchange.getResults();
   for (Operation *op : reductions) {
     size_t count = shares[op].size();
@@ -102,8 +101,7 @@ void ProgramBuilder::beginSegment(int64_t segment) {
     if (begun == 0)
       buildCarried();
     // What the round before reduced over ranks, in the order of the rule.
-    for (auto reduction :
-         rule.getBody().front().getOps<ReductionOpInterface>())
+    for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
       if (reduction.getAcrossAttr() &&
           analysis.getTime(reduction->getResult(0)).segment == begun)
         buildReceive(reduction, shares[reduction]);

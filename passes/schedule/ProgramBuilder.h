@@ -18,12 +18,14 @@ namespace mlir::step {
 /// Builds the `step.program` of one bound rule from its plans.
 ///
 /// State, while operations are added from the first to the last:
-/// - `values`: what each value of the rule is in the program so far. A scalar is
+/// - `values`: what each value of the rule is in the program so far. A scalar
+/// is
 ///   a scalar, a vector a buffer, an argument the buffer's present contents. Of
 ///   an AdamW whose traversal has been built, `exp_avg`'s argument is mapped to
-///   the result that the traversal gave for it, and a later traversal that reads
-///   the state reads that;
-/// - `shares`: of a reduction that crosses ranks or has several tensors, what was
+///   the result that the traversal gave for it, and a later traversal that
+///   reads the state reads that;
+/// - `shares`: of a reduction that crosses ranks or has several tensors, what
+/// was
 ///   combined of each tensor and is to be received;
 /// - `owned`: scalars of the cohort for which somebody asks of the tensor;
 /// - `begun`: the last segment whose scalars stand;

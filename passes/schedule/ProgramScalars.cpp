@@ -36,9 +36,8 @@ void ProgramBuilder::collectCohort() {
 }
 
 void ProgramBuilder::buildCohortScalars(int64_t segment) {
-  SmallVector<Value> own = llvm::filter_to_vector(cohort, [&](Value value) {
-    return rounds.getSegment(value) == segment;
-  });
+  SmallVector<Value> own = llvm::filter_to_vector(
+      cohort, [&](Value value) { return rounds.getSegment(value) == segment; });
   if (segment > 0 && own.empty())
     return;
   std::string suffix =
@@ -46,8 +45,8 @@ void ProgramBuilder::buildCohortScalars(int64_t segment) {
   SmallVector<Type> types;
   for (Value value : own)
     types.push_back(value.getType());
-  auto scalars = CohortScalarsOp::create(builder, rule.getLoc(), types,
-                                         makeName(suffix));
+  auto scalars =
+      CohortScalarsOp::create(builder, rule.getLoc(), types, makeName(suffix));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&scalars.getBody());
   // Hyper-parameters, kept scalars and results of rounds are used as they are.
@@ -55,7 +54,8 @@ void ProgramBuilder::buildCohortScalars(int64_t segment) {
   auto getScalar = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     if (argument)
-      mapping.map(value, program.getBody().getArgument(argument.getArgNumber()));
+      mapping.map(value,
+                  program.getBody().getArgument(argument.getArgNumber()));
     else if (!mapping.contains(value) && !value.getDefiningOp<ConstantOp>())
       mapping.map(value, value);
     return mapOrMaterialize(builder, value, mapping, builder.getF64Type());
@@ -77,8 +77,7 @@ void ProgramBuilder::buildCohortScalars(int64_t segment) {
 
 void ProgramBuilder::buildCarried() {
   for (auto carried : rule.getBody().front().getOps<CarriedOp>())
-    values.map(carried.getResult(),
-               builder.clone(*carried)->getResult(0));
+    values.map(carried.getResult(), builder.clone(*carried)->getResult(0));
 }
 
 /// In the program itself; and what is carried to the next step.
@@ -131,7 +130,8 @@ void ProgramBuilder::useScalars(ArrayRef<Operation *> ops, ValueRange stored,
       return;
     Value scalar = values.lookup(value);
     if (scalar.getType().isF64() && !compute.isF64())
-      scalar = arith::TruncFOp::create(builder, value.getLoc(), compute, scalar);
+      scalar =
+          arith::TruncFOp::create(builder, value.getLoc(), compute, scalar);
     mapping.map(value, scalar);
   };
   for (Operation *op : ops)

@@ -52,12 +52,12 @@ void ProgramStorage::numberTensor() {
           isa<BufferType, PartialType, ShareType>(result.getType()) ||
           isa<arith::ConstantOp>(op))
         continue;
-      bool isInRun = isTensorScalar(&op) &&
-                     llvm::all_of(op.getUsers(), [&](Operation *user) {
-                       auto found = runs.find(user);
-                       return found != runs.end() &&
-                              found->second == runs.lookup(&op);
-                     });
+      bool isInRun =
+          isTensorScalar(&op) &&
+          llvm::all_of(op.getUsers(), [&](Operation *user) {
+            auto found = runs.find(user);
+            return found != runs.end() && found->second == runs.lookup(&op);
+          });
       if (!isInRun)
         give(result);
     }

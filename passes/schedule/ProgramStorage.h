@@ -32,7 +32,8 @@ struct WorkspaceBuffer {
 /// Where the values of a program lie: the one numbering that lowering, the
 /// manifest and explanations share.
 ///
-/// - A result of step.cohort_scalars has a slot of the cohort's row: results are
+/// - A result of step.cohort_scalars has a slot of the cohort's row: results
+/// are
 ///   numbered through all of them.
 /// - A scalar of the tensor has a slot of the tensor where something else than
 ///   the scalar operations beside it uses it: of
@@ -42,7 +43,8 @@ struct WorkspaceBuffer {
 ///     %c = arith.addf %b, %a : f64          slot 1
 ///     ... = step.traverse ... { ... %c ... }
 ///
-/// - Vectors, partial results and shares have a buffer of the workspace; of what
+/// - Vectors, partial results and shares have a buffer of the workspace; of
+/// what
 ///   was written, kept or received the one that it had before.
 class ProgramStorage {
 public:
@@ -70,8 +72,7 @@ private:
   using Numbers = llvm::MapVector<Value, int64_t>;
   static std::optional<int64_t> find(const Numbers &numbers, Value value) {
     auto found = numbers.find(value);
-    return found == numbers.end() ? std::nullopt
-                                  : std::optional(found->second);
+    return found == numbers.end() ? std::nullopt : std::optional(found->second);
   }
   void numberCohort();
   void numberTensor();

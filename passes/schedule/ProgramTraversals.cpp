@@ -72,9 +72,9 @@ ProgramBuilder::buildTraverse(StringRef name, Type over, const Body &body) {
     types.append(reduction.getInputs().size(),
                  PartialType::get(builder.getContext(), getCombiner(reduction),
                                   getDims(over), getKept(reduction)));
-  auto traverse = TraverseOp::create(builder, rule.getLoc(), types, name, over,
-                                     reads, writes, body.unless,
-                                     body.isTrailing);
+  auto traverse =
+      TraverseOp::create(builder, rule.getLoc(), types, name, over, reads,
+                         writes, body.unless, body.isTrailing);
   {
     OpBuilder::InsertionGuard guard(builder);
     Block *block = builder.createBlock(&traverse.getBody());
@@ -217,8 +217,8 @@ void ProgramBuilder::buildVectors(const SmallStep &step) {
     if (finish.getTemps().contains(op->getResult(0)))
       body.made.push_back(op->getResult(0));
   auto shape = SymTensorType::get(builder.getContext(), getDims(over));
-  for (const Reduced &reduced : buildTraverse(
-           makeName("_small" + Twine(numVectorSteps++)), shape, body))
+  for (const Reduced &reduced :
+       buildTraverse(makeName("_small" + Twine(numVectorSteps++)), shape, body))
     buildCombine(reduced);
 }
 

@@ -38,8 +38,8 @@ static LogicalResult verifyKept(ProgramOp program) {
   return success();
 }
 
-/// Before a trailing traversal, since the kernel before it, stands only what can
-/// be computed for some rows.
+/// Before a trailing traversal, since the kernel before it, stands only what
+/// can be computed for some rows.
 static LogicalResult verifyTrailing(ProgramOp program) {
   Type param = program.getParam().getType();
   bool ofRows = false;
@@ -47,8 +47,9 @@ static LogicalResult verifyTrailing(ProgramOp program) {
     auto traverse = dyn_cast<TraverseOp>(op);
     if (traverse && traverse.isKernel()) {
       if (traverse.getTrailing() && !ofRows)
-        return traverse.emitOpError("is trailing, but more than rows' own stands "
-                                    "between it and the kernel before it");
+        return traverse.emitOpError(
+            "is trailing, but more than rows' own stands "
+            "between it and the kernel before it");
       ofRows = !traverse.getUnless();
       continue;
     }
@@ -56,11 +57,12 @@ static LogicalResult verifyTrailing(ProgramOp program) {
       ofRows &= getSpaceOf(param, traverse.getOver()) == Space::Rows &&
                 traverse.getPartials().empty();
     else if (auto combine = dyn_cast<CombineOp>(op))
-      ofRows &= isa<BufferType>(combine.getResult().getType()) &&
-                getSpaceOf(param, combine.getPartial().getType().getShape()) ==
-                    Space::Tiles &&
-                getLevel(param, combine.getPartial().getType().getKeptShape()) ==
-                    Level::Rows;
+      ofRows &=
+          isa<BufferType>(combine.getResult().getType()) &&
+          getSpaceOf(param, combine.getPartial().getType().getShape()) ==
+              Space::Tiles &&
+          getLevel(param, combine.getPartial().getType().getKeptShape()) ==
+              Level::Rows;
     else
       ofRows &= isa<KeepOp, arith::ConstantOp>(op);
   }

@@ -28,9 +28,9 @@ static bool seedCombines(ModuleOp module, SeedT &&seed) {
 static bool reduceOtherwise(ModuleOp module) {
   return seedCombines(module, [](CombineOp op) {
     PartialType own = op.getPartial().getType();
-    op.getPartial().setType(
-        PartialType::get(op.getContext(), getOther(own.getCombiner()),
-                         own.getDims(), own.getKept()));
+    op.getPartial().setType(PartialType::get(op.getContext(),
+                                             getOther(own.getCombiner()),
+                                             own.getDims(), own.getKept()));
     return true;
   });
 }

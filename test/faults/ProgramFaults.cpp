@@ -129,22 +129,23 @@ static bool dropTerm(ModuleOp module) {
 
 /// (a * b) * c becomes a * (b * c), in each kernel.
 static bool reassociate(ModuleOp module) {
-  return seedFirstOfEach<TraverseOp, arith::MulFOp>(module, [](arith::MulFOp op) {
-    for (bool right : {false, true}) {
-      Value side = right ? op.getRhs() : op.getLhs();
-      Value other = right ? op.getLhs() : op.getRhs();
-      auto inner = side.getDefiningOp<arith::MulFOp>();
-      if (!inner || other == side)
-        continue;
-      OpBuilder builder(op);
-      Value product =
-          arith::MulFOp::create(builder, op.getLoc(), inner.getRhs(), other);
-      op->setOperand(0, inner.getLhs());
-      op->setOperand(1, product);
-      return true;
-    }
-    return false;
-  });
+  return seedFirstOfEach<TraverseOp, arith::MulFOp>(
+      module, [](arith::MulFOp op) {
+        for (bool right : {false, true}) {
+          Value side = right ? op.getRhs() : op.getLhs();
+          Value other = right ? op.getLhs() : op.getRhs();
+          auto inner = side.getDefiningOp<arith::MulFOp>();
+          if (!inner || other == side)
+            continue;
+          OpBuilder builder(op);
+          Value product = arith::MulFOp::create(builder, op.getLoc(),
+                                                inner.getRhs(), other);
+          op->setOperand(0, inner.getLhs());
+          op->setOperand(1, product);
+          return true;
+        }
+        return false;
+      });
 }
 
 static bool useReciprocal(ModuleOp module) {
@@ -161,40 +162,43 @@ static bool useReciprocal(ModuleOp module) {
 
 /// Kernels use another scalar of the cohort.
 static bool useAnotherScalar(ModuleOp module) {
-  return seedFirstOfEach<ProgramOp, TraverseOp>(module, [](TraverseOp traverse) {
-    auto program = cast<ProgramOp>(traverse->getParentOp());
-    for (CohortScalarsOp scalars : getAll<CohortScalarsOp>(program)) {
-      for (int64_t k = 0;
-           traverse.isKernel() && k + 1 < int64_t(scalars->getNumResults()); ++k)
-        for (OpOperand &use : scalars->getResult(k).getUses()) {
-          Value next = scalars->getResult(k + 1);
-          if (!traverse->isProperAncestor(use.getOwner()) ||
-              next.getType() != use.get().getType())
-            continue;
-          use.set(next);
-          return true;
+  return seedFirstOfEach<ProgramOp, TraverseOp>(
+      module, [](TraverseOp traverse) {
+        auto program = cast<ProgramOp>(traverse->getParentOp());
+        for (CohortScalarsOp scalars : getAll<CohortScalarsOp>(program)) {
+          for (int64_t k = 0;
+               traverse.isKernel() && k + 1 < int64_t(scalars->getNumResults());
+               ++k)
+            for (OpOperand &use : scalars->getResult(k).getUses()) {
+              Value next = scalars->getResult(k + 1);
+              if (!traverse->isProperAncestor(use.getOwner()) ||
+                  next.getType() != use.get().getType())
+                continue;
+              use.set(next);
+              return true;
+            }
         }
-    }
-    return false;
-  });
+        return false;
+      });
 }
 
 /// What is added up is rounded to bf16.
 static bool accumulateRounded(ModuleOp module) {
-  return seedFirstOfEach<ProgramOp, TraverseOp>(module, [](TraverseOp traverse) {
-    Operation *yield = traverse.getBody().front().getTerminator();
-    if (traverse.getPartials().empty() || !traverse.isKernel())
-      return false;
-    OpOperand &last = yield->getOpOperand(yield->getNumOperands() - 1);
-    if (!last.get().getType().isF32())
-      return false;
-    OpBuilder builder(yield);
-    Value narrow = arith::TruncFOp::create(builder, traverse.getLoc(),
-                                           builder.getBF16Type(), last.get());
-    last.set(arith::ExtFOp::create(builder, traverse.getLoc(),
-                                   builder.getF32Type(), narrow));
-    return true;
-  });
+  return seedFirstOfEach<ProgramOp, TraverseOp>(
+      module, [](TraverseOp traverse) {
+        Operation *yield = traverse.getBody().front().getTerminator();
+        if (traverse.getPartials().empty() || !traverse.isKernel())
+          return false;
+        OpOperand &last = yield->getOpOperand(yield->getNumOperands() - 1);
+        if (!last.get().getType().isF32())
+          return false;
+        OpBuilder builder(yield);
+        Value narrow = arith::TruncFOp::create(
+            builder, traverse.getLoc(), builder.getBF16Type(), last.get());
+        last.set(arith::ExtFOp::create(builder, traverse.getLoc(),
+                                       builder.getF32Type(), narrow));
+        return true;
+      });
 }
 
 namespace {
@@ -263,9 +267,8 @@ static bool readAfterWrite(ModuleOp module) {
 static bool swapStores(ModuleOp module) {
   return seedFirst<TraverseOp>(module, [](TraverseOp traverse) {
     SmallVector<Written> written = getWritten(traverse);
-    if (written.size() < 2 ||
-        written[0].yielded->get().getType() !=
-            written[1].yielded->get().getType())
+    if (written.size() < 2 || written[0].yielded->get().getType() !=
+                                  written[1].yielded->get().getType())
       return false;
     Value first = written[0].yielded->get();
     written[0].yielded->set(written[1].yielded->get());

@@ -174,9 +174,8 @@ static bool markWhole(ModuleOp module) {
 
 /// A rank's part over all sharded dims is contributed.
 static bool markPartial(ModuleOp module) {
-  return changePartial(module, [](ProgramOp program, ArrayAttr) {
-    return getSharded(program);
-  });
+  return changePartial(
+      module, [](ProgramOp program, ArrayAttr) { return getSharded(program); });
 }
 
 /// A part over some of the dims is taken for one over all of them.

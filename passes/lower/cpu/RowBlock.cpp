@@ -62,8 +62,7 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
     if (auto traverse = dyn_cast<TraverseOp>(entry))
-      runs[entry] =
-          getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
+      runs[entry] = getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
   Location loc = storage.getProgram()->getLoc();
   func::FuncOp function = makeInternalFunction(builder, loc, name, 5, 0);
   OpBuilder::InsertionGuard guard(builder);
@@ -78,8 +77,8 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
     if (auto combine = dyn_cast<CombineOp>(entry))
       combineRows(w, row, combine, firstRow, rows);
     else
-      runRows(w, row, cast<TraverseOp>(entry), runs.lookup(entry), item, firstRow,
-              rows);
+      runRows(w, row, cast<TraverseOp>(entry), runs.lookup(entry), item,
+              firstRow, rows);
   }
   func::ReturnOp::create(builder, loc);
   return function;

@@ -167,7 +167,8 @@ void FinishEmitter::emitCombine(CombineOp combine) {
       arith::ConstantOp::create(b, w.loc, b.getFloatAttr(b.getF64Type(), 0.0));
   // The partial results are not there.
   w.branch(
-      row.getScalar(combine.getUnless()), [&] { storeResult(to, zero, w.constantWord(0)); },
+      row.getScalar(combine.getUnless()),
+      [&] { storeResult(to, zero, w.constantWord(0)); },
       [&] { combineAll(combine, to, in); });
 }
 
@@ -237,8 +238,7 @@ void mlir::step::emitFinish(OpBuilder &builder, const ProgramStorage &storage,
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)
     if (auto traverse = dyn_cast<TraverseOp>(entry))
-      runs[entry] =
-          getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
+      runs[entry] = getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
   Type i64 = builder.getI64Type();
   auto function = func::FuncOp::create(builder, loc, name,
                                        builder.getFunctionType({i64, i64}, {}));

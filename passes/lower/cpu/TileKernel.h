@@ -23,15 +23,15 @@ namespace mlir::step {
 /// last phase that trails it: what they do is done by this kernel, where
 /// tensors go by blocks of rows (RowBlock.h).
 void emitTileKernels(OpBuilder &builder, const ProgramStorage &storage,
-                     ArrayRef<ScheduleEntry> train,
-                     int64_t prefetchLines);
+                     ArrayRef<ScheduleEntry> train, int64_t prefetchLines);
 
 /// Makes the StepcFinish function `name` of the entries between two traversals:
 /// step.combine, phases of vectors and step.tensor_scalars. `isOfRowBlocks`: a
 /// phase behind it trails, so that nothing is done for tensors that go by
 /// blocks of rows.
-void emitFinish(OpBuilder &builder, const ProgramStorage &storage, StringRef name,
-                ArrayRef<Operation *> entries, bool isOfRowBlocks);
+void emitFinish(OpBuilder &builder, const ProgramStorage &storage,
+                StringRef name, ArrayRef<Operation *> entries,
+                bool isOfRowBlocks);
 
 } // namespace mlir::step
 

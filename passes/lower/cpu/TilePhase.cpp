@@ -37,12 +37,10 @@ void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
     Type f64 = w.b.getF64Type();
     w.loop(w.constant(0), vectors, STEPC_LANES, [&](Value i) {
       emitStore(w, f64, STEPC_LANES,
-                emitNeutral(w, accumulator.combiner, STEPC_LANES), address,
-                i);
+                emitNeutral(w, accumulator.combiner, STEPC_LANES), address, i);
     });
     w.loop(vectors, columns, 1, [&](Value i) {
-      emitStore(w, f64, 0, emitNeutral(w, accumulator.combiner, 0),
-                address, i);
+      emitStore(w, f64, 0, emitNeutral(w, accumulator.combiner, 0), address, i);
     });
   }
 }
@@ -127,8 +125,7 @@ void TilePhase::clearRow(const TileRow &row, const Tile &line) const {
     Value leaves = w.view(getPartialAddress(w, row, line, accumulator), f64);
     w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,
            [&](Value leaf) {
-             w.store(emitNeutral(w, accumulator.combiner, 0), leaves,
-                     leaf);
+             w.store(emitNeutral(w, accumulator.combiner, 0), leaves, leaf);
            });
   }
 }

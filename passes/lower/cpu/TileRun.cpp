@@ -112,8 +112,7 @@ void TileRunEmitter::emitPrefetch(Value column) {
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
     if (!isStream(k))
       continue;
-    Value offset =
-        w.mul(w.toWord(column), w.constantWord(operand.getBytes()));
+    Value offset = w.mul(w.toWord(column), w.constantWord(operand.getBytes()));
     Value target = w.add(w.add(operandRows[k], offset), ahead);
     PrefetchOp::create(w.b, w.loc, target, operand.writes());
   }
@@ -273,8 +272,8 @@ func::FuncOp TileRunEmitter::emit(StringRef name) {
 }
 
 static func::FuncOp getRun(OpBuilder &builder, TraverseOp traverse,
-                           const ProgramStorage &storage,
-                           int64_t prefetchLines, bool listed) {
+                           const ProgramStorage &storage, int64_t prefetchLines,
+                           bool listed) {
   StringRef suffix = listed ? "_listed_run" : "_run";
   std::string name = (traverse.getSymName() + suffix).str();
   auto module = traverse->getParentOfType<ModuleOp>();

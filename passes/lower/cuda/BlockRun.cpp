@@ -40,8 +40,7 @@ int64_t mlir::step::getStripColumns(TraverseOp traverse) {
   return getLanes(traverse) * kBlockThreads;
 }
 
-Access mlir::step::getBlockAccess(TraverseOp traverse,
-                                  const Operand &operand) {
+Access mlir::step::getBlockAccess(TraverseOp traverse, const Operand &operand) {
   Access access = getAccess(traverse, operand);
   return !traverse.isKernel() && access == Access::Item ? Access::Row : access;
 }

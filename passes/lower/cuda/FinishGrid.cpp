@@ -256,8 +256,8 @@ void BlockFinishEmitter::emitVectors(TraverseOp traverse, func::FuncOp run) {
 }
 
 void mlir::step::emitFinishGrid(OpBuilder &builder,
-                                const ProgramStorage &storage,
-                                StringRef name, ArrayRef<Operation *> entries) {
+                                const ProgramStorage &storage, StringRef name,
+                                ArrayRef<Operation *> entries) {
   // Their functions first: one does not stand inside the other.
   DenseMap<Operation *, func::FuncOp> runs;
   for (Operation *entry : entries)

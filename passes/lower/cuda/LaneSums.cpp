@@ -31,8 +31,7 @@ static constexpr int64_t kStagedBytes = 36 * 1024;
 static constexpr int64_t kSharedBytes = 48 * 1024;
 static constexpr int64_t kWaitingBytes = kSharedBytes - kStagedBytes;
 
-static SmallVector<unsigned>
-getAlongRow(ArrayRef<Accumulator> accumulators) {
+static SmallVector<unsigned> getAlongRow(ArrayRef<Accumulator> accumulators) {
   SmallVector<unsigned> found;
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (!accumulator.isColumn)
@@ -49,8 +48,8 @@ static Type getStagedType(ProgramOp program) {
     SmallVector<Accumulator> accumulators = getAccumulators(traverse);
     for (unsigned k : getAlongRow(accumulators)) {
       Type own = values[accumulators[k].yielded];
-      type = !type || type == own ? own
-                                  : Float64Type::get(traverse.getContext());
+      type =
+          !type || type == own ? own : Float64Type::get(traverse.getContext());
     }
   });
   return type;

@@ -126,7 +126,8 @@ void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
 /// leaf by leaf, as not all of them are touched.
 void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
                                    func::FuncOp run) {
-  clearSums(row, line, /*ofColumns=*/false, w.ceilDiv(line.columns, STEPC_LEAF));
+  clearSums(row, line, /*ofColumns=*/false,
+            w.ceilDiv(line.columns, STEPC_LEAF));
   forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
     emitTile(row, leaf, /*isFolded=*/Value(), run, /*isStrided=*/false);
     // Another thread may have the column in the next row.

@@ -20,8 +20,7 @@ void emitTileGrids(OpBuilder &builder, TraverseOp traverse,
 /// Makes the entry point `name` of the entries between two traversals, which a
 /// block runs for a row.
 void emitFinishGrid(OpBuilder &builder, const ProgramStorage &storage,
-                    StringRef name,
-                    ArrayRef<Operation *> entries);
+                    StringRef name, ArrayRef<Operation *> entries);
 
 /// Makes the entry point `name(list, begin, end)`, which combines a statistic
 /// over tensors: a block for each entry of four words (docs/cuda.md).
