@@ -109,11 +109,22 @@ def operations(text, source):
             yield f"### {mnemonic}\n\n" + re.sub(r"^#(#{3,} )", r"\1", section, flags=re.M)
 
 
+# Those of definitions, and those of programs.
+TYPES = {
+    "SymTensorType": "!step.tensor",
+    "SymMaskType": "!step.mask",
+    "BufferType": "!step.buffer",
+    "PartialType": "!step.partial",
+    "ShareType": "!step.share",
+}
+
+
 def types(text):
-    _, found = sections(text, 3)
-    for heading, section in sorted(found, reverse=True):
-        mnemonic = {"SymTensorType": "!step.tensor", "SymMaskType": "!step.mask"}[heading]
-        section = re.sub(r"^#### Parameters:.*", "", section, flags=re.M | re.S)
+    found = dict(sections(text, 3)[1])
+    if found.keys() != TYPES.keys():
+        sys.exit(f"types have no place in the page: {sorted(found.keys() ^ TYPES.keys())}")
+    for heading, mnemonic in TYPES.items():
+        section = re.sub(r"^#### Parameters:.*", "", found[heading], flags=re.M | re.S)
         yield f"### `{mnemonic}`\n\n{section}"
 
 
