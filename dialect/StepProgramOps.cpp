@@ -203,7 +203,7 @@ void TraverseOp::getAsmBlockArgumentNames(Region &region,
   }
 }
 
-/// Whether a buffer has the traversed dims, or 1 for some of them.
+/// Whether each of the dims is that of `over` in its place, or 1.
 static bool goesAlong(ArrayRef<StringAttr> dims, ArrayRef<StringAttr> over) {
   return dims.size() == over.size() &&
          llvm::all_of(llvm::zip(dims, over), [](auto pair) {
@@ -214,6 +214,10 @@ static bool goesAlong(ArrayRef<StringAttr> dims, ArrayRef<StringAttr> over) {
 
 static LogicalResult verifyBuffers(TraverseOp op) {
   ArrayRef<StringAttr> over = getDims(op.getOver());
+  BlockArgument param = cast<ProgramOp>(op->getParentOp()).getParam();
+  if (param && !goesAlong(over, getDims(param.getType())))
+    return op.emitOpError() << "goes over " << op.getOver()
+                            << " in a program of " << param.getType();
   for (Value buffer : op.getReads())
     if (!goesAlong(getDims(buffer.getType()), over))
       return op.emitOpError()
@@ -228,7 +232,8 @@ static LogicalResult verifyBuffers(TraverseOp op) {
     auto partial = dyn_cast<PartialType>(result.getType());
     reduces |= bool(partial);
     bool fits =
-        partial ? partial.getDims() == over
+        partial ? partial.getDims() == over &&
+                      (partial.isWhole() || goesAlong(partial.getKept(), over))
                 : !reduces && getDims(result.getType()) == over &&
                       (number >= op.getWrites().size() ||
                        result.getType() == op.getWrites()[number].getType());
@@ -302,6 +307,11 @@ LogicalResult CombineOp::verify() {
     return emitOpError() << "makes " << type << " of " << partial;
   if (share && getMean())
     return emitOpError("makes a mean of a share");
+  if (getMean() && partial.getCombiner() != Combiner::Sum)
+    return emitOpError() << "makes a mean of " << partial;
+  auto traverse = getPartial().getDefiningOp<TraverseOp>();
+  if (traverse && traverse.getUnless() != getUnless())
+    return emitOpError("is left out otherwise than its traversal");
   if (getUnless() && !partial.isWhole())
     return emitOpError() << "leaves out " << partial
                          << ", which is more than a number";
@@ -332,8 +342,9 @@ LogicalResult ReceiveOp::verify() {
 }
 
 LogicalResult KeepOp::verify() {
-  if (isa<BlockArgument>(getMemory(getBuffer())))
-    return emitOpError("keeps an operand, which is kept anyway");
+  if (isa<BlockArgument>(getMemory(getBuffer())) ||
+      getBuffer().getDefiningOp<KeepOp>())
+    return emitOpError("keeps a buffer that is kept anyway");
   return success();
 }
 

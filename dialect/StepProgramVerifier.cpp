@@ -17,11 +17,12 @@ namespace {
 /// Walks a program once, from its first operation to its last. Invariants, at
 /// an operation:
 /// - `segment` is the number of exchanges before it;
-/// - `written` has every buffer that an operation before it has written, so
-///   that its contents are no longer what the value says: of
+/// - `written` says for memory that an operation before it has written what its
+///   contents are now, so that any other value of it is refused: of
 ///
 ///     %m1 = step.traverse ... reads (%m) writes (%m)
 ///     ... %m ...   // refused: in memory stands %m1
+///
 class ProgramVerifier {
 public:
   explicit ProgramVerifier(ProgramOp program)
@@ -44,7 +45,7 @@ private:
   int64_t segment = 0;
   /// The first segment in which it is known that the step is not skipped.
   int64_t firstSure = 0;
-  DenseMap<Value, Operation *> written;
+  DenseMap<Value, OpResult> written;
 };
 } // namespace
 
@@ -95,10 +96,12 @@ LogicalResult ProgramVerifier::verifyKind(Operation &op) {
 /// What is used has not been written, and a partial result is used up.
 LogicalResult ProgramVerifier::verifyBuffers(Operation &op) {
   for (Value operand : op.getOperands()) {
-    auto found = written.find(operand);
-    if (found != written.end()) {
+    if (!isa<BufferType>(operand.getType()))
+      continue;
+    auto found = written.find(getMemory(operand));
+    if (found != written.end() && found->second != operand) {
       auto error = op.emitOpError("uses a buffer that was written");
-      error.attachNote(found->second->getLoc()) << "it is written here";
+      error.attachNote(found->second.getLoc()) << "it is written here";
       return error;
     }
   }
@@ -107,6 +110,10 @@ LogicalResult ProgramVerifier::verifyBuffers(Operation &op) {
         !(result.hasOneUse() && isa<CombineOp>(*result.user_begin())))
       return op.emitOpError(
           "leaves a partial result that is not combined once");
+    if (isa<ShareType>(result.getType()) &&
+        !(result.hasOneUse() &&
+          isa<ExchangeOp, ReceiveOp>(*result.user_begin())))
+      return op.emitOpError("leaves a share that is not received once");
   }
   return success();
 }
@@ -188,13 +195,15 @@ LogicalResult ProgramVerifier::verifyCohort(CohortScalarsOp op) {
 }
 
 LogicalResult ProgramVerifier::verifyTraverse(TraverseOp op) {
-  for (Value buffer : op.getWrites()) {
+  DenseSet<Value> own;
+  for (auto [buffer, result] : llvm::zip(op.getWrites(), op.getResults())) {
     if (segment < firstSure)
       return op.emitOpError() << "writes in segment " << segment
                               << ", before it is known whether the step is "
                                  "skipped";
-    if (!written.try_emplace(buffer, op).second)
+    if (!own.insert(getMemory(buffer)).second)
       return op.emitOpError("writes a buffer twice");
+    written[getMemory(buffer)] = cast<OpResult>(result);
   }
   return success();
 }

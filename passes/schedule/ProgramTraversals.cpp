@@ -236,9 +236,8 @@ void ProgramBuilder::buildCombine(const Reduced &reduced) {
   ReductionOpInterface reduction = reduced.reduction;
   bool isMean = reduction.getReductionKind() == ReductionKind::Mean;
   Location loc = reduction.getLoc();
-  Value unless;
-  if (reduction.getUnless())
-    unless = getOwn(reduction.getUnless());
+  Value unless =
+      reduced.partials.front().getDefiningOp<TraverseOp>().getUnless();
   if (!reduction.getAcrossAttr() && reduced.partials.size() == 1) {
     values.map(reduction->getResult(0),
                CombineOp::create(builder, loc, getResultType(reduction),

@@ -212,8 +212,62 @@ step.optimizer @opt {
       step.yield %e : f32
     }
     %kept = step.keep %made : !step.buffer<[*], f32>
-    // expected-error @+1 {{'step.keep' op keeps an operand, which is kept anyway}}
+    // expected-error @+1 {{'step.keep' op keeps a buffer that is kept anyway}}
     %other = step.keep %p : !step.buffer<[*], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %made = step.traverse @v over [*] reads (%e = %p : <[*], f32>) makes (f32) {
+      step.yield %e : f32
+    }
+    %kept = step.keep %made : !step.buffer<[*], f32>
+    // expected-error @+1 {{'step.keep' op keeps a buffer that is kept anyway}}
+    %other = step.keep %kept : !step.buffer<[*], f32>
+  }
+}
+
+// -----
+
+// What is kept is the same memory.
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %made = step.traverse @v over [*] reads (%e = %p : <[*], f32>) makes (f32) {
+      step.yield %e : f32
+    }
+    %kept = step.keep %made : !step.buffer<[*], f32>
+    // expected-note @+1 {{it is written here}}
+    %new = step.traverse @w over [*] reads (%e = %made : <[*], f32>) writes (%made : <[*], f32>) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.traverse' op uses a buffer that was written}}
+    step.traverse @r over [*] reads (%e = %kept : <[*], f32>) {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %sum = step.traverse @k over [*] reads (%e = %p : <[*], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op leaves a share that is not received once}}
+    %share = step.combine %sum : !step.partial<sum, [*] to []> -> !step.share<sum, [*] to []>
   }
 }
 

@@ -128,6 +128,34 @@ step.optimizer @opt {
     step.cohort_scalars @scalars {
       step.yield
     }
+    // expected-error @+1 {{'step.traverse' op goes over '!step.tensor<z, m>' in a program of '!step.buffer<[n, m], f32>'}}
+    step.traverse @k over [z, m] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op gives '!step.partial<sum, [n, m] to [q, 1]>' over '!step.tensor<n, m>'}}
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [q, 1]) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
     // expected-error @+1 {{'step.traverse' op reads '!step.buffer<[n, m], f32>' over '!step.tensor<n, 1>'}}
     step.traverse @k over [n, 1] reads (%e = %p : <[n, m], f32>) {
       step.yield
@@ -327,10 +355,43 @@ step.optimizer @opt {
     step.cohort_scalars @scalars {
       step.yield
     }
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (amax to []) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op makes a mean of '!step.partial<amax, [n, m] to []>'}}
+    %x = step.combine mean %sum : !step.partial<amax, [n, m] to []> -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
     %zero = arith.constant 0.0 : f64
     %c = step.carried "c"
     %flag = arith.cmpf une, %c, %zero : f64
-    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [n, 1]) {
+    %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to []) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.combine' op is left out otherwise than its traversal}}
+    %x = step.combine %sum unless %flag : !step.partial<sum, [n, m] to []> -> f64
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %zero = arith.constant 0.0 : f64
+    %c = step.carried "c"
+    %flag = arith.cmpf une, %c, %zero : f64
+    %sum = step.traverse @k unless %flag over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [n, 1]) {
       step.yield %e : f32
     }
     // expected-error @+1 {{'step.combine' op leaves out '!step.partial<sum, [n, m] to [n, 1]>', which is more than a number}}
