@@ -383,7 +383,7 @@ def Step_PowOp : Step_ElementwiseOp<"pow", [Step_Expanded]> {
   let arguments = (ins Step_Operand:$base, Step_Operand:$exponent);
   let results = (outs Step_Operand:$result);
   let assemblyFormat = [{
-    $base `,` $exponent attr-dict custom<TypesUnlessScalar>(type($base), type($exponent))
+    $base `,` $exponent attr-dict `` custom<TypesUnlessScalar>(type($base), type($exponent))
   }];
 }
 

@@ -23,15 +23,15 @@ static int64_t getSegment(const FieldReader &fields, const Json &value,
 static EntryKind readKind(const FieldReader &fields, const Json &value,
                           const std::string &where) {
   for (EntryKind kind : kEntryKinds) {
-    if (kind == EntryKind::Kernel || !value.find(getName(kind)))
+    bool isRead = kind == EntryKind::Kernel || kind == EntryKind::Finish;
+    if (isRead || !value.find(getName(kind)))
       continue;
-    if (kind == EntryKind::Finish)
-      return kind;
     std::string what = "is an entry of kind '" + std::string(getName(kind)) +
                        "', which this runtime does not read";
     fields.bad(where, what.c_str());
   }
-  return EntryKind::Kernel;
+  return value.find(getName(EntryKind::Finish)) ? EntryKind::Finish
+                                                : EntryKind::Kernel;
 }
 
 static ScheduleEntry readEntry(const FieldReader &fields, const Json &value,

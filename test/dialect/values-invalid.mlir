@@ -280,9 +280,9 @@ step.optimizer @powi {
 
 step.optimizer @pow {
   %lr = step.hyper "lr" = 1.0
-  step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.pow' op operand #1 must be 64-bit float, but got '!step.tensor<*>'}}
-    %0 = "step.pow"(%lr, %p) : (f64, !step.tensor<*>) -> f64
+  step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+    // expected-error @+1 {{'step.pow' op operand #1 must be a tensor or a scalar, but got 'i64'}}
+    %0 = "step.pow"(%lr, %t) : (f64, i64) -> f64
     step.return %p
   }
 }

@@ -188,7 +188,7 @@ step.optimizer @all {
     %b4 = step.maximum %x, %x : f64
     %b5 = step.minimum %x, %x : f64
     %b6 = step.lerp %x, %x, %x : f64
-    %b7 = step.select %yes, %x, %x : i1, f64, f64
+    %b7 = step.select %yes, %x, %x : f64
     %b8 = step.pow %x, %x
     %i0 = step.powi %x, %t
     %i1 = step.to_f64 %t

@@ -14,6 +14,7 @@
 // CHECK: arith.shrsi
 // CHECK: arith.shli
 // CHECK: arith.shli
+// CHECK: arith.mulf
 // CHECK: %[[RESULT:.*]] = arith.mulf
 // CHECK-NEXT: return %[[RESULT]] : f64
 func.func @element(%x: f64) -> f64 {
