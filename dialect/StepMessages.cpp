@@ -36,7 +36,7 @@ static StringRef getOtherForm(StringRef name) {
       .Case("norm", "step.mul, step.sum and step.sqrt")
       .Cases({"const", "number"}, "step.constant 0.5")
       .Cases({"lt", "le", "gt", "ge", "eq", "ne"}, "step.compare lt, %a, %b")
-      .Cases({"exp", "exp2", "log"}, "step.pow, of scalars")
+      .Cases({"exp2", "exp10"}, "step.pow")
       .Cases({"state", "param", "grad", "count"}, "an argument of the rule")
       .Default("");
 }

@@ -90,9 +90,10 @@ static void lowerCohortScalars(CohortScalarsOp scalars, OpBuilder &builder,
   for (Operation &op : body.without_terminator())
     builder.clone(op, mapping);
   for (auto [slot, value] :
-       llvm::enumerate(body.getTerminator()->getOperands()))
-    w.store(emitSlot(w, mapping.lookup(value)), row,
-            w.constant(firstSlot + int64_t(slot)));
+       llvm::enumerate(body.getTerminator()->getOperands())) {
+    Value number = emitSlot(w, mapping.lookup(value));
+    w.store(number, row, w.constant(firstSlot + int64_t(slot)));
+  }
   func::ReturnOp::create(builder, w.loc);
 }
 

@@ -8,11 +8,11 @@
 // DIMS-NOT: arith.truncf
 // DIMS-NOT: arith.uitofp
 // DIMS: %[[BITS:.*]] = arith.bitcast %[[MAX:.*]] : f64 to i64
-// DIMS: %[[NAN:.*]] = arith.cmpf uno, %[[MAX]], %[[MAX]] : f64
+// DIMS-DAG: %[[NAN:.*]] = arith.cmpf uno, %[[MAX]], %[[MAX]] : f64
+// DIMS-DAG: %[[SIGN:.*]] = arith.shrsi %[[BITS]],
+// DIMS-DAG: %[[MASK:.*]] = arith.andi %[[SIGN]],
+// DIMS-DAG: %[[KEY:.*]] = arith.xori %[[BITS]], %[[MASK]] : i64
 // DIMS: %[[LARGEST:.*]] = arith.constant 9223372036854775807 : i64
-// DIMS: %[[SIGN:.*]] = arith.shrsi %[[BITS]],
-// DIMS: %[[MASK:.*]] = arith.andi %[[SIGN]],
-// DIMS: %[[KEY:.*]] = arith.xori %[[BITS]], %[[MASK]] : i64
 // DIMS: %[[SENT:.*]] = arith.select %[[NAN]], %[[LARGEST]], %[[KEY]] : i64
 // DIMS: memref.store %[[SENT]], {{.*}} : memref<?xi64>
 // DIMS-NOT: arith.truncf
