@@ -44,8 +44,14 @@ Bounds BoundEvaluator::getBounds(Value value) const {
 
 Array<BoundElement> BoundEvaluator::getElements(Value value,
                                                 bool isScalar) const {
-  const Datum &datum = get(value);
   Array<BoundElement> result;
+  // What a select does not take is not computed.
+  const Datum *found = frame.find(value);
+  if (!found) {
+    result.elements = {BoundElement()};
+    return result;
+  }
+  const Datum &datum = *found;
   if (const auto *mask = std::get_if<Mask>(&datum)) {
     result.shape = mask->shape;
     for (char element : mask->elements)

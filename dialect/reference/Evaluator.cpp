@@ -36,8 +36,14 @@ Tensor Evaluator::getTensor(Value value) const {
 }
 
 Array<Element> Evaluator::getElements(Value value, bool isScalar) const {
-  const Datum &datum = get(value);
   Array<Element> result;
+  // What a select does not take is not computed.
+  const Datum *found = frame.find(value);
+  if (!found) {
+    result.elements = {Element()};
+    return result;
+  }
+  const Datum &datum = *found;
   if (const auto *tensor = std::get_if<Tensor>(&datum)) {
     result.shape = tensor->shape;
     for (double element : tensor->elements)

@@ -98,8 +98,7 @@ def precompile(optimizer, target: str | None) -> None:
     specs = _specs(optimizer, definition, resolved, members)
     own = compiler_flags(optimizer)
     for flags in wanted:
-        make = definition.package if flags == targets else definition.precompile
-        make(specs, own + flags)
+        definition.precompile(specs, own + flags)
 
 
 def may_skip(manifest: dict) -> bool:
