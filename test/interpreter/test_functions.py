@@ -122,7 +122,7 @@ def test_of_scalars(tmp_path, name):
     path = write_definition(
         tmp_path,
         f"%r = step.{name} %x : f64\n%yes = step.constant true\n"
-        "%p1 = step.select %yes, %r, %g : i1, f64, [*]\n step.return %p1",
+        "%p1 = step.select %yes, %r, %g : f64, [*]\n step.return %p1",
         globals_='%x = step.hyper "x" = 0.0',
     )
     batch, one = oracle.Batch(), np.zeros(3)

@@ -305,7 +305,7 @@ def _make_convert(operation, parts, operands):
     if not is_floor and any(part in ("rmi", "rpi", "rzi", "rni") for part in parts):
         return _unknown(operation, parts)
     # By way of f32 it would be rounded twice.
-    if {to, source} == {"f16", "f64"}:
+    if (to, source) == ("f16", "f64"):
         return _unknown(operation, parts)
 
     def execute(block, threads):

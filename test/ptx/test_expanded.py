@@ -45,4 +45,4 @@ def test_nothing_is_approximate(package):
     assert re.findall(r"\.approx|\.ftz|\bfma\.|ex2|lg2|__nv_", text) == []
     # The instructions that are looked at are there.
     assert re.search(r"\bmul\.rn\.f64", text) and re.search(r"\bdiv\.rn\.f64", text)
-    assert re.search(r"\bcvt\.rmi\.f(32\.f32|64\.f64)", text)
+    assert re.search(r"\bcvt\.rmi\.f(16\.f16|32\.f32|64\.f64)", text)
