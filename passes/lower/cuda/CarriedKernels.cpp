@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What core/PlanCarried.cpp does on the processor, on a device, where the host
+// What cpu/Carried.cpp does on the processor, on a device, where the host
 // does not know the slots.
 //
 //===----------------------------------------------------------------------===//
