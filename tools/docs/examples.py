@@ -3,7 +3,8 @@
 #
 # A block of lines that begin with `!` is a list of types. A block of passes/ that
 # shows something before and after `// ==>` is a fragment; the test of the pass
-# has it whole.
+# has it whole. So is a program outside of the optimizer whose names it has;
+# test/docs/test_programs.py compares it with what the compiler prints.
 #
 #   examples.py STEPC_OPT
 #
@@ -27,7 +28,7 @@ def examples():
                 continue
             text = path.read_text()
             for match in BLOCK.finditer(text):
-                if "// ==>" not in match[2]:
+                if "// ==>" not in match[2] and not match[2].startswith("step.program"):
                     yield path, text.count("\n", 0, match.start(2)), match[2]
 
 
