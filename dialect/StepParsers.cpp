@@ -283,27 +283,6 @@ static void printDimNames(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
 }
 
 //===----------------------------------------------------------------------===//
-// ReceiveOp: `"exchange0", "exchange1"`
-//===----------------------------------------------------------------------===//
-
-static ParseResult parseNames(OpAsmParser &parser, ArrayAttr &names) {
-  SmallVector<Attribute> list;
-  if (parser.parseCommaSeparatedList([&] {
-        StringAttr name;
-        if (parser.parseAttribute(name))
-          return failure();
-        list.push_back(name);
-        return success();
-      }))
-    return failure();
-  names = parser.getBuilder().getArrayAttr(list);
-  return success();
-}
-static void printNames(OpAsmPrinter &printer, Operation *, ArrayAttr names) {
-  llvm::interleaveComma(names, printer);
-}
-
-//===----------------------------------------------------------------------===//
 // OptionOp: `= false`, `= 128`, or `= %hyper ne 0.0`
 //===----------------------------------------------------------------------===//
 

@@ -15,80 +15,43 @@
 using namespace mlir;
 using namespace mlir::step;
 
-Extents mlir::step::getExtents(const Words &w, const TileRow &row,
-                               Space space) {
-  Value one = w.constantWord(1);
-  switch (space) {
-  case Space::Rows:
-    return {row.B,      one, row.N,     w.ceilDiv(row.N, STEPC_LEAF),
-            row.wholeB, one, row.wholeN};
-  case Space::Columns:
-    return {row.B, one, row.M, row.leaves, row.wholeB, one, row.wholeM};
-  case Space::Items:
-    return {one, one, row.B,     w.ceilDiv(row.B, STEPC_LEAF),
-            one, one, row.wholeB};
-  default:
-    return {row.B,      row.N,      row.M,     row.leaves,
-            row.wholeB, row.wholeN, row.wholeM};
-  }
-}
-
-static Type getParamType(Operation *op) {
-  return cast<ProgramOp>(op->getParentOp()).getParam().getType();
-}
-
 static ShareType getShareType(ReceiveOp receive) {
   return cast<ShareType>(receive.getShares().front().getType());
 }
 
-Space mlir::step::getSpace(CombineOp combine) {
-  return getSpaceOf(getParamType(combine),
-                    combine.getPartial().getType().getShape());
+ReductionDims mlir::step::getReductionDims(CombineOp combine) {
+  PartialType type = combine.getPartial().getType();
+  return {getParamDims(combine), type.getShape(), type.getKeptShape()};
 }
-Level mlir::step::getLevel(CombineOp combine) {
-  return getLevel(getParamType(combine),
-                  combine.getPartial().getType().getKeptShape());
-}
-Space mlir::step::getSpace(ReceiveOp receive) {
-  return getSpaceOf(getParamType(receive), getShareType(receive).getShape());
-}
-Level mlir::step::getLevel(ReceiveOp receive) {
-  return getLevel(getParamType(receive), getShareType(receive).getKeptShape());
+
+ReductionDims mlir::step::getReductionDims(ReceiveOp receive) {
+  ShareType type = getShareType(receive);
+  return {getParamDims(receive), type.getShape(), type.getKeptShape()};
 }
 
 /// A mean is of all elements, wherever they lie.
 template <typename OpT>
-static Destination getDestinationOf(const Words &w, OpT op, Combiner combiner,
-                                    const Extents &in) {
+static Destination getDestinationOf(const Words &w, const TileRow &row, OpT op,
+                                    Combiner combiner) {
   Destination to{combiner, op.getResult(), Value()};
   if (!op.getMean())
     return to;
-  switch (getLevel(op)) {
-  case Level::Rows:
-    to.divisor = in.wholeColumns;
-    break;
-  case Level::Columns:
-    to.divisor = in.wholeRows;
-    break;
-  case Level::Items:
-    to.divisor = w.mul(in.wholeRows, in.wholeColumns);
-    break;
-  case Level::Tensor:
-    to.divisor = w.mul(in.wholeItems, w.mul(in.wholeRows, in.wholeColumns));
-    break;
+  for (unsigned position : getReductionDims(op).reduced.getPositions()) {
+    Value extent = row.getWhole(position);
+    to.divisor = to.divisor ? w.mul(to.divisor, extent) : extent;
   }
   return to;
 }
 
-Destination mlir::step::getDestination(const Words &w, CombineOp combine,
-                                       const Extents &in) {
-  return getDestinationOf(w, combine,
-                          combine.getPartial().getType().getCombiner(), in);
+Destination mlir::step::getDestination(const Words &w, const TileRow &row,
+                                       CombineOp combine) {
+  return getDestinationOf(w, row, combine,
+                          combine.getPartial().getType().getCombiner());
 }
 
-Destination mlir::step::getDestination(const Words &w, ReceiveOp receive,
-                                       const Extents &in) {
-  return getDestinationOf(w, receive, getShareType(receive).getCombiner(), in);
+Destination mlir::step::getDestination(const Words &w, const TileRow &row,
+                                       ReceiveOp receive) {
+  return getDestinationOf(w, row, receive, getShareType(receive).getCombiner());
 }
 
 Value mlir::step::loadReceived(const Words &w, const TileRow &row,
@@ -97,20 +60,6 @@ Value mlir::step::loadReceived(const Words &w, const TileRow &row,
   for (Value share : receive.getShares())
     addresses.push_back(row.getAddress(share));
   return emitReceived(w, getShareType(receive).getCombiner(), addresses, index);
-}
-
-Value mlir::step::countResults(const Words &w, Level level, const Extents &in) {
-  switch (level) {
-  case Level::Rows:
-    return w.mul(in.items, in.rows);
-  case Level::Columns:
-    return w.mul(in.items, in.columns);
-  case Level::Items:
-    return in.items;
-  case Level::Tensor:
-    break;
-  }
-  return w.constantWord(1);
 }
 
 void mlir::step::storeResult(const Words &w, const TileRow &row,

@@ -12,13 +12,9 @@
 
 namespace mlir::step {
 
-/// The extents of what a phase of a space traverses, on this rank and of the
-/// whole tensor. All values are words.
-struct Extents {
-  Value items, rows, columns; // B', N', M'
-  Value leaves;               // ceil(M' / 1024)
-  Value wholeItems, wholeRows, wholeColumns;
-};
+/// What is reduced, and how far.
+ReductionDims getReductionDims(CombineOp combine);
+ReductionDims getReductionDims(ReceiveOp receive);
 
 /// Where the results of a combine or receive go, and of how many elements each
 /// is the sum.
@@ -30,26 +26,15 @@ struct Destination {
   Value divisor;
 };
 
-Extents getExtents(const Words &w, const TileRow &row, Space space);
-
-/// What is reduced, and how far.
-Space getSpace(CombineOp combine);
-Level getLevel(CombineOp combine);
-Space getSpace(ReceiveOp receive);
-Level getLevel(ReceiveOp receive);
-
-Destination getDestination(const Words &w, CombineOp combine,
-                           const Extents &in);
-Destination getDestination(const Words &w, ReceiveOp receive,
-                           const Extents &in);
+Destination getDestination(const Words &w, const TileRow &row,
+                           CombineOp combine);
+Destination getDestination(const Words &w, const TileRow &row,
+                           ReceiveOp receive);
 
 /// Element `index` of what ranks have reduced, or of what was combined of
 /// several tensors.
 Value loadReceived(const Words &w, const TileRow &row, ReceiveOp receive,
                    Value index);
-
-/// A word: how many results there are.
-Value countResults(const Words &w, Level level, const Extents &in);
 
 /// Writes element `index` (a word) of the buffer or share, or the number's
 /// slot. A buffer's is rounded to its type; a share is not.

@@ -6,15 +6,13 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/Operand.h"
 
+#include "stepc/kernel_abi.h"
+
 using namespace mlir;
 using namespace mlir::step;
 
 static ProgramOp getProgram(TraverseOp traverse) {
   return cast<ProgramOp>(traverse->getParentOp());
-}
-
-static Type getParamType(TraverseOp traverse) {
-  return getProgram(traverse).getParam().getType();
 }
 
 bool Operand::isState() const {
@@ -56,14 +54,29 @@ SmallVector<Accumulator> mlir::step::getAccumulators(TraverseOp traverse) {
   unsigned next = traverse->getNumResults() - partials.size();
   for (Value partial : partials) {
     auto type = cast<PartialType>(partial.getType());
-    bool isColumn =
-        traverse.isKernel() &&
-        getLevel(getParamType(traverse), type.getKeptShape()) == Level::Columns;
-    accumulators.push_back({partial, next++, type.getCombiner(), isColumn});
+    ReductionDims in(getParamDims(traverse), type.getShape(),
+                     type.getKeptShape());
+    accumulators.push_back({partial, next++, type.getCombiner(), in.leaves});
   }
   return accumulators;
 }
 
-Space mlir::step::getSpace(TraverseOp traverse) {
-  return getSpaceOf(getParamType(traverse), traverse.getOver());
+int64_t Accumulator::getLeafElements() const {
+  switch (leaves) {
+  case Leaves::Lanes:
+    return STEPC_LEAF;
+  case Leaves::Columns:
+    return STEPC_ROW_LEAF;
+  case Leaves::Elements:
+    return 1;
+  }
+  llvm_unreachable("not a kind of leaves");
+}
+
+DimSet mlir::step::getDimSet(TraverseOp traverse) {
+  return getParamDims(traverse).getSet(traverse.getOver());
+}
+
+DimSet mlir::step::getDimSet(TraverseOp traverse, const Operand &operand) {
+  return getParamDims(traverse).getSet(operand.getType().getShape());
 }

@@ -8,7 +8,7 @@
 #ifndef STEPC_PASSES_LOWER_OPERAND_H
 #define STEPC_PASSES_LOWER_OPERAND_H
 
-#include "passes/Spaces.h"
+#include "passes/ParamDims.h"
 
 namespace mlir::step {
 
@@ -46,14 +46,18 @@ struct Accumulator {
   /// Its place among what the body yields.
   unsigned yielded;
   Combiner combiner;
-  /// Whether columns are added up, a kernel's alone; else rows.
-  bool isColumn;
+  Leaves leaves;
+
+  bool is(Leaves other) const { return leaves == other; }
+  /// How many elements a partial result has, at most.
+  int64_t getLeafElements() const;
 };
 
 SmallVector<Accumulator> getAccumulators(TraverseOp traverse);
 
-/// What a traversal goes over.
-Space getSpace(TraverseOp traverse);
+/// The dims of a traversal, a buffer, or what of it is reduced.
+DimSet getDimSet(TraverseOp traverse);
+DimSet getDimSet(TraverseOp traverse, const Operand &operand);
 
 } // namespace mlir::step
 

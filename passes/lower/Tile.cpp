@@ -7,27 +7,29 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/Tile.h"
 
-#include "passes/Spaces.h"
 #include "stepc/kernel_abi.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
 Access mlir::step::getAccess(TraverseOp traverse, const Operand &operand) {
-  auto program = cast<ProgramOp>(traverse->getParentOp());
-  Space space = getSpaceOf(program.getParam().getType(), operand.getType());
-  if (!traverse.isKernel())
-    return space == getSpace(traverse) ? Access::Tile : Access::Item;
-  switch (space) {
-  case Space::Rows:
-    return Access::Row;
-  case Space::Columns:
-    return Access::Column;
-  case Space::Items:
-    return Access::Item;
-  default:
-    return Access::Tile;
+  ParamDims dims = getParamDims(traverse);
+  DimSet own = getDimSet(traverse, operand), over = getDimSet(traverse);
+  std::optional<unsigned> lane = dims.getLane(), row = dims.getRow();
+  if (over != dims.getAll()) {
+    lane = over.getInnermost();
+    row = std::nullopt;
   }
+  bool hasLane = !lane || own.contains(*lane);
+  if (!row)
+    return hasLane ? Access::Tile : Access::Item;
+  if (own.contains(*row))
+    return hasLane ? Access::Tile : Access::Row;
+  return hasLane ? Access::Column : Access::Item;
+}
+
+bool mlir::step::isOfElements(TraverseOp traverse, const Operand &operand) {
+  return getDimSet(traverse, operand) == getParamDims(traverse).getAll();
 }
 
 SmallVector<Value> TileRunArguments::getValues() const {
@@ -122,22 +124,25 @@ void mlir::step::emitTileOfRange(const Words &w, const TileRow &row,
 Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
                                     const Tile &tile, TraverseOp traverse,
                                     const Operand &operand) {
-  Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+  DimSet outer = row.getDims().getOuter();
+  Value item =
+      row.project(tile.item, outer, getDimSet(traverse, operand) & outer);
+  Value firstRow = w.add(w.mul(item, row.N), tile.firstRow);
   Value element;
   switch (getAccess(traverse, operand)) {
   case Access::Tile:
     element = w.add(w.mul(firstRow, row.M), tile.firstColumn);
-    if (row.range)
+    if (row.range && isOfElements(traverse, operand))
       element = w.sub(element, row.range->begin);
     break;
   case Access::Row:
     element = firstRow;
     break;
   case Access::Column:
-    element = w.add(w.mul(tile.item, row.M), tile.firstColumn);
+    element = w.add(w.mul(item, row.M), tile.firstColumn);
     break;
   case Access::Item:
-    element = tile.item;
+    element = item;
     break;
   }
   Value size = w.constantWord(operand.getBytes());
@@ -147,19 +152,25 @@ Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
 Value mlir::step::getPartialAddress(const Words &w, const TileRow &row,
                                     const Tile &tile,
                                     const Accumulator &accumulator) {
+  auto type = cast<PartialType>(accumulator.partial.getType());
+  ReductionDims in(row.getDims(), type.getShape(), type.getKeptShape());
+  // Of what a range touches, but where outer dims are reduced.
+  bool ofRange = row.range && !in.reducesOuter;
   Value index;
-  if (!accumulator.isColumn) {
-    Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
-    if (row.range)
-      firstRow = w.sub(firstRow, row.range->firstRow);
-    Value leaf = w.div(tile.firstColumn, w.constantWord(STEPC_LEAF));
-    index = w.add(w.mul(firstRow, row.leaves), leaf);
-  } else {
+  if (accumulator.is(Leaves::Columns)) {
     Value block = w.div(tile.firstRow, w.constantWord(STEPC_ROW_LEAF));
     block = w.add(w.mul(tile.item, row.rowBlocks), block);
-    if (row.range)
+    if (ofRange)
       block = w.sub(block, row.range->firstBlock);
     index = w.add(w.mul(block, row.M), tile.firstColumn);
+  } else {
+    Value firstRow = w.add(w.mul(tile.item, row.N), tile.firstRow);
+    if (ofRange)
+      firstRow = w.sub(firstRow, row.range->firstRow);
+    bool isLane = accumulator.is(Leaves::Lanes);
+    Value inRow = isLane ? w.div(tile.firstColumn, w.constantWord(STEPC_LEAF))
+                         : tile.firstColumn;
+    index = w.add(w.mul(firstRow, isLane ? row.leaves : row.M), inRow);
   }
   return w.add(row.getAddress(accumulator.partial),
                w.mul(index, w.constantWord(8)));

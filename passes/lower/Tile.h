@@ -20,9 +20,13 @@ enum class Access {
   Item,   // not at all
 };
 
-/// The access of an operand in a traversal. In those of vectors (spaces rows,
-/// columns and items), which are run as a single row, it is Tile or Item.
+/// The access of an operand in a traversal. In those of vectors, of which each
+/// item is run as a single row, it is Tile or Item.
 Access getAccess(TraverseOp traverse, const Operand &operand);
+
+/// Whether the operand is of the tensor's own elements: memory of the program
+/// with all dims, of which a rank may have a range, and which may be strided.
+bool isOfElements(TraverseOp traverse, const Operand &operand);
 
 /// The arguments of a run function, in this order.
 struct TileRunArguments {

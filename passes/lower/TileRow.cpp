@@ -19,12 +19,14 @@ TileRow::TileRow(const Words &w, const ProgramStorage &storage,
   row = w.words(rowAddress);
   scalars = w.load(row, STEPC_ROW_SCALARS);
   tensorSlots = w.load(row, STEPC_TILE_SLOTS);
-  B = w.load(row, STEPC_TILE_B);
-  N = w.load(row, STEPC_TILE_N);
-  M = w.load(row, STEPC_TILE_M);
-  wholeB = w.load(row, STEPC_TILE_WHOLE_B);
-  wholeN = w.load(row, STEPC_TILE_WHOLE_N);
-  wholeM = w.load(row, STEPC_TILE_WHOLE_M);
+  const ParamDims &dims = getDims();
+  for (unsigned position = 0; position < dims.size(); ++position)
+    extents.push_back(w.load(row, STEPC_TILE_EXTENTS + position));
+  for (unsigned position = 0; position < dims.size(); ++position)
+    whole.push_back(w.load(row, STEPC_TILE_WHOLE(dims.size()) + position));
+  B = count(dims.getOuter());
+  N = dims.getRow() ? extents[*dims.getRow()] : w.constantWord(1);
+  M = extents[dims.getLane()];
   rowBlocks = w.ceilDiv(N, STEPC_ROW_LEAF);
   tileColumns = w.ceilDiv(M, STEPC_TILE_COLUMNS);
   leaves = w.ceilDiv(M, STEPC_LEAF);
@@ -32,11 +34,40 @@ TileRow::TileRow(const Words &w, const ProgramStorage &storage,
     readRange();
 }
 
+Value TileRow::count(DimSet dims) const {
+  Value product;
+  for (unsigned position : dims.getPositions())
+    product = product ? w.mul(product, extents[position]) : extents[position];
+  return product ? product : w.constantWord(1);
+}
+
+/// From the innermost dim outwards. Of [a, b, c] onto [a, c]:
+///
+///   number % c + (number / c / b) * c
+Value TileRow::project(Value number, DimSet from, DimSet onto) const {
+  if (from == onto)
+    return number;
+  Value index, stride;
+  SmallVector<unsigned> positions = from.getPositions();
+  for (unsigned position : llvm::reverse(positions)) {
+    Value extent = extents[position];
+    bool isOutermost = position == positions.front();
+    if (onto.contains(position)) {
+      Value own = isOutermost ? number : w.rem(number, extent);
+      index = index ? w.add(index, w.mul(own, stride)) : own;
+      stride = stride ? w.mul(stride, extent) : extent;
+    }
+    if (!isOutermost)
+      number = w.div(number, extent);
+  }
+  return index ? index : w.constantWord(0);
+}
+
 /// An empty range touches nothing: its counts are 0.
 void TileRow::readRange() {
   Range in;
-  in.begin = w.load(row, STEPC_TILE_BEGIN);
-  in.end = w.load(row, STEPC_TILE_END);
+  in.begin = w.load(row, STEPC_TILE_BEGIN(getDims().size()));
+  in.end = w.load(row, STEPC_TILE_END(getDims().size()));
   in.elements = w.sub(in.end, in.begin);
   Value zero = w.constantWord(0), one = w.constantWord(1);
   Value some = w.isLess(zero, in.elements);
@@ -81,19 +112,23 @@ SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
       });
 }
 
+int64_t TileRow::getOperandsWord() const {
+  return STEPC_TILE_OPERANDS(int64_t(getDims().size()));
+}
+
 Value TileRow::getAddress(Value buffer) const {
   if (isa<BlockArgument>(getMemory(buffer)))
-    return w.load(row, STEPC_TILE_OPERANDS + getOperandIndex(buffer));
+    return w.load(row, getOperandsWord() + getOperandIndex(buffer));
   int64_t index = storage.getBufferIndex(buffer);
   int64_t operands = storage.getProgram().getOperandArguments().size();
-  Value word = w.load(row, STEPC_TILE_OPERANDS + operands + index);
+  Value word = w.load(row, getOperandsWord() + operands + index);
   return storage.getWorkspace()[index].live ? word : w.add(workspace, word);
 }
 
 Value TileRow::getRank() const { return w.load(row, STEPC_ROW_RANK); }
 
 Value TileRow::getExtents() const {
-  int64_t words = STEPC_TILE_OPERANDS +
+  int64_t words = getOperandsWord() +
                   storage.getProgram().getOperandArguments().size() +
                   storage.getWorkspace().size();
   return w.add(rowAddress, w.constantWord(8 * words));

@@ -50,10 +50,20 @@ public:
 
   const ProgramStorage &storage;
 
+  const ParamDims &getDims() const { return storage.getParamDims(); }
+  /// The extent of a dim, by its position, of what the rank has (of a flat
+  /// range: of the whole tensor), and of the whole tensor.
+  Value getExtent(unsigned position) const { return extents[position]; }
+  Value getWhole(unsigned position) const { return whole[position]; }
+  /// The product of extents.
+  Value count(DimSet dims) const;
+  /// Of element `number` of a tensor of dims `from`, in row-major order, the
+  /// number in one of the dims `onto`, which are among them.
+  Value project(Value number, DimSet from, DimSet onto) const;
+
   Value scalars, tensorSlots;
+  /// Rows and columns of an item, and items.
   Value B, N, M;
-  /// The same of the whole tensor, of which this may be a rank's part.
-  Value wholeB, wholeN, wholeM;
   Value rowBlocks;   // ceil(N / 64)
   Value tileColumns; // tiles beside each other in a row of tiles
   Value leaves;      // ceil(M / 1024)
@@ -71,9 +81,11 @@ public:
 
 private:
   void readRange();
+  int64_t getOperandsWord() const;
 
   const Words &w;
   Value row, rowAddress, workspace;
+  SmallVector<Value> extents, whole;
 };
 
 } // namespace mlir::step

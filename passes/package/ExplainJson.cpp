@@ -40,7 +40,7 @@ json::Value mlir::step::toJSON(const ExplainedMemory &memory) {
   return object;
 }
 
-/// "B*N + 2": the words of all.
+/// "b*n + 2": the words of all.
 static std::string formatWords(ArrayRef<ExplainedExchange> exchanges) {
   llvm::MapVector<StringRef, int64_t> terms;
   int64_t single = 0;
@@ -55,7 +55,7 @@ static std::string formatWords(ArrayRef<ExplainedExchange> exchanges) {
   return llvm::join(parts, " + ");
 }
 
-/// "8 * (B*N + 2)".
+/// "8 * (b*n + 2)".
 static std::string formatBytes(ArrayRef<ExplainedExchange> exchanges) {
   std::string words = formatWords(exchanges);
   int64_t number;

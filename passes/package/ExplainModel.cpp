@@ -120,13 +120,14 @@ void ProgramExplainer::collectMemory() {
     for (const Accumulator &own : getAccumulators(traverse)) {
       if (!traverse.isKernel())
         continue;
-      int64_t leaf = own.isColumn ? STEPC_ROW_LEAF : STEPC_LEAF;
+      int64_t leaf = own.getLeafElements();
+      std::string text = "for each element";
+      if (leaf > 1)
+        text = ("for " + Twine(leaf) + " elements of a " +
+                (own.is(Leaves::Columns) ? "column" : "row"))
+                   .str();
       memory.push_back({Kind::Partial, storage.getBufferName(own.partial).str(),
-                        "f64",
-                        ("for " + Twine(leaf) + " elements of a " +
-                         (own.isColumn ? "column" : "row"))
-                            .str(),
-                        8, 8.0 / double(leaf)});
+                        "f64", std::move(text), 8, 8.0 / double(leaf)});
     }
   for (const ExplainedExchange &exchange : exchanges)
     memory.push_back(

@@ -33,14 +33,11 @@ json::Array mlir::step::describeLayout(LayoutAttr layout) {
   return dims;
 }
 
-/// The product of the factors; B is 1 where a rule has no leading dims.
-static std::string describeWords(ProgramOp program,
-                                 const WorkspaceBuffer &buffer) {
-  bool hasItems = isBatch(getDims(program.getParam().getType()).front());
+/// The product of the factors: "b*n".
+static std::string describeWords(const WorkspaceBuffer &buffer) {
   SmallVector<StringRef> factors;
   for (StringRef factor : buffer.size)
-    if (hasItems || factor != "B")
-      factors.push_back(factor);
+    factors.push_back(factor.ltrim('.'));
   return factors.empty() ? "1" : llvm::join(factors, "*");
 }
 
@@ -61,7 +58,7 @@ mlir::step::describeExchanges(const ProgramStorage &storage,
         {program.getSymName().str(), buffer.name, int64_t(exchange.getRound()),
          getNames(getAxes(program.getVariant().getLayout(), dims)),
          stringifyCombiner(share.getCombiner()).str(),
-         describeWords(program, buffer), values.lookup(buffer.name)});
+         describeWords(buffer), values.lookup(buffer.name)});
   }
   return exchanges;
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/ExplainValues.h"
-#include "passes/Spaces.h"
+#include "passes/ParamDims.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/MapVector.h"
@@ -257,7 +257,7 @@ std::string ValueNumbers::printLine(unsigned number) const {
   return text;
 }
 
-/// "sum of grad * grad for each row".
+/// "sum of grad * grad for each b, n".
 std::string ValueNumbers::printExchanged(ReceiveOp receive, Value share) {
   auto type = cast<ShareType>(share.getType());
   // What was sent, of partial sums, of a value.
@@ -267,9 +267,13 @@ std::string ValueNumbers::printExchanged(ReceiveOp receive, Value share) {
   StringRef kind =
       receive.getMean() ? "mean" : stringifyCombiner(type.getCombiner());
   std::string text = (kind + " of " + printLine(number)).str();
-  Level level = getLevel(program.getParam().getType(), type.getKeptShape());
-  if (level != Level::Tensor)
-    text += (" for each " + stringifyLevel(level).drop_back()).str();
+  SmallVector<StringRef> kept;
+  if (!type.isWhole())
+    for (StringAttr dim : type.getKept())
+      if (dim.getValue() != "1")
+        kept.push_back(dim.getValue().ltrim('.'));
+  if (!kept.empty())
+    text += " for each " + llvm::join(kept, ", ");
   return text;
 }
 

@@ -18,7 +18,7 @@ struct ExplainedValues {
   /// with its kernels. What is only a part of another such value in the same
   /// kernels is not listed.
   std::vector<ExplainedAgain> recomputed;
-  /// By the exchange's name: "mean of grad * grad for each row".
+  /// By the exchange's name: "mean of grad * grad for each b, n".
   llvm::StringMap<std::string> exchanged;
 };
 

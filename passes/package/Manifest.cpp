@@ -288,7 +288,7 @@ static json::Array describeWorkspace(const ProgramStorage &storage) {
   json::Array workspace;
   for (const WorkspaceBuffer &buffer : storage.getWorkspace()) {
     json::Array size;
-    for (StringRef factor : buffer.size)
+    for (const std::string &factor : buffer.size)
       size.push_back(factor);
     json::Object object{
         {"name", buffer.name},

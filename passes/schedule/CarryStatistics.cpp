@@ -13,7 +13,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/Sources.h"
-#include "passes/Spaces.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/Builders.h"

@@ -6,15 +6,16 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ProgramStorage.h"
 
-#include "passes/Spaces.h"
 #include "passes/schedule/Schedule.h"
+#include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
-ProgramStorage::ProgramStorage(ProgramOp program) : program(program) {
+ProgramStorage::ProgramStorage(ProgramOp program)
+    : program(program), dims(step::getParamDims(program)) {
   numberCohort();
   numberTensor();
   if (program.getElementwise())
@@ -64,53 +65,51 @@ void ProgramStorage::numberTensor() {
   }
 }
 
-static ArrayRef<StringRef> getVectorSize(Type param, Type vector) {
-  static const StringRef rows[] = {"B", "N"}, columns[] = {"B", "M"},
-                         items[] = {"B"};
-  switch (getSpaceOf(param, vector)) {
-  case Space::Rows:
-    return rows;
-  case Space::Columns:
-    return columns;
-  default:
-    return items;
-  }
+SmallVector<std::string> ProgramStorage::getVectorSize(Type type) const {
+  SmallVector<std::string> size;
+  for (unsigned position : dims.getSet(type).getPositions())
+    if (dims.getName(position).getValue() != "1")
+      size.push_back(dims.getName(position).str());
+  return size;
 }
 
 /// What a traversal leaves of a reduction: one for each leaf.
-ArrayRef<StringRef> ProgramStorage::getPartialSize(PartialType type) const {
-  static const StringRef ofRows[] = {"B", "N1"}, ofColumns[] = {"B", "ML"},
-                         ofItems[] = {"B1"}, rows[] = {"B", "N", "ML"},
-                         columns[] = {"B", "NL", "M"},
-                         rangeRows[] = {"R", "ML"}, rangeColumns[] = {"L", "M"};
+SmallVector<std::string> ProgramStorage::getPartialSize(PartialType type) const {
+  ReductionDims in(dims, type.getShape(), type.getKeptShape());
+  auto ofLeaves = [&](unsigned position, int64_t leaf) {
+    return (dims.getName(position).getValue() + "/" + Twine(leaf)).str();
+  };
   ProgramOp op = program;
-  Type param = op.getParam().getType();
-  switch (getSpaceOf(param, type.getShape())) {
-  case Space::Rows:
-    return ofRows;
-  case Space::Columns:
-    return ofColumns;
-  case Space::Items:
-    return ofItems;
-  default:
-    break;
+  bool ofRange = op.isFlatRange() && in.over == dims.getAll();
+  if (ofRange && !in.reducesOuter) {
+    std::string lane = dims.getName(*in.lane).str();
+    if (in.leaves == Leaves::Columns)
+      return {"range blocks", lane};
+    return {"range rows", ofLeaves(*in.lane, STEPC_LEAF)};
   }
-  bool isColumns = getLevel(param, type.getKeptShape()) == Level::Columns;
-  if (op.isFlatRange())
-    return isColumns ? ArrayRef(rangeColumns) : ArrayRef(rangeRows);
-  return isColumns ? ArrayRef(columns) : ArrayRef(rows);
+  SmallVector<std::string> size;
+  for (unsigned position : in.over.getPositions()) {
+    if (dims.getName(position).getValue() == "1")
+      continue;
+    if (in.leaves == Leaves::Lanes && position == *in.lane)
+      size.push_back(ofLeaves(position, STEPC_LEAF));
+    else if (in.leaves == Leaves::Columns && position == *dims.getRow())
+      size.push_back(ofLeaves(position, STEPC_ROW_LEAF));
+    else
+      size.push_back(dims.getName(position).str());
+  }
+  return size;
 }
 
 void ProgramStorage::add(Value value, StringRef prefix, int64_t number,
-                         ArrayRef<StringRef> size, Type element) {
+                         SmallVector<std::string> size, Type element) {
   buffers[value] = workspace.size();
   workspace.push_back(
-      {(prefix + Twine(number)).str(), llvm::to_vector(size), element});
+      {(prefix + Twine(number)).str(), std::move(size), element});
 }
 
 /// Vectors first, then partial results and what is made of them.
 void ProgramStorage::addBuffers(bool vectors) {
-  Type param = program.getParam().getType();
   Type f64 = Float64Type::get(program.getContext());
   int64_t numVectors = 0, numPartials = 0;
   DenseMap<Value, int64_t> numbers;
@@ -118,7 +117,7 @@ void ProgramStorage::addBuffers(bool vectors) {
     for (Value result : op.getResults()) {
       auto buffer = dyn_cast<BufferType>(result.getType());
       if (buffer && vectors && getMemory(result) == result)
-        add(result, "temp", numVectors++, getVectorSize(param, buffer),
+        add(result, "temp", numVectors++, getVectorSize(buffer),
             buffer.getElement());
       auto partial = dyn_cast<PartialType>(result.getType());
       if (partial && !vectors) {
@@ -137,8 +136,7 @@ void ProgramStorage::addBuffers(bool vectors) {
       bool crosses = isa<ExchangeOp>(*combine.getResult().user_begin());
       add(combine.getResult(), crosses ? "exchange" : "whole",
           numbers.lookup(combine.getPartial()),
-          share.isWhole() ? ArrayRef<StringRef>()
-                          : getVectorSize(param, share.getKeptShape()),
+          getVectorSize(share.getKeptShape()),
           f64);
     }
     if (auto exchange = dyn_cast<ExchangeOp>(op))

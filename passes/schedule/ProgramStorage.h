@@ -8,7 +8,7 @@
 #ifndef STEPC_PASSES_SCHEDULE_PROGRAMSTORAGE_H
 #define STEPC_PASSES_SCHEDULE_PROGRAMSTORAGE_H
 
-#include "dialect/Step.h"
+#include "passes/ParamDims.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -17,9 +17,10 @@ namespace mlir::step {
 /// A buffer of a program's workspace.
 struct WorkspaceBuffer {
   std::string name;
-  /// A product of the sizes that the manifest knows (docs/statistics.md); empty
-  /// for one element.
-  SmallVector<StringRef> size;
+  /// A product (docs/statistics.md) of dims of the rule, "n", or of so many
+  /// elements of one, "m/1024", or of what a flat range touches; empty for one
+  /// element.
+  SmallVector<std::string> size;
   Type element;
   /// Kept from one segment to a later one.
   bool live = false;
@@ -51,6 +52,7 @@ public:
   explicit ProgramStorage(ProgramOp program);
 
   ProgramOp getProgram() const { return program; }
+  const ParamDims &getParamDims() const { return dims; }
 
   std::optional<int64_t> getCohortSlot(Value value) const {
     return find(cohortSlots, value);
@@ -78,10 +80,12 @@ private:
   void numberTensor();
   void addBuffers(bool vectors);
   void add(Value value, StringRef prefix, int64_t number,
-           ArrayRef<StringRef> size, Type element);
-  ArrayRef<StringRef> getPartialSize(PartialType type) const;
+           SmallVector<std::string> size, Type element);
+  SmallVector<std::string> getVectorSize(Type type) const;
+  SmallVector<std::string> getPartialSize(PartialType type) const;
 
   ProgramOp program;
+  ParamDims dims;
   Numbers cohortSlots, tensorSlots;
   std::vector<WorkspaceBuffer> workspace;
   DenseMap<Value, int64_t> buffers;

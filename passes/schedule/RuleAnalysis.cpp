@@ -6,26 +6,24 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/RuleAnalysis.h"
 
-#include "passes/Spaces.h"
-
 using namespace mlir;
 using namespace mlir::step;
 
-/// The dims that a kernel knows are those of a batch of matrices, at most.
 LogicalResult RuleAnalysis::checkDims() {
   Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
-  size_t named = getNamedPositions(param).size();
-  if (named > 2 || named == 0)
+  unsigned named = dims.getNumNamed();
+  if (named > kMaxNamedDims || named == 0)
     return rule.emitOpError()
            << "has a param of " << param << " with " << named
-           << " named dims; rules of one or two beside the leading ones can be "
-              "compiled, others only interpreted";
+           << " named dims; rules of 1 to " << kMaxNamedDims
+           << " beside the leading ones can be compiled, others only "
+              "interpreted";
   for (BlockArgument argument : rule.getBody().getArguments()) {
     if (!isShaped(argument.getType()))
       continue;
-    ArrayRef<StringAttr> dims = getDims(argument.getType());
-    bool fits = dims.size() == getDims(param).size();
-    for (auto [dim, own] : llvm::zip(getDims(param), dims))
+    ArrayRef<StringAttr> stated = step::getDims(argument.getType());
+    bool fits = stated.size() == dims.size();
+    for (auto [dim, own] : llvm::zip(step::getDims(param), stated))
       fits &= own == dim || own.getValue() == "1";
     if (!fits)
       return rule.emitOpError()
@@ -39,18 +37,8 @@ LogicalResult RuleAnalysis::checkDims() {
 }
 
 Domain RuleAnalysis::classifyDims(Type type) const {
-  RuleOp op = rule;
-  Type param = op.getArgumentOfKind(RoleKind::Param).getType();
-  switch (getSpaceOf(param, type)) {
-  case Space::Rows:
-    return Domain::Rows;
-  case Space::Columns:
-    return Domain::Columns;
-  case Space::Items:
-    return Domain::Items;
-  default:
-    return Domain::Full;
-  }
+  DimSet own = dims.getSet(type);
+  return own == dims.getAll() ? Domain(Domain::Full) : Domain(own);
 }
 
 Domain RuleAnalysis::getDomain(Value value) const {
@@ -76,12 +64,12 @@ Domain RuleAnalysis::classify(Operation *op) const {
 
 void RuleAnalysis::findDomains() {
   for (BlockArgument argument : rule.getBody().getArguments())
-    domains[argument] = isShaped(argument.getType())
-                            ? classifyDims(argument.getType())
-                            : Domain::Cohort;
+    domains.insert({argument, isShaped(argument.getType())
+                                  ? classifyDims(argument.getType())
+                                  : Domain(Domain::Cohort)});
   for (Operation &op : rule.getBody().front().without_terminator())
     if (op.getNumResults() == 1)
-      domains[op.getResult(0)] = classify(&op);
+      domains.insert({op.getResult(0), classify(&op)});
 }
 
 static bool crossesRanks(Operation *op) {

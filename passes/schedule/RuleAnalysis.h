@@ -8,6 +8,7 @@
 #ifndef STEPC_PASSES_SCHEDULE_RULEANALYSIS_H
 #define STEPC_PASSES_SCHEDULE_RULEANALYSIS_H
 
+#include "passes/ParamDims.h"
 #include "passes/schedule/Rounds.h"
 
 #include <tuple>
@@ -15,20 +16,32 @@
 namespace mlir::step {
 
 /// What a value of a rule is a value of.
-enum class Domain {
-  Constant,
-  Cohort,  // a scalar that is the same for tensors of one group and count
-  Tensor,  // a scalar of one tensor: it depends on a reduction of the whole
-  Full,    // a tensor of the parameter's dims
-  Rows,    // a tensor with the last dim reduced
-  Columns, // a tensor with the last dim but one reduced
-  Items,   // a tensor with all dims but the leading ones reduced
+struct Domain {
+  enum Kind {
+    Constant,
+    Cohort, // a scalar that is the same for tensors of one group and count
+    Tensor, // a scalar of one tensor: it depends on a reduction of the whole
+    Full,   // a tensor of the parameter's dims
+    Vector, // a tensor of some of them
+  };
+
+  Domain(Kind kind) : kind(kind) {}
+  explicit Domain(DimSet dims) : kind(Vector), dims(dims) {}
+
+  bool operator==(const Domain &other) const {
+    return kind == other.kind && dims == other.dims;
+  }
+  bool operator!=(const Domain &other) const { return !(*this == other); }
+  bool operator<(const Domain &other) const {
+    return std::tie(kind, dims) < std::tie(other.kind, other.dims);
+  }
+
+  Kind kind;
+  /// Of a vector.
+  DimSet dims;
 };
 
-inline bool isSmall(Domain domain) {
-  return domain == Domain::Rows || domain == Domain::Columns ||
-         domain == Domain::Items;
-}
+inline bool isSmall(Domain domain) { return domain.kind == Domain::Vector; }
 
 /// A point of a tensor's program. What a time says of a value: of a Full one
 /// the earliest traversal in which it can be computed; of others that they are
@@ -53,11 +66,14 @@ struct Time {
 /// be.
 class RuleAnalysis {
 public:
-  RuleAnalysis(RuleOp rule, Rounds &rounds) : rule(rule), rounds(rounds) {}
+  RuleAnalysis(RuleOp rule, Rounds &rounds)
+      : rule(rule), rounds(rounds),
+        dims(rule.getArgumentOfKind(RoleKind::Param).getType()) {}
 
   /// Fails with a diagnostic where the rule has dims that cannot be compiled.
   LogicalResult run();
 
+  const ParamDims &getDims() const { return dims; }
   Domain getDomain(Value value) const;
   Time getTime(Value value) const { return times.lookup(value); }
   /// The time of the traversal that the reduction needs, or at which what it
@@ -88,6 +104,7 @@ private:
 
   RuleOp rule;
   Rounds &rounds;
+  ParamDims dims;
   DenseMap<Value, Domain> domains;
   DenseMap<Value, int64_t> latestSegments;
   DenseMap<Value, Time> times;

@@ -210,6 +210,12 @@ bool TraversalPlan::isReducedInRowBlock(ReductionOpInterface reduction,
          reduction.getInputs().size() == 1;
 }
 
+/// Whether there is a value for each row: of all dims but the lane.
+bool TraversalPlan::isOfRows(Domain domain) const {
+  const ParamDims &dims = analysis.getDims();
+  return dims.getRow() && domain == Domain(dims.getRows());
+}
+
 /// Whether the value is known for a block of rows when the traversals from
 /// `head` to before `index` have been there. Adds what has to be computed then.
 bool TraversalPlan::isKnownInRowBlock(
@@ -221,7 +227,7 @@ bool TraversalPlan::isKnownInRowBlock(
     if (domain == Domain::Constant || domain == Domain::Cohort || !op ||
         analysis.getTime(next) <= traversals[head].time || needed.contains(op))
       return Follow::Nothing;
-    if (domain != Domain::Rows)
+    if (!isOfRows(domain))
       return Follow::Stop;
     auto reduction = dyn_cast<ReductionOpInterface>(op);
     if (!reduction)

@@ -80,6 +80,7 @@ private:
   bool improveWriter(unsigned argument);
   bool isReducedInRowBlock(ReductionOpInterface reduction, size_t head,
                            size_t index) const;
+  bool isOfRows(Domain domain) const;
   bool isKnownInRowBlock(Value value, size_t head, size_t index,
                          llvm::SetVector<Operation *> &needed) const;
   bool canTrail(const Traversal &traversal, size_t head, size_t index,

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
-#include "passes/Spaces.h"
+#include "passes/ParamDims.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -41,7 +41,7 @@ static LogicalResult verifyKept(ProgramOp program) {
 /// Before a trailing traversal, since the kernel before it, stands only what
 /// can be computed for some rows.
 static LogicalResult verifyTrailing(ProgramOp program) {
-  Type param = program.getParam().getType();
+  ParamDims dims = getParamDims(program);
   bool ofRows = false;
   for (Operation &op : program.getBody().front()) {
     auto traverse = dyn_cast<TraverseOp>(op);
@@ -54,15 +54,15 @@ static LogicalResult verifyTrailing(ProgramOp program) {
       continue;
     }
     if (traverse)
-      ofRows &= getSpaceOf(param, traverse.getOver()) == Space::Rows &&
+      ofRows &= dims.getSet(traverse.getOver()) == dims.getRows() &&
                 traverse.getPartials().empty();
     else if (auto combine = dyn_cast<CombineOp>(op))
       ofRows &=
           isa<BufferType>(combine.getResult().getType()) &&
-          getSpaceOf(param, combine.getPartial().getType().getShape()) ==
-              Space::Tiles &&
-          getLevel(param, combine.getPartial().getType().getKeptShape()) ==
-              Level::Rows;
+          dims.getSet(combine.getPartial().getType().getShape()) ==
+              dims.getAll() &&
+          dims.getSet(combine.getPartial().getType().getKeptShape()) ==
+              dims.getRows();
     else
       ofRows &= isa<KeepOp, arith::ConstantOp>(op);
   }

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Sharding.h"
 
-#include "passes/Spaces.h"
+#include "passes/ParamDims.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -58,10 +58,10 @@ mlir::step::getCrossedDims(RuleOp rule, ReductionOpInterface reduction) {
       rule.getVariantAttr() ? rule.getVariantAttr().getLayout() : LayoutAttr();
   if (!layout)
     return {};
-  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
   Type type = reduction.getInput().getType();
   if (layout.isFlat()) {
-    if (getSpaceOf(param, type) != Space::Tiles)
+    ParamDims dims(rule.getArgumentOfKind(RoleKind::Param).getType());
+    if (dims.getSet(type) != dims.getAll())
       return {};
     return {StringAttr::get(rule.getContext(), kFlatRange)};
   }

@@ -9,6 +9,8 @@
 
 #include "core/Status.h"
 
+#include "stepc/kernel_abi.h"
+
 #include <algorithm>
 
 using namespace stepc;
@@ -126,7 +128,7 @@ Scope FieldReader::getScope(const Json &object,
   return name == "model" ? Scope::Model : Scope::Group;
 }
 
-/// `*` alone, or at most `...` and two more.
+/// `*` alone, or at most `...` and four more.
 Dims FieldReader::getDims(const Json &object, const std::string &where) const {
   Dims dims;
   for (const Json &element : getArray(object, "dims", where).elements) {
@@ -135,8 +137,8 @@ Dims FieldReader::getDims(const Json &object, const std::string &where) const {
     dims.push_back(element.string);
   }
   bool leading = !dims.empty() && dims[0].rfind("...", 0) == 0;
-  if (dims.size() > size_t(leading) + 2)
-    bad(at(where, "dims"), "has more than two dims besides leading ones");
+  if (dims.size() > size_t(leading) + STEPC_TILE_DIMS_MOST - 1)
+    bad(at(where, "dims"), "has more than four dims besides leading ones");
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == "*" && dims.size() > 1)
       bad(at(where, "dims"), "has '*' beside other dims");

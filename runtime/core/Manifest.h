@@ -166,8 +166,29 @@ struct Operand {
   Reach reach = Reach::Full;
 };
 
-/// What a size of the workspace is made of (docs/statistics.md).
-enum class Factor : uint8_t { B, N, M, NL, ML, N1, B1, R, L };
+/// What the dims of a rule are in the tiles space: elements lie side by side
+/// along the lane, the innermost with a name; the row is the one with a name
+/// before it, all others are outer dims. `*`, or nothing, is a lane.
+struct TileRoles {
+  explicit TileRoles(const Dims &dims = {});
+
+  int64_t numDims = 1;
+  int64_t lane = 0;
+  /// -1: none.
+  int64_t row = -1;
+};
+
+/// What a size of the workspace is made of (docs/statistics.md): an extent, or
+/// one for each so many elements along it; rows, or blocks of 64 rows, that a
+/// flat range touches.
+struct Factor {
+  enum class Kind : uint8_t { Dim, RangeRows, RangeBlocks };
+
+  Kind kind = Kind::Dim;
+  /// Index of a dim of the rule.
+  int64_t dim = 0;
+  int64_t per = 1;
+};
 
 struct WorkspaceBuffer {
   std::string name;
@@ -225,6 +246,8 @@ struct Variant {
   size_t scalarSlots = 0;
   size_t tensorSlots = 0;
   Space space = Space::Elements;
+  /// Of the rule's dims.
+  TileRoles roles;
   std::vector<WorkspaceBuffer> workspace;
   /// In ascending order of segments, exchanges behind what is called in theirs.
   std::vector<ScheduleEntry> schedule;

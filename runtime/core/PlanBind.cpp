@@ -183,14 +183,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
     return;
   uintptr_t address = tensor.ownMemory;
   words[STEPC_TILE_SLOTS] = int64_t(address);
-  words[STEPC_TILE_B] = tensor.tiles.part.b;
-  words[STEPC_TILE_N] = tensor.tiles.part.n;
-  words[STEPC_TILE_M] = tensor.tiles.part.m;
-  words[STEPC_TILE_WHOLE_B] = tensor.tiles.whole.b;
-  words[STEPC_TILE_WHOLE_N] = tensor.tiles.whole.n;
-  words[STEPC_TILE_WHOLE_M] = tensor.tiles.whole.m;
-  words[STEPC_TILE_BEGIN] = tensor.tiles.begin;
-  words[STEPC_TILE_END] = tensor.tiles.end;
+  storeTileShape(tensor.tiles, words);
   address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     // What crosses ranks lies side by side with other tensors'.

@@ -28,7 +28,8 @@ static constexpr int64_t kBatchBytes = 256 * 1024;
 RowClass::RowClass(const Variant &variant, int64_t chunkElements, bool whole)
     : variant(variant), chunkElements(chunkElements), whole(whole),
       tiles(variant.space == Space::Tiles),
-      operandsWord(tiles ? STEPC_TILE_OPERANDS : STEPC_ROW_OPERANDS),
+      operandsWord(tiles ? STEPC_TILE_OPERANDS(variant.roles.numDims)
+                         : STEPC_ROW_OPERANDS),
       fixedWords(operandsWord + int64_t(variant.operands.size()) +
                  int64_t(variant.workspace.size())),
       rowWords(fixedWords) {}
@@ -42,8 +43,8 @@ RowSize RowClass::getSize(const TileShape &shape) const {
     return size;
   }
   size.units = shape.countTiles();
-  int64_t tile = std::min<int64_t>(shape.part.n, STEPC_ROW_LEAF) *
-                 std::min<int64_t>(shape.part.m, STEPC_TILE_COLUMNS);
+  int64_t tile = std::min<int64_t>(shape.getRows(), STEPC_ROW_LEAF) *
+                 std::min<int64_t>(shape.getColumns(), STEPC_TILE_COLUMNS);
   size.unitsPerChunk =
       together
           ? 1
@@ -185,10 +186,7 @@ void RowClass::placeWorkspace(int64_t row, int64_t offset) noexcept {
   if (!tiles)
     return;
   int64_t *words = getRow(row);
-  TileShape shape;
-  shape.part = {words[STEPC_TILE_B], words[STEPC_TILE_N], words[STEPC_TILE_M]};
-  shape.begin = words[STEPC_TILE_BEGIN];
-  shape.end = words[STEPC_TILE_END];
+  TileShape shape = loadTileShape(variant.roles, words);
   int64_t *next = words + operandsWord + variant.operands.size();
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     int64_t &word = *next++;

@@ -10,6 +10,7 @@
 #include "core/Fault.h"
 #include "stepc/kernel_abi.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -19,47 +20,69 @@ static int64_t divideUp(int64_t size, int64_t by) {
   return (size + by - 1) / by;
 }
 
+TileRoles::TileRoles(const Dims &dims) {
+  if (dims.empty() || dims[0] == "*")
+    return;
+  numDims = int64_t(dims.size());
+  lane = -1;
+  for (int64_t i = 0; i < numDims; ++i) {
+    const std::string &dim = dims[size_t(i)];
+    if (dim == "1" || dim.rfind("...", 0) == 0)
+      continue;
+    row = lane;
+    lane = i;
+  }
+  lane = std::max<int64_t>(lane, 0);
+  if (STEPC_FAULT("engine-rows-and-columns-swapped") && row >= 0)
+    std::swap(row, lane);
+}
+
 int64_t TileShape::countRows() const {
   if (begin == end)
     return 0;
-  return (end - 1) / part.m - begin / part.m + 1;
+  return (end - 1) / getColumns() - begin / getColumns() + 1;
 }
 
 int64_t TileShape::countBlocks() const {
   if (begin == end)
     return 0;
-  int64_t perItem = divideUp(part.n, STEPC_ROW_LEAF);
+  int64_t rows = getRows(), perItem = divideUp(rows, STEPC_ROW_LEAF);
   auto getBlock = [&](int64_t element) {
-    int64_t row = element / part.m;
-    return row / part.n * perItem + row % part.n / STEPC_ROW_LEAF;
+    int64_t row = element / getColumns();
+    return row / rows * perItem + row % rows / STEPC_ROW_LEAF;
   };
   bool floor = STEPC_FAULT("shard-blocks-floored");
   return getBlock(end - 1) - getBlock(begin) + (floor ? 0 : 1);
 }
 
 int64_t TileShape::countTiles() const {
-  return countBlocks() * divideUp(part.m, STEPC_TILE_COLUMNS);
+  return countBlocks() * divideUp(getColumns(), STEPC_TILE_COLUMNS);
 }
 
-TileDims stepc::getTileDims(const Dims &dims, const int64_t *extents,
-                            int64_t rank) {
+TileExtents stepc::getTileExtents(const Dims &dims, const int64_t *extents,
+                                  int64_t rank) {
+  TileExtents result = {};
   bool leading = !dims.empty() && dims[0].rfind("...", 0) == 0;
-  int64_t named = int64_t(dims.size()) - leading;
-  if (named == 0 || dims[0] == "*") {
-    TileDims flat;
-    for (int64_t i = 0; i < rank; ++i)
-      flat.m *= extents[i];
-    return flat;
+  int64_t single = dims.empty() || dims[0] == "*"
+                       ? 0
+                       : int64_t(dims.size()) - leading;
+  int64_t next = 0;
+  if (leading || single == 0) {
+    result[0] = 1;
+    for (int64_t i = 0; i < rank - single; ++i)
+      result[0] *= extents[i];
+    next = 1;
   }
-  TileDims tiles;
-  tiles.m = extents[rank - 1];
-  if (named == 2)
-    tiles.n = extents[rank - 2];
-  if (STEPC_FAULT("engine-rows-and-columns-swapped"))
-    std::swap(tiles.n, tiles.m);
-  for (int64_t i = 0; i < rank - named; ++i)
-    tiles.b *= extents[i];
-  return tiles;
+  for (int64_t i = 0; i < single; ++i)
+    result[size_t(next++)] = extents[rank - single + i];
+  return result;
+}
+
+static int64_t multiply(const TileExtents &extents, int64_t numDims) {
+  int64_t product = 1;
+  for (int64_t i = 0; i < numDims; ++i)
+    product *= extents[size_t(i)];
+  return product;
 }
 
 /// A rule of one dim sees a flat range as a vector: nothing else depends on
@@ -67,39 +90,46 @@ TileDims stepc::getTileDims(const Dims &dims, const int64_t *extents,
 TileShape stepc::getTileShape(const Dims &dims, const TensorLayout &layout,
                               const int64_t *extents, int64_t rank) {
   TileShape shape;
+  shape.roles = TileRoles(dims);
   shape.whole =
-      getTileDims(dims, layout.shape.data(), int64_t(layout.shape.size()));
+      getTileExtents(dims, layout.shape.data(), int64_t(layout.shape.size()));
   if (layout.flat && dims.size() > 1) {
     shape.part = shape.whole;
     shape.begin = layout.begin;
     shape.end = layout.end - (STEPC_FAULT("shard-range-short") ? 1 : 0);
     return shape;
   }
-  shape.part = getTileDims(layout.flat ? Dims{"*"} : dims, extents, rank);
-  shape.end = shape.part.countElements();
+  shape.part = getTileExtents(layout.flat ? Dims{"*"} : dims, extents, rank);
+  shape.end = multiply(shape.part, shape.roles.numDims);
   return shape;
 }
 
-static int64_t getFactor(Factor factor, const TileShape &shape) {
-  const TileDims &dims = shape.part;
-  switch (factor) {
-  case Factor::B:
-    return dims.b;
-  case Factor::N:
-    return dims.n;
-  case Factor::M:
-    return dims.m;
-  case Factor::NL:
-    return divideUp(dims.n, STEPC_ROW_LEAF);
-  case Factor::ML:
-    return divideUp(dims.m, STEPC_LEAF);
-  case Factor::N1:
-    return divideUp(dims.n, STEPC_LEAF);
-  case Factor::B1:
-    return divideUp(dims.b, STEPC_LEAF);
-  case Factor::R:
+void stepc::storeTileShape(const TileShape &shape, int64_t *words) {
+  int64_t numDims = shape.roles.numDims;
+  std::copy_n(shape.part.begin(), numDims, words + STEPC_TILE_EXTENTS);
+  std::copy_n(shape.whole.begin(), numDims, words + STEPC_TILE_WHOLE(numDims));
+  words[STEPC_TILE_BEGIN(numDims)] = shape.begin;
+  words[STEPC_TILE_END(numDims)] = shape.end;
+}
+
+TileShape stepc::loadTileShape(const TileRoles &roles, const int64_t *words) {
+  TileShape shape;
+  shape.roles = roles;
+  int64_t numDims = roles.numDims;
+  std::copy_n(words + STEPC_TILE_EXTENTS, numDims, shape.part.begin());
+  std::copy_n(words + STEPC_TILE_WHOLE(numDims), numDims, shape.whole.begin());
+  shape.begin = words[STEPC_TILE_BEGIN(numDims)];
+  shape.end = words[STEPC_TILE_END(numDims)];
+  return shape;
+}
+
+static int64_t getFactor(const Factor &factor, const TileShape &shape) {
+  switch (factor.kind) {
+  case Factor::Kind::Dim:
+    return divideUp(shape.part[size_t(factor.dim)], factor.per);
+  case Factor::Kind::RangeRows:
     return shape.countRows();
-  case Factor::L:
+  case Factor::Kind::RangeBlocks:
     return shape.countBlocks();
   }
   return 0;
@@ -108,7 +138,7 @@ static int64_t getFactor(Factor factor, const TileShape &shape) {
 static int64_t multiplySize(const WorkspaceBuffer &buffer,
                             const TileShape &shape, int64_t entryBytes) {
   int64_t bytes = entryBytes;
-  for (Factor factor : buffer.size)
+  for (const Factor &factor : buffer.size)
     if (__builtin_mul_overflow(bytes, getFactor(factor, shape), &bytes) ||
         bytes > (int64_t(1) << 60))
       throw std::bad_alloc();

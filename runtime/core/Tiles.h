@@ -11,28 +11,31 @@
 #include "core/Layout.h"
 #include "core/Manifest.h"
 
+#include "stepc/kernel_abi.h"
+
+#include <array>
 #include <cstdint>
 
 namespace stepc {
 
-/// A tensor as `b` matrices of `n` rows and `m` columns.
-struct TileDims {
-  int64_t b = 1;
-  int64_t n = 1;
-  int64_t m = 1;
-
-  int64_t countElements() const { return b * n * m; }
-};
+/// The extents of a rule's dims.
+using TileExtents = std::array<int64_t, STEPC_TILE_DIMS_MOST>;
 
 /// A tensor as kernels of the tiles space see it, the words of its row: the
 /// rank's part, or with a flat range the whole tensor; the whole tensor; and
 /// the range, which else is all of the part.
 struct TileShape {
-  TileDims part;
-  TileDims whole;
+  TileRoles roles;
+  TileExtents part = {};
+  TileExtents whole = {};
   int64_t begin = 0;
   int64_t end = 0;
 
+  /// Of the part: columns, and rows of an item.
+  int64_t getColumns() const { return part[size_t(roles.lane)]; }
+  int64_t getRows() const {
+    return roles.row < 0 ? 1 : part[size_t(roles.row)];
+  }
   int64_t countElements() const { return end - begin; }
   /// Rows, of all items, and blocks of rows that the range touches.
   int64_t countRows() const;
@@ -41,13 +44,19 @@ struct TileShape {
   int64_t countTiles() const;
 };
 
-/// The last two extents are n and m where the rule names two dims besides
-/// leading ones, m alone where it names one, all elements are m where none.
-TileDims getTileDims(const Dims &dims, const int64_t *extents, int64_t rank);
+/// The extents of the rule's dims in a tensor of these: leading ones are one
+/// dim, and so are all where the rule names none.
+TileExtents getTileExtents(const Dims &dims, const int64_t *extents,
+                           int64_t rank);
 
 /// Of a tensor that lies as `layout` says, of which the rank has these extents.
 TileShape getTileShape(const Dims &dims, const TensorLayout &layout,
                        const int64_t *extents, int64_t rank);
+
+/// What is in a row of the table, and back. The row has the words of so many
+/// dims.
+void storeTileShape(const TileShape &shape, int64_t *words);
+TileShape loadTileShape(const TileRoles &roles, const int64_t *words);
 
 /// The bytes of a buffer, rounded up to 64. Throws std::bad_alloc when no
 /// memory has so many.

@@ -66,6 +66,7 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (space != "elements" && space != "tiles")
     fields.bad(at(where, "space"), "is neither elements nor tiles");
   variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
+  variant.roles = TileRoles(manifest.rules[variant.rule].dims);
   readWorkspace(fields, fields.getArray(value, "workspace", where),
                 at(where, "workspace"), manifest, variant, exchanges);
   readSchedule(fields, fields.getArray(value, "schedule", where),

@@ -8,6 +8,8 @@
 #include "core/ManifestReader.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 using namespace stepc;
 
@@ -46,24 +48,40 @@ void stepc::readLayout(const FieldReader &fields, const Json &layout,
             });
 }
 
-/// R and L count what a flat range touches.
+/// "n", "m/1024", or of flat layouts "range rows".
+static std::optional<Factor> readFactor(const std::string &text,
+                                        const Dims &dims) {
+  if (text == "range rows")
+    return Factor{Factor::Kind::RangeRows, 0, 1};
+  if (text == "range blocks")
+    return Factor{Factor::Kind::RangeBlocks, 0, 1};
+  size_t slash = text.find('/');
+  Factor factor;
+  if (slash != std::string::npos) {
+    const char *begin = text.data() + slash + 1,
+               *end = text.data() + text.size();
+    auto [rest, error] = std::from_chars(begin, end, factor.per);
+    if (error != std::errc() || rest != end || factor.per < 1)
+      return std::nullopt;
+  }
+  auto found = std::find(dims.begin(), dims.end(), text.substr(0, slash));
+  if (found == dims.end())
+    return std::nullopt;
+  factor.dim = found - dims.begin();
+  return factor;
+}
+
 static std::vector<Factor> readSize(const FieldReader &fields,
                                     const Json &value, const std::string &where,
-                                    bool flat) {
-  static const std::pair<const char *, Factor> factors[] = {
-      {"B", Factor::B},   {"N", Factor::N},   {"M", Factor::M},
-      {"NL", Factor::NL}, {"ML", Factor::ML}, {"N1", Factor::N1},
-      {"B1", Factor::B1}, {"R", Factor::R},   {"L", Factor::L}};
+                                    const Dims &dims, bool flat) {
   std::vector<Factor> size;
-  for (const Json &factor : fields.getArray(value, "size", where).elements) {
-    auto known =
-        std::find_if(std::begin(factors), std::end(factors),
-                     [&](auto &entry) { return factor.string == entry.first; });
-    if (known == std::end(factors))
+  for (const Json &text : fields.getArray(value, "size", where).elements) {
+    std::optional<Factor> factor = readFactor(text.string, dims);
+    if (!factor)
       fields.bad(at(where, "size"), "has a factor that is not known");
-    size.push_back(known->second);
-    if (!flat && (size.back() == Factor::R || size.back() == Factor::L))
+    if (!flat && factor->kind != Factor::Kind::Dim)
       fields.bad(at(where, "size"), "has a factor of flat layouts");
+    size.push_back(*factor);
   }
   return size;
 }
@@ -114,7 +132,8 @@ void stepc::readWorkspace(const FieldReader &fields, const Json &value,
     const Json &element = value.elements[i];
     WorkspaceBuffer buffer;
     buffer.name = fields.getString(element, "name", place);
-    buffer.size = readSize(fields, element, place, flat);
+    buffer.size = readSize(fields, element, place,
+                           manifest.rules[variant.rule].dims, flat);
     buffer.bytes = int64_t(fields.getIndex(
         element, "bytes", 65, "is not an integer from 0 to 64", place));
     buffer.live = fields.getBool(element, "live", place);

@@ -43,14 +43,14 @@ VariantCode Code::resolve(const Variant &variant) const {
                                          loaded.getSymbol(function.c_str())));
   for (const ScheduleEntry &entry : variant.schedule) {
     bool strided = entry.kind == EntryKind::Kernel;
-    resolved.entries[0].push_back(resolve(entry, entry.function));
-    resolved.entries[1].push_back(
-        resolve(entry, strided ? entry.stridedFunction : entry.function));
+    resolved.entries[0].push_back(resolve(variant, entry, entry.function));
+    resolved.entries[1].push_back(resolve(
+        variant, entry, strided ? entry.stridedFunction : entry.function));
   }
   return resolved;
 }
 
-EntryCode Code::resolve(const ScheduleEntry &entry,
+EntryCode Code::resolve(const Variant &variant, const ScheduleEntry &entry,
                         const std::string &function) const {
   EntryCode resolved;
   if (!entry.isCalled())
@@ -62,6 +62,7 @@ EntryCode Code::resolve(const ScheduleEntry &entry,
     resolved.kernel = reinterpret_cast<StepcKernel>(symbol);
   resolved.unlessSlot = entry.unlessSlot;
   resolved.trailing = entry.trailing;
+  resolved.columnsWord = STEPC_TILE_EXTENTS + variant.roles.lane;
   resolved.waits = entry.waitsFor(EdgeScope::Tensor);
   resolved.name = function.c_str();
   return resolved;

@@ -52,7 +52,7 @@ private:
   const CodeEntry *choose();
   void open(std::string_view bytes, const std::string &file);
   VariantCode resolve(const Variant &variant) const;
-  EntryCode resolve(const ScheduleEntry &entry,
+  EntryCode resolve(const Variant &variant, const ScheduleEntry &entry,
                     const std::string &function) const;
 
   std::shared_ptr<const Package> package;

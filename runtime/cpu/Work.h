@@ -36,6 +36,8 @@ struct EntryCode {
   int64_t unlessSlot = -1;
   /// The kernel before has done it for rows that go by blocks of rows.
   bool trailing = false;
+  /// Of the tiles space: the word of a row with its columns.
+  int64_t columnsWord = 0;
   /// Whether it needs all chunks of the row before it.
   bool waits = false;
   /// In the package.

@@ -47,7 +47,7 @@ const int64_t *getWords(const StepcCall &call, int64_t row) {
 bool wasDone(const EntryCode &entry, const StepcCall &call, int64_t row) {
   if (!entry.trailing)
     return false;
-  const int64_t columns = getWords(call, row)[STEPC_TILE_M];
+  const int64_t columns = getWords(call, row)[entry.columnsWord];
   if (STEPC_FAULT("engine-trailing-always-done"))
     return true;
   return columns > 0 && columns <= STEPC_TILE_COLUMNS;

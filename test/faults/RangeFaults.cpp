@@ -50,17 +50,20 @@ static void addTo(Value value, int64_t number) {
 // Extents
 //===----------------------------------------------------------------------===//
 
+/// Of [...b, n, m], whose rules have ranges of rows.
+static constexpr int64_t kDims = 3;
+static constexpr int64_t kBegin = STEPC_TILE_BEGIN(kDims),
+                         kEnd = STEPC_TILE_END(kDims);
+
 /// A mean is divided by the number of elements of the part.
 static bool countPart(ModuleOp module) {
-  constexpr int64_t kDistance = STEPC_TILE_WHOLE_B - STEPC_TILE_B;
   bool any = false;
   module.walk([&](memref::LoadOp load) {
-    for (int64_t word :
-         {STEPC_TILE_WHOLE_B, STEPC_TILE_WHOLE_N, STEPC_TILE_WHOLE_M})
+    for (int64_t word = STEPC_TILE_WHOLE(kDims); word < kBegin; ++word)
       if (isWord(load, word) && isOfFinish(load) && !load->use_empty()) {
         OpBuilder builder(load);
         load.setOperand(1, arith::ConstantIndexOp::create(
-                               builder, load.getLoc(), word - kDistance));
+                               builder, load.getLoc(), word - kDims));
         any = true;
         break;
       }
@@ -86,10 +89,10 @@ static bool moveWord(ModuleOp module, int64_t word, int64_t by) {
   return any;
 }
 static bool endEarly(ModuleOp module) {
-  return moveWord(module, STEPC_TILE_END, -1);
+  return moveWord(module, kEnd, -1);
 }
 static bool beginLate(ModuleOp module) {
-  return moveWord(module, STEPC_TILE_BEGIN, 1);
+  return moveWord(module, kBegin, 1);
 }
 
 /// Operands are addressed as if the rank had them from the first element on.
@@ -99,7 +102,7 @@ static bool ignoreBegin(ModuleOp module) {
     bool isAddress = llvm::any_of(op->getUsers(), [](Operation *user) {
       return isa<arith::MulIOp>(user);
     });
-    if (isAddress && isWord(op.getRhs(), STEPC_TILE_BEGIN))
+    if (isAddress && isWord(op.getRhs(), kBegin))
       any |= replaceBy(op, op.getLhs());
   });
   return any;
@@ -137,7 +140,7 @@ static bool seedFirstRows(ModuleOp module, bool ofFinish, SeedT &&seed) {
   bool any = false;
   SmallVector<arith::DivUIOp> rows;
   module.walk([&](arith::DivUIOp op) {
-    if (isWord(op.getLhs(), STEPC_TILE_BEGIN) && isOfFinish(op) == ofFinish)
+    if (isWord(op.getLhs(), kBegin) && isOfFinish(op) == ofFinish)
       rows.push_back(op);
   });
   for (arith::DivUIOp row : rows)
@@ -235,10 +238,10 @@ static bool moveClip(ModuleOp module, int64_t word, int64_t by) {
   return !clipped.empty();
 }
 static bool clipLate(ModuleOp module) {
-  return moveClip(module, STEPC_TILE_BEGIN, 1);
+  return moveClip(module, kBegin, 1);
 }
 static bool clipEarly(ModuleOp module) {
-  return moveClip(module, STEPC_TILE_END, -1);
+  return moveClip(module, kEnd, -1);
 }
 
 /// Leaves that an edge row touches in part are not counted.

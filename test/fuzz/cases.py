@@ -20,7 +20,8 @@ from steps import Case, Definition, Group, Tensor
 from values import EXTENTS, FILLS, fill, random_place
 
 NUMBERS = [0.25, 0.0, 1.0, -0.3, 0.9]
-BIG = [(65, 70), (3, 1025), (129, 33), (2, 65, 17), (1, 4097), (66, 1030), (2100,), (2, 3, 5, 1025)]
+BIG = [(65, 70), (3, 1025), (129, 33), (2, 65, 17), (1, 4097), (66, 1030), (2100,), (2, 3, 5, 1025),
+       (70, 3, 1030), (2, 70, 3, 130), (130, 2, 5, 7), (3, 66, 2, 5, 17)]  # fmt: skip
 
 
 @dataclass

@@ -22,7 +22,8 @@ PREDICATES = ["lt", "le", "gt", "ge", "eq", "ne"]
 UNARY = ["neg", "abs", "sqrt", "sign", "floor", "exp", "log"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 DIMS = [("*",), ("*",), ("n",), ("n", "m"), ("n", "m"), ("...b", "n", "m"), ("...b", "n", "m"),
-        ("...b", "m"), ("n", "n")]  # fmt: skip
+        ("...b", "m"), ("n", "n"), ("n", "m", "k"), ("...b", "n", "m", "k"), ("n", "m", "k", "l"),
+        ("...b", "n", "m", "k", "l")]  # fmt: skip
 # Words that mean something elsewhere: in layouts, manifests, kernels, states, arrays.
 RESERVED = [
     "flat", "B", "N", "M", "R", "L", "NL", "temp0", "partial0", "exchange0", "carried0", "slot0",
@@ -357,7 +358,7 @@ class Maker:
             self.declare_states(rule)
 
     def named_dims(self, dims):
-        names = {name: self.name(2, name) for name in ("b", "n", "m")}
+        names = {name: self.name(2, name) for name in ("b", "n", "m", "k", "l")}
         return tuple(f"...{names['b']}" if d == "...b" else names.get(d, d) for d in dims)
 
     def declare_states(self, rule):

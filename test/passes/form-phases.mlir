@@ -105,10 +105,10 @@ step.optimizer @unbound {
 
 // -----
 
-step.optimizer @three {
-  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<a, b, c>' with 3 named dims; rules of one or two beside the leading ones can be compiled, others only interpreted}}
-  step.rule @three_any_0(%p: param[a, b, c] as f32, %g: grad[a, b, c] as f32) variant <"any", {}, f32> {
-    step.return %p : [a, b, c]
+step.optimizer @five {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<a, b, c, d, e>' with 5 named dims; rules of 1 to 4 beside the leading ones can be compiled, others only interpreted}}
+  step.rule @five_any_0(%p: param[a, b, c, d, e] as f32, %g: grad[a, b, c, d, e] as f32) variant <"any", {}, f32> {
+    step.return %p : [a, b, c, d, e]
   }
 }
 

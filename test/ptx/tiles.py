@@ -66,42 +66,45 @@ class Operand:
 
 
 class Dims:
-    """B, N, M of a shape under a rule's dims, and the flat range of the elements that are
-    there: all where there is none.
-    """
+    """The extents of a shape under a rule's dims, and the flat range of the elements that are
+    there: all where there is none. M is along the last dim, N along the one before it."""
 
     def __init__(self, rule, shape, part=None):
-        names = [name for name in rule if name != "...b"]
-        self.rule = rule
-        if rule == ["*"] or not rule:
-            self.B, self.N, self.M = 1, 1, math.prod(shape)
-        else:
-            last = shape[len(shape) - len(names) :]
-            self.B = math.prod(shape[: len(shape) - len(names)])
-            self.N, self.M = last if len(names) == 2 else (1, last[0])
-        self.sizes = {
-            "B": self.B, "N": self.N, "M": self.M, "NL": divide_up(self.N, ROW_LEAF),
-            "ML": divide_up(self.M, LEAF), "N1": divide_up(self.N, LEAF),
-            "B1": divide_up(self.B, LEAF),
-        }  # fmt: skip
+        rule = rule or ["*"]
+        single = [] if rule == ["*"] else [name for name in rule if name != "...b"]
+        leading = shape[: len(shape) - len(single)]
+        extents = [] if rule[0] not in ("*", "...b") else [math.prod(leading)]
+        extents += shape[len(leading) :]
+        self.extents = dict(zip(rule, extents, strict=True))
+        self.M = extents[-1]
+        self.N = extents[-2] if len(single) > 1 else 1
         self.begin, self.end = part or (0, math.prod(shape))
-        rows, blocks = 0, self.B * self.sizes["NL"]
+        items = math.prod(extents) // max(1, self.N * self.M)
+        self.touched = {"range rows": 0, "range blocks": items * divide_up(self.N, ROW_LEAF)}
         if part:
-            rows, blocks = self.count_touched()
-        self.sizes |= {"R": rows, "L": blocks}
-        self.tiles = blocks * divide_up(self.M, TILE_COLUMNS)
+            self.touched = self.count_touched()
+        self.tiles = self.touched["range blocks"] * divide_up(self.M, TILE_COLUMNS)
 
     def count_touched(self):
         """Rows of all items, and blocks of them, that the range has an element of."""
-        touched = {element // self.M for element in range(self.begin, self.end)}
-        return len(touched), len({(r // self.N, r % self.N // ROW_LEAF) for r in touched})
+        rows = {element // self.M for element in range(self.begin, self.end)}
+        blocks = {(r // self.N, r % self.N // ROW_LEAF) for r in rows}
+        return {"range rows": len(rows), "range blocks": len(blocks)}
 
     def count(self, names):
         """Elements of an operand with these dims, some of them 1."""
-        named = [name for name in self.rule if name not in ("...b", "*")]
-        extents = dict(zip(named, [self.N, self.M][-len(named) :] if named else [], strict=True))
-        extents |= {"...b": self.B, "1": 1}
-        return math.prod(extents[name] for name in names)
+        return math.prod((self.extents | {"1": 1})[name] for name in names)
+
+    def count_entries(self, size):
+        """Of a buffer of the workspace."""
+
+        def count(factor):
+            if factor in self.touched:
+                return self.touched[factor]
+            dim, _, leaf = factor.partition("/")
+            return divide_up(self.extents[dim], int(leaf or 1))
+
+        return math.prod(map(count, size))
 
 
 class Tensors:
@@ -124,7 +127,7 @@ class Tensors:
                 for k, operand in enumerate(variant["operands"])
             ]
             buffers = [
-                np.full(math.prod(dims.sizes[s] for s in b["size"]) * b["bytes"], 0xFF, np.uint8)
+                np.full(dims.count_entries(b["size"]) * b["bytes"], 0xFF, np.uint8)
                 for b in variant["workspace"]
             ]
             self.dims.append(dims)
@@ -135,7 +138,7 @@ class Tensors:
         self.table = np.array([row + [0] * (longest - len(row)) for row in rows], np.int64)
 
     def make_row(self, number, shape, dims, own, buffers):
-        extents = [dims.B, dims.N, dims.M]
+        extents = list(dims.extents.values())
         row = [self.scalars[number].ctypes.data, len(shape) if self.strided else 0]
         row += [self.slots[number].ctypes.data, *extents, *extents, dims.begin, dims.end]
         row += [operand.array.ctypes.data for operand in own]

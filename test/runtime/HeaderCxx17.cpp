@@ -24,4 +24,4 @@ static_assert(sizeof(StepcPlanInfo) == 136, "layout of the C ABI");
 static_assert(sizeof(StepcCudaConfig) == 32, "layout of the C ABI");
 static_assert(sizeof(StepcNcclUniqueId) == 128, "layout of NCCL's");
 static_assert(sizeof(StepcLastStep) == 24, "layout of the C ABI");
-static_assert(STEPC_KERNEL_ABI_VERSION == 7, "raise with any change");
+static_assert(STEPC_KERNEL_ABI_VERSION == 8, "raise with any change");

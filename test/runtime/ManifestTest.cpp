@@ -168,8 +168,8 @@ void refuseClip(const char *pointer, const json &value, const char *message) {
 
 TEST(Manifest, rules) {
   refuseAt("/rules/0/dims", nullptr, "'rules[0].dims' is missing");
-  refuseAt("/rules/0/dims", {"a", "b", "c"},
-           "'rules[0].dims' has more than two dims besides leading ones");
+  refuseAt("/rules/0/dims", {"a", "b", "c", "d", "e"},
+           "'rules[0].dims' has more than four dims besides leading ones");
   refuseAt("/rules/0/dims", {"*", "m"},
            "'rules[0].dims' has '*' beside other dims");
   refuseAt("/rules/0/dims", {"m", "...b"},

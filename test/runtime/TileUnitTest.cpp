@@ -100,7 +100,7 @@ TEST(Tiles, ranges) {
     layout.end = end;
     int64_t size = end - begin;
     TileShape shape = getTileShape({"...b", "n", "m"}, layout, &size, 1);
-    EXPECT_EQ(70, shape.part.n);
+    EXPECT_EQ(70, shape.getRows());
     EXPECT_EQ(size, shape.countElements());
     EXPECT_EQ(rows, shape.countRows()) << begin << ", " << end;
     EXPECT_EQ(blocks, shape.countBlocks()) << begin << ", " << end;
@@ -109,11 +109,11 @@ TEST(Tiles, ranges) {
     layout.shape = {2 * 70 * 5000};
     layout.dimAxes = {0};
     TileShape vector = getTileShape({"n"}, layout, &size, 1);
-    EXPECT_EQ(size, vector.part.m);
-    EXPECT_EQ(1, vector.part.n);
+    EXPECT_EQ(size, vector.getColumns());
+    EXPECT_EQ(1, vector.getRows());
     EXPECT_EQ(0, vector.begin);
     EXPECT_EQ(size, vector.end);
-    EXPECT_EQ(2 * 70 * 5000, vector.whole.m);
+    EXPECT_EQ(2 * 70 * 5000, vector.whole[0]);
   };
   check(0, 700000, 140, 4, 8);
   check(0, 1, 1, 1, 2);
@@ -125,29 +125,53 @@ TEST(Tiles, ranges) {
 }
 
 TEST(Tiles, dims) {
-  auto check = [](Dims dims, std::vector<int64_t> extents, int64_t b, int64_t n,
-                  int64_t m, int64_t tiles) {
-    TileDims found = getTileDims(dims, extents.data(), int64_t(extents.size()));
-    EXPECT_EQ(b, found.b);
-    EXPECT_EQ(n, found.n);
-    EXPECT_EQ(m, found.m);
-    TileShape shape{found, found, 0, found.countElements()};
+  auto check = [](Dims dims, std::vector<int64_t> extents,
+                  std::vector<int64_t> expected, int64_t n, int64_t m,
+                  int64_t tiles) {
+    TensorLayout layout;
+    layout.shape = extents;
+    layout.dimAxes.resize(extents.size());
+    TileShape shape = getTileShape(dims, layout, extents.data(),
+                                   int64_t(extents.size()));
+    ASSERT_EQ(int64_t(expected.size()), shape.roles.numDims);
+    EXPECT_TRUE(
+        std::equal(expected.begin(), expected.end(), shape.part.begin()));
+    EXPECT_EQ(shape.part, shape.whole);
+    EXPECT_EQ(n, shape.getRows());
+    EXPECT_EQ(m, shape.getColumns());
     EXPECT_EQ(tiles, shape.countTiles());
+    std::vector<int64_t> words(size_t(STEPC_TILE_OPERANDS(5)));
+    storeTileShape(shape, words.data());
+    TileShape loaded = loadTileShape(shape.roles, words.data());
+    EXPECT_EQ(shape.part, loaded.part);
+    EXPECT_EQ(shape.whole, loaded.whole);
+    EXPECT_EQ(shape.end, loaded.end);
   };
-  check({"*"}, {}, 1, 1, 1, 1);
-  check({"*"}, {3, 4096}, 1, 1, 12288, 3);
-  check({"*"}, {3, 0}, 1, 1, 0, 0);
-  check({"n"}, {4097}, 1, 1, 4097, 2);
-  check({"n", "m"}, {65, 4097}, 1, 65, 4097, 4);
-  check({"...b", "m"}, {2, 3, 5}, 6, 1, 5, 6);
-  check({"...b", "n", "m"}, {2, 3, 128, 4096}, 6, 128, 4096, 12);
-  check({"...b", "n", "m"}, {0, 3, 5}, 0, 3, 5, 0);
-  check({"...b"}, {2, 3}, 1, 1, 6, 1);
-  check({}, {}, 1, 1, 1, 1);
+  check({"*"}, {}, {1}, 1, 1, 1);
+  check({"*"}, {3, 4096}, {12288}, 1, 12288, 3);
+  check({"*"}, {3, 0}, {0}, 1, 0, 0);
+  check({"n"}, {4097}, {4097}, 1, 4097, 2);
+  check({"n", "m"}, {65, 4097}, {65, 4097}, 65, 4097, 4);
+  check({"n", "1"}, {4097, 1}, {4097, 1}, 1, 4097, 2);
+  check({"...b", "m"}, {2, 3, 5}, {6, 5}, 1, 5, 6);
+  check({"...b", "n", "m"}, {2, 3, 128, 4096}, {6, 128, 4096}, 128, 4096, 12);
+  check({"...b", "n", "m"}, {0, 3, 5}, {0, 3, 5}, 3, 5, 0);
+  check({"o", "i", "h", "w"}, {8, 4, 65, 3}, {8, 4, 65, 3}, 65, 3, 64);
+  check({"...b", "o", "i", "h", "w"}, {2, 2, 8, 4, 65, 3}, {4, 8, 4, 65, 3}, 65,
+        3, 256);
+  check({"...b"}, {2, 3}, {6}, 1, 6, 1);
+  check({}, {}, {1}, 1, 1, 1);
 }
 
 TEST(Tiles, workspace) {
-  TileShape shape{{2, 65, 1025}, {2, 65, 1025}, 0, 2 * 65 * 1025};
+  TensorLayout layout;
+  layout.shape = {2, 65, 1025};
+  layout.dimAxes.resize(3);
+  TileShape shape =
+      getTileShape({"...b", "n", "m"}, layout, layout.shape.data(), 3);
+  const Factor b{Factor::Kind::Dim, 0, 1}, n{Factor::Kind::Dim, 1, 1},
+      m{Factor::Kind::Dim, 2, 1}, blocks{Factor::Kind::Dim, 1, 64},
+      leaves{Factor::Kind::Dim, 2, 1024};
   auto bytes = [&](std::vector<Factor> size, int64_t each) {
     WorkspaceBuffer buffer;
     buffer.size = std::move(size);
@@ -156,14 +180,11 @@ TEST(Tiles, workspace) {
   };
   EXPECT_EQ(64, bytes({}, 1));
   EXPECT_EQ(128, bytes({}, 65));
-  EXPECT_EQ(2 * 65 * 2 * 8 + 32, bytes({Factor::B, Factor::N, Factor::ML}, 8));
+  EXPECT_EQ(2 * 65 * 2 * 8 + 32, bytes({b, n, leaves}, 8));
   EXPECT_EQ(2 * 2 * 1025 * 8 + 32,
-            bytes({Factor::B, Factor::NL, Factor::M}, 8));
-  EXPECT_EQ(64, bytes({Factor::B1, Factor::N1}, 8));
-  EXPECT_THROW(bytes({Factor::M, Factor::M, Factor::M, Factor::M, Factor::M,
-                      Factor::M, Factor::M},
-                     8),
-               std::bad_alloc);
+            bytes({b, blocks, m}, 8));
+  EXPECT_EQ(64, bytes({{Factor::Kind::Dim, 0, 1024}, blocks}, 8));
+  EXPECT_THROW(bytes({m, m, m, m, m, m, m}, 8), std::bad_alloc);
 }
 
 } // namespace

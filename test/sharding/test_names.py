@@ -17,7 +17,7 @@ from stepwise import judge_bits, judge_bounds, run_twice
 
 # Those of layouts, sizes and kernels; of memory; of the language; of files and messages.
 WORDS = [
-    "flat", "B", "N", "M", "R", "L", "NL", "ML", "N1", "B1", "whole", "owners", "layout",
+    "flat", "rows", "blocks", "range", "B", "N", "M", "whole", "owners", "layout",
     "temp0", "partial0", "exchange0", "carried0", "slot0", "input", "phase0", "master", "remainder",
     "count", "fresh", "state", "param", "grad", "position", "rank", "extent", "model", "group",
     "scalars", "step", "sum", "unless", "across", "if", "true", "not", "as", "kept",

@@ -158,13 +158,13 @@ class Package:
 # --- Sizes --------------------------------------------------------------------
 
 
-def _tile_dims(dims: tuple[str, ...], extents: tuple[int, ...]) -> tuple[int, int, int]:
-    """B, N and M of docs/statistics.md."""
+def _tile_extents(dims: tuple[str, ...], extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Of the rule's dims: leading ones are one, and so are all where the rule names none."""
     named = len(dims) - dims[0].startswith("...") if dims else 0
     if named == 0 or dims[0] == "*":
-        return 1, 1, math.prod(extents)
-    rows = extents[-2] if named == 2 else 1
-    return math.prod(extents[: len(extents) - named]), rows, extents[-1]
+        return (math.prod(extents),)
+    leading = extents[: len(extents) - named]
+    return (*([math.prod(leading)] if len(dims) > named else []), *extents[len(leading) :])
 
 
 def _up(size: int, by: int) -> int:
@@ -172,37 +172,43 @@ def _up(size: int, by: int) -> int:
 
 
 class Tiles:
-    """A part as kernels see it: ``factors`` of buffer sizes, by name."""
+    """A part as kernels see it (docs/statistics.md)."""
 
     def __init__(self, rule: Rule, part: Part):
-        whole = _tile_dims(rule.dims, part.shape)
+        self.dims = rule.dims or ("*",)
+        whole = _tile_extents(rule.dims, part.shape)
         is_cut = bool(part.flat) and len(rule.dims) > 1
         if is_cut:
-            own, begin, end = whole, part.begin, part.end
+            self.extents, begin, end = whole, part.begin, part.end
         elif part.flat:
-            own = (1, 1, part.end - part.begin)
+            self.extents = (part.end - part.begin,)
         else:
-            own = _tile_dims(rule.dims, part.local)
-        self.b, self.n, self.m = own
+            self.extents = _tile_extents(rule.dims, part.local)
+        single = [k for k, dim in enumerate(self.dims) if dim != "1" and dim[:3] != "..."]
+        self.m = self.extents[single[-1] if single else 0]
+        self.n = self.extents[single[-2]] if len(single) > 1 else 1
         if not is_cut:
-            begin, end = 0, math.prod(own)
+            begin, end = 0, math.prod(self.extents)
         self.elements = end - begin
         rows = blocks = 0
         if begin < end:
             rows = (end - 1) // self.m - begin // self.m + 1
             blocks = self._block((end - 1) // self.m) - self._block(begin // self.m) + 1
         self.tiles = blocks * _up(self.m, TILE_COLUMNS)
-        self.factors = {
-            "B": self.b, "N": self.n, "M": self.m, "NL": _up(self.n, ROW_LEAF),
-            "ML": _up(self.m, LEAF), "N1": _up(self.n, LEAF), "B1": _up(self.b, LEAF),
-            "R": rows, "L": blocks,
-        }  # fmt: skip
+        self._touched = {"range rows": rows, "range blocks": blocks}
 
     def _block(self, row: int) -> int:
         return row // self.n * _up(self.n, ROW_LEAF) + row % self.n // ROW_LEAF
 
+    def _factor(self, text: str) -> int:
+        """Of a factor of a buffer's size: "n", "m/1024", "range rows"."""
+        if text in self._touched:
+            return self._touched[text]
+        dim, _, leaf = text.partition("/")
+        return _up(self.extents[self.dims.index(dim)], int(leaf or 1))
+
     def entries(self, buffer: dict) -> int:
-        return math.prod(self.factors[name] for name in buffer["size"])
+        return math.prod(map(self._factor, buffer["size"]))
 
     def bytes(self, buffer: dict) -> int:
         """Of a buffer in the workspace, to whole lines of 64 bytes."""

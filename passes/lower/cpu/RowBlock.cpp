@@ -6,9 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cpu/RowBlock.h"
 
-#include "passes/lower/FinishResults.h"
-#include "passes/lower/cpu/ReductionTree.h"
-#include "passes/lower/cpu/TileRun.h"
+#include "passes/lower/cpu/WorkerPolicy.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -18,31 +16,18 @@ Value mlir::step::emitGoesByRowBlocks(const Words &w, const TileRow &row) {
                                row.tileColumns, w.constantWord(1));
 }
 
-/// The leaves of each row of the block, as the finish of a tensor does.
-static void combineRows(const Words &w, const TileRow &row, CombineOp combine,
-                        Value firstRow, Value rows) {
-  Destination to =
-      getDestination(w, combine, getExtents(w, row, getSpace(combine)));
-  Value partial = row.getAddress(combine.getPartial());
-  w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
-    Value number = w.add(firstRow, w.toWord(index));
-    Value leaves =
-        w.add(partial, w.mul(w.mul(number, row.leaves), w.constantWord(8)));
-    emitDense(w, to.combiner, leaves, w.toIndex(row.leaves));
-    Value sum = w.load(w.view(leaves, w.b.getF64Type()), int64_t(0));
-    storeResult(w, row, to, sum, number);
-  });
-}
-
 /// The block's part of a vector of rows. Nothing is accumulated.
 static void runRows(const Words &w, const TileRow &row, TraverseOp traverse,
                     func::FuncOp run, Value item, Value firstRow, Value rows) {
+  DimSet outer = row.getDims().getOuter();
   TileRunArguments arguments;
   arguments.scalars = row.scalars;
   arguments.tensorSlots = row.tensorSlots;
   for (const Operand &operand : getOperands(traverse)) {
-    Value element =
-        getAccess(traverse, operand) == Access::Tile ? firstRow : item;
+    DimSet own = getDimSet(traverse, operand);
+    Value element = row.project(item, outer, own & outer);
+    if (getAccess(traverse, operand) == Access::Tile)
+      element = w.add(w.mul(element, row.N), firstRow);
     Value size = w.constantWord(operand.getBytes());
     arguments.operands.push_back(
         w.add(row.getAddress(operand.buffer), w.mul(element, size)));
@@ -59,10 +44,7 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
                                             StringRef name,
                                             ArrayRef<Operation *> entries) {
   // Their functions first: one does not stand inside the other.
-  DenseMap<Operation *, func::FuncOp> runs;
-  for (Operation *entry : entries)
-    if (auto traverse = dyn_cast<TraverseOp>(entry))
-      runs[entry] = getTileRun(builder, traverse, storage, /*prefetchLines=*/0);
+  auto runs = getVectorRuns(builder, storage, entries);
   Location loc = storage.getProgram()->getLoc();
   func::FuncOp function = makeInternalFunction(builder, loc, name, 5, 0);
   OpBuilder::InsertionGuard guard(builder);
@@ -71,14 +53,22 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
   Words w(builder, loc);
   TileRow row(w, storage, CallWords::load(w, block.getArgument(0)),
               block.getArgument(1));
-  Value item = block.getArgument(2), rows = block.getArgument(4);
-  Value firstRow = w.add(w.mul(item, row.N), block.getArgument(3));
+  WorkerPolicy policy(w);
+  FinishEmitter finish(w, row, policy);
+  Value item = block.getArgument(2), firstRow = block.getArgument(3),
+        rows = block.getArgument(4);
+  Value number = w.add(w.mul(item, row.N), firstRow);
   for (Operation *entry : entries) {
-    if (auto combine = dyn_cast<CombineOp>(entry))
-      combineRows(w, row, combine, firstRow, rows);
-    else
+    auto combine = dyn_cast<CombineOp>(entry);
+    if (!combine) {
       runRows(w, row, cast<TraverseOp>(entry), runs.lookup(entry), item,
               firstRow, rows);
+      continue;
+    }
+    Value leaves = w.mul(w.mul(number, row.leaves), w.constantWord(8));
+    finish.combineRows(getDestination(w, row, combine),
+                       w.add(row.getAddress(combine.getPartial()), leaves),
+                       number, rows);
   }
   func::ReturnOp::create(builder, loc);
   return function;

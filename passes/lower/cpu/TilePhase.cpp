@@ -21,7 +21,7 @@ TilePhase::TilePhase(const Words &w, TraverseOp traverse, func::FuncOp run)
 void TilePhase::allocateCopies() {
   for (const Operand &operand : operands) {
     int64_t bytes = operand.isInMemory() ? operand.getBytes() : 8;
-    copies.push_back(getAccess(traverse, operand) == Access::Tile
+    copies.push_back(isOfElements(traverse, operand)
                          ? emitStackBuffer(w, STEPC_LEAF * bytes)
                          : Value());
   }
@@ -29,7 +29,7 @@ void TilePhase::allocateCopies() {
 
 void TilePhase::clearColumns(const TileRow &row, const Tile &tile) const {
   for (const Accumulator &accumulator : accumulators) {
-    if (!accumulator.isColumn)
+    if (!accumulator.is(Leaves::Columns))
       continue;
     Value address = getPartialAddress(w, row, tile, accumulator);
     Value columns = w.toIndex(tile.columns);
@@ -120,7 +120,7 @@ void TilePhase::emitStrided(const TileRow &row, const Tile &tile) const {
 void TilePhase::clearRow(const TileRow &row, const Tile &line) const {
   Type f64 = w.b.getF64Type();
   for (const Accumulator &accumulator : accumulators) {
-    if (accumulator.isColumn)
+    if (!accumulator.is(Leaves::Lanes))
       continue;
     Value leaves = w.view(getPartialAddress(w, row, line, accumulator), f64);
     w.loop(w.constant(0), w.toIndex(w.ceilDiv(line.columns, STEPC_LEAF)), 1,

@@ -37,10 +37,12 @@ public:
   func::FuncOp emit(StringRef name);
 
 private:
-  bool isAlongRow(unsigned k) const { return !accumulators[k].isColumn; }
+  bool isAlongRow(unsigned k) const {
+    return accumulators[k].is(Leaves::Lanes);
+  }
   bool hasRowAccumulators() const {
-    return llvm::any_of(accumulators,
-                        [](const Accumulator &a) { return !a.isColumn; });
+    return llvm::any_of(
+        accumulators, [](const Accumulator &a) { return a.is(Leaves::Lanes); });
   }
   /// Whether the loop over columns walks along the operand in memory.
   bool isStream(unsigned k) const {
@@ -54,6 +56,7 @@ private:
                 function_ref<void(unsigned, Value)> accumulateRow);
   void emitPrefetch(Value column);
   void addToColumn(unsigned k, int64_t lanes, Value value, Value column);
+  void storeElement(unsigned k, int64_t lanes, Value value, Value column);
 
   Words w;
   TraverseOp traverse;
@@ -83,6 +86,14 @@ void TileRunEmitter::addToColumn(unsigned k, int64_t lanes, Value value,
   emitStore(w, f64, lanes, sum, partialRows[k], column);
 }
 
+/// Each element is a leaf, and is added to +0.0 as all are.
+void TileRunEmitter::storeElement(unsigned k, int64_t lanes, Value value,
+                                  Value column) {
+  Combiner combiner = accumulators[k].combiner;
+  value = emitCombined(w, combiner, emitNeutral(w, combiner, lanes), value);
+  emitStore(w, w.b.getF64Type(), lanes, value, partialRows[k], column);
+}
+
 void TileRunEmitter::emitBody(
     int64_t lanes, Value column,
     function_ref<void(unsigned, Value)> accumulateRow) {
@@ -102,8 +113,10 @@ void TileRunEmitter::emitBody(
           w.b, w.loc, VectorType::get({lanes}, value.getType()), value);
     if (isAlongRow(k))
       accumulateRow(k, value);
-    else
+    else if (accumulators[k].is(Leaves::Columns))
       addToColumn(k, lanes, emitWidened(w, value), column);
+    else
+      storeElement(k, lanes, emitWidened(w, value), column);
   };
   current->emit(lanes, {load, store, accumulate});
 }
@@ -224,10 +237,12 @@ void TileRunEmitter::emitRow(Value index) {
                            ? emitLoad(w, operand.getStorage(), 0, address, zero)
                            : Value());
   }
-  for (unsigned k = 0; k < accumulators.size(); ++k) {
-    Value offset = w.mul(w.mul(row, in.leaves), w.constantWord(8));
-    partialRows.push_back(isAlongRow(k) ? w.add(in.accumulators[k], offset)
-                                        : in.accumulators[k]);
+  for (auto [k, accumulator] : llvm::enumerate(accumulators)) {
+    Value pitch = isAlongRow(k) ? in.leaves : in.pitch;
+    Value offset = w.mul(w.mul(row, pitch), w.constantWord(8));
+    partialRows.push_back(accumulator.is(Leaves::Columns)
+                              ? in.accumulators[k]
+                              : w.add(in.accumulators[k], offset));
   }
   BodyEmitter rowBody = body;
   rowBody.fixOperands(elements);

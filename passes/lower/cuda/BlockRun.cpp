@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/BlockRun.h"
 
+#include "passes/lower/Combiners.h"
 #include "passes/lower/cuda/ColumnSums.h"
 #include "passes/lower/cuda/ElementKernel.h"
 #include "passes/lower/cuda/GridKernel.h"
@@ -61,11 +62,13 @@ public:
   BlockRunEmitter(OpBuilder &builder, TraverseOp traverse,
                   const ProgramStorage &storage)
       : w(builder, traverse.getLoc()), traverse(traverse),
-        body(builder, traverse, storage), lanes(getLanes(traverse)),
+        body(builder, traverse, storage),
+        accumulators(getAccumulators(traverse)), lanes(getLanes(traverse)),
         width(getStripColumns(traverse)), columnSums(w, traverse, lanes),
         rowSums(w, traverse, width) {
     for (const Operand &operand : body.getOperands())
       accesses.push_back(getBlockAccess(traverse, operand));
+    partialRows.resize(accumulators.size());
   }
 
   func::FuncOp emit(StringRef name, bool isStrided);
@@ -93,7 +96,12 @@ private:
   Vectors emitVectors(const Strip &part, Value staged, ValueRange columns);
   void emitSingles(const Strip &part, Value number, Value staged);
   void openRow(Value number);
+  bool isMoved(unsigned k) const {
+    return strided && isOfElements(traverse, body.getOperands()[k]);
+  }
   SmallVector<Value> locateElement(Value number, Value column) const;
+  void accumulate(unsigned k, Value value, Value staged, const Strip &part,
+                  Value column);
   Value asVector(Value value) const;
   AccessHints getHints(unsigned k) const;
 
@@ -103,6 +111,7 @@ private:
   BodyEmitter body;
   std::optional<BodyEmitter> rowBody;
   SmallVector<Access> accesses;
+  SmallVector<Accumulator> accumulators;
   int64_t lanes, width;
   ColumnSums columnSums;
   LaneSums rowSums;
@@ -111,6 +120,8 @@ private:
   std::optional<StridedRows> strided;
   /// Addresses of the row at hand.
   SmallVector<Value> operandRows;
+  /// The same of accumulators that have each element.
+  SmallVector<Value> partialRows;
 };
 } // namespace
 
@@ -157,7 +168,7 @@ void BlockRunEmitter::openRow(Value number) {
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
     Value size = w.constantWord(operand.getBytes());
     Value address = in.operands[k];
-    if (accesses[k] == Access::Tile && !strided)
+    if (accesses[k] == Access::Tile && !isMoved(k))
       address = w.add(address, w.mul(w.mul(row, in.pitch), size));
     if (accesses[k] == Access::Row)
       address = w.add(address, w.mul(row, size));
@@ -168,8 +179,28 @@ void BlockRunEmitter::openRow(Value number) {
             ? emitLoad(w, operand.getStorage(), 0, address, w.constant(0))
             : Value());
   }
+  for (auto [k, accumulator] : llvm::enumerate(accumulators))
+    if (accumulator.is(Leaves::Elements))
+      partialRows[k] =
+          w.add(in.accumulators[k],
+                w.mul(w.mul(row, in.pitch), w.constantWord(8)));
   rowBody.emplace(body);
   rowBody->fixOperands(elements);
+}
+
+/// Of an element or a vector from `column` (an index) on, but for sums along
+/// columns: stages what is summed along rows, and stores what is not summed
+/// here, added to +0.0 as all is.
+void BlockRunEmitter::accumulate(unsigned k, Value value, Value staged,
+                                 const Strip &part, Value column) {
+  if (!accumulators[k].is(Leaves::Elements))
+    return rowSums.stage(k, value, staged, w.sub(column, part.begin));
+  Combiner combiner = accumulators[k].combiner;
+  value = emitWidened(w, value);
+  auto vector = dyn_cast<VectorType>(value.getType());
+  int64_t count = vector ? vector.getNumElements() : 0;
+  value = emitCombined(w, combiner, emitNeutral(w, combiner, count), value);
+  emitStore(w, w.b.getF64Type(), count, value, partialRows[k], column);
 }
 
 Value BlockRunEmitter::asVector(Value value) const {
@@ -201,13 +232,13 @@ BlockRunEmitter::Vectors BlockRunEmitter::emitVectors(const Strip &part,
     emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
               part.vector, getHints(k));
   };
-  auto accumulate = [&](unsigned k, Value value) {
+  auto accumulateVector = [&](unsigned k, Value value) {
     value = asVector(value);
     if (columnSums.has(k))
       return columnSums.add(k, value, next);
-    rowSums.stage(k, value, staged, w.sub(part.vector, part.begin));
+    accumulate(k, value, staged, part, part.vector);
   };
-  rowBody->emit(lanes, {load, store, accumulate});
+  rowBody->emit(lanes, {load, store, accumulateVector});
   if (!next.empty())
     scf::YieldOp::create(w.b, w.loc, next);
   return Vectors(branch.getResults());
@@ -228,7 +259,7 @@ SmallVector<Value> BlockRunEmitter::locateElement(Value number,
     SmallVector<unsigned> moving;
     SmallVector<int64_t> places;
     for (unsigned k = 0; k < operands.size(); ++k)
-      if (accesses[k] == Access::Tile) {
+      if (isMoved(k)) {
         moving.push_back(k);
         places.push_back(getOperandIndex(operands[k].buffer));
       }
@@ -264,12 +295,12 @@ void BlockRunEmitter::emitSingles(const Strip &part, Value number,
     auto store = [&](unsigned k, Value value) {
       emitStore(w, operands[k].getStorage(), 0, value, addresses[k], zero);
     };
-    auto accumulate = [&](unsigned k, Value value) {
+    auto accumulateSingle = [&](unsigned k, Value value) {
       if (columnSums.has(k))
         return columnSums.add(in, k, value, column);
-      rowSums.stage(k, value, staged, w.sub(column, part.begin));
+      accumulate(k, value, staged, part, column);
     };
-    rowBody->emit(0, {load, store, accumulate});
+    rowBody->emit(0, {load, store, accumulateSingle});
   });
 }
 
@@ -381,7 +412,7 @@ BlockRunEmitter::Strip BlockRunEmitter::getPart(const Strip &strip,
 
 func::FuncOp BlockRunEmitter::emit(StringRef name, bool isStrided) {
   int64_t numOperands = body.getOperands().size();
-  int64_t numPartials = getAccumulators(traverse).size();
+  int64_t numPartials = accumulators.size();
   int64_t before = isStrided ? 3 : 0;
   func::FuncOp function = makeInternalFunction(
       w.b, w.loc, name, before + 2 + numOperands + numPartials + 2, 2);

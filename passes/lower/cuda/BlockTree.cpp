@@ -67,7 +67,7 @@ static void combineEntries(const Words &w, Combiner combiner, Value first,
 }
 
 void mlir::step::emitBlockPairwise(const Words &w, Combiner combiner,
-                                   const PartialGroups &in, Value width) {
+                                   const Entries &in, Value width) {
   Type i64 = w.b.getI64Type();
   // while (span < count): entries `span` apart are combined.
   auto levels = scf::WhileOp::create(w.b, w.loc, TypeRange{i64},
@@ -84,11 +84,12 @@ void mlir::step::emitBlockPairwise(const Words &w, Combiner combiner,
   Value entries = w.div(w.sub(w.add(in.count, span), one), span);
   Value units = w.div(w.sub(w.add(in.count, next), one), next);
   Value stride = w.mul(span, in.stride);
-  emitBlockLoop(w, w.mul(in.groups, w.mul(units, width)), [&](Value i) {
+  Value groups = in.groups.getCount(w);
+  emitBlockLoop(w, w.mul(groups, w.mul(units, width)), [&](Value i) {
     Value column = w.rem(i, width), rest = w.div(i, width);
     Value unit = w.rem(rest, units), group = w.div(rest, units);
     Value entry = w.mul(unit, w.constantWord(kRadix));
-    Value number = w.add(w.mul(group, in.pitch), w.mul(entry, stride));
+    Value number = w.add(in.groups.getOffset(w, group), w.mul(entry, stride));
     Value first = getWord(w, in.address, w.add(number, column));
     combineEntries(w, combiner, first, w.sub(entries, entry), stride);
   });
@@ -97,14 +98,15 @@ void mlir::step::emitBlockPairwise(const Words &w, Combiner combiner,
 }
 
 void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
-                                   const PartialGroups &in) {
+                                   const Entries &in) {
   Value size = w.constantWord(STEPC_ROW_LEAF);
   Value leaves = w.ceilDiv(in.count, STEPC_ROW_LEAF);
   Value leafStride = w.mul(in.stride, size);
   // A leaf goes where its own first entry was.
-  emitBlockLoop(w, w.mul(in.groups, leaves), [&](Value i) {
+  emitBlockLoop(w, w.mul(in.groups.getCount(w), leaves), [&](Value i) {
     Value leaf = w.rem(i, leaves), group = w.div(i, leaves);
-    Value number = w.add(w.mul(group, in.pitch), w.mul(leaf, leafStride));
+    Value number =
+        w.add(in.groups.getOffset(w, group), w.mul(leaf, leafStride));
     Value first = getWord(w, in.address, number);
     Value count = w.min(w.sub(in.count, w.mul(leaf, size)), size);
     auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), w.toIndex(count),
@@ -122,7 +124,7 @@ void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
     storePartial(w, loop.getResult(0), first);
   });
   emitBarrier(w);
-  PartialGroups combined = in;
+  Entries combined = in;
   combined.count = leaves;
   combined.stride = leafStride;
   emitBlockPairwise(w, combiner, combined, w.constantWord(1));

@@ -14,6 +14,7 @@
 #define STEPC_PASSES_LOWER_CUDA_BLOCKTREE_H
 
 #include "passes/lower/Combiners.h"
+#include "passes/lower/Finish.h"
 
 namespace mlir::step {
 
@@ -27,22 +28,10 @@ void emitBlockLoop(const Words &w, Value count,
 /// `emitBody` by the block's first thread.
 void emitByOneThread(const Words &w, function_ref<void()> emitBody);
 
-/// Groups of partial results, f64 in memory. All values are words: group g has
-/// `count` entries, `stride` f64 apart, from number g * `pitch` on after
-/// `address`.
-struct PartialGroups {
-  Value address, groups, pitch, count, stride;
-};
-
-/// Combines the entries of each group in place, pairwise by number; the result
-/// is the group's first. An entry is `width` (a word) f64 side by side.
-void emitBlockPairwise(const Words &w, Combiner combiner,
-                       const PartialGroups &in, Value width);
-
-/// Combines the entries, one f64 each, of each group in place and in sequence
-/// order; the result is the group's first.
-void emitBlockSequence(const Words &w, Combiner combiner,
-                       const PartialGroups &in);
+/// FinishPolicy's functions, by a block. The width is a word.
+void emitBlockPairwise(const Words &w, Combiner combiner, const Entries &in,
+                       Value width);
+void emitBlockSequence(const Words &w, Combiner combiner, const Entries &in);
 
 } // namespace mlir::step
 

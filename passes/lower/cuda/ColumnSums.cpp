@@ -17,7 +17,7 @@ ColumnSums::ColumnSums(const Words &w, TraverseOp traverse, int64_t lanes)
       goesOn(traverse.isKernel() &&
              cast<ProgramOp>(traverse->getParentOp()).isFlatRange()) {
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
-    if (accumulator.isColumn)
+    if (accumulator.is(Leaves::Columns))
       alongColumn.push_back(k);
 }
 

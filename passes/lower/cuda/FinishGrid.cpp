@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/lower/FinishResults.h"
 #include "passes/lower/cuda/BlockRun.h"
 #include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/GridKernel.h"
@@ -15,244 +14,63 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// Emits the entries of one finish. `row` is the row of the table that the
-/// block works on; each entry ends when all threads have.
-class BlockFinishEmitter {
+/// All threads of a block run the finish.
+class BlockPolicy : public FinishPolicy {
 public:
-  BlockFinishEmitter(const Words &w, const TileRow &row) : w(w), row(row) {}
+  using FinishPolicy::FinishPolicy;
 
-  void emitCombine(CombineOp combine);
-  void emitReceive(ReceiveOp receive);
-  void emitVectors(TraverseOp traverse, func::FuncOp run);
-  void emitScalars(ArrayRef<Operation *> scalars) {
-    emitByOneThread(w, [&] { emitTensorScalars(w, row, scalars); });
+  void forEach(const Places &places,
+               function_ref<void(Value, Value)> emitBody) const override {
+    emitBlockLoop(w, places.getCount(w), [&](Value number) {
+      emitBody(number, places.getOffset(w, number));
+    });
   }
-
-private:
-  void combineAll(CombineOp combine, const Destination &to, const Extents &in);
-  void combineRange(Level level, Value partial, const Destination &to);
-  void forEachItems(function_ref<void(Value, Value)> emitBody);
-  void combineRangeColumns(Value partial, const Destination &to);
-  void combineRangeItems(Value partial, const Destination &to);
-  void combineRangeRows(Level level, Value partial, const Destination &to);
-  void storeNeutral(const Destination &to, Level level, const Extents &in);
-  void combineColumns(const PartialGroups &leaves, const Destination &to);
-  void combineRows(Level level, Value partial, const Destination &to,
-                   const Extents &in);
-  void storeFirst(const PartialGroups &in, const Destination &to);
-  void store(const Destination &to, Value sum, Value index) {
-    storeResult(w, row, to, sum, index);
+  void byOne(function_ref<void()> emitBody) const override {
+    emitByOneThread(w, emitBody);
   }
-  Value loadAt(Value address, Value index) const {
-    return w.load(w.view(address, w.b.getF64Type()), w.toIndex(index));
+  void wait() const override { emitBarrier(w); }
+  void foldPairwise(Combiner combiner, const Entries &entries,
+                    Value width) const override {
+    emitBlockPairwise(w, combiner, entries, width ? width : w.constantWord(1));
   }
-
-  const Words &w;
-  const TileRow &row;
+  void foldSequence(Combiner combiner, const Entries &entries) const override {
+    emitBlockSequence(w, combiner, entries);
+  }
+  void runVectors(const TileRow &row, TraverseOp traverse,
+                  func::FuncOp run) const override;
 };
 } // namespace
 
-/// The first entry of each group is its result.
-void BlockFinishEmitter::storeFirst(const PartialGroups &in,
-                                    const Destination &to) {
-  emitBlockLoop(w, in.groups, [&](Value group) {
-    store(to, loadAt(in.address, w.mul(group, in.pitch)), group);
-  });
-}
-
-void BlockFinishEmitter::combineColumns(const PartialGroups &leaves,
-                                        const Destination &to) {
-  emitBlockPairwise(w, to.combiner, leaves, row.M);
-  emitBlockLoop(w, w.mul(row.B, row.M), [&](Value i) {
-    Value item = w.div(i, row.M), column = w.rem(i, row.M);
-    store(to, loadAt(leaves.address, w.add(w.mul(item, leaves.pitch), column)),
-          i);
-  });
-}
-
-/// First the leaves of each row, then the rows of each item, then the items; as
-/// far as the level goes.
-void BlockFinishEmitter::combineRows(Level level, Value partial,
-                                     const Destination &to, const Extents &in) {
-  Value one = w.constantWord(1), zero = w.constantWord(0);
-  PartialGroups leaves{partial, w.mul(in.items, in.rows), in.leaves, in.leaves,
-                       one};
-  emitBlockPairwise(w, to.combiner, leaves, one);
-  if (level == Level::Rows)
-    return storeFirst(leaves, to);
-  Value itemPitch = w.mul(in.rows, in.leaves);
-  PartialGroups rows{partial, in.items, itemPitch, in.rows, in.leaves};
-  emitBlockSequence(w, to.combiner, rows);
-  if (level == Level::Items)
-    return storeFirst(rows, to);
-  PartialGroups items{partial, one, zero, in.items, itemPitch};
-  emitBlockSequence(w, to.combiner, items);
-  storeFirst(items, to);
-}
-
-/// The items that a range touches, in three parts that are each combined at
-/// once: the first one, those between, and the last one. Of the first and the
-/// last the range may have some rows only. `emitBody` gets the number of the
-/// part's first item and how many it has, words; there may be none.
-void BlockFinishEmitter::forEachItems(
-    function_ref<void(Value, Value)> emitBody) {
-  Value zero = w.constantWord(0), one = w.constantWord(1);
-  Value items = row.range->items;
-  w.loop(w.constant(0), w.constant(3), 1, [&](Value index) {
-    Value part = w.toWord(index);
-    Value isLast = w.isLess(one, part);
-    Value last = w.max(w.sub(items, one), one);
-    Value first = w.select(isLast, last, part);
-    Value end = w.select(isLast, items, w.sub(items, one));
-    end = w.select(w.isLess(part, one), w.min(items, one), end);
-    emitBody(w.add(row.range->firstItem, first),
-             w.max(w.sub(end, first), zero));
-  });
-}
-
-/// The blocks of rows that the range touches, in each item on their own.
-void BlockFinishEmitter::combineRangeColumns(Value partial,
-                                             const Destination &to) {
-  const TileRow::Range &range = *row.range;
-  Value endBlock = w.add(range.firstBlock, range.blocks);
-  forEachItems([&](Value item, Value count) {
-    Value own = w.mul(item, row.rowBlocks);
-    Value from = w.max(own, range.firstBlock);
-    Value until = w.min(w.add(own, row.rowBlocks), endBlock);
-    Value entries = w.max(w.sub(until, from), w.constantWord(0));
-    Value offset = w.mul(w.sub(from, range.firstBlock), row.M);
-    PartialGroups leaves{w.add(partial, w.mul(offset, w.constantWord(8))),
-                         count, w.mul(row.rowBlocks, row.M), entries, row.M};
-    emitBlockPairwise(w, to.combiner, leaves, row.M);
-    emitBlockLoop(w, w.mul(count, row.M), [&](Value i) {
-      Value inner = w.div(i, row.M), column = w.rem(i, row.M);
-      Value place = w.add(w.mul(inner, leaves.pitch), column);
-      store(to, loadAt(leaves.address, place),
-            w.add(w.mul(w.add(item, inner), row.M), column));
-    });
-  });
-}
-
-/// The rows that the range touches, in each item on their own.
-void BlockFinishEmitter::combineRangeItems(Value partial,
-                                           const Destination &to) {
-  const TileRow::Range &range = *row.range;
-  Value endRow = w.add(range.firstRow, range.rows);
-  forEachItems([&](Value item, Value count) {
-    Value own = w.mul(item, row.N);
-    Value from = w.max(own, range.firstRow);
-    Value until = w.min(w.add(own, row.N), endRow);
-    Value entries = w.max(w.sub(until, from), w.constantWord(0));
-    Value offset = w.mul(w.sub(from, range.firstRow), row.leaves);
-    PartialGroups rows{w.add(partial, w.mul(offset, w.constantWord(8))), count,
-                       w.mul(row.N, row.leaves), entries, row.leaves};
-    emitBlockSequence(w, to.combiner, rows);
-    emitBlockLoop(w, count, [&](Value inner) {
-      store(to, loadAt(rows.address, w.mul(inner, rows.pitch)),
-            w.add(item, inner));
-    });
-  });
-}
-
-/// First the leaves of each row that the range touches, then as far as the
-/// level goes.
-void BlockFinishEmitter::combineRangeRows(Level level, Value partial,
-                                          const Destination &to) {
-  const TileRow::Range &range = *row.range;
-  Value one = w.constantWord(1), zero = w.constantWord(0);
-  PartialGroups leaves{partial, range.rows, row.leaves, row.leaves, one};
-  emitBlockPairwise(w, to.combiner, leaves, one);
-  if (level == Level::Items)
-    return combineRangeItems(partial, to);
-  if (level == Level::Tensor) {
-    PartialGroups rows{partial, one, zero, range.rows, row.leaves};
-    emitBlockSequence(w, to.combiner, rows);
-    return storeFirst(rows, to);
+/// Whether items lie one behind the other in each operand, which has the dims
+/// of the traversal, or all but the innermost.
+static bool areItemsRows(TraverseOp traverse) {
+  DimSet over = getDimSet(traverse), items = over;
+  if (std::optional<unsigned> lane = over.getInnermost()) {
+    DimSet own;
+    own.insert(*lane);
+    items = over - own;
   }
-  emitBlockLoop(w, range.rows, [&](Value number) {
-    store(to, loadAt(partial, w.mul(number, row.leaves)),
-          w.add(range.firstRow, number));
+  return llvm::all_of(getOperands(traverse), [&](const Operand &operand) {
+    DimSet own = getDimSet(traverse, operand);
+    return own == over || own == items;
   });
 }
 
-void BlockFinishEmitter::combineRange(Level level, Value partial,
-                                      const Destination &to) {
-  if (level == Level::Columns)
-    combineRangeColumns(partial, to);
-  else
-    combineRangeRows(level, partial, to);
-}
-
-/// Of no elements: every result is the neutral value, or that divided.
-void BlockFinishEmitter::storeNeutral(const Destination &to, Level level,
-                                      const Extents &in) {
-  emitBlockLoop(w, countResults(w, level, in), [&](Value index) {
-    store(to, emitNeutral(w, to.combiner, 0), index);
-  });
-}
-
-void BlockFinishEmitter::combineAll(CombineOp combine, const Destination &to,
-                                    const Extents &in) {
-  bool ofRange = row.range && getSpace(combine) == Space::Tiles;
-  Value elements = ofRange ? row.range->elements
-                           : w.mul(in.items, w.mul(in.rows, in.columns));
-  Value partial = row.getAddress(combine.getPartial());
-  // A range leaves results of its own rows, columns and items only.
-  if (ofRange && getLevel(combine) != Level::Tensor) {
-    storeNeutral(to, getLevel(combine), in);
-    emitBarrier(w);
+/// All items are the rows of one run, or there is a run for each.
+void BlockPolicy::runVectors(const TileRow &row, TraverseOp traverse,
+                             func::FuncOp run) const {
+  Value items = countItems(row, traverse);
+  if (areItemsRows(traverse)) {
+    TileRunArguments in =
+        getVectorArguments(w, row, traverse, w.constantWord(0));
+    in.rows = w.toIndex(items);
+    func::CallOp::create(w.b, w.loc, run, in.getValues());
+    return;
   }
-  w.branch(
-      w.isLess(w.constantWord(0), elements),
-      [&] {
-        if (ofRange)
-          combineRange(getLevel(combine), partial, to);
-        else if (getLevel(combine) == Level::Columns)
-          combineColumns({partial, row.B, w.mul(row.rowBlocks, row.M),
-                          row.rowBlocks, row.M},
-                         to);
-        else
-          combineRows(getLevel(combine), partial, to, in);
-      },
-      [&] { storeNeutral(to, getLevel(combine), in); });
-}
-
-void BlockFinishEmitter::emitCombine(CombineOp combine) {
-  Extents in = getExtents(w, row, getSpace(combine));
-  Destination to = getDestination(w, combine, in);
-  if (!combine.getUnless())
-    return combineAll(combine, to, in);
-  Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-  // The partial results are not there.
-  w.branch(
-      row.getScalar(combine.getUnless()),
-      [&] { emitByOneThread(w, [&] { store(to, zero, w.constantWord(0)); }); },
-      [&] { combineAll(combine, to, in); });
-}
-
-void BlockFinishEmitter::emitReceive(ReceiveOp receive) {
-  Extents in = getExtents(w, row, getSpace(receive));
-  Destination to = getDestination(w, receive, in);
-  emitBlockLoop(w, countResults(w, getLevel(receive), in), [&](Value index) {
-    store(to, loadReceived(w, row, receive, w.toIndex(index)), index);
+  w.loop(w.constant(0), w.toIndex(items), 1, [&](Value item) {
+    TileRunArguments in = getVectorArguments(w, row, traverse, w.toWord(item));
+    func::CallOp::create(w.b, w.loc, run, in.getValues());
   });
-}
-
-/// A phase of vectors: those of all items are the rows of one run.
-void BlockFinishEmitter::emitVectors(TraverseOp traverse, func::FuncOp run) {
-  Extents in = getExtents(w, row, getSpace(traverse));
-  TileRunArguments arguments;
-  arguments.scalars = row.scalars;
-  arguments.tensorSlots = row.tensorSlots;
-  for (const Operand &operand : getOperands(traverse))
-    arguments.operands.push_back(row.getAddress(operand.buffer));
-  for (const Accumulator &accumulator : getAccumulators(traverse))
-    arguments.accumulators.push_back(row.getAddress(accumulator.partial));
-  arguments.pitch = in.columns;
-  arguments.leaves = in.leaves;
-  arguments.rows = w.toIndex(in.items);
-  arguments.cols = w.toIndex(in.columns);
-  func::CallOp::create(w.b, w.loc, run, arguments.getValues());
 }
 
 void mlir::step::emitFinishGrid(OpBuilder &builder,
@@ -268,25 +86,8 @@ void mlir::step::emitFinishGrid(OpBuilder &builder,
   auto emitRow = [&](const CallWords &call, Value number) {
     Value index = w.load(w.words(call.chunks), w.mul(number, w.constant(3)));
     TileRow row(w, storage, call, index);
-    BlockFinishEmitter emitter(w, row);
-    for (ArrayRef<Operation *> left(entries); !left.empty();) {
-      ArrayRef<Operation *> scalars = left.take_while(isScalarOfFinish);
-      if (!scalars.empty()) {
-        emitter.emitScalars(scalars);
-        emitBarrier(w);
-        left = left.drop_front(scalars.size());
-        continue;
-      }
-      if (auto combine = dyn_cast<CombineOp>(left.front()))
-        emitter.emitCombine(combine);
-      else if (auto receive = dyn_cast<ReceiveOp>(left.front()))
-        emitter.emitReceive(receive);
-      else
-        emitter.emitVectors(cast<TraverseOp>(left.front()),
-                            runs.lookup(left.front()));
-      emitBarrier(w);
-      left = left.drop_front();
-    }
+    BlockPolicy policy(w);
+    FinishEmitter(w, row, policy).emit(entries, runs);
   };
   requireBlocks(emitChunkKernel(w, name, emitRow), 1);
 }
@@ -307,8 +108,7 @@ void mlir::step::emitStatisticGrid(const Words &w, StringRef name,
           });
     });
     emitBarrier(w);
-    PartialGroups all{entry[2], w.constantWord(1), zero, count,
-                      w.constantWord(1)};
+    Entries all{entry[2], Places(), count, w.constantWord(1)};
     emitBlockSequence(w, combiner, all);
     emitByOneThread(w, [&] {
       Value result = w.view(entry[3], f64);

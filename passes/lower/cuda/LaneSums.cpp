@@ -34,7 +34,7 @@ static constexpr int64_t kWaitingBytes = kSharedBytes - kStagedBytes;
 static SmallVector<unsigned> getAlongRow(ArrayRef<Accumulator> accumulators) {
   SmallVector<unsigned> found;
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
-    if (!accumulator.isColumn)
+    if (accumulator.is(Leaves::Lanes))
       found.push_back(k);
   return found;
 }

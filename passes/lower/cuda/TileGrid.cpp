@@ -35,8 +35,8 @@ public:
 private:
   void emitGrid(StringRef name, func::FuncOp run, bool isStrided);
   bool canFoldRows() const;
-  bool hasSums(bool ofColumns) const;
-  void clearSums(const TileRow &row, const Tile &tile, bool ofColumns,
+  bool hasSums(Leaves leaves) const;
+  void clearSums(const TileRow &row, const Tile &tile, Leaves leaves,
                  Value count);
   void emitRangeTile(const TileRow &row, const Tile &tile, func::FuncOp run);
   void emitRangeRow(const TileRow &row, const Tile &line, func::FuncOp run);
@@ -63,7 +63,7 @@ bool TileGridEmitter::canFoldRows() const {
                          return access == Access::Row ||
                                 access == Access::Column;
                        }) &&
-         !hasSums(/*ofColumns=*/true);
+         !hasSums(Leaves::Columns);
 }
 
 /// `isFolded`: whether the tile is one row of whole strips, to be run as rows.
@@ -74,7 +74,7 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
   for (const Operand &operand : operands) {
-    bool isMoved = isStrided && getAccess(traverse, operand) == Access::Tile;
+    bool isMoved = isStrided && isOfElements(traverse, operand);
     in.operands.push_back(
         isMoved ? row.getAddress(operand.buffer)
                 : getOperandAddress(w, row, tile, traverse, operand));
@@ -98,21 +98,21 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   func::CallOp::create(w.b, w.loc, run, arguments);
 }
 
-bool TileGridEmitter::hasSums(bool ofColumns) const {
+bool TileGridEmitter::hasSums(Leaves leaves) const {
   return llvm::any_of(accumulators, [&](const Accumulator &accumulator) {
-    return accumulator.isColumn == ofColumns;
+    return accumulator.is(leaves);
   });
 }
 
 /// The first `count` (a word) partial results of the tile along rows or columns
 /// start from the neutral value.
 void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
-                                bool ofColumns, Value count) {
-  if (!hasSums(ofColumns))
+                                Leaves leaves, Value count) {
+  if (!hasSums(leaves))
     return;
   Type f64 = w.b.getF64Type();
   for (const Accumulator &own : accumulators) {
-    if (own.isColumn != ofColumns)
+    if (!own.is(leaves))
       continue;
     Value sums = w.view(getPartialAddress(w, row, tile, own), f64);
     Value neutral = emitNeutral(w, own.combiner, 0);
@@ -126,12 +126,11 @@ void TileGridEmitter::clearSums(const TileRow &row, const Tile &tile,
 /// leaf by leaf, as not all of them are touched.
 void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
                                    func::FuncOp run) {
-  clearSums(row, line, /*ofColumns=*/false,
-            w.ceilDiv(line.columns, STEPC_LEAF));
+  clearSums(row, line, Leaves::Lanes, w.ceilDiv(line.columns, STEPC_LEAF));
   forEachLeafOfRange(w, row, line, [&](const Tile &leaf) {
     emitTile(row, leaf, /*isFolded=*/Value(), run, /*isStrided=*/false);
     // Another thread may have the column in the next row.
-    if (hasSums(/*ofColumns=*/true))
+    if (hasSums(Leaves::Columns))
       emitBarrier(w);
   });
 }
@@ -139,7 +138,7 @@ void TileGridEmitter::emitRangeRow(const TileRow &row, const Tile &line,
 /// A strip of a tile of a flat range: at once where the range has all of it.
 void TileGridEmitter::emitRangeTile(const TileRow &row, const Tile &tile,
                                     func::FuncOp run) {
-  clearSums(row, tile, /*ofColumns=*/true, tile.columns);
+  clearSums(row, tile, Leaves::Columns, tile.columns);
   emitTileOfRange(
       w, row, tile,
       [&] {

@@ -32,16 +32,18 @@
 // Chunks count elements. Element i of a row is the i-th in row-major order of
 // the extents; in a contiguous kernel every operand keeps it at base + i.
 //
-// The tiles space, of all others; docs/statistics.md defines tiles, the dims B,
-// N and M, and the workspace:
+// The tiles space, of all others, of a rule with D dims as the manifest lists
+// them (`...b` counts as one, the product of the leading extents);
+// docs/statistics.md defines tiles and the workspace:
 //
 //   words 0, 1    as above
 //   word 2        address of the tensor's slots (array of double)
-//   words 3 to 5  B, N, M of what this rank has; where it has a flat range, of
-//                 the whole tensor
-//   words 6 to 8  B, N, M of the whole tensor
-//   words 9, 10   begin and end of the flat range; else 0 and B * N * M
-//   words 11..    base address of each operand, in the manifest's order, then a
+//   then          D extents of what this rank has; where it has a flat range,
+//                 of the whole tensor
+//                 D extents of the whole tensor
+//                 begin and end of the flat range; else 0 and the number of
+//                 elements
+//                 base address of each operand, in the manifest's order, then a
 //                 word for each buffer of the workspace: its address where the
 //                 buffer is live, else its offset in bytes from
 //                 StepcCall::workspace
@@ -50,12 +52,13 @@
 //                 and for each operand `rank` strides, in elements; those of
 //                 operands of fewer dims are not read: they are dense
 //
-// Chunks count tiles. In a contiguous kernel an operand of the parameter's dims
-// keeps element (b, n, m) at base + (b * N + n) * M + m; one of [...b, n, 1] at
-// base + b * N + n, of [...b, 1, m] at base + b * M + m, of [...b, 1, 1] at
-// base + b. The order is the logical one, whatever the strides.
+// Chunks count tiles. A row of a tile runs along the rule's last dim, M
+// elements; N rows, the extent of the dim before it, are an item. In a
+// contiguous kernel every operand is row-major in the dims that it has: of dims
+// [...b, n, m] one of [...b, 1, m] keeps element (b, m) at base + b * M + m.
+// The order is the logical one, whatever the strides.
 //
-// A tensor that is not sharded is the special case: words 6 to 8 equal 3 to 5.
+// A tensor that is not sharded is the special case: both have the same extents.
 // With a flat range, operands of the parameter's dims are dense and point at
 // element `begin`, those of fewer dims are whole. Tiles are numbered from the
 // block of rows that holds element `begin`: tile = (block - first block) *
@@ -68,7 +71,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 7
+#define STEPC_KERNEL_ABI_VERSION 8
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -77,15 +80,15 @@
 
 /* The same in the tiles space, where words 0 and 1 are as above. */
 #define STEPC_TILE_SLOTS 2
-#define STEPC_TILE_B 3
-#define STEPC_TILE_N 4
-#define STEPC_TILE_M 5
-#define STEPC_TILE_WHOLE_B 6
-#define STEPC_TILE_WHOLE_N 7
-#define STEPC_TILE_WHOLE_M 8
-#define STEPC_TILE_BEGIN 9
-#define STEPC_TILE_END 10
-#define STEPC_TILE_OPERANDS 11
+#define STEPC_TILE_EXTENTS 3
+/* The first word behind the extents of so many dims. */
+#define STEPC_TILE_WHOLE(dims) (STEPC_TILE_EXTENTS + (dims))
+#define STEPC_TILE_BEGIN(dims) (STEPC_TILE_EXTENTS + 2 * (dims))
+#define STEPC_TILE_END(dims) (STEPC_TILE_BEGIN(dims) + 1)
+#define STEPC_TILE_OPERANDS(dims) (STEPC_TILE_BEGIN(dims) + 2)
+
+/* Dims of a rule in the tiles space, at most: `...b` and four with names. */
+#define STEPC_TILE_DIMS_MOST 5
 
 /* The tree of a reduction: elements of a leaf in lane order, its lanes, and
  * elements of a leaf in sequence order. */

@@ -50,8 +50,8 @@ json stepc_test::makeLambManifest() {
   variant["scalars"] = {{"functions", {"lamb_scalars"}}, {"slots", 2}};
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 4;
-  variant["workspace"] = {makeBuffer("weight", {"ML"}, 8),
-                          makeBuffer("update", {"ML"}, 8)};
+  variant["workspace"] = {makeBuffer("weight", {"*/1024"}, 8),
+                          makeBuffer("update", {"*/1024"}, 8)};
   json last = makeKernel("lamb_phase1", 0, {0, 2}, {0});
   last["unless_slot"] = 3;
   variant["schedule"] = {makeKernel("lamb_phase0", 0, {0, 1, 2}, {2}),
@@ -76,8 +76,8 @@ json stepc_test::makeFactorManifest() {
   variant["scalars"] = {{"functions", {"factor_scalars"}}, {"slots", 1}};
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 0;
-  variant["workspace"] = {makeBuffer("rows", {"B", "N", "ML"}, 8),
-                          makeBuffer("columns", {"B", "NL", "M"}, 8)};
+  variant["workspace"] = {makeBuffer("rows", {"...b", "n", "m/1024"}, 8),
+                          makeBuffer("columns", {"...b", "n/64", "m"}, 8)};
   variant["schedule"] = {makeKernel("factor_phase0", 0, {1}, {}),
                          makeFinish("factor_finish0", 0),
                          makeKernel("factor_phase1", 0, {0, 1, 2, 3}, {0})};
@@ -109,8 +109,8 @@ static json makeShareVariant(const std::string &name, const json &layout) {
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 4;
   variant["workspace"] = {
-      makeCrossing("rows", {"B", "N"}, "sum", {"m"}, layout),
-      makeCrossing("columns", {"B", "M"}, "sum", {"n"}, layout),
+      makeCrossing("rows", {"...b", "n"}, "sum", {"m"}, layout),
+      makeCrossing("columns", {"...b", "m"}, "sum", {"n"}, layout),
       makeCrossing("total", {}, "sum", {"...b", "n", "m"}, layout),
       makeCrossing("largest", {}, "amax", {"...b", "n", "m"}, layout)};
   variant["schedule"] = {makeFinish("share_finish0", 0),
@@ -237,8 +237,8 @@ json stepc_test::makeClipManifest() {
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 5;
   variant["workspace"] = {
-      makeBuffer("norm2", {"ML"}, 8), makeBuffer("total", {"ML"}, 8),
-      makeBuffer("largest", {"ML"}, 8), makeBuffer("update", {"M"}, 4, true)};
+      makeBuffer("norm2", {"*/1024"}, 8), makeBuffer("total", {"*/1024"}, 8),
+      makeBuffer("largest", {"*/1024"}, 8), makeBuffer("update", {"*"}, 4, true)};
   variant["schedule"] = {makeKernel("clip_phase0", 0, {1}, {}),
                          makeFinish("clip_finish0", 0),
                          makeKernel("clip_phase1", 1, {1}, {}),

@@ -51,7 +51,7 @@ INLINE double getAbsolute(double x) { return __builtin_fabs(x); }
 
 INLINE void clip_phase0_body(const StepcCall *call, int64_t begin, int64_t end,
                              int strided) {
-  FOR_TILES(call, begin, end, 2, 4) {
+  FOR_TILES(call, begin, end, 1, 2, 4) {
     SUM_LEAVES(0, SQUARE(*getElement(&row, 1, x, strided)))
     SUM_LEAVES(1,
                row.scalars[1] * getAbsolute(*getElement(&row, 1, x, strided)))
@@ -70,8 +70,8 @@ INLINE void clip_phase0_body(const StepcCall *call, int64_t begin, int64_t end,
 BOTH(clip_phase0)
 
 EXPORT void clip_finish0(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, 2, 4);
-  int64_t leaves = divideUp(row.words[STEPC_TILE_M], STEPC_LEAF);
+  Row row = getRow(call, index, 1, 2, 4);
+  int64_t leaves = divideUp(row.m, STEPC_LEAF);
   row.slots[0] = foldPairs(getBuffer(&row, 0), 1, leaves);
   row.slots[1] = foldPairs(getBuffer(&row, 1), 1, leaves);
   double largest = -__builtin_inf();
@@ -109,7 +109,7 @@ EXPORT int64_t clip_round0_group(const double *hypers, const int64_t *options,
 
 INLINE void clip_phase1_body(const StepcCall *call, int64_t begin, int64_t end,
                              int strided) {
-  FOR_TILES(call, begin, end, 2, 4) {
+  FOR_TILES(call, begin, end, 1, 2, 4) {
     float *update = (float *)getLiveBuffer(&row, 3);
     for (int64_t x = tile.column; x < tile.endColumn; ++x)
       update[x] = (float)row.scalars[2] * *getElement(&row, 1, x, strided);
@@ -119,9 +119,9 @@ INLINE void clip_phase1_body(const StepcCall *call, int64_t begin, int64_t end,
 BOTH(clip_phase1)
 
 EXPORT void clip_finish1(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, 2, 4);
+  Row row = getRow(call, index, 1, 2, 4);
   row.slots[3] = foldPairs(getBuffer(&row, 0), 1,
-                           divideUp(row.words[STEPC_TILE_M], STEPC_LEAF));
+                           divideUp(row.m, STEPC_LEAF));
 }
 
 EXPORT int64_t clip_round1(const double *hypers, const int64_t *options,
@@ -133,13 +133,13 @@ EXPORT int64_t clip_round1(const double *hypers, const int64_t *options,
 }
 
 EXPORT void clip_finish2(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, 2, 4);
+  Row row = getRow(call, index, 1, 2, 4);
   row.slots[4] = row.scalars[0] * row.scalars[3];
 }
 
 INLINE void clip_phase2_body(const StepcCall *call, int64_t begin, int64_t end,
                              int strided) {
-  FOR_TILES(call, begin, end, 2, 4) {
+  FOR_TILES(call, begin, end, 1, 2, 4) {
     const float *update = (const float *)getLiveBuffer(&row, 3);
     for (int64_t x = tile.column; x < tile.endColumn; ++x)
       *getElement(&row, 0, x, strided) -= (float)row.slots[4] * update[x];

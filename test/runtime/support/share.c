@@ -44,10 +44,10 @@ INLINE double fromKey(int64_t key) {
 }
 
 EXPORT void share_finish0(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, SHARE_OPERANDS, SHARE_BUFFERS);
-  int64_t b = row.words[STEPC_TILE_B], n = row.words[STEPC_TILE_N],
-          m = row.words[STEPC_TILE_M];
-  int64_t begin = row.words[STEPC_TILE_BEGIN], end = row.words[STEPC_TILE_END];
+  Row row = getRow(call, index, 3, SHARE_OPERANDS, SHARE_BUFFERS);
+  int64_t b = row.b, n = row.n,
+          m = row.m;
+  int64_t begin = row.words[STEPC_TILE_BEGIN(3)], end = row.words[STEPC_TILE_END(3)];
   int strided = row.words[STEPC_ROW_RANK] != 0;
   double *rows = getLiveBuffer(&row, 0), *columns = getLiveBuffer(&row, 1);
   for (int64_t i = 0; i < b * n; ++i)
@@ -79,9 +79,9 @@ EXPORT int64_t share_round0(const double *hypers, const int64_t *options,
 }
 
 EXPORT void share_finish1(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, SHARE_OPERANDS, SHARE_BUFFERS);
-  int64_t rows = row.words[STEPC_TILE_B] * row.words[STEPC_TILE_N];
-  double m = (double)row.words[STEPC_TILE_WHOLE_M];
+  Row row = getRow(call, index, 3, SHARE_OPERANDS, SHARE_BUFFERS);
+  int64_t rows = row.b * row.n;
+  double m = (double)row.wholeM;
   for (int64_t i = 0; i < rows; ++i) {
     float *state = getDense(&row, 2) + i;
     *state = 0.5f * *state + 0.5f * (float)(getLiveBuffer(&row, 0)[i] / m);
@@ -94,15 +94,15 @@ INLINE void share_phase1_body(const StepcCall *call, int64_t chunk,
                               int64_t endChunk, int strided) {
   for (; chunk < endChunk; ++chunk) {
     StepcChunk own = call->chunks[chunk];
-    Row row = getRow(call, own.row, SHARE_OPERANDS, SHARE_BUFFERS);
+    Row row = getRow(call, own.row, 3, SHARE_OPERANDS, SHARE_BUFFERS);
     const int64_t *words = row.words;
-    int64_t n = words[STEPC_TILE_N], m = words[STEPC_TILE_M];
-    int64_t begin = words[STEPC_TILE_BEGIN], end = words[STEPC_TILE_END];
+    int64_t n = row.n, m = row.m;
+    int64_t begin = words[STEPC_TILE_BEGIN(3)], end = words[STEPC_TILE_END(3)];
     int64_t blocks = divideUp(n, STEPC_ROW_LEAF);
     int64_t first = begin / m / n * blocks + begin / m % n / STEPC_ROW_LEAF;
-    double count = (double)words[STEPC_TILE_WHOLE_B] *
-                   (double)words[STEPC_TILE_WHOLE_N] *
-                   (double)words[STEPC_TILE_WHOLE_M];
+    double count = (double)row.wholeB *
+                   (double)row.wholeN *
+                   (double)row.wholeM;
     for (int64_t t = own.start; t < own.start + own.length; ++t) {
       int64_t block = first + t / divideUp(m, STEPC_TILE_COLUMNS);
       int64_t column = t % divideUp(m, STEPC_TILE_COLUMNS) * STEPC_TILE_COLUMNS;
@@ -114,7 +114,7 @@ INLINE void share_phase1_body(const StepcCall *call, int64_t chunk,
           if (e < begin || e >= end)
             continue;
           double columnMean = getLiveBuffer(&row, 1)[item * m + x] /
-                              (double)words[STEPC_TILE_WHOLE_N];
+                              (double)row.wholeN;
           double second = (double)getDense(&row, 2)[item * n + y] * columnMean /
                           (row.slots[2] / count);
           double scale = __builtin_sqrt(second) + 1.0 + row.slots[3];

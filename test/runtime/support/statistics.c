@@ -36,7 +36,7 @@ INLINE float getLambUpdate(const Row *row, int64_t x, int strided) {
 
 INLINE void lamb_phase0_body(const StepcCall *call, int64_t begin, int64_t end,
                              int strided) {
-  FOR_TILES(call, begin, end, 3, 2) {
+  FOR_TILES(call, begin, end, 1, 3, 2) {
     for (int64_t x = tile.column; x < tile.endColumn; ++x) {
       float *moment = getElement(&row, 2, x, strided);
       float kept = 0.9f * *moment;
@@ -49,8 +49,8 @@ INLINE void lamb_phase0_body(const StepcCall *call, int64_t begin, int64_t end,
 BOTH(lamb_phase0)
 
 EXPORT void lamb_finish0(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, 3, 2);
-  int64_t leaves = divideUp(row.words[STEPC_TILE_M], STEPC_LEAF);
+  Row row = getRow(call, index, 1, 3, 2);
+  int64_t leaves = divideUp(row.m, STEPC_LEAF);
   double weight = __builtin_sqrt(foldPairs(getBuffer(&row, 0), 1, leaves));
   double update = __builtin_sqrt(foldPairs(getBuffer(&row, 1), 1, leaves));
   row.slots[0] = weight;
@@ -61,7 +61,7 @@ EXPORT void lamb_finish0(const StepcCall *call, int64_t index) {
 
 INLINE void lamb_phase1_body(const StepcCall *call, int64_t begin, int64_t end,
                              int strided) {
-  FOR_TILES(call, begin, end, 3, 2) {
+  FOR_TILES(call, begin, end, 1, 3, 2) {
     float rate = (float)(row.scalars[0] * row.slots[2]);
     for (int64_t x = tile.column; x < tile.endColumn; ++x) {
       float update = rate * getLambUpdate(&row, x, strided);
@@ -85,8 +85,8 @@ EXPORT void factor_scalars(const double *hypers, const double *results,
 
 INLINE void factor_phase0_body(const StepcCall *call, int64_t begin,
                                int64_t end, int strided) {
-  FOR_TILES(call, begin, end, 4, 2) {
-    int64_t n = row.words[STEPC_TILE_N], m = row.words[STEPC_TILE_M];
+  FOR_TILES(call, begin, end, 3, 4, 2) {
+    int64_t n = row.n, m = row.m;
     int64_t leaves = divideUp(m, STEPC_LEAF);
     double *columns = getBuffer(&row, 1);
     columns +=
@@ -114,9 +114,9 @@ INLINE void factor_phase0_body(const StepcCall *call, int64_t begin,
 BOTH(factor_phase0)
 
 EXPORT void factor_finish0(const StepcCall *call, int64_t index) {
-  Row row = getRow(call, index, 4, 2);
-  int64_t b = row.words[STEPC_TILE_B], n = row.words[STEPC_TILE_N],
-          m = row.words[STEPC_TILE_M];
+  Row row = getRow(call, index, 3, 4, 2);
+  int64_t b = row.b, n = row.n,
+          m = row.m;
   int64_t leaves = divideUp(m, STEPC_LEAF),
           blocks = divideUp(n, STEPC_ROW_LEAF);
   for (int64_t y = 0; y < b * n; ++y) {
@@ -140,8 +140,8 @@ EXPORT void factor_finish0(const StepcCall *call, int64_t index) {
 
 INLINE void factor_phase1_body(const StepcCall *call, int64_t begin,
                                int64_t end, int strided) {
-  FOR_TILES(call, begin, end, 4, 2) {
-    int64_t n = row.words[STEPC_TILE_N], m = row.words[STEPC_TILE_M];
+  FOR_TILES(call, begin, end, 3, 4, 2) {
+    int64_t n = row.n, m = row.m;
     for (int64_t y = tile.row; y < tile.endRow; ++y)
       for (int64_t x = tile.column; x < tile.endColumn; ++x) {
         int64_t at = (tile.batch * n + y) * m + x;

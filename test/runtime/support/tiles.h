@@ -22,8 +22,20 @@ typedef struct {
 INLINE int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-INLINE Tile getTile(const int64_t *words, int64_t index) {
-  int64_t n = words[STEPC_TILE_N], m = words[STEPC_TILE_M];
+// The extents of [...b, n, m], 3 dims, or of [*], a single one.
+INLINE int64_t getB(const int64_t *extents, int64_t dims) {
+  return dims == 3 ? extents[0] : 1;
+}
+INLINE int64_t getN(const int64_t *extents, int64_t dims) {
+  return dims == 3 ? extents[1] : 1;
+}
+INLINE int64_t getM(const int64_t *extents, int64_t dims) {
+  return extents[dims - 1];
+}
+
+INLINE Tile getTile(const int64_t *words, int64_t dims, int64_t index) {
+  int64_t n = getN(words + STEPC_TILE_EXTENTS, dims),
+          m = getM(words + STEPC_TILE_EXTENTS, dims);
   int64_t columns = divideUp(m, STEPC_TILE_COLUMNS);
   int64_t rows = divideUp(n, STEPC_ROW_LEAF);
   Tile tile;
@@ -40,32 +52,43 @@ typedef struct {
   const int64_t *words;
   const double *scalars;
   double *slots;
-  int64_t operands, buffers;
+  int64_t dims, operands, buffers;
+  // Of what the rank has, and of the whole tensor.
+  int64_t b, n, m, wholeB, wholeN, wholeM;
   char *workspace;
 } Row;
 
-INLINE Row getRow(const StepcCall *call, int64_t row, int64_t operands,
-                  int64_t buffers) {
+INLINE Row getRow(const StepcCall *call, int64_t row, int64_t dims,
+                  int64_t operands, int64_t buffers) {
   const int64_t *words = call->table + row * call->rowWords;
+  const int64_t *part = words + STEPC_TILE_EXTENTS,
+                *whole = words + STEPC_TILE_WHOLE(dims);
   return (Row){words,
                (const double *)words[STEPC_ROW_SCALARS],
                (double *)words[STEPC_TILE_SLOTS],
+               dims,
                operands,
                buffers,
+               getB(part, dims),
+               getN(part, dims),
+               getM(part, dims),
+               getB(whole, dims),
+               getN(whole, dims),
+               getM(whole, dims),
                call->workspace};
 }
 
 INLINE double *getBuffer(const Row *row, int64_t buffer) {
-  int64_t word = row->words[STEPC_TILE_OPERANDS + row->operands + buffer];
+  int64_t word = row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
   return (double *)(row->workspace + word);
 }
 
 INLINE double *getLiveBuffer(const Row *row, int64_t buffer) {
-  return (double *)row->words[STEPC_TILE_OPERANDS + row->operands + buffer];
+  return (double *)row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
 }
 
 INLINE float *getDense(const Row *row, int64_t operand) {
-  return (float *)row->words[STEPC_TILE_OPERANDS + operand];
+  return (float *)row->words[STEPC_TILE_OPERANDS(row->dims) + operand];
 }
 
 // Element `at`, in logical order, of an operand of the parameter's dims.
@@ -76,7 +99,7 @@ INLINE float *getElement(const Row *row, int64_t operand, int64_t at,
     return base + at;
   int64_t rank = row->words[STEPC_ROW_RANK];
   const int64_t *extents =
-      row->words + STEPC_TILE_OPERANDS + row->operands + row->buffers;
+      row->words + STEPC_TILE_OPERANDS(row->dims) + row->operands + row->buffers;
   const int64_t *strides = extents + rank * (1 + operand);
   int64_t offset = 0;
   for (int64_t d = rank - 1; d >= 0; --d) {
@@ -109,13 +132,15 @@ INLINE double foldPairs(double *leaves, int64_t stride, int64_t count) {
   return leaves[0];
 }
 
-#define FOR_TILES(call, begin, end, OPERANDS, BUFFERS)                         \
+#define FOR_TILES(call, begin, end, DIMS, OPERANDS, BUFFERS)                   \
   for (int64_t i = (begin); i < (end); ++i)                                    \
     for (int64_t t = 0; t < (call)->chunks[i].length; ++t)                     \
-      for (Row row = getRow(call, (call)->chunks[i].row, OPERANDS, BUFFERS),   \
+      for (Row row = getRow(call, (call)->chunks[i].row, DIMS, OPERANDS,       \
+                            BUFFERS),                                          \
                *once = &row;                                                   \
            once; once = 0)                                                     \
-        for (Tile tile = getTile(row.words, (call)->chunks[i].start + t),      \
+        for (Tile tile =                                                       \
+                 getTile(row.words, DIMS, (call)->chunks[i].start + t),        \
                   *one = &tile;                                                \
              one; one = 0)
 

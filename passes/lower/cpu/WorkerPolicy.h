@@ -1,0 +1,37 @@
+//===- WorkerPolicy.h - a finish that one worker runs ------------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_WORKERPOLICY_H
+#define STEPC_PASSES_LOWER_CPU_WORKERPOLICY_H
+
+#include "passes/lower/Finish.h"
+
+namespace mlir::step {
+
+class WorkerPolicy : public FinishPolicy {
+public:
+  using FinishPolicy::FinishPolicy;
+
+  void forEach(const Places &places,
+               function_ref<void(Value, Value)> emitBody) const override;
+  void byOne(function_ref<void()> emitBody) const override { emitBody(); }
+  void wait() const override {}
+  void foldPairwise(Combiner combiner, const Entries &entries,
+                    Value width) const override;
+  void foldSequence(Combiner combiner, const Entries &entries) const override;
+  void runVectors(const TileRow &row, TraverseOp traverse,
+                  func::FuncOp run) const override;
+};
+
+/// The run functions of the traversals of vectors among the entries.
+DenseMap<Operation *, func::FuncOp>
+getVectorRuns(OpBuilder &builder, const ProgramStorage &storage,
+              ArrayRef<Operation *> entries);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_WORKERPOLICY_H
