@@ -396,26 +396,82 @@ def CarryStatistics : Pass<"step-carry-statistics", "::mlir::step::OptimizerOp">
   }];
 }
 
-def FormPhases : Pass<"step-form-phases", "::mlir::step::OptimizerOp"> {
-  let summary = "make programs of scalar phases and phases";
+def DropUnreadContributions
+    : Pass<"step-drop-unread-contributions", "::mlir::step::OptimizerOp"> {
+  let summary = "leave out what is contributed to statistics that nothing reads";
+  let description = [{
+    Before and after: bound rules. Options have decided what is read: of a statistic whose
+    readers are gone, contributions go too, and what only these needed.
+
+    ```
+    %norm2 = step.statistic "norm2" sum over model       // nothing reads it
+    ...
+    %s = step.sum %gg : [n]
+    step.contribute %norm2, %s
+    // ==>
+    %norm2 = step.statistic "norm2" sum over model
+    ```
+  }];
+}
+
+def PrintTimes : Pass<"step-print-times", "::mlir::step::OptimizerOp"> {
+  let summary = "print what each value of a rule is, and when it is known";
+  let description = [{
+    Before and after: bound rules. Prints, for each rule and value, what it is a value of
+    (the cohort, the tensor, each element, a vector of some dims), and when it is known:
+    before, or of an element in, traversal `level` of `segment`, written `segment.level`.
+    That of a reduction is of the traversal that it needs. See RuleAnalysis.
+  }];
+}
+
+def PrintTraversals : Pass<"step-print-traversals", "::mlir::step::OptimizerOp"> {
+  let summary = "print which traversal of a rule does what";
+  let description = [{
+    Before and after: bound rules. Prints, for each rule and traversal, when it runs, what
+    it reads, reduces and writes, and whether it trails the one before it; and what is
+    computed of a strip of rows between them. See TraversalPlan.
+  }];
+}
+
+def PrintFinishes : Pass<"step-print-finishes", "::mlir::step::OptimizerOp"> {
+  let summary = "print what of a rule is done once for a tensor";
+  let description = [{
+    Before and after: bound rules. Prints, for each rule, what is done between traversals,
+    in its order: vectors and scalars of the tensor, and which of them get memory. See
+    FinishPlan.
+  }];
+}
+
+def FormPrograms : Pass<"step-form-programs", "::mlir::step::OptimizerOp"> {
+  let summary = "make a program of each rule";
   let description = [{
     Before: bound rules on whole tensors. After: for each a `step.program`, with
-    bodies in `arith`.
+    bodies in `arith`. It is what three plans say, each of which a pass prints:
+    when a value is known (`step-print-times`), which traversal does what
+    (`step-print-traversals`), what a finish does (`step-print-finishes`).
 
     An elementwise rule becomes one traversal that reads and writes each element
     of each tensor once. A reduction that is needed whole ends a traversal, and so
     does a round of the model. All that can share a traversal does; what several
     need is computed again from what they read, or read back where it is the new
     value of a state, and new values are written where the bytes moved are least.
-    Vectors of rows and columns and scalars of the tensor are worked on between
+    Vectors of some dims and scalars of the tensor are worked on between
     traversals. Nothing is written before it is known that the step is not
     skipped.
 
-    Scalars that tensors have in common are computed once for each row, and
+    Scalars that tensors have in common are computed once for each row of scalars, and
     rounded to the compute type where they meet a tensor.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
+}
+
+def DropTwinPrograms : Pass<"step-drop-twin-programs", "::mlir::step::OptimizerOp"> {
+  let summary = "keep one of programs that are the same";
+  let description = [{
+    Before and after: programs. An elementwise program is the same in every layout: of
+    those of one variant the first is enough.
+  }];
 }
 
 def KeepOverRounds : Pass<"step-keep-over-rounds", "::mlir::step::OptimizerOp"> {

@@ -65,7 +65,9 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
     pm.addNestedPass<OptimizerOp>(createCarryStatistics());
     addCleanup(pm);
   }
-  pm.addNestedPass<OptimizerOp>(createFormPhases());
+  pm.addNestedPass<OptimizerOp>(createDropUnreadContributions());
+  pm.addNestedPass<OptimizerOp>(createFormPrograms());
+  pm.addNestedPass<OptimizerOp>(createDropTwinPrograms());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createKeepOverRounds());
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());

@@ -187,3 +187,36 @@ void FinishPlan::run() {
   findAskedFor();
   findKept();
 }
+
+void FinishPlan::print(raw_ostream &os, AsmState &state) const {
+  RuleOp op = rule;
+  auto printValue = [&](Value value) { value.printAsOperand(os, state); };
+  auto printResult = [&](Operation *inner) { printValue(inner->getResult(0)); };
+  for (const SmallStep &step : steps) {
+    os << "  before " << step.position.time << ", ";
+    if (step.position.index == kRowBlock)
+      os << "for a strip of rows";
+    else
+      os << step.position.index;
+    os << ": ";
+    llvm::interleaveComma(step.ops, os, printResult);
+    if (!step.stores.empty()) {
+      os << (step.ops.empty() ? "writes " : "; writes ");
+      llvm::interleaveComma(step.stores, os, [&](unsigned argument) {
+        os << op.getRole(argument).getDisplayName();
+      });
+    }
+    if (!step.carries.empty()) {
+      os << "; carries ";
+      llvm::interleaveComma(step.carries, os, [&](CarryOp carry) {
+        printValue(carry.getValue());
+      });
+    }
+    os << "\n";
+  }
+  if (temps.empty())
+    return;
+  os << "  in memory: ";
+  llvm::interleaveComma(temps, os, printValue);
+  os << "\n";
+}

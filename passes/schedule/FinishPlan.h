@@ -49,7 +49,16 @@ struct SmallStep {
 /// and items, and scalars of the tensor.
 ///
 /// Vectors that another step or a traversal needs get memory. They are small
-/// beside the tensor.
+/// beside the tensor. A step uses nothing of a step behind it; an old state is
+/// written when nobody needs it any more. Of
+///
+///   %r  = step.mean %gg over [m] : [n, m]              reduced in 0.0
+///   %r1 = step.lerp %state, %r, %w : [n, 1], [n, 1], f64
+///   %s  = step.mean %r1 over [n] : [n, 1]
+///   %f  = step.div %r1, %s : [n, 1], [1, 1]
+///
+///   before 0.1, 0: of [n, 1]: %r1, %s; writes state
+///   before 0.1, 1: of [n, 1]: %f                       %s is whole then
 class FinishPlan {
 public:
   FinishPlan(RuleOp rule, RuleAnalysis &analysis, const TraversalPlan &plan)
@@ -66,6 +75,8 @@ public:
   const llvm::SetVector<Value> &getTemps() const { return temps; }
   /// Whether there are scalars of the tensor that others ask for.
   bool hasScalars() const { return !scalars.empty(); }
+
+  void print(raw_ostream &os, AsmState &state) const;
 
 private:
   void placeOps();

@@ -173,3 +173,49 @@ Time RuleAnalysis::getStoreTime(unsigned argument) const {
   return std::max(getTime(getStoredValue(argument)),
                   Time{rounds.getFirstSureSegment(), 0});
 }
+
+/// "full", "tensor", "[n, 1]".
+static void printDomain(raw_ostream &os, Domain domain, Value value) {
+  switch (domain.kind) {
+  case Domain::Constant:
+    os << "constant";
+    return;
+  case Domain::Cohort:
+    os << "cohort";
+    return;
+  case Domain::Tensor:
+    os << "tensor";
+    return;
+  case Domain::Full:
+    os << "full";
+    return;
+  case Domain::Vector:
+    os << "[";
+    llvm::interleaveComma(step::getDims(value.getType()), os,
+                          [&](StringAttr dim) { os << dim.getValue(); });
+    os << "]";
+    return;
+  }
+}
+
+void RuleAnalysis::print(raw_ostream &os, AsmState &state) const {
+  RuleOp op = rule;
+  for (Operation &inner : op.getBody().front().without_terminator()) {
+    if (inner.getNumResults() != 1)
+      continue;
+    Value value = inner.getResult(0);
+    os << "  ";
+    value.printAsOperand(os, state);
+    os << " = " << inner.getName() << ": ";
+    printDomain(os, getDomain(value), value);
+    os << " at " << getTime(value);
+    if (auto reduction = dyn_cast<ReductionOpInterface>(inner))
+      os << ", reduced in " << getReductionTime(reduction);
+    os << "\n";
+  }
+  for (BlockArgument argument : op.getBody().getArguments())
+    if (getStoredValue(argument.getArgNumber()))
+      os << "  " << op.getRole(argument.getArgNumber()).getDisplayName()
+         << " is written from " << getStoreTime(argument.getArgNumber())
+         << " on\n";
+}

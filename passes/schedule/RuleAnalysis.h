@@ -11,6 +11,8 @@
 #include "passes/ParamDims.h"
 #include "passes/schedule/Rounds.h"
 
+#include "mlir/IR/AsmState.h"
+
 #include <tuple>
 
 namespace mlir::step {
@@ -59,11 +61,23 @@ struct Time {
   bool operator<=(const Time &other) const { return !(other < *this); }
 };
 
+/// "segment.level"
+inline raw_ostream &operator<<(raw_ostream &os, Time time) {
+  return os << time.segment << "." << time.level;
+}
+
 /// Domains and times of all values of one bound rule.
 ///
 /// Times are as late as segments allow, so that nothing is kept from one
 /// segment to the next that need not be, and within a segment as early as can
-/// be.
+/// be. No value is known before its operands; what is Full or a Vector and made
+/// of a reduction of the tensor, not before the traversal that the reduction
+/// needs has ended:
+///
+///   %gg = step.mul %g, %g : [n, m]             full at 0.0
+///   %r  = step.mean %gg over [m] : [n, m]      [n, 1] at 0.1, reduced in 0.0
+///   %u  = step.div %g, %r : [n, m], [n, 1]     full at 0.1
+///   %s  = step.mean %u : [n, m]                tensor at 0.2, reduced in 0.1
 class RuleAnalysis {
 public:
   RuleAnalysis(RuleOp rule, Rounds &rounds)
@@ -92,6 +106,8 @@ public:
   /// The earliest time at which the argument's new value may be written: when
   /// it is known that the step is not skipped.
   Time getStoreTime(unsigned argument) const;
+
+  void print(raw_ostream &os, AsmState &state) const;
 
 private:
   LogicalResult checkDims();

@@ -302,3 +302,39 @@ void TraversalPlan::run() {
   }
   findTrailing();
 }
+
+void TraversalPlan::print(raw_ostream &os, AsmState &state) const {
+  RuleOp op = rule;
+  auto printRole = [&](unsigned argument) {
+    os << op.getRole(argument).getDisplayName();
+  };
+  for (const auto &[index, traversal] : llvm::enumerate(traversals)) {
+    os << "  traversal " << index << " at " << traversal.time << ": reads ";
+    llvm::interleaveComma(traversal.reads, os, printRole);
+    if (!traversal.reductions.empty()) {
+      os << "; reduces ";
+      llvm::interleaveComma(traversal.reductions, os,
+                            [&](ReductionOpInterface reduction) {
+                              reduction->getResult(0).printAsOperand(os, state);
+                            });
+    }
+    if (!traversal.stores.empty()) {
+      os << "; writes ";
+      llvm::interleaveComma(traversal.stores, os, printRole);
+    }
+    if (traversal.isTrailing)
+      os << "; trails the one before it";
+    if (traversal.unless) {
+      os << "; not where ";
+      traversal.unless.printAsOperand(os, state);
+    }
+    os << "\n";
+  }
+  if (rowBlockOps.empty())
+    return;
+  os << "  of strips of rows: ";
+  llvm::interleaveComma(rowBlockOps, os, [&](Operation *inner) {
+    inner->getResult(0).printAsOperand(os, state);
+  });
+  os << "\n";
+}

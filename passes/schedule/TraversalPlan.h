@@ -51,7 +51,17 @@ struct Traversal {
 /// is computed again from what they read, or read back where it is the new
 /// value of a state. When a new value is written is chosen so that the
 /// traversals move the least bytes; a later write keeps the old value for later
-/// traversals.
+/// traversals. Each reduction of a Full value is of one traversal, that of its
+/// time; each stored argument is written by one, at its time or later, and never
+/// by one that may be left out. Of
+///
+///   %m1 = step.lerp %m, %g, %w : [n], [n], f64
+///   %s  = step.sum %m1 : [n]
+///   %p1 = step.sub %p, ... (of %m1 and %s)
+///   step.return %p1, %m1
+///
+///   0.0: reads m, g; reduces %s; writes m
+///   0.1: reads p, m; writes p             m is %m1 here: read back
 class TraversalPlan {
 public:
   TraversalPlan(RuleOp rule, RuleAnalysis &analysis)
@@ -65,6 +75,8 @@ public:
   bool isOfRowBlock(Operation *op) const { return rowBlockOps.contains(op); }
   /// Bytes that traversal `index` reads and writes for an element.
   int64_t getBytes(const Traversal &traversal) const;
+
+  void print(raw_ostream &os, AsmState &state) const;
 
 private:
   void findTraversals();

@@ -1,6 +1,6 @@
 // RUN: split-file %s %t
-// RUN: stepc-opt --step-insert-collectives --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cpu %t/dims.mlir | FileCheck %s --check-prefix=DIMS
-// RUN: stepc-opt --step-insert-collectives --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cpu %t/range.mlir | FileCheck %s --check-prefix=RANGE
+// RUN: stepc-opt --step-insert-collectives --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cpu %t/dims.mlir | FileCheck %s --check-prefix=DIMS
+// RUN: stepc-opt --step-insert-collectives --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cpu %t/range.mlir | FileCheck %s --check-prefix=RANGE
 
 // What is sent is neither divided nor rounded. A maximum is sent as an integer: the
 // largest for NaN, else the bits, all but the sign inverted below zero.

@@ -1,6 +1,6 @@
 // RUN: split-file %s %t
-// RUN: stepc-opt --step-insert-collectives --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cuda %t/dims.mlir | FileCheck %s --check-prefix=DIMS
-// RUN: stepc-opt --step-insert-collectives --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cuda %t/range.mlir | FileCheck %s --check-prefix=RANGE
+// RUN: stepc-opt --step-insert-collectives --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cuda %t/dims.mlir | FileCheck %s --check-prefix=DIMS
+// RUN: stepc-opt --step-insert-collectives --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cuda %t/range.mlir | FileCheck %s --check-prefix=RANGE
 
 // What is sent is neither divided nor rounded, and a maximum is sent as an integer, by all
 // threads of the block.

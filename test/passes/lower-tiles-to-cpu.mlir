@@ -1,4 +1,4 @@
-// RUN: stepc-opt --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cpu %s | FileCheck %s
+// RUN: stepc-opt --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cpu %s | FileCheck %s
 
 // Kernels and finishes of the tiles space: two kernels of each traversal, over
 // the same function, and one finish of what stands between two.

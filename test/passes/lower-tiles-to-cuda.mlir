@@ -1,4 +1,4 @@
-// RUN: stepc-opt --step-form-phases --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s | FileCheck %s
+// RUN: stepc-opt --step-form-programs --step-lower-scalar-phases --step-lower-phases-to-cuda --canonicalize --cse %s | FileCheck %s
 
 // Kernels and finishes of the tiles space on a device.
 

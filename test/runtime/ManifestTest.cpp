@@ -50,7 +50,7 @@ TEST(Manifest, versions) {
   manifest["format"] = 3;
   manifest["kernel_abi"] = 9;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 7",
+         "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 8",
          manifest);
 }
 
@@ -342,9 +342,13 @@ TEST(Manifest, spaces) {
              "'variants[0].schedule' is not one kernel on elements");
   refuseClip("/variants/1/tensor_slots", 1,
              "'variants[1].space' has no slots and no workspace");
+  for (const char *factor : {"n", "*/", "*/0", "*/1x", "*/-1", ""})
+    refuseClip("/variants/0/workspace/0/size/0", factor,
+               "'variants[0].workspace[0].size' has a factor that is not "
+               "known");
   refuseClip("/variants/0/workspace/0/size/0", "Q",
              "'variants[0].workspace[0].size' has a factor that is not known");
-  for (const char *factor : {"R", "L"})
+  for (const char *factor : {"range rows", "range blocks"})
     refuseClip("/variants/0/workspace/0/size/0", factor,
                "'variants[0].workspace[0].size' has a factor of flat layouts");
   refuseClip("/variants/0/workspace/0/bytes", 65,

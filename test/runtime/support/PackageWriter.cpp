@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stepc/kernel_abi.h"
 #include "support/PackageWriter.h"
 
 #include <array>
@@ -215,7 +216,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
       {"format", 3},
-      {"kernel_abi", 7},
+      {"kernel_abi", STEPC_KERNEL_ABI_VERSION},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
       {"hypers", json::array()},

@@ -1,4 +1,4 @@
-// RUN: stepc-opt --step-form-phases --cse --canonicalize --split-input-file %s | FileCheck %s
+// RUN: stepc-opt --step-form-programs --cse --canonicalize --split-input-file %s | FileCheck %s
 
 // A reduction that is needed whole ends a traversal. The sum of squares of the
 // parameter shares the first one, and the second reads the new state back and not

@@ -1,4 +1,4 @@
-// RUN: stepc-opt --step-form-phases --cse --canonicalize %s | FileCheck %s
+// RUN: stepc-opt --step-form-programs --cse --canonicalize %s | FileCheck %s
 
 // The runtime looks at slots of the tensor: a scalar of the cohort that is
 // contributed, or that a traversal is left out by, becomes one of the tensor.

@@ -1,4 +1,4 @@
-// RUN: stepc-opt --step-form-phases --cse --canonicalize --split-input-file --verify-diagnostics %s | FileCheck %s
+// RUN: stepc-opt --step-form-programs --cse --canonicalize --split-input-file --verify-diagnostics %s | FileCheck %s
 
 // Scalars are computed once for each row, in f64; where a tensor meets them, they
 // are rounded to the compute type. Storage conversions stand where elements

@@ -1,13 +1,13 @@
 // RUN: split-file %s %t
-// RUN: sed 's/LAYOUT/m = ["tp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=COLUMNS
-// RUN: sed 's/LAYOUT/n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=ROWS
-// RUN: sed 's/LAYOUT/m = ["tp"], n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=BOTH
-// RUN: sed 's/LAYOUT/"flat range" = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=FLAT
-// RUN: sed 's/LAYOUT/"...b" = ["ep"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-phases | FileCheck %s --check-prefix=ITEMS
-// RUN: stepc-opt --step-insert-collectives --step-form-phases %t/lamb.mlir | FileCheck %s --check-prefix=LAMB
-// RUN: stepc-opt --step-insert-collectives --step-form-phases %t/clipped.mlir | FileCheck %s --check-prefix=CLIPPED
-// RUN: stepc-opt --step-insert-collectives --step-form-phases %t/skipped.mlir | FileCheck %s --check-prefix=SKIPPED
-// RUN: stepc-opt --step-insert-collectives --step-form-phases %t/elements.mlir | FileCheck %s --check-prefix=ELEMENTS
+// RUN: sed 's/LAYOUT/m = ["tp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-programs | FileCheck %s --check-prefix=COLUMNS
+// RUN: sed 's/LAYOUT/n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-programs | FileCheck %s --check-prefix=ROWS
+// RUN: sed 's/LAYOUT/m = ["tp"], n = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-programs | FileCheck %s --check-prefix=BOTH
+// RUN: sed 's/LAYOUT/"flat range" = ["dp"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-programs | FileCheck %s --check-prefix=FLAT
+// RUN: sed 's/LAYOUT/"...b" = ["ep"]/' %t/factored.mlir | stepc-opt --step-insert-collectives --step-verify-sharded --step-form-programs | FileCheck %s --check-prefix=ITEMS
+// RUN: stepc-opt --step-insert-collectives --step-form-programs %t/lamb.mlir | FileCheck %s --check-prefix=LAMB
+// RUN: stepc-opt --step-insert-collectives --step-form-programs %t/clipped.mlir | FileCheck %s --check-prefix=CLIPPED
+// RUN: stepc-opt --step-insert-collectives --step-form-programs %t/skipped.mlir | FileCheck %s --check-prefix=SKIPPED
+// RUN: stepc-opt --step-insert-collectives --step-form-programs %t/elements.mlir | FileCheck %s --check-prefix=ELEMENTS
 
 // Columns on other ranks: rows are shares of sums, and their mean is whole; what needs no
 // rank is done before the round.

@@ -1,0 +1,29 @@
+//===- PrintFinishes.cpp - step-print-finishes --------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/schedule/RulePlan.h"
+
+namespace mlir::step {
+#define GEN_PASS_DEF_PRINTFINISHES
+#include "passes/Passes.h.inc"
+} // namespace mlir::step
+
+using namespace mlir;
+using namespace mlir::step;
+
+namespace {
+struct PrintFinishes : step::impl::PrintFinishesBase<PrintFinishes> {
+  void runOnOperation() override {
+    auto print = [](const RulePlan &plan, raw_ostream &os, AsmState &state) {
+      plan.finish.print(os, state);
+    };
+    if (failed(printPlans(getOperation(), print)))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

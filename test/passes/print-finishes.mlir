@@ -1,0 +1,56 @@
+// RUN: stepc-opt --pass-pipeline="builtin.module(step.optimizer(step-print-finishes))" %s -o /dev/null | FileCheck %s
+
+// What is of rows in the third rule is done strip by strip, between two traversals of a train; of the
+// first rule when all rows are there, for a mean of them is needed.
+
+// CHECK-LABEL: opt_matrix_0
+// CHECK-NEXT: before 0.1, 0: %3, %4; writes rows
+// CHECK-NEXT: before 0.1, 1: %5
+// CHECK-NEXT: before 0.2, 0: %9
+// CHECK-NEXT: in memory: %2, %4, %5, %3
+// CHECK-LABEL: opt_any_1
+// CHECK-LABEL: opt_rows_2
+// CHECK-NEXT: before 0.1, for a strip of rows: %3
+// CHECK-NEXT: before 0.1, 0: writes rows
+// CHECK-NEXT: in memory: %2, %3
+step.optimizer @opt {
+  %lr = step.hyper "lr" = 0.1
+  %norm2 = step.statistic "norm2" sum over model
+  %rate = step.scalars over model {
+    %norm = step.sqrt %norm2 : f64
+    %rate = step.mul %norm, %lr : f64
+    step.yield %rate : f64
+  }
+  step.rule @opt_matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %rows: state "rows"[n, 1] as f32) variant <"matrix", {}, f32> {
+    %gg = step.mul %g, %g : [n, m]
+    %r = step.mean %gg over [m] : [n, m]
+    %r1 = step.lerp %rows, %r, %lr : [n, 1], [n, 1], f64
+    %all = step.mean %r1 over [n] : [n, 1]
+    %f = step.div %r1, %all : [n, 1], [1, 1]
+    %u = step.mul %g, %f : [n, m], [n, 1]
+    %s = step.sum %u : [n, m]
+    %half = step.mul %lr, %lr : f64
+    %k = step.mul %s, %half : f64
+    %d = step.mul %u, %k : [n, m], f64
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %r1 : [n, m], [n, 1]
+  }
+  step.rule @opt_any_1(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    %gg = step.mul %g, %g : [*]
+    %s = step.sum %gg : [*]
+    step.contribute %norm2, %s
+    %d = step.mul %g, %rate : [*], f64
+    %p1 = step.sub %p, %d : [*]
+    step.return %p1
+  }
+  step.rule @opt_rows_2(%p: param[n, m] as f32, %g: grad[n, m] as f32, %rows: state "rows"[n, 1] as f32) variant <"rows", {}, f32> {
+    %gg = step.mul %g, %g : [n, m]
+    %r = step.mean %gg over [m] : [n, m]
+    %r1 = step.lerp %rows, %r, %lr : [n, 1], [n, 1], f64
+    %u = step.mul %g, %r1 : [n, m], [n, 1]
+    %s = step.sum %u : [n, m]
+    %d = step.mul %u, %s : [n, m], f64
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %r1 : [n, m], [n, 1]
+  }
+}
