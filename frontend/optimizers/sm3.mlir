@@ -1,6 +1,6 @@
 // SM3: second moments as the least of one number for each index of each dim.
 // Anil, Gupta, Koren and Singer, "Memory-Efficient Adaptive Optimization", NeurIPS
-// 2019: SM3-II, with the slices along each dim as the cover (section 4).
+// 2019: SM3-II, its cover the slices along each dim (section 4).
 //
 //   nu(i)    <- min over dims d of mu_d(i_d), + g(i)^2
 //   mu_d(j)  <- max of nu(i) over all i with i_d = j
@@ -8,17 +8,24 @@
 //   m        <- momentum * m + (1 - momentum) * u
 //   theta    <- theta - lr * m                        u where momentum is 0
 //
-// The weight decay is added to g before all else. Tensors of one to four dims have an
-// accumulator mu_d for each dim, named as in pytorch_optimizer; others have one number
-// for each element, which is Adagrad. Of one dim mu_0 is nu: Adagrad too.
+// Names of states are those of pytorch_optimizer's SM3, which adds eps to nu under the
+// root (1e-30 there) and has beta, 0 in the paper:
+//
+//   nu(i)    <- beta * min over dims d of mu_d(i_d), + (1 - beta) * g(i)^2
+//   mu_d(j)  <- the larger of mu_d(j) and the maximum    where beta is not 0
+//
+// Tensors of one to four dims have a mu_d for each; others have one number for each
+// element, which is Adagrad's sum (pytorch_optimizer has a mu_d for each of any number
+// of dims). Of one dim mu_0 is nu, so that is Adagrad too.
 
 step.optimizer @sm3 {
   %lr = step.hyper "lr" = 1.0e-1
   %momentum = step.hyper "momentum" = 0.0
-  %lambda = step.hyper "weight_decay" = 0.0
+  %beta = step.hyper "beta" = 0.0
+  %eps = step.hyper "eps" = 0.0
   %maximize = step.option "maximize" = false
   %has_momentum = step.option "has_momentum" = %momentum ne 0.0
-  %has_decay = step.option "has_weight_decay" = %lambda ne 0.0
+  %has_beta = step.option "has_beta" = %beta ne 0.0
   %zero = step.constant 0.0
   %one = step.constant 1.0
 
@@ -29,29 +36,37 @@ step.optimizer @sm3 {
                          %a2: state "accumulator_2"[1, 1, h, 1],
                          %a3: state "accumulator_3"[1, 1, 1, w]) {
     %ascent = step.neg %grad : [o, i, h, w]
-    %signed = step.select %maximize, %ascent, %grad : [o, i, h, w]
-    %pull = step.mul %theta, %lambda : [o, i, h, w], f64
-    %pulled = step.add %signed, %pull : [o, i, h, w]
-    %g = step.select %has_decay, %pulled, %signed : [o, i, h, w]
-    %gg = step.mul %g, %g : [o, i, h, w]
+    %g = step.select %maximize, %ascent, %grad : [o, i, h, w]
+    %gain = step.sub %one, %beta : f64
+    %part = step.mul %g, %gain : [o, i, h, w], f64
+    %new = step.mul %part, %g : [o, i, h, w]
 
     %least01 = step.minimum %a0, %a1 : [o, 1, 1, 1], [1, i, 1, 1]
     %least23 = step.minimum %a2, %a3 : [1, 1, h, 1], [1, 1, 1, w]
     %least = step.minimum %least01, %least23 : [o, i, 1, 1], [1, 1, h, w]
-    %nu = step.add %least, %gg : [o, i, h, w]
-    %mu0 = step.amax %nu over [i, h, w] : [o, i, h, w]
-    %mu1 = step.amax %nu over [o, h, w] : [o, i, h, w]
-    %mu2 = step.amax %nu over [o, i, w] : [o, i, h, w]
-    %mu3 = step.amax %nu over [o, i, h] : [o, i, h, w]
+    %faded = step.mul %least, %beta : [o, i, h, w], f64
+    %old = step.select %has_beta, %faded, %least : [o, i, h, w]
+    %nu = step.add %old, %new : [o, i, h, w]
+    %most0 = step.amax %nu over [i, h, w] : [o, i, h, w]
+    %larger0 = step.maximum %a0, %most0 : [o, 1, 1, 1]
+    %mu0 = step.select %has_beta, %larger0, %most0 : [o, 1, 1, 1]
+    %most1 = step.amax %nu over [o, h, w] : [o, i, h, w]
+    %larger1 = step.maximum %a1, %most1 : [1, i, 1, 1]
+    %mu1 = step.select %has_beta, %larger1, %most1 : [1, i, 1, 1]
+    %most2 = step.amax %nu over [o, i, w] : [o, i, h, w]
+    %larger2 = step.maximum %a2, %most2 : [1, 1, h, 1]
+    %mu2 = step.select %has_beta, %larger2, %most2 : [1, 1, h, 1]
+    %most3 = step.amax %nu over [o, i, h] : [o, i, h, w]
+    %larger3 = step.maximum %a3, %most3 : [1, 1, 1, w]
+    %mu3 = step.select %has_beta, %larger3, %most3 : [1, 1, 1, w]
 
-    %root = step.sqrt %nu : [o, i, h, w]
+    %sum = step.add %nu, %eps : [o, i, h, w], f64
+    %root = step.sqrt %sum : [o, i, h, w]
     %ratio = step.div %g, %root : [o, i, h, w]
-    %none = step.compare eq, %nu, %zero : [o, i, h, w], f64
+    %none = step.compare eq, %sum, %zero : [o, i, h, w], f64
     %u = step.select %none, %zero, %ratio : mask[o, i, h, w], f64, [o, i, h, w]
-    %share = step.sub %one, %momentum : f64
-    %kept = step.mul %m, %momentum : [o, i, h, w], f64
-    %new = step.mul %u, %share : [o, i, h, w], f64
-    %m1 = step.add %kept, %new : [o, i, h, w]
+    %weight = step.sub %one, %momentum : f64
+    %m1 = step.lerp %m, %u, %weight : [o, i, h, w], [o, i, h, w], f64
     %direction = step.select %has_momentum, %m1, %u : [o, i, h, w]
     %update = step.mul %direction, %lr : [o, i, h, w], f64
     %theta1 = step.sub %theta, %update : [o, i, h, w]
@@ -64,27 +79,33 @@ step.optimizer @sm3 {
                   %a1: state "accumulator_1"[1, n, 1],
                   %a2: state "accumulator_2"[1, 1, m]) {
     %ascent = step.neg %grad : [k, n, m]
-    %signed = step.select %maximize, %ascent, %grad : [k, n, m]
-    %pull = step.mul %theta, %lambda : [k, n, m], f64
-    %pulled = step.add %signed, %pull : [k, n, m]
-    %g = step.select %has_decay, %pulled, %signed : [k, n, m]
-    %gg = step.mul %g, %g : [k, n, m]
+    %g = step.select %maximize, %ascent, %grad : [k, n, m]
+    %gain = step.sub %one, %beta : f64
+    %part = step.mul %g, %gain : [k, n, m], f64
+    %new = step.mul %part, %g : [k, n, m]
 
     %least01 = step.minimum %a0, %a1 : [k, 1, 1], [1, n, 1]
     %least = step.minimum %least01, %a2 : [k, n, 1], [1, 1, m]
-    %nu = step.add %least, %gg : [k, n, m]
-    %mu0 = step.amax %nu over [n, m] : [k, n, m]
-    %mu1 = step.amax %nu over [k, m] : [k, n, m]
-    %mu2 = step.amax %nu over [k, n] : [k, n, m]
+    %faded = step.mul %least, %beta : [k, n, m], f64
+    %old = step.select %has_beta, %faded, %least : [k, n, m]
+    %nu = step.add %old, %new : [k, n, m]
+    %most0 = step.amax %nu over [n, m] : [k, n, m]
+    %larger0 = step.maximum %a0, %most0 : [k, 1, 1]
+    %mu0 = step.select %has_beta, %larger0, %most0 : [k, 1, 1]
+    %most1 = step.amax %nu over [k, m] : [k, n, m]
+    %larger1 = step.maximum %a1, %most1 : [1, n, 1]
+    %mu1 = step.select %has_beta, %larger1, %most1 : [1, n, 1]
+    %most2 = step.amax %nu over [k, n] : [k, n, m]
+    %larger2 = step.maximum %a2, %most2 : [1, 1, m]
+    %mu2 = step.select %has_beta, %larger2, %most2 : [1, 1, m]
 
-    %root = step.sqrt %nu : [k, n, m]
+    %sum = step.add %nu, %eps : [k, n, m], f64
+    %root = step.sqrt %sum : [k, n, m]
     %ratio = step.div %g, %root : [k, n, m]
-    %none = step.compare eq, %nu, %zero : [k, n, m], f64
+    %none = step.compare eq, %sum, %zero : [k, n, m], f64
     %u = step.select %none, %zero, %ratio : mask[k, n, m], f64, [k, n, m]
-    %share = step.sub %one, %momentum : f64
-    %kept = step.mul %m, %momentum : [k, n, m], f64
-    %new = step.mul %u, %share : [k, n, m], f64
-    %m1 = step.add %kept, %new : [k, n, m]
+    %weight = step.sub %one, %momentum : f64
+    %m1 = step.lerp %m, %u, %weight : [k, n, m], [k, n, m], f64
     %direction = step.select %has_momentum, %m1, %u : [k, n, m]
     %update = step.mul %direction, %lr : [k, n, m], f64
     %theta1 = step.sub %theta, %update : [k, n, m]
@@ -96,25 +117,29 @@ step.optimizer @sm3 {
                     %a0: state "accumulator_0"[n, 1],
                     %a1: state "accumulator_1"[1, m]) {
     %ascent = step.neg %grad : [n, m]
-    %signed = step.select %maximize, %ascent, %grad : [n, m]
-    %pull = step.mul %theta, %lambda : [n, m], f64
-    %pulled = step.add %signed, %pull : [n, m]
-    %g = step.select %has_decay, %pulled, %signed : [n, m]
-    %gg = step.mul %g, %g : [n, m]
+    %g = step.select %maximize, %ascent, %grad : [n, m]
+    %gain = step.sub %one, %beta : f64
+    %part = step.mul %g, %gain : [n, m], f64
+    %new = step.mul %part, %g : [n, m]
 
     %least = step.minimum %a0, %a1 : [n, 1], [1, m]
-    %nu = step.add %least, %gg : [n, m]
-    %mu0 = step.amax %nu over [m] : [n, m]
-    %mu1 = step.amax %nu over [n] : [n, m]
+    %faded = step.mul %least, %beta : [n, m], f64
+    %old = step.select %has_beta, %faded, %least : [n, m]
+    %nu = step.add %old, %new : [n, m]
+    %most0 = step.amax %nu over [m] : [n, m]
+    %larger0 = step.maximum %a0, %most0 : [n, 1]
+    %mu0 = step.select %has_beta, %larger0, %most0 : [n, 1]
+    %most1 = step.amax %nu over [n] : [n, m]
+    %larger1 = step.maximum %a1, %most1 : [1, m]
+    %mu1 = step.select %has_beta, %larger1, %most1 : [1, m]
 
-    %root = step.sqrt %nu : [n, m]
+    %sum = step.add %nu, %eps : [n, m], f64
+    %root = step.sqrt %sum : [n, m]
     %ratio = step.div %g, %root : [n, m]
-    %none = step.compare eq, %nu, %zero : [n, m], f64
+    %none = step.compare eq, %sum, %zero : [n, m], f64
     %u = step.select %none, %zero, %ratio : mask[n, m], f64, [n, m]
-    %share = step.sub %one, %momentum : f64
-    %kept = step.mul %m, %momentum : [n, m], f64
-    %new = step.mul %u, %share : [n, m], f64
-    %m1 = step.add %kept, %new : [n, m]
+    %weight = step.sub %one, %momentum : f64
+    %m1 = step.lerp %m, %u, %weight : [n, m], [n, m], f64
     %direction = step.select %has_momentum, %m1, %u : [n, m]
     %update = step.mul %direction, %lr : [n, m], f64
     %theta1 = step.sub %theta, %update : [n, m]
@@ -125,51 +150,55 @@ step.optimizer @sm3 {
                     %m: state "momentum_buffer"[n] if %has_momentum,
                     %a0: state "accumulator_0"[n]) {
     %ascent = step.neg %grad : [n]
-    %signed = step.select %maximize, %ascent, %grad : [n]
-    %pull = step.mul %theta, %lambda : [n], f64
-    %pulled = step.add %signed, %pull : [n]
-    %g = step.select %has_decay, %pulled, %signed : [n]
-    %gg = step.mul %g, %g : [n]
+    %g = step.select %maximize, %ascent, %grad : [n]
+    %gain = step.sub %one, %beta : f64
+    %part = step.mul %g, %gain : [n], f64
+    %new = step.mul %part, %g : [n]
 
-    %nu = step.add %a0, %gg : [n]
+    %faded = step.mul %a0, %beta : [n], f64
+    %old = step.select %has_beta, %faded, %a0 : [n]
+    %nu = step.add %old, %new : [n]
+    %larger0 = step.maximum %a0, %nu : [n]
+    %mu0 = step.select %has_beta, %larger0, %nu : [n]
 
-    %root = step.sqrt %nu : [n]
+    %sum = step.add %nu, %eps : [n], f64
+    %root = step.sqrt %sum : [n]
     %ratio = step.div %g, %root : [n]
-    %none = step.compare eq, %nu, %zero : [n], f64
+    %none = step.compare eq, %sum, %zero : [n], f64
     %u = step.select %none, %zero, %ratio : mask[n], f64, [n]
-    %share = step.sub %one, %momentum : f64
-    %kept = step.mul %m, %momentum : [n], f64
-    %new = step.mul %u, %share : [n], f64
-    %m1 = step.add %kept, %new : [n]
+    %weight = step.sub %one, %momentum : f64
+    %m1 = step.lerp %m, %u, %weight : [n], [n], f64
     %direction = step.select %has_momentum, %m1, %u : [n]
     %update = step.mul %direction, %lr : [n], f64
     %theta1 = step.sub %theta, %update : [n]
-    step.return %theta1, %m1, %nu : [n], [n], [n]
+    step.return %theta1, %m1, %mu0 : [n], [n], [n]
   }
 
   step.rule @any(%theta: param[*], %grad: grad[*],
                  %m: state "momentum_buffer"[*] if %has_momentum,
-                 %a0: state "accumulator"[*]) {
+                 %a0: state "accumulator_0"[*]) {
     %ascent = step.neg %grad : [*]
-    %signed = step.select %maximize, %ascent, %grad : [*]
-    %pull = step.mul %theta, %lambda : [*], f64
-    %pulled = step.add %signed, %pull : [*]
-    %g = step.select %has_decay, %pulled, %signed : [*]
-    %gg = step.mul %g, %g : [*]
+    %g = step.select %maximize, %ascent, %grad : [*]
+    %gain = step.sub %one, %beta : f64
+    %part = step.mul %g, %gain : [*], f64
+    %new = step.mul %part, %g : [*]
 
-    %nu = step.add %a0, %gg : [*]
+    %faded = step.mul %a0, %beta : [*], f64
+    %old = step.select %has_beta, %faded, %a0 : [*]
+    %nu = step.add %old, %new : [*]
+    %larger0 = step.maximum %a0, %nu : [*]
+    %mu0 = step.select %has_beta, %larger0, %nu : [*]
 
-    %root = step.sqrt %nu : [*]
+    %sum = step.add %nu, %eps : [*], f64
+    %root = step.sqrt %sum : [*]
     %ratio = step.div %g, %root : [*]
-    %none = step.compare eq, %nu, %zero : [*], f64
+    %none = step.compare eq, %sum, %zero : [*], f64
     %u = step.select %none, %zero, %ratio : mask[*], f64, [*]
-    %share = step.sub %one, %momentum : f64
-    %kept = step.mul %m, %momentum : [*], f64
-    %new = step.mul %u, %share : [*], f64
-    %m1 = step.add %kept, %new : [*]
+    %weight = step.sub %one, %momentum : f64
+    %m1 = step.lerp %m, %u, %weight : [*], [*], f64
     %direction = step.select %has_momentum, %m1, %u : [*]
     %update = step.mul %direction, %lr : [*], f64
     %theta1 = step.sub %theta, %update : [*]
-    step.return %theta1, %m1, %nu : [*], [*], [*]
+    step.return %theta1, %m1, %mu0 : [*], [*], [*]
   }
 }

@@ -94,6 +94,14 @@ ORIGINALS = {
     ],
     colossal.CPUAdam: CPU_ADAM,
     colossal.HybridAdam: CPU_ADAM,
+    stepc.torch.SM3: [
+        ("lr", 1e-1),
+        ("momentum", 0.0),
+        ("beta", 0.0),
+        ("eps", 1e-30),
+        ("maximize", False),
+        ("foreach", None),
+    ],
     stepc.torch.LARS: [
         ("lr", 1e-3),
         ("weight_decay", 0.0),
@@ -176,6 +184,8 @@ def test_arguments_of_lomo(kind):
             "FusedLamb does not support the AMSGrad variant.",
         ),
         (lambda p: stepc.torch.LARS(p, dampening=0.5), ValueError, "Invalid dampening value"),
+        (lambda p: stepc.torch.SM3(p, momentum=1.0), ValueError, "Invalid momentum value"),
+        (lambda p: stepc.torch.SM3(p, beta=1.5), ValueError, "Invalid beta value"),
         (
             lambda p: stepc.torch.LARS([{"params": p, "trust_coefficient": -1.0}]),
             ValueError,

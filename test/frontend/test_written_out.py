@@ -91,6 +91,10 @@ ENTRIES = {
         t.Adafactor, own.torch_adafactor, {}, ("beta2_decay",), {"beta2_decay": 1.0}
     ),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
+    "SM3": Entry(
+        t.SM3, own.sm3, {"lr": 0.1, "momentum": 0.9}, ("momentum",), {"momentum": 1.0}
+    ),
+    "SM3 beta": Entry(t.SM3, own.sm3, {"lr": 0.1, "beta": 0.9, "eps": 1e-8}, ("beta",)),
     "LARS": Entry(t.LARS, own.lars, {"lr": 0.1, **L2}, ("momentum",)),
     "LARS nesterov": Entry(t.LARS, own.lars, {"lr": 0.1, "nesterov": True}, ("momentum",)),
     "hf.Adafactor": Entry(hf.Adafactor, peers.hf_adafactor, L2, ()),

@@ -197,6 +197,28 @@ def lion(p, g, s, t, h):
     return p - h["lr"] * np.where(np.isnan(update), 0, np.sign(update))
 
 
+def sm3(p, g, s, t, h):
+    """pytorch_optimizer's."""
+    dims = range(g.ndim) if 1 <= g.ndim <= 4 else [None]
+    others = [tuple(e for e in range(g.ndim) if e != d) if d is not None else () for d in dims]
+    nu = None
+    for k, over in enumerate(others):
+        mu = zeros(s, f"accumulator_{k}", g.max(axis=over, keepdims=True) if g.size else g)
+        nu = mu if nu is None else np.minimum(nu, mu)
+    if h["beta"] > 0:
+        nu = nu * h["beta"]
+    nu = nu + (1 - h["beta"]) * g * g
+    for k, over in enumerate(others):
+        most = nu.max(axis=over, keepdims=True) if g.size else nu
+        mu = s[f"accumulator_{k}"]
+        s[f"accumulator_{k}"] = np.maximum(mu, most) if h["beta"] > 0 else most
+    u = g / np.sqrt(nu + h["eps"])
+    if h["momentum"] > 0:
+        buffer = zeros(s, "momentum_buffer", g)
+        u = s["momentum_buffer"] = h["momentum"] * buffer + (1 - h["momentum"]) * u
+    return p - h["lr"] * u
+
+
 def lars(p, g, s, t, h):
     """pytorch_optimizer's."""
     if p.ndim > 1:

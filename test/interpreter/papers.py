@@ -186,6 +186,32 @@ def lars(tensor, h, options):
     tensor.param = theta - outside * direction
 
 
+@of_each_tensor
+def sm3(tensor, h, options):
+    g = -tensor.grad if options["maximize"] else tensor.grad
+    # More dims than four are not told apart.
+    dims = range(g.ndim) if 1 <= g.ndim <= 4 else [None]
+    others = [tuple(e for e in range(g.ndim) if e != d) if d is not None else () for d in dims]
+    shapes = [g.max(axis=o, keepdims=True) * 0 if g.size else g.sum(axis=o, keepdims=True)
+              for o in others]  # fmt: skip
+    mus = [tensor.states.get(f"accumulator_{k}", zero) for k, zero in enumerate(shapes)]
+    nu = np.broadcast_to(np.inf, g.shape)
+    for mu in mus:
+        nu = np.minimum(nu, mu)
+    if h["beta"] != 0:
+        nu = h["beta"] * nu
+    nu = nu + (1 - h["beta"]) * g**2
+    for k, (mu, over) in enumerate(zip(mus, others, strict=True)):
+        most = nu.max(axis=over, keepdims=True) if g.size else mu
+        tensor.states[f"accumulator_{k}"] = np.maximum(mu, most) if h["beta"] != 0 else most
+    nu = nu + h["eps"]
+    u = np.where(nu == 0, 0, g / np.sqrt(np.where(nu == 0, 1, nu)))
+    if h["momentum"] != 0:
+        u = h["momentum"] * tensor.state("momentum_buffer") + (1 - h["momentum"]) * u
+        tensor.states["momentum_buffer"] = u
+    tensor.param = tensor.param - h["lr"] * u
+
+
 # --- D-Adaptation -------------------------------------------------------------
 
 
@@ -250,7 +276,7 @@ PAPERS = {
     "adafactor": adafactor, "torch_adafactor": torch_adafactor, "came": came, "lamb": lamb,
     "fused_lamb": fused_lamb, "deepspeed_lamb": deepspeed_lamb, "lars": lars, "lomo": lomo,
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
-    "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam,
+    "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
 }  # fmt: skip
 
 # Every hyper-parameter away from what would hide it.
@@ -269,6 +295,7 @@ HYPERS = {
                        "weight_decay": 0.037, "min_coeff": 0.9, "max_coeff": 1.3},
     "lars": {"lr": 0.51, "momentum": 0.87, "weight_decay": 0.037, "trust_coefficient": 0.53,
              "eps": 0.01},
+    "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
     "lomo": {"lr": 0.0123, "weight_decay": 0.037},
     "adalomo": {"lr": 0.0123, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
                 "decay_rate": -0.73, "weight_decay": 0.037},
@@ -288,6 +315,7 @@ OPTIONS = {
     "fused_lamb": ["bias_correction", "adam_w_mode", "grad_averaging", "use_nvlamb"],
     "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio", "adam"],
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
+    "sm3": ["maximize"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
@@ -301,6 +329,7 @@ OTHERS = {
     "fused_lamb": {"lr": 0.007, "weight_decay": 0.0},
     "deepspeed_lamb": {"lr": 0.007, "weight_decay": 0.0},
     "lars": {"lr": 0.17, "momentum": 0.0},
+    "sm3": {"lr": 0.17, "momentum": 0.0, "beta": 0.0, "eps": 0.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},

@@ -295,6 +295,24 @@ def test_lars_is_that_of_pytorch_optimizer(options):
     assert furthest(groups, theirs) < SAME
 
 
+# --- SM3 ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.9])
+@pytest.mark.parametrize("options", all_options("maximize"), ids=str)
+def test_sm3_is_that_of_pytorch_optimizer(options, beta):
+    def make(groups):
+        return pytorch_optimizer.SM3(groups, foreach=False, maximize=options["maximize"])
+
+    def arguments(h):
+        return {n: h[n] for n in ("lr", "momentum", "beta", "eps")}
+
+    others = {"sm3": {**OTHERS["sm3"], "eps": 1e-3}}
+    groups = make_groups("sm3", others=others, beta=beta)
+    groups, theirs, _ = run_beside("sm3", options, make, arguments, groups=groups)
+    assert furthest(groups, theirs) < SAME
+
+
 # --- D-Adaptation -------------------------------------------------------------
 
 

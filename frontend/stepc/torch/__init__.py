@@ -36,12 +36,14 @@ from .radam import RAdam
 from .rmsprop import RMSprop
 from .rprop import Rprop
 from .sgd import SGD
+from .sm3 import SM3
 
 __all__ = [
     "ASGD",
     "EMA",
     "LARS",
     "SGD",
+    "SM3",
     "SWA",
     "Adadelta",
     "Adafactor",
