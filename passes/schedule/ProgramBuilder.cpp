@@ -159,8 +159,12 @@ void ProgramBuilder::build() {
   for (size_t index = 0; index < traversals.getTraversals().size();)
     index = buildTrain(index);
   buildSteps([](const Position &) { return true; });
-  // What is received may be used in no later entry than a contribution.
-  for (auto reduction : rule.getBody().front().getOps<ReductionOpInterface>())
+  // What is received may be used in no later entry than a contribution, and what
+  // is contributed may be of the cohort.
+  Block &body = rule.getBody().front();
+  for (auto reduction : body.getOps<ReductionOpInterface>())
     beginSegment(analysis.getTime(reduction->getResult(0)).segment);
+  for (auto contribute : body.getOps<ContributeOp>())
+    beginSegment(rounds.getSegment(contribute.getStatisticOp()));
   buildContributions(begun);
 }

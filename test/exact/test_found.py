@@ -173,6 +173,21 @@ step.fragment @norm {
     %p1 = step.sub %p, %u : [n, m]
     step.return %p1, %s1, %r1 : [n, m], [n, m], [n, 1]
   }""",
+    # The segment of the contribution was never begun: nothing else is in it.
+    "a scalar of a round that is contributed, and nothing else": """
+  %k = step.scalar "k" = 1.0e-3 over model
+  %s = step.statistic "s" sum over model
+  %r = step.scalars over group {
+    step.yield %k : f64
+  }
+  step.scalars over group {
+    step.report "s", %s
+    step.yield
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    step.contribute %s, %r
+    step.return %g
+  }""",
 }
 
 
