@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/Manifest.h"
 #include "passes/lower/Operand.h"
+#include "passes/package/ManifestSchedule.h"
 #include "passes/schedule/ProgramStorage.h"
 #include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/Schedule.h"
@@ -290,51 +291,13 @@ static json::Array describeWorkspace(const ProgramStorage &storage) {
     json::Array size;
     for (const std::string &factor : buffer.size)
       size.push_back(factor);
-    json::Object object{
+    workspace.push_back(json::Object{
         {"name", buffer.name},
         {"size", std::move(size)},
         {"bytes", int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
-        {"live", buffer.live}};
-    if (ExchangeOp exchange = buffer.exchange) {
-      auto share =
-          cast<ShareType>(exchange.getShares()[buffer.share].getType());
-      object["exchange"] = json::Object{
-          {"round", int64_t(exchange.getRound())},
-          {"dims", toJson(cast<ArrayAttr>(exchange.getOver()[buffer.share]))},
-          {"op", stringifyCombiner(share.getCombiner())}};
-    }
-    workspace.push_back(std::move(object));
+        {"live", buffer.live}});
   }
   return workspace;
-}
-
-static json::Object describe(const ProgramStorage &storage,
-                             const ScheduleEntry &entry) {
-  ProgramOp program = storage.getProgram();
-  json::Object object{{"segment", entry.segment}};
-  if (entry.isTrailing)
-    object["trailing"] = true;
-  if (!entry.kernel) {
-    object["finish"] = entry.name;
-    return object;
-  }
-  object["kernel"] = entry.name;
-  object["strided_kernel"] =
-      entry.name + (program.isFlatRange() ? "" : "_strided");
-  json::Array reads, writes;
-  TraverseOp traverse = entry.kernel;
-  for (const Operand &operand : getOperands(traverse)) {
-    auto argument = dyn_cast<BlockArgument>(getMemory(operand.buffer));
-    if (argument && operand.reads())
-      reads.push_back(program.getOperandIndex(argument));
-    if (argument && operand.writes())
-      writes.push_back(program.getOperandIndex(argument));
-  }
-  if (Value unless = traverse.getUnless())
-    object["unless_slot"] = *storage.getTensorSlot(unless);
-  object["reads"] = std::move(reads);
-  object["writes"] = std::move(writes);
-  return object;
 }
 
 /// The sharded dims and their axes.
@@ -349,25 +312,6 @@ static json::Object describe(LayoutAttr layout) {
     dims[dim.getName().getValue()] = std::move(axes);
   }
   return dims;
-}
-
-static json::Array describeContributions(OptimizerOp optimizer,
-                                         const ProgramStorage &storage) {
-  json::Array contributions;
-  SmallVector<StatisticOp> statistics(
-      optimizer.getBody().getOps<StatisticOp>());
-  ProgramOp program = storage.getProgram();
-  for (auto contribute : program.getBody().getOps<ContributeOp>()) {
-    StatisticOp statistic = contribute.getStatisticOp();
-    ArrayAttr partial = contribute.getPartialAttr();
-    contributions.push_back(json::Object{
-        {"statistic",
-         int64_t(llvm::find(statistics, statistic) - statistics.begin())},
-        {"slot", *storage.getTensorSlot(contribute.getValue())},
-        {"segment", getSegment(contribute)},
-        {"partial", partial ? toJson(partial) : json::Array()}});
-  }
-  return contributions;
 }
 
 static json::Array describeCarried(const ProgramStorage &storage) {
@@ -387,9 +331,6 @@ static json::Object describe(OptimizerOp optimizer, ProgramOp program,
   for (NamedAttribute option : program.getVariant().getOptions())
     options[option.getName().getValue()] =
         cast<BoolAttr>(option.getValue()).getValue();
-  json::Array schedule;
-  for (const ScheduleEntry &entry : getSchedule(program))
-    schedule.push_back(describe(storage, entry));
   json::Object object{
       {"name", program.getSymName()},
       {"rule", program.getVariant().getRule().getValue()},
@@ -401,8 +342,7 @@ static json::Object describe(OptimizerOp optimizer, ProgramOp program,
       {"tensor_slots", storage.getNumTensorSlots()},
       {"space", program.getElementwise() ? "elements" : "tiles"},
       {"workspace", describeWorkspace(storage)},
-      {"schedule", std::move(schedule)},
-      {"contributions", describeContributions(optimizer, storage)},
+      {"schedule", describeSchedule(optimizer, storage)},
       {"subsets", subsets}};
   json::Array fresh;
   for (ArrayAttr states : program.getFreshLists())
@@ -435,7 +375,7 @@ json::Object mlir::step::buildManifest(json::Object interface,
   manifest["hypers"] = describeHypers(scheduled);
   // And reproducible sums have statistics of their own.
   manifest["statistics"] = describeStatistics(scheduled);
-  manifest["format"] = 3;
+  manifest["format"] = 4;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
   json::Array variants, code;

@@ -23,24 +23,18 @@ void readRounds(const FieldReader &fields, const Json &root,
 
 void readRules(const FieldReader &fields, const Json &root, Manifest &manifest);
 
-/// Of a variant, whose rule is known: the dims that are sharded, and buffers,
-/// with the exchanges of those that cross ranks.
+/// Of a variant, whose rule is known: the dims that are sharded, and buffers.
 void readLayout(const FieldReader &fields, const Json &layout,
                 const std::string &where, const Manifest &manifest,
                 Variant &variant);
 void readWorkspace(const FieldReader &fields, const Json &value,
                    const std::string &where, const Manifest &manifest,
-                   Variant &variant, std::vector<ScheduleEntry> &exchanges);
+                   Variant &variant);
 
-/// And what is called for it; the exchanges of what it contributes to
-/// statistics.
+/// And what is called for it, and exchanged.
 void readSchedule(const FieldReader &fields, const Json &value,
                   const std::string &where, const Manifest &manifest,
                   Variant &variant);
-void readContributions(const FieldReader &fields, const Json &value,
-                       const std::string &where, const Manifest &manifest,
-                       const Variant &variant,
-                       std::vector<ScheduleEntry> &exchanges);
 /// What a round may skip must not have happened before it.
 void requireNothingBeforeSkips(const FieldReader &fields,
                                const std::string &where,

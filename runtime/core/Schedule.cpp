@@ -18,54 +18,13 @@ const char *stepc::getName(EntryKind kind) {
   return names[size_t(kind)];
 }
 
+const char *stepc::getName(EdgeScope scope) {
+  static const char *const names[] = {"chunk",  "tensor", "class",
+                                      "bucket", "round",  "model"};
+  return names[size_t(scope)];
+}
+
 bool ScheduleEntry::waitsFor(EdgeScope scope) const {
   return std::any_of(edges.begin(), edges.end(),
                      [&](const Edge &edge) { return edge.scope == scope; });
-}
-
-void stepc::placeExchanges(std::vector<ScheduleEntry> &schedule,
-                           std::vector<ScheduleEntry> exchanges) {
-  std::move(exchanges.begin(), exchanges.end(), std::back_inserter(schedule));
-  std::stable_sort(schedule.begin(), schedule.end(),
-                   [](const ScheduleEntry &left, const ScheduleEntry &right) {
-                     return left.segment != right.segment
-                                ? left.segment < right.segment
-                                : left.isCalled() && !right.isCalled();
-                   });
-}
-
-/// An exchange waits for what came last: of all tensors, or of those whose
-/// buffers lie side by side.
-static Edge getEdgeOfExchange(const ScheduleEntry &exchange, size_t last) {
-  return {last, exchange.contribution ? EdgeScope::Model : EdgeScope::Bucket};
-}
-
-/// What the first entry of a segment waits for: the exchanges of the rounds
-/// before it, or where the tensor has none there its last entry.
-static void setEdgesOverRounds(std::vector<ScheduleEntry> &schedule,
-                               size_t last, size_t entry) {
-  std::vector<Edge> &edges = schedule[entry].edges;
-  for (size_t x = last + 1; x < entry; ++x)
-    edges.push_back(
-        {x, schedule[x].contribution ? EdgeScope::Round : EdgeScope::Bucket});
-  if (edges.empty())
-    edges.push_back({last, EdgeScope::Round});
-}
-
-void stepc::setEdges(std::vector<ScheduleEntry> &schedule) {
-  std::optional<size_t> last; // that is called
-  for (size_t i = 0; i < schedule.size(); ++i) {
-    ScheduleEntry &entry = schedule[i];
-    entry.edges.clear();
-    if (!entry.isCalled()) {
-      if (last)
-        entry.edges.push_back(getEdgeOfExchange(entry, *last));
-      continue;
-    }
-    if (last && schedule[*last].segment == entry.segment)
-      entry.edges.push_back({*last, EdgeScope::Tensor});
-    else if (last)
-      setEdgesOverRounds(schedule, *last, i);
-    last = i;
-  }
 }

@@ -52,6 +52,12 @@ enum class EdgeScope : uint8_t {
   Model   ///< all tensors
 };
 
+constexpr EdgeScope kEdgeScopes[] = {EdgeScope::Chunk,  EdgeScope::Tensor,
+                                     EdgeScope::Class,  EdgeScope::Bucket,
+                                     EdgeScope::Round,  EdgeScope::Model};
+
+const char *getName(EdgeScope scope);
+
 struct Edge {
   /// Of the schedule.
   size_t entry = 0;
@@ -105,15 +111,6 @@ struct ScheduleEntry {
   /// Whether it waits for an entry with this scope.
   bool waitsFor(EdgeScope scope) const;
 };
-
-/// Puts exchanges behind the entries of their segments, in their order.
-/// `schedule` ascends in segments.
-void placeExchanges(std::vector<ScheduleEntry> &schedule,
-                    std::vector<ScheduleEntry> exchanges);
-
-/// Sets the edges of a schedule whose order is all that is known: each entry
-/// waits for the one before it.
-void setEdges(std::vector<ScheduleEntry> &schedule);
 
 } // namespace stepc
 

@@ -11,43 +11,59 @@
 
 using namespace stepc;
 
-static int64_t getSegment(const FieldReader &fields, const Json &value,
-                          const std::string &where, const Manifest &manifest) {
-  return int64_t(fields.getIndex(value, "segment",
-                                 size_t(manifest.getNumSegments()),
-                                 "is not a segment", where));
-}
+namespace {
+/// Reads the entries of one variant, of which all but the schedule is known.
+class ScheduleReader {
+public:
+  ScheduleReader(const FieldReader &fields, const Manifest &manifest,
+                 Variant &variant)
+      : fields(fields), manifest(manifest), variant(variant) {}
 
-/// An entry says its kind by the key of what it names. Buffers and
-/// contributions say what is exchanged.
-static EntryKind readKind(const FieldReader &fields, const Json &value,
-                          const std::string &where) {
-  for (EntryKind kind : kEntryKinds) {
-    bool isRead = kind == EntryKind::Kernel || kind == EntryKind::Finish;
-    if (isRead || !value.find(getName(kind)))
+  void read(const Json &value, const std::string &where);
+
+private:
+  EntryKind readKind(const Json &value, const std::string &where) const;
+  void readCalled(const Json &value, const std::string &where,
+                  ScheduleEntry &entry) const;
+  void readExchange(const Json &value, const std::string &where,
+                    ScheduleEntry &entry);
+  BufferExchange readBuffer(const Json &value, const std::string &where);
+  Contribution readContribution(const Json &value,
+                                const std::string &where) const;
+  uint64_t readPartialDims(const Json &value, const std::string &where) const;
+  void readEdges(const Json &value, const std::string &where,
+                 ScheduleEntry &entry) const;
+  void requireOrder(const ScheduleEntry &entry, const std::string &where) const;
+
+  const FieldReader &fields;
+  const Manifest &manifest;
+  Variant &variant;
+};
+} // namespace
+
+/// An entry says its kind by the key of what it names.
+EntryKind ScheduleReader::readKind(const Json &value,
+                                   const std::string &where) const {
+  for (EntryKind kind : {EntryKind::Call, EntryKind::Copy}) {
+    if (!value.find(getName(kind)))
       continue;
     std::string what = "is an entry of kind '" + std::string(getName(kind)) +
                        "', which this runtime does not read";
     fields.bad(where, what.c_str());
   }
-  return value.find(getName(EntryKind::Finish)) ? EntryKind::Finish
-                                                : EntryKind::Kernel;
+  for (EntryKind kind : {EntryKind::Finish, EntryKind::Exchange})
+    if (value.find(getName(kind)))
+      return kind;
+  return EntryKind::Kernel;
 }
 
-static ScheduleEntry readEntry(const FieldReader &fields, const Json &value,
-                               const std::string &where,
-                               const Manifest &manifest,
-                               const Variant &variant) {
-  ScheduleEntry entry;
-  entry.kind = readKind(fields, value, where);
-  entry.segment = getSegment(fields, value, where, manifest);
+void ScheduleReader::readCalled(const Json &value, const std::string &where,
+                                ScheduleEntry &entry) const {
   entry.trailing =
       value.find("trailing") && fields.getBool(value, "trailing", where);
-  if (entry.kind == EntryKind::Finish) {
-    entry.function = fields.getString(value, "finish", where);
-    return entry;
-  }
-  entry.function = fields.getString(value, "kernel", where);
+  entry.function = fields.getString(value, getName(entry.kind), where);
+  if (entry.kind == EntryKind::Finish)
+    return;
   entry.stridedFunction = fields.getString(value, "strided_kernel", where);
   const char *what = "is not an operand";
   entry.reads =
@@ -60,26 +76,45 @@ static ScheduleEntry readEntry(const FieldReader &fields, const Json &value,
   if (value.find("unless_slot"))
     entry.unlessSlot = int64_t(fields.getIndex(
         value, "unless_slot", variant.tensorSlots, "is not a slot", where));
-  return entry;
 }
 
-void stepc::readSchedule(const FieldReader &fields, const Json &value,
-                         const std::string &where, const Manifest &manifest,
-                         Variant &variant) {
-  for (size_t i = 0; i < value.elements.size(); ++i) {
-    variant.schedule.push_back(
-        readEntry(fields, value.elements[i], at(where, i), manifest, variant));
-    if (i && variant.schedule[i - 1].segment > variant.schedule[i].segment)
-      fields.bad(at(at(where, i), "segment"), "is below the one before it");
+/// Which ranks combine a buffer of the workspace.
+BufferExchange ScheduleReader::readBuffer(const Json &value,
+                                          const std::string &where) {
+  BufferExchange exchange;
+  exchange.buffer = fields.getIndex(value, "buffer", variant.workspace.size(),
+                                    "is not a buffer", where);
+  std::string op = fields.getString(value, "op", where);
+  if (op != "sum" && op != "amax")
+    fields.bad(at(where, "op"), "is neither sum nor amax");
+  exchange.maximum = op == "amax";
+  bool flat = variant.getShardedDims() == Dims{kFlatRange};
+  const Dims known =
+      flat ? variant.getShardedDims() : manifest.rules[variant.rule].dims;
+  for (const Json &dim : fields.getArray(value, "dims", where).elements) {
+    if (!dim.is(Json::Kind::String) || dim.string == "1" ||
+        std::find(known.begin(), known.end(), dim.string) == known.end())
+      fields.bad(at(where, "dims"),
+                 flat ? "has an element that is not the flat range"
+                      : "has an element that is not a dim of the rule");
+    exchange.dims.push_back(dim.string);
   }
-  if (value.elements.empty())
-    fields.bad(where, "is empty");
+  if (exchange.dims.empty())
+    fields.bad(at(where, "dims"), "is empty");
+  WorkspaceBuffer &buffer = variant.workspace[exchange.buffer];
+  if (buffer.bytes != 8)
+    fields.bad(where, "is of a buffer whose entries do not have 8 bytes");
+  if (!buffer.live)
+    fields.bad(where, "is of a buffer that is not live");
+  if (buffer.crosses)
+    fields.bad(where, "is of a buffer that crosses already");
+  buffer.crosses = true;
+  return exchange;
 }
 
 /// Indices into the layout, as bits: there are fewer dims than axes.
-static uint64_t getPartialDims(const FieldReader &fields, const Json &value,
-                               const std::string &where,
-                               const Variant &variant) {
+uint64_t ScheduleReader::readPartialDims(const Json &value,
+                                         const std::string &where) const {
   uint64_t partial = 0;
   for (const Json &dim : fields.getArray(value, "partial", where).elements) {
     size_t index = 0;
@@ -94,30 +129,89 @@ static uint64_t getPartialDims(const FieldReader &fields, const Json &value,
   return partial;
 }
 
-void stepc::readContributions(const FieldReader &fields, const Json &value,
-                              const std::string &where,
-                              const Manifest &manifest, const Variant &variant,
-                              std::vector<ScheduleEntry> &exchanges) {
+Contribution ScheduleReader::readContribution(const Json &value,
+                                              const std::string &where) const {
+  Contribution contribution;
+  contribution.statistic =
+      fields.getIndex(value, "statistic", manifest.statistics.size(),
+                      "is not a statistic", where);
+  contribution.slot = fields.getIndex(value, "slot", variant.tensorSlots,
+                                      "is not a slot", where);
+  contribution.partial = readPartialDims(value, where);
+  for (const ScheduleEntry &other : variant.schedule)
+    if (other.contribution &&
+        other.contribution->statistic == contribution.statistic)
+      fields.bad(at(where, "statistic"), "is contributed to twice");
+  return contribution;
+}
+
+void ScheduleReader::readExchange(const Json &value, const std::string &where,
+                                  ScheduleEntry &entry) {
+  if (entry.segment >= int64_t(manifest.rounds.size()))
+    fields.bad(at(where, "segment"), "has no round after it");
+  if (value.find("statistic"))
+    entry.contribution = readContribution(value, where);
+  else
+    entry.buffer = readBuffer(value, where);
+}
+
+void ScheduleReader::readEdges(const Json &value, const std::string &where,
+                               ScheduleEntry &entry) const {
+  const Json &list = fields.getArray(value, "after", where);
+  for (size_t i = 0; i < list.elements.size(); ++i) {
+    std::string place = at(at(where, "after"), i);
+    Edge edge;
+    edge.entry = fields.getIndex(list.elements[i], "entry",
+                                 variant.schedule.size(),
+                                 "is not an entry before this one", place);
+    std::string scope = fields.getString(list.elements[i], "scope", place);
+    auto known = std::find_if(
+        std::begin(kEdgeScopes), std::end(kEdgeScopes),
+        [&](EdgeScope candidate) { return scope == getName(candidate); });
+    if (known == std::end(kEdgeScopes))
+      fields.bad(at(place, "scope"), "is not a scope");
+    edge.scope = *known;
+    entry.edges.push_back(edge);
+  }
+}
+
+/// Segments ascend, and exchanges are what a segment ends with.
+void ScheduleReader::requireOrder(const ScheduleEntry &entry,
+                                  const std::string &where) const {
+  if (variant.schedule.empty())
+    return;
+  const ScheduleEntry &before = variant.schedule.back();
+  if (before.segment > entry.segment)
+    fields.bad(at(where, "segment"), "is below the one before it");
+  if (before.segment == entry.segment && entry.isCalled() && !before.isCalled())
+    fields.bad(where, "is behind an exchange of its segment");
+}
+
+void ScheduleReader::read(const Json &value, const std::string &where) {
   for (size_t i = 0; i < value.elements.size(); ++i) {
     const Json &element = value.elements[i];
     std::string place = at(where, i);
     ScheduleEntry entry;
-    entry.kind = EntryKind::Exchange;
-    Contribution &own = entry.contribution.emplace();
-    own.statistic =
-        fields.getIndex(element, "statistic", manifest.statistics.size(),
-                        "is not a statistic", place);
-    own.slot = fields.getIndex(element, "slot", variant.tensorSlots,
-                               "is not a slot", place);
-    entry.segment = getSegment(fields, element, place, manifest);
-    own.partial = getPartialDims(fields, element, place, variant);
-    if (entry.segment >= int64_t(manifest.rounds.size()))
-      fields.bad(at(place, "segment"), "has no round after it");
-    for (const ScheduleEntry &other : exchanges)
-      if (other.contribution && other.contribution->statistic == own.statistic)
-        fields.bad(at(place, "statistic"), "is contributed to twice");
-    exchanges.push_back(std::move(entry));
+    entry.kind = readKind(element, place);
+    entry.segment = int64_t(fields.getIndex(element, "segment",
+                                            size_t(manifest.getNumSegments()),
+                                            "is not a segment", place));
+    if (entry.isCalled())
+      readCalled(element, place, entry);
+    else
+      readExchange(element, place, entry);
+    readEdges(element, place, entry);
+    requireOrder(entry, place);
+    variant.schedule.push_back(std::move(entry));
   }
+  if (variant.schedule.empty())
+    fields.bad(where, "is empty");
+}
+
+void stepc::readSchedule(const FieldReader &fields, const Json &value,
+                         const std::string &where, const Manifest &manifest,
+                         Variant &variant) {
+  ScheduleReader(fields, manifest, variant).read(value, where);
 }
 
 void stepc::requireNothingBeforeSkips(const FieldReader &fields,

@@ -40,8 +40,6 @@ private:
   const FieldReader &fields;
   const Manifest &manifest;
   Variant variant;
-  /// Until all entries are known.
-  std::vector<ScheduleEntry> exchanges;
 };
 
 } // namespace
@@ -68,11 +66,9 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
   variant.roles = TileRoles(manifest.rules[variant.rule].dims);
   readWorkspace(fields, fields.getArray(value, "workspace", where),
-                at(where, "workspace"), manifest, variant, exchanges);
+                at(where, "workspace"), manifest, variant);
   readSchedule(fields, fields.getArray(value, "schedule", where),
                at(where, "schedule"), manifest, variant);
-  readContributions(fields, fields.getArray(value, "contributions", where),
-                    at(where, "contributions"), manifest, variant, exchanges);
   if (value.find("carried"))
     readCarried(fields.getArray(value, "carried", where), at(where, "carried"));
   variant.subsets = fields.getBool(value, "subsets", where);
@@ -82,8 +78,6 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (variant.space == Space::Elements)
     requireElements(where);
   requireNothingBeforeSkips(fields, at(where, "schedule"), manifest, variant);
-  placeExchanges(variant.schedule, std::move(exchanges));
-  setEdges(variant.schedule);
   return std::move(variant);
 }
 

@@ -86,46 +86,9 @@ static std::vector<Factor> readSize(const FieldReader &fields,
   return size;
 }
 
-/// Which ranks combine the buffer, the next of the variant, and when.
-static ScheduleEntry readExchange(const FieldReader &fields, const Json &value,
-                                  const std::string &where,
-                                  const Manifest &manifest,
-                                  const Variant &variant,
-                                  const WorkspaceBuffer &buffer) {
-  ScheduleEntry entry;
-  entry.kind = EntryKind::Exchange;
-  entry.segment = int64_t(fields.getIndex(
-      value, "round", manifest.rounds.size(), "is not a round", where));
-  BufferExchange &own = entry.buffer.emplace();
-  own.buffer = variant.workspace.size();
-  std::string op = fields.getString(value, "op", where);
-  if (op != "sum" && op != "amax")
-    fields.bad(at(where, "op"), "is neither sum nor amax");
-  own.maximum = op == "amax";
-  bool flat = variant.getShardedDims() == Dims{kFlatRange};
-  const Dims known =
-      flat ? variant.getShardedDims() : manifest.rules[variant.rule].dims;
-  for (const Json &dim : fields.getArray(value, "dims", where).elements) {
-    if (!dim.is(Json::Kind::String) || dim.string == "1" ||
-        std::find(known.begin(), known.end(), dim.string) == known.end())
-      fields.bad(at(where, "dims"),
-                 flat ? "has an element that is not the flat range"
-                      : "has an element that is not a dim of the rule");
-    own.dims.push_back(dim.string);
-  }
-  if (own.dims.empty())
-    fields.bad(at(where, "dims"), "is empty");
-  if (buffer.bytes != 8)
-    fields.bad(where, "is of a buffer whose entries do not have 8 bytes");
-  if (!buffer.live)
-    fields.bad(where, "is of a buffer that is not live");
-  return entry;
-}
-
 void stepc::readWorkspace(const FieldReader &fields, const Json &value,
                           const std::string &where, const Manifest &manifest,
-                          Variant &variant,
-                          std::vector<ScheduleEntry> &exchanges) {
+                          Variant &variant) {
   bool flat = variant.getShardedDims() == Dims{kFlatRange};
   for (size_t i = 0; i < value.elements.size(); ++i) {
     std::string place = at(where, i);
@@ -137,12 +100,6 @@ void stepc::readWorkspace(const FieldReader &fields, const Json &value,
     buffer.bytes = int64_t(fields.getIndex(
         element, "bytes", 65, "is not an integer from 0 to 64", place));
     buffer.live = fields.getBool(element, "live", place);
-    if (element.find("exchange")) {
-      exchanges.push_back(
-          readExchange(fields, fields.getObject(element, "exchange", place),
-                       at(place, "exchange"), manifest, variant, buffer));
-      buffer.crosses = true;
-    }
     variant.workspace.push_back(std::move(buffer));
   }
   if (hasTwins(variant.workspace))

@@ -214,7 +214,7 @@ class Step:
             if segment < len(functions) and functions[segment]:
                 self.fill_scalars(functions[segment])
             for entry in schedule:
-                if entry["segment"] == segment:
+                if entry["segment"] == segment and "exchange" not in entry:
                     self.run_entry(entry)
             if segment < len(rounds):
                 self.combine_statistics(segment)
@@ -265,7 +265,7 @@ class Step:
                 function(address, ctypes.c_int64(row))
 
     def combine_statistics(self, segment):
-        contributions = self.tensors.variant["contributions"]
+        contributions = [e for e in self.tensors.variant["schedule"] if "statistic" in e]
         for number, statistic in enumerate(self.package.manifest["statistics"]):
             own = [c for c in contributions if c["statistic"] == number]
             if not own or own[0]["segment"] > segment:

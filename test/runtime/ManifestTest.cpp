@@ -41,13 +41,13 @@ TEST(Manifest, versions) {
   json manifest = makeToyManifest();
   manifest["format"] = 1;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 1, this runtime reads format 3",
+         "package '<memory>' has format 1, this runtime reads format 4",
          manifest);
   // Whatever else there may be in a later format.
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 7, this runtime reads format 3",
+         "package '<memory>' has format 7, this runtime reads format 4",
          {{"format", 7}, {"variants", "elsewhere"}});
-  manifest["format"] = 3;
+  manifest["format"] = 4;
   manifest["kernel_abi"] = 9;
   refuse(STEPC_VERSION_MISMATCH,
          "package '<memory>' has kernel_abi 9, this runtime reads kernel_abi 8",
@@ -232,7 +232,7 @@ TEST(Manifest, rounds) {
 }
 
 TEST(Manifest, kindsOfEntries) {
-  for (std::string kind : {"exchange", "call", "copy"})
+  for (std::string kind : {"call", "copy"})
     refuseClip(("/variants/0/schedule/1/" + kind).c_str(), "clip_finish0",
                ("'variants[0].schedule[1]' is an entry of kind '" + kind +
                 "', which this runtime does not read")
@@ -248,8 +248,8 @@ TEST(Manifest, schedules) {
              "'variants[0].schedule[2].segment' is below the one before it");
   refuseClip("/variants/0/schedule/0/reads/0", 2,
              "'variants[0].schedule[0].reads[0]' is not an operand");
-  refuseClip("/variants/0/schedule/5/writes/0", 1,
-             "'variants[0].schedule[5].writes' names the gradient");
+  refuseClip("/variants/0/schedule/9/writes/0", 1,
+             "'variants[0].schedule[9].writes' names the gradient");
   refuseClip("/variants/0/schedule/0/unless_slot", 5,
              "'variants[0].schedule[0].unless_slot' is not a slot");
   refuseClip("/variants/0/schedule/0/writes", {0},
@@ -267,15 +267,15 @@ TEST(Manifest, schedules) {
              "'variants[0].carried[0].slot' is not a slot");
   refuseClip("/variants/0/carried", json::parse(R"([{"slot": 0}])"),
              "'variants[0].carried[0].recomputed' is missing");
-  refuseClip("/variants/0/contributions/0/slot", 5,
-             "'variants[0].contributions[0].slot' is not a slot");
-  refuseClip("/variants/0/contributions/0/statistic", 4,
-             "'variants[0].contributions[0].statistic' is not a statistic");
-  refuseClip("/variants/0/contributions/1/statistic", 0,
-             "'variants[0].contributions[1].statistic' is contributed to "
+  refuseClip("/variants/0/schedule/2/slot", 5,
+             "'variants[0].schedule[2].slot' is not a slot");
+  refuseClip("/variants/0/schedule/2/statistic", 4,
+             "'variants[0].schedule[2].statistic' is not a statistic");
+  refuseClip("/variants/0/schedule/3/statistic", 0,
+             "'variants[0].schedule[3].statistic' is contributed to "
              "twice");
-  refuseClip("/variants/0/contributions/3/segment", 2,
-             "'variants[0].contributions[3].segment' has no round after it");
+  refuseClip("/variants/0/schedule/7/segment", 2,
+             "'variants[0].schedule[7].segment' has no round after it");
 }
 
 TEST(Manifest, layouts) {
@@ -293,12 +293,12 @@ TEST(Manifest, layouts) {
              "'variants[0].layout.*' is empty");
   refuseClip("/variants/0/layout", {{"*", {"dp"}}, {"flat range", {"dp"}}},
              "'variants[0].layout' has 'flat range' beside other dims");
-  refuseClip("/variants/0/contributions/0/partial", nullptr,
-             "'variants[0].contributions[0].partial' is missing");
-  refuseClip("/variants/0/contributions/0/partial", true,
-             "'variants[0].contributions[0].partial' is not a list");
-  refuseClip("/variants/0/contributions/0/partial", {"*"},
-             "'variants[0].contributions[0].partial' has a dim that is not "
+  refuseClip("/variants/0/schedule/2/partial", nullptr,
+             "'variants[0].schedule[2].partial' is missing");
+  refuseClip("/variants/0/schedule/2/partial", true,
+             "'variants[0].schedule[2].partial' is not a list");
+  refuseClip("/variants/0/schedule/2/partial", {"*"},
+             "'variants[0].schedule[2].partial' has a dim that is not "
              "sharded");
 }
 
@@ -307,31 +307,44 @@ TEST(Manifest, exchanges) {
                         const char *message) {
     refuseAt(pointer, value, message, makeShareManifest());
   };
-  refuseShare("/variants/1/workspace/0/exchange", json::array(),
-              "'variants[1].workspace[0].exchange' is not an object");
-  refuseShare("/variants/1/workspace/0/exchange/round", 2,
-              "'variants[1].workspace[0].exchange.round' is not a round");
-  refuseShare("/variants/1/workspace/0/exchange/op", "min",
-              "'variants[1].workspace[0].exchange.op' is neither sum nor amax");
-  refuseShare("/variants/1/workspace/0/exchange/dims", json::array(),
-              "'variants[1].workspace[0].exchange.dims' is empty");
+  refuseShare("/variants/1/schedule/1/segment", 2,
+              "'variants[1].schedule[1].segment' has no round after it");
+  refuseShare("/variants/1/schedule/1/buffer", 4,
+              "'variants[1].schedule[1].buffer' is not a buffer");
+  refuseShare("/variants/1/schedule/2/buffer", 0,
+              "'variants[1].schedule[2]' is of a buffer that crosses already");
+  refuseShare("/variants/1/schedule/0/segment", 1,
+              "'variants[1].schedule[1].segment' is below the one before it");
+  refuseShare("/variants/1/schedule/7/segment", 0,
+              "'variants[1].schedule[7]' is behind an exchange of its segment");
+  refuseShare("/variants/1/schedule/7/after", nullptr,
+              "'variants[1].schedule[7].after' is missing");
+  refuseShare("/variants/1/schedule/7/after/1/entry", 7,
+              "'variants[1].schedule[7].after[1].entry' is not an entry before "
+              "this one");
+  refuseShare("/variants/1/schedule/7/after/0/scope", "group",
+              "'variants[1].schedule[7].after[0].scope' is not a scope");
+  refuseShare("/variants/1/schedule/1/op", "min",
+              "'variants[1].schedule[1].op' is neither sum nor amax");
+  refuseShare("/variants/1/schedule/1/dims", json::array(),
+              "'variants[1].schedule[1].dims' is empty");
   for (const char *dim : {"x", "1", "flat range"})
-    refuseShare("/variants/1/workspace/0/exchange/dims", {dim},
-                "'variants[1].workspace[0].exchange.dims' has an element that "
+    refuseShare("/variants/1/schedule/1/dims", {dim},
+                "'variants[1].schedule[1].dims' has an element that "
                 "is not a dim of the rule");
   size_t flat = makeShareManifest()["variants"].size() - 1;
   std::string place = std::to_string(flat);
   refuseShare(
-      ("/variants/" + place + "/workspace/0/exchange/dims").c_str(), {"n"},
+      ("/variants/" + place + "/schedule/1/dims").c_str(), {"n"},
       ("'variants[" + place +
-       "].workspace[0].exchange.dims' has an element that is not the flat "
+       "].schedule[1].dims' has an element that is not the flat "
        "range")
           .c_str());
   refuseShare("/variants/1/workspace/0/bytes", 4,
-              "'variants[1].workspace[0].exchange' is of a buffer whose "
+              "'variants[1].schedule[1]' is of a buffer whose "
               "entries do not have 8 bytes");
   refuseShare("/variants/1/workspace/0/live", false,
-              "'variants[1].workspace[0].exchange' is of a buffer that is not "
+              "'variants[1].schedule[1]' is of a buffer that is not "
               "live");
 }
 
@@ -369,7 +382,7 @@ TEST(Manifest, spaces) {
            "'variants[0].space' has no operands of fewer dims", [] {
              json manifest = makeFactorManifest();
              json &variant = manifest["variants"][0];
-             variant["schedule"] = {variant["schedule"][2]};
+             setSchedule(variant, {variant["schedule"][2]});
              variant["workspace"] = json::array();
              return manifest;
            }());

@@ -24,11 +24,11 @@ TEST(Round, poisoned) {
     nlohmann::json kernel = variant["schedule"][0];
     for (const char *key : {"kernel", "strided_kernel"})
       kernel[key] = inKernel ? "throwing_tiles" : "quiet_tiles";
-    variant["schedule"] = {
-        kernel,
-        {{"finish", inFinish ? "throwing_finish" : "quiet_finish"},
-         {"segment", 0}},
-        kernel};
+    setSchedule(variant,
+                {kernel,
+                 {{"finish", inFinish ? "throwing_finish" : "quiet_finish"},
+                  {"segment", 0}},
+                 kernel});
     variant["schedule"][2][inKernel ? "kernel" : "strided_kernel"] =
         "quiet_tiles";
     if (where == std::string("round"))

@@ -47,7 +47,7 @@ ELEMENTWISE = {
     "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
     "fused_adam": DECAY, "lion": "", "lomo": "", "nadam": DECAY, "radam": DECAY,
     "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true", "rprop": "",
-    "sgd": DECAY + ",option.has_momentum=true",
+    "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
 }  # fmt: skip
 # Of the others norms, means or factors come before the update.
 REDUCING = {

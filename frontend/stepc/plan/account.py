@@ -42,14 +42,14 @@ def _is_whole(variant: dict) -> bool:
     )
 
 
-def _exchange_axes(buffer: dict, rule, part: Part) -> tuple[str, ...]:
+def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
     """The axes over which a buffer crosses: all that shard its dims."""
     if part.flat:
         return part.flat
     found: set[str] = set()
     for dim, axes in part.dims:
         index = max(len(rule.dims) + dim - len(part.shape), 0)
-        if rule.dims[index] in buffer["exchange"]["dims"]:
+        if rule.dims[index] in crossing["dims"]:
             found.update(axes)
     return tuple(sorted(found))
 
@@ -69,10 +69,10 @@ def account_part(package: Package, part: Part) -> PartAccount:
     if variant["space"] != "tiles":
         return found
     found.kept = -(-variant["tensor_slots"] * 8 // 64) * 64
-    for buffer in variant["workspace"]:
-        if "exchange" in buffer:
-            crossing = buffer["exchange"]
-            key = (crossing["round"], _exchange_axes(buffer, rule, part), crossing["op"])
+    crossings = {e["buffer"]: e for e in variant["schedule"] if "buffer" in e}
+    for number, buffer in enumerate(variant["workspace"]):
+        if crossing := crossings.get(number):
+            key = (crossing["segment"], _exchange_axes(crossing, rule, part), crossing["op"])
             found.exchange[key] += tiles.entries(buffer)
         elif buffer["live"]:
             found.kept += tiles.bytes(buffer)
@@ -124,9 +124,9 @@ def _statistics(package: Package, groups: int) -> dict[tuple[int, str], int]:
     manifest, values = package.manifest, Counter()
     last = [0] * len(manifest["statistics"])
     for variant in manifest["variants"]:
-        for contribution in variant["contributions"]:
-            at = contribution["statistic"]
-            last[at] = max(last[at], contribution["segment"])
+        for entry in variant["schedule"]:
+            if (at := entry.get("statistic")) is not None:
+                last[at] = max(last[at], entry["segment"])
     for statistic, at in zip(manifest["statistics"], last, strict=True):
         of_model = statistic["scope"] == "model"
         values[at, statistic["kind"]] += 1 if of_model else groups

@@ -109,5 +109,5 @@ def may_skip(manifest: dict) -> bool:
 
 def exchanges(manifest: dict) -> bool:
     """Whether ranks exchange anything in a step."""
-    buffers = itertools.chain.from_iterable(v["workspace"] for v in manifest["variants"])
-    return any("exchange" in b for b in buffers) or any(r["calls"] for r in manifest["rounds"])
+    entries = itertools.chain.from_iterable(v["schedule"] for v in manifest["variants"])
+    return any("buffer" in e for e in entries) or any(r["calls"] for r in manifest["rounds"])

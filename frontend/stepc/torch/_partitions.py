@@ -71,6 +71,6 @@ def _not_elementwise(manifest: dict) -> str:
     if manifest["statistics"]:
         names = ", ".join(f"'{s['name']}'" for s in manifest["statistics"])
         return f"needs {names} of all tensors of all ranks"
-    # What a reduction leaves has an entry for each of several blocks of a tensor.
+    # What a reduction of the tensor leaves has an entry for each block of it.
     sizes = (buffer["size"] for v in manifest["variants"] for buffer in v["workspace"])
-    return "reduces over the elements of a tensor" if any(len(s) > 1 for s in sizes) else ""
+    return "reduces over the elements of a tensor" if any(sizes) else ""

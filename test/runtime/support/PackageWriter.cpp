@@ -8,6 +8,7 @@
 #include "stepc/kernel_abi.h"
 #include "support/PackageWriter.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fstream>
@@ -164,6 +165,33 @@ json stepc_test::makeOperand(const char *role, const char *name,
   return operand;
 }
 
+void stepc_test::setSchedule(json &variant, std::vector<json> entries) {
+  auto isExchange = [](const json &entry) { return entry.contains("exchange"); };
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const json &left, const json &right) {
+                     return std::pair(int(left["segment"]), isExchange(left)) <
+                            std::pair(int(right["segment"]), isExchange(right));
+                   });
+  int last = -1; // that is called
+  for (size_t i = 0; i < entries.size(); ++i) {
+    json &entry = entries[i], after = json::array();
+    auto wait = [&](size_t before, const char *scope) {
+      after.push_back({{"entry", before}, {"scope", scope}});
+    };
+    if (last >= 0 && isExchange(entry))
+      wait(size_t(last), entry.contains("statistic") ? "model" : "bucket");
+    else if (last >= 0 && entries[size_t(last)]["segment"] == entry["segment"])
+      wait(size_t(last), "tensor");
+    else
+      for (size_t x = size_t(last + 1); x < i; ++x)
+        wait(x, entries[x].contains("statistic") ? "round" : "bucket");
+    if (!isExchange(entry))
+      last = int(i);
+    entry["after"] = after;
+  }
+  variant["schedule"] = entries;
+}
+
 void stepc_test::addKernel(json &variant, const std::string &kernel,
                            const std::string &strided) {
   json reads = json::array(), writes = json::array();
@@ -173,16 +201,15 @@ void stepc_test::addKernel(json &variant, const std::string &kernel,
     if (variant["operands"][i]["writes"])
       writes.push_back(i);
   }
-  variant["schedule"] = {{{"kernel", kernel},
-                          {"strided_kernel", strided},
-                          {"segment", 0},
-                          {"reads", reads},
-                          {"writes", writes}}};
+  setSchedule(variant, {{{"kernel", kernel},
+                         {"strided_kernel", strided},
+                         {"segment", 0},
+                         {"reads", reads},
+                         {"writes", writes}}});
   variant["space"] = "elements";
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 0;
   variant["workspace"] = json::array();
-  variant["contributions"] = json::array();
   variant["layout"] = json::object();
 }
 
@@ -215,7 +242,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
-      {"format", 3},
+      {"format", 4},
       {"kernel_abi", STEPC_KERNEL_ABI_VERSION},
       {"compiler", "by hand"},
       {"optimizer", optimizer},

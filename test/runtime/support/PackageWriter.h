@@ -36,6 +36,10 @@ nlohmann::json makeToyManifest();
 /// A manifest with one f32 variant without states or scalars.
 nlohmann::json makePlainManifest(const std::string &name);
 
+/// Sets the schedule: entries of each segment in their order, exchanges behind
+/// the others, each waiting for the one before it.
+void setSchedule(nlohmann::json &variant, std::vector<nlohmann::json> entries);
+
 /// Parts of manifests: what stands before the variants, and an operand.
 nlohmann::json makeHead(const std::string &optimizer);
 nlohmann::json makeOperand(const char *role, const char *name,

@@ -34,7 +34,6 @@ static json makeVariant(const char *name, const char *rule) {
           {"options", json::object()},
           {"compute", "f32"},
           {"space", "tiles"},
-          {"contributions", json::array()},
           {"layout", json::object()},
           {"subsets", true}};
 }
@@ -54,8 +53,8 @@ json stepc_test::makeLambManifest() {
                           makeBuffer("update", {"*/1024"}, 8)};
   json last = makeKernel("lamb_phase1", 0, {0, 2}, {0});
   last["unless_slot"] = 3;
-  variant["schedule"] = {makeKernel("lamb_phase0", 0, {0, 1, 2}, {2}),
-                         makeFinish("lamb_finish0", 0), last};
+  setSchedule(variant, {makeKernel("lamb_phase0", 0, {0, 1, 2}, {2}),
+                        makeFinish("lamb_finish0", 0), last});
   manifest["variants"].push_back(variant);
   return manifest;
 }
@@ -78,23 +77,26 @@ json stepc_test::makeFactorManifest() {
   variant["tensor_slots"] = 0;
   variant["workspace"] = {makeBuffer("rows", {"...b", "n", "m/1024"}, 8),
                           makeBuffer("columns", {"...b", "n/64", "m"}, 8)};
-  variant["schedule"] = {makeKernel("factor_phase0", 0, {1}, {}),
-                         makeFinish("factor_finish0", 0),
-                         makeKernel("factor_phase1", 0, {0, 1, 2, 3}, {0})};
+  setSchedule(variant, {makeKernel("factor_phase0", 0, {1}, {}),
+                        makeFinish("factor_finish0", 0),
+                        makeKernel("factor_phase1", 0, {0, 1, 2, 3}, {0})});
   manifest["variants"].push_back(variant);
   return manifest;
 }
 
+static json makeContribution(int statistic, int slot, int segment,
+                             const json &partial = json::array()) {
+  return {{"exchange", "statistic"}, {"statistic", statistic}, {"slot", slot},
+          {"segment", segment},      {"partial", partial}};
+}
+
 /// What crosses in round 0: over these dims of the rule where dims are sharded.
-static json makeCrossing(const char *name, std::vector<const char *> size,
-                         const char *op, std::vector<const char *> dims,
-                         const json &layout) {
-  json buffer = makeBuffer(name, size, 8, true);
+static json makeCrossing(int buffer, const char *op,
+                         std::vector<const char *> dims, const json &layout) {
   if (layout.contains("flat range"))
     dims = {"flat range"};
-  if (!layout.empty())
-    buffer["exchange"] = {{"round", 0}, {"dims", dims}, {"op", op}};
-  return buffer;
+  return {{"exchange", "buffer"}, {"buffer", buffer}, {"segment", 0},
+          {"dims", dims},         {"op", op}};
 }
 
 static json makeShareVariant(const std::string &name, const json &layout) {
@@ -108,27 +110,27 @@ static json makeShareVariant(const std::string &name, const json &layout) {
   variant["scalars"] = {{"functions", {"share_scalars"}}, {"slots", 1}};
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 4;
-  variant["workspace"] = {
-      makeCrossing("rows", {"...b", "n"}, "sum", {"m"}, layout),
-      makeCrossing("columns", {"...b", "m"}, "sum", {"n"}, layout),
-      makeCrossing("total", {}, "sum", {"...b", "n", "m"}, layout),
-      makeCrossing("largest", {}, "amax", {"...b", "n", "m"}, layout)};
-  variant["schedule"] = {makeFinish("share_finish0", 0),
-                         makeFinish("share_finish1", 1),
-                         makeKernel("share_phase1", 1, {0, 1, 2}, {0})};
-  auto contribution = [](int statistic, int slot, int segment,
-                         const json &partial) {
-    return json{{"statistic", statistic},
-                {"slot", slot},
-                {"segment", segment},
-                {"partial", partial}};
-  };
-  json part = json::array(), whole = json::array();
+  variant["workspace"] = {makeBuffer("rows", {"...b", "n"}, 8, true),
+                          makeBuffer("columns", {"...b", "m"}, 8, true),
+                          makeBuffer("total", {}, 8, true),
+                          makeBuffer("largest", {}, 8, true)};
+  json part = json::array();
   for (const auto &[dim, axes] : layout.items())
     part.push_back(dim);
-  variant["contributions"] = {contribution(0, 0, 0, part),
-                              contribution(1, 1, 0, part),
-                              contribution(2, 2, 1, whole)};
+  std::vector<json> schedule = {makeFinish("share_finish0", 0),
+                                makeFinish("share_finish1", 1),
+                                makeKernel("share_phase1", 1, {0, 1, 2}, {0})};
+  if (!layout.empty())
+    schedule.insert(
+        schedule.end(),
+        {makeCrossing(0, "sum", {"m"}, layout),
+         makeCrossing(1, "sum", {"n"}, layout),
+         makeCrossing(2, "sum", {"...b", "n", "m"}, layout),
+         makeCrossing(3, "amax", {"...b", "n", "m"}, layout)});
+  schedule.insert(schedule.end(),
+                  {makeContribution(0, 0, 0, part),
+                   makeContribution(1, 1, 0, part), makeContribution(2, 2, 1)});
+  setSchedule(variant, schedule);
   variant["subsets"] = false;
   return variant;
 }
@@ -217,8 +219,9 @@ json stepc_test::makeShardedClipManifest() {
     json variant = manifest["variants"][0];
     variant["name"] = std::string("clip_") + dim;
     variant["layout"] = {{dim, {"x"}}};
-    for (json &contribution : variant["contributions"])
-      contribution["partial"] = json::array({dim});
+    for (json &entry : variant["schedule"])
+      if (entry.contains("partial"))
+        entry["partial"] = json::array({dim});
     manifest["variants"].push_back(variant);
   }
   return manifest;
@@ -239,20 +242,13 @@ json stepc_test::makeClipManifest() {
   variant["workspace"] = {
       makeBuffer("norm2", {"*/1024"}, 8), makeBuffer("total", {"*/1024"}, 8),
       makeBuffer("largest", {"*/1024"}, 8), makeBuffer("update", {"*"}, 4, true)};
-  variant["schedule"] = {makeKernel("clip_phase0", 0, {1}, {}),
-                         makeFinish("clip_finish0", 0),
-                         makeKernel("clip_phase1", 1, {1}, {}),
-                         makeFinish("clip_finish1", 1),
-                         makeFinish("clip_finish2", 2),
-                         makeKernel("clip_phase2", 2, {0}, {0})};
-  auto contribution = [](int statistic, int slot, int segment) {
-    return json{{"statistic", statistic},
-                {"slot", slot},
-                {"segment", segment},
-                {"partial", json::array()}};
-  };
-  variant["contributions"] = {contribution(0, 0, 0), contribution(1, 2, 0),
-                              contribution(2, 1, 0), contribution(3, 3, 1)};
+  setSchedule(
+      variant,
+      {makeKernel("clip_phase0", 0, {1}, {}), makeFinish("clip_finish0", 0),
+       makeKernel("clip_phase1", 1, {1}, {}), makeFinish("clip_finish1", 1),
+       makeFinish("clip_finish2", 2), makeKernel("clip_phase2", 2, {0}, {0}),
+       makeContribution(0, 0, 0), makeContribution(1, 2, 0),
+       makeContribution(2, 1, 0), makeContribution(3, 3, 1)});
   variant["subsets"] = false;
   manifest["variants"].push_back(variant);
 
