@@ -23,6 +23,7 @@ STATISTICS = {
     "FusedLamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
     "FusedAdam": lambda params, **k: st.deepspeed.FusedAdam(params, lr=1e-2, **k),
     "LARS": lambda params, **k: st.LARS(params, lr=1e-2, **k),
+    "SM3": lambda params, **k: st.SM3(params, lr=1e-2, momentum=0.9, **k),
     "AdamW, clipped": lambda params, **k: st.AdamW(
         params, lr=1e-2, clip=st.ClipByNorm(0.5), loss_scale=st.DynamicLossScale(2.0), **k
     ),
