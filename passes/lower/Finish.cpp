@@ -144,8 +144,8 @@ void FinishEmitter::clearUntouched(const ReductionDims &in,
   Value zero = w.constantWord(0), one = w.constantWord(1);
   auto clear = [&](Value from, Value until) {
     policy.forEach(Places(w.sub(until, from), one), [&](Value number, Value) {
-      w.store(emitNeutral(w, to.combiner, 0),
-              w.view(address, w.b.getF64Type()), w.toIndex(w.add(from, number)));
+      w.store(emitNeutral(w, to.combiner, 0), w.view(address, w.b.getF64Type()),
+              w.toIndex(w.add(from, number)));
     });
   };
   clear(zero, begin);
@@ -167,7 +167,8 @@ void FinishEmitter::forEachItems(function_ref<void(Value, Value)> emitBody) {
     Value first = w.select(isLast, last, part);
     Value end = w.select(isLast, items, w.sub(items, one));
     end = w.select(w.isLess(part, one), w.min(items, one), end);
-    emitBody(w.add(row.range->firstItem, first), w.max(w.sub(end, first), zero));
+    emitBody(w.add(row.range->firstItem, first),
+             w.max(w.sub(end, first), zero));
   });
 }
 
@@ -180,8 +181,7 @@ void FinishEmitter::combineRangeColumns(const Destination &to, Value address) {
     Value from = w.max(own, range.firstBlock);
     Value until = w.min(w.add(own, row.rowBlocks), endBlock);
     Value blocks = w.max(w.sub(until, from), w.constantWord(0));
-    Value first =
-        getWord(address, w.mul(w.sub(from, range.firstBlock), row.M));
+    Value first = getWord(address, w.mul(w.sub(from, range.firstBlock), row.M));
     Places groups(count, w.mul(row.rowBlocks, row.M));
     policy.foldPairwise(to.combiner, {first, groups, blocks, row.M}, row.M);
     Places columns(row.M, w.constantWord(1));
@@ -233,8 +233,7 @@ void FinishEmitter::combineRange(const ReductionDims &in, const Destination &to,
   foldLeaves(to, address, Places(range.rows, row.leaves));
   if (!in.kept.empty())
     return combineRangeItems(to, address);
-  policy.foldSequence(to.combiner,
-                      {address, Places(), range.rows, row.leaves});
+  policy.foldSequence(to.combiner, {address, Places(), range.rows, row.leaves});
   storeFirst(to, address, Places());
 }
 

@@ -57,8 +57,8 @@ mlir::step::describeExchanges(const ProgramStorage &storage,
     exchanges.push_back(
         {program.getSymName().str(), buffer.name, int64_t(exchange.getRound()),
          getNames(getAxes(program.getVariant().getLayout(), dims)),
-         stringifyCombiner(share.getCombiner()).str(),
-         describeWords(buffer), values.lookup(buffer.name)});
+         stringifyCombiner(share.getCombiner()).str(), describeWords(buffer),
+         values.lookup(buffer.name)});
   }
   return exchanges;
 }

@@ -100,12 +100,11 @@ void ScheduleWriter::addContributions(int64_t round) {
       continue;
     StatisticOp statistic = contribute.getStatisticOp();
     int64_t index = llvm::find(statistics, statistic) - statistics.begin();
-    json::Object object{
-        {"exchange", statistic.getName()},
-        {"segment", round},
-        {"statistic", index},
-        {"slot", *storage.getTensorSlot(contribute.getValue())},
-        {"partial", toJson(contribute.getPartialAttr())}};
+    json::Object object{{"exchange", statistic.getName()},
+                        {"segment", round},
+                        {"statistic", index},
+                        {"slot", *storage.getTensorSlot(contribute.getValue())},
+                        {"partial", toJson(contribute.getPartialAttr())}};
     entries.push_back({std::move(object), round, Entry::Contribution});
   }
 }
@@ -125,7 +124,8 @@ void ScheduleWriter::addEdges() {
   for (auto [index, entry] : llvm::enumerate(entries)) {
     json::Array after;
     auto add = [&](size_t before, StringRef scope) {
-      after.push_back(json::Object{{"entry", int64_t(before)}, {"scope", scope}});
+      after.push_back(
+          json::Object{{"entry", int64_t(before)}, {"scope", scope}});
     };
     bool isCalled = entry.kind == Entry::Called;
     if (last && !isCalled) {

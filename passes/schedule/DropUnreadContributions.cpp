@@ -17,9 +17,8 @@ using namespace mlir;
 using namespace mlir::step;
 
 static bool isRead(ContributeOp contribute) {
-  return llvm::any_of(contribute.getStatistic().getUsers(), [](Operation *user) {
-    return !isa<ContributeOp>(user);
-  });
+  return llvm::any_of(contribute.getStatistic().getUsers(),
+                      [](Operation *user) { return !isa<ContributeOp>(user); });
 }
 
 static void dropUnread(RuleOp rule) {

@@ -159,8 +159,8 @@ void ProgramBuilder::build() {
   for (size_t index = 0; index < traversals.getTraversals().size();)
     index = buildTrain(index);
   buildSteps([](const Position &) { return true; });
-  // What is received may be used in no later entry than a contribution, and what
-  // is contributed may be of the cohort.
+  // What is received may be used in no later entry than a contribution, and
+  // what is contributed may be of the cohort.
   Block &body = rule.getBody().front();
   for (auto reduction : body.getOps<ReductionOpInterface>())
     beginSegment(analysis.getTime(reduction->getResult(0)).segment);

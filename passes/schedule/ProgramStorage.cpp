@@ -74,7 +74,8 @@ SmallVector<std::string> ProgramStorage::getVectorSize(Type type) const {
 }
 
 /// What a traversal leaves of a reduction: one for each leaf.
-SmallVector<std::string> ProgramStorage::getPartialSize(PartialType type) const {
+SmallVector<std::string>
+ProgramStorage::getPartialSize(PartialType type) const {
   ReductionDims in(dims, type.getShape(), type.getKeptShape());
   auto ofLeaves = [&](unsigned position, int64_t leaf) {
     return (dims.getName(position).getValue() + "/" + Twine(leaf)).str();
@@ -136,8 +137,7 @@ void ProgramStorage::addBuffers(bool vectors) {
       bool crosses = isa<ExchangeOp>(*combine.getResult().user_begin());
       add(combine.getResult(), crosses ? "exchange" : "whole",
           numbers.lookup(combine.getPartial()),
-          getVectorSize(share.getKeptShape()),
-          f64);
+          getVectorSize(share.getKeptShape()), f64);
     }
     if (auto exchange = dyn_cast<ExchangeOp>(op))
       for (auto [k, share] : llvm::enumerate(exchange.getShares())) {

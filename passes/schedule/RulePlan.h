@@ -37,9 +37,9 @@ struct RulePlan {
 };
 
 /// Plans each rule of the optimizer, and has it printed below its name.
-LogicalResult
-printPlans(OptimizerOp optimizer,
-           function_ref<void(const RulePlan &, raw_ostream &, AsmState &)> print);
+LogicalResult printPlans(
+    OptimizerOp optimizer,
+    function_ref<void(const RulePlan &, raw_ostream &, AsmState &)> print);
 
 } // namespace mlir::step
 

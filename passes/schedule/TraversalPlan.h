@@ -52,8 +52,8 @@ struct Traversal {
 /// value of a state. When a new value is written is chosen so that the
 /// traversals move the least bytes; a later write keeps the old value for later
 /// traversals. Each reduction of a Full value is of one traversal, that of its
-/// time; each stored argument is written by one, at its time or later, and never
-/// by one that may be left out. Of
+/// time; each stored argument is written by one, at its time or later, and
+/// never by one that may be left out. Of
 ///
 ///   %m1 = step.lerp %m, %g, %w : [n], [n], f64
 ///   %s  = step.sum %m1 : [n]

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#include "passes/Passes.h"
 #include "passes/ParamDims.h"
+#include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -57,12 +57,11 @@ static LogicalResult verifyTrailing(ProgramOp program) {
       ofRows &= dims.getSet(traverse.getOver()) == dims.getRows() &&
                 traverse.getPartials().empty();
     else if (auto combine = dyn_cast<CombineOp>(op))
-      ofRows &=
-          isa<BufferType>(combine.getResult().getType()) &&
-          dims.getSet(combine.getPartial().getType().getShape()) ==
-              dims.getAll() &&
-          dims.getSet(combine.getPartial().getType().getKeptShape()) ==
-              dims.getRows();
+      ofRows &= isa<BufferType>(combine.getResult().getType()) &&
+                dims.getSet(combine.getPartial().getType().getShape()) ==
+                    dims.getAll() &&
+                dims.getSet(combine.getPartial().getType().getKeptShape()) ==
+                    dims.getRows();
     else
       ofRows &= isa<KeepOp, arith::ConstantOp>(op);
   }

@@ -52,9 +52,9 @@ enum class EdgeScope : uint8_t {
   Model   ///< all tensors
 };
 
-constexpr EdgeScope kEdgeScopes[] = {EdgeScope::Chunk,  EdgeScope::Tensor,
-                                     EdgeScope::Class,  EdgeScope::Bucket,
-                                     EdgeScope::Round,  EdgeScope::Model};
+constexpr EdgeScope kEdgeScopes[] = {EdgeScope::Chunk, EdgeScope::Tensor,
+                                     EdgeScope::Class, EdgeScope::Bucket,
+                                     EdgeScope::Round, EdgeScope::Model};
 
 const char *getName(EdgeScope scope);
 

@@ -161,9 +161,9 @@ void ScheduleReader::readEdges(const Json &value, const std::string &where,
   for (size_t i = 0; i < list.elements.size(); ++i) {
     std::string place = at(at(where, "after"), i);
     Edge edge;
-    edge.entry = fields.getIndex(list.elements[i], "entry",
-                                 variant.schedule.size(),
-                                 "is not an entry before this one", place);
+    edge.entry =
+        fields.getIndex(list.elements[i], "entry", variant.schedule.size(),
+                        "is not an entry before this one", place);
     std::string scope = fields.getString(list.elements[i], "scope", place);
     auto known = std::find_if(
         std::begin(kEdgeScopes), std::end(kEdgeScopes),

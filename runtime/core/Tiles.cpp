@@ -63,9 +63,8 @@ TileExtents stepc::getTileExtents(const Dims &dims, const int64_t *extents,
                                   int64_t rank) {
   TileExtents result = {};
   bool leading = !dims.empty() && dims[0].rfind("...", 0) == 0;
-  int64_t single = dims.empty() || dims[0] == "*"
-                       ? 0
-                       : int64_t(dims.size()) - leading;
+  int64_t single =
+      dims.empty() || dims[0] == "*" ? 0 : int64_t(dims.size()) - leading;
   int64_t next = 0;
   if (leading || single == 0) {
     result[0] = 1;

@@ -88,12 +88,8 @@ static bool moveWord(ModuleOp module, int64_t word, int64_t by) {
   }
   return any;
 }
-static bool endEarly(ModuleOp module) {
-  return moveWord(module, kEnd, -1);
-}
-static bool beginLate(ModuleOp module) {
-  return moveWord(module, kBegin, 1);
-}
+static bool endEarly(ModuleOp module) { return moveWord(module, kEnd, -1); }
+static bool beginLate(ModuleOp module) { return moveWord(module, kBegin, 1); }
 
 /// Operands are addressed as if the rank had them from the first element on.
 static bool ignoreBegin(ModuleOp module) {
@@ -237,12 +233,8 @@ static bool moveClip(ModuleOp module, int64_t word, int64_t by) {
     addTo(value, by);
   return !clipped.empty();
 }
-static bool clipLate(ModuleOp module) {
-  return moveClip(module, kBegin, 1);
-}
-static bool clipEarly(ModuleOp module) {
-  return moveClip(module, kEnd, -1);
-}
+static bool clipLate(ModuleOp module) { return moveClip(module, kBegin, 1); }
+static bool clipEarly(ModuleOp module) { return moveClip(module, kEnd, -1); }
 
 /// Leaves that an edge row touches in part are not counted.
 static bool floorLeaves(ModuleOp module) {

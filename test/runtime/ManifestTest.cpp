@@ -334,12 +334,11 @@ TEST(Manifest, exchanges) {
                 "is not a dim of the rule");
   size_t flat = makeShareManifest()["variants"].size() - 1;
   std::string place = std::to_string(flat);
-  refuseShare(
-      ("/variants/" + place + "/schedule/1/dims").c_str(), {"n"},
-      ("'variants[" + place +
-       "].schedule[1].dims' has an element that is not the flat "
-       "range")
-          .c_str());
+  refuseShare(("/variants/" + place + "/schedule/1/dims").c_str(), {"n"},
+              ("'variants[" + place +
+               "].schedule[1].dims' has an element that is not the flat "
+               "range")
+                  .c_str());
   refuseShare("/variants/1/workspace/0/bytes", 4,
               "'variants[1].schedule[1]' is of a buffer whose "
               "entries do not have 8 bytes");

@@ -131,8 +131,8 @@ TEST(Tiles, dims) {
     TensorLayout layout;
     layout.shape = extents;
     layout.dimAxes.resize(extents.size());
-    TileShape shape = getTileShape(dims, layout, extents.data(),
-                                   int64_t(extents.size()));
+    TileShape shape =
+        getTileShape(dims, layout, extents.data(), int64_t(extents.size()));
     ASSERT_EQ(int64_t(expected.size()), shape.roles.numDims);
     EXPECT_TRUE(
         std::equal(expected.begin(), expected.end(), shape.part.begin()));
@@ -181,8 +181,7 @@ TEST(Tiles, workspace) {
   EXPECT_EQ(64, bytes({}, 1));
   EXPECT_EQ(128, bytes({}, 65));
   EXPECT_EQ(2 * 65 * 2 * 8 + 32, bytes({b, n, leaves}, 8));
-  EXPECT_EQ(2 * 2 * 1025 * 8 + 32,
-            bytes({b, blocks, m}, 8));
+  EXPECT_EQ(2 * 2 * 1025 * 8 + 32, bytes({b, blocks, m}, 8));
   EXPECT_EQ(64, bytes({{Factor::Kind::Dim, 0, 1024}, blocks}, 8));
   EXPECT_THROW(bytes({m, m, m, m, m, m, m}, 8), std::bad_alloc);
 }

@@ -181,9 +181,8 @@ void BlockRunEmitter::openRow(Value number) {
   }
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (accumulator.is(Leaves::Elements))
-      partialRows[k] =
-          w.add(in.accumulators[k],
-                w.mul(w.mul(row, in.pitch), w.constantWord(8)));
+      partialRows[k] = w.add(in.accumulators[k],
+                             w.mul(w.mul(row, in.pitch), w.constantWord(8)));
   rowBody.emplace(body);
   rowBody->fixOperands(elements);
 }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "stepc/kernel_abi.h"
 #include "support/PackageWriter.h"
+#include "stepc/kernel_abi.h"
 
 #include <algorithm>
 #include <array>
@@ -166,7 +166,9 @@ json stepc_test::makeOperand(const char *role, const char *name,
 }
 
 void stepc_test::setSchedule(json &variant, std::vector<json> entries) {
-  auto isExchange = [](const json &entry) { return entry.contains("exchange"); };
+  auto isExchange = [](const json &entry) {
+    return entry.contains("exchange");
+  };
   std::stable_sort(entries.begin(), entries.end(),
                    [&](const json &left, const json &right) {
                      return std::pair(int(left["segment"]), isExchange(left)) <

@@ -29,12 +29,8 @@ static json makeBuffer(const char *name, std::vector<const char *> size,
 }
 
 static json makeVariant(const char *name, const char *rule) {
-  return {{"name", name},
-          {"rule", rule},
-          {"options", json::object()},
-          {"compute", "f32"},
-          {"space", "tiles"},
-          {"layout", json::object()},
+  return {{"name", name},     {"rule", rule},     {"options", json::object()},
+          {"compute", "f32"}, {"space", "tiles"}, {"layout", json::object()},
           {"subsets", true}};
 }
 
@@ -86,8 +82,11 @@ json stepc_test::makeFactorManifest() {
 
 static json makeContribution(int statistic, int slot, int segment,
                              const json &partial = json::array()) {
-  return {{"exchange", "statistic"}, {"statistic", statistic}, {"slot", slot},
-          {"segment", segment},      {"partial", partial}};
+  return {{"exchange", "statistic"},
+          {"statistic", statistic},
+          {"slot", slot},
+          {"segment", segment},
+          {"partial", partial}};
 }
 
 /// What crosses in round 0: over these dims of the rule where dims are sharded.
@@ -95,8 +94,11 @@ static json makeCrossing(int buffer, const char *op,
                          std::vector<const char *> dims, const json &layout) {
   if (layout.contains("flat range"))
     dims = {"flat range"};
-  return {{"exchange", "buffer"}, {"buffer", buffer}, {"segment", 0},
-          {"dims", dims},         {"op", op}};
+  return {{"exchange", "buffer"},
+          {"buffer", buffer},
+          {"segment", 0},
+          {"dims", dims},
+          {"op", op}};
 }
 
 static json makeShareVariant(const std::string &name, const json &layout) {
@@ -121,12 +123,11 @@ static json makeShareVariant(const std::string &name, const json &layout) {
                                 makeFinish("share_finish1", 1),
                                 makeKernel("share_phase1", 1, {0, 1, 2}, {0})};
   if (!layout.empty())
-    schedule.insert(
-        schedule.end(),
-        {makeCrossing(0, "sum", {"m"}, layout),
-         makeCrossing(1, "sum", {"n"}, layout),
-         makeCrossing(2, "sum", {"...b", "n", "m"}, layout),
-         makeCrossing(3, "amax", {"...b", "n", "m"}, layout)});
+    schedule.insert(schedule.end(),
+                    {makeCrossing(0, "sum", {"m"}, layout),
+                     makeCrossing(1, "sum", {"n"}, layout),
+                     makeCrossing(2, "sum", {"...b", "n", "m"}, layout),
+                     makeCrossing(3, "amax", {"...b", "n", "m"}, layout)});
   schedule.insert(schedule.end(),
                   {makeContribution(0, 0, 0, part),
                    makeContribution(1, 1, 0, part), makeContribution(2, 2, 1)});
@@ -239,9 +240,10 @@ json stepc_test::makeClipManifest() {
   variant["scalars"] = {{"functions", functions}, {"slots", 4}};
   variant["fresh"] = json::array({json::array()});
   variant["tensor_slots"] = 5;
-  variant["workspace"] = {
-      makeBuffer("norm2", {"*/1024"}, 8), makeBuffer("total", {"*/1024"}, 8),
-      makeBuffer("largest", {"*/1024"}, 8), makeBuffer("update", {"*"}, 4, true)};
+  variant["workspace"] = {makeBuffer("norm2", {"*/1024"}, 8),
+                          makeBuffer("total", {"*/1024"}, 8),
+                          makeBuffer("largest", {"*/1024"}, 8),
+                          makeBuffer("update", {"*"}, 4, true)};
   setSchedule(
       variant,
       {makeKernel("clip_phase0", 0, {1}, {}), makeFinish("clip_finish0", 0),

@@ -120,8 +120,7 @@ BOTH(clip_phase1)
 
 EXPORT void clip_finish1(const StepcCall *call, int64_t index) {
   Row row = getRow(call, index, 1, 2, 4);
-  row.slots[3] = foldPairs(getBuffer(&row, 0), 1,
-                           divideUp(row.m, STEPC_LEAF));
+  row.slots[3] = foldPairs(getBuffer(&row, 0), 1, divideUp(row.m, STEPC_LEAF));
 }
 
 EXPORT int64_t clip_round1(const double *hypers, const int64_t *options,

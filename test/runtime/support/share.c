@@ -45,9 +45,9 @@ INLINE double fromKey(int64_t key) {
 
 EXPORT void share_finish0(const StepcCall *call, int64_t index) {
   Row row = getRow(call, index, 3, SHARE_OPERANDS, SHARE_BUFFERS);
-  int64_t b = row.b, n = row.n,
-          m = row.m;
-  int64_t begin = row.words[STEPC_TILE_BEGIN(3)], end = row.words[STEPC_TILE_END(3)];
+  int64_t b = row.b, n = row.n, m = row.m;
+  int64_t begin = row.words[STEPC_TILE_BEGIN(3)],
+          end = row.words[STEPC_TILE_END(3)];
   int strided = row.words[STEPC_ROW_RANK] != 0;
   double *rows = getLiveBuffer(&row, 0), *columns = getLiveBuffer(&row, 1);
   for (int64_t i = 0; i < b * n; ++i)
@@ -100,9 +100,7 @@ INLINE void share_phase1_body(const StepcCall *call, int64_t chunk,
     int64_t begin = words[STEPC_TILE_BEGIN(3)], end = words[STEPC_TILE_END(3)];
     int64_t blocks = divideUp(n, STEPC_ROW_LEAF);
     int64_t first = begin / m / n * blocks + begin / m % n / STEPC_ROW_LEAF;
-    double count = (double)row.wholeB *
-                   (double)row.wholeN *
-                   (double)row.wholeM;
+    double count = (double)row.wholeB * (double)row.wholeN * (double)row.wholeM;
     for (int64_t t = own.start; t < own.start + own.length; ++t) {
       int64_t block = first + t / divideUp(m, STEPC_TILE_COLUMNS);
       int64_t column = t % divideUp(m, STEPC_TILE_COLUMNS) * STEPC_TILE_COLUMNS;
@@ -113,8 +111,8 @@ INLINE void share_phase1_body(const StepcCall *call, int64_t chunk,
           int64_t e = (item * n + y) * m + x;
           if (e < begin || e >= end)
             continue;
-          double columnMean = getLiveBuffer(&row, 1)[item * m + x] /
-                              (double)row.wholeN;
+          double columnMean =
+              getLiveBuffer(&row, 1)[item * m + x] / (double)row.wholeN;
           double second = (double)getDense(&row, 2)[item * n + y] * columnMean /
                           (row.slots[2] / count);
           double scale = __builtin_sqrt(second) + 1.0 + row.slots[3];

@@ -115,8 +115,7 @@ BOTH(factor_phase0)
 
 EXPORT void factor_finish0(const StepcCall *call, int64_t index) {
   Row row = getRow(call, index, 3, 4, 2);
-  int64_t b = row.b, n = row.n,
-          m = row.m;
+  int64_t b = row.b, n = row.n, m = row.m;
   int64_t leaves = divideUp(m, STEPC_LEAF),
           blocks = divideUp(n, STEPC_ROW_LEAF);
   for (int64_t y = 0; y < b * n; ++y) {

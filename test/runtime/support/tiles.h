@@ -79,12 +79,14 @@ INLINE Row getRow(const StepcCall *call, int64_t row, int64_t dims,
 }
 
 INLINE double *getBuffer(const Row *row, int64_t buffer) {
-  int64_t word = row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
+  int64_t word =
+      row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
   return (double *)(row->workspace + word);
 }
 
 INLINE double *getLiveBuffer(const Row *row, int64_t buffer) {
-  return (double *)row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
+  return (double *)
+      row->words[STEPC_TILE_OPERANDS(row->dims) + row->operands + buffer];
 }
 
 INLINE float *getDense(const Row *row, int64_t operand) {
@@ -98,8 +100,8 @@ INLINE float *getElement(const Row *row, int64_t operand, int64_t at,
   if (!strided)
     return base + at;
   int64_t rank = row->words[STEPC_ROW_RANK];
-  const int64_t *extents =
-      row->words + STEPC_TILE_OPERANDS(row->dims) + row->operands + row->buffers;
+  const int64_t *extents = row->words + STEPC_TILE_OPERANDS(row->dims) +
+                           row->operands + row->buffers;
   const int64_t *strides = extents + rank * (1 + operand);
   int64_t offset = 0;
   for (int64_t d = rank - 1; d >= 0; --d) {
@@ -139,9 +141,9 @@ INLINE double foldPairs(double *leaves, int64_t stride, int64_t count) {
                             BUFFERS),                                          \
                *once = &row;                                                   \
            once; once = 0)                                                     \
-        for (Tile tile =                                                       \
-                 getTile(row.words, DIMS, (call)->chunks[i].start + t),        \
-                  *one = &tile;                                                \
+        for (Tile                                                              \
+                 tile = getTile(row.words, DIMS, (call)->chunks[i].start + t), \
+                 *one = &tile;                                                 \
              one; one = 0)
 
 // Sums of an expression in x over the leaves of a tile of one row.

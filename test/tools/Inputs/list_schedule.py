@@ -13,6 +13,8 @@ for number, entry in enumerate(variant["schedule"]):
     kind = next(key for key in ("finish", "exchange", "kernel") if key in entry)
     words = [f"{number}: {kind} {entry[kind]}", f"segment {entry['segment']}"]
     if "slot" in entry:
-        words.append(f"slot {entry['slot']} to {manifest['statistics'][entry['statistic']]['name']}")
+        words.append(
+            f"slot {entry['slot']} to {manifest['statistics'][entry['statistic']]['name']}"
+        )
     words += [f"after {edge['entry']} ({edge['scope']})" for edge in entry["after"]]
     print(", ".join(words))
