@@ -41,16 +41,12 @@ DimSet ParamDims::getAll() const {
 }
 
 DimSet ParamDims::getRows() const {
-  DimSet lane;
-  lane.insert(getLane());
-  return getAll() - lane;
+  return getAll() - DimSet::of(getLane());
 }
 
 DimSet ParamDims::getOuter() const {
-  DimSet row;
-  if (std::optional<unsigned> position = getRow())
-    row.insert(*position);
-  return getRows() - row;
+  std::optional<unsigned> row = getRow();
+  return row ? getRows() - DimSet::of(*row) : getRows();
 }
 
 DimSet ParamDims::getSet(Type type) const {

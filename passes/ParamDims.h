@@ -18,6 +18,7 @@ class DimSet {
 public:
   DimSet() = default;
 
+  static DimSet of(unsigned position) { return DimSet(1u << position); }
   void insert(unsigned position) { bits |= 1u << position; }
   bool contains(unsigned position) const { return bits >> position & 1; }
   bool contains(DimSet other) const { return (other - *this).empty(); }

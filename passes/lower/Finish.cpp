@@ -21,11 +21,8 @@ namespace {
 /// The innermost dim of a traversal of vectors, and all others.
 struct VectorDims {
   explicit VectorDims(TraverseOp traverse) : items(getDimSet(traverse)) {
-    if ((lane = items.getInnermost())) {
-      DimSet own;
-      own.insert(*lane);
-      items = items - own;
-    }
+    if ((lane = items.getInnermost()))
+      items = items - DimSet::of(*lane);
   }
   DimSet items;
   std::optional<unsigned> lane;
@@ -99,21 +96,17 @@ void FinishEmitter::combineWhole(const ReductionDims &in, const Destination &to,
   if (row.range && in.over == row.getDims().getAll())
     clearUntouched(in, to, address, layout.getCount());
   std::optional<unsigned> rowDim = row.getDims().getRow();
-  DimSet left = in.over, lane;
-  if (in.lane)
-    lane.insert(*in.lane);
+  DimSet left = in.over;
   SmallVector<unsigned> reduced = in.reduced.getPositions();
   for (unsigned position : llvm::reverse(reduced)) {
-    DimSet own;
-    own.insert(position);
-    left = left - own;
+    left = left - DimSet::of(position);
     Places::Dim leaves = layout.getLeaves(position);
     Entries entries{address, layout.getPlaces(left), leaves.extent,
                     leaves.stride};
     if (in.leaves == Leaves::Lanes && in.lane == position) {
       policy.foldPairwise(to.combiner, entries, /*width=*/Value());
     } else if (in.leaves == Leaves::Columns && rowDim == position) {
-      entries.groups = layout.getPlaces(left - lane);
+      entries.groups = layout.getPlaces(left - DimSet::of(*in.lane));
       policy.foldPairwise(to.combiner, entries, /*width=*/row.M);
     } else {
       policy.foldSequence(to.combiner, entries);

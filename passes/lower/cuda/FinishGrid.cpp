@@ -45,11 +45,8 @@ public:
 /// of the traversal, or all but the innermost.
 static bool areItemsRows(TraverseOp traverse) {
   DimSet over = getDimSet(traverse), items = over;
-  if (std::optional<unsigned> lane = over.getInnermost()) {
-    DimSet own;
-    own.insert(*lane);
-    items = over - own;
-  }
+  if (std::optional<unsigned> lane = over.getInnermost())
+    items = over - DimSet::of(*lane);
   return llvm::all_of(getOperands(traverse), [&](const Operand &operand) {
     DimSet own = getDimSet(traverse, operand);
     return own == over || own == items;
