@@ -40,9 +40,7 @@ DimSet ParamDims::getAll() const {
   return all;
 }
 
-DimSet ParamDims::getRows() const {
-  return getAll() - DimSet::of(getLane());
-}
+DimSet ParamDims::getRows() const { return getAll() - DimSet::of(getLane()); }
 
 DimSet ParamDims::getOuter() const {
   std::optional<unsigned> row = getRow();
