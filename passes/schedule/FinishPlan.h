@@ -57,8 +57,8 @@ struct SmallStep {
 ///   %s  = step.mean %r1 over [n] : [n, 1]
 ///   %f  = step.div %r1, %s : [n, 1], [1, 1]
 ///
-///   before 0.1, 0: of [n, 1]: %r1, %s; writes state
-///   before 0.1, 1: of [n, 1]: %f                       %s is whole then
+///   before 0.1, 0: %r1, %s; writes state
+///   before 0.1, 1: %f                                  %s is whole then
 class FinishPlan {
 public:
   FinishPlan(RuleOp rule, RuleAnalysis &analysis, const TraversalPlan &plan)
