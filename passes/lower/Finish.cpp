@@ -165,15 +165,22 @@ void FinishEmitter::forEachItems(function_ref<void(Value, Value)> emitBody) {
   });
 }
 
+/// Of `size` rows or blocks from `own` on those from `first` to `end`: the
+/// first of them, and how many there are. All are words.
+static std::pair<Value, Value> clip(const Words &w, Value own, Value size,
+                                    Value first, Value end) {
+  Value from = w.max(own, first);
+  Value until = w.min(w.add(own, size), end);
+  return {from, w.max(w.sub(until, from), w.constantWord(0))};
+}
+
 /// The blocks of rows that the range touches, in each item on their own.
 void FinishEmitter::combineRangeColumns(const Destination &to, Value address) {
   const TileRow::Range &range = *row.range;
   Value endBlock = w.add(range.firstBlock, range.blocks);
   forEachItems([&](Value item, Value count) {
-    Value own = w.mul(item, row.rowBlocks);
-    Value from = w.max(own, range.firstBlock);
-    Value until = w.min(w.add(own, row.rowBlocks), endBlock);
-    Value blocks = w.max(w.sub(until, from), w.constantWord(0));
+    auto [from, blocks] = clip(w, w.mul(item, row.rowBlocks), row.rowBlocks,
+                               range.firstBlock, endBlock);
     Value first = getWord(address, w.mul(w.sub(from, range.firstBlock), row.M));
     Places groups(count, w.mul(row.rowBlocks, row.M));
     policy.foldPairwise(to.combiner, {first, groups, blocks, row.M}, row.M);
@@ -188,10 +195,8 @@ void FinishEmitter::combineRangeItems(const Destination &to, Value address) {
   const TileRow::Range &range = *row.range;
   Value endRow = w.add(range.firstRow, range.rows);
   forEachItems([&](Value item, Value count) {
-    Value own = w.mul(item, row.N);
-    Value from = w.max(own, range.firstRow);
-    Value until = w.min(w.add(own, row.N), endRow);
-    Value rows = w.max(w.sub(until, from), w.constantWord(0));
+    auto [from, rows] =
+        clip(w, w.mul(item, row.N), row.N, range.firstRow, endRow);
     Value first =
         getWord(address, w.mul(w.sub(from, range.firstRow), row.leaves));
     Places groups(count, w.mul(row.N, row.leaves));

@@ -8,7 +8,6 @@
 #include "core/Schedule.h"
 
 #include <algorithm>
-#include <iterator>
 
 using namespace stepc;
 
