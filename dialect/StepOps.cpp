@@ -121,6 +121,13 @@ BlockArgument RuleOp::getArgumentOfKind(RoleKind kind) {
   return {};
 }
 
+BlockArgument RuleOp::addArgument(RoleAttr role, Type type) {
+  SmallVector<Attribute> roles(getRoles().getValue());
+  roles.push_back(role);
+  setRolesAttr(ArrayAttr::get(getContext(), roles));
+  return getBody().addArgument(type, getLoc());
+}
+
 SmallVector<BlockArgument> RuleOp::getFreshes() {
   return llvm::filter_to_vector(
       getBody().getArguments(), [&](BlockArgument argument) {

@@ -302,6 +302,8 @@ def Step_RuleOp : Step_Op<"rule", [
     /// The argument of the kind; null if there is none. Of freshes there may be
     /// several.
     BlockArgument getArgumentOfKind(RoleKind kind);
+    /// Adds one of that role, behind the others.
+    BlockArgument addArgument(RoleAttr role, Type type);
     SmallVector<BlockArgument> getFreshes();
     /// The names of the states that it declares.
     ArrayAttr getStateNames();

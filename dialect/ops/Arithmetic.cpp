@@ -17,9 +17,6 @@ using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
-static const Interval onlyNan = {inf, -inf, true};
-
 //===----------------------------------------------------------------------===//
 // step.neg, step.add, step.sub
 //===----------------------------------------------------------------------===//

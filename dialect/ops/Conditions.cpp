@@ -11,13 +11,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
-
-static constexpr double inf = std::numeric_limits<double>::infinity();
 
 static ValueParts getConditionParts(decltype(ValueParts::emit) emit,
                                     decltype(ValueParts::evaluate) evaluate,

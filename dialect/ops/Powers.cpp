@@ -10,14 +10,10 @@
 #include "dialect/ops/Parts.h"
 
 #include <algorithm>
-#include <limits>
 
 using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
-
-static constexpr double inf = std::numeric_limits<double>::infinity();
-static const Interval onlyNan = {inf, -inf, true};
 
 // In scalar code they are themselves, of elements: they are expanded when all
 // bodies are made of vectors.

@@ -15,7 +15,6 @@ using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
 static constexpr double notNumber = std::numeric_limits<double>::quiet_NaN();
 
 Bounds mlir::step::reference::roundTo(Format format, Bounds bounds) {

@@ -15,8 +15,6 @@
 
 using namespace mlir::step::reference;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
-
 Interval Interval::of(double value) {
   if (std::isnan(value))
     return {inf, -inf, true};

@@ -18,7 +18,11 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <limits>
+
 namespace mlir::step::reference {
+
+inline constexpr double inf = std::numeric_limits<double>::infinity();
 
 /// All numbers from `low` to `high`, none where low > high; and NaN, if `nan`.
 struct Interval {
@@ -35,6 +39,8 @@ struct Interval {
   /// That value.
   double getPoint() const;
 };
+
+inline constexpr Interval onlyNan = {inf, -inf, true};
 
 /// Whether something holds. As an element of a mask: 0, 1 and 2.
 enum class Truth : char { False, True, Either };

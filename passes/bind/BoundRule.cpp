@@ -10,13 +10,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-BlockArgument mlir::step::addArgument(RuleOp rule, RoleAttr role, Type type) {
-  SmallVector<Attribute> roles(rule.getRoles().getValue());
-  roles.push_back(role);
-  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
-  return rule.getBody().addArgument(type, rule.getLoc());
-}
-
 /// That every tensor of a bound rule has a storage type is the rule's
 /// verifier's.
 static LogicalResult verifyRoles(RuleOp rule) {

@@ -12,9 +12,6 @@
 
 namespace mlir::step {
 
-/// Gives the rule one more argument, of that role, behind the others.
-BlockArgument addArgument(RuleOp rule, RoleAttr role, Type type);
-
 /// Refuses a rule that is not what the bind stage leaves, and the schedule
 /// stage builds on: bound, no storage wider than the compute type, no guarded
 /// state, no option used, nothing left to be stored.

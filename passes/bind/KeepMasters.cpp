@@ -50,8 +50,8 @@ private:
 /// Whether the master is new: that states of the rule are says nothing of it.
 BlockArgument Keeper::addFresh() {
   RoleAttr role = RoleAttr::get(builder.getContext(), RoleKind::Fresh);
-  return addArgument(rule, role.withStates(builder.getStrArrayAttr({name})),
-                     builder.getI1Type());
+  return rule.addArgument(role.withStates(builder.getStrArrayAttr({name})),
+                          builder.getI1Type());
 }
 
 /// What the parameter has of an f32. Remainders ask for ties away from zero, so
@@ -117,8 +117,7 @@ LogicalResult Keeper::run() {
   rule.nameFreshStates();
   Type storage =
       isRemainder ? Type(builder.getI16Type()) : builder.getF32Type();
-  BlockArgument state = addArgument(
-      rule,
+  BlockArgument state = rule.addArgument(
       RoleAttr::get(builder.getContext(), RoleKind::State,
                     builder.getStringAttr(name), builder.getF64FloatAttr(0.0),
                     /*guarded=*/false, /*kept=*/false, storage,

@@ -54,7 +54,7 @@ BlockArgument Rounder::getArgument(RoleKind kind, Type type, Type storage) {
   if (BlockArgument known = rule.getArgumentOfKind(kind))
     return known;
   RoleAttr role = RoleAttr::get(builder.getContext(), kind);
-  return addArgument(rule, storage ? role.withStorage(storage) : role, type);
+  return rule.addArgument(storage ? role.withStorage(storage) : role, type);
 }
 
 /// What every rounding of the rule takes.

@@ -110,13 +110,6 @@ void Inliner::copyDeclarations(FragmentOp fragment, IRMapping &mapping) {
   }
 }
 
-static BlockArgument addArgument(RuleOp rule, RoleAttr role, Type type) {
-  SmallVector<Attribute> roles(rule.getRoles().getValue());
-  roles.push_back(role);
-  rule.setRolesAttr(ArrayAttr::get(rule.getContext(), roles));
-  return rule.getBody().addArgument(type, rule.getLoc());
-}
-
 /// The rule's argument for one of a fragment that is no state, which it gets if
 /// it has none. A fresh that names no states speaks of `states`.
 static Value getOrAddArgument(RuleOp rule, RoleAttr role, Type type,
@@ -129,7 +122,7 @@ static Value getOrAddArgument(RuleOp rule, RoleAttr role, Type type,
         known.getStates() == role.getStates())
       return argument;
   }
-  return addArgument(rule, role, type);
+  return rule.addArgument(role, type);
 }
 
 /// A type of a fragment, where `*` stands for the rule's `dims`.
@@ -207,7 +200,7 @@ LogicalResult Inliner::copyAfter(FragmentOp fragment, RuleOp rule,
                << "has state '" << role.getDisplayName() << "', which rule '"
                << rule.getSymName() << "' has already";
     BlockArgument state =
-        addArgument(rule, role, replaceDims(argument.getType(), dims));
+        rule.addArgument(role, replaceDims(argument.getType(), dims));
     mapping.map(argument, state);
     states.push_back(state.getArgNumber());
   }

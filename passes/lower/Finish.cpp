@@ -181,7 +181,8 @@ void FinishEmitter::combineRangeColumns(const Destination &to, Value address) {
   forEachItems([&](Value item, Value count) {
     auto [from, blocks] = clip(w, w.mul(item, row.rowBlocks), row.rowBlocks,
                                range.firstBlock, endBlock);
-    Value first = getWord(address, w.mul(w.sub(from, range.firstBlock), row.M));
+    Value first =
+        w.addressOf(address, w.mul(w.sub(from, range.firstBlock), row.M));
     Places groups(count, w.mul(row.rowBlocks, row.M));
     policy.foldPairwise(to.combiner, {first, groups, blocks, row.M}, row.M);
     Places columns(row.M, w.constantWord(1));
@@ -198,7 +199,7 @@ void FinishEmitter::combineRangeItems(const Destination &to, Value address) {
     auto [from, rows] =
         clip(w, w.mul(item, row.N), row.N, range.firstRow, endRow);
     Value first =
-        getWord(address, w.mul(w.sub(from, range.firstRow), row.leaves));
+        w.addressOf(address, w.mul(w.sub(from, range.firstRow), row.leaves));
     Places groups(count, w.mul(row.N, row.leaves));
     policy.foldSequence(to.combiner, {first, groups, rows, row.leaves});
     storeFirst(to, first, groups, item);

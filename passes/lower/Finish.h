@@ -95,9 +95,6 @@ private:
   void storeNeutral(const ReductionDims &in, const Destination &to);
   void storeFirst(const Destination &to, Value address, const Places &places,
                   Value firstIndex = Value());
-  Value getWord(Value address, Value index) const {
-    return w.add(address, w.mul(index, w.constantWord(8)));
-  }
 
   const Words &w;
   const TileRow &row;

@@ -56,6 +56,10 @@ public:
   Value sub(Value x, Value y) const {
     return arith::SubIOp::create(b, loc, x, y);
   }
+  /// The address of word `index` from an address on.
+  Value addressOf(Value address, Value index) const {
+    return add(address, mul(index, constantWord(8)));
+  }
   Value mul(Value x, Value y) const {
     return arith::MulIOp::create(b, loc, x, y);
   }

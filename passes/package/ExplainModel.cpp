@@ -12,6 +12,8 @@
 #include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
 
+#include "mlir/Support/DebugStringHelper.h"
+
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -21,12 +23,6 @@
 using namespace mlir;
 using namespace mlir::step;
 namespace json = llvm::json;
-
-static std::string toString(Type type) {
-  std::string text;
-  llvm::raw_string_ostream(text) << type;
-  return text;
-}
 
 static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 
@@ -86,7 +82,7 @@ json::Object ProgramExplainer::describeVariant() {
   return json::Object{{"name", program.getSymName().str()},
                       {"rule", variant.getRule().getValue().str()},
                       {"options", std::move(options)},
-                      {"compute", toString(variant.getCompute())},
+                      {"compute", debugString(variant.getCompute())},
                       {"tiled", !program.getElementwise()},
                       {"layout", describeLayout(variant.getLayout())},
                       {"owners", describeOwners(program)}};
@@ -96,7 +92,7 @@ void ProgramExplainer::collectMemory() {
   using Kind = ExplainedMemory::Kind;
   ArrayRef<StringAttr> full = getDims(program.getParam().getType());
   auto add = [&](Kind kind, StringRef name, BufferType buffer) {
-    memory.push_back({kind, name.str(), toString(buffer.getElement()),
+    memory.push_back({kind, name.str(), debugString(buffer.getElement()),
                       describeDims(buffer.getShape()),
                       getBytes(buffer.getElement())});
   };

@@ -8,6 +8,8 @@
 #include "passes/ParamDims.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Support/DebugStringHelper.h"
+
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -127,18 +129,12 @@ StringRef ValueNumbers::getSymbol(Operation &op) const {
   return found == symbols.end() ? op.getName().stripDialect() : found->second;
 }
 
-static std::string toString(Attribute attr) {
-  std::string text;
-  llvm::raw_string_ostream(text) << attr;
-  return text;
-}
-
 void ValueNumbers::number(Operation &op) {
   SmallVector<unsigned> operands;
   for (Value operand : op.getOperands())
     operands.push_back(ofValue.lookup(operand));
   std::string key =
-      op.getName().getStringRef().str() + toString(op.getAttrDictionary());
+      op.getName().getStringRef().str() + debugString(op.getAttrDictionary());
   for (Type type : op.getResultTypes())
     llvm::raw_string_ostream(key) << " " << type;
   std::string symbol = getSymbol(op).str();
@@ -164,8 +160,9 @@ void ValueNumbers::visit(TraverseOp traverse) {
        llvm::zip(traverse.getResults(), block.getTerminator()->getOperands())) {
     unsigned number = ofValue.lookup(value);
     if (isa<PartialType>(result.getType()))
-      number = getNumber("partial " + toString(TypeAttr::get(result.getType())),
-                         {number}, storage.getBufferName(result));
+      number =
+          getNumber("partial " + debugString(TypeAttr::get(result.getType())),
+                    {number}, storage.getBufferName(result));
     else if (getMemory(result) == Value(result))
       number = keep(storage.getBufferName(result), number);
     ofValue[result] = number;
@@ -185,7 +182,7 @@ void ValueNumbers::keepCombined(Value result, unsigned number) {
 
 void ValueNumbers::visit(CombineOp combine) {
   StringRef name = storage.getBufferName(combine.getPartial());
-  std::string key = "combine " + toString(combine->getAttrDictionary());
+  std::string key = "combine " + debugString(combine->getAttrDictionary());
   keepCombined(combine.getResult(),
                getNumber(key, {ofValue.lookup(combine.getPartial())}, name));
 }
@@ -195,7 +192,7 @@ void ValueNumbers::visit(ReceiveOp receive) {
   for (Value share : receive.getShares())
     sent.push_back(ofValue.lookup(share));
   keepCombined(receive.getResult(),
-               getNumber("receive " + toString(receive->getAttrDictionary()),
+               getNumber("receive " + debugString(receive->getAttrDictionary()),
                          sent,
                          storage.getBufferName(receive.getShares().front())));
 }

@@ -13,6 +13,8 @@
 #include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
 
+#include "mlir/Support/DebugStringHelper.h"
+
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -25,19 +27,6 @@ static json::Array toJson(ArrayRef<StringAttr> dims) {
   for (StringAttr dim : dims)
     array.push_back(dim.getValue());
   return array;
-}
-
-static json::Array toJson(ArrayAttr names) {
-  json::Array array;
-  for (auto name : names.getAsRange<StringAttr>())
-    array.push_back(name.getValue());
-  return array;
-}
-
-static std::string toString(Type type) {
-  std::string text;
-  llvm::raw_string_ostream(text) << type;
-  return text;
 }
 
 static json::Object describe(OptionOp option) {
@@ -216,7 +205,7 @@ static json::Object describe(OptimizerOp optimizer, const RoundCall &call) {
                       {"updates", std::move(updates)}};
 }
 
-static json::Array describeRounds(OptimizerOp optimizer) {
+static json::Array listRounds(OptimizerOp optimizer) {
   std::vector<RoundCall> calls = getRoundCalls(optimizer);
   json::Array rounds;
   int64_t numRounds = countRounds(optimizer);
@@ -263,7 +252,7 @@ static json::Array describeOperands(ProgramOp program) {
     json::Object object{{"role", stringifyRoleKind(role.getKind())},
                         {"name", role.getDisplayName()},
                         {"dims", toJson(buffer.getDims())},
-                        {"storage", toString(buffer.getElement())},
+                        {"storage", debugString(buffer.getElement())},
                         {"reads", uses.reads[index]},
                         {"writes", uses.writes[index]}};
     if (role.getInit())
@@ -336,7 +325,7 @@ static json::Object describe(OptimizerOp optimizer, ProgramOp program,
       {"rule", program.getVariant().getRule().getValue()},
       {"options", std::move(options)},
       {"layout", describe(program.getVariant().getLayout())},
-      {"compute", toString(program.getVariant().getCompute())},
+      {"compute", debugString(program.getVariant().getCompute())},
       {"operands", describeOperands(program)},
       {"scalars", describeScalars(program)},
       {"tensor_slots", storage.getNumTensorSlots()},
@@ -379,7 +368,7 @@ json::Object mlir::step::buildManifest(json::Object interface,
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
   json::Array variants, code;
-  json::Array rounds = describeRounds(scheduled);
+  json::Array rounds = listRounds(scheduled);
   // Where tensors depend on each other, all are stepped at once.
   bool subsets = rounds.empty();
   for (auto program : scheduled.getBody().getOps<ProgramOp>())

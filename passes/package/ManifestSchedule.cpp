@@ -43,7 +43,7 @@ private:
 };
 } // namespace
 
-static json::Array toJson(ArrayAttr names) {
+json::Array mlir::step::toJson(ArrayAttr names) {
   json::Array array;
   if (names)
     for (auto name : names.getAsRange<StringAttr>())

@@ -1,4 +1,4 @@
-//===- ManifestSchedule.h - a program's schedule as data ---------*- C++
+//===- ManifestSchedule.h - a program's schedule as data -----------*- C++
 //-*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
@@ -13,6 +13,9 @@
 #include "llvm/Support/JSON.h"
 
 namespace mlir::step {
+
+/// Strings as a list; an empty one for a null attribute.
+llvm::json::Array toJson(ArrayAttr names);
 
 /// The entries of the program's schedule (docs/abi.md): kernels and finishes,
 /// what ranks exchange in the round behind each segment, and what each entry

@@ -39,7 +39,7 @@ void load(NcclTable &table) {
 #include "nccl/NcclSymbols.def"
 }
 
-const char *getName(ncclResult_t result) {
+const char *nameResult(ncclResult_t result) {
   switch (result) {
 #define STEPC_NCCL_RESULT(name)                                                \
   case name:                                                                   \
@@ -71,7 +71,7 @@ std::string stepc::nccl::describeResult(const NcclTable &nccl,
                                         ncclResult_t result) {
   const char *words = nccl.ncclGetErrorString(result);
   const char *last = nccl.ncclGetLastError(nullptr);
-  std::string text = getName(result) + (" (" + std::to_string(result) + ")");
+  std::string text = nameResult(result) + (" (" + std::to_string(result) + ")");
   if (words && *words)
     text += std::string(": ") + words;
   if (last && *last)

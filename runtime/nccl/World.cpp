@@ -78,7 +78,7 @@ World::~World() {
 
 /// " of ranks [0, 2]". Of many only some are named, " of ranks [0, 1, ..., 255]
 /// (256 in all)": what messages say behind them is not to be cut off.
-static std::string describeRanks(const Group &group) {
+static std::string describeRanks(const nccl::Group &group) {
   constexpr size_t kShown = 8;
   size_t size = group.ranks.size();
   // One that is left out would be as long as the dots.
@@ -97,7 +97,7 @@ static std::string describeRanks(const Group &group) {
 void World::makeGroups(ncclComm_t all, bool ours) {
   uint64_t wide = grid.getWideAxes();
   for (uint64_t axes = wide; axes != 0; axes = (axes - 1) & wide) {
-    Group &group = groups[axes];
+    nccl::Group &group = groups[axes];
     group.ranks = grid.getMembers(rank, axes);
     group.comm =
         ours && axes == wide

@@ -122,7 +122,7 @@ static bool swapInScalars(ModuleOp module) {
   });
 }
 
-static bool dropTerm(ModuleOp module) {
+static bool dropTermOfKernels(ModuleOp module) {
   return seedKernels<arith::AddFOp>(
       module, [](arith::AddFOp op) { return replaceBy(op, op.getLhs()); });
 }
@@ -303,7 +303,7 @@ std::vector<Fault> faults::getProgramFaults() {
       {"program-scalar-quotient-swapped", schedule, "b / a of scalars",
        swapInScalars<arith::DivFOp>},
       {"program-term-dropped", schedule, "a sum without its second term",
-       dropTerm},
+       dropTermOfKernels},
       {"program-reassociated", schedule, "a * (b * c)", reassociate},
       {"program-reciprocal", schedule, "a * (1 / b)", useReciprocal},
       {"program-another-slot", schedule, "the next scalar of the row",

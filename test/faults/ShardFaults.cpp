@@ -43,15 +43,19 @@ static bool seedReceives(ModuleOp module, SeedT &&seed) {
   return seedFirstOfEach<ProgramOp, ReceiveOp>(module, seed);
 }
 
-static bool setMean(ModuleOp module, bool mean) {
+static bool setReceivedMean(ModuleOp module, bool mean) {
   return seedReceives(module, [&](ReceiveOp op) {
     bool was = op.getMean();
     op.setMean(mean);
     return was != mean;
   });
 }
-static bool loseDivision(ModuleOp module) { return setMean(module, false); }
-static bool addDivision(ModuleOp module) { return setMean(module, true); }
+static bool loseReceivedDivision(ModuleOp module) {
+  return setReceivedMean(module, false);
+}
+static bool addReceivedDivision(ModuleOp module) {
+  return setReceivedMean(module, true);
+}
 
 /// Two that receive shares of one type receive each other's.
 static bool receiveAnothers(ModuleOp module) {
@@ -237,8 +241,9 @@ std::vector<Fault> faults::getShardFaults() {
        keepFirstLocal},
       {"shard-last-reduction-local", shard, "the same of the last reduction",
        keepLastLocal},
-      {"shard-mean-undivided", schedule, "a sum for a mean", loseDivision},
-      {"shard-sum-divided", schedule, "a mean for a sum", addDivision},
+      {"shard-mean-undivided", schedule, "a sum for a mean",
+       loseReceivedDivision},
+      {"shard-sum-divided", schedule, "a mean for a sum", addReceivedDivision},
       {"shard-received-anothers", schedule, "another exchange is received",
        receiveAnothers},
       {"shard-exchanged-otherwise", schedule, "the largest of parts for a sum",

@@ -229,8 +229,6 @@ TEST_F(PartsOf, EachOperationOfTheLanguageIsHere) {
   }
 }
 
-static const double inf = std::numeric_limits<double>::infinity();
-
 /// Values of f32, so of both formats.
 static const double values[] = {0.0,    -0.0,        1.0,      -1.0,     0.5,
                                 -0.375, 3.0,         -2.0,     1e10f,    -1e10f,

@@ -26,8 +26,6 @@ using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
 
-static const double inf = std::numeric_limits<double>::infinity();
-
 //===----------------------------------------------------------------------===//
 // Rounding
 //===----------------------------------------------------------------------===//

@@ -142,8 +142,7 @@ TEST(Group, predicates) {
       if (variant["options"]["has_momentum"] == true)
         kept.push_back(variant);
     manifest["variants"] = kept;
-    PackagePtr package =
-        loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+    PackagePtr package = loadManifest(manifest);
     PlanPtr plan = makePlan(package.get());
     for (auto [momentum, expected] :
          {std::pair(0.125, c.below), {0.25, c.at}, {0.5, c.above}}) {

@@ -386,8 +386,7 @@ TEST(Layout, dimsOfRules) {
       operand["dims"] = dims;
     variant["scalars"]["functions"] = nlohmann::json::array();
     variant["space"] = "tiles";
-    PackagePtr package =
-        loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+    PackagePtr package = loadManifest(manifest);
     PlanPtr plan = makePlan(package.get());
     StepcAxis axis = {"x", 2, 0};
     StepcCommunicator communicator = makeCommunicator();

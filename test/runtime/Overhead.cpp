@@ -59,8 +59,7 @@ int main() {
                {"three segments", clip},
                {"three segments, idle", makeIdle(clip)}};
   for (const Case &each : cases) {
-    PackagePtr package =
-        loadPackage(makePackage(each.manifest, readFile(STEPC_TEST_KERNELS)));
+    PackagePtr package = loadManifest(each.manifest);
     PlanPtr plan = makePlan(package.get());
     stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr);
     std::vector<float> mirrors(kTensors), params(kTensors * kElements),

@@ -26,8 +26,7 @@ json makeManifest() {
 class PositionTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    package =
-        loadPackage(makePackage(makeManifest(), readFile(STEPC_TEST_KERNELS)));
+    package = loadManifest(makeManifest());
     plan = makePlan(package.get());
     ASSERT_OK(stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
     axis = {"x", 2, 1};

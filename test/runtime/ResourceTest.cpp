@@ -18,7 +18,7 @@ using namespace stepc_test;
 
 namespace {
 
-std::vector<TensorSpec> makeSpecs(int64_t count) {
+std::vector<TensorSpec> makeVariedSpecs(int64_t count) {
   std::vector<TensorSpec> specs;
   for (int64_t i = 0; i < count; ++i)
     specs.push_back({i % 2 ? Type::F32 : Type::F64,
@@ -31,7 +31,7 @@ std::vector<TensorSpec> makeSpecs(int64_t count) {
 /// that move, vanish and come back, with counts that part the cohorts.
 TEST(Resource, stepsAllocateNothing) {
   constexpr size_t kSize = 200;
-  Model model(makeSpecs(kSize), makeConfig(2, 100));
+  Model model(makeVariedSpecs(kSize), makeConfig(2, 100));
   StepcPlan *plan = model.plan.get();
   std::vector<std::unique_ptr<Array>> others;
   for (const TensorSpec &spec : model.specs)
@@ -65,13 +65,13 @@ TEST(Resource, stepsAllocateNothing) {
 /// The counter above counts: binding allocates.
 TEST(Resource, allocationsAreCounted) {
   int64_t before = countAllocations();
-  Model model(makeSpecs(2));
+  Model model(makeVariedSpecs(2));
   EXPECT_GT(countAllocations(), before);
 }
 
 /// Also when addresses have to be compared again.
 TEST(Resource, movedParametersAllocateNothing) {
-  Model model(makeSpecs(50));
+  Model model(makeVariedSpecs(50));
   std::vector<std::unique_ptr<Array>> moved;
   for (size_t i = 0; i < model.specs.size(); ++i) {
     moved.push_back(std::make_unique<Array>(
@@ -241,7 +241,7 @@ TEST(Resource, planAfterFork) {
 
 TEST(Resource, plansLeaveNoMemory) {
   auto cycle = [] {
-    Model model(makeSpecs(30), makeConfig(2));
+    Model model(makeVariedSpecs(30), makeConfig(2));
     model.step();
   };
   auto getResident = [] {

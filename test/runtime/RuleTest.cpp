@@ -37,7 +37,7 @@ void addRule(json &manifest, const std::string &name, json dims, json guard,
   manifest["variants"].push_back(variant);
 }
 
-json makeManifest() {
+json makeRuleManifest() {
   json manifest = makeHead("ruled");
   manifest["rules"] = json::array();
   manifest["options"] = {{{"name", "factored"}, {"default", true}},
@@ -64,8 +64,7 @@ json makeManifest() {
 class RuleTest : public testing::Test {
 protected:
   void SetUp() override {
-    package =
-        loadPackage(makePackage(makeManifest(), readFile(STEPC_TEST_KERNELS)));
+    package = loadManifest(makeRuleManifest());
     plan = makePlan(package.get());
     addGroup(1, 4);
     addGroup(0, 4);

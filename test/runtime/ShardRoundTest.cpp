@@ -93,8 +93,7 @@ TEST(Shard, maximaAlone) {
   nlohmann::json manifest = makeShareManifest();
   for (nlohmann::json &statistic : manifest["statistics"])
     statistic["kind"] = "amax";
-  PackagePtr package =
-      loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+  PackagePtr package = loadManifest(manifest);
   ShardSpec first = makeDims({6, 10}, {A, 0}), second = first;
   second.group = 1;
   ShardWorld world(package.get(), {2}, {first, second}, {}, 2);

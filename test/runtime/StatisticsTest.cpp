@@ -123,8 +123,7 @@ TEST(Statistics, sameOrderIsNotEnough) {
   nlohmann::json manifest = makeLambManifest();
   for (int entry : {0, 2})
     manifest["variants"][0]["schedule"][entry]["kernel"] = "lamb_scalars";
-  PackagePtr package =
-      loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+  PackagePtr package = loadManifest(manifest);
   compare<Lamb>(
       package.get(),
       makeSpecs({{5, 7}, {1030, 4}}, Layout::ColumnMajor, Layout::ColumnMajor),

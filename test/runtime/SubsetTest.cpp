@@ -177,8 +177,7 @@ TEST(Subset, refusals) {
 }
 
 void refuseParts(const nlohmann::json &manifest) {
-  PackagePtr package =
-      loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+  PackagePtr package = loadManifest(manifest);
   PlanPtr plan = makePlan(package.get());
   ASSERT_OK(stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
   Array param(Type::F32, {3}), grad(Type::F32, {3});

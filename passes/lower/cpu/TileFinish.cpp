@@ -34,14 +34,10 @@ void WorkerPolicy::forEach(
   emitDims(emitDims, places.getDims(), zero, zero);
 }
 
-static Value getWord(const Words &w, Value address, Value index) {
-  return w.add(address, w.mul(index, w.constantWord(8)));
-}
-
 void WorkerPolicy::foldPairwise(Combiner combiner, const Entries &entries,
                                 Value width) const {
   forEach(entries.groups, [&](Value, Value offset) {
-    Value first = getWord(w, entries.address, offset);
+    Value first = w.addressOf(entries.address, offset);
     Value count = w.toIndex(entries.count);
     if (width)
       emitPairwise(w, combiner, first, count, entries.stride, w.toIndex(width));
@@ -53,7 +49,7 @@ void WorkerPolicy::foldPairwise(Combiner combiner, const Entries &entries,
 void WorkerPolicy::foldSequence(Combiner combiner,
                                 const Entries &entries) const {
   forEach(entries.groups, [&](Value, Value offset) {
-    emitSequence(w, combiner, getWord(w, entries.address, offset),
+    emitSequence(w, combiner, w.addressOf(entries.address, offset),
                  w.toIndex(entries.count), entries.stride);
   });
 }

@@ -33,11 +33,6 @@ void mlir::step::emitByOneThread(const Words &w,
   emitBlockLoop(w, w.constantWord(1), [&](Value) { emitBody(); });
 }
 
-/// The address of the f64 number `index` from `address` on.
-static Value getWord(const Words &w, Value address, Value index) {
-  return w.add(address, w.mul(index, w.constantWord(8)));
-}
-
 static Value loadPartial(const Words &w, Value address) {
   return w.load(w.view(address, w.b.getF64Type()), int64_t(0));
 }
@@ -57,7 +52,7 @@ static void combineEntries(const Words &w, Combiner combiner, Value first,
     Value number = w.constantWord(k);
     Value isThere = w.isLess(number, left);
     Value index = w.select(isThere, w.mul(number, stride), w.constantWord(0));
-    Value entry = loadPartial(w, getWord(w, first, index));
+    Value entry = loadPartial(w, w.addressOf(first, index));
     entries.push_back(w.select(isThere, entry, emitNeutral(w, combiner, 0)));
   }
   for (int64_t span = 1; span < kRadix; span *= 2)
@@ -90,7 +85,7 @@ void mlir::step::emitBlockPairwise(const Words &w, Combiner combiner,
     Value unit = w.rem(rest, units), group = w.div(rest, units);
     Value entry = w.mul(unit, w.constantWord(kRadix));
     Value number = w.add(in.groups.getOffset(w, group), w.mul(entry, stride));
-    Value first = getWord(w, in.address, w.add(number, column));
+    Value first = w.addressOf(in.address, w.add(number, column));
     combineEntries(w, combiner, first, w.sub(entries, entry), stride);
   });
   emitBarrier(w);
@@ -107,7 +102,7 @@ void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
     Value leaf = w.rem(i, leaves), group = w.div(i, leaves);
     Value number =
         w.add(in.groups.getOffset(w, group), w.mul(leaf, leafStride));
-    Value first = getWord(w, in.address, number);
+    Value first = w.addressOf(in.address, number);
     Value count = w.min(w.sub(in.count, w.mul(leaf, size)), size);
     auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), w.toIndex(count),
                                    w.constant(1),
@@ -116,7 +111,7 @@ void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
       OpBuilder::InsertionGuard guard(w.b);
       w.b.setInsertionPointToStart(loop.getBody());
       Value index = w.mul(w.toWord(loop.getInductionVar()), in.stride);
-      Value entry = loadPartial(w, getWord(w, first, index));
+      Value entry = loadPartial(w, w.addressOf(first, index));
       scf::YieldOp::create(
           w.b, w.loc,
           emitCombined(w, combiner, loop.getRegionIterArg(0), entry));

@@ -33,7 +33,7 @@ using namespace mlir::step;
 /// Over the patterns of upstream for the same operations.
 static constexpr unsigned kOwnBenefit = 10;
 /// One access: four 32-bit registers.
-static constexpr int64_t kRegisters = 4, kAccessBytes = 4 * kRegisters;
+static constexpr int64_t kRegisters = 4, kStreamedBytes = 4 * kRegisters;
 
 /// Whether the access by `type` is to be written as PTX: the code generator
 /// does not know that memory is used once.
@@ -41,8 +41,8 @@ template <typename OpT>
 static bool isStreamed(OpT op) {
   VectorType type = op.getVectorType();
   int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
-  return op.getNontemporal() && bytes % kAccessBytes == 0 &&
-         op.getAlignment().value_or(0) >= uint64_t(kAccessBytes);
+  return op.getNontemporal() && bytes % kStreamedBytes == 0 &&
+         op.getAlignment().value_or(0) >= uint64_t(kStreamedBytes);
 }
 
 static LLVM::InlineAsmOp emitPTX(OpBuilder &b, Location loc, TypeRange results,

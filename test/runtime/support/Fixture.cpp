@@ -19,6 +19,10 @@ PackagePtr stepc_test::loadPackage(const std::string &bytes) {
   return PackagePtr(package);
 }
 
+PackagePtr stepc_test::loadManifest(const nlohmann::json &manifest) {
+  return loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
+}
+
 StepcPackage *stepc_test::getToy() {
   static PackagePtr package = loadPackage(getToyPackage());
   return package.get();

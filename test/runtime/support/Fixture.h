@@ -52,6 +52,8 @@ using PlanPtr = std::unique_ptr<StepcPlan, PlanDeleter>;
 
 /// Loads bytes that must be good.
 PackagePtr loadPackage(const std::string &bytes);
+/// A package of the test kernels with a manifest that must be good.
+PackagePtr loadManifest(const nlohmann::json &manifest);
 /// The toy optimizer, loaded once.
 StepcPackage *getToy();
 PlanPtr makePlan(StepcPackage *package, StepcPlanConfig config = {});

@@ -12,17 +12,13 @@
 
 using namespace stepc_test;
 
-static PackagePtr load(const nlohmann::json &manifest) {
-  return loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
-}
-
 StepcPackage *stepc_test::getShare() {
-  static PackagePtr package = load(makeShareManifest());
+  static PackagePtr package = loadManifest(makeShareManifest());
   return package.get();
 }
 
 StepcPackage *stepc_test::getShardedClip() {
-  static PackagePtr package = load(makeShardedClipManifest());
+  static PackagePtr package = loadManifest(makeShardedClipManifest());
   return package.get();
 }
 

@@ -9,22 +9,18 @@
 
 using namespace stepc_test;
 
-static PackagePtr load(const nlohmann::json &manifest) {
-  return loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
-}
-
 StepcPackage *stepc_test::getLamb() {
-  static PackagePtr package = load(makeLambManifest());
+  static PackagePtr package = loadManifest(makeLambManifest());
   return package.get();
 }
 
 StepcPackage *stepc_test::getFactor() {
-  static PackagePtr package = load(makeFactorManifest());
+  static PackagePtr package = loadManifest(makeFactorManifest());
   return package.get();
 }
 
 StepcPackage *stepc_test::getClip() {
-  static PackagePtr package = load(makeClipManifest());
+  static PackagePtr package = loadManifest(makeClipManifest());
   return package.get();
 }
 
