@@ -1,6 +1,8 @@
 # Runs clang-tidy over source files and remembers what was clean.
 #
-# A file's result is remembered under a hash of all that it depends on: the
+# Where the build compiles several sources at once (cmake/StepcUnity.cmake) they are
+# looked at together, with one reading of their headers: what is looked at is what
+# the build compiles. Its result is remembered under a hash of all that it depends on: the
 # configuration, the tool, the compile command, and the contents of the file and
 # of the headers of this tree that the build included (from ninja's log of
 # dependencies). A second run of an unchanged tree reads a few files and is done.
@@ -11,6 +13,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +23,7 @@ TOOL = "clang-tidy-22"
 # The compile commands were made for GCC.
 GCC_ONLY = (" -fno-tree-loop-distribute-patterns",)
 EXTRA = [
+    r"--header-filter=.*\.cpp$",  # a source among others is a header to clang-tidy
     "--extra-arg=-Wno-unknown-warning-option",
     "--extra-arg=-Wno-ignored-optimization-argument",
     "--extra-arg=-Wno-unused-command-line-argument",
@@ -83,19 +87,35 @@ def commands(build, folder):
     return by_file
 
 
+def sources(path):
+    """The sources that a file to be compiled has: itself, or those that it includes."""
+    if "/Unity/" not in path:
+        return [path]
+    included = re.findall(r'^#include "(.*)"$', Path(path).read_text(), re.M)
+    return [os.path.normpath(each) for each in included]
+
+
+def compiled_files(root, files, by_file):
+    """What is compiled of the files: each source once, by the first target that has it."""
+    wanted = {os.path.normpath(root / file) for file in files}
+    for path in by_file:
+        own = wanted.intersection(sources(path))
+        if own:
+            wanted -= own
+            yield path
+
+
 def jobs(build, root, files, by_file, hasher):
-    """Yields (file, key) for each file that has a compile command."""
+    """Yields (file, key) for each file that is compiled of those."""
     deps = dependencies(build, root)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True, check=True).stdout
     common = [version, hasher.of(root / ".clang-tidy"), hasher.of(__file__)]
-    for file in files:
-        path = os.path.normpath(root / file)
-        command = by_file.get(path)
-        if command is None:
-            continue
+    for path in compiled_files(root, files, by_file):
+        command = by_file[path]
         parts = [*common, command["command"], path, hasher.of(path)]
         for dep in sorted(deps.get(command.get("output", ""), [])):
             parts += [dep, hasher.of(dep)]
+        file = os.path.relpath(path, root)
         yield file, hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
