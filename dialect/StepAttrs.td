@@ -89,6 +89,7 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     `init` is the value that a state's elements have before the first step.
     `guarded` says that the state exists only where its guard, an operand of the
     rule, holds. `kept` says that the state is not dropped where nothing depends on
+    it. `given` says that the rule reads the state and whoever uses the optimizer writes
     it. `storage` is null in a definition; binding sets it. The `position`, which binding
     adds, is where each element stands among those of all tensors (`step.round_stochastic`):
     it is known, not kept in memory. `states` are those that a `fresh` speaks of; where
@@ -96,7 +97,8 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
 
     Constraints:
     - a state has an initial value; no other role has one, a name or a guard, or
-      is kept
+      is kept or given
+    - a state is not both kept and given
     - a fresh alone speaks of states, by their names
     - the storage type is f32, f64, bf16 or f16, of a state also i16, the lower
       halves of f32, and of the position i64; count and fresh have none
@@ -107,13 +109,14 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     OptionalParameter<"::mlir::FloatAttr">:$init,
     DefaultValuedParameter<"bool", "false">:$guarded,
     DefaultValuedParameter<"bool", "false">:$kept,
+    DefaultValuedParameter<"bool", "false">:$given,
     OptionalParameter<"::mlir::Type">:$storage,
     OptionalParameter<"::mlir::ArrayAttr">:$states);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let builders = [AttrBuilder<(ins "::mlir::step::RoleKind":$kind), [{
     return $_get($_ctxt, kind, StringAttr::get($_ctxt, ""), FloatAttr(), false,
-                 false, Type(), ArrayAttr());
+                 false, false, Type(), ArrayAttr());
   }]>];
   let extraClassDeclaration = [{
     /// True for param, grad, state and position: arguments that are tensors. All
@@ -121,9 +124,11 @@ def Step_RoleAttr : Step_Attr<"Role", "role"> {
     bool isTensor() const {
       return getKind() != RoleKind::Count && getKind() != RoleKind::Fresh;
     }
-    /// True for param and state, whose new values a rule returns.
+    /// True for param and state, whose new values a rule returns; not for a
+    /// state that is given.
     bool isReturned() const {
-      return getKind() == RoleKind::Param || getKind() == RoleKind::State;
+      return getKind() == RoleKind::Param ||
+             (getKind() == RoleKind::State && !getGiven());
     }
     /// The name in messages and in the manifest: of a state its own, else the
     /// kind's.

@@ -90,7 +90,8 @@ static LogicalResult verifyStorage(EmitError emitError, RoleKind kind,
 
 LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
                                StringAttr name, FloatAttr init, bool guarded,
-                               bool kept, Type storage, ArrayAttr states) {
+                               bool kept, bool given, Type storage,
+                               ArrayAttr states) {
   if (kind == RoleKind::State && (!init || !init.getType().isF64()))
     return emitError() << "state '" << name.getValue()
                        << "' needs an f64 initial value";
@@ -103,6 +104,12 @@ LogicalResult RoleAttr::verify(EmitError emitError, RoleKind kind,
   if (kind != RoleKind::State && kept)
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' is no state that can be kept";
+  if (kind != RoleKind::State && given)
+    return emitError() << "'" << stringifyRoleKind(kind)
+                       << "' is no state that can be given";
+  if (kept && given)
+    return emitError() << "state '" << name.getValue()
+                       << "' is kept and given: nothing drops what is given";
   if (states && kind != RoleKind::Fresh)
     return emitError() << "'" << stringifyRoleKind(kind)
                        << "' speaks of no states, as a fresh does";
@@ -162,15 +169,15 @@ StringRef RoleAttr::getDisplayName() const {
 
 RoleAttr RoleAttr::withStorage(Type storage) const {
   return get(getContext(), getKind(), getName(), getInit(), getGuarded(),
-             getKept(), storage, getStates());
+             getKept(), getGiven(), storage, getStates());
 }
 
 RoleAttr RoleAttr::withoutGuard() const {
   return get(getContext(), getKind(), getName(), getInit(), false, getKept(),
-             getStorage(), getStates());
+             getGiven(), getStorage(), getStates());
 }
 
 RoleAttr RoleAttr::withStates(ArrayAttr states) const {
   return get(getContext(), getKind(), getName(), getInit(), getGuarded(),
-             getKept(), getStorage(), states);
+             getKept(), getGiven(), getStorage(), states);
 }

@@ -234,7 +234,9 @@ def Step_RuleOp : Step_Op<"rule", [
     guard may be left out. A state that influences neither the param nor a
     statistic, itself or by a `fresh` that speaks of it, is dropped, unless `kept`
     stands before the guard: then it is for whoever uses the optimizer, as an
-    average of the parameters. In a bound rule `as bf16`, the storage type,
+    average of the parameters. Where `given` stands there it is from whoever uses
+    the optimizer, as an estimate of the Hessian: the rule reads it, and returns
+    no value for it. In a bound rule `as bf16`, the storage type,
     follows each tensor.
 
     ```mlir
@@ -261,6 +263,7 @@ def Step_RuleOp : Step_Op<"rule", [
     - a fresh names states of the rule
     - names of states are not empty and distinct
     - dims of a state are dims of the param, or 1
+    - no state of a fragment is given
     - a guard is an option
     - a condition compares with an integer option, or is an option that is not
       derived

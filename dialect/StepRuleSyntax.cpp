@@ -12,15 +12,16 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// Parses what follows a state's type: `= init`, `kept`, `if %guard`.
+/// Parses what follows a state's type: `= init`, `kept` or `given`, `if %guard`.
 static ParseResult
 parseStateTail(OpAsmParser &parser, FloatAttr &init,
                SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards,
-               bool &kept, bool &guarded) {
+               bool &kept, bool &given, bool &guarded) {
   init = parser.getBuilder().getF64FloatAttr(0.0);
   if (succeeded(parser.parseOptionalEqual()) && parseFloat(parser, init))
     return failure();
   kept = succeeded(parser.parseOptionalKeyword("kept"));
+  given = succeeded(parser.parseOptionalKeyword("given"));
   guarded = succeeded(parser.parseOptionalKeyword("if"));
   return guarded ? parser.parseOperand(guards.emplace_back()) : success();
 }
@@ -68,7 +69,7 @@ mlir::step::parseRole(OpAsmParser &parser, ParsedRole &parsed,
 
   std::string name;
   FloatAttr init;
-  bool kept = false, guarded = false;
+  bool kept = false, given = false, guarded = false;
   Type storage;
   ArrayAttr states;
   Builder &builder = parser.getBuilder();
@@ -88,7 +89,7 @@ mlir::step::parseRole(OpAsmParser &parser, ParsedRole &parsed,
       return parser.emitError(typeLoc,
                               "expected the dims of a tensor, as [n, m]");
     if (*kind == RoleKind::State &&
-        parseStateTail(parser, init, guards, kept, guarded))
+        parseStateTail(parser, init, guards, kept, given, guarded))
       return failure();
     if (succeeded(parser.parseOptionalKeyword("as")) &&
         parser.parseType(storage))
@@ -96,7 +97,7 @@ mlir::step::parseRole(OpAsmParser &parser, ParsedRole &parsed,
   }
   parsed.role = RoleAttr::getChecked(
       [&] { return parser.emitError(loc); }, context, *kind,
-      builder.getStringAttr(name), init, guarded, kept, storage, states);
+      builder.getStringAttr(name), init, guarded, kept, given, storage, states);
   return success(bool(parsed.role));
 }
 
@@ -236,6 +237,8 @@ void mlir::step::printRole(OpAsmPrinter &printer, BlockArgument argument,
   }
   if (role.getKept())
     printer << " kept";
+  if (role.getGiven())
+    printer << " given";
   if (guard)
     printer << " if " << guard;
   if (role.getStorage())

@@ -150,6 +150,10 @@ static LogicalResult verifyRolesInFragment(RuleOp rule) {
     if (role.getGuarded())
       return rule.emitOpError()
              << "guards state '" << role.getDisplayName() << "' in a fragment";
+    if (role.getGiven())
+      return rule.emitOpError()
+             << "has state '" << role.getDisplayName()
+             << "' given in a fragment, which writes its states";
     if (role.isTensor() && !isAnyRank(getDims(argument.getType()).front()))
       return rule.emitOpError() << "has '" << role.getDisplayName()
                                 << "' of other dims than [*] in a fragment";
@@ -360,8 +364,11 @@ LogicalResult ReturnOp::verify() {
                                << " values; the rule has ";
     if (rule.comesAfter())
       return error << indices.size() << " states";
+    bool hasGiven = llvm::any_of(rule.getRoles().getAsRange<RoleAttr>(),
+                                 [](RoleAttr role) { return role.getGiven(); });
     return error << "a " << (rule.isOfFragment() ? "grad" : "param") << " and "
-                 << indices.size() - 1 << " states";
+                 << indices.size() - 1 << " states"
+                 << (hasGiven ? " beside those that are given" : "");
   }
   for (auto [value, index] : llvm::zip(getValues(), indices)) {
     Type expected = rule.getBody().getArgument(index).getType();

@@ -124,11 +124,6 @@ Datum BoundEvaluator::evaluateElements(ValueOpInterface op) const {
 }
 
 Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
-  Truth leftOut = Truth::False;
-  if (op.getUnless())
-    leftOut = getTruth(get(op.getUnless()));
-  if (leftOut == Truth::True)
-    return Interval::of(0.0);
   SmallVector<Axis> axes = shapes.getAxes(op.getInput().getType());
   SmallVector<unsigned> positions(op.getReducedPositions());
   if (op.isWhole())
@@ -139,8 +134,7 @@ Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
   std::vector<Interval> elements =
       reduce(op.getReductionKind(), inputs, axes, positions);
   if (op.isWhole())
-    return leftOut == Truth::Either ? hull(elements.front(), Interval::of(0.0))
-                                    : elements.front();
+    return elements.front();
   for (Interval &element : elements)
     element = roundTo(compute, element);
   return Bounds{shapes.getShape(op->getResult(0).getType()),

@@ -115,6 +115,10 @@ SmallVector<std::pair<BlockArgument, Value>> TensorStep::getReturned() {
     for (auto [index, value] :
          llvm::zip(one.getReturnedArguments(), one.getReturn().getValues()))
       returned.emplace_back(one.getBody().getArgument(index), value);
+  // What is given stays as it is.
+  for (BlockArgument argument : rule.getBody().getArguments())
+    if (getRole(argument).getGiven())
+      returned.emplace_back(argument, argument);
   return returned;
 }
 

@@ -120,7 +120,7 @@ LogicalResult Keeper::run() {
   BlockArgument state = rule.addArgument(
       RoleAttr::get(builder.getContext(), RoleKind::State,
                     builder.getStringAttr(name), builder.getF64FloatAttr(0.0),
-                    /*guarded=*/false, /*kept=*/false, storage,
+                    /*guarded=*/false, /*kept=*/false, /*given=*/false, storage,
                     /*states=*/ArrayAttr()),
       param.getType());
   Block &body = rule.getBody().front();

@@ -42,6 +42,16 @@
 
 // -----
 
+// expected-error @+1 {{'fresh' is no state that can be given}}
+#role = #step.role<kind = fresh, name = "", given = true>
+
+// -----
+
+// expected-error @+1 {{state 'm' is kept and given: nothing drops what is given}}
+#role = #step.role<kind = state, name = "m", init = 0.0 : f64, kept = true, given = true>
+
+// -----
+
 // expected-error @+1 {{'state' speaks of no states, as a fresh does}}
 #role = #step.role<kind = state, name = "m", init = 0.0 : f64, states = ["m"]>
 

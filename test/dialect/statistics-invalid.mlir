@@ -482,6 +482,13 @@ step.fragment @guarded {
 
 // -----
 
+step.fragment @given {
+  // expected-error @+1 {{'step.rule' op has state 'm' given in a fragment, which writes its states}}
+  step.rule @any(%p: param[*], %m: state "m"[*] given) { step.return %m }
+}
+
+// -----
+
 step.fragment @roles {
   // expected-error @+1 {{'step.rule' op needs exactly one param: 2}}
   step.rule @any(%p: param[*], %q: param[*]) { step.return }

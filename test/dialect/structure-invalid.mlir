@@ -587,6 +587,15 @@ step.return
 
 // -----
 
+step.optimizer @given {
+  step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*] given) {
+    // expected-error @+1 {{'step.return' op returns 2 values; the rule has a param and 0 states beside those that are given}}
+    step.return %p, %m
+  }
+}
+
+// -----
+
 step.optimizer @count {
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*]) {
     // expected-error @+1 {{'step.return' op returns 1 values; the rule has a param and 1 states}}

@@ -76,6 +76,15 @@ step.optimizer @everything {
     step.return %x, %m, %n, %o
   }
 
+  // No value is returned for a state that is given.
+  // CHECK: step.rule @given(%param: param[*], %grad: grad[*],
+  // CHECK-SAME: %a: state "a"[*] = 1.0 given, %b: state "b"[*], %c: state "c"[*] given if %maximize) {
+  // CHECK-NEXT:   step.return %param, %b
+  step.rule @given(%x: param[*], %y: grad[*], %m: state "a"[*] = 1.0 given,
+                   %n: state "b"[*], %o: state "c"[*] given if %d) {
+    step.return %x, %n
+  }
+
   // Names that are no identifiers.
   // CHECK: step.rule @"any tensor"(%param: param[*], %grad: grad[*],
   // CHECK-SAME: state "second moment's"[*]) {

@@ -170,5 +170,5 @@ class CountedMaker(Maker):
                 rule.ops.append(Op("contribute", [f"%{name}", value], typed=False))
         body.grow(self.number(1, 6))
         wanted = [(tensor(rule.dims), False)]
-        wanted += [(tensor(state.dims), state.guarded) for state in rule.states]
+        wanted += [(tensor(state.dims), state.guarded) for state in rule.written()]
         rule.returns = [body.of_type(type_, guarded) for type_, guarded in wanted]

@@ -373,7 +373,8 @@ class Maker:
             init = self.pick(CONSTANTS[:8])
             # A state has one meaning in all rules.
             name = self.name(3, f"{rule.name}{k}")
-            rule.states.append(State(name, dims, init, guarded))
+            given = self.nesting.random() < 0.15
+            rule.states.append(State(name, dims, init, guarded, given))
         if self.coin(0.4):
             rule.fresh = tuple(s.name for s in rule.states if self.coin(0.6))
         types = self.program.types
@@ -455,7 +456,7 @@ class Maker:
                     value = body.recent(body.find(F64, guarded=False))
                 rule.ops.append(Op("contribute", [f"%{name}", value], typed=False))
         wanted = [(tensor(rule.dims), False)]
-        wanted += [(tensor(state.dims), state.guarded) for state in rule.states]
+        wanted += [(tensor(state.dims), state.guarded) for state in rule.written()]
         rule.returns = [body.of_type(type_, guarded) for type_, guarded in wanted]
         for statistic in statistics:
             names = body.tamed("mul", [rule.returns[0], statistic])

@@ -61,6 +61,7 @@ class State:
     dims: tuple
     init: str
     guarded: bool = False
+    given: bool = False  # the rule returns no value for it
 
 
 @dataclass
@@ -72,6 +73,10 @@ class Rule:
     states: list = field(default_factory=list)
     ops: list = field(default_factory=list)
     returns: list = field(default_factory=list)
+
+    def written(self):
+        """The states for which it returns values, in the order of these."""
+        return [state for state in self.states if not state.given]
 
     def argument(self, name):
         return f"%{self.name}_{name}"
@@ -128,7 +133,8 @@ class Program:
         arguments = [f"{rule.argument('p')}: param[{dims}]", f"{rule.argument('g')}: grad[{dims}]"]
         for state in rule.states:
             text = f'{rule.argument(state.name)}: state "{state.name}"[{", ".join(state.dims)}]'
-            text += f" = {state.init}" + (f" if {self.guard}" if state.guarded else "")
+            text += f" = {state.init}" + (" given" if state.given else "")
+            text += f" if {self.guard}" if state.guarded else ""
             arguments.append(text)
         fresh = f"{rule.argument('first')}: fresh"
         if rule.fresh is not None:

@@ -89,24 +89,30 @@ def smaller_programs(program):
 
                 yield changed(constant)
     for index, rule in enumerate(program.rules):
-        for position in range(len(rule.states)):
-            if rule.returns[1 + position] != rule.argument(rule.states[position].name):
+        used = {o for op in rule.ops for o in op.operands}
+        for position, state in enumerate(rule.written()):
+            if rule.returns[1 + position] != rule.argument(state.name):
 
                 def keep(p, i=index, k=position):
                     rule = p.rules[i]
-                    rule.returns[1 + k] = rule.argument(rule.states[k].name)
+                    rule.returns[1 + k] = rule.argument(rule.written()[k].name)
 
                 yield changed(keep)
-            else:
-                used = {o for op in rule.ops for o in op.operands}
-                if rule.argument(rule.states[position].name) in used:
-                    continue
+            elif rule.argument(state.name) not in used:
 
                 def drop(p, i=index, k=position):
-                    p.rules[i].states.pop(k)
-                    p.rules[i].returns.pop(1 + k)
+                    rule = p.rules[i]
+                    rule.states.remove(rule.written()[k])
+                    rule.returns.pop(1 + k)
 
                 yield changed(drop)
+        for position, state in enumerate(rule.states):
+            if state.given and rule.argument(state.name) not in used:
+
+                def drop_given(p, i=index, k=position):
+                    p.rules[i].states.pop(k)
+
+                yield changed(drop_given)
     for index in range(len(program.calls)):
         call = program.calls[index]
         used = {o for _, op in operations(program) for o in op.operands}
