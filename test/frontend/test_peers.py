@@ -102,6 +102,12 @@ ORIGINALS = {
         ("maximize", False),
         ("foreach", None),
     ],
+    stepc.torch.SophiaG: [
+        ("lr", 1e-4),
+        ("betas", (0.965, 0.99)),
+        ("rho", 0.04),
+        ("weight_decay", 1e-1),
+    ],
     stepc.torch.LARS: [
         ("lr", 1e-3),
         ("weight_decay", 0.0),
@@ -184,6 +190,11 @@ def test_arguments_of_lomo(kind):
             "FusedLamb does not support the AMSGrad variant.",
         ),
         (lambda p: stepc.torch.LARS(p, dampening=0.5), ValueError, "Invalid dampening value"),
+        (
+            lambda p: stepc.torch.SophiaG(p, rho=-1.0),
+            ValueError,
+            "Invalid rho parameter at index 1",
+        ),
         (lambda p: stepc.torch.SM3(p, momentum=1.0), ValueError, "Invalid momentum value"),
         (lambda p: stepc.torch.SM3(p, beta=1.5), ValueError, "Invalid beta value"),
         (
@@ -240,6 +251,8 @@ def test_groups_are_those_of_the_originals():
         outside |= {"nvme_offload_fraction", "nvme_offload_dir"}
         outside -= {"amsgrad"} if kind is deepspeed.DeepSpeedCPUAdam else set()
         expected = {name for name, _ in arguments} - outside | {"params"}
+        if kind is stepc.torch.SophiaG:  # of update_hessian() and step(bs=...), too
+            expected |= {"maximize", "capturable", "refresh", "bs"}
         if kind is stepc.torch.LARS:
             expected |= {"eps", "lr_in_momentum", "vectors_as_sgd", "bound_ratio"}
         assert set(group) == expected

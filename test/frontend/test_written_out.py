@@ -91,6 +91,7 @@ ENTRIES = {
         t.Adafactor, own.torch_adafactor, {}, ("beta2_decay",), {"beta2_decay": 1.0}
     ),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
+    "SophiaG": Entry(t.SophiaG, own.sophia, {"lr": 0.01, **L2}, refused=ONE),
     "SM3": Entry(
         t.SM3, own.sm3, {"lr": 0.1, "momentum": 0.9}, ("momentum",), {"momentum": 1.0}
     ),
@@ -286,6 +287,7 @@ DEPARTURES = {
 }
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name", ENTRIES)
 @np.errstate(all="ignore")
 def test_as_the_original(name):

@@ -197,6 +197,15 @@ def lion(p, g, s, t, h):
     return p - h["lr"] * np.where(np.isnan(update), 0, np.sign(update))
 
 
+def sophia(p, g, s, t, h):
+    """The authors', in a step for which nothing was estimated."""
+    beta1, _ = h["betas"]
+    p = p * (1 - h["lr"] * h["weight_decay"])
+    m = s["exp_avg"] = beta1 * zeros(s, "exp_avg", g) + (1 - beta1) * g
+    below = h["rho"] * 5120 * zeros(s, "hessian", g) + 1e-15
+    return p - h["lr"] * np.sign(m) * np.minimum(np.abs(m) / below, 1)
+
+
 def sm3(p, g, s, t, h):
     """pytorch_optimizer's."""
     dims = range(g.ndim) if 1 <= g.ndim <= 4 else [None]

@@ -115,16 +115,50 @@ def lion(arrays, hypers, options, count, fresh):
     return new
 
 
-FORMULAS = {"adamw": adamw, "sgd": sgd, "lion": lion}
+def sophia(arrays, hypers, options, count, fresh):
+    del count, fresh
+    n = Numbers(arrays["param"])
+    theta, g, m, h = (n.load(arrays[k]) for k in ("param", "grad", "exp_avg", "hessian"))
+    lr, beta1, beta2 = (np.float64(hypers[k]) for k in ("lr", "beta1", "beta2"))
+    new = {}
+    if options.get("maximize"):
+        g = -g
+    new["hessian"] = arrays["hessian"]
+    if hypers["refresh"] != 0:
+        new["estimate"] = arrays["estimate"]
+        h = h * n.scalar(beta2) + n.load(arrays["estimate"]) * n.scalar(1 - beta2)
+        new["hessian"], h = n.keep(h, arrays["hessian"])
+    theta = theta * n.scalar(1 - lr * np.float64(hypers["weight_decay"]))
+    m = m * n.scalar(beta1) + g * n.scalar(1 - beta1)
+    new["exp_avg"], m = n.keep(m, arrays["exp_avg"])
+    below = h * n.scalar(np.float64(hypers["rho"]) * np.float64(hypers["bs"]))
+    ratio = np.minimum(np.abs(m) / (below + n.scalar(hypers["eps"])), n.scalar(1))
+    theta = theta - np.sign(m) * ratio * n.scalar(lr)
+    new["param"], _ = n.keep(theta, arrays["param"])
+    return new
+
+
+FORMULAS = {"adamw": adamw, "sgd": sgd, "lion": lion, "sophia": sophia}
 
 # Every hyper-parameter away from what would hide it.
 HYPERS = {
     "adamw": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-5, "weight_decay": 0.037},
     "sgd": {"lr": 0.0217, "momentum": 0.87, "dampening": 0.13, "weight_decay": 0.029},
     "lion": {"lr": 0.0031, "beta1": 0.83, "beta2": 0.971, "weight_decay": 0.037},
+    "sophia": {
+        "lr": 0.0123,
+        "beta1": 0.83,
+        "beta2": 0.971,
+        "rho": 0.37,
+        "eps": 3e-5,
+        "weight_decay": 0.037,
+        "bs": 3.0,
+        "refresh": 1.0,
+    },
 }
 OPTIONS = {
     "adamw": ["amsgrad", "maximize"], "sgd": ["nesterov", "maximize"], "lion": ["maximize"],
+    "sophia": ["maximize"],
 }  # fmt: skip
 
 
@@ -132,5 +166,7 @@ def state_names(name, hypers, options):
     """The states that exist."""
     if name == "sgd":
         return ["momentum_buffer"] if hypers["momentum"] != 0 else []
+    if name == "sophia":
+        return ["exp_avg", "hessian", *(["estimate"] if hypers["refresh"] != 0 else [])]
     names = ["exp_avg"] if name == "lion" else ["exp_avg", "exp_avg_sq"]
     return [*names, "max_exp_avg_sq"] if options.get("amsgrad") else names

@@ -16,6 +16,7 @@ FORMULAS = formulas.FORMULAS | torch_formulas.FORMULAS
 HYPERS = formulas.HYPERS | torch_formulas.HYPERS
 OPTIONS = formulas.OPTIONS | torch_formulas.OPTIONS
 NEUTRAL = {"sgd": [{}, {"momentum": 0.0}, {"weight_decay": 0.0}, {"dampening": 0.0}]}
+NEUTRAL["sophia"] = [{}, {"refresh": 0.0}]
 NEUTRAL |= torch_formulas.NEUTRAL
 TORCH = {
     "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adam": torch.optim.Adam,

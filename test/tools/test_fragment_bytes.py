@@ -48,6 +48,7 @@ ELEMENTWISE = {
     "fused_adam": DECAY, "lion": "", "lomo": "", "nadam": DECAY, "radam": DECAY,
     "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true", "rprop": "",
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
+    "sophia": ",option.has_estimate=true",
 }  # fmt: skip
 # Of the others norms, means or factors come before the update.
 REDUCING = {

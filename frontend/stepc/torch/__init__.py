@@ -37,6 +37,7 @@ from .rmsprop import RMSprop
 from .rprop import Rprop
 from .sgd import SGD
 from .sm3 import SM3
+from .sophia import SophiaG
 
 __all__ = [
     "ASGD",
@@ -62,6 +63,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SophiaG",
     "StepReport",
     "apex",
     "came",
