@@ -1,9 +1,28 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Of all tests: a process started in the background of a script ignores Ctrl-C, which tests of
-interrupts send. Processes that they start have the handler that is usual, too."""
+interrupts send. Processes that they start have the handler that is usual, too. And where
+modules for all of them are."""
 
 import signal
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+from samples import leave_out
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "sample(one_of): the check takes one of so many cases")
+
+
+def pytest_collection_modifyitems(config, items):
+    out = leave_out(items)
+    # Those that are asked for by name are run.
+    if out and not any("[" in argument for argument in config.args):
+        config.hook.pytest_deselected(items=[item for item in items if item in out])
+        items[:] = [item for item in items if item not in out]

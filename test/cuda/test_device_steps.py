@@ -34,6 +34,7 @@ def step_both(models, seed):
         model.plan.step()
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
 def test_zoo(name, double, tmp_path):
     """Every definition, over several steps."""
@@ -51,6 +52,7 @@ def test_zoo(name, double, tmp_path):
     assert double.fault() == ""
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize(
     ("name", "storage"), [("adafactor", 0), ("came", 1), ("lamb", 0), ("lamb", 1)]
 )

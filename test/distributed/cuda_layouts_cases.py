@@ -11,6 +11,7 @@ from layouts_cases import megatron, parts, values
 from named_values import named_values
 from on_cuda import compare, contents
 from on_ranks import case, main
+from samples import sample
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from zoo import ALL
 
@@ -40,7 +41,7 @@ def as_megatron_cuts_it(name, **more):
 
 @case
 def plain_parts():
-    for name in NAMES:
+    for name in sample(NAMES, "cuda megatron", 2):
         compare(as_megatron_cuts_it(name), name)
 
 
@@ -141,7 +142,7 @@ def dtensors(name, shape, placements, partial=False, make=None):
 
 @case
 def sharded_dims():
-    for name in NAMES:
+    for name in sample(NAMES, "cuda dtensors", 2):
         compare(dtensors(name, (4,), [Shard(0)]), name)
         compare(dtensors(name, (2, 2), [Shard(0), Shard(1)]), name)
 

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from layouts_cases import megatron, parts, values
 from on_cuda import backward, compare, contents, on_device
 from on_ranks import case, main
+from samples import sample
 from stepc import errors
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from zoo import ALL
@@ -81,7 +82,7 @@ def give(place, optimizer, step, of_rank=False):
 def a_step_waits_for_nothing_on_the_device():
     """The host reads nothing that lies there, and waits for no stream, in a step like the one
     before it; what crosses ranks is on the stream with the kernels."""
-    for name, make in MADE.items():
+    for name, make in sample(MADE.items(), "waits", 2):
         with on_device() as place:
             cuda, optimizer = place.cuda, make(place)
             for step in range(4):
@@ -121,7 +122,7 @@ def with_graph(make):
 
 @case
 def graphs():
-    for name, make in MADE.items():
+    for name, make in sample(MADE.items(), "graphs", 2):
         if name != BY_LINES:
             compare(with_graph(make), name)
     compare(with_graph(on_zero("AdamW", "local", bucket_bytes=300, overlap=False)), "lines")

@@ -9,6 +9,7 @@ from hybrid_cases import SHAPES as PARTS
 from hybrid_cases import grid, layouts, part
 from on_cuda import Processor, backward, compare, contents, on_device
 from on_ranks import case, main, same_bits
+from samples import sample
 from zero_values import mean, parameters, values
 from zoo import ALL
 
@@ -42,13 +43,13 @@ def trained(name, mode, dtype=torch.float32, make=None, overflow=None, **more):
 
 @case
 def local_gradients():
-    for name in NAMES:
+    for name in sample(NAMES, "cuda local", 2):
         compare(trained(name, "local"), name)
 
 
 @case
 def reduced_gradients():
-    for name in NAMES:
+    for name in sample(NAMES, "cuda reduced", 2):
         compare(trained(name, "reduced", bucket_bytes=SMALL), name)
 
 
@@ -170,7 +171,7 @@ def by_passes(name, passes=1, late=False, **more):
 
 @case
 def gradients_that_leave_in_the_backward_pass():
-    for name in NAMES:
+    for name in sample(NAMES, "cuda zero2", 2):
         compare(by_passes(name), name)
     compare(by_passes("CAME", passes=2), "micro-batches")
     compare(by_passes("AdamW", passes=2, late=True), "without sync")

@@ -31,7 +31,7 @@ def launch(file: str, folder: Path, world: int = 4) -> dict[str, str]:
     """What each case said: "" where it passed on all ranks."""
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "frontend")]),
+        "PYTHONPATH": os.pathsep.join(map(str, [HERE, HERE.parent, ROOT / "frontend"])),
         "PYTHONWARNINGS": "ignore",
     }
     command = [sys.executable, HERE / "forked_ranks.py", HERE / file, folder, str(world)]

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from model import Transformer, batch, loss_of
 from on_ranks import case, main, same_bits, whole
+from samples import sample
 from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
@@ -138,7 +139,7 @@ def ours():
 @case
 def fsdp2():
     mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
-    for make in MAKERS.values():
+    for make in sample(MAKERS.values(), "fsdp2", 2):
         check(make, lambda net: fsdp(net, mesh), ours())
 
 
@@ -163,7 +164,7 @@ def hsdp():
 @case
 def tensor_parallel_alone():
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    for make in MAKERS.values():
+    for make in sample(MAKERS.values(), "tensor_parallel_alone", 2):
         check(make, lambda net: tensor_parallel(net, mesh["tp"]), None)
 
 
@@ -179,7 +180,7 @@ def norms_are_partial(net):
 @case
 def norms_in_sequence_parallel():
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    for make in MAKERS.values():
+    for make in sample(MAKERS.values(), "norms_in_sequence_parallel", 2):
         check(make, lambda net: sequence_parallel(net, mesh["tp"]), None)
     net = sequence_parallel(model(), mesh["tp"])
     loss_of(net, *batch(0)).backward()
@@ -218,7 +219,7 @@ def a_state_is_made_with_zero_gradients_that_lie_otherwise():
 def tensor_parallel_with_fsdp2():
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     share = (mesh.get_local_rank("dp"), 2)
-    for make in MAKERS.values():
+    for make in sample(MAKERS.values(), "tensor_parallel_with_fsdp2", 2):
         check(make, lambda net: fsdp(tensor_parallel(net, mesh["tp"]), mesh["dp"]), share)
 
 
@@ -234,7 +235,7 @@ def clipping_inside_the_step_under_all_of_them():
 
 @case
 def zero1_over_ddp():
-    for make in MAKERS.values():
+    for make in sample(MAKERS.values(), "zero1_over_ddp", 2):
         reference = model()
         alone = train(reference, make(reference.parameters()))
         net = DistributedDataParallel(model())

@@ -10,9 +10,9 @@ import torch.distributed as dist
 from on_ranks import case, main, same_bits, whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from zoo import ALL
+from zoo import ALL, some
 
-NAMES = [n for n in ALL if n != "AdamW, clipped"]  # that has a scale of its own
+NAMES = [n for n in some("scaling") if n != "AdamW, clipped"]  # that has a scale of its own
 SHAPES = {"w": (6, 5), "b": (7,), "m": (4, 3, 2)}
 
 

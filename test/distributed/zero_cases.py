@@ -12,24 +12,24 @@ from on_ranks import case, main, same_bits
 from stepc import errors
 from stepc.torch._binding import Binding
 from zero_values import SHAPES, compare, mean, parameters, step_whole, step_zero, values
-from zoo import ALL
+from zoo import ALL, some
 
 
 @case
 def every_optimizer_with_reduced_gradients():
-    for make in ALL.values():
+    for make in some("zero reduced").values():
         compare(make, "reduced", torch.float32)
 
 
 @case
 def every_optimizer_with_local_gradients():
-    for make in ALL.values():
+    for make in some("zero local").values():
         compare(make, "local", torch.float32)
 
 
 @case
 def every_optimizer_in_bf16_and_one_in_f16():
-    for make in ALL.values():
+    for make in some("zero bf16").values():
         compare(make, "local", torch.bfloat16)
         compare(make, "reduced", torch.bfloat16)
     compare(ALL["AdamW"], "local", torch.float16)
@@ -49,7 +49,7 @@ def calls_of(name):
 @case
 def lines_are_stepped_while_others_are_under_way():
     """Where a definition steps each tensor by itself; in one step else, or without overlap."""
-    for name, make in ALL.items():
+    for name, make in some("lines").items():
         for mode in ("local", "reduced"):
             with calls_of("step_some") as found:
                 _, optimizer, _, _ = compare(make, mode, torch.float32, bucket_bytes=3000)

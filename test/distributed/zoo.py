@@ -3,11 +3,13 @@
 """Optimizers that cases run: elementwise ones, and ones with statistics."""
 
 import stepc.torch as st
+from samples import sample
 
 ELEMENTWISE = {
     "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
     "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, nesterov=True, **k),
     "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    "SophiaG": lambda params, **k: st.SophiaG(params, lr=1e-2, rho=1e-3, **k),
     # States of one element, for the user alone, and made of hyper-parameters.
     "NAdam": lambda params, **k: st.NAdam(params, lr=1e-2, weight_decay=0.1, **k),
     "ASGD": lambda params, **k: st.ASGD(params, lr=1e-2, lambd=0.1, t0=2, **k),
@@ -32,3 +34,8 @@ STATISTICS = {
     ),
 }
 ALL = ELEMENTWISE | STATISTICS
+
+
+def some(test):
+    """A third of them, by name; another third in another test, all with STEPC_BREADTH=1."""
+    return {name: ALL[name] for name in sample(ALL, test, 3)}

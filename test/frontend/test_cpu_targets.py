@@ -61,6 +61,7 @@ def stepped(name, target, special, monkeypatch):
     return found
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize(
     "target",
     [

@@ -12,11 +12,12 @@ from cases import make_case, make_setting
 from engine import run_programs, write
 from generate import BINARY, UNARY
 from report import explain
+from samples import number
 from seeds import make_program
 from steps import interpret
 from test_bounds import outside
 
-NUMBER = int(os.environ.get("STEPC_RANDOM_PROGRAMS", "500"))
+NUMBER = int(os.environ.get("STEPC_RANDOM_PROGRAMS", number(200, 500)))
 BOUNDED = 60
 
 
@@ -38,7 +39,7 @@ def test_programs_have_everything():
     wanted = ["[*]", "[n]", "[n, m]", "[...b, n, m]", "[...b, m]", "[n, n]", "[1]", "[1, m]",
               "[n, 1]", "[...b, n, 1]", "[...b, 1, m]", "[...b, 1, 1]", "over [n]", "over [m]",
               "over [n, m]", "sum over model", "sum over group", "amax over model",
-              "amax over group", "step.update", " always", "step.report", "step.skip_if",
+              "amax over group", "step.update", " always", " given", "step.report", "step.skip_if",
               "scalars over model", "scalars over group", " if %", " reassociable",
               "extent -1 ge %least", "not %o", "mask[...b, n, m]"]  # fmt: skip
     operations = [*UNARY, *BINARY, "lerp", "compare", "select", "and", "or", "not", "is_finite",

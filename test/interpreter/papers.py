@@ -295,7 +295,6 @@ HYPERS = {
                        "weight_decay": 0.037, "min_coeff": 0.9, "max_coeff": 1.3},
     "lars": {"lr": 0.51, "momentum": 0.87, "weight_decay": 0.037, "trust_coefficient": 0.53,
              "eps": 0.01},
-    "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
     "lomo": {"lr": 0.0123, "weight_decay": 0.037},
     "adalomo": {"lr": 0.0123, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
                 "decay_rate": -0.73, "weight_decay": 0.037},
@@ -307,6 +306,7 @@ HYPERS = {
     "asgd": {"lr": 0.0123, "lambd": 0.41, "alpha": 0.83, "t0": 4.3, "weight_decay": 0.037},
     "fused_adam": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                    "weight_decay": 0.037},
+    "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],

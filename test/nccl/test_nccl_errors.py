@@ -181,6 +181,7 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("error", [1, 2])
 def test_every_call_fails(doubles, name, error):

@@ -70,6 +70,7 @@ def compare(package, shapes, strided, steps=1, parts=(), **hypers):
     return tensors, any((bits(x) != bits(y)).any() for x, y in pairs)
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize(("definition", "storage"), CASES)
 def test_same_bits(definition, storage, tmp_path):
     package = Package(ZOO / f"{definition}.mlir", storage, tmp_path)
@@ -138,6 +139,7 @@ def test_sums_of_several_tensors(tmp_path):
     check(Package(ZOO / "adamw.mlir", "f32", tmp_path, clip, "--reproducible"))
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize(
     ("definition", "storage"),
     [("lamb", "bf16 and f32"), ("lamb", "f64")],

@@ -114,6 +114,7 @@ def make_model(names, path):
     return Sharded(case, Mesh(axes, (2, 2)), placements)
 
 
+@pytest.mark.sample(one_of=4)
 @pytest.mark.parametrize("word", WORDS)
 def test_names(word, tmp_path):
     model = make_model(names_from(word), tmp_path / "named.mlir")

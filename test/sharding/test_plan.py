@@ -123,6 +123,7 @@ OPTIMIZERS = [("adamw", ()), ("adafactor", ()), ("came", ()), ("lamb", ()),
               ("fused_adam", ())]  # fmt: skip
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name, fragments", OPTIMIZERS)
 def test_prediction_is_what_the_runtime_counts(name, fragments, tmp_path):
     storages = STORAGES[len(name) % 2]

@@ -48,6 +48,7 @@ def make_cases(name, fragments):
     return cases
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize(("name", "fragments"), CASES)
 def test_bits_of_the_unsharded_run(name, fragments, tmp_path):
     cases = make_cases(name, fragments)

@@ -36,6 +36,7 @@ def pipeline(layouts=("whole", "fsdp2", "flat", "tp")):
     ]
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name, fragments", CLIPPED, ids=lambda v: v if isinstance(v, str) else "")
 def test_stages_count_together(name, fragments, tmp_path):
     """A global norm, a distance: over all stages, each tensor once."""
@@ -93,6 +94,7 @@ def test_experts(name, fragments, tmp_path):
     check([make_model(name, fragments, mesh, rows, groups)], tmp_path)
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name, fragments", CLIPPED, ids=lambda v: str(v)[:9])
 def test_tensors_that_are_bound_late(name, fragments, tmp_path):
     """Behind steps of others: by a bind of its own on the ranks that have it."""
@@ -114,6 +116,7 @@ def test_tensors_that_are_bound_late(name, fragments, tmp_path):
     check(models, tmp_path)
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name, fragments", CLIPPED, ids=lambda v: str(v)[:9])
 def test_hyper_parameters_change(name, fragments, tmp_path):
     """As a schedule sets them, each group's own."""

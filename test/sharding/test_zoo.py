@@ -41,6 +41,7 @@ def make_cases(name, fragments=()):
     return made
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", sorted([*ELEMENTWISE, *TORCH, *SCALAR]))
 def test_elementwise_bits(name, tmp_path):
     cases = make_cases(name)
@@ -54,6 +55,7 @@ def test_elementwise_bits(name, tmp_path):
         assert all(info.exchangeRounds == 0 for info in infos) or name == "fused_adam"
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", sorted(PAPERS))
 def test_statistics_lie_within(name, tmp_path):
     cases = make_cases(name)

@@ -54,6 +54,7 @@ OWN = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
 def test_zoo(name, tmp_path):
     """Each name in the manifest is an entry point, and there are no others."""

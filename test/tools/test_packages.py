@@ -161,6 +161,7 @@ def check_package(definition, folder):
     assert f"{len(cases)} cases: no difference" in run.stdout
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("definition", ZOO, ids=lambda path: path.stem)
 def test_zoo(definition, tmp_path):
     check_package(definition, tmp_path)

@@ -89,7 +89,7 @@ def constant(module: str, name: str) -> str:
 
 
 def programs(module: str) -> str:
-    return number(f"test/fuzz/{module}.py", r"NUMBER = .*\"(\d+)\"")
+    return number(f"test/fuzz/{module}.py", r"NUMBER = .*?(\d+)")
 
 
 def largest_mesh() -> str:
