@@ -115,10 +115,13 @@ static ParseResult parseMade(OpAsmParser &parser, ArrayRef<StringAttr> over,
     return success();
   return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
     Type element;
+    SMLoc loc = parser.getCurrentLocation();
     if (parser.parseType(element))
       return failure();
-    results.push_back(BufferType::get(parser.getContext(), over, element));
-    return success();
+    results.push_back(
+        BufferType::getChecked([&] { return parser.emitError(loc); },
+                               parser.getContext(), over, element));
+    return success(bool(results.back()));
   });
 }
 

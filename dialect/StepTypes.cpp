@@ -137,13 +137,25 @@ static void printDimList(AsmPrinter &printer, ArrayRef<StringAttr> dims) {
   printer << "]";
 }
 
+LogicalResult BufferType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<StringAttr> dims, Type element) {
+  if (element.isF32() || element.isF64() || element.isBF16() ||
+      element.isF16() || element.isSignlessInteger(16) ||
+      element.isSignlessInteger(64))
+    return success();
+  return emitError() << "buffer of " << element
+                     << ", which is none of f32, f64, bf16, f16, i16, i64";
+}
+
 Type BufferType::parse(AsmParser &parser) {
   SmallVector<StringAttr> dims;
   Type element;
+  SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parseDimList(parser, dims) || parser.parseComma() ||
       parser.parseType(element) || parser.parseGreater())
     return {};
-  return get(parser.getContext(), dims, element);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                    dims, element);
 }
 
 void BufferType::print(AsmPrinter &printer) const {

@@ -64,11 +64,16 @@ def Step_BufferType : Step_Type<"Buffer", "buffer"> {
     ```mlir
     !step.buffer<[...b, n, 1], bf16>
     ```
+
+    Constraints:
+    - an element is an f32, f64, bf16 or f16, an i16, which is the lower half of an f32,
+      or an i64
   }];
   let parameters = (ins
     ArrayRefParameter<"::mlir::StringAttr", "symbolic dims">:$dims,
     "::mlir::Type":$element);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool isInMemory() const { return !getElement().isInteger(64); }
     /// Bytes of one element in memory; 1 of a position, whose address is what it says.

@@ -21,6 +21,11 @@
 
 // -----
 
+// expected-error @+1 {{buffer of index, which is none of f32, f64, bf16, f16, i16, i64}}
+"test.op"() : () -> !step.buffer<[n], index>
+
+// -----
+
 // Only an extent of one broadcasts; any other one has no meaning.
 // expected-error @+1 {{dim '2' is neither a name, nor 1, nor *}}
 "test.op"() : () -> !step.tensor<2>
