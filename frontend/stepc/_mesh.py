@@ -174,11 +174,15 @@ class Layout:
     start: tuple[int, ...] | None = None
 
     def request(self) -> str:
-        """What ``--variant`` says of it: "layout.-1=tp"; "" where nothing is sharded."""
-        if self.flat:
-            return f"layout.flat={'+'.join(self.flat)}"
+        """What ``--variant`` says of it: "layout.-1=tp,rank=2"; "" where nothing is sharded.
+
+        With the rank no rule is compiled that such a tensor does not fit.
+        """
         rank = len(self.shape)
-        return ",".join(f"layout.{dim - rank}={'+'.join(axes)}" for dim, axes in self.dims if axes)
+        words = [f"layout.{dim - rank}={'+'.join(axes)}" for dim, axes in self.dims if axes]
+        if self.flat:
+            words = [f"layout.flat={'+'.join(self.flat)}"]
+        return ",".join([*words, f"rank={rank}"]) if words and rank else ",".join(words)
 
     def sharded_dims(self, rule_dims: tuple[str, ...]) -> frozenset[str]:
         """The dims of a rule that fits the shape which are sharded, by name; or "flat range"."""

@@ -281,7 +281,6 @@ def compile_ranks(name, folder, mesh, specs, *fragments, storages=("param=f32",)
     wanted = list(plain)
     for shape, placement in specs:
         request = placement.layout(mesh, 0, shape).request()
-        rank = f",rank={len(shape)}" if shape else ""
-        wanted += [f"{variant},{request}{rank}" for variant in plain if request]
+        wanted += [f"{variant},{request}" for variant in plain if request]
     flags = [*arguments, *dict.fromkeys(wanted), *flags]
     return compile_package(name, flags, folder)

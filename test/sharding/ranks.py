@@ -45,11 +45,7 @@ class Sharded:
         for tensor, placement in zip(self.case.tensors, self.placements, strict=True):
             plain = self.case.definition.variant(tensor, self.case.groups[tensor.group])
             request = placement.layout(self.mesh, 0, tensor.shape).request()
-            if request:
-                # Of other ranks a rule may have no such dim.
-                rank = f",rank={len(tensor.shape)}" if tensor.shape else ""
-                request = f",{request}{rank}"
-            wanted.add(plain + request)
+            wanted.add(f"{plain},{request}" if request else plain)
         return wanted
 
     def describe(self):

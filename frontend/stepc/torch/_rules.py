@@ -111,7 +111,7 @@ def variant_specs(
 ) -> tuple[str, ...]:
     """The variants to ask for: those needed now, those that parameters without a gradient
     will need, and one for a group with none, as of a rank that only takes part: the plan
-    has all groups. The compiler makes each for all rules.
+    has all groups. The compiler makes each for all rules, or for those of its rank.
 
     TensorError where no rule takes a member.
     """
