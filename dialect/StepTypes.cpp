@@ -155,7 +155,7 @@ Type BufferType::parse(AsmParser &parser) {
       parser.parseType(element) || parser.parseGreater())
     return {};
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                    dims, element);
+                    ArrayRef<StringAttr>(dims), element);
 }
 
 void BufferType::print(AsmPrinter &printer) const {

@@ -202,7 +202,7 @@ step.optimizer @opt {
 
 step.optimizer @opt {
   step.program @any_0(%p: param[*] as f32) variant <"any", {}, f32> {
-    // expected-error @+1 {{buffer of index, which is none of f32, f64, bf16, f16, i16, i64}}
+    // expected-error @+1 {{buffer of 'index', which is none of f32, f64, bf16, f16, i16, i64}}
     %made = step.traverse @v over [*] reads (%e = %p : <[*], f32>) makes (index) {
       step.yield %e : f32
     }

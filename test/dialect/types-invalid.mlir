@@ -21,7 +21,7 @@
 
 // -----
 
-// expected-error @+1 {{buffer of index, which is none of f32, f64, bf16, f16, i16, i64}}
+// expected-error @+1 {{buffer of 'index', which is none of f32, f64, bf16, f16, i16, i64}}
 "test.op"() : () -> !step.buffer<[n], index>
 
 // -----
