@@ -32,7 +32,8 @@ static SmallVector<Attribute> getMissingDims(Value value, Value factor) {
   if (dims.size() != others.size())
     return missing;
   for (auto [dim, other] : llvm::zip(dims, others))
-    if (dim != other && other.getValue() == "1")
+    if (dim != other && other.getValue() == "1" &&
+        !llvm::is_contained(missing, dim)) // [n, n] is reduced over n
       missing.push_back(dim);
   for (auto [dim, other] : llvm::zip(dims, others))
     if (llvm::is_contained(missing, dim) && (dim == other || isAnyRank(dim)))

@@ -127,3 +127,19 @@ step.optimizer @ordinary {
     step.return %p1, %c : [n, n], [1, n]
   }
 }
+
+// -----
+
+// Two dims of one name are reduced by one reduction over it.
+// CHECK-LABEL: step.optimizer @one_name
+// CHECK: step.mean %{{.*}} over [n] : [n, n]
+// CHECK: step.mean %{{.*}} : [1, 1]
+step.optimizer @one_name {
+  step.rule @square(%p: param[n, n], %g: grad[n, n], %s: state "s"[1, 1]) {
+    %x = step.mul %p, %s : [n, n], [1, 1]
+    %xx = step.mul %x, %x : [n, n]
+    %mean = step.mean %xx reassociable : [n, n]
+    %p1 = step.mul %p, %mean : [n, n], f64
+    step.return %p1, %s : [n, n], [1, 1]
+  }
+}
