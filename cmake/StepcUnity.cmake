@@ -1,6 +1,5 @@
 # Sources of one folder are compiled together, eight at a time: most of a compilation
-# is the headers, and a build from nothing takes half as long. OFF for work on a few
-# files.
+# is the headers. OFF for work on a few files.
 option(STEPC_UNITY_BUILD "Compile several sources of a folder at once" ON)
 
 # Has the sources of the target compiled so. What they declare for themselves has

@@ -1,5 +1,4 @@
-//===- ManifestSchedule.h - a program's schedule as data -----------*- C++
-//-*-===//
+//===- ManifestSchedule.h - a program's schedule as data ------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
