@@ -13,11 +13,6 @@
 
 namespace mlir::step::reference {
 
-/// The rule for a parameter of this shape: the one named, or the first that the
-/// shape fits and whose conditions hold. `group` has the options.
-llvm::Expected<RuleOp> chooseRule(const Source &source, StringRef name,
-                                  ArrayRef<int64_t> shape, const Frame &group);
-
 /// One tensor and its rule. What a value stands for is computed when it is
 /// asked for; a value that depends on a round can be after that round.
 class TensorStep {
