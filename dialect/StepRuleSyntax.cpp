@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace mlir::step;
 
-/// Parses what follows a state's type: `= init`, `kept` or `given`, `if %guard`.
+/// Parses what follows a state's type: `= init`, `kept` or `given`, `if
+/// %guard`.
 static ParseResult
 parseStateTail(OpAsmParser &parser, FloatAttr &init,
                SmallVectorImpl<OpAsmParser::UnresolvedOperand> &guards,
