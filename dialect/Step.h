@@ -50,13 +50,16 @@ enum class Sharding {
   /// A rank that has a part of what is reduced gets a part of the result, which
   /// ranks then combine.
   Reduction,
+  /// A rank needs the whole of each matrix.
+  Matrix,
   /// Of no tensor: every rank has the whole of it.
   Whole,
 };
 
 /// What an operation of the language is; dialect/ops/ has these of all. Where a
-/// part is null there is none: a reduction is no code of one element, and what
-/// passes insert has no meaning for the interpreter, which runs the source.
+/// part is null there is none: reductions and products are no code of one
+/// element, and what passes insert has no meaning for the interpreter, which
+/// runs the source.
 struct ValueParts {
   Sharding sharding = Sharding::Whole;
   /// How an explanation writes it: between operands, or before them in
@@ -175,6 +178,9 @@ Value getMemory(Value buffer);
 
 /// True for operations of the language that compute one value from others.
 bool isValueOp(Operation *op);
+
+/// True for those of whole matrices: products and transposes.
+bool isMatrixOp(Operation *op);
 
 /// True for what a definition may say, as it is written or as the define stage
 /// leaves it.

@@ -61,24 +61,27 @@ def Step_ConditionKind : I32EnumAttr<"ConditionKind", "what a rule's condition i
 def Step_ConditionAttr : Step_Attr<"Condition", "condition"> {
   let summary = "one condition of a rule";
   let description = [{
-    Of the rank or of an extent: it is compared with `value`, or with an integer
-    option, an operand of the rule, where there is no value. `dim` is the
-    extent's index, negative from the end. Of an option, an operand of the rule:
+    Of the rank or of an extent: it is compared with `value`, with the extent
+    `other`, or with an integer option, an operand of the rule, where there is
+    neither. `dim` and `other` are indices of extents, negative from the end. Of an option, an operand of the rule:
     it must hold (`eq`) or not hold (`ne`).
 
     Constraints:
-    - a condition of an option has no value, and the predicate eq or ne
+    - a condition of an option has no value and no other extent, and the predicate
+      eq or ne
+    - what has a value has no other extent
   }];
   let parameters = (ins
     EnumParameter<Step_ConditionKind>:$kind,
     EnumParameter<Step_Predicate>:$predicate,
     DefaultValuedParameter<"int64_t", "0">:$dim,
-    OptionalParameter<"::std::optional<int64_t>">:$value);
+    OptionalParameter<"::std::optional<int64_t>">:$value,
+    OptionalParameter<"::std::optional<int64_t>">:$other);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// True where an operand of the rule belongs to the condition.
-    bool hasOperand() const { return !getValue(); }
+    bool hasOperand() const { return !getValue() && !getOther(); }
   }];
 }
 def Step_ConditionArrayAttr : TypedArrayAttrBase<Step_ConditionAttr, "conditions of a rule">;

@@ -1,4 +1,4 @@
-//===- StepCalls.cpp - scalars that are written once -------------------===//
+//===- StepCalls.cpp - what is written once -------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,16 +28,22 @@ DefineOp CallOp::getDefinition() {
 }
 
 //===----------------------------------------------------------------------===//
-// Syntax: `step.define @name(%a: f64, %t: i64) { ... }`
+// Syntax: `step.define @name(%a: f64, %u: [n, m]) { ... }`
 //===----------------------------------------------------------------------===//
 
 ParseResult DefineOp::parse(OpAsmParser &parser, OperationState &result) {
   StringAttr name;
   SmallVector<OpAsmParser::Argument> arguments;
+  auto parseArgument = [&] {
+    OpAsmParser::Argument &argument = arguments.emplace_back();
+    return failure(parser.parseArgument(argument) ||
+                   parser.parseOptionalLocationSpecifier(argument.sourceLoc) ||
+                   parser.parseColon() || parseShort(parser, argument.type));
+  };
   if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
                              result.attributes) ||
-      parser.parseArgumentList(arguments, AsmParser::Delimiter::Paren,
-                               /*allowType=*/true) ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
+                                     parseArgument) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
   Region *body = result.addRegion();
@@ -48,9 +54,13 @@ void DefineOp::print(OpAsmPrinter &printer) {
   printer << " ";
   printer.printSymbolName(getSymName());
   printer << "(";
-  llvm::interleaveComma(
-      getBody().getArguments(), printer,
-      [&](BlockArgument argument) { printer.printRegionArgument(argument); });
+  llvm::interleaveComma(getBody().getArguments(), printer,
+                        [&](BlockArgument argument) {
+                          printer.printRegionArgument(argument, {},
+                                                      /*omitType=*/true);
+                          printer << ": ";
+                          printShort(printer, argument.getType());
+                        });
   printer << ")";
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
                                            {getSymNameAttrName()});
@@ -62,7 +72,9 @@ void DefineOp::print(OpAsmPrinter &printer) {
 // A definition alone
 //===----------------------------------------------------------------------===//
 
-static bool isYielded(Type type) { return type.isF64() || type.isInteger(1); }
+static bool isYielded(Type type) {
+  return type.isF64() || type.isInteger(1) || isa<SymTensorType>(type);
+}
 
 /// Whether every call may read the value: it is the same wherever the call
 /// stands, and known before any round.
@@ -75,12 +87,14 @@ static bool isReadable(DefineOp define, Value value) {
 }
 
 static LogicalResult verifyInDefine(DefineOp define, Operation *op) {
-  bool computes = isValueOp(op) && isSourceOp(op) &&
-                  isYielded(op->getResult(0).getType()) &&
-                  llvm::none_of(op->getOperandTypes(), isShaped);
+  bool computes = isValueOp(op) && isSourceOp(op);
   if (!computes && !isa<CallOp, YieldOp>(op))
     return op->emitOpError("is not allowed in 'step.define', only operations "
-                           "on scalars and calls");
+                           "that compute a value, and calls");
+  auto reduction = dyn_cast<ReductionOpInterface>(op);
+  if (reduction && reduction.getReassociable())
+    return op->emitOpError("is 'reassociable' in 'step.define', which is for "
+                           "rules alone");
   for (Value operand : op->getOperands())
     if (!isReadable(define, operand))
       return op->emitOpError("reads in 'step.define' what is no argument, "
@@ -94,8 +108,9 @@ LogicalResult DefineOp::verifyRegions() {
   Block &block = getBody().front();
   for (Type type : block.getArgumentTypes())
     if (!isYielded(type) && !type.isInteger(64))
-      return emitOpError() << "takes " << type
-                           << "; only f64, i1 and i64 can be arguments";
+      return emitOpError()
+             << "takes " << type
+             << "; only tensors, f64, i1 and i64 can be arguments";
   if (block.empty() || !isa<YieldOp>(block.back()))
     return emitOpError("does not end in 'step.yield'");
   for (Operation &op : block)
@@ -106,7 +121,7 @@ LogicalResult DefineOp::verifyRegions() {
   for (Type type : getYield().getValues().getTypes())
     if (!isYielded(type))
       return emitOpError() << "yields " << type
-                           << "; only f64 and i1 can be results";
+                           << "; only tensors, f64 and i1 can be results";
   return success();
 }
 

@@ -153,10 +153,15 @@ LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
 
 LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,
                                     Predicate predicate, int64_t dim,
-                                    std::optional<int64_t> value) {
+                                    std::optional<int64_t> value,
+                                    std::optional<int64_t> other) {
+  if (value && other)
+    return emitError() << "a condition compares with a value and with an "
+                          "extent";
   if (kind != ConditionKind::Option)
     return success();
-  if (value || (predicate != Predicate::EQ && predicate != Predicate::NE))
+  if (value || other ||
+      (predicate != Predicate::EQ && predicate != Predicate::NE))
     return emitError() << "a condition of an option has no value and the "
                           "predicate eq or ne";
   return success();

@@ -201,10 +201,11 @@ def Step_RuleOp : Step_Op<"rule", [
     after `where`, all hold:
 
         where rank ge 2, extent -1 ge %min_dim, extent 0 lt 512, %factored, not %flat
+        where extent -2 gt extent -1
 
     An extent is that of the dim at an index, from the end where it is negative;
     the condition does not hold where there is no such dim. The right side is an
-    integer or an integer option. A shape fits `[*]` always, `[n, m]` with two
+    integer, an integer option or an extent. A shape fits `[*]` always, `[n, m]` with two
     dims, `[n, n]` with two equal ones, `[...b, n, m]` with two or more.
 
     A guarded state exists only where the guarding option holds; the value
@@ -321,12 +322,13 @@ def Step_RuleOp : Step_Op<"rule", [
 
 def Step_DefineOp : Step_Op<"define", [
     Step_InDefinition, Symbol, SingleBlock]> {
-  let summary = "scalars that are made alike in several places";
+  let summary = "values that are made alike in several places";
   let description = [{
-    Scalars made of other scalars, written once for all rules and `step.scalars`
-    that need them. Each `step.call` means what it would if the operations stood
-    in its place, and `step-inline-calls` puts them there. Besides its arguments
-    it sees hyper-parameters, options and constants.
+    Scalars and tensors made of others, written once for all rules and
+    `step.scalars` that need them. Each `step.call` means what it would if the
+    operations stood in its place, and `step-inline-calls` puts them there.
+    Besides its arguments it sees hyper-parameters, options and constants. Dims
+    of tensors are those of the rule that calls it, by their names.
 
     ```mlir
     step.optimizer @example {
@@ -356,9 +358,10 @@ def Step_DefineOp : Step_Op<"define", [
 
     Constraints:
     - the name is not empty, and no rule's
-    - arguments are f64, i1 or i64
-    - the body holds only operations on scalars and calls, and ends in a
-      step.yield of at least one f64 or i1
+    - arguments are tensors, f64, i1 or i64
+    - the body holds only operations that compute a value, none of them
+      `reassociable`, and calls, and ends in a step.yield of at least one tensor,
+      f64 or i1
     - what is read from outside is a hyper-parameter, a constant, or an option
       that is no integer
   }];
@@ -373,9 +376,11 @@ def Step_DefineOp : Step_Op<"define", [
 
 def Step_CallOp : Step_Op<"call", [
     Pure, ParentOneOf<["RuleOp", "ScalarsOp", "DefineOp"]>]> {
-  let summary = "scalars that a step.define makes";
+  let summary = "values that a step.define makes";
   let description = [{
-    The types are those of the arguments and of what is yielded.
+    The types are those of the arguments and of what is yielded. A tensor that it
+    gives is not returned by a rule as it is: what a rule stores, an operation of
+    the rule makes.
 
     Constraints:
     - the `step.define` stands before it, in the same optimizer or fragment; so
@@ -383,10 +388,11 @@ def Step_CallOp : Step_Op<"call", [
     - arguments and results have its types
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee,
-                       Variadic<AnyTypeOf<[F64, I1, I64]>>:$arguments);
-  let results = (outs Variadic<AnyTypeOf<[F64, I1]>>:$values);
+                       Variadic<AnyTypeOf<[Step_TensorType, F64, I1, I64]>>:$arguments);
+  let results = (outs Variadic<AnyTypeOf<[Step_TensorType, F64, I1]>>:$values);
   let assemblyFormat = [{
-    $callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $values)
+    $callee `(` $arguments `)` attr-dict `:`
+    custom<ShortSignature>(type($arguments), type($values))
   }];
   let extraClassDeclaration = [{
     /// What is called, in the definition that this stands in.
@@ -411,6 +417,7 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
     Constraints:
     - one operand for the param and for each state, in the order in which the
       rule declares them; of a fragment one for the grad
+    - none is what a `step.call` gives
     - types of the operands are those of the arguments
   }];
   let arguments = (ins Variadic<Step_TensorType>:$values);
@@ -423,7 +430,7 @@ def Step_YieldOp : Step_Op<"yield", [
                                    "TraverseOp"]>]> {
   let summary = "ends a body that gives values";
   let arguments = (ins Variadic<AnyType>:$values);
-  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let assemblyFormat = "($values^ `:` custom<EachShortType>(type($values)))? attr-dict";
 }
 
 } // opDocGroup

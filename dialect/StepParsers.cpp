@@ -216,6 +216,47 @@ static void printShortTypes(OpAsmPrinter &printer, Operation *, Type a, Type b,
   printShortTypeList(printer, {a, b, c});
 }
 
+static ParseResult parseEachShortType(OpAsmParser &parser,
+                                      SmallVectorImpl<Type> &types) {
+  return parser.parseCommaSeparatedList(
+      [&] { return parseShort(parser, types.emplace_back()); });
+}
+static void printEachShortType(OpAsmPrinter &printer, Operation *,
+                               TypeRange types) {
+  llvm::interleaveComma(types, printer,
+                        [&](Type type) { printShort(printer, type); });
+}
+
+/// Of a call: `(f64, [n, m]) -> [n, m]`, results in parentheses where there are
+/// several.
+static ParseResult parseShortSignature(OpAsmParser &parser,
+                                       SmallVectorImpl<Type> &arguments,
+                                       SmallVectorImpl<Type> &results) {
+  auto parseInto = [&](SmallVectorImpl<Type> &types) {
+    return [&] { return parseShort(parser, types.emplace_back()); };
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
+                                     parseInto(arguments)) ||
+      parser.parseArrow())
+    return failure();
+  if (failed(parser.parseOptionalLParen()))
+    return parseShort(parser, results.emplace_back());
+  return failure(parser.parseCommaSeparatedList(parseInto(results)) ||
+                 parser.parseRParen());
+}
+static void printShortSignature(OpAsmPrinter &printer, Operation *,
+                                TypeRange arguments, TypeRange results) {
+  auto print = [&](Type type) { printShort(printer, type); };
+  printer << "(";
+  llvm::interleaveComma(arguments, printer, print);
+  printer << ") -> ";
+  if (results.size() == 1)
+    return print(results.front());
+  printer << "(";
+  llvm::interleaveComma(results, printer, print);
+  printer << ")";
+}
+
 /// Nothing where both are f64.
 static ParseResult parseTypesUnlessScalar(OpAsmParser &parser, Type &a,
                                           Type &b) {
@@ -280,6 +321,17 @@ static void printDimNames(OpAsmPrinter &printer, Operation *, ArrayAttr over) {
   llvm::interleaveComma(over.getAsRange<StringAttr>(), printer,
                         [&](StringAttr dim) { printer << dim.getValue(); });
   printer << "]";
+}
+
+static ParseResult parseDimName(OpAsmParser &parser, StringAttr &dim) {
+  SmallVector<StringAttr> dims;
+  if (parseDim(parser, dims))
+    return failure();
+  dim = dims.front();
+  return success();
+}
+static void printDimName(OpAsmPrinter &printer, Operation *, StringAttr dim) {
+  printer << dim.getValue();
 }
 
 //===----------------------------------------------------------------------===//

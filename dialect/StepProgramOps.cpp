@@ -215,9 +215,11 @@ static bool goesAlong(ArrayRef<StringAttr> dims, ArrayRef<StringAttr> over) {
 static LogicalResult verifyBuffers(TraverseOp op) {
   ArrayRef<StringAttr> over = getDims(op.getOver());
   BlockArgument param = cast<ProgramOp>(op->getParentOp()).getParam();
-  if (param && !goesAlong(over, getDims(param.getType())))
-    return op.emitOpError() << "goes over " << op.getOver()
-                            << " in a program of " << param.getType();
+  for (StringAttr dim : over)
+    if (param && dim.getValue() != "1" &&
+        !llvm::is_contained(getDims(param.getType()), dim))
+      return op.emitOpError() << "goes over " << op.getOver()
+                              << " in a program of " << param.getType();
   for (Value buffer : op.getReads())
     if (!goesAlong(getDims(buffer.getType()), over))
       return op.emitOpError()
@@ -283,7 +285,7 @@ LogicalResult TraverseOp::verifyRegions() {
 }
 
 //===----------------------------------------------------------------------===//
-// CombineOp, ExchangeOp, ReceiveOp, KeepOp
+// CombineOp, ProductOp, TransposedOp, ExchangeOp, ReceiveOp, KeepOp
 //===----------------------------------------------------------------------===//
 
 /// Whether `type` is what the reduction leaves: an f64, or a buffer of the kept
@@ -315,6 +317,60 @@ LogicalResult CombineOp::verify() {
   if (getUnless() && !partial.isWhole())
     return emitOpError() << "leaves out " << partial
                          << ", which is more than a number";
+  return success();
+}
+
+/// Of a result of the program's compute type, made of floats.
+static LogicalResult verifyMatrices(Operation *op, ValueRange operands,
+                                    Type result) {
+  Type compute = cast<ProgramOp>(op->getParentOp()).getVariant().getCompute();
+  if (cast<BufferType>(result).getElement() != compute)
+    return op->emitOpError()
+           << "makes " << result << " in a program of " << compute;
+  for (Value operand : operands)
+    if (!isa<FloatType>(cast<BufferType>(operand.getType()).getElement()))
+      return op->emitOpError()
+             << "takes " << operand.getType() << ", which has no floats";
+  for (Type type : operands.getTypes())
+    if (getDims(type).size() < 2)
+      return op->emitOpError()
+             << "takes " << type << ", which has no two dims of a matrix";
+  return success();
+}
+
+/// The dims of a buffer as it is read.
+static SmallVector<StringAttr> getMatrixDims(Value buffer, bool transposed) {
+  SmallVector<StringAttr> dims(getDims(buffer.getType()));
+  if (transposed)
+    std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  return dims;
+}
+
+LogicalResult ProductOp::verify() {
+  if (failed(verifyMatrices(*this, {getLhs(), getRhs()}, getType())))
+    return failure();
+  SmallVector<StringAttr> lhs = getMatrixDims(getLhs(), getLhsTransposed());
+  SmallVector<StringAttr> rhs = getMatrixDims(getRhs(), getRhsTransposed());
+  SmallVector<StringAttr> made(lhs);
+  made.back() = rhs.back();
+  bool fits = lhs.size() == rhs.size() && lhs.back() == rhs[rhs.size() - 2] &&
+              ArrayRef(lhs).drop_back(2) == ArrayRef(rhs).drop_back(2) &&
+              ArrayRef(made) == getDims(getType());
+  if (!fits)
+    return emitOpError() << "makes " << getType() << " of "
+                         << getLhs().getType() << " and " << getRhs().getType();
+  if (getSymmetric() && made.back() != made[made.size() - 2])
+    return emitOpError() << "makes " << getType()
+                         << ", which cannot be symmetric";
+  return success();
+}
+
+LogicalResult TransposedOp::verify() {
+  if (failed(verifyMatrices(*this, getOperand(), getType())))
+    return failure();
+  if (ArrayRef(getMatrixDims(getOperand(), true)) != getDims(getType()))
+    return emitOpError() << "makes " << getType() << " of "
+                         << getOperand().getType();
   return success();
 }
 

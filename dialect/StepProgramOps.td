@@ -8,6 +8,7 @@
 #ifndef STEP_PROGRAM_OPS
 #define STEP_PROGRAM_OPS
 
+include "StepMatrixOps.td"
 include "StepStatisticsOps.td"
 
 //===----------------------------------------------------------------------===//
@@ -335,7 +336,8 @@ def Step_TraverseOp : Step_Op<"traverse", [
     as they are. It yields, in this order, the new element of each buffer that is
     written, the element of each new buffer, and a value for each partial result.
     Results are the contents of the written buffers, the new buffers, and the partial
-    results. A buffer with 1 in place of a dim has the same element all along it.
+    results. A buffer with 1 in place of a dim has the same element all along it. Dims may be
+    of another order than the param's, and stand twice: `[n, n]`.
 
     Over all dims of the param it is a kernel. Where `unless` holds it is left out for
     the tensor. One that is `trailing` needs nothing of the kernels before it, back to the
@@ -343,6 +345,7 @@ def Step_TraverseOp : Step_Op<"traverse", [
     rows' own. So a strip of rows may be run by all of them before the next strip is.
 
     Constraints:
+    - each dim of `over` is one of the param, or 1
     - buffers have dims of `over`, or 1; those that are written have them all
     - arguments and yielded values agree with the buffers, and are of the compute type where
       they are reduced
@@ -391,6 +394,43 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
     (`mean` $mean^)? $partial (`unless` $unless^)? attr-dict `:`
     qualified(type($partial)) `->` qualified(type($result))
   }];
+  let hasVerifier = 1;
+}
+
+def Step_ProductOp : Step_Op<"product", [Pure, HasParent<"ProgramOp">]> {
+  let summary = "the product of two matrices";
+  let description = [{
+    Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
+    `transposed` is read with rows for columns. Where the result is `symmetric`, to the bit, half
+    of it is computed.
+
+    Constraints:
+    - rows, columns and what the operands have in common agree, by their names
+    - what is symmetric has rows and columns of one name
+    - the result is of the compute type, operands are of floats
+  }];
+  let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, UnitAttr:$lhs_transposed,
+                       UnitAttr:$rhs_transposed, UnitAttr:$symmetric);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = [{
+    $lhs (`transposed` $lhs_transposed^)? `,` $rhs (`transposed` $rhs_transposed^)?
+    (`symmetric` $symmetric^)? attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_TransposedOp : Step_Op<"transposed", [Pure, HasParent<"ProgramOp">]> {
+  let summary = "matrices with rows for columns";
+  let description = [{
+    A new buffer, of the compute type.
+
+    Constraints:
+    - the last two dims of the result are those of the operand, exchanged
+    - the result is of the compute type, the operand of floats
+  }];
+  let arguments = (ins Step_BufferType:$operand);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
 }
 

@@ -81,10 +81,10 @@ LogicalResult ProgramVerifier::verifyRoles() {
 }
 
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
-  bool allowed =
-      isa<CohortScalarsOp, TraverseOp, CombineOp, ExchangeOp, ReceiveOp, KeepOp,
-          OwnOp, CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
-      op.hasTrait<ExpandedInBodies>();
+  bool allowed = isa<CohortScalarsOp, TraverseOp, CombineOp, ProductOp,
+                     TransposedOp, ExchangeOp, ReceiveOp, KeepOp, OwnOp,
+                     ExtentOp, CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
+                 op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);
   if (!allowed)

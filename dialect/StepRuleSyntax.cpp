@@ -122,13 +122,14 @@ static ParseResult parseOptionCondition(OpAsmParser &parser,
     return parser.emitError(loc, "expected rank, extent or an option");
   parsed.attrs.push_back(ConditionAttr::get(
       parser.getContext(), ConditionKind::Option,
-      negated ? Predicate::NE : Predicate::EQ, 0, std::nullopt));
+      negated ? Predicate::NE : Predicate::EQ, 0, std::nullopt, std::nullopt));
   parsed.operands.push_back(operand);
   parsed.types.push_back(parser.getBuilder().getI1Type());
   return *hasOperand;
 }
 
-/// Parses one condition: `rank ge 2`, `extent -1 lt %option`, `%option`.
+/// Parses one condition: `rank ge 2`, `extent -1 lt %option`,
+/// `extent 0 gt extent 1`, `%option`.
 static ParseResult parseCondition(OpAsmParser &parser,
                                   ParsedConditions &parsed) {
   ConditionKind kind = ConditionKind::Rank;
@@ -143,9 +144,12 @@ static ParseResult parseCondition(OpAsmParser &parser,
   PredicateAttr predicate;
   if (parsePredicate(parser, predicate))
     return failure();
-  std::optional<int64_t> value;
+  std::optional<int64_t> value, other;
   OptionalParseResult hasInteger = parser.parseOptionalInteger(integer);
-  if (hasInteger.has_value()) {
+  if (succeeded(parser.parseOptionalKeyword("extent"))) {
+    if (parser.parseInteger(other.emplace()))
+      return failure();
+  } else if (hasInteger.has_value()) {
     if (failed(*hasInteger))
       return failure();
     value = integer;
@@ -154,8 +158,8 @@ static ParseResult parseCondition(OpAsmParser &parser,
       return failure();
     parsed.types.push_back(parser.getBuilder().getI64Type());
   }
-  parsed.attrs.push_back(ConditionAttr::get(parser.getContext(), kind,
-                                            predicate.getValue(), dim, value));
+  parsed.attrs.push_back(ConditionAttr::get(
+      parser.getContext(), kind, predicate.getValue(), dim, value, other));
   return success();
 }
 
@@ -261,6 +265,8 @@ static void printCondition(OpAsmPrinter &printer,
   printer << " " << stringifyPredicate(attr.getPredicate()) << " ";
   if (attr.getValue())
     printer << *attr.getValue();
+  else if (attr.getOther())
+    printer << "extent " << *attr.getOther();
   else
     printer << condition.operand;
 }

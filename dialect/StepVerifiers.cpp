@@ -376,6 +376,12 @@ LogicalResult ReturnOp::verify() {
       return emitOpError() << "returns " << value.getType() << " for '"
                            << rule.getRole(index).getDisplayName()
                            << "', which is " << expected;
+    // Where it is rounded to its storage type follows from who makes it.
+    if (value.getDefiningOp<CallOp>())
+      return emitOpError() << "returns for '"
+                           << rule.getRole(index).getDisplayName()
+                           << "' what a 'step.call' gives, and not a value "
+                              "that an operation of the rule makes";
   }
   return success();
 }

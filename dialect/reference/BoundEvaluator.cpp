@@ -8,6 +8,7 @@
 #include "dialect/reference/BoundEvaluator.h"
 
 #include "dialect/reference/Evaluator.h"
+#include "dialect/reference/Products.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -79,6 +80,11 @@ Expected<Datum> BoundEvaluator::evaluate(Operation *op) const {
     return Datum(*absent);
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
+  if (isMatrixOp(op))
+    return evaluateMatrices(op);
+  if (auto extent = dyn_cast<ExtentOp>(op))
+    return Interval::of(
+        static_cast<double>(shapes.getExtent(extent.getDimAttr())));
   auto value = dyn_cast<ValueOpInterface>(op);
   if (value && value.getParts().bound)
     return evaluateElements(value);
@@ -139,4 +145,17 @@ Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
     element = roundTo(compute, element);
   return Bounds{shapes.getShape(op->getResult(0).getType()),
                 std::move(elements)};
+}
+
+Datum BoundEvaluator::evaluateMatrices(Operation *op) const {
+  Bounds result{shapes.getShape(op->getResult(0).getType()), {}};
+  SmallVector<Bounds> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(getBounds(operand));
+  MatrixExtents extents(op, shapes);
+  result.elements = isa<MatmulOp>(op)
+                        ? multiply(extents, operands[0].elements,
+                                   operands[1].elements, compute)
+                        : transpose<Interval>(extents, operands[0].elements);
+  return result;
 }

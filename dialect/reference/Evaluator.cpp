@@ -7,6 +7,8 @@
 
 #include "dialect/reference/Evaluator.h"
 
+#include "dialect/reference/Products.h"
+
 using namespace mlir;
 using namespace mlir::step;
 using namespace mlir::step::reference;
@@ -70,6 +72,10 @@ Expected<Datum> Evaluator::evaluate(Operation *op) const {
     return Datum(*absent);
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
+  if (isMatrixOp(op))
+    return evaluateMatrices(op);
+  if (auto extent = dyn_cast<ExtentOp>(op))
+    return static_cast<double>(shapes.getExtent(extent.getDimAttr()));
   auto value = dyn_cast<ValueOpInterface>(op);
   if (value && value.getParts().evaluate)
     return evaluateElements(value);
@@ -124,4 +130,17 @@ Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
     return elements.front();
   return roundTo(compute, Tensor{shapes.getShape(op->getResult(0).getType()),
                                  std::move(elements)});
+}
+
+Datum Evaluator::evaluateMatrices(Operation *op) const {
+  Tensor result{shapes.getShape(op->getResult(0).getType()), {}};
+  SmallVector<Tensor> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(getTensor(operand));
+  MatrixExtents extents(op, shapes);
+  result.elements = isa<MatmulOp>(op)
+                        ? multiply(extents, operands[0].elements,
+                                   operands[1].elements, compute)
+                        : transpose<double>(extents, operands[0].elements);
+  return result;
 }

@@ -34,6 +34,7 @@ public:
 
 private:
   Datum evaluateReduction(ReductionOpInterface op) const;
+  Datum evaluateMatrices(Operation *op) const;
   Datum evaluateElements(ValueOpInterface op) const;
 
   const Datum &get(Value value) const { return frame.get(value); }

@@ -18,16 +18,25 @@ unsigned Rounds::getSegment(Operation *op) const {
   return segment;
 }
 
+/// It does not wait for what it computes and does not use.
 unsigned Rounds::getRound(ScalarsOp scalars) const {
   unsigned round = 0;
-  scalars.walk([&](Operation *inner) {
-    for (Value operand : inner->getOperands()) {
+  DenseSet<Operation *> needed;
+  for (Operation &op : llvm::reverse(scalars.getBody().front())) {
+    bool isNeeded = !isa<ValueOpInterface, CallOp>(op) ||
+                    llvm::any_of(op.getUsers(), [&](Operation *user) {
+                      return needed.contains(user);
+                    });
+    if (!isNeeded)
+      continue;
+    needed.insert(&op);
+    for (Value operand : op.getOperands()) {
       unsigned segment = segments.lookup(operand);
       // Others run before it in the same round.
       bool isResult = isa_and_nonnull<ScalarsOp>(operand.getDefiningOp());
       round = std::max(round, isResult ? segment - 1 : segment);
     }
-  });
+  }
   return round;
 }
 

@@ -20,15 +20,28 @@ static bool holds(const RuleCondition &condition, ArrayRef<int64_t> shape,
     return std::get<bool>(group.get(condition.operand)) ==
            (attr.getPredicate() == Predicate::EQ);
   int64_t rank = static_cast<int64_t>(shape.size()), actual = rank;
+  auto getExtent = [&](int64_t dim) -> std::optional<int64_t> {
+    int64_t index = dim < 0 ? dim + rank : dim;
+    if (index < 0 || index >= rank)
+      return std::nullopt;
+    return shape[index];
+  };
   if (attr.getKind() == ConditionKind::Extent) {
-    int64_t dim = attr.getDim() < 0 ? attr.getDim() + rank : attr.getDim();
-    if (dim < 0 || dim >= rank)
+    std::optional<int64_t> own = getExtent(attr.getDim());
+    if (!own)
       return false;
-    actual = shape[dim];
+    actual = *own;
   }
-  int64_t wanted = attr.getValue()
-                       ? *attr.getValue()
-                       : std::get<int64_t>(group.get(condition.operand));
+  int64_t wanted = 0;
+  if (attr.getOther()) {
+    std::optional<int64_t> other = getExtent(*attr.getOther());
+    if (!other)
+      return false;
+    wanted = *other;
+  } else {
+    wanted = attr.getValue() ? *attr.getValue()
+                             : std::get<int64_t>(group.get(condition.operand));
+  }
   return evaluate(attr.getPredicate(), actual, wanted);
 }
 

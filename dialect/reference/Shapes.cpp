@@ -51,6 +51,10 @@ ArrayRef<int64_t> Shapes::getExtents(StringAttr dim) const {
   return isAnyRank(dim) ? paramShape : extents.at(dim.str());
 }
 
+int64_t Shapes::getExtent(StringAttr dim) const {
+  return getNumElements(getExtents(dim));
+}
+
 Shape Shapes::getShape(Type type) const {
   Shape shape;
   for (StringAttr dim : getDims(type))
@@ -65,6 +69,6 @@ SmallVector<Axis> Shapes::getAxes(Type type) const {
   if (isAnyRank(dims.front()))
     dims = paramDims;
   for (StringAttr dim : dims)
-    axes.push_back({getNumElements(getExtents(dim)), dim.getValue() != "1"});
+    axes.push_back({getExtent(dim), dim.getValue() != "1"});
   return axes;
 }

@@ -29,6 +29,9 @@ public:
   /// The same as reductions see it: one axis for each symbolic dim.
   SmallVector<Axis> getAxes(Type type) const;
 
+  /// The number of elements that a dim stands for.
+  int64_t getExtent(StringAttr dim) const;
+
 private:
   llvm::Error bindNamed(ArrayRef<StringAttr> dims, ArrayRef<int64_t> extents);
 

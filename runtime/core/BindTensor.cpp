@@ -277,8 +277,8 @@ void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
     setRowMajor(whole.data(), bound.rank, bound.getStrides(operand));
 }
 
-/// Those of the rank's part, or with a flat range of the whole tensor, but for
-/// dims that are reduced.
+/// Those of the rank's part, or with a flat range of the whole tensor: of each
+/// dim what the rule's dim of its name has, and 1 of what is reduced.
 void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
   const BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
@@ -289,10 +289,18 @@ void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
                   ? tensor.layout.shape.data()
                   : bound.getExtents(),
               rank, own);
-  // From the last dim on, for leading ones are never reduced.
-  for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d)
-    if (dims[dims.size() - size_t(d)] == "1")
-      own[rank - d] = 1;
+  // From the last dim on, for leading ones are the parameter's.
+  const Dims &whole = model.package->getManifest().rules[variant.rule].dims;
+  const std::vector<int64_t> extents(own, own + rank);
+  for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d) {
+    const std::string &dim = dims[dims.size() - size_t(d)];
+    if (dim == whole[whole.size() - size_t(d)])
+      continue;
+    auto found = std::find(whole.rbegin(), whole.rend(), dim);
+    own[rank - d] =
+        dim == "1" ? 1
+                   : extents[size_t(rank - 1) - size_t(found - whole.rbegin())];
+  }
 }
 
 /// Takes an operand from the caller.

@@ -272,16 +272,22 @@ int64_t stepc::requireFirstIndex(const TensorLayout &layout,
   return index;
 }
 
-/// A name that stands for two dims, or an extent of 1, says too little of a
-/// sharded one.
+/// The package says what ranks cannot share out.
 void stepc::requireShardable(const TensorLayout &layout, const Rule &rule,
                              const std::string &tensor) {
+  auto isUnshardable = [&](const std::string &dim) {
+    return std::find(rule.unshardable.begin(), rule.unshardable.end(), dim) !=
+           rule.unshardable.end();
+  };
+  if (layout.flat && isUnshardable(kFlatRange))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: this rank has a range of its elements, and rule '%s' of "
+         "dims %s needs whole matrices",
+         tensor.c_str(), rule.name.c_str(), describe(rule.dims).c_str());
   int64_t rank = int64_t(layout.dimAxes.size());
   for (int64_t i = 0; i < rank; ++i) {
-    if (!layout.dimAxes[size_t(i)])
-      continue;
-    const std::string &dim = getDimName(rule.dims, rank, i);
-    if (dim == "1" || std::count(rule.dims.begin(), rule.dims.end(), dim) > 1)
+    if (layout.dimAxes[size_t(i)] &&
+        isUnshardable(getDimName(rule.dims, rank, i)))
       fail(STEPC_LAYOUT_UNSUPPORTED,
            "tensor %s: dim %lld is sharded, which rule '%s' of dims %s does "
            "not permit; one rank can step the whole tensor, bound as distinct "

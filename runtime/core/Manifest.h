@@ -117,6 +117,10 @@ struct Round {
   std::vector<RoundCall> calls;
 };
 
+/// In a layout's place of a dim: ranks have ranges of elements. No dim is
+/// called so: a name has no space in it.
+inline constexpr char kFlatRange[] = "flat range";
+
 /// Dims as a definition writes them: `*` alone, or names, where the first may
 /// be `...b` and `1` is a number.
 using Dims = std::vector<std::string>;
@@ -133,9 +137,11 @@ struct GuardTerm {
   int64_t extent = 0;
   size_t option = 0;
   Predicate predicate = Predicate::NE;
-  /// What the subject is compared with: an option, or a value.
+  /// What the subject is compared with: an option, another extent, or a value.
   bool againstOption = false;
+  bool againstExtent = false;
   size_t otherOption = 0;
+  int64_t otherExtent = 0;
   int64_t value = 0;
 };
 
@@ -144,6 +150,9 @@ struct Rule {
   Dims dims;
   /// All of them hold for the parameters that the rule takes.
   std::vector<GuardTerm> guard;
+  /// Dims that ranks cannot share out, and kFlatRange where none may have a
+  /// range of the elements.
+  Dims unshardable;
 };
 
 /// The position is where each element stands among those of all tensors: its
@@ -209,10 +218,6 @@ struct Carried {
   /// What is computed in its place then.
   size_t recomputed = 0;
 };
-
-/// In a layout's place of a dim: ranks have ranges of elements. No dim is
-/// called so: a name has no space in it.
-inline constexpr char kFlatRange[] = "flat range";
 
 /// A dim of a rule that ranks share out, with the axes' names for reports.
 struct ShardedDim {

@@ -32,6 +32,19 @@ private:
     return "option '" + manifest.options[option].name + "'";
   }
 
+  static std::string describeExtent(int64_t dim) {
+    return "extent " + std::to_string(dim);
+  }
+  /// The extent of that index, from the end where it is negative; false where
+  /// there is none.
+  bool findExtent(int64_t dim, int64_t &extent) const {
+    int64_t index = dim < 0 ? rank + dim : dim;
+    if (index < 0 || index >= rank)
+      return false;
+    extent = extents[index];
+    return true;
+  }
+
   const Manifest &manifest;
   const Group &group;
   const int64_t *extents;
@@ -68,14 +81,11 @@ std::string RuleMatcher::refuseTerm(const GuardTerm &term) const {
     subject = "rank";
     found = rank;
     break;
-  case GuardTerm::Subject::Extent: {
-    subject = "extent " + std::to_string(term.extent);
-    int64_t index = term.extent < 0 ? rank + term.extent : term.extent;
-    if (index < 0 || index >= rank)
+  case GuardTerm::Subject::Extent:
+    subject = describeExtent(term.extent);
+    if (!findExtent(term.extent, found))
       return "needs an " + subject;
-    found = extents[index];
     break;
-  }
   case GuardTerm::Subject::Option:
     subject = describeOption(term.option);
     found = group.options[term.option];
@@ -83,11 +93,15 @@ std::string RuleMatcher::refuseTerm(const GuardTerm &term) const {
   }
   int64_t other =
       term.againstOption ? group.options[term.otherOption] : term.value;
+  if (term.againstExtent && !findExtent(term.otherExtent, other))
+    return "needs an " + describeExtent(term.otherExtent);
   if (compare(double(found), term.predicate, double(other)))
     return "";
   return "needs " + subject + " " + getName(term.predicate) + " " +
          std::to_string(other) +
          (term.againstOption ? " (" + describeOption(term.otherOption) + ")"
+                             : "") +
+         (term.againstExtent ? " (" + describeExtent(term.otherExtent) + ")"
                              : "") +
          ", it is " + std::to_string(found);
 }

@@ -20,7 +20,8 @@ static size_t readOptionName(const FieldReader &fields, const Json &value,
 }
 
 /// {"rank": true, ...}, {"extent": -1, ...} or {"option": name}; the first two
-/// compare with a value or an option, the third with 0 if it says nothing.
+/// compare with a value, an option or another extent, the third with 0 if it
+/// says nothing.
 static GuardTerm readTerm(const FieldReader &fields, const Json &value,
                           const std::string &where, const Manifest &manifest) {
   GuardTerm term;
@@ -40,8 +41,14 @@ static GuardTerm readTerm(const FieldReader &fields, const Json &value,
   if (term.subject != GuardTerm::Subject::Option && value.find("option")) {
     term.againstOption = true;
     term.otherOption = readOptionName(fields, value, where, manifest);
-    if (value.find("value"))
+    if (value.find("value") || value.find("other_extent"))
       fields.bad(where, "compares with an option and a value");
+  } else if (term.subject != GuardTerm::Subject::Option &&
+             value.find("other_extent")) {
+    term.againstExtent = true;
+    term.otherExtent = fields.getInteger(value, "other_extent", where);
+    if (value.find("value"))
+      fields.bad(where, "compares with an extent and a value");
   } else {
     term.value = fields.getInteger(value, "value", where);
   }
@@ -61,6 +68,15 @@ void stepc::readRules(const FieldReader &fields, const Json &root,
     for (size_t k = 0; k < guard.elements.size(); ++k)
       rule.guard.push_back(readTerm(fields, guard.elements[k],
                                     at(at(where, "guard"), k), manifest));
+    if (element.find("unshardable")) {
+      std::string place = at(where, "unshardable");
+      const Json &object = fields.getObject(element, "unshardable", where);
+      for (const Json &dim : fields.getArray(object, "dims", place).elements) {
+        if (!dim.is(Json::Kind::String))
+          fields.bad(at(place, "dims"), "has an element that is not a string");
+        rule.unshardable.push_back(dim.string);
+      }
+    }
     manifest.rules.push_back(std::move(rule));
   }
   if (list.elements.empty())

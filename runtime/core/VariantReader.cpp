@@ -149,7 +149,8 @@ void VariantReader::readStorage(const Json &value, const std::string &where,
   fields.bad(at(where, "storage"), "is not a storage type");
 }
 
-/// Parameter and gradient have the rule's dims, states may have 1 for some.
+/// Parameter and gradient have the rule's dims; states have as many, each of
+/// which is one of the rule's, or 1.
 void VariantReader::setReach(const std::string &where, Operand &operand) const {
   const Dims &whole = manifest.rules[variant.rule].dims;
   if (operand.dims == whole)
@@ -164,7 +165,10 @@ void VariantReader::setReach(const std::string &where, Operand &operand) const {
   bool known = operand.dims.size() == whole.size();
   for (size_t i = 0; known && i < whole.size(); ++i)
     known = operand.dims[i] == whole[i] ||
-            (operand.dims[i] == "1" && whole[i].rfind("...", 0) != 0);
+            (whole[i].rfind("...", 0) != 0 &&
+             (operand.dims[i] == "1" ||
+              std::find(whole.begin() + (whole[0].rfind("...", 0) == 0),
+                        whole.end(), operand.dims[i]) != whole.end()));
   if (!known)
     fields.bad(where, "does not follow from the rule's");
 }

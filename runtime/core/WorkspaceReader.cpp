@@ -98,7 +98,7 @@ void stepc::readWorkspace(const FieldReader &fields, const Json &value,
     buffer.size = readSize(fields, element, place,
                            manifest.rules[variant.rule].dims, flat);
     buffer.bytes = int64_t(fields.getIndex(
-        element, "bytes", 65, "is not an integer from 0 to 64", place));
+        element, "bytes", 1025, "is not an integer from 0 to 1024", place));
     buffer.live = fields.getBool(element, "live", place);
     variant.workspace.push_back(std::move(buffer));
   }

@@ -24,10 +24,35 @@ step.optimizer @name {
 // -----
 
 step.optimizer @argument {
-  // expected-error @+1 {{'step.define' op takes '!step.tensor<*>'; only f64, i1 and i64 can be arguments}}
-  step.define @f(%x: !step.tensor<*>) {
+  // expected-error @+1 {{'step.define' op takes 'f32'; only tensors, f64, i1 and i64 can be arguments}}
+  step.define @f(%x: f32) {
     %y = step.constant 1.0
     step.yield %y : f64
+  }
+}
+
+// -----
+
+step.optimizer @reassociable {
+  step.define @f(%x: [n, m]) {
+    %xx = step.mul %x, %x : [n, m]
+    // expected-error @+1 {{'step.mean' op is 'reassociable' in 'step.define', which is for rules alone}}
+    %y = step.mean %xx reassociable : [n, m]
+    step.yield %y : f64
+  }
+}
+
+// -----
+
+step.optimizer @returned {
+  step.define @f(%x: [n]) {
+    %y = step.neg %x : [n]
+    step.yield %y : [n]
+  }
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    %y = step.call @f(%g) : ([n]) -> [n]
+    // expected-error @+1 {{'step.return' op returns for 'param' what a 'step.call' gives, and not a value that an operation of the rule makes}}
+    step.return %y : [n]
   }
 }
 
@@ -52,7 +77,7 @@ step.optimizer @nothing {
 // -----
 
 step.optimizer @yields {
-  // expected-error @+1 {{'step.define' op yields 'i64'; only f64 and i1 can be results}}
+  // expected-error @+1 {{'step.define' op yields 'i64'; only tensors, f64 and i1 can be results}}
   step.define @f(%t: i64) {
     step.yield %t : i64
   }
@@ -62,7 +87,7 @@ step.optimizer @yields {
 
 step.optimizer @operation {
   step.define @f(%x: f64) {
-    // expected-error @+1 {{'test.op' op is not allowed in 'step.define', only operations on scalars and calls}}
+    // expected-error @+1 {{'test.op' op is not allowed in 'step.define', only operations that compute a value, and calls}}
     "test.op"() : () -> ()
     step.yield %x : f64
   }
@@ -178,8 +203,8 @@ step.optimizer @tensor {
     step.yield %x : f64
   }
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.call' op operand #0 must be variadic of 64-bit float or 1-bit signless integer or 64-bit signless integer, but got '!step.tensor<*>'}}
-    %x = step.call @f(%g) : (!step.tensor<*>) -> f64
+    // expected-error @+1 {{'step.call' op passes ('!step.tensor<*>') to 'f', which takes ('f64')}}
+    %x = step.call @f(%g) : ([*]) -> f64
     step.return %p
   }
 }

@@ -156,7 +156,13 @@ def holds(guard, shape, options):
         return bool(PREDICATES[guard["predicate"]](int(options[guard["option"]]), guard["value"]))
     else:
         return bool(options[guard["option"]]) == guard.get("holds", True)
-    right = guard["value"] if "value" in guard else options[guard["option"]]
+    if "other_extent" in guard:
+        dim = guard["other_extent"]
+        if not -len(shape) <= dim < len(shape):
+            return False
+        right = shape[dim]
+    else:
+        right = guard["value"] if "value" in guard else options[guard["option"]]
     return bool(PREDICATES[guard["predicate"]](left, right))
 
 

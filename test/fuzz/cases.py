@@ -178,6 +178,8 @@ def condition(text):
     if words[0] in ("rank", "extent"):
         made = {"rank": True} if words[0] == "rank" else {"extent": int(words[1])}
         right = words[-1]
+        if words[-2] == "extent":
+            return made | {"other_extent": int(right), "predicate": words[-3]}
         made |= {"option": right[1:]} if right.startswith("%") else {"value": int(right)}
         return made | {"predicate": words[-2]}
     return {"option": words[-1][1:], "holds": len(words) == 1}

@@ -115,9 +115,9 @@ step.optimizer @five {
 // -----
 
 step.optimizer @turned {
-  // expected-error @+1 {{'step.rule' op has state 's' of dims in another order than the param: '!step.tensor<m, n>'; such states cannot be compiled, only interpreted}}
-  step.rule @turned_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %s: state "s"[m, n] as f32) variant <"any", {}, f32> {
-    step.return %p, %s : [n, m], [m, n]
+  // expected-error @+1 {{'step.rule' op has state 's' of '!step.tensor<n>', which has not as many dims as the param '!step.tensor<n, m>'; such states cannot be compiled, only interpreted}}
+  step.rule @turned_any_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %s: state "s"[n] as f32) variant <"any", {}, f32> {
+    step.return %p, %s : [n, m], [n]
   }
 }
 

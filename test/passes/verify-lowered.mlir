@@ -41,6 +41,14 @@ llvm.func @fma(%x: f32) -> f32 {
 
 // -----
 
+// What a product is made of.
+llvm.func @product_f32_f32_f32_(%x: f32) -> f32 {
+  %y = llvm.intr.fma(%x, %x, %x) : (f32, f32, f32) -> f32
+  llvm.return %y : f32
+}
+
+// -----
+
 llvm.func @fmuladd(%x: f32) -> f32 {
   // expected-error @+1 {{'llvm.intr.fmuladd' op is not allowed after the lower stage}}
   %y = llvm.intr.fmuladd(%x, %x, %x) : (f32, f32, f32) -> f32

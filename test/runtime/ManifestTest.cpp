@@ -363,8 +363,9 @@ TEST(Manifest, spaces) {
   for (const char *factor : {"range rows", "range blocks"})
     refuseClip("/variants/0/workspace/0/size/0", factor,
                "'variants[0].workspace[0].size' has a factor of flat layouts");
-  refuseClip("/variants/0/workspace/0/bytes", 65,
-             "'variants[0].workspace[0].bytes' is not an integer from 0 to 64");
+  refuseClip("/variants/0/workspace/0/bytes", 1025,
+             "'variants[0].workspace[0].bytes' is not an integer from 0 to "
+             "1024");
   refuseClip("/variants/0/workspace/1/name", "norm2",
              "'variants[0].workspace' has a name twice");
   refuseClip("/variants/0/operands/1/dims", {"n"},
@@ -374,7 +375,7 @@ TEST(Manifest, spaces) {
              "'variants[0].operands[2].dims' does not follow from the rule's",
              makeFactorManifest());
   };
-  refuseFactor({"...b", "m", "1"});
+  refuseFactor({"...b", "k", "1"});
   refuseFactor({"n", "1"});
   refuseFactor({"1", "m"});
   refuseAt("/variants/0/space", "elements",

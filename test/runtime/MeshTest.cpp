@@ -381,6 +381,7 @@ TEST(Layout, dimsOfRules) {
        {std::vector<std::string>{"n", "n"}, {"1", "m"}}) {
     nlohmann::json manifest = makePlainManifest("toy_idle");
     manifest["rules"][0]["dims"] = dims;
+    manifest["rules"][0]["unshardable"] = {{"dims", {dims[0]}}};
     nlohmann::json &variant = manifest["variants"][0];
     for (nlohmann::json &operand : variant["operands"])
       operand["dims"] = dims;

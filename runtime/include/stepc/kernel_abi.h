@@ -96,6 +96,9 @@
 #define STEPC_LANES 16
 #define STEPC_ROW_LEAF 64
 
+/* Elements of a leaf of a product, along the dim that both matrices have. */
+#define STEPC_PRODUCT_LEAF 512
+
 /* Bits of an element's index in its tensor; above them is the tensor's number.
  */
 #define STEPC_POSITION_BITS 40

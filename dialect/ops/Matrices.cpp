@@ -1,0 +1,121 @@
+//===- Matrices.cpp - products, transposes, extents -----------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// None of them folds: what they are made of is not known while extents are not.
+// What they mean is in dialect/reference/Products.cpp.
+
+#include "dialect/Step.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+bool mlir::step::isMatrixOp(Operation *op) {
+  auto value = dyn_cast_or_null<ValueOpInterface>(op);
+  return value && value.getParts().sharding == Sharding::Matrix;
+}
+
+static ValueParts getMatrixParts() {
+  ValueParts parts;
+  parts.sharding = Sharding::Matrix;
+  return parts;
+}
+
+/// Whether there are two last dims that are dims of a matrix.
+static bool isMatrix(ArrayRef<StringAttr> dims) {
+  return dims.size() >= 2 && llvm::none_of(dims.take_back(2), isBatch);
+}
+
+static LogicalResult verifyMatrix(Operation *op, Type type) {
+  if (isMatrix(getDims(type)))
+    return success();
+  return op->emitOpError() << "takes " << type
+                           << ", which has no two dims of a matrix";
+}
+
+//===----------------------------------------------------------------------===//
+// step.matmul
+//===----------------------------------------------------------------------===//
+
+LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location>,
+                                         ValueRange operands, DictionaryAttr,
+                                         OpaqueProperties, RegionRange,
+                                         SmallVectorImpl<Type> &results) {
+  ArrayRef<StringAttr> lhs = getDims(operands[0].getType());
+  ArrayRef<StringAttr> rhs = getDims(operands[1].getType());
+  // What does not fit is for the verifier.
+  SmallVector<StringAttr> dims(lhs);
+  dims.back() = rhs.back();
+  results.push_back(SymTensorType::get(context, dims));
+  return success();
+}
+
+LogicalResult MatmulOp::verify() {
+  Type left = getLhs().getType(), right = getRhs().getType();
+  if (failed(verifyMatrix(*this, left)) || failed(verifyMatrix(*this, right)))
+    return failure();
+  ArrayRef<StringAttr> lhs = getDims(left), rhs = getDims(right);
+  StringAttr along = lhs.back(), own = rhs.drop_back().back();
+  if (along != own)
+    return emitOpError() << "multiplies " << left << " by " << right
+                         << ": the columns of the one are '" << along.getValue()
+                         << "', the rows of the other '" << own.getValue()
+                         << "'";
+  if (lhs.drop_back(2) != rhs.drop_back(2))
+    return emitOpError() << "multiplies " << left << " by " << right
+                         << ", which are other batches";
+  return success();
+}
+
+ValueParts MatmulOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
+// step.transpose
+//===----------------------------------------------------------------------===//
+
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location>,
+                                            ValueRange operands, DictionaryAttr,
+                                            OpaqueProperties, RegionRange,
+                                            SmallVectorImpl<Type> &results) {
+  SmallVector<StringAttr> dims(getDims(operands[0].getType()));
+  if (dims.size() >= 2)
+    std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  // `...b` can stand first only; what has no matrix is for the verifier.
+  if (dims.size() == 2 && isBatch(dims.back()))
+    std::swap(dims[0], dims[1]);
+  results.push_back(SymTensorType::get(context, dims));
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  return verifyMatrix(*this, getOperand().getType());
+}
+
+ValueParts TransposeOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
+// step.extent
+//===----------------------------------------------------------------------===//
+
+LogicalResult ExtentOp::verify() {
+  Type param;
+  if (auto rule = dyn_cast<RuleOp>((*this)->getParentOp()))
+    if (BlockArgument argument = rule.getArgumentOfKind(RoleKind::Param))
+      param = argument.getType();
+  if (auto program = dyn_cast<ProgramOp>((*this)->getParentOp()))
+    param = program.getParam().getType();
+  if (!param)
+    return emitOpError("stands in no rule of a param");
+  if (getDim() == "1" || !llvm::is_contained(getDims(param), getDimAttr()))
+    return emitOpError() << "asks for dim '" << getDim() << "' of a param of "
+                         << param;
+  return success();
+}
+
+/// Read from where the tensor is described.
+ValueParts ExtentOp::getParts() { return {}; }

@@ -1,0 +1,116 @@
+//===- Products.cpp - products and transposes of matrices ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/reference/Products.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::step;
+using namespace mlir::step::reference;
+
+static constexpr int64_t kLeaf = 512;
+
+MatrixExtents::MatrixExtents(Operation *op, const Shapes &shapes) {
+  ArrayRef<StringAttr> dims = getDims(op->getOperand(0).getType());
+  items = 1;
+  for (StringAttr dim : dims.drop_back(2))
+    items *= shapes.getExtent(dim);
+  rows = shapes.getExtent(dims[dims.size() - 2]);
+  depth = columns = shapes.getExtent(dims.back());
+  if (isa<MatmulOp>(op))
+    columns = shapes.getExtent(getDims(op->getResult(0).getType()).back());
+}
+
+/// One element: the product of a row and a column.
+template <typename NumberT>
+static double multiplyOne(ArrayRef<double> row, const double *column,
+                          int64_t stride) {
+  double sum = 0.0;
+  for (size_t begin = 0; begin < row.size(); begin += kLeaf) {
+    NumberT leaf = 0;
+    for (size_t k = begin; k < std::min<size_t>(begin + kLeaf, row.size()); ++k)
+      leaf = std::fma(static_cast<NumberT>(row[k]),
+                      static_cast<NumberT>(column[k * stride]), leaf);
+    // The first is what it is, also where it is -0.0.
+    sum = begin ? sum + static_cast<double>(leaf) : static_cast<double>(leaf);
+  }
+  return sum;
+}
+
+std::vector<double>
+mlir::step::reference::multiply(const MatrixExtents &extents,
+                                ArrayRef<double> lhs, ArrayRef<double> rhs,
+                                Format compute) {
+  std::vector<double> result;
+  for (int64_t item = 0; item < extents.items; ++item)
+    for (int64_t i = 0; i < extents.rows; ++i)
+      for (int64_t j = 0; j < extents.columns; ++j) {
+        ArrayRef<double> row =
+            lhs.slice((item * extents.rows + i) * extents.depth, extents.depth);
+        const double *column =
+            rhs.data() + item * extents.depth * extents.columns + j;
+        double sum = compute == Format::F64
+                         ? multiplyOne<double>(row, column, extents.columns)
+                         : multiplyOne<float>(row, column, extents.columns);
+        result.push_back(roundTo(compute, sum));
+      }
+  return result;
+}
+
+/// Of what is finite: from the least to the largest product of end points.
+static Interval boundProduct(Interval x, Interval y) {
+  double corners[] = {x.low * y.low, x.low * y.high, x.high * y.low,
+                      x.high * y.high};
+  return span(corners, 0.0, x.nan || y.nan);
+}
+
+/// A chain of n additions, each wrong by half a unit of a partial sum at most,
+/// and by the least number where that is subnormal; and the last rounding.
+static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
+                         int64_t stride, Format compute) {
+  Interval sum = {0.0, 0.0, false};
+  double size = 0.0;
+  for (auto [k, x] : llvm::enumerate(row)) {
+    Interval y = column[int64_t(k) * stride];
+    if (noNumbers({x, y}))
+      return onlyNan;
+    if (holdsInfinity(x) || holdsInfinity(y))
+      return Interval::everything();
+    Interval term = boundProduct(x, y);
+    size += std::max(std::fabs(term.low), std::fabs(term.high));
+    sum = {sum.low + term.low, sum.high + term.high, sum.nan || term.nan};
+  }
+  bool isDouble = compute == Format::F64;
+  double largest = isDouble ? 0x1p1022 : 0x1p126;
+  // What may overflow on its way may end as anything.
+  if (!(size < largest))
+    return Interval::everything();
+  double unit = isDouble ? 0x1p-52 : 0x1p-23;
+  double least = isDouble ? 0x1p-1074 : 0x1p-149;
+  double count = static_cast<double>(row.size()) + 2.0;
+  double error = count * (unit * size + least);
+  return {sum.low - error, sum.high + error, sum.nan};
+}
+
+std::vector<Interval>
+mlir::step::reference::multiply(const MatrixExtents &extents,
+                                ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
+                                Format compute) {
+  std::vector<Interval> result;
+  for (int64_t item = 0; item < extents.items; ++item)
+    for (int64_t i = 0; i < extents.rows; ++i)
+      for (int64_t j = 0; j < extents.columns; ++j) {
+        ArrayRef<Interval> row =
+            lhs.slice((item * extents.rows + i) * extents.depth, extents.depth);
+        const Interval *column =
+            rhs.data() + item * extents.depth * extents.columns + j;
+        result.push_back(boundOne(row, column, extents.columns, compute));
+      }
+  return result;
+}
