@@ -47,12 +47,25 @@ DimSet ParamDims::getOuter() const {
   return row ? getRows() - DimSet::of(*row) : getRows();
 }
 
+bool ParamDims::covers(Type type) const {
+  ArrayRef<StringAttr> dims = getDims(type);
+  return dims.size() == names.size() &&
+         llvm::all_of(llvm::zip(dims, names), [](auto pair) {
+           auto [dim, own] = pair;
+           return dim == own || dim.getValue() == "1";
+         });
+}
+
+bool ParamDims::isFull(Type type) const { return getDims(type) == names; }
+
 DimSet ParamDims::getSet(Type type) const {
   DimSet set;
-  if (type)
-    for (auto [position, dim] : llvm::enumerate(getDims(type)))
-      if (dim.getValue() != "1" || names[position].getValue() == "1")
-        set.insert(position);
+  if (!type)
+    return set;
+  const bool covered = covers(type);
+  for (auto [position, dim] : llvm::enumerate(getDims(type)))
+    if (dim.getValue() != "1" || (covered && names[position].getValue() == "1"))
+      set.insert(position);
   return set;
 }
 
@@ -66,9 +79,14 @@ ParamDims mlir::step::getParamDims(Operation *op) {
 
 ReductionDims::ReductionDims(const ParamDims &dims, Type overType,
                              Type keptType)
-    : over(dims.getSet(overType)), kept(dims.getSet(keptType)),
-      reduced(over - kept), lane(over.getInnermost()) {
-  bool isKernel = over == dims.getAll();
+    : names(getDims(overType)), isKernel(dims.isFull(overType)) {
+  over = dims.getSet(overType);
+  for (unsigned position : over.getPositions())
+    if (keptType && (getDims(keptType)[position].getValue() != "1" ||
+                     names[position].getValue() == "1"))
+      kept.insert(position);
+  reduced = over - kept;
+  lane = over.getInnermost();
   if (isKernel)
     lane = dims.getLane();
   std::optional<unsigned> row = dims.getRow();
@@ -78,5 +96,6 @@ ReductionDims::ReductionDims(const ParamDims &dims, Type overType,
     leaves = Leaves::Columns;
   else
     leaves = Leaves::Elements;
-  reducesOuter = !kept.empty() && !(reduced & dims.getOuter()).empty();
+  reducesOuter =
+      isKernel && !kept.empty() && !(reduced & dims.getOuter()).empty();
 }

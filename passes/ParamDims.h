@@ -12,8 +12,9 @@
 
 namespace mlir::step {
 
-/// A set of a param's dims, each by its position in the param's type. Of a
-/// param [...b, n, m], [...b, 1, m] has the set {0, 2}.
+/// A set of dims, each by its position in a type: the param's, or where a
+/// tensor has other dims than the param, its own. Of a param [...b, n, m],
+/// [...b, 1, m] has the set {0, 2}.
 class DimSet {
 public:
   DimSet() = default;
@@ -66,8 +67,14 @@ public:
   DimSet getAll() const;
   /// All but the lane: of one of each row.
   DimSet getRows() const;
-  /// Of a tensor whose dims are the param's or 1; none of null, for a number.
+  /// Whether each dim of the type is the param's in that place, or 1. Of a
+  /// param [n, m] that is so of [n, 1], and not of [n, n] or [m, n].
+  bool covers(Type type) const;
+  /// Of a tensor whose dims are the param's or 1, in the param's places; of
+  /// another in its own. None of null, for a number.
   DimSet getSet(Type type) const;
+  /// Whether a tensor has all dims of the param, in their order.
+  bool isFull(Type type) const;
 
 private:
   ArrayRef<StringAttr> names;
@@ -95,12 +102,16 @@ enum class Leaves {
 ///   of [o, i, h, w] to [1, i, 1, 1]    Lanes, of which h and o are reduced
 ///   of [o, i, h, w] to [1, i, h, w]    Elements, of which o is reduced
 ///
-/// and only a traversal of all dims leaves columns: vectors have a lane and
-/// items.
+/// and only a traversal of all dims of the param leaves columns: others have a
+/// lane and items.
 struct ReductionDims {
   ReductionDims(const ParamDims &dims, Type over, Type kept);
 
+  /// The dims of `over`, in whose places the sets are.
+  ArrayRef<StringAttr> names;
   DimSet over, kept, reduced;
+  /// Whether the traversal is one of all dims of the param.
+  bool isKernel;
   /// The innermost dim of `over`, if it has one.
   std::optional<unsigned> lane;
   Leaves leaves;

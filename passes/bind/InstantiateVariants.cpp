@@ -198,18 +198,11 @@ LayoutAttr Instantiator::takeLayout(RuleOp rule, const VariantRequest &request,
                                     LayoutAttr &owned) {
   Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
   LayoutAttr layout = getLayout(request, param);
-  StringAttr dim = findUnshardableDim(rule, layout);
-  if (!dim)
+  if (!findUnshardableDim(rule, layout))
     return layout;
   owned = layout;
-  SmallVector<StringRef> axes;
-  for (auto axis : layout.getAxes(dim).getAsRange<StringAttr>())
-    axes.push_back(axis.getValue());
-  rule.emitRemark() << "rule '" << rule.getSymName() << "' has a param of "
-                    << param << " with '" << dim.getValue()
-                    << (dim.getValue() == "1" ? "'" : "' twice")
-                    << ", which cannot be sharded over "
-                    << llvm::join(axes, "+")
+  rule.emitRemark() << "rule '" << rule.getSymName() << "' "
+                    << describeUnshardable(rule, layout)
                     << ": one rank steps the whole tensor, and sends the "
                        "others their parts";
   return {};

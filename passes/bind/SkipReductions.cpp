@@ -46,7 +46,7 @@ static Unused findUnused(Value result) {
 }
 
 /// Adds what a value has to wait for: reductions of tensors of the param's
-/// dims, of which each ends a traversal, and rounds.
+/// dims and products, of which each may end a traversal, and rounds.
 static void collectWaits(RuleOp rule, Value value,
                          DenseSet<Operation *> &found) {
   Type full = rule.getArgumentOfKind(RoleKind::Param).getType();
@@ -58,7 +58,7 @@ static void collectWaits(RuleOp rule, Value value,
   };
   walkSources(value, enter, [&](Operation *op) {
     auto reduction = dyn_cast<ReductionOpInterface>(op);
-    if (reduction && reduction.getInput().getType() == full)
+    if (isMatrixOp(op) || (reduction && reduction.getInput().getType() == full))
       found.insert(op);
   });
 }

@@ -7,6 +7,7 @@
 #include "passes/lower/Finish.h"
 
 #include "passes/lower/Combiners.h"
+#include "passes/lower/Products.h"
 #include "passes/schedule/Schedule.h"
 #include "stepc/kernel_abi.h"
 
@@ -20,25 +21,29 @@ using namespace mlir::step;
 namespace {
 /// The innermost dim of a traversal of vectors, and all others.
 struct VectorDims {
-  explicit VectorDims(TraverseOp traverse) : items(getDimSet(traverse)) {
+  VectorDims(const TileRow &row, TraverseOp traverse)
+      : extents(row.getExtents(getDims(traverse.getOver()))),
+        items(getDimSet(traverse)) {
     if ((lane = items.getInnermost()))
       items = items - DimSet::of(*lane);
   }
+  Extents extents;
   DimSet items;
   std::optional<unsigned> lane;
 };
 } // namespace
 
 Value mlir::step::countItems(const TileRow &row, TraverseOp traverse) {
-  return row.count(VectorDims(traverse).items);
+  VectorDims dims(row, traverse);
+  return dims.extents.count(dims.items);
 }
 
 TileRunArguments mlir::step::getVectorArguments(const Words &w,
                                                 const TileRow &row,
                                                 TraverseOp traverse,
                                                 Value item) {
-  VectorDims dims(traverse);
-  Value columns = dims.lane ? row.getExtent(*dims.lane) : w.constantWord(1);
+  VectorDims dims(row, traverse);
+  Value columns = dims.lane ? dims.extents[*dims.lane] : w.constantWord(1);
   TileRunArguments in;
   in.scalars = row.scalars;
   in.tensorSlots = row.tensorSlots;
@@ -48,7 +53,7 @@ TileRunArguments mlir::step::getVectorArguments(const Words &w,
   in.cols = w.toIndex(columns);
   for (const Operand &operand : getOperands(traverse)) {
     DimSet own = getDimSet(traverse, operand);
-    Value index = row.project(item, dims.items, own & dims.items);
+    Value index = dims.extents.project(item, dims.items, own & dims.items);
     if (dims.lane && own.contains(*dims.lane))
       index = w.mul(index, columns);
     Value size = w.constantWord(operand.getBytes());
@@ -81,7 +86,7 @@ void FinishEmitter::storeFirst(const Destination &to, Value address,
 /// Of no elements: every result is the neutral value, or that divided.
 void FinishEmitter::storeNeutral(const ReductionDims &in,
                                  const Destination &to) {
-  Places results(row.count(in.kept), w.constantWord(1));
+  Places results(row.getExtents(in.names).count(in.kept), w.constantWord(1));
   policy.forEach(results, [&](Value index, Value) {
     storeResult(w, row, to, emitNeutral(w, to.combiner, 0), index);
   });
@@ -93,7 +98,7 @@ void FinishEmitter::storeNeutral(const ReductionDims &in,
 void FinishEmitter::combineWhole(const ReductionDims &in, const Destination &to,
                                  Value address) {
   PartialLayout layout(w, row, in);
-  if (row.range && in.over == row.getDims().getAll())
+  if (row.range && in.isKernel)
     clearUntouched(in, to, address, layout.getCount());
   std::optional<unsigned> rowDim = row.getDims().getRow();
   DimSet left = in.over;
@@ -243,8 +248,9 @@ void FinishEmitter::combineRange(const ReductionDims &in, const Destination &to,
 void FinishEmitter::combine(CombineOp combine, const Destination &to) {
   ReductionDims in = getReductionDims(combine);
   Value address = row.getAddress(combine.getPartial());
-  bool ofRange = row.range && in.over == row.getDims().getAll();
-  Value elements = ofRange ? row.range->elements : row.count(in.over);
+  bool ofRange = row.range && in.isKernel;
+  Value elements =
+      ofRange ? row.range->elements : row.getExtents(in.names).count(in.over);
   // A range leaves results of its own rows, columns and items only.
   bool isPart = ofRange && !in.reducesOuter;
   if (isPart && !in.kept.empty()) {
@@ -279,7 +285,8 @@ void FinishEmitter::emitCombine(CombineOp op) {
 /// In the order of the combine that sent it.
 void FinishEmitter::emitReceive(ReceiveOp receive) {
   Destination to = getDestination(w, row, receive);
-  Places results(row.count(getReductionDims(receive).kept), w.constantWord(1));
+  ReductionDims in = getReductionDims(receive);
+  Places results(row.getExtents(in.names).count(in.kept), w.constantWord(1));
   policy.forEach(results, [&](Value index, Value) {
     Value sum = loadReceived(w, row, receive, w.toIndex(index));
     storeResult(w, row, to, sum, index);
@@ -297,6 +304,8 @@ void FinishEmitter::emit(ArrayRef<Operation *> entries,
       emitCombine(combine);
     else if (auto receive = dyn_cast<ReceiveOp>(first))
       emitReceive(receive);
+    else if (isa<ProductOp, TransposedOp>(first))
+      emitProduct(w, row, policy, first);
     else
       policy.runVectors(row, cast<TraverseOp>(first), runs.lookup(first));
     policy.wait();

@@ -10,6 +10,7 @@
 
 #include "passes/lower/FinishResults.h"
 #include "passes/lower/Places.h"
+#include "passes/lower/Products.h"
 #include "passes/lower/Tile.h"
 
 namespace mlir::step {
@@ -46,6 +47,9 @@ public:
   /// The same in sequence order, of entries of one f64.
   virtual void foldSequence(Combiner combiner,
                             const Entries &entries) const = 0;
+
+  /// Multiplies two matrices.
+  virtual void multiply(const Product &product) const = 0;
 
   /// Calls the run function of a traversal of vectors.
   virtual void runVectors(const TileRow &row, TraverseOp traverse,

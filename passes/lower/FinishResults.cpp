@@ -36,8 +36,10 @@ static Destination getDestinationOf(const Words &w, const TileRow &row, OpT op,
   Destination to{combiner, op.getResult(), Value()};
   if (!op.getMean())
     return to;
-  for (unsigned position : getReductionDims(op).reduced.getPositions()) {
-    Value extent = row.getWhole(position);
+  ReductionDims in = getReductionDims(op);
+  Extents whole = row.getWhole(in.names);
+  for (unsigned position : in.reduced.getPositions()) {
+    Value extent = whole[position];
     to.divisor = to.divisor ? w.mul(to.divisor, extent) : extent;
   }
   return to;
@@ -85,7 +87,7 @@ void mlir::step::storeResult(const Words &w, const TileRow &row,
 }
 
 bool mlir::step::isScalarOfFinish(Operation *op) {
-  return isTensorScalar(op) || isa<CarryOp, OwnOp>(op);
+  return isTensorScalar(op) || isa<CarryOp, OwnOp, ExtentOp>(op);
 }
 
 void mlir::step::emitTensorScalars(const Words &w, const TileRow &row,
@@ -103,6 +105,14 @@ void mlir::step::emitTensorScalars(const Words &w, const TileRow &row,
   for (Operation *op : ops) {
     if (auto carry = dyn_cast<CarryOp>(op)) {
       store(carry.getCarried(), getScalar(carry.getValue()));
+      continue;
+    }
+    if (auto extent = dyn_cast<ExtentOp>(op)) {
+      Value number = row.getWhole(extent.getDimAttr())[0];
+      Value scalar =
+          arith::UIToFPOp::create(w.b, w.loc, w.b.getF64Type(), number);
+      mapping.map(extent.getResult(), scalar);
+      store(extent.getResult(), scalar);
       continue;
     }
     if (auto own = dyn_cast<OwnOp>(op)) {

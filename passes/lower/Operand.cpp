@@ -78,5 +78,12 @@ DimSet mlir::step::getDimSet(TraverseOp traverse) {
 }
 
 DimSet mlir::step::getDimSet(TraverseOp traverse, const Operand &operand) {
-  return getParamDims(traverse).getSet(operand.getType().getShape());
+  ParamDims dims = getParamDims(traverse);
+  Type over = traverse.getOver();
+  DimSet set;
+  for (auto [position, dim] : llvm::enumerate(getDims(operand.getType())))
+    if (dim.getValue() != "1" ||
+        (dims.covers(over) && dims.getName(position).getValue() == "1"))
+      set.insert(position);
+  return set;
 }

@@ -34,9 +34,10 @@ Value Places::getOffset(const Words &w, Value number) const {
 PartialLayout::PartialLayout(const Words &w, const TileRow &row,
                              const ReductionDims &in)
     : w(w), count(w.constantWord(1)) {
+  Extents extents = row.getExtents(in.names);
   SmallVector<unsigned> positions = in.over.getPositions();
   for (unsigned position : llvm::reverse(positions)) {
-    Value leaves = row.getExtent(position);
+    Value leaves = extents[position];
     if (in.leaves == Leaves::Lanes && position == *in.lane)
       leaves = w.ceilDiv(leaves, STEPC_LEAF);
     if (in.leaves == Leaves::Columns && position == *row.getDims().getRow())

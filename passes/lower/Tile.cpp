@@ -16,7 +16,7 @@ Access mlir::step::getAccess(TraverseOp traverse, const Operand &operand) {
   ParamDims dims = getParamDims(traverse);
   DimSet own = getDimSet(traverse, operand), over = getDimSet(traverse);
   std::optional<unsigned> lane = dims.getLane(), row = dims.getRow();
-  if (over != dims.getAll()) {
+  if (!traverse.isKernel()) {
     lane = over.getInnermost();
     row = std::nullopt;
   }
@@ -29,7 +29,8 @@ Access mlir::step::getAccess(TraverseOp traverse, const Operand &operand) {
 }
 
 bool mlir::step::isOfElements(TraverseOp traverse, const Operand &operand) {
-  return getDimSet(traverse, operand) == getParamDims(traverse).getAll();
+  return traverse.isKernel() && isa<BlockArgument>(getMemory(operand.buffer)) &&
+         getDimSet(traverse, operand) == getDimSet(traverse);
 }
 
 SmallVector<Value> TileRunArguments::getValues() const {
@@ -125,8 +126,8 @@ Value mlir::step::getOperandAddress(const Words &w, const TileRow &row,
                                     const Tile &tile, TraverseOp traverse,
                                     const Operand &operand) {
   DimSet outer = row.getDims().getOuter();
-  Value item =
-      row.project(tile.item, outer, getDimSet(traverse, operand) & outer);
+  Value item = row.getExtents().project(tile.item, outer,
+                                        getDimSet(traverse, operand) & outer);
   Value firstRow = w.add(w.mul(item, row.N), tile.firstRow);
   Value element;
   switch (getAccess(traverse, operand)) {

@@ -13,7 +13,7 @@ using namespace mlir::step;
 
 TileRow::TileRow(const Words &w, const ProgramStorage &storage,
                  const CallWords &call, Value index)
-    : storage(storage), w(w), workspace(call.workspace) {
+    : storage(storage), w(w), workspace(call.workspace), extents(w), whole(w) {
   Value rowBytes = w.mul(call.rowWords, w.constantWord(8));
   rowAddress = w.add(call.table, w.mul(index, rowBytes));
   row = w.words(rowAddress);
@@ -21,10 +21,10 @@ TileRow::TileRow(const Words &w, const ProgramStorage &storage,
   tensorSlots = w.load(row, STEPC_TILE_SLOTS);
   const ParamDims &dims = getDims();
   for (unsigned position = 0; position < dims.size(); ++position)
-    extents.push_back(w.load(row, STEPC_TILE_EXTENTS + position));
+    extents.add(w.load(row, STEPC_TILE_EXTENTS + position));
   for (unsigned position = 0; position < dims.size(); ++position)
-    whole.push_back(w.load(row, STEPC_TILE_WHOLE(dims.size()) + position));
-  B = count(dims.getOuter());
+    whole.add(w.load(row, STEPC_TILE_WHOLE(dims.size()) + position));
+  B = extents.count(dims.getOuter());
   N = dims.getRow() ? extents[*dims.getRow()] : w.constantWord(1);
   M = extents[dims.getLane()];
   rowBlocks = w.ceilDiv(N, STEPC_ROW_LEAF);
@@ -34,7 +34,19 @@ TileRow::TileRow(const Words &w, const ProgramStorage &storage,
     readRange();
 }
 
-Value TileRow::count(DimSet dims) const {
+Extents TileRow::get(const Extents &own, ArrayRef<StringAttr> of) const {
+  const ParamDims &dims = getDims();
+  Extents found(w);
+  for (StringAttr dim : of) {
+    unsigned position = 0;
+    while (position < dims.size() && dims.getName(position) != dim)
+      ++position;
+    found.add(position < dims.size() ? own[position] : w.constantWord(1));
+  }
+  return found;
+}
+
+Value Extents::count(DimSet dims) const {
   Value product;
   for (unsigned position : dims.getPositions())
     product = product ? w.mul(product, extents[position]) : extents[position];
@@ -44,7 +56,7 @@ Value TileRow::count(DimSet dims) const {
 /// From the innermost dim outwards. Of [a, b, c] onto [a, c]:
 ///
 ///   number % c + (number / c / b) * c
-Value TileRow::project(Value number, DimSet from, DimSet onto) const {
+Value Extents::project(Value number, DimSet from, DimSet onto) const {
   if (from == onto)
     return number;
   Value index, stride;
@@ -119,7 +131,10 @@ int64_t TileRow::getOperandsWord() const {
 Value TileRow::getAddress(Value buffer) const {
   if (isa<BlockArgument>(getMemory(buffer)))
     return w.load(row, getOperandsWord() + getOperandIndex(buffer));
-  int64_t index = storage.getBufferIndex(buffer);
+  return getWorkspaceAddress(storage.getBufferIndex(buffer));
+}
+
+Value TileRow::getWorkspaceAddress(int64_t index) const {
   int64_t operands = storage.getProgram().getOperandArguments().size();
   Value word = w.load(row, getOperandsWord() + operands + index);
   return storage.getWorkspace()[index].live ? word : w.add(workspace, word);
@@ -127,7 +142,7 @@ Value TileRow::getAddress(Value buffer) const {
 
 Value TileRow::getRank() const { return w.load(row, STEPC_ROW_RANK); }
 
-Value TileRow::getExtents() const {
+Value TileRow::getExtentWords() const {
   int64_t words = getOperandsWord() +
                   storage.getProgram().getOperandArguments().size() +
                   storage.getWorkspace().size();
@@ -137,5 +152,5 @@ Value TileRow::getExtents() const {
 Value TileRow::getStrides(Value buffer) const {
   Value words =
       w.mul(getRank(), w.constantWord(8 * (1 + getOperandIndex(buffer))));
-  return w.add(getExtents(), words);
+  return w.add(getExtentWords(), words);
 }

@@ -23,6 +23,24 @@ SmallVector<Value> emitStridedOffsets(const Words &w, Value rank, Value extents,
                                       ArrayRef<int64_t> operands,
                                       Value position);
 
+/// The extents of some dims, words, by their places in a type.
+class Extents {
+public:
+  explicit Extents(const Words &w) : w(w) {}
+
+  void add(Value extent) { extents.push_back(extent); }
+  Value operator[](unsigned position) const { return extents[position]; }
+  /// Their product.
+  Value count(DimSet dims) const;
+  /// Of element `number` of a tensor of dims `from`, in row-major order, the
+  /// number in one of the dims `onto`, which are among them.
+  Value project(Value number, DimSet from, DimSet onto) const;
+
+private:
+  const Words &w;
+  SmallVector<Value> extents;
+};
+
 /// What a row of the table says of a tensor
 /// (runtime/include/stepc/kernel_abi.h). All values are words.
 class TileRow {
@@ -33,11 +51,13 @@ public:
 
   /// The address of a buffer, partial result or share.
   Value getAddress(Value buffer) const;
+  /// The same by its place in the workspace.
+  Value getWorkspaceAddress(int64_t index) const;
   /// The tensor's rank, 0 where all operands are contiguous.
   Value getRank() const;
   /// The address of the word with the outermost extent, and of the word with
   /// the operand's outermost stride.
-  Value getExtents() const;
+  Value getExtentWords() const;
   Value getStrides(Value buffer) const;
   /// The scalar of the program, from its slot.
   Value getScalar(Value scalar) const {
@@ -51,15 +71,12 @@ public:
   const ProgramStorage &storage;
 
   const ParamDims &getDims() const { return storage.getParamDims(); }
-  /// The extent of a dim, by its position, of what the rank has (of a flat
-  /// range: of the whole tensor), and of the whole tensor.
-  Value getExtent(unsigned position) const { return extents[position]; }
-  Value getWhole(unsigned position) const { return whole[position]; }
-  /// The product of extents.
-  Value count(DimSet dims) const;
-  /// Of element `number` of a tensor of dims `from`, in row-major order, the
-  /// number in one of the dims `onto`, which are among them.
-  Value project(Value number, DimSet from, DimSet onto) const;
+  /// The extents of dims, of what the rank has (of a flat range: of the whole
+  /// tensor), and of the whole tensor. Each is one of the param's, or 1.
+  Extents getExtents(ArrayRef<StringAttr> of) const { return get(extents, of); }
+  Extents getWhole(ArrayRef<StringAttr> of) const { return get(whole, of); }
+  /// Those of the param's dims.
+  const Extents &getExtents() const { return extents; }
 
   Value scalars, tensorSlots;
   /// Rows and columns of an item, and items.
@@ -82,10 +99,11 @@ public:
 private:
   void readRange();
   int64_t getOperandsWord() const;
+  Extents get(const Extents &own, ArrayRef<StringAttr> of) const;
 
   const Words &w;
   Value row, rowAddress, workspace;
-  SmallVector<Value> extents, whole;
+  Extents extents, whole;
 };
 
 } // namespace mlir::step

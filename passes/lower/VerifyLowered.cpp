@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 
+#include "passes/lower/Products.h"
+
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -19,8 +21,9 @@ using namespace mlir;
 using namespace mlir::step;
 
 /// What kernels may be made of. Each computes exactly, calls nothing, and holds
-/// no state; anything else, an intrinsic that becomes a call to a mathematical
-/// library or a fused multiply-add, is refused by not being here.
+/// no state; anything else, as an intrinsic that becomes a call to a
+/// mathematical library, is refused by not being here. Fused multiply-adds are
+/// what products mean, and stand in their functions alone.
 static bool isAllowed(Operation *op) {
   return isa<
       // Structure.
@@ -45,6 +48,12 @@ static bool isAllowed(Operation *op) {
       LLVM::InsertValueOp, LLVM::ExtractValueOp, LLVM::LoadOp, LLVM::StoreOp,
       LLVM::AllocaOp, LLVM::GEPOp, LLVM::IntToPtrOp, LLVM::PtrToIntOp,
       LLVM::Prefetch>(op);
+}
+
+static bool isOfProduct(Operation *op) {
+  auto function = op->getParentOfType<LLVM::LLVMFuncOp>();
+  return isa<LLVM::FMAOp>(op) && function &&
+         function.getSymName().starts_with(kProductPrefix);
 }
 
 static bool isShared(LLVM::LLVMPointerType type) {
@@ -94,7 +103,8 @@ static LogicalResult verifyNarrow(Operation *op) {
 static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {
   bool onDevice =
       isa<gpu::GPUModuleOp>(op) || op->getParentOfType<gpu::GPUModuleOp>();
-  if (!isAllowed(op) && !(onDevice && isAllowedOnDevice(op)))
+  if (!isAllowed(op) && !isOfProduct(op) &&
+      !(onDevice && isAllowedOnDevice(op)))
     return op->emitOpError("is not allowed after the lower stage");
   if (auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
       function && function.isExternal())

@@ -30,19 +30,20 @@ func::FuncOp mlir::step::makeInternalFunction(OpBuilder &builder, Location loc,
 func::FuncOp mlir::step::getSharedFunction(
     const Words &w, StringRef name, int64_t words, int64_t indices,
     function_ref<void(const Words &, ValueRange)> emitBody) {
-  auto module =
-      w.b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
-  if (auto known = module.lookupSymbol<func::FuncOp>(name))
-    return known;
+  // The module of a device, or the host's.
+  Operation *module = SymbolTable::getNearestSymbolTable(
+      w.b.getInsertionBlock()->getParentOp());
+  if (Operation *known = SymbolTable::lookupSymbolIn(module, name))
+    return cast<func::FuncOp>(known);
   OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToEnd(module.getBody());
+  w.b.setInsertionPointToEnd(&module->getRegion(0).front());
   func::FuncOp function =
-      makeInternalFunction(w.b, module.getLoc(), name, words, indices);
+      makeInternalFunction(w.b, module->getLoc(), name, words, indices);
   function->setAttr("passthrough",
                     w.b.getArrayAttr(w.b.getStringAttr("noinline")));
   Block &entry = function.getBody().front();
   w.b.setInsertionPointToStart(&entry);
-  emitBody(Words(w.b, module.getLoc()), entry.getArguments());
-  func::ReturnOp::create(w.b, module.getLoc());
+  emitBody(Words(w.b, module->getLoc()), entry.getArguments());
+  func::ReturnOp::create(w.b, module->getLoc());
   return function;
 }

@@ -6,18 +6,23 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/CodeGen.h"
 
+#include "passes/lower/Products.h"
+
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
 /// What is wrong with an instruction or a directive; null if nothing is.
-static const char *getFault(StringRef line) {
+/// Products alone have fused multiply-adds.
+static const char *getFault(StringRef line, bool ofProduct) {
   if (line.contains(".approx"))
     return "is approximate";
   if (line.contains(".ftz"))
     return "flushes denormals";
-  if (line.starts_with("fma.") || line.starts_with("mad.rn"))
+  if (line.starts_with("mad.rn"))
+    return "is a fused multiply-add";
+  if (line.starts_with("fma.") && !(ofProduct && line.starts_with("fma.rn.")))
     return "is a fused multiply-add";
   // Without a rounding mode the assembler may fuse products and sums.
   for (StringRef name : {"add.f", "sub.f", "mul.f"})
@@ -33,6 +38,7 @@ static const char *getFault(StringRef line) {
 }
 
 llvm::Error mlir::step::checkPTX(StringRef text) {
+  bool ofProduct = false;
   for (StringRef line : llvm::split(text, '\n')) {
     line = line.trim();
     // A predicate before the instruction.
@@ -40,7 +46,9 @@ llvm::Error mlir::step::checkPTX(StringRef text) {
       line = line.drop_until([](char c) { return llvm::isSpace(c); }).ltrim();
     if (line.starts_with("//"))
       continue;
-    if (const char *fault = getFault(line))
+    if (line.contains(".func ") || line.contains(".entry "))
+      ofProduct = line.contains((".func " + kProductPrefix).str());
+    if (const char *fault = getFault(line, ofProduct))
       return llvm::createStringError("the device's code has '" + line +
                                      "', which " + fault);
   }

@@ -62,6 +62,8 @@ static json::Object describe(const RuleCondition &condition) {
   object["predicate"] = stringifyPredicate(attr.getPredicate());
   if (attr.getValue())
     object["value"] = *attr.getValue();
+  else if (attr.getOther())
+    object["other_extent"] = *attr.getOther();
   else
     object["option"] = condition.operand.getDefiningOp<OptionOp>().getName();
   return object;
@@ -283,7 +285,8 @@ static json::Array describeWorkspace(const ProgramStorage &storage) {
     workspace.push_back(json::Object{
         {"name", buffer.name},
         {"size", std::move(size)},
-        {"bytes", int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
+        {"bytes",
+         buffer.width * int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
         {"live", buffer.live}});
   }
   return workspace;

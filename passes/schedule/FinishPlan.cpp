@@ -10,14 +10,8 @@ using namespace mlir;
 using namespace mlir::step;
 
 static bool isOfFinish(Domain domain) {
-  return isSmall(domain) || domain == Domain::Tensor;
-}
-
-/// A reduction runs where its input is.
-Domain FinishPlan::getStepDomain(Operation *op) const {
-  if (auto reduction = dyn_cast<ReductionOpInterface>(op))
-    return analysis.getDomain(reduction.getInput());
-  return analysis.getDomain(op->getResult(0));
+  return isSmall(domain) || domain == Domain::Tensor ||
+         domain.kind == Domain::Matrix;
 }
 
 /// The first position at which a step of the domain `user` can use the value.
@@ -31,7 +25,8 @@ Position FinishPlan::getAvailable(Value value, Domain user) const {
       (reduction && reduction.getAcrossAttr()))
     return {analysis.getTime(value), 0};
   Position position = found->second;
-  bool sameStep = getStepDomain(op) == user && !isa<ReductionOpInterface>(op);
+  bool sameStep =
+      analysis.getPlace(op) == user && !isa<ReductionOpInterface>(op);
   if (!sameStep)
     ++position.index;
   return position;
@@ -49,9 +44,9 @@ void FinishPlan::placeOps() {
   for (Operation &op : rule.getBody().front().without_terminator()) {
     // What is carried is there from the beginning.
     if (op.getNumResults() == 0 || isa<CarriedOp>(op) ||
-        !isOfFinish(getStepDomain(&op)))
+        !isOfFinish(analysis.getPlace(&op)))
       continue;
-    Domain domain = getStepDomain(&op);
+    Domain domain = analysis.getPlace(&op);
     // All that it needs is there, or is of the same step.
     if (traversals.isOfRowBlock(&op)) {
       positions[&op] = {analysis.getTime(op.getResult(0)), kRowBlock};
@@ -63,7 +58,8 @@ void FinishPlan::placeOps() {
                                 : analysis.getTime(op.getResult(0)),
                       0};
     for (Value operand : op.getOperands())
-      if (isOfFinish(analysis.getDomain(operand)))
+      if (isOfFinish(analysis.getDomain(operand)) ||
+          analysis.isMadeByProduct(operand))
         position = std::max(position, getAvailable(operand, domain));
     if (reduction && reduction.getUnless())
       position =
@@ -86,7 +82,7 @@ Position FinishPlan::findStorePosition(unsigned argument) {
     if (found == positions.end())
       continue;
     Position use = found->second;
-    if (getStepDomain(user) != domain)
+    if (analysis.getPlace(user) != domain)
       ++use.index;
     position = std::max(position, use);
   }
@@ -149,14 +145,15 @@ void FinishPlan::keep(Value value) {
   Domain domain = analysis.getDomain(value);
   if (domain == Domain::Tensor)
     scalars.insert(value);
-  else if (isSmall(domain) && !isa<BlockArgument>(value))
+  else if (!isa<BlockArgument>(value) &&
+           (isSmall(domain) || domain == Domain::Full))
     temps.insert(value);
 }
 
 bool FinishPlan::isOfStep(Operation *op, const SmallStep &step) const {
   auto found = positions.find(op);
   return op && found != positions.end() && found->second == step.position &&
-         getStepDomain(op) == step.domain && !isa<ReductionOpInterface>(op);
+         analysis.getPlace(op) == step.domain && !isa<ReductionOpInterface>(op);
 }
 
 void FinishPlan::findKept() {

@@ -33,7 +33,7 @@ struct Position {
 };
 
 /// What is done at one position in one domain: a small phase, or, of the domain
-/// Tensor, scalars of the tensor.
+/// Tensor, scalars of the tensor, or of Matrix one product.
 struct SmallStep {
   Position position;
   Domain domain;
@@ -85,7 +85,6 @@ private:
   void findAskedFor();
   void findKept();
   void keep(Value value);
-  Domain getStepDomain(Operation *op) const;
   Position getAvailable(Value value, Domain user) const;
   Position findStorePosition(unsigned argument);
   SmallStep &getStep(Position position, Domain domain);

@@ -119,6 +119,8 @@ void ProgramBuilder::buildSteps(function_ref<bool(const Position &)> isDue) {
     beginSegment(step->position.time.segment);
     if (step->domain == Domain::Tensor)
       buildTensorScalars(*step);
+    else if (step->domain.kind == Domain::Matrix)
+      buildProduct(*step);
     else
       buildVectors(*step);
   }

@@ -27,6 +27,8 @@ namespace mlir::step {
 /// - `shares`: of a reduction that crosses ranks or has several tensors, what
 /// was
 ///   combined of each tensor and is to be received;
+/// - `kept`: what a product needs whole, as a buffer. Of a gradient that is a
+///   copy of it, so it is not what the argument is mapped to;
 /// - `owned`: scalars of the cohort for which somebody asks of the tensor;
 /// - `begun`: the last segment whose scalars stand;
 /// - `steps`: what of the finish is still to be built, in its order.
@@ -72,11 +74,21 @@ private:
                                      const Body &body);
   void addOps(const Traversal &traversal, Body &body);
   void readArgument(unsigned argument, Value as, Body &body);
+  /// The memory of a value that has some.
+  Value getBuffer(Value value) const {
+    auto own = kept.find(value);
+    return own == kept.end() ? values.lookup(value) : own->second;
+  }
   Value readElement(Value value, Value element);
   Value makeElement(Value value, Type storage);
   void buildCombine(const Reduced &reduced);
   void buildReceive(ReductionOpInterface reduction, ValueRange shares);
   Type getResultType(ReductionOpInterface reduction);
+
+  // ProgramProducts.cpp: products and transposes.
+  void buildProduct(const SmallStep &step);
+  std::pair<Value, bool> findMatrix(Value value) const;
+  bool isSymmetric(Value value) const;
 
   // ProgramScalars.cpp: scalars of the cohort and of the tensor.
   void collectCohort();
@@ -102,6 +114,7 @@ private:
   ProgramOp program;
   IRMapping values;
   llvm::MapVector<Operation *, SmallVector<Value>> shares;
+  DenseMap<Value, Value> kept;
   /// Scalars of the cohort that have become the tensor's.
   DenseMap<Value, Value> owned;
   /// Scalars of the cohort that tensors meet, by segment. Constants are none.

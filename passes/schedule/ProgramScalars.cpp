@@ -84,7 +84,9 @@ void ProgramBuilder::buildCarried() {
 void ProgramBuilder::buildTensorScalars(const SmallStep &step) {
   Type f64 = builder.getF64Type();
   for (Operation *op : step.ops)
-    values.map(op->getResult(0), emitScalarCode(builder, op, values, f64));
+    values.map(op->getResult(0),
+               isa<ExtentOp>(op) ? builder.clone(*op)->getResult(0)
+                                 : emitScalarCode(builder, op, values, f64));
   auto getScalar = [&](Value value) {
     return mapOrMaterialize(builder, value, values, f64);
   };

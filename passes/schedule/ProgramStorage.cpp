@@ -20,8 +20,10 @@ ProgramStorage::ProgramStorage(ProgramOp program)
   numberTensor();
   if (program.getElementwise())
     return;
-  addBuffers(/*vectors=*/true);
-  addBuffers(/*vectors=*/false);
+  addVectors();
+  addPartials();
+  for (auto product : program.getBody().getOps<ProductOp>())
+    addProductMemory(product);
 }
 
 void ProgramStorage::numberCohort() {
@@ -65,11 +67,12 @@ void ProgramStorage::numberTensor() {
   }
 }
 
-SmallVector<std::string> ProgramStorage::getVectorSize(Type type) const {
+/// The factors of a number of elements; dims of one add none.
+static SmallVector<std::string> getSize(ArrayRef<StringAttr> dims) {
   SmallVector<std::string> size;
-  for (unsigned position : dims.getSet(type).getPositions())
-    if (dims.getName(position).getValue() != "1")
-      size.push_back(dims.getName(position).str());
+  for (StringAttr dim : dims)
+    if (dim.getValue() != "1")
+      size.push_back(dim.str());
   return size;
 }
 
@@ -78,26 +81,26 @@ SmallVector<std::string>
 ProgramStorage::getPartialSize(PartialType type) const {
   ReductionDims in(dims, type.getShape(), type.getKeptShape());
   auto ofLeaves = [&](unsigned position, int64_t leaf) {
-    return (dims.getName(position).getValue() + "/" + Twine(leaf)).str();
+    return (in.names[position].getValue() + "/" + Twine(leaf)).str();
   };
   ProgramOp op = program;
-  bool ofRange = op.isFlatRange() && in.over == dims.getAll();
+  bool ofRange = op.isFlatRange() && in.isKernel;
   if (ofRange && !in.reducesOuter) {
-    std::string lane = dims.getName(*in.lane).str();
+    std::string lane = in.names[*in.lane].str();
     if (in.leaves == Leaves::Columns)
       return {"range blocks", lane};
     return {"range rows", ofLeaves(*in.lane, STEPC_LEAF)};
   }
   SmallVector<std::string> size;
   for (unsigned position : in.over.getPositions()) {
-    if (dims.getName(position).getValue() == "1")
+    if (in.names[position].getValue() == "1")
       continue;
     if (in.leaves == Leaves::Lanes && position == *in.lane)
       size.push_back(ofLeaves(position, STEPC_LEAF));
     else if (in.leaves == Leaves::Columns && position == *dims.getRow())
       size.push_back(ofLeaves(position, STEPC_ROW_LEAF));
     else
-      size.push_back(dims.getName(position).str());
+      size.push_back(in.names[position].str());
   }
   return size;
 }
@@ -109,35 +112,126 @@ void ProgramStorage::add(Value value, StringRef prefix, int64_t number,
       {(prefix + Twine(number)).str(), std::move(size), element});
 }
 
-/// Vectors first, then partial results and what is made of them.
-void ProgramStorage::addBuffers(bool vectors) {
-  Type f64 = Float64Type::get(program.getContext());
-  int64_t numVectors = 0, numPartials = 0;
-  DenseMap<Value, int64_t> numbers;
+namespace {
+/// Which buffers of a program nobody uses any more, from its first operation to
+/// its last. Where buffers are small, none is used again.
+class DeadBuffers {
+public:
+  explicit DeadBuffers(ProgramOp program);
+
+  /// One of that size for a result of the operation; null where there is none.
+  std::optional<int64_t> take(ArrayRef<std::string> size, Type element);
+  /// What is not used behind the operation.
+  void release(Operation *op, function_ref<int64_t(Value)> getIndex,
+               ArrayRef<WorkspaceBuffer> workspace);
+
+private:
+  /// Memory by the operation behind which it is free.
+  llvm::MapVector<Operation *, SmallVector<Value>> ends;
+  struct Free {
+    SmallVector<std::string> size;
+    Type element;
+    int64_t index;
+  };
+  SmallVector<Free> free;
+};
+} // namespace
+
+/// The operations of a train run together, so what one of them uses last is
+/// free behind all.
+DeadBuffers::DeadBuffers(ProgramOp program) {
+  if (program.getBody().getOps<ProductOp>().empty() &&
+      program.getBody().getOps<TransposedOp>().empty())
+    return;
+  llvm::MapVector<Value, Operation *> last;
+  DenseMap<Operation *, Operation *> trainEnds;
+  Operation *end = nullptr;
+  for (Operation &op : llvm::reverse(program.getBody().front())) {
+    auto traverse = dyn_cast<TraverseOp>(op);
+    if (!end && traverse && traverse.getTrailing())
+      end = &op;
+    trainEnds[&op] = end ? end : &op;
+    if (traverse && traverse.isKernel() && !traverse.getTrailing())
+      end = nullptr;
+  }
+  for (Operation &op : program.getBody().front()) {
+    SmallVector<Value> touched(op.getOperands());
+    llvm::append_range(touched, op.getResults());
+    for (Value value : touched)
+      if (isa<BufferType>(value.getType()))
+        last[getMemory(value)] = trainEnds.lookup(&op);
+  }
+  for (auto [memory, op] : last)
+    if (!isa<BlockArgument>(memory))
+      ends[op].push_back(memory);
+}
+
+std::optional<int64_t> DeadBuffers::take(ArrayRef<std::string> size,
+                                         Type element) {
+  auto found = llvm::find_if(free, [&](const Free &buffer) {
+    return ArrayRef(buffer.size) == size && buffer.element == element;
+  });
+  if (found == free.end())
+    return std::nullopt;
+  int64_t index = found->index;
+  free.erase(found);
+  return index;
+}
+
+void DeadBuffers::release(Operation *op, function_ref<int64_t(Value)> getIndex,
+                          ArrayRef<WorkspaceBuffer> workspace) {
+  for (Value memory : ends.lookup(op)) {
+    int64_t index = getIndex(memory);
+    if (!workspace[index].live)
+      free.push_back({workspace[index].size, workspace[index].element, index});
+  }
+}
+
+void ProgramStorage::addVectors() {
+  DeadBuffers dead(program);
+  // What is kept over a round is nobody else's.
+  DenseSet<Value> kept;
+  for (auto keep : program.getBody().getOps<KeepOp>())
+    kept.insert(getMemory(keep.getResult()));
+  int64_t numVectors = 0;
   for (Operation &op : program.getBody().front()) {
     for (Value result : op.getResults()) {
       auto buffer = dyn_cast<BufferType>(result.getType());
-      if (buffer && vectors && getMemory(result) == result)
-        add(result, "temp", numVectors++, getVectorSize(buffer),
-            buffer.getElement());
-      auto partial = dyn_cast<PartialType>(result.getType());
-      if (partial && !vectors) {
+      if (!buffer || getMemory(result) != result)
+        continue;
+      SmallVector<std::string> size = getSize(buffer.getDims());
+      std::optional<int64_t> taken;
+      if (!kept.contains(result))
+        taken = dead.take(size, buffer.getElement());
+      if (taken)
+        buffers[result] = *taken;
+      else
+        add(result, "temp", numVectors++, std::move(size), buffer.getElement());
+      workspace[buffers.lookup(result)].live = kept.contains(result);
+    }
+    dead.release(
+        &op, [&](Value memory) { return buffers.lookup(memory); }, workspace);
+  }
+}
+
+/// Partial results, and what is made of them.
+void ProgramStorage::addPartials() {
+  Type f64 = Float64Type::get(program.getContext());
+  int64_t numPartials = 0;
+  DenseMap<Value, int64_t> numbers;
+  for (Operation &op : program.getBody().front()) {
+    for (Value result : op.getResults())
+      if (auto partial = dyn_cast<PartialType>(result.getType())) {
         numbers[result] = numPartials;
         add(result, "partial", numPartials++, getPartialSize(partial), f64);
       }
-    }
-    if (auto keep = dyn_cast<KeepOp>(op); keep && vectors)
-      workspace[getBufferIndex(keep.getResult())].live = true;
-    if (vectors)
-      continue;
     if (auto combine = dyn_cast<CombineOp>(op)) {
       auto share = dyn_cast<ShareType>(combine.getResult().getType());
       if (!share)
         continue;
       bool crosses = isa<ExchangeOp>(*combine.getResult().user_begin());
       add(combine.getResult(), crosses ? "exchange" : "whole",
-          numbers.lookup(combine.getPartial()),
-          getVectorSize(share.getKeptShape()), f64);
+          numbers.lookup(combine.getPartial()), getSize(share.getKept()), f64);
     }
     if (auto exchange = dyn_cast<ExchangeOp>(op))
       for (auto [k, share] : llvm::enumerate(exchange.getShares())) {
@@ -148,6 +242,34 @@ void ProgramStorage::addBuffers(bool vectors) {
         own.share = k;
       }
   }
+}
+
+int64_t mlir::step::getPanelColumns(Type compute) {
+  return 8 * 64 / compute.getIntOrFloatBitWidth();
+}
+
+void ProgramStorage::addProductMemory(ProductOp product) {
+  ArrayRef<StringAttr> lhs = getDims(product.getLhs().getType());
+  StringAttr depth =
+      product.getLhsTransposed() ? lhs.drop_back().back() : lhs.back();
+  Type compute = product.getType().getElement();
+  int64_t panelColumns = getPanelColumns(compute);
+  SmallVector<std::string> packed = getSize(depth), panels = packed;
+  for (const std::string &columns : getSize(product.getType().getDims().back()))
+    panels.push_back(columns + "/" + std::to_string(panelColumns));
+  auto find = [&](StringRef prefix, ArrayRef<std::string> size, int64_t width) {
+    for (auto [index, buffer] : llvm::enumerate(workspace))
+      if (buffer.width == width && ArrayRef(buffer.size) == size &&
+          StringRef(buffer.name).starts_with(prefix))
+        return int64_t(index);
+    int64_t number = workspace.size();
+    workspace.push_back(
+        {(prefix + Twine(number)).str(), llvm::to_vector(size), compute});
+    workspace.back().width = width;
+    return number;
+  };
+  products[product] = {find("panels", panels, panelColumns),
+                       find("packed", packed, kPackedRows)};
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

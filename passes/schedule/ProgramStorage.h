@@ -24,10 +24,25 @@ struct WorkspaceBuffer {
   Type element;
   /// Kept from one segment to a later one.
   bool live = false;
+  /// How many elements side by side an entry is.
+  int64_t width = 1;
   /// The round that combines it over ranks, and which of its shares it is; null
   /// where none does.
   ExchangeOp exchange;
   unsigned share = 0;
+};
+
+/// Columns of a panel of a product's right operand: a vector of 64 bytes of the
+/// compute type. Rows of a tile of its left one, and of those that are packed
+/// together.
+int64_t getPanelColumns(Type compute);
+inline constexpr int64_t kTileRows = 6, kPackedRows = 96;
+
+/// The buffers, by their places in the workspace, into which the operands of a
+/// product are packed: panels of the right one, `kPackedRows` rows of the left
+/// one. Products of the same extents share them.
+struct ProductMemory {
+  int64_t panels, packed;
 };
 
 /// Where the values of a program lie: the one numbering that lowering, the
@@ -46,7 +61,9 @@ struct WorkspaceBuffer {
 ///
 /// - Vectors, partial results and shares have a buffer of the workspace; of
 /// what
-///   was written, kept or received the one that it had before.
+///   was written, kept or received the one that it had before. In a program
+///   with products, whose buffers are large, one that is not used any more is
+///   the next one's of that size.
 class ProgramStorage {
 public:
   explicit ProgramStorage(ProgramOp program);
@@ -66,6 +83,9 @@ public:
   ArrayRef<WorkspaceBuffer> getWorkspace() const { return workspace; }
   /// The place in the workspace of a vector, partial result or share.
   int64_t getBufferIndex(Value value) const;
+  ProductMemory getProductMemory(ProductOp product) const {
+    return products.lookup(product);
+  }
   StringRef getBufferName(Value value) const {
     return workspace[getBufferIndex(value)].name;
   }
@@ -78,7 +98,9 @@ private:
   }
   void numberCohort();
   void numberTensor();
-  void addBuffers(bool vectors);
+  void addPartials();
+  void addProductMemory(ProductOp product);
+  void addVectors();
   void add(Value value, StringRef prefix, int64_t number,
            SmallVector<std::string> size, Type element);
   SmallVector<std::string> getVectorSize(Type type) const;
@@ -89,6 +111,7 @@ private:
   Numbers cohortSlots, tensorSlots;
   std::vector<WorkspaceBuffer> workspace;
   DenseMap<Value, int64_t> buffers;
+  DenseMap<Operation *, ProductMemory> products;
 };
 
 } // namespace mlir::step

@@ -107,8 +107,13 @@ ProgramBuilder::buildTraverse(StringRef name, Type over, const Body &body) {
   unsigned next = 0;
   for (unsigned argument : body.stores)
     values.map(rule.getBody().getArgument(argument), results[next++]);
-  for (Value value : body.made)
-    values.map(value, results[next++]);
+  for (Value value : body.made) {
+    Value buffer = results[next++];
+    if (analysis.getKeptWhole().contains(value))
+      kept[value] = buffer;
+    else
+      values.map(value, buffer);
+  }
   SmallVector<Reduced> reduced;
   for (ReductionOpInterface reduction : body.reductions) {
     reduced.push_back({reduction, {}});
@@ -151,8 +156,9 @@ void ProgramBuilder::buildTraversal(size_t index,
   }
   for (Value input : traversal.inputs)
     if (finish.getTemps().contains(input))
-      body.reads.push_back({input, values.lookup(input)});
+      body.reads.push_back({input, getBuffer(input)});
   addOps(traversal, body);
+  body.made.assign(traversal.keeps.begin(), traversal.keeps.end());
   body.reductions = traversal.reductions;
   Type over = rule.getArgumentOfKind(RoleKind::Param).getType();
   for (Reduced &reduced :
@@ -212,7 +218,7 @@ void ProgramBuilder::buildVectors(const SmallStep &step) {
       readArgument(argument.getArgNumber(), argument, body);
   for (Value value : used)
     if (!isa<BlockArgument>(value))
-      body.reads.push_back({value, values.lookup(value)});
+      body.reads.push_back({value, getBuffer(value)});
   for (Operation *op : body.ops)
     if (finish.getTemps().contains(op->getResult(0)))
       body.made.push_back(op->getResult(0));

@@ -19,26 +19,36 @@ LogicalResult RuleAnalysis::checkDims() {
            << " beside the leading ones can be compiled, others only "
               "interpreted";
   for (BlockArgument argument : rule.getBody().getArguments()) {
-    if (!isShaped(argument.getType()))
+    if (!isShaped(argument.getType()) ||
+        step::getDims(argument.getType()).size() == dims.size())
       continue;
-    ArrayRef<StringAttr> stated = step::getDims(argument.getType());
-    bool fits = stated.size() == dims.size();
-    for (auto [dim, own] : llvm::zip(step::getDims(param), stated))
-      fits &= own == dim || own.getValue() == "1";
-    if (!fits)
-      return rule.emitOpError()
-             << "has state '"
-             << rule.getRole(argument.getArgNumber()).getDisplayName()
-             << "' of dims in another order than the param: "
-             << argument.getType()
-             << "; such states cannot be compiled, only interpreted";
+    return rule.emitOpError()
+           << "has state '"
+           << rule.getRole(argument.getArgNumber()).getDisplayName() << "' of "
+           << argument.getType() << ", which has not as many dims as the param "
+           << param << "; such states cannot be compiled, only interpreted";
   }
   return success();
 }
 
-Domain RuleAnalysis::classifyDims(Type type) const {
-  DimSet own = dims.getSet(type);
+Domain RuleAnalysis::classifyDims(Type type) {
+  Type shape = SymTensorType::get(type.getContext(), step::getDims(type));
+  if (!dims.covers(shape)) {
+    otherDims.insert(shape);
+    return Domain(Domain::Other,
+                  llvm::find(otherDims, shape) - otherDims.begin());
+  }
+  DimSet own = dims.getSet(shape);
   return own == dims.getAll() ? Domain(Domain::Full) : Domain(own);
+}
+
+Domain RuleAnalysis::getPlace(Operation *op) const {
+  if (auto reduction = dyn_cast<ReductionOpInterface>(op))
+    return getDomain(reduction.getInput());
+  auto product = products.find(op);
+  if (product != products.end())
+    return Domain(Domain::Matrix, product->second);
+  return getDomain(op->getResult(0));
 }
 
 Domain RuleAnalysis::getDomain(Value value) const {
@@ -49,12 +59,12 @@ Domain RuleAnalysis::getDomain(Value value) const {
   return value.getDefiningOp<ConstantOp>() ? Domain::Constant : Domain::Cohort;
 }
 
-Domain RuleAnalysis::classify(Operation *op) const {
+Domain RuleAnalysis::classify(Operation *op) {
   if (isShaped(op->getResult(0).getType()))
     return classifyDims(op->getResult(0).getType());
   if (isa<ConstantOp>(op))
     return Domain::Constant;
-  if (isa<ReductionOpInterface, CarriedOp>(op))
+  if (isa<ReductionOpInterface, CarriedOp, ExtentOp>(op))
     return Domain::Tensor;
   for (Value operand : op->getOperands())
     if (getDomain(operand) == Domain::Tensor)
@@ -70,6 +80,17 @@ void RuleAnalysis::findDomains() {
   for (Operation &op : rule.getBody().front().without_terminator())
     if (op.getNumResults() == 1)
       domains.insert({op.getResult(0), classify(&op)});
+}
+
+void RuleAnalysis::findKeptWhole() {
+  for (Operation &op : rule.getBody().front().without_terminator()) {
+    if (!isMatrixOp(&op))
+      continue;
+    products.insert({&op, unsigned(products.size())});
+    for (Value operand : op.getOperands())
+      if (getDomain(operand) == Domain::Full && !isMadeByProduct(operand))
+        keptWhole.insert(operand);
+  }
 }
 
 static bool crossesRanks(Operation *op) {
@@ -128,8 +149,13 @@ void RuleAnalysis::findTimes() {
     auto latest = latestSegments.find(result);
     if (latest != latestSegments.end() && !crosses)
       time.segment = std::max(time.segment, latest->second);
-    for (Value operand : op.getOperands())
-      time = std::max(time, getTime(operand));
+    for (Value operand : op.getOperands()) {
+      Time known = getTime(operand);
+      // It is whole when the traversal that keeps it has ended.
+      if (isMatrixOp(&op) && keptWhole.contains(operand))
+        ++known.level;
+      time = std::max(time, known);
+    }
     // A reduction is whole when its traversal has ended, and the round where it
     // crosses ranks.
     auto reduction = dyn_cast<ReductionOpInterface>(op);
@@ -149,6 +175,7 @@ LogicalResult RuleAnalysis::run() {
   if (failed(checkDims()))
     return failure();
   findDomains();
+  findKeptWhole();
   findLatestSegments();
   findTimes();
   findStored();
@@ -190,6 +217,8 @@ static void printDomain(raw_ostream &os, Domain domain, Value value) {
     os << "full";
     return;
   case Domain::Vector:
+  case Domain::Other:
+  case Domain::Matrix:
     os << "[";
     llvm::interleaveComma(step::getDims(value.getType()), os,
                           [&](StringAttr dim) { os << dim.getValue(); });
@@ -211,6 +240,8 @@ void RuleAnalysis::print(raw_ostream &os, AsmState &state) const {
     os << " at " << getTime(value);
     if (auto reduction = dyn_cast<ReductionOpInterface>(inner))
       os << ", reduced in " << getReductionTime(reduction);
+    if (keptWhole.contains(value))
+      os << ", kept whole";
     os << "\n";
   }
   for (BlockArgument argument : op.getBody().getArguments())

@@ -13,6 +13,8 @@
 
 #include "mlir/IR/AsmState.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <tuple>
 
 namespace mlir::step {
@@ -25,25 +27,34 @@ struct Domain {
     Tensor, // a scalar of one tensor: it depends on a reduction of the whole
     Full,   // a tensor of the parameter's dims
     Vector, // a tensor of some of them
+    Other,  // a tensor of dims in another order than the parameter's
+    Matrix, // what a product or a transpose needs: whole operands
   };
 
   Domain(Kind kind) : kind(kind) {}
   explicit Domain(DimSet dims) : kind(Vector), dims(dims) {}
+  Domain(Kind kind, unsigned number) : kind(kind), number(number) {}
 
   bool operator==(const Domain &other) const {
-    return kind == other.kind && dims == other.dims;
+    return kind == other.kind && dims == other.dims && number == other.number;
   }
   bool operator!=(const Domain &other) const { return !(*this == other); }
   bool operator<(const Domain &other) const {
-    return std::tie(kind, dims) < std::tie(other.kind, other.dims);
+    return std::tie(kind, dims, number) <
+           std::tie(other.kind, other.dims, other.number);
   }
 
   Kind kind;
   /// Of a vector.
   DimSet dims;
+  /// Of other dims, which they are among the rule's; of a product, which one.
+  unsigned number = 0;
 };
 
-inline bool isSmall(Domain domain) { return domain.kind == Domain::Vector; }
+/// Whether the tensor is computed in a finish.
+inline bool isSmall(Domain domain) {
+  return domain.kind == Domain::Vector || domain.kind == Domain::Other;
+}
 
 /// A point of a tensor's program. What a time says of a value: of a Full one
 /// the earliest traversal in which it can be computed; of others that they are
@@ -78,6 +89,12 @@ inline raw_ostream &operator<<(raw_ostream &os, Time time) {
 ///   %r  = step.mean %gg over [m] : [n, m]      [n, 1] at 0.1, reduced in 0.0
 ///   %u  = step.div %g, %r : [n, m], [n, 1]     full at 0.1
 ///   %s  = step.mean %u : [n, m]                tensor at 0.2, reduced in 0.1
+///
+/// Operands of products are whole before these. A Full one is kept in memory by
+/// the traversal of its time, and the product is known when that has ended:
+///
+///   %ut = step.transpose %u : [n, m]           [m, n] at 0.2, %u is kept
+///   %uu = step.matmul %u, %ut : ...            [n, n] at 0.2
 class RuleAnalysis {
 public:
   RuleAnalysis(RuleOp rule, Rounds &rounds)
@@ -89,6 +106,17 @@ public:
 
   const ParamDims &getDims() const { return dims; }
   Domain getDomain(Value value) const;
+  /// Where the operation is done: where its result is; a reduction where its
+  /// input is; a product by itself.
+  Domain getPlace(Operation *op) const;
+  /// Full values that traversals keep in memory, since a product needs them
+  /// whole; in their order. What a product makes is in memory anyway.
+  const llvm::SetVector<Value> &getKeptWhole() const { return keptWhole; }
+  /// Whether the value is in memory before the traversals of its time: a
+  /// product's, of the param's dims.
+  bool isMadeByProduct(Value value) const {
+    return isMatrixOp(value.getDefiningOp());
+  }
   Time getTime(Value value) const { return times.lookup(value); }
   /// The time of the traversal that the reduction needs, or at which what it
   /// reduces is known. Its result is known later: where it crosses ranks, from
@@ -111,9 +139,10 @@ public:
 
 private:
   LogicalResult checkDims();
-  Domain classifyDims(Type type) const;
-  Domain classify(Operation *op) const;
+  Domain classifyDims(Type type);
+  Domain classify(Operation *op);
   void findDomains();
+  void findKeptWhole();
   void findLatestSegments();
   void findTimes();
   void findStored();
@@ -122,6 +151,11 @@ private:
   Rounds &rounds;
   ParamDims dims;
   DenseMap<Value, Domain> domains;
+  /// Types of other dims.
+  llvm::SetVector<Type> otherDims;
+  /// The number of each product and transpose.
+  DenseMap<Operation *, unsigned> products;
+  llvm::SetVector<Value> keptWhole;
   DenseMap<Value, int64_t> latestSegments;
   DenseMap<Value, Time> times;
   DenseMap<Operation *, Time> reductionTimes;

@@ -47,6 +47,8 @@ void TraversalPlan::findTraversals() {
     stores.push_back({analysis.getStoreTime(argument), argument});
     need(stores.back().first, {});
   }
+  for (Value value : analysis.getKeptWhole())
+    need(analysis.getTime(value), {});
   // A program has a phase, also where the tensor stays as it is.
   if (due.empty())
     need(Time{0, 0}, {});
@@ -60,6 +62,19 @@ void TraversalPlan::findTraversals() {
         reduction);
   for (auto &[time, argument] : stores)
     writers[argument] = getIndex(time, {});
+  for (Value value : analysis.getKeptWhole())
+    traversals[getIndex(analysis.getTime(value), {})].keeps.push_back(value);
+}
+
+/// Whether it is there before the traversal begins. An argument is read where
+/// it is.
+bool TraversalPlan::isInMemory(const Traversal &traversal, Value value) const {
+  if (analysis.isMadeByProduct(value))
+    return true;
+  return !isa<BlockArgument>(value) &&
+         analysis.getKeptWhole().contains(value) &&
+         getIndex(analysis.getTime(value), {}) <
+             size_t(&traversal - traversals.data());
 }
 
 /// Of a Full value: whether the traversal reads it. Where that is an argument's
@@ -96,7 +111,7 @@ void TraversalPlan::collect(Traversal &traversal, Value value,
                             llvm::SetVector<unsigned> &conflicts) {
   auto enter = [&](Value next) {
     Domain domain = analysis.getDomain(next);
-    if (domain != Domain::Full) {
+    if (domain != Domain::Full || isInMemory(traversal, next)) {
       if (domain != Domain::Constant)
         traversal.inputs.insert(next);
       return Follow::Nothing;
@@ -141,6 +156,8 @@ bool TraversalPlan::distribute() {
         collect(traversal, input, conflicts);
     for (unsigned argument : traversal.stores)
       collect(traversal, analysis.getStoredValue(argument), conflicts);
+    for (Value value : traversal.keeps)
+      collect(traversal, value, conflicts);
     if (conflicts.empty())
       continue;
     size_t sure = findSure(index);
@@ -246,7 +263,11 @@ bool TraversalPlan::canTrail(const Traversal &traversal, size_t head,
                              size_t index,
                              llvm::SetVector<Operation *> &needed) const {
   const Traversal &before = traversals[index - 1];
+  auto isOfProduct = [&](Value input) {
+    return analysis.getDomain(input) == Domain::Full;
+  };
   return !before.unless && !traversal.unless &&
+         llvm::none_of(traversal.inputs, isOfProduct) &&
          before.time.segment == traversal.time.segment &&
          llvm::all_of(traversal.inputs, [&](Value input) {
            return isKnownInRowBlock(input, head, index, needed);
@@ -321,6 +342,12 @@ void TraversalPlan::print(raw_ostream &os, AsmState &state) const {
     if (!traversal.stores.empty()) {
       os << "; writes ";
       llvm::interleaveComma(traversal.stores, os, printRole);
+    }
+    if (!traversal.keeps.empty()) {
+      os << "; keeps ";
+      llvm::interleaveComma(traversal.keeps, os, [&](Value value) {
+        value.printAsOperand(os, state);
+      });
     }
     if (traversal.isTrailing)
       os << "; trails the one before it";

@@ -26,6 +26,8 @@ struct Traversal {
   SmallVector<ReductionOpInterface> reductions;
   /// Arguments (param, states of its dims) whose new values it writes.
   SmallVector<unsigned> stores;
+  /// Values that it keeps in memory, for products.
+  SmallVector<Value> keeps;
 
   // What follows from these:
 
@@ -41,19 +43,21 @@ struct Traversal {
   /// The values that it reads so: an argument, or, where an earlier traversal
   /// has written it, the argument's new value.
   llvm::MapVector<Value, unsigned> leaves;
-  /// Values of other domains that it uses, but constants.
+  /// Values of other domains that it uses, but constants; and Full ones that
+  /// are in memory before it: a product's, and what another has kept.
   llvm::SetVector<Value> inputs;
 };
 
 /// Distributes a rule's Full values over the least number of traversals.
 ///
-/// Values are never kept in memory of their own: what several traversals need
-/// is computed again from what they read, or read back where it is the new
-/// value of a state. When a new value is written is chosen so that the
-/// traversals move the least bytes; a later write keeps the old value for later
-/// traversals. Each reduction of a Full value is of one traversal, that of its
-/// time; each stored argument is written by one, at its time or later, and
-/// never by one that may be left out. Of
+/// Values are not kept in memory of their own, but for operands of products:
+/// what several traversals need is computed again from what they read, or read
+/// back where it is the new value of a state, or kept, or a product's. When a
+/// new value is written is chosen so that the traversals move the least bytes;
+/// a later write keeps the old value for later traversals. Each reduction of a
+/// Full value is of one traversal, that of its time; each stored argument is
+/// written by one, at its time or later, and never by one that may be left out.
+/// Of
 ///
 ///   %m1 = step.lerp %m, %g, %w : [n], [n], f64
 ///   %s  = step.sum %m1 : [n]
@@ -82,6 +86,7 @@ private:
   void findTraversals();
   size_t getIndex(Time time, Value unless) const;
   size_t findSure(size_t index);
+  bool isInMemory(const Traversal &traversal, Value value) const;
   bool distribute();
   bool read(Traversal &traversal, Value value,
             llvm::SetVector<unsigned> &conflicts);

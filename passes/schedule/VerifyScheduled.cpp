@@ -54,12 +54,12 @@ static LogicalResult verifyTrailing(ProgramOp program) {
       continue;
     }
     if (traverse)
-      ofRows &= dims.getSet(traverse.getOver()) == dims.getRows() &&
+      ofRows &= dims.covers(traverse.getOver()) &&
+                dims.getSet(traverse.getOver()) == dims.getRows() &&
                 traverse.getPartials().empty();
     else if (auto combine = dyn_cast<CombineOp>(op))
       ofRows &= isa<BufferType>(combine.getResult().getType()) &&
-                dims.getSet(combine.getPartial().getType().getShape()) ==
-                    dims.getAll() &&
+                dims.isFull(combine.getPartial().getType().getShape()) &&
                 dims.getSet(combine.getPartial().getType().getKeptShape()) ==
                     dims.getRows();
     else

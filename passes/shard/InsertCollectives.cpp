@@ -25,15 +25,9 @@ using namespace mlir::step;
 
 /// Binding gives no rule such a layout: one rank steps the whole tensor.
 static LogicalResult checkLayout(RuleOp rule, LayoutAttr layout) {
-  StringAttr dim = findUnshardableDim(rule, layout);
-  if (!dim)
+  if (!findUnshardableDim(rule, layout))
     return success();
-  return rule.emitOpError()
-         << "has a param of "
-         << rule.getArgumentOfKind(RoleKind::Param).getType() << " with '"
-         << dim.getValue() << (dim.getValue() == "1" ? "'" : "' twice")
-         << ", which cannot be sharded over "
-         << cast<StringAttr>(layout.getAxes(dim)[0]).getValue();
+  return rule.emitOpError() << describeUnshardable(rule, layout);
 }
 
 static LogicalResult insertCollectives(RuleOp rule) {

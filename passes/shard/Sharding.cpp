@@ -8,6 +8,8 @@
 
 #include "passes/ParamDims.h"
 
+#include "llvm/Support/raw_ostream.h"
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -32,17 +34,50 @@ static bool isElementwise(RuleOp rule) {
          });
 }
 
+/// Whether it needs the whole of matrices, or has states of which a part of the
+/// param has no part.
+bool mlir::step::needsMatrices(RuleOp rule) {
+  ParamDims dims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  Block &body = rule.getBody().front();
+  return llvm::any_of(body, [](Operation &op) { return isMatrixOp(&op); }) ||
+         llvm::any_of(body.getArguments(), [&](BlockArgument argument) {
+           return isShaped(argument.getType()) &&
+                  !dims.covers(argument.getType());
+         });
+}
+
 SmallVector<StringAttr> mlir::step::getUnshardableDims(RuleOp rule) {
   SmallVector<StringAttr> found;
   if (isElementwise(rule))
     return found;
   ArrayRef<StringAttr> dims =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  const bool isWhole = needsMatrices(rule);
+  if (isWhole)
+    found.push_back(StringAttr::get(rule.getContext(), kFlatRange));
   for (StringAttr dim : dims)
-    if ((dim.getValue() == "1" || llvm::count(dims, dim) > 1) &&
+    if ((isWhole || dim.getValue() == "1" || llvm::count(dims, dim) > 1) &&
         !llvm::is_contained(found, dim))
       found.push_back(dim);
   return found;
+}
+
+std::string mlir::step::describeUnshardable(RuleOp rule, LayoutAttr layout) {
+  StringAttr dim = findUnshardableDim(rule, layout);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "has a param of '" << rule.getArgumentOfKind(RoleKind::Param).getType()
+     << "'";
+  if (needsMatrices(rule))
+    os << " whose matrices it needs whole";
+  else
+    os << " with '" << dim.getValue()
+       << (dim.getValue() == "1" ? "'" : "' twice");
+  os << ", which cannot be sharded over ";
+  llvm::interleave(
+      layout.getAxes(dim).getAsRange<StringAttr>(), os,
+      [&](StringAttr axis) { os << axis.getValue(); }, "+");
+  return text;
 }
 
 StringAttr mlir::step::findUnshardableDim(RuleOp rule, LayoutAttr layout) {
@@ -61,7 +96,7 @@ mlir::step::getCrossedDims(RuleOp rule, ReductionOpInterface reduction) {
   Type type = reduction.getInput().getType();
   if (layout.isFlat()) {
     ParamDims dims(rule.getArgumentOfKind(RoleKind::Param).getType());
-    if (dims.getSet(type) != dims.getAll())
+    if (!dims.isFull(type))
       return {};
     return {StringAttr::get(rule.getContext(), kFlatRange)};
   }

@@ -12,13 +12,22 @@
 
 namespace mlir::step {
 
-/// Dims of the rule's param that cannot be sharded, each once: a name that
-/// stands for two dims, or an extent of 1, says too little of where a part
-/// lies. None where the rule is elementwise, to which that makes no difference.
+/// Whether the rule has products of matrices, or states of other dims than the
+/// param's: no rank can work on a part of them.
+bool needsMatrices(RuleOp rule);
+
+/// Dims of the rule's param that cannot be sharded, each once: all, and the
+/// flat range, where it needs whole matrices; else a name that stands for two
+/// dims, or an extent of 1, says too little of where a part lies. None where
+/// the rule is elementwise, to which that makes no difference.
 SmallVector<StringAttr> getUnshardableDims(RuleOp rule);
 
 /// The first of these that the layout shards; null where none is.
 StringAttr findUnshardableDim(RuleOp rule, LayoutAttr layout);
+
+/// Why it cannot: "has a param of ... with 'n' twice, which cannot be sharded
+/// over dp".
+std::string describeUnshardable(RuleOp rule, LayoutAttr layout);
 
 /// The attribute of a rule, and of its program, with the layouts that it cannot
 /// have, under which one rank steps the whole tensor.

@@ -25,7 +25,7 @@ static void runRows(const Words &w, const TileRow &row, TraverseOp traverse,
   arguments.tensorSlots = row.tensorSlots;
   for (const Operand &operand : getOperands(traverse)) {
     DimSet own = getDimSet(traverse, operand);
-    Value element = row.project(item, outer, own & outer);
+    Value element = row.getExtents().project(item, outer, own & outer);
     if (getAccess(traverse, operand) == Access::Tile)
       element = w.add(w.mul(element, row.N), firstRow);
     Value size = w.constantWord(operand.getBytes());

@@ -72,7 +72,7 @@ void TilePhase::emitStridedLeaf(const TileRow &row, const Tile &leaf) const {
   first = w.add(w.mul(first, row.M), leaf.firstColumn);
   auto getMemory = [&](const Operand &operand) {
     return StridedMemory{row.getAddress(operand.buffer), row.getRank(),
-                         row.getExtents(), row.getStrides(operand.buffer),
+                         row.getExtentWords(), row.getStrides(operand.buffer),
                          operand.getBytes()};
   };
   TileRunArguments in;

@@ -9,6 +9,7 @@
 #define STEPC_PASSES_LOWER_CPU_WORKERPOLICY_H
 
 #include "passes/lower/Finish.h"
+#include "passes/lower/cpu/ProductKernel.h"
 
 namespace mlir::step {
 
@@ -23,6 +24,9 @@ public:
   void foldPairwise(Combiner combiner, const Entries &entries,
                     Value width) const override;
   void foldSequence(Combiner combiner, const Entries &entries) const override;
+  void multiply(const Product &product) const override {
+    callProduct(w, product, emitPackedProduct);
+  }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
 };

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+#include "passes/lower/cuda/BlockProduct.h"
 #include "passes/lower/cuda/BlockRun.h"
 #include "passes/lower/cuda/BlockTree.h"
 #include "passes/lower/cuda/GridKernel.h"
@@ -35,6 +36,9 @@ public:
   }
   void foldSequence(Combiner combiner, const Entries &entries) const override {
     emitBlockSequence(w, combiner, entries);
+  }
+  void multiply(const Product &product) const override {
+    callProduct(w, product, emitBlockProduct);
   }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;

@@ -91,7 +91,7 @@ void TileGridEmitter::emitTile(const TileRow &row, const Tile &tile,
   SmallVector<Value> arguments;
   if (isStrided) {
     Value first = w.add(w.mul(tile.item, row.N), tile.firstRow);
-    arguments = {row.getRank(), row.getExtents(),
+    arguments = {row.getRank(), row.getExtentWords(),
                  w.add(w.mul(first, row.M), tile.firstColumn)};
   }
   arguments.append(in.getValues());

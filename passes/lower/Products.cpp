@@ -1,0 +1,127 @@
+//===- Products.cpp - products and transposes in a finish -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/Products.h"
+
+#include "passes/lower/Finish.h"
+
+#include "mlir/Support/DebugStringHelper.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+Value mlir::step::loadElement(const Words &w, const Matrix &matrix,
+                              Type compute, Value index) {
+  Value element = emitLoad(w, matrix.storage, 0, matrix.address, index);
+  return matrix.storage == compute
+             ? element
+             : arith::ExtFOp::create(w.b, w.loc, compute, element);
+}
+
+namespace {
+/// The buffer of some matrices, and the extents of each.
+struct Matrices {
+  Matrices(const Words &w, const TileRow &row, Value buffer) : w(w) {
+    type = cast<BufferType>(buffer.getType());
+    address = row.getAddress(buffer);
+    ArrayRef<StringAttr> dims = type.getDims();
+    Extents extents = row.getExtents(dims);
+    rows = extents[dims.size() - 2];
+    columns = extents[dims.size() - 1];
+    items = w.constantWord(1);
+    for (unsigned position = 0; position + 2 < dims.size(); ++position)
+      items = w.mul(items, extents[position]);
+  }
+
+  Value getAddress(Value item) const {
+    Value elements = w.mul(item, w.mul(rows, columns));
+    return w.add(address,
+                 w.mul(elements, w.constantWord(type.getElementBytes())));
+  }
+  Matrix get(Value item, bool transposed) const {
+    Matrix matrix{getAddress(item), type.getElement(), columns,
+                  w.constantWord(1)};
+    if (transposed)
+      std::swap(matrix.rowStride, matrix.columnStride);
+    return matrix;
+  }
+
+  const Words &w;
+  BufferType type;
+  Value address, items, rows, columns;
+};
+} // namespace
+
+/// The result's elements in their order, shared out.
+static void emitTransposed(const Words &w, const TileRow &row,
+                           const FinishPolicy &policy, TransposedOp op) {
+  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+  Type compute = to.type.getElement();
+  Value one = w.constantWord(1);
+  // From the innermost dim outwards: where each is in the operand.
+  Places places(from.rows, from.columns);
+  places.addOuter({from.columns, one});
+  places.addOuter({from.items, w.mul(from.rows, from.columns)});
+  Matrix source{from.address, from.type.getElement(), Value(), Value()};
+  policy.forEach(places, [&](Value number, Value offset) {
+    emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
+              to.address, w.toIndex(number));
+  });
+}
+
+void mlir::step::callProduct(
+    const Words &w, const Product &product,
+    function_ref<void(const Words &, const Product &)> emitBody) {
+  std::string name = kProductPrefix.str();
+  for (Type type : {product.lhs.storage, product.rhs.storage, product.compute})
+    name += debugString(type) + "_";
+  if (product.isSymmetric)
+    name += "symmetric";
+  SmallVector<Value> arguments;
+  for (const Matrix &matrix : {product.lhs, product.rhs})
+    arguments.append({matrix.address, matrix.rowStride, matrix.columnStride});
+  arguments.append({product.result, product.rows, product.depth,
+                    product.columns, product.panels, product.packed});
+  func::FuncOp function =
+      getSharedFunction(w, name, int64_t(arguments.size()), 0,
+                        [&](const Words &inner, ValueRange in) {
+                          Product own = product;
+                          own.lhs = {in[0], product.lhs.storage, in[1], in[2]};
+                          own.rhs = {in[3], product.rhs.storage, in[4], in[5]};
+                          own.result = in[6];
+                          own.rows = in[7];
+                          own.depth = in[8];
+                          own.columns = in[9];
+                          own.panels = in[10];
+                          own.packed = in[11];
+                          emitBody(inner, own);
+                        });
+  func::CallOp::create(w.b, w.loc, function, arguments);
+}
+
+void mlir::step::emitProduct(const Words &w, const TileRow &row,
+                             const FinishPolicy &policy, Operation *op) {
+  if (auto transposed = dyn_cast<TransposedOp>(op))
+    return emitTransposed(w, row, policy, transposed);
+  auto product = cast<ProductOp>(op);
+  Matrices lhs(w, row, product.getLhs()), rhs(w, row, product.getRhs());
+  Matrices to(w, row, product.getResult());
+  ProductMemory memory = row.storage.getProductMemory(product);
+  w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
+    Value item = w.toWord(index);
+    Product one{lhs.get(item, product.getLhsTransposed()),
+                rhs.get(item, product.getRhsTransposed()),
+                to.getAddress(item),
+                to.rows,
+                product.getLhsTransposed() ? lhs.rows : lhs.columns,
+                to.columns,
+                to.type.getElement(),
+                product.getSymmetric(),
+                row.getWorkspaceAddress(memory.panels),
+                row.getWorkspaceAddress(memory.packed)};
+    policy.multiply(one);
+  });
+}

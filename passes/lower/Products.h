@@ -1,0 +1,57 @@
+//===- Products.h - products and transposes in a finish ----------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_PRODUCTS_H
+#define STEPC_PASSES_LOWER_PRODUCTS_H
+
+#include "passes/lower/TileRow.h"
+
+namespace mlir::step {
+
+class FinishPolicy;
+
+/// A matrix in memory, as it is read. Strides are in elements; all values are
+/// words.
+struct Matrix {
+  Value address;
+  Type storage;
+  Value rowStride, columnStride;
+};
+
+/// One product of [rows, depth] and [depth, columns], row-major into `result`,
+/// whose elements are of the compute type. Where the result is symmetric only
+/// one half has to be computed. All values are words.
+struct Product {
+  Matrix lhs, rhs;
+  Value result;
+  Value rows, depth, columns;
+  Type compute;
+  bool isSymmetric;
+  /// Memory for the operands as the policy wants them (ProductMemory).
+  Value panels, packed;
+};
+
+/// Emits a `step.product` or a `step.transposed`, for each matrix of the batch.
+void emitProduct(const Words &w, const TileRow &row, const FinishPolicy &policy,
+                 Operation *op);
+
+/// How the names of functions begin that multiply, and that alone may have
+/// fused multiply-adds.
+inline constexpr llvm::StringLiteral kProductPrefix = "product_";
+
+/// Calls the function of such products, which the module gets once: `emitBody`
+/// fills it.
+void callProduct(const Words &w, const Product &product,
+                 function_ref<void(const Words &, const Product &)> emitBody);
+
+/// An element of a matrix at an address, in the compute type.
+Value loadElement(const Words &w, const Matrix &matrix, Type compute,
+                  Value index);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_PRODUCTS_H

@@ -1,0 +1,32 @@
+//===- ProductKernel.h - a product by one worker -----------------*- C++
+//-*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_LOWER_CPU_PRODUCTKERNEL_H
+#define STEPC_PASSES_LOWER_CPU_PRODUCTKERNEL_H
+
+#include "passes/lower/Products.h"
+
+namespace mlir::step {
+
+/// Emits the product by one worker.
+///
+/// The right operand is packed into panels of `getPanelColumns` columns, row
+/// behind row; the left one, `kPackedRows` rows at a time, into tiles of
+/// `kTileRows` rows, column behind column. What is missing at the ends is 0:
+///
+///   panel 0          panel 1             tile 0            tile 1
+///   k=0  b00..b0f    k=0  b0g..          k=0  a00..a50     k=0  a60..
+///   k=1  b10..b1f    k=1  b1g..          k=1  a01..a51     k=1  a61..
+///
+/// A tile by a panel is a register tile: for each k a vector of the panel and
+/// each of the tile's numbers, one fma a row. So each element of the result is
+/// one chain over k, cut into leaves, whatever the extents are.
+void emitPackedProduct(const Words &w, const Product &product);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_LOWER_CPU_PRODUCTKERNEL_H

@@ -1,0 +1,68 @@
+//===- BlockProduct.cpp - a product by the threads of a block -------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/cuda/BlockProduct.h"
+
+#include "passes/lower/cuda/BlockTree.h"
+#include "stepc/kernel_abi.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// A thread computes an element: one chain over k, in leaves.
+void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
+  Type f64 = w.b.getF64Type();
+  bool isWide = product.compute.isF64();
+  Value elements = w.mul(product.rows, product.columns);
+  emitBlockLoop(w, elements, [&](Value number) {
+    Value left = w.mul(w.div(number, product.columns), product.lhs.rowStride);
+    Value right =
+        w.mul(w.rem(number, product.columns), product.rhs.columnStride);
+    Value depth = w.toIndex(product.depth), zero = w.constant(0);
+    Value none =
+        arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
+    auto leaves = scf::ForOp::create(w.b, w.loc, zero, depth,
+                                     w.constant(STEPC_PRODUCT_LEAF), none);
+    OpBuilder::InsertionGuard guard(w.b);
+    w.b.setInsertionPointToStart(leaves.getBody());
+    Value begin = leaves.getInductionVar();
+    Value end = arith::MinSIOp::create(
+        w.b, w.loc, depth, w.add(begin, w.constant(STEPC_PRODUCT_LEAF)));
+    Value start = arith::ConstantOp::create(
+        w.b, w.loc, w.b.getFloatAttr(product.compute, 0.0));
+    auto chain =
+        scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1), start);
+    {
+      OpBuilder::InsertionGuard inner(w.b);
+      w.b.setInsertionPointToStart(chain.getBody());
+      Value k = w.toWord(chain.getInductionVar());
+      auto load = [&](const Matrix &matrix, Value first, Value stride) {
+        return loadElement(w, matrix, product.compute,
+                           w.toIndex(w.add(first, w.mul(k, stride))));
+      };
+      Value sum = math::FmaOp::create(
+          w.b, w.loc, load(product.lhs, left, product.lhs.columnStride),
+          load(product.rhs, right, product.rhs.rowStride),
+          chain.getRegionIterArg(0));
+      scf::YieldOp::create(w.b, w.loc, sum);
+    }
+    Value leaf = chain.getResult(0);
+    if (!isWide)
+      leaf = arith::ExtFOp::create(w.b, w.loc, f64, leaf);
+    Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
+                                          begin, zero);
+    Value sum =
+        arith::AddFOp::create(w.b, w.loc, leaves.getRegionIterArg(0), leaf);
+    scf::YieldOp::create(w.b, w.loc, w.select(isFirst, leaf, sum));
+    w.b.setInsertionPointAfter(leaves);
+    Value result = leaves.getResult(0);
+    if (!isWide)
+      result = arith::TruncFOp::create(w.b, w.loc, product.compute, result);
+    emitStore(w, product.compute, 0, result, product.result, w.toIndex(number));
+  });
+}

@@ -1,0 +1,74 @@
+//===- ProgramProducts.cpp - products of a program ------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/ProgramBuilder.h"
+
+#include "passes/Sources.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// The buffer that a product reads, and whether with rows for columns: what is
+/// transposed is read where it came from.
+std::pair<Value, bool> ProgramBuilder::findMatrix(Value value) const {
+  bool transposed = false;
+  while (auto transpose = value.getDefiningOp<TransposeOp>()) {
+    value = transpose.getOperand();
+    transposed = !transposed;
+  }
+  return {value, transposed};
+}
+
+/// Whether the value's matrices are symmetric to the bit. Products add for (i,
+/// j) and (j, i) the same numbers in the same order, so X Xᵀ is, and so is the
+/// square of what is; and what is computed element by element of such matrices
+/// and of numbers of the whole tensor.
+bool ProgramBuilder::isSymmetric(Value value) const {
+  auto enter = [&](Value next) {
+    if (!isShaped(next.getType()))
+      return Follow::Nothing;
+    if (isa<BlockArgument>(next))
+      return Follow::Stop;
+    Operation *op = next.getDefiningOp();
+    if (auto product = dyn_cast<MatmulOp>(op)) {
+      auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
+      auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
+      if (lhs != rhs)
+        return Follow::Stop;
+      return lhsTransposed == rhsTransposed ? Follow::Operands
+                                            : Follow::Nothing;
+    }
+    ArrayRef<StringAttr> dims = getDims(next.getType());
+    bool isSquare = dims.size() >= 2 && dims.back() == dims[dims.size() - 2];
+    auto parts = dyn_cast<ValueOpInterface>(op);
+    bool isKept = isa<TransposeOp>(op) ||
+                  (parts && parts.getParts().sharding == Sharding::Elementwise);
+    return isSquare && isKept ? Follow::Operands : Follow::Stop;
+  };
+  return walkSources(value, enter, [](Operation *) {});
+}
+
+void ProgramBuilder::buildProduct(const SmallStep &step) {
+  Operation *op = step.ops.front();
+  Value result = op->getResult(0);
+  Location loc = op->getLoc();
+  auto type =
+      BufferType::get(builder.getContext(), getDims(result.getType()), compute);
+  auto product = dyn_cast<MatmulOp>(op);
+  if (!product) {
+    Value operand = cast<TransposeOp>(op).getOperand();
+    values.map(result,
+               TransposedOp::create(builder, loc, type, getBuffer(operand))
+                   .getResult());
+    return;
+  }
+  auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
+  auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
+  values.map(result, ProductOp::create(builder, loc, type, getBuffer(lhs),
+                                       getBuffer(rhs), lhsTransposed,
+                                       rhsTransposed, isSymmetric(result))
+                         .getResult());
+}
