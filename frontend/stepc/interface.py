@@ -30,20 +30,24 @@ class Condition:
 
     ``operand``: "rank", the index of an extent (from the end where negative), or
     the name of an option. ``value``: a number, the name of an integer option, or
-    what the option must be.
+    what the option must be. ``other``: the index of the extent that it is compared with in
+    place of a value.
     """
 
     operand: str | int
     predicate: str
     value: int | bool | str
     is_option: bool = False
+    other: int | None = None
 
     @classmethod
     def from_json(cls, data: dict) -> Condition:
         predicate = data.get("predicate", "eq")
         if "rank" in data or "extent" in data:
-            value = data["option"] if "option" in data else int(data["value"])
-            return cls("rank" if "rank" in data else int(data["extent"]), predicate, value)
+            other = data.get("other_extent")
+            value = data["option"] if "option" in data else int(data.get("value", 0))
+            operand = "rank" if "rank" in data else int(data["extent"])
+            return cls(operand, predicate, value, other=other)
         return cls(data["option"], predicate, bool(data.get("value", True)), is_option=True)
 
     def holds(self, shape: tuple[int, ...], options: Options) -> bool:
@@ -51,11 +55,13 @@ class Condition:
         if self.is_option:
             return PREDICATES[self.predicate](bool(options[self.operand]), self.value)
         bound = options[self.value] if isinstance(self.value, str) else self.value
-        if self.operand == "rank":
-            return PREDICATES[self.predicate](len(shape), bound)
-        if not -len(shape) <= self.operand < len(shape):
+        indices = [i for i in (self.operand, self.other) if isinstance(i, int)]
+        if any(not -len(shape) <= i < len(shape) for i in indices):
             return False
-        return PREDICATES[self.predicate](shape[self.operand], bound)
+        if self.other is not None:
+            bound = shape[self.other]
+        found = len(shape) if self.operand == "rank" else shape[self.operand]
+        return PREDICATES[self.predicate](found, bound)
 
 
 @dataclass(frozen=True)

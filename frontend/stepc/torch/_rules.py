@@ -82,8 +82,8 @@ def whole_states(
         of_param: list[int | None] = list(range(rank)) if rank == len(shape) else [None] * rank
         # Dims count from the end: leading ones may be any number.
         for back in range(1, min(len(state.dims), rank) + 1):
-            # An extent of 1 that the parameter has, too, lies as it does.
-            if state.dims[-back] == "1" and state.dims != rule.dims:
+            # One of the parameter's, in its place: also an extent of 1 that both have.
+            if state.dims[-back] != rule.dims[-back]:
                 of_param[-back] = None
         at = dropped.get(state.name)
         if at is not None:
