@@ -542,7 +542,9 @@ def LowerPhasesToCPU : Pass<"step-lower-phases-to-cpu", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"prefetchLines", "prefetch-lines", "int64_t", "128",
-           "how many cache lines to have on their way ahead of a loop, of all its operands together; 0: none">];
+           "how many cache lines to have on their way ahead of a loop, of all its operands together; 0: none">,
+    Option<"productRows", "product-rows", "int64_t", "6",
+           "how many rows of a product's result are computed in registers: 6, or 12 where there are 32 registers of vectors">];
   let dependentDialects = [
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

@@ -90,6 +90,7 @@ void mlir::step::buildLowerPipeline(OpPassManager &pm,
   pm.addPass(createLowerRounds());
   LowerPhasesToCPUOptions cpu;
   cpu.prefetchLines = options.prefetchLines;
+  cpu.productRows = options.productRows;
   pm.addPass(createLowerPhasesToCPU(cpu));
   addExpansions(pm);
   pm.addPass(createConvertToLLVM());

@@ -42,6 +42,11 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
 };
 
 struct LowerOptions : PassPipelineOptions<LowerOptions> {
+  Option<int64_t> productRows{
+      *this, "product-rows",
+      llvm::cl::desc("how many rows of a product's result are computed in "
+                     "registers: 6 or 12"),
+      llvm::cl::init(6)};
   Option<int64_t> prefetchLines{
       *this, "prefetch-lines",
       llvm::cl::desc("how many cache lines to have on their way ahead of a "

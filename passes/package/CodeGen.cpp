@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/package/CodeGen.h"
 
+#include "passes/lower/Products.h"
+
 #include "passes/package/PermuteWords.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -142,7 +144,9 @@ translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
     function.addFnAttr("target-features", target.features);
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (!target.isDevice()) {
-      std::string width = std::to_string(target.vectorWidth);
+      bool isProduct = function.getName().starts_with(kProductPrefix);
+      std::string width = std::to_string(isProduct ? target.productWidth
+                                                   : target.vectorWidth);
       function.addFnAttr("prefer-vector-width", width);
       function.addFnAttr("min-legal-vector-width", width);
     }

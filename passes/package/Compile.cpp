@@ -25,6 +25,8 @@
 
 #include <chrono>
 
+#include <map>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -185,6 +187,9 @@ private:
   LogicalResult timed(StringRef name, function_ref<LogicalResult()> work);
 
   ModuleOp module;
+  /// What is lowered for processors, by Target::productRows.
+  std::map<int64_t, ModuleOp> lowered;
+  std::vector<OwningOpRef<ModuleOp>> clones;
   /// What the lower stage made for devices.
   OwningOpRef<ModuleOp> deviceModule;
   const CompileOptions &options;
@@ -240,7 +245,7 @@ llvm::Expected<std::string> Compilation::makeCode(const Target &target) {
       return ptx;
     return assemblePTX(*ptx, target, options.assembler);
   }
-  auto objects = generateObjects(module, target);
+  auto objects = generateObjects(lowered.at(target.productRows), target);
   if (!objects)
     return objects.takeError();
   auto shared = linkSharedObject(*objects);
@@ -274,18 +279,26 @@ LogicalResult Compilation::package(StringRef source,
 }
 
 /// The kernels of processors and those of devices are lowered from the same
-/// programs, each on their own.
+/// programs, each on their own; those of processors for each number of rows that
+/// a product's registers hold.
 LogicalResult Compilation::lower() {
   auto isDevice = [](const Target *target) { return target->isDevice(); };
   bool forDevices = llvm::any_of(options.targets, isDevice);
   bool forProcessors = !llvm::all_of(options.targets, isDevice);
   if (forDevices)
     deviceModule = cast<ModuleOp>(module->clone());
-  if (forProcessors &&
-      failed(runStage(Stage::Lower, "lower", module, [](OpPassManager &pm) {
-        buildLowerPipeline(pm, LowerOptions());
-      })))
-    return failure();
+  for (const Target *target : options.targets)
+    if (!target->isDevice() && !lowered.count(target->productRows))
+      lowered[target->productRows] =
+          lowered.empty() ? module : *clones.emplace_back(cast<ModuleOp>(module->clone()));
+  for (auto [rows, copy] : lowered) {
+    LowerOptions lower;
+    lower.productRows = rows;
+    if (failed(runStage(Stage::Lower, "lower", copy, [&](OpPassManager &pm) {
+          buildLowerPipeline(pm, lower);
+        })))
+      return failure();
+  }
   if (forDevices && failed(runStage(Stage::Lower, "lower-to-cuda",
                                     *deviceModule, buildLowerToCUDAPipeline)))
     return failure();

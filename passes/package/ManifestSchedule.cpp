@@ -57,6 +57,9 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
     object["trailing"] = true;
   if (!entry.kernel) {
     object["finish"] = entry.name;
+    if (int64_t products = llvm::count_if(
+            entry.finish, [](Operation *op) { return isa<ProductOp>(op); }))
+      object["products"] = products;
     return object;
   }
   object["kernel"] = entry.name;

@@ -33,10 +33,9 @@ struct WorkspaceBuffer {
 };
 
 /// Columns of a panel of a product's right operand: a vector of 64 bytes of the
-/// compute type. Rows of a tile of its left one, and of those that are packed
-/// together.
+/// compute type. Rows of its left one that are packed together: whole tiles.
 int64_t getPanelColumns(Type compute);
-inline constexpr int64_t kTileRows = 6, kPackedRows = 96;
+inline constexpr int64_t kPackedRows = 96;
 
 /// The buffers, by their places in the workspace, into which the operands of a
 /// product are packed: panels of the right one, `kPackedRows` rows of the left

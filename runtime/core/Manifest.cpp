@@ -141,6 +141,12 @@ bool Variant::hasReducedOperands() const {
       [](const Operand &operand) { return operand.reach == Reach::Reduced; });
 }
 
+bool Variant::hasProducts() const {
+  return std::any_of(
+      schedule.begin(), schedule.end(),
+      [](const ScheduleEntry &entry) { return entry.products > 0; });
+}
+
 Dims Variant::getShardedDims() const {
   Dims dims;
   for (const ShardedDim &sharded : layout)

@@ -261,6 +261,8 @@ struct Variant {
   bool subsets = false;
 
   bool hasReducedOperands() const;
+  /// Whether a step multiplies matrices.
+  bool hasProducts() const;
   /// The names of `layout`.
   Dims getShardedDims() const;
   /// Whether it serves tensors that are sharded in these dims. Without

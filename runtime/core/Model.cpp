@@ -25,6 +25,10 @@ Model::Model(std::shared_ptr<const Package> loaded,
 }
 
 /// What a variant does in the segment, whose entries begin at `entry`.
+/// What a product costs for an element of the parameter, in bytes that could be
+/// moved meanwhile: about that of matrices of a few hundred rows.
+static constexpr int64_t kProductBytes = 64;
+
 static ClassSegment makeSegment(const Variant &variant, int64_t segment,
                                 size_t &entry) {
   const std::vector<ScheduleEntry> &schedule = variant.schedule;
@@ -35,7 +39,8 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
        ++entry) {
     made.whole |= schedule[entry].kind == EntryKind::Finish ||
                   schedule[entry].waitsFor(EdgeScope::Tensor);
-    made.elementBytes += variant.getBytesPerElement(schedule[entry]);
+    made.elementBytes += variant.getBytesPerElement(schedule[entry]) +
+                         schedule[entry].products * kProductBytes;
   }
   made.endEntry = int64_t(entry);
   // The ranks' part of the segment.

@@ -27,7 +27,7 @@ static constexpr int64_t kBatchBytes = 256 * 1024;
 
 RowClass::RowClass(const Variant &variant, int64_t chunkElements, bool whole)
     : variant(variant), chunkElements(chunkElements), whole(whole),
-      tiles(variant.space == Space::Tiles),
+      tiles(variant.space == Space::Tiles), products(variant.hasProducts()),
       operandsWord(tiles ? STEPC_TILE_OPERANDS(variant.roles.numDims)
                          : STEPC_ROW_OPERANDS),
       fixedWords(operandsWord + int64_t(variant.operands.size()) +
@@ -58,7 +58,7 @@ int64_t RowClass::getFootprint(const RowSize &size) const {
 }
 
 bool RowClass::isLarge(const RowSize &size) const {
-  return whole && !together && getFootprint(size) > kLargeBytes &&
+  return whole && !together && !products && getFootprint(size) > kLargeBytes &&
          size.countChunks() >= kLargeChunks;
 }
 

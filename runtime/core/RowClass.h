@@ -53,7 +53,8 @@ public:
   RowSize getSize(const TileShape &shape) const;
 
   /// Whether all workers share the row: it does not stay in a cache from one
-  /// traversal to the next. None is where rows are worked on together.
+  /// traversal to the next. None is where rows are worked on together, or where
+  /// their products are most of the work, which one worker does.
   bool isLarge(const RowSize &size) const;
 
   /// Takes the memory for more rows of rank `rank` at most, which have
@@ -104,6 +105,7 @@ private:
   int64_t chunkElements;
   bool whole;
   bool tiles;
+  bool products;
   bool together = false;
   int64_t operandsWord;
   int64_t fixedWords;

@@ -101,6 +101,9 @@ struct ScheduleEntry {
   /// On a processor done by the kernel before it, for tensors whose tiles
   /// have whole rows.
   bool trailing = false;
+  /// Of a finish: how many products of matrices it makes, each for all of the
+  /// tensor.
+  int64_t products = 0;
   /// What it waits for, beside the rounds before its segment.
   std::vector<Edge> edges;
 

@@ -62,8 +62,12 @@ void ScheduleReader::readCalled(const Json &value, const std::string &where,
   entry.trailing =
       value.find("trailing") && fields.getBool(value, "trailing", where);
   entry.function = fields.getString(value, getName(entry.kind), where);
-  if (entry.kind == EntryKind::Finish)
+  if (entry.kind == EntryKind::Finish) {
+    if (value.find("products"))
+      entry.products = int64_t(fields.getIndex(
+          value, "products", 65537, "is not an integer from 0 to 65536", where));
     return;
+  }
   entry.stridedFunction = fields.getString(value, "strided_kernel", where);
   const char *what = "is not an operand";
   entry.reads =

@@ -5,6 +5,8 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
+import torch
+
 from . import (
     _release,  # noqa: F401  (first: it may refuse)
     apex,
@@ -38,6 +40,7 @@ from .rprop import Rprop
 from .sgd import SGD
 from .sm3 import SM3
 from .sophia import SophiaG
+
 
 __all__ = [
     "ASGD",
@@ -75,3 +78,8 @@ __all__ = [
     "lomo",
     "profile_kernels",
 ]
+
+if hasattr(torch.optim, "Muon"):  # of torch 2.9 and later
+    from .muon import Muon
+
+    __all__ += ["Muon"]

@@ -92,7 +92,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _dropped_dims: dict[str, int] = {}  # a state's kept dim that `state` does not show
     _scalar_states: frozenset[str] = frozenset()  # of one element, `state` shows them 0-d
     _transient_states: frozenset[str] = frozenset()  # that the original class only notes down
-    _eager_where: dict[str, bool] = {}  # values in a group that torch's own step is for
+    _compiled_where: dict[str, object] = {}  # values in a group; with others torch's own step
 
     # Class attributes, so that copies and unpickled objects start without.
     _static_grads = False

@@ -29,9 +29,9 @@ def why_eager(optimizer) -> str | None:
             return f"differentiable is set in group {number}"
         if group.get("capturable") and not _is_on_cuda(group):
             return f"capturable is set in group {number}"
-        for key, value in optimizer._eager_where.items():
-            if group.get(key) is value:
-                return f"{key} is {value} in group {number}"
+        for key, value in optimizer._compiled_where.items():
+            if group.get(key, value) != value:
+                return f"{key} is {group[key]} in group {number}"
     for name in ("grad_scale", "found_inf"):
         if getattr(optimizer, name, None) is not None:
             return f"{name} is set"

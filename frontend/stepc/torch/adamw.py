@@ -29,4 +29,4 @@ class AdamW(_Base, torch.optim.AdamW):
     _zoo_name = "adamw"
     _options = {"amsgrad": "amsgrad", "maximize": "maximize"}
     _eager_class = torch.optim.AdamW
-    _eager_where = {"decoupled_weight_decay": False}
+    _compiled_where = {"decoupled_weight_decay": True}

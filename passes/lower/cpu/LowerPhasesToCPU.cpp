@@ -215,7 +215,8 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
                  ArrayRef<ScheduleEntry> entries) {
     const ScheduleEntry &entry = entries.front();
     if (!entry.kernel)
-      emitFinish(builder, storage, entry.name, entry.finish, entry.isTrailing);
+      emitFinish(builder, storage, entry.name, entry.finish, entry.isTrailing,
+                 productRows);
     else if (storage.getProgram().getElementwise())
       KernelEmitter(builder, entry.kernel, storage, prefetchLines).emit();
     else if (entry.isTrailing)

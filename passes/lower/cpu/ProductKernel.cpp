@@ -117,10 +117,13 @@ struct ResultTile {
 
 class TileEmitter {
 public:
-  TileEmitter(const Words &w, Type compute)
-      : w(w), compute(compute), lanes(getPanelColumns(compute)),
+  TileEmitter(const Words &w, Type compute, int64_t numRows)
+      : numRows(numRows), w(w), compute(compute),
+        lanes(getPanelColumns(compute)),
         bytes(compute.getIntOrFloatBitWidth() / 8),
-        sums(emitStackBuffer(w, kTileRows * lanes * 8)) {}
+        sums(emitStackBuffer(w, numRows * lanes * 8)) {}
+
+  const int64_t numRows;
 
   void emit(const ResultTile &tile) const;
 
@@ -145,16 +148,16 @@ ValueRange TileEmitter::emitLeaf(const ResultTile &tile, Value begin,
                                  Value end) const {
   auto type = VectorType::get({lanes}, compute);
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getZeroAttr(type));
-  SmallVector<Value> chains(kTileRows, zero);
+  SmallVector<Value> chains(numRows, zero);
   auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1), chains);
   OpBuilder::InsertionGuard guard(w.b);
   w.b.setInsertionPointToStart(loop.getBody());
   Value k = loop.getInductionVar();
   Value column = arith::MulIOp::create(w.b, w.loc, k, w.constant(lanes));
   Value vector = emitLoad(w, compute, lanes, tile.panel, column);
-  Value first = arith::MulIOp::create(w.b, w.loc, k, w.constant(kTileRows));
+  Value first = arith::MulIOp::create(w.b, w.loc, k, w.constant(numRows));
   SmallVector<Value> next;
-  for (int64_t row = 0; row < kTileRows; ++row) {
+  for (int64_t row = 0; row < numRows; ++row) {
     Value number =
         emitLoad(w, compute, 0, tile.packed, w.add(first, w.constant(row)));
     Value all = vector::BroadcastOp::create(w.b, w.loc, type, number);
@@ -192,7 +195,7 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
       type = shaped.clone(compute);
     return arith::TruncFOp::create(w.b, w.loc, type, sum);
   };
-  Value rows = w.min(tile.rows, w.constantWord(kTileRows));
+  Value rows = w.min(tile.rows, w.constantWord(numRows));
   Value columns = w.min(tile.columns, w.constantWord(lanes));
   Value isWhole = w.isLess(w.constantWord(lanes - 1), columns);
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
@@ -217,7 +220,7 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
 void TileEmitter::emit(const ResultTile &tile) const {
   Value nothing = arith::ConstantOp::create(
       w.b, w.loc, w.b.getZeroAttr(VectorType::get({lanes}, w.b.getF64Type())));
-  for (int64_t row = 0; row < kTileRows; ++row)
+  for (int64_t row = 0; row < numRows; ++row)
     emitStore(w, w.b.getF64Type(), lanes, nothing,
               getRowSums(w.constantWord(row)), w.constant(0));
   w.loop(w.constant(0), w.toIndex(tile.depth), STEPC_PRODUCT_LEAF,
@@ -264,9 +267,9 @@ static void emitRows(const Words &w, const Product &product,
       product.lhs.address,
       w.mul(w.mul(firstRow, product.lhs.rowStride),
             w.constantWord(product.lhs.storage.getIntOrFloatBitWidth() / 8)));
-  emitPacking(w, packing, product.compute, kTileRows);
+  emitPacking(w, packing, product.compute, emitter.numRows);
   Value tileBytes =
-      w.mul(w.mul(product.depth, w.constantWord(kTileRows)), bytes);
+      w.mul(w.mul(product.depth, w.constantWord(emitter.numRows)), bytes);
   Value panelBytes = w.mul(w.mul(product.depth, w.constantWord(lanes)), bytes);
   Value panels = w.ceilDiv(product.columns, lanes);
   if (product.isSymmetric)
@@ -278,11 +281,11 @@ static void emitRows(const Words &w, const Product &product,
     Value firstTile = w.constantWord(0);
     if (product.isSymmetric)
       firstTile = w.div(w.max(w.sub(column, firstRow), firstTile),
-                        w.constantWord(kTileRows));
-    Value tiles = w.ceilDiv(left, kTileRows);
+                        w.constantWord(emitter.numRows));
+    Value tiles = w.ceilDiv(left, emitter.numRows);
     w.loop(w.toIndex(firstTile), w.toIndex(tiles), 1, [&](Value tileIndex) {
       Value tile = w.toWord(tileIndex);
-      Value row = w.mul(tile, w.constantWord(kTileRows));
+      Value row = w.mul(tile, w.constantWord(emitter.numRows));
       Value element =
           w.add(w.mul(w.add(firstRow, row), product.columns), column);
       emitter.emit({w.add(product.packed, w.mul(tile, tileBytes)),
@@ -294,13 +297,14 @@ static void emitRows(const Words &w, const Product &product,
   });
 }
 
-void mlir::step::emitPackedProduct(const Words &w, const Product &product) {
+void mlir::step::emitPackedProduct(const Words &w, const Product &product,
+                                   int64_t tileRows) {
   // Lines of the right operand are its columns.
   Packing packing{product.rhs, product.columns, product.depth, product.panels};
   std::swap(packing.from.rowStride, packing.from.columnStride);
   emitPacking(w, packing, product.compute, getPanelColumns(product.compute));
   // Its memory on the stack is taken once.
-  TileEmitter emitter(w, product.compute);
+  TileEmitter emitter(w, product.compute, tileRows);
   w.loop(w.constant(0), w.toIndex(product.rows), kPackedRows,
          [&](Value row) { emitRows(w, product, emitter, w.toWord(row)); });
   if (product.isSymmetric)

@@ -16,7 +16,7 @@ namespace mlir::step {
 ///
 /// The right operand is packed into panels of `getPanelColumns` columns, row
 /// behind row; the left one, `kPackedRows` rows at a time, into tiles of
-/// `kTileRows` rows, column behind column. What is missing at the ends is 0:
+/// `tileRows` rows, column behind column. What is missing at the ends is 0:
 ///
 ///   panel 0          panel 1             tile 0            tile 1
 ///   k=0  b00..b0f    k=0  b0g..          k=0  a00..a50     k=0  a60..
@@ -25,7 +25,8 @@ namespace mlir::step {
 /// A tile by a panel is a register tile: for each k a vector of the panel and
 /// each of the tile's numbers, one fma a row. So each element of the result is
 /// one chain over k, cut into leaves, whatever the extents are.
-void emitPackedProduct(const Words &w, const Product &product);
+void emitPackedProduct(const Words &w, const Product &product,
+                       int64_t tileRows);
 
 } // namespace mlir::step
 

@@ -31,7 +31,7 @@ void emitTileKernels(OpBuilder &builder, const ProgramStorage &storage,
 /// blocks of rows.
 void emitFinish(OpBuilder &builder, const ProgramStorage &storage,
                 StringRef name, ArrayRef<Operation *> entries,
-                bool isOfRowBlocks);
+                bool isOfRowBlocks, int64_t productRows);
 
 } // namespace mlir::step
 

@@ -15,7 +15,9 @@ namespace mlir::step {
 
 class WorkerPolicy : public FinishPolicy {
 public:
-  using FinishPolicy::FinishPolicy;
+  /// `productRows`: of a product's result, that are computed in registers.
+  WorkerPolicy(const Words &w, int64_t productRows)
+      : FinishPolicy(w), productRows(productRows) {}
 
   void forEach(const Places &places,
                function_ref<void(Value, Value)> emitBody) const override;
@@ -25,10 +27,15 @@ public:
                     Value width) const override;
   void foldSequence(Combiner combiner, const Entries &entries) const override;
   void multiply(const Product &product) const override {
-    callProduct(w, product, emitPackedProduct);
+    callProduct(w, product, [&](const Words &inner, const Product &own) {
+      emitPackedProduct(inner, own, productRows);
+    });
   }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
+
+private:
+  int64_t productRows;
 };
 
 /// The run functions of the traversals of vectors among the entries.
