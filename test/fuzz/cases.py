@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from counted import make_shape as make_exact_shape
+from matrices import has_matrices
 from steps import Case, Definition, Group, Tensor
 from values import EXTENTS, FILLS, fill, random_place
 
@@ -74,11 +75,14 @@ def extent(rng):
     return int(rng.choice(EXTENTS[1:16]) if rng.random() < 0.95 else 0)
 
 
-def make_shape(rng, dims, most):
-    """One that fits the dims."""
-    if rng.random() < 0.2:
+def make_shape(rng, dims, most, squares=False):
+    """One that fits the dims. ``squares``: matrices of the extents' squares are made."""
+    if squares:
+        most = 800
+    if rng.random() < (0.05 if squares else 0.2):
         # What does not fit the dims is another rule's.
-        found = BIG[int(rng.integers(len(BIG)))]
+        big = [(65, 70), (129, 33), (7, 600), (530, 3)] if squares else BIG
+        found = big[int(rng.integers(len(big)))]
         if fits(dims, found):
             return found
     while True:
@@ -134,7 +138,7 @@ def make_setting(program):
         if program.exact:
             kind, shape = "few bits", make_exact_shape(rng, pick(dims))
         else:
-            shape = make_shape(rng, pick(dims), 2500)
+            shape = make_shape(rng, pick(dims), 2500, has_matrices(program))
         tensors.append(Tensors(
             shape=shape, storages=storages[:3], states=storages[3],
             kind=kind, group=int(rng.integers(len(groups))),

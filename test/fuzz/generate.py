@@ -14,6 +14,7 @@ conditions. A program is data: it can be printed, and made smaller (shrink.py).
 from __future__ import annotations
 
 import numpy as np
+from matrices import Matrices, covers, is_matrix, other_dims
 from program import F64, I1, I64, Call, Op, Program, Rule, State, mask, tensor
 
 CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-3", "1.0e-40", "1.0e+300"]
@@ -32,7 +33,7 @@ RESERVED = [
 ]  # fmt: skip
 
 
-class Body:
+class Body(Matrices):
     """Operations, and the values that they may use."""
 
     def __init__(self, maker, ops, prefix):
@@ -156,8 +157,8 @@ class Body:
                      for column in zip(*shapes, strict=True))  # fmt: skip
 
     def fitting(self, names):
-        """Of these, those of the rule's rank: states of one element have another."""
-        return [n for n in names if len(self.program.types[n].dims) == len(self.dims)]
+        """Of these, those of the rule's dims or 1: states of one element have another rank."""
+        return [n for n in names if covers(self.dims, self.program.types[n].dims)]
 
     def a_tensor(self):
         names = self.plain(self.fitting(self.tensors()))
@@ -178,7 +179,7 @@ class Body:
 
     def small(self):
         """An operation on states of one element."""
-        names = [n for n in self.tensors() if len(self.program.types[n].dims) != len(self.dims)]
+        names = [n for n in self.tensors() if self.program.types[n].dims == ("1",) != self.dims]
         if not names:
             return self.arithmetic()
         one = self.pick(names)
@@ -266,6 +267,8 @@ class Body:
         """Some more operations."""
         kinds = [self.arithmetic] * 6 + [self.reduce] * 3 + [self.select] * 2
         kinds += [self.scalar] * 3 + [self.masks, self.power, self.small, self.square]
+        if self.maker.has_matrices and is_matrix(self.dims or ()):
+            kinds += [self.multiply] * 3 + [self.on_others] * 3 + [self.extent]
         if self.dims is None:
             kinds = [self.scalar] * 6 + [self.power]
         for _ in range(number):
@@ -276,7 +279,7 @@ class Body:
         names = self.find(type_, None if guarded else False)
         # A sum with what is there gives a tensor of fewer dims the type that is wanted.
         fitting = [n for n in self.fitting(self.tensors(guarded=False))
-                   if len(self.dims) == len(type_.dims)]  # fmt: skip
+                   if covers(self.dims, type_.dims)]  # fmt: skip
         if fitting and self.coin(0.15):
             names_ = [self.recent(fitting), self.pick(names)]
             if self.shape_of(names_) == type_.dims:
@@ -293,6 +296,7 @@ class Maker:
         # Of hyper-parameters, options, statistics, ...; and of dims, states, rules.
         self.words = [list(self.rng.permutation(RESERVED)) for _ in range(4)]
         self.is_named_so = self.coin(0.3)
+        self.has_matrices = self.nesting.random() < 0.2
         self.declare()
         for call in self.program.calls:
             self.fill_call(call)
@@ -351,6 +355,8 @@ class Maker:
                     types["%least"] = I64
                 conditions = [f"extent -1 ge {least}", "rank ge 2", "%o", "not %o",
                               f"extent 0 lt {least}"]  # fmt: skip
+                if self.has_matrices:
+                    conditions += ["extent -2 le extent -1", "extent 0 gt extent 1"]
                 chosen = {self.pick(conditions) for _ in range(self.number(1, 2))}
                 if not {"%o", "not %o"} <= chosen:
                     program.rules[0].condition = ", ".join(sorted(chosen))
@@ -369,6 +375,8 @@ class Maker:
                 dims = tuple("1" if d in named and self.coin() else d for d in dims)
             elif len(rule.dims) == 1 and named and self.coin(0.3):
                 dims = ("1",)
+            if self.has_matrices and is_matrix(rule.dims) and self.coin(0.4):
+                dims = other_dims(self.rng, rule.dims)
             guarded = self.coin(0.25)
             init = self.pick(CONSTANTS[:8])
             # A state has one meaning in all rules.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from matrices import has_matrices
 from placement import Dims, Flat, even_cuts, random_cuts, random_rows
 from ranks import Sharded
 from stepc._mesh import Mesh
@@ -78,6 +79,11 @@ def spread_setting(program, setting):
     rng = np.random.default_rng([program.seed, 3])
     meshes = WIDE if program.exact else MESHES
     setting.mesh = meshes[int(rng.integers(len(meshes)))]
+    if has_matrices(program):
+        # Each rank has them whole: what cannot be cut is refused, which has its own tests.
+        for tensor in setting.tensors:
+            tensor.spread = Spread()
+        return setting
     twice = any(names_twice(rule.dims) for rule in program.rules)
     for tensor in setting.tensors:
         tensor.spread = make_spread(rng, tensor.shape)

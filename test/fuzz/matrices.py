@@ -1,0 +1,88 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products and transposes in random programs, and tensors of other dims than the param's."""
+
+from __future__ import annotations
+
+from program import F64, tensor
+
+OPERATIONS = ("matmul", "transpose")
+
+
+def covers(dims, other):
+    """Whether each dim of the second is that of the first in its place, or 1."""
+    return len(dims) == len(other) and all(
+        b in (a, "1") for a, b in zip(dims, other, strict=True)
+    )
+
+
+def is_matrix(dims):
+    return len(dims) >= 2 and not any(d == "*" or d.startswith("...") for d in dims[-2:])
+
+
+def has_matrices(program):
+    """Whether a rule needs whole matrices: no rank can have a part of its param."""
+    return any(
+        any(op.name in OPERATIONS for op in rule.ops)
+        or any(not covers(rule.dims, state.dims) for state in rule.states)
+        for rule in program.rules
+    )
+
+
+def other_dims(rng, dims):
+    """Dims of a state that are the param's in another order."""
+    *batch, n, m = dims
+    choices = [(n, n), (m, m), (m, n), ("1", n)]
+    return (*batch, *choices[int(rng.integers(len(choices)))])
+
+
+class Matrices:
+    """What a body computes of matrices; the rest of it works on tensors of the param's dims."""
+
+    def matrices(self):
+        names = self.tensors(guarded=False)
+        return [n for n in names if is_matrix(self.program.types[n].dims)]
+
+    def transposed(self, name):
+        *batch, n, m = self.program.types[name].dims
+        return self.emit("transpose", [name], tensor((*batch, m, n)))
+
+    def multiply(self):
+        """Of a matrix and what fits it, by itself where nothing does."""
+        names = self.matrices()
+        if not names:
+            return self.arithmetic()
+        one = self.recent(names)
+        *batch, rows, along = self.program.types[one].dims
+        fitting = [n for n in names if self.program.types[n].dims[:-1] == (*batch, along)]
+        other = self.pick(fitting) if fitting and self.coin(0.6) else self.transposed(one)
+        columns = self.program.types[other].dims[-1]
+        return self.emit("matmul", [one, other], tensor((*batch, rows, columns)))
+
+    def on_others(self):
+        """An operation on tensors of other dims than the param's."""
+        others = [n for n in self.matrices() if not covers(self.dims, self.program.types[n].dims)]
+        if not others:
+            return self.multiply()
+        one = self.recent(others)
+        type_ = self.program.types[one]
+        alike = [n for n in others if self.program.types[n] == type_]
+        kind = self.pick(["add", "mul", "lerp", "sum", "maximum", "transpose", "over"])
+        if kind == "transpose":
+            return self.transposed(one)
+        if kind == "sum":
+            return self.emit(self.pick(["sum", "mean", "amax"]), [one], F64)
+        if kind == "over":
+            over = type_.dims[-1]
+            if over == "1" or type_.dims.count(over) > 1:
+                return self.multiply()
+            left = tensor((*type_.dims[:-1], "1"))
+            return self.emit(self.pick(["sum", "mean", "amax"]), [one], left,
+                             after=f" over [{over}]")  # fmt: skip
+        second = self.pick(alike) if self.coin() else self.a_scalar()
+        operands = [one, second] + ([self.a_scalar()] if kind == "lerp" else [])
+        return self.emit(kind, operands, type_)
+
+    def extent(self):
+        dim = self.pick([d for d in self.dims if d != "1"])
+        return self.emit("extent", [], F64, before=dim, typed=False)
