@@ -23,6 +23,7 @@ from ctypes import (
 from dataclasses import dataclass
 
 from . import _callbacks, _runtime, errors
+from .interface import FLAT_RANGE
 
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
@@ -185,9 +186,9 @@ class Layout:
         return ",".join([*words, f"rank={rank}"]) if words and rank else ",".join(words)
 
     def sharded_dims(self, rule_dims: tuple[str, ...]) -> frozenset[str]:
-        """The dims of a rule that fits the shape which are sharded, by name; or "flat range"."""
+        """The dims of a rule that fits the shape which are sharded, by name; or ``FLAT_RANGE``."""
         if self.flat:
-            return frozenset({"flat range"})
+            return frozenset({FLAT_RANGE})
         found = set()
         for dim, axes in self.dims:
             index = len(rule_dims) + dim - len(self.shape)

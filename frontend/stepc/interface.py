@@ -24,6 +24,10 @@ PREDICATES = {
 Options = dict[str, "bool | int"]
 
 
+# In a layout's place of a dim: ranks have ranges of elements.
+FLAT_RANGE = "flat range"
+
+
 @dataclass(frozen=True)
 class Condition:
     """One condition of a rule: of its rank, of one extent, or of an option.
@@ -80,7 +84,8 @@ class Rule:
     """How tensors of one kind of shape are updated.
 
     ``dims``: ``("*",)``, names, or names after ``"...b"``. ``conditions``: all
-    must hold. ``unshardable``: the dims that ranks cannot share; ``line`` and ``column`` say
+    must hold. ``unshardable``: the dims that ranks cannot share, and ``FLAT_RANGE`` where no
+    rank can have a range of the elements; ``line`` and ``column`` say
     where in the definition a rule with such dims is, 0 where that is not known.
     """
 
@@ -91,6 +96,11 @@ class Rule:
     unshardable: tuple[str, ...] = ()
     line: int = 0
     column: int = 0
+
+    @property
+    def needs_matrices(self) -> bool:
+        """Whether no rank can work on a part of the parameter: there are products."""
+        return FLAT_RANGE in self.unshardable
 
     @classmethod
     def from_json(cls, data: dict) -> Rule:

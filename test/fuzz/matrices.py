@@ -11,9 +11,7 @@ OPERATIONS = ("matmul", "transpose")
 
 def covers(dims, other):
     """Whether each dim of the second is that of the first in its place, or 1."""
-    return len(dims) == len(other) and all(
-        b in (a, "1") for a, b in zip(dims, other, strict=True)
-    )
+    return len(dims) == len(other) and all(b in (a, "1") for a, b in zip(dims, other, strict=True))
 
 
 def is_matrix(dims):

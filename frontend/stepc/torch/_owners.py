@@ -43,9 +43,11 @@ def why_owned(optimizer, rule, part) -> str | None:
     sharded = layout.sharded_dims(rule.dims)
     dim = next((dim for dim in rule.unshardable if dim in sharded), None)
     if dim is not None:
-        has = "a dim of 1" if dim == "1" else f"dim '{dim}' twice"
+        has = "has a dim of 1" if dim == "1" else f"has dim '{dim}' twice"
+        if rule.needs_matrices:
+            has = "needs whole matrices"
         path = optimizer._get_definition().path
-        return f"rule '{rule.name}' ({path}:{rule.line}:{rule.column}) has {has}, and it is cut"
+        return f"rule '{rule.name}' ({path}:{rule.line}:{rule.column}) {has}, and it is cut"
     if layout.start is None and optimizer._kept.rounds(part.param.dtype):
         return "rounding='stochastic' is of places, and its rows alternate with other ranks'"
     return None

@@ -191,6 +191,13 @@ class Variants:
 
     def missing(self, member: Member, rule: Rule) -> errors.TensorError:
         """What to raise where ``find`` gives None."""
+        if member.layout is not None and member.layout.flat and rule.needs_matrices:
+            return errors.TensorError(
+                f"{member.name}: rule '{rule.name}' of optimizer '{self._optimizer}' needs whole "
+                "matrices, and this rank has a range of its elements, as with zero= or a flat "
+                "layout; where it is a DTensor, as under FSDP2, one rank steps the whole",
+                "STEPC_LAYOUT_UNSUPPORTED",
+            )
         words = describe_options(dict(self._switches[member.group]))
         of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
         layout = f", layout '{member.request}'" if member.request else ""
