@@ -113,6 +113,13 @@ struct RuleCondition {
   Value operand;
 };
 
+/// A dim of a rule whose extent follows from others, and the integer option that
+/// belongs to it, if any.
+struct BoundDim {
+  BoundDimAttr attr;
+  Value operand;
+};
+
 /// Positions in `type` of the dims named in `over`; of all dims where `over` is
 /// null.
 SmallVector<unsigned> getReducedPositions(Type type, ArrayAttr over);

@@ -86,6 +86,28 @@ def Step_ConditionAttr : Step_Attr<"Condition", "condition"> {
 }
 def Step_ConditionArrayAttr : TypedArrayAttrBase<Step_ConditionAttr, "conditions of a rule">;
 
+def Step_BoundDimAttr : Step_Attr<"BoundDim", "bound_dim"> {
+  let summary = "a dim of a rule whose extent follows from others";
+  let description = [{
+    The least of the extents of the dims `of`, of `most`, and of an integer option, an
+    operand of the rule; divided by `per` and rounded up.
+
+    Constraints:
+    - there is a dim that it is of
+    - `per` and `most` are above 0
+  }];
+  let parameters = (ins
+    "::mlir::StringAttr":$name,
+    "::mlir::ArrayAttr":$of,
+    OptionalParameter<"::std::optional<int64_t>">:$most,
+    DefaultValuedParameter<"bool", "false">:$optional,
+    DefaultValuedParameter<"int64_t", "1">:$per);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+def Step_BoundDimArrayAttr
+    : TypedArrayAttrBase<Step_BoundDimAttr, "dims whose extents follow from others">;
+
 def Step_RoleAttr : Step_Attr<"Role", "role"> {
   let summary = "the role of one argument of a rule";
   let description = [{

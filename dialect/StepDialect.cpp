@@ -167,6 +167,18 @@ LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,
   return success();
 }
 
+LogicalResult BoundDimAttr::verify(EmitError emitError, StringAttr name,
+                                   ArrayAttr of, std::optional<int64_t> most,
+                                   bool optional, int64_t per) {
+  if (of.empty() || !llvm::all_of(of, llvm::IsaPred<StringAttr>))
+    return emitError() << "dim '" << name.getValue()
+                       << "' follows from no dim of the param";
+  if (per < 1 || (most && *most < 1))
+    return emitError() << "dim '" << name.getValue()
+                       << "' has a number below 1";
+  return success();
+}
+
 StringRef RoleAttr::getDisplayName() const {
   return getKind() == RoleKind::State ? getName().getValue()
                                       : stringifyRoleKind(getKind());

@@ -98,7 +98,7 @@ def Step_ExtentOp : Step_ValueOp<"extent"> {
     ```
 
     Constraints:
-    - it is a dim of the rule's param
+    - it is a dim of the rule's param, or one that follows from these
   }];
   let arguments = (ins StrAttr:$dim);
   let results = (outs F64:$result);

@@ -165,6 +165,28 @@ SmallVector<RuleCondition> RuleOp::getRuleConditions() {
   return conditions;
 }
 
+SmallVector<BoundDim> RuleOp::getRuleDims() {
+  SmallVector<BoundDim> dims;
+  if (!getBoundDimsAttr())
+    return dims;
+  size_t position = 0;
+  for (auto attr : getBoundDimsAttr().getAsRange<BoundDimAttr>()) {
+    bool hasOperand =
+        attr.getOptional() && position < getDimOperands().size();
+    dims.push_back(
+        {attr, hasOperand ? getDimOperands()[position++] : Value()});
+  }
+  return dims;
+}
+
+bool RuleOp::hasDim(StringAttr dim) {
+  BlockArgument param = getArgumentOfKind(RoleKind::Param);
+  return (param && llvm::is_contained(getDims(param.getType()), dim)) ||
+         llvm::any_of(getRuleDims(), [&](const BoundDim &bound) {
+           return bound.attr.getName() == dim;
+         });
+}
+
 void RuleOp::setRuleConditions(ArrayRef<RuleCondition> conditions) {
   SmallVector<Attribute> attrs;
   SmallVector<Value> operands;

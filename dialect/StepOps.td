@@ -208,6 +208,15 @@ def Step_RuleOp : Step_Op<"rule", [
     integer, an integer option or an extent. A shape fits `[*]` always, `[n, m]` with two
     dims, `[n, n]` with two equal ones, `[...b, n, m]` with two or more.
 
+    Dims of states, besides those of the param, may follow from these: `r` is the least
+    of an integer option and two extents, `k` the number of blocks of 64 along `m`.
+
+        dim r = min %rank, n, m
+        dim k = m / 64
+
+    They stand before the conditions. A quotient is rounded up. Such a state reaches the
+    param by products (`step.matmul`).
+
     A guarded state exists only where the guarding option holds; the value
     returned for it is dropped elsewhere. `count` is the number of the step that
     is being taken, 1 in a tensor's first.
@@ -263,7 +272,11 @@ def Step_RuleOp : Step_Op<"rule", [
       most 64 in all
     - a fresh names states of the rule
     - names of states are not empty and distinct
-    - dims of a state are dims of the param, or 1
+    - dims of a state are dims of the param, dims that follow from these, or 1
+    - a dim that follows from others has a name of its own, and they are single dims
+      of the param
+    - at most three dims follow from others
+    - an option among what a dim is the least of is an integer option
     - no state of a fragment is given
     - a guard is an option
     - a condition compares with an integer option, or is an option that is not
@@ -275,6 +288,8 @@ def Step_RuleOp : Step_Op<"rule", [
     SymbolNameAttr:$sym_name,
     Variadic<I1>:$guards,
     Variadic<AnyTypeOf<[I1, I64]>>:$condition_operands,
+    Variadic<I64>:$dim_operands,
+    OptionalAttr<Step_BoundDimArrayAttr>:$bound_dims,
     Step_RoleArrayAttr:$roles,
     OptionalAttr<Step_ConditionArrayAttr>:$conditions,
     OptionalAttr<Step_VariantAttr>:$variant);
@@ -292,6 +307,10 @@ def Step_RuleOp : Step_Op<"rule", [
     Value getGuard(unsigned index);
     /// What a parameter must satisfy, besides that its shape fits.
     SmallVector<RuleCondition> getRuleConditions();
+    /// Dims whose extents follow from those of the param.
+    SmallVector<BoundDim> getRuleDims();
+    /// Whether the param has the dim, or the rule says what it is.
+    bool hasDim(StringAttr dim);
     /// Replaces the conditions.
     void setRuleConditions(ArrayRef<RuleCondition> conditions);
     /// True for the rule of a fragment, which returns a gradient.

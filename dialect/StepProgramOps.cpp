@@ -89,6 +89,18 @@ SmallVector<ArrayAttr> ProgramOp::getFreshLists() {
   return lists;
 }
 
+SmallVector<StringAttr> ProgramOp::getBoundDimNames() {
+  SmallVector<StringAttr> names;
+  if (getBoundDimsAttr())
+    llvm::append_range(names, getBoundDimsAttr().getAsRange<StringAttr>());
+  return names;
+}
+
+bool ProgramOp::hasDim(StringAttr dim) {
+  return llvm::is_contained(getDims(getParam().getType()), dim) ||
+         llvm::is_contained(getBoundDimNames(), dim);
+}
+
 bool ProgramOp::isFlatRange() {
   LayoutAttr layout = getVariant().getLayout();
   return layout && layout.isFlat() &&
@@ -214,10 +226,10 @@ static bool goesAlong(ArrayRef<StringAttr> dims, ArrayRef<StringAttr> over) {
 
 static LogicalResult verifyBuffers(TraverseOp op) {
   ArrayRef<StringAttr> over = getDims(op.getOver());
-  BlockArgument param = cast<ProgramOp>(op->getParentOp()).getParam();
+  auto program = cast<ProgramOp>(op->getParentOp());
+  BlockArgument param = program.getParam();
   for (StringAttr dim : over)
-    if (param && dim.getValue() != "1" &&
-        !llvm::is_contained(getDims(param.getType()), dim))
+    if (param && dim.getValue() != "1" && !program.hasDim(dim))
       return op.emitOpError() << "goes over " << op.getOver()
                               << " in a program of " << param.getType();
   for (Value buffer : op.getReads())

@@ -276,7 +276,8 @@ def Step_ProgramOp : Step_Op<"program", [
     - operations are those of programs, or of arith and math, without side effects
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Step_RoleArrayAttr:$roles,
-                       Step_VariantAttr:$variant, UnitAttr:$elementwise);
+                       Step_VariantAttr:$variant, UnitAttr:$elementwise,
+                       OptionalAttr<StrArrayAttr>:$bound_dims);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
@@ -297,6 +298,11 @@ def Step_ProgramOp : Step_Op<"program", [
     /// The states that each fresh flag of the scalar functions speaks of: one list without
     /// states where the rule has no fresh.
     SmallVector<ArrayAttr> getFreshLists();
+    /// The names of dims whose extents follow from the param's, in the order of a row of the
+    /// kernels' table, where they stand behind these.
+    SmallVector<StringAttr> getBoundDimNames();
+    /// Whether it is a dim of the param, or one of those.
+    bool hasDim(StringAttr dim);
     /// Whether a rank has a range of the row-major order, whose rows are not whole.
     bool isFlatRange();
   }];

@@ -171,12 +171,81 @@ static ParseResult parseConditions(OpAsmParser &parser,
       [&] { return parseCondition(parser, parsed); });
 }
 
+namespace {
+/// The dims that follow from others while they are parsed.
+struct ParsedDims {
+  SmallVector<Attribute> attrs;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+};
+} // namespace
+
+/// Parses what a dim is the least of: a dim, a number, an option.
+static ParseResult parseLeast(OpAsmParser &parser, ParsedDims &parsed,
+                              SmallVectorImpl<Attribute> &of,
+                              std::optional<int64_t> &most, bool &optional) {
+  SMLoc loc = parser.getCurrentLocation();
+  int64_t number = 0;
+  OptionalParseResult hasNumber = parser.parseOptionalInteger(number);
+  if (hasNumber.has_value()) {
+    if (most)
+      return parser.emitError(loc, "a dim is the least of two numbers");
+    most = number;
+    return *hasNumber;
+  }
+  OpAsmParser::UnresolvedOperand operand;
+  OptionalParseResult hasOperand = parser.parseOptionalOperand(operand);
+  if (hasOperand.has_value()) {
+    if (optional)
+      return parser.emitError(loc, "a dim is the least of two options");
+    optional = true;
+    parsed.operands.push_back(operand);
+    return *hasOperand;
+  }
+  SmallVector<StringAttr> dims;
+  if (parseDim(parser, dims))
+    return failure();
+  of.push_back(dims.front());
+  return success();
+}
+
+/// Parses `dim r = min %rank, n, m`, or `dim k = m / 64`, any number of them.
+static ParseResult parseDims(OpAsmParser &parser, ParsedDims &parsed) {
+  while (succeeded(parser.parseOptionalKeyword("dim"))) {
+    SMLoc loc = parser.getCurrentLocation();
+    StringRef name;
+    SmallVector<Attribute> of;
+    std::optional<int64_t> most;
+    bool optional = false;
+    int64_t per = 1;
+    if (parser.parseKeyword(&name) || parser.parseEqual())
+      return failure();
+    if (succeeded(parser.parseOptionalKeyword("min"))) {
+      if (parser.parseCommaSeparatedList(
+              [&] { return parseLeast(parser, parsed, of, most, optional); }))
+        return failure();
+    } else if (parseLeast(parser, parsed, of, most, optional)) {
+      return failure();
+    }
+    if (succeeded(parser.parseOptionalSlash()) && parser.parseInteger(per))
+      return failure();
+    Builder &builder = parser.getBuilder();
+    parsed.attrs.push_back(BoundDimAttr::getChecked(
+        [&] { return parser.emitError(loc); }, parser.getContext(),
+        builder.getStringAttr(name), builder.getArrayAttr(of), most, optional,
+        per));
+    if (!parsed.attrs.back())
+      return failure();
+  }
+  return success();
+}
+
 ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   StringAttr name;
   SmallVector<ParsedRole> parsed;
   SmallVector<OpAsmParser::UnresolvedOperand> guards;
   ParsedConditions conditions;
+  ParsedDims dims;
   VariantAttr variant;
   SMLoc loc = parser.getCurrentLocation();
   auto emitError = [&] { return parser.emitError(loc); };
@@ -185,7 +254,7 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseCommaSeparatedList(
           AsmParser::Delimiter::Paren,
           [&] { return parseRole(parser, parsed.emplace_back(), guards); }) ||
-      parseConditions(parser, conditions))
+      parseDims(parser, dims) || parseConditions(parser, conditions))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("variant")) &&
       parser.parseCustomAttributeWithFallback(
@@ -195,6 +264,8 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
       failed(verifyInherentAttrs(result.name, result.attributes, emitError)) ||
       parser.resolveOperands(guards, builder.getI1Type(), result.operands) ||
       parser.resolveOperands(conditions.operands, conditions.types, loc,
+                             result.operands) ||
+      parser.resolveOperands(dims.operands, builder.getI64Type(),
                              result.operands))
     return failure();
 
@@ -209,10 +280,14 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   if (!conditions.attrs.empty())
     result.addAttribute(getConditionsAttrName(result.name),
                         builder.getArrayAttr(conditions.attrs));
-  result.addAttribute(
-      getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr(
-          {int32_t(guards.size()), int32_t(conditions.operands.size())}));
+  if (!dims.attrs.empty())
+    result.addAttribute(getBoundDimsAttrName(result.name),
+                        builder.getArrayAttr(dims.attrs));
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr(
+                          {int32_t(guards.size()),
+                           int32_t(conditions.operands.size()),
+                           int32_t(dims.operands.size())}));
   Region *body = result.addRegion();
   return parseBody(parser, *body, arguments);
 }
@@ -271,6 +346,30 @@ static void printCondition(OpAsmPrinter &printer,
     printer << condition.operand;
 }
 
+/// Prints a dim as parseDims reads it.
+static void printDim(OpAsmPrinter &printer, const BoundDim &dim) {
+  BoundDimAttr attr = dim.attr;
+  bool isLeast =
+      attr.getOf().size() + bool(attr.getMost()) + attr.getOptional() > 1;
+  printer << " dim " << attr.getName().getValue() << " = "
+          << (isLeast ? "min " : "");
+  StringRef separator;
+  if (attr.getOptional()) {
+    printer << dim.operand;
+    separator = ", ";
+  }
+  if (attr.getMost()) {
+    printer << separator << *attr.getMost();
+    separator = ", ";
+  }
+  for (auto name : attr.getOf().getAsRange<StringAttr>()) {
+    printer << separator << name.getValue();
+    separator = ", ";
+  }
+  if (attr.getPer() != 1)
+    printer << " / " << attr.getPer();
+}
+
 void RuleOp::print(OpAsmPrinter &printer) {
   printer << " ";
   printer.printSymbolName(getSymName());
@@ -281,6 +380,8 @@ void RuleOp::print(OpAsmPrinter &printer) {
         printRole(printer, argument, getRole(index), getGuard(index));
       });
   printer << ")";
+  for (const BoundDim &dim : getRuleDims())
+    printDim(printer, dim);
   if (SmallVector<RuleCondition> conditions = getRuleConditions();
       !conditions.empty()) {
     printer << " where ";
@@ -296,7 +397,7 @@ void RuleOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
       {getSymNameAttrName(), getRolesAttrName(), getConditionsAttrName(),
-       getVariantAttrName(), getOperandSegmentSizesAttrName()});
+       getBoundDimsAttrName(), getVariantAttrName(), getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }

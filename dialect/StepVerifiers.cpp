@@ -189,8 +189,6 @@ static LogicalResult verifyFreshes(RuleOp rule) {
 /// A state's dims are among those of the param, or 1.
 static LogicalResult verifyStates(RuleOp rule) {
   llvm::StringSet<> names;
-  ArrayRef<StringAttr> paramDims =
-      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
   for (BlockArgument argument : rule.getBody().getArguments()) {
     RoleAttr role = rule.getRole(argument.getArgNumber());
     if (role.getKind() != RoleKind::State)
@@ -204,11 +202,55 @@ static LogicalResult verifyStates(RuleOp rule) {
     if (!names.insert(name).second)
       return rule.emitOpError() << "declares state '" << name << "' twice";
     for (StringAttr dim : getDims(argument.getType()))
-      if (dim.getValue() != "1" && !llvm::is_contained(paramDims, dim))
+      if (dim.getValue() != "1" && !rule.hasDim(dim))
         return rule.emitOpError()
                << "state '" << name << "' has dim '" << dim.getValue()
                << "', which the param does not have";
   }
+  return success();
+}
+
+/// A row of a kernel's table has so many more extents.
+constexpr unsigned kMaxBoundDims = 3;
+
+/// Each dim that follows from others is new, and follows from single dims of the
+/// param and integer options.
+static LogicalResult verifyDims(RuleOp rule) {
+  llvm::StringSet<> names;
+  SmallVector<BoundDim> dims = rule.getRuleDims();
+  if (dims.empty() && rule.getDimOperands().empty())
+    return success();
+  if (rule.isOfFragment())
+    return rule.emitOpError("has dims of its own in a fragment");
+  if (dims.size() > kMaxBoundDims)
+    return rule.emitOpError() << "has " << dims.size()
+                              << " dims that follow from others, the most are "
+                              << kMaxBoundDims;
+  ArrayRef<StringAttr> param =
+      getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
+  size_t operands = 0;
+  for (const BoundDim &dim : dims) {
+    StringRef name = dim.attr.getName();
+    operands += dim.attr.getOptional();
+    if (llvm::is_contained(param, dim.attr.getName()) ||
+        !names.insert(name).second)
+      return rule.emitOpError() << "has dim '" << name << "' twice";
+    for (auto of : dim.attr.getOf().getAsRange<StringAttr>())
+      if (isBatch(of) || isAnyRank(of) || !llvm::is_contained(param, of))
+        return rule.emitOpError()
+               << "has dim '" << name << "' of '" << of.getValue()
+               << "', which is no single dim of the param";
+    auto option =
+        dim.operand ? dim.operand.getDefiningOp<OptionOp>() : OptionOp();
+    if (dim.attr.getOptional() && !(option && option.isInteger()))
+      return rule.emitOpError() << "has dim '" << name
+                                << "' of something that is not an integer "
+                                   "option";
+  }
+  if (operands != rule.getDimOperands().size())
+    return rule.emitOpError() << "has " << operands << " dims of options and "
+                              << rule.getDimOperands().size()
+                              << " operands for them";
   return success();
 }
 
@@ -304,7 +346,7 @@ LogicalResult RuleOp::verify() {
   if (failed(verifyRolesInFragment(*this)) || failed(verifyKinds(*this)))
     return failure();
   if (failed(verifyGuards(*this)) || failed(verifyConditions(*this)) ||
-      failed(verifyFreshes(*this)))
+      failed(verifyFreshes(*this)) || failed(verifyDims(*this)))
     return failure();
   if (isOfFragment())
     return verifyInFragment(*this);

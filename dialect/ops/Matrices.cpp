@@ -103,17 +103,20 @@ ValueParts TransposeOp::getParts() { return getMatrixParts(); }
 //===----------------------------------------------------------------------===//
 
 LogicalResult ExtentOp::verify() {
-  Type param;
-  if (auto rule = dyn_cast<RuleOp>((*this)->getParentOp()))
-    if (BlockArgument argument = rule.getArgumentOfKind(RoleKind::Param))
-      param = argument.getType();
-  if (auto program = dyn_cast<ProgramOp>((*this)->getParentOp()))
-    param = program.getParam().getType();
+  auto rule = dyn_cast<RuleOp>((*this)->getParentOp());
+  auto program = dyn_cast<ProgramOp>((*this)->getParentOp());
+  BlockArgument param;
+  if (rule)
+    param = rule.getArgumentOfKind(RoleKind::Param);
+  if (program)
+    param = program.getParam();
   if (!param)
     return emitOpError("stands in no rule of a param");
-  if (getDim() == "1" || !llvm::is_contained(getDims(param), getDimAttr()))
+  bool isThere =
+      rule ? rule.hasDim(getDimAttr()) : program.hasDim(getDimAttr());
+  if (getDim() == "1" || !isThere)
     return emitOpError() << "asks for dim '" << getDim() << "' of a param of "
-                         << param;
+                         << param.getType();
   return success();
 }
 

@@ -23,6 +23,9 @@ public:
   /// Errors say how the shape does not fit the dims of `type`.
   llvm::Error bind(Type type, ArrayRef<int64_t> shape);
 
+  /// Says what a dim stands for that follows from others.
+  void bindDim(StringRef name, int64_t extent) { extents[name.str()] = {extent}; }
+
   /// The extents of a shaped type; empty for a scalar.
   Shape getShape(Type type) const;
 

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -69,7 +70,33 @@ Error TensorStep::bind() {
   Type type = rule.getArgumentOfKind(RoleKind::Param).getType();
   if (Error error = shapes.bind(type, request.param.tensor.shape))
     return error;
+  if (Error error = bindDims())
+    return error;
   bindArguments();
+  return Error::success();
+}
+
+/// Dims whose extents follow from the param's. A param without elements may
+/// have such a dim without.
+Error TensorStep::bindDims() {
+  for (const BoundDim &dim : rule.getRuleDims()) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    if (dim.attr.getMost())
+      least = *dim.attr.getMost();
+    if (dim.operand)
+      least = std::min(least, std::get<int64_t>(frame.outer->get(dim.operand)));
+    for (auto of : dim.attr.getOf().getAsRange<StringAttr>())
+      least = std::min(least, shapes.getExtent(of));
+    int64_t per = dim.attr.getPer();
+    int64_t extent = least <= 0 ? least : (least - 1) / per + 1;
+    if (extent < 0 ||
+        (extent == 0 && getNumElements(request.param.tensor.shape) > 0))
+      return makeError("dim '" + dim.attr.getName().getValue() + "' of rule '" +
+                       rule.getSymName() + "' is " + Twine(extent) +
+                       " for a param of shape " +
+                       toString(request.param.tensor.shape));
+    shapes.bindDim(dim.attr.getName(), extent);
+  }
   return Error::success();
 }
 

@@ -56,6 +56,7 @@ private:
   /// What is returned for which of them.
   SmallVector<std::pair<BlockArgument, Value>> getReturned();
 
+  llvm::Error bindDims();
   void bindArguments();
   void bindFreshes(RuleOp one);
   bool isFresh(StringRef state) const {

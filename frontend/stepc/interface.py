@@ -80,11 +80,35 @@ class State:
 
 
 @dataclass(frozen=True)
+class BoundDim:
+    """A dim that a rule makes of others: the least of the extents of the dims ``least_of``, of
+    the number ``most`` and of the integer option ``option``, divided by ``per`` and rounded up."""
+
+    name: str
+    least_of: tuple[str, ...]
+    most: int | None = None
+    option: str | None = None
+    per: int = 1
+
+    @classmethod
+    def from_json(cls, data: dict) -> BoundDim:
+        least_of = tuple(data["least_of"])
+        return cls(data["name"], least_of, data.get("most"), data.get("option"), data["per"])
+
+    def extent(self, extents: dict[str, tuple[int, ...]], options: Options) -> int:
+        """Its extent, where the rule's dims have these."""
+        least = [extents[name][0] for name in self.least_of]
+        least += [] if self.most is None else [self.most]
+        least += [] if self.option is None else [int(options[self.option])]
+        return -(-min(least) // self.per)
+
+
+@dataclass(frozen=True)
 class Rule:
     """How tensors of one kind of shape are updated.
 
-    ``dims``: ``("*",)``, names, or names after ``"...b"``. ``conditions``: all
-    must hold. ``unshardable``: the dims that ranks cannot share, and ``FLAT_RANGE`` where no
+    ``dims``: ``("*",)``, names, or names after ``"...b"``. ``bound_dims``: those that states
+    have besides. ``conditions``: all must hold. ``unshardable``: the dims that ranks cannot share, and ``FLAT_RANGE`` where no
     rank can have a range of the elements; ``line`` and ``column`` say
     where in the definition a rule with such dims is, 0 where that is not known.
     """
@@ -96,6 +120,7 @@ class Rule:
     unshardable: tuple[str, ...] = ()
     line: int = 0
     column: int = 0
+    bound_dims: tuple[BoundDim, ...] = ()
 
     @property
     def needs_matrices(self) -> bool:
@@ -121,6 +146,7 @@ class Rule:
             tuple(unshardable.get("dims", ())),
             int(unshardable.get("line", 0)),
             int(unshardable.get("column", 0)),
+            tuple(map(BoundDim.from_json, data.get("bound_dims", ()))),
         )
 
     @property
@@ -152,9 +178,13 @@ class Rule:
                 return None
         return found if found.get("1", (1,)) == (1,) else None
 
-    def state_shape(self, dims: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    def state_shape(
+        self, dims: tuple[str, ...], shape: tuple[int, ...], options: Options
+    ) -> tuple[int, ...]:
         """The shape of a state of these dims beside a parameter of ``shape``."""
         extents = {**self.extents(shape), "1": (1,)}
+        for bound in self.bound_dims:
+            extents[bound.name] = (bound.extent(extents, options),)
         return tuple(extent for name in dims for extent in extents[name])
 
 

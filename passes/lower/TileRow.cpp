@@ -14,16 +14,19 @@ using namespace mlir::step;
 TileRow::TileRow(const Words &w, const ProgramStorage &storage,
                  const CallWords &call, Value index)
     : storage(storage), w(w), workspace(call.workspace), extents(w), whole(w) {
+  ProgramOp program = storage.getProgram();
+  llvm::append_range(names, step::getDims(program.getParam().getType()));
+  llvm::append_range(names, program.getBoundDimNames());
   Value rowBytes = w.mul(call.rowWords, w.constantWord(8));
   rowAddress = w.add(call.table, w.mul(index, rowBytes));
   row = w.words(rowAddress);
   scalars = w.load(row, STEPC_ROW_SCALARS);
   tensorSlots = w.load(row, STEPC_TILE_SLOTS);
   const ParamDims &dims = getDims();
-  for (unsigned position = 0; position < dims.size(); ++position)
+  for (unsigned position = 0; position < names.size(); ++position)
     extents.add(w.load(row, STEPC_TILE_EXTENTS + position));
-  for (unsigned position = 0; position < dims.size(); ++position)
-    whole.add(w.load(row, STEPC_TILE_WHOLE(dims.size()) + position));
+  for (unsigned position = 0; position < names.size(); ++position)
+    whole.add(w.load(row, STEPC_TILE_WHOLE(names.size()) + position));
   B = extents.count(dims.getOuter());
   N = dims.getRow() ? extents[*dims.getRow()] : w.constantWord(1);
   M = extents[dims.getLane()];
@@ -35,13 +38,10 @@ TileRow::TileRow(const Words &w, const ProgramStorage &storage,
 }
 
 Extents TileRow::get(const Extents &own, ArrayRef<StringAttr> of) const {
-  const ParamDims &dims = getDims();
   Extents found(w);
   for (StringAttr dim : of) {
-    unsigned position = 0;
-    while (position < dims.size() && dims.getName(position) != dim)
-      ++position;
-    found.add(position < dims.size() ? own[position] : w.constantWord(1));
+    size_t position = llvm::find(names, dim) - names.begin();
+    found.add(position < names.size() ? own[position] : w.constantWord(1));
   }
   return found;
 }
@@ -78,8 +78,8 @@ Value Extents::project(Value number, DimSet from, DimSet onto) const {
 /// An empty range touches nothing: its counts are 0.
 void TileRow::readRange() {
   Range in;
-  in.begin = w.load(row, STEPC_TILE_BEGIN(getDims().size()));
-  in.end = w.load(row, STEPC_TILE_END(getDims().size()));
+  in.begin = w.load(row, STEPC_TILE_BEGIN(names.size()));
+  in.end = w.load(row, STEPC_TILE_END(names.size()));
   in.elements = w.sub(in.end, in.begin);
   Value zero = w.constantWord(0), one = w.constantWord(1);
   Value some = w.isLess(zero, in.elements);
@@ -125,7 +125,7 @@ SmallVector<Value> mlir::step::emitStridedOffsets(const Words &w, Value rank,
 }
 
 int64_t TileRow::getOperandsWord() const {
-  return STEPC_TILE_OPERANDS(int64_t(getDims().size()));
+  return STEPC_TILE_OPERANDS(int64_t(names.size()));
 }
 
 Value TileRow::getAddress(Value buffer) const {

@@ -103,6 +103,8 @@ private:
 
   const Words &w;
   Value row, rowAddress, workspace;
+  /// The dims of a row: the param's, and those that follow from them.
+  SmallVector<StringAttr> names;
   Extents extents, whole;
 };
 

@@ -80,6 +80,22 @@ static json::Object describeUnshardable(RuleOp rule,
   return object;
 }
 
+/// A dim that follows from others, as data: its extent is known when a tensor is
+/// bound.
+static json::Object describe(const BoundDim &dim) {
+  json::Array of;
+  for (auto name : dim.attr.getOf().getAsRange<StringAttr>())
+    of.push_back(name.getValue());
+  json::Object object{{"name", dim.attr.getName().getValue()},
+                      {"least_of", std::move(of)},
+                      {"per", dim.attr.getPer()}};
+  if (dim.attr.getMost())
+    object["most"] = *dim.attr.getMost();
+  if (dim.operand)
+    object["option"] = dim.operand.getDefiningOp<OptionOp>().getName();
+  return object;
+}
+
 static json::Object describe(RuleOp rule) {
   json::Array states;
   for (BlockArgument argument : rule.getBody().getArguments()) {
@@ -102,6 +118,11 @@ static json::Object describe(RuleOp rule) {
                       {"dims", toJson(getDims(param))},
                       {"guard", std::move(guard)},
                       {"states", std::move(states)}};
+  json::Array bound;
+  for (const BoundDim &dim : rule.getRuleDims())
+    bound.push_back(describe(dim));
+  if (!bound.empty())
+    object["bound_dims"] = std::move(bound);
   SmallVector<StringAttr> unshardable = getUnshardableDims(rule);
   if (!unshardable.empty())
     object["unshardable"] = describeUnshardable(rule, unshardable);

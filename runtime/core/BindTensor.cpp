@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Binder.h"
+#include "core/BoundDims.h"
 #include "core/Fault.h"
 #include "core/Status.h"
 #include "core/VariantChoice.h"
@@ -142,6 +143,11 @@ void Binder::describe(int64_t i) {
   bound.rank = binding.param->ndim;
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
+  const Manifest &manifest = model.package->getManifest();
+  tensor.boundExtents =
+      getBoundExtents(manifest, manifest.rules[variant.rule],
+                      model.groups[binding.group], tensor.layout.shape,
+                      tensor.name);
   Storage gradStorage = variant.operands[variant.grad].storage;
   bound.gradType = getDLDataType(gradStorage);
   bound.gradItemSize = uint8_t(getByteSize(gradStorage));
@@ -213,6 +219,7 @@ void Binder::setRowSize(NewTensor &tensor) const {
   const Rule &rule = model.package->getManifest().rules[variant.rule];
   tensor.tiles = getTileShape(tiles ? rule.dims : Dims{"*"}, tensor.layout,
                               bound.getExtents(), bound.rank);
+  addBoundExtents(tensor.boundExtents, tensor.tiles);
   bound.size = rows.getSize(tensor.tiles);
 }
 
@@ -290,16 +297,22 @@ void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
                   : bound.getExtents(),
               rank, own);
   // From the last dim on, for leading ones are the parameter's.
-  const Dims &whole = model.package->getManifest().rules[variant.rule].dims;
+  const Rule &rule = model.package->getManifest().rules[variant.rule];
+  const Dims &whole = rule.dims;
   const std::vector<int64_t> extents(own, own + rank);
   for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d) {
     const std::string &dim = dims[dims.size() - size_t(d)];
     if (dim == whole[whole.size() - size_t(d)])
       continue;
     auto found = std::find(whole.rbegin(), whole.rend(), dim);
-    own[rank - d] =
-        dim == "1" ? 1
-                   : extents[size_t(rank - 1) - size_t(found - whole.rbegin())];
+    if (dim == "1")
+      own[rank - d] = 1;
+    else if (found != whole.rend())
+      own[rank - d] =
+          extents[size_t(rank - 1) - size_t(found - whole.rbegin())];
+    for (size_t i = 0; i < rule.boundDims.size(); ++i)
+      if (rule.boundDims[i].name == dim)
+        own[rank - d] = tensor.boundExtents[i];
   }
 }
 

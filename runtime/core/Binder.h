@@ -29,6 +29,8 @@ private:
     RowLayout rowLayout;
     TensorLayout layout;
     TileShape tiles;
+    /// Of dims of the rule that follow from others.
+    std::vector<int64_t> boundExtents;
     /// Of slots and live buffers.
     uintptr_t ownMemory = 0;
     bool ownsStates = false;

@@ -145,9 +145,21 @@ struct GuardTerm {
   int64_t value = 0;
 };
 
+/// A dim that a rule makes of others: the least of their extents, of a number
+/// and of an option, divided and rounded up.
+struct BoundDim {
+  std::string name;
+  /// Indices of dims of the rule.
+  std::vector<size_t> leastOf;
+  std::optional<int64_t> most;
+  std::optional<size_t> option;
+  int64_t per = 1;
+};
+
 struct Rule {
   std::string name;
   Dims dims;
+  std::vector<BoundDim> boundDims;
   /// All of them hold for the parameters that the rule takes.
   std::vector<GuardTerm> guard;
   /// Dims that ranks cannot share out, and kFlatRange where none may have a
@@ -179,9 +191,12 @@ struct Operand {
 /// along the lane, the innermost with a name; the row is the one with a name
 /// before it, all others are outer dims. `*`, or nothing, is a lane.
 struct TileRoles {
-  explicit TileRoles(const Dims &dims = {});
+  /// Behind the dims stand `numBound` that follow from them.
+  explicit TileRoles(const Dims &dims = {}, int64_t numBound = 0);
 
   int64_t numDims = 1;
+  /// Of these, those of the parameter.
+  int64_t numParamDims = 1;
   int64_t lane = 0;
   /// -1: none.
   int64_t row = -1;

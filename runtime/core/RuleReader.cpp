@@ -7,6 +7,10 @@
 
 #include "core/ManifestReader.h"
 
+#include "stepc/kernel_abi.h"
+
+#include <algorithm>
+
 using namespace stepc;
 
 static size_t readOptionName(const FieldReader &fields, const Json &value,
@@ -55,6 +59,57 @@ static GuardTerm readTerm(const FieldReader &fields, const Json &value,
   return term;
 }
 
+/// {"name": "r", "least_of": ["n", "m"], "per": 1}, and where they are part of
+/// it "most", a number, and "option", an integer one.
+static BoundDim readBoundDim(const FieldReader &fields, const Json &value,
+                             const std::string &where, const Manifest &manifest,
+                             const Rule &rule) {
+  BoundDim dim;
+  dim.name = fields.getString(value, "name", where);
+  auto isKnown = [&](const std::string &name) {
+    return std::any_of(
+        rule.boundDims.begin(), rule.boundDims.end(),
+        [&](const BoundDim &other) { return other.name == name; });
+  };
+  if (dim.name.empty() || dim.name == "1" || isKnown(dim.name) ||
+      std::find(rule.dims.begin(), rule.dims.end(), dim.name) !=
+          rule.dims.end())
+    fields.bad(at(where, "name"), "is no new dim");
+  for (const Json &of : fields.getArray(value, "least_of", where).elements) {
+    auto found = std::find(rule.dims.begin(), rule.dims.end(), of.string);
+    if (!of.is(Json::Kind::String) || found == rule.dims.end() ||
+        of.string == "1" || of.string == "*" || of.string.rfind("...", 0) == 0)
+      fields.bad(at(where, "least_of"),
+                 "has an element that is no single dim of the rule");
+    dim.leastOf.push_back(size_t(found - rule.dims.begin()));
+  }
+  if (dim.leastOf.empty())
+    fields.bad(at(where, "least_of"), "is empty");
+  if (value.find("most"))
+    dim.most = fields.getInteger(value, "most", where);
+  if (value.find("option")) {
+    dim.option = readOptionName(fields, value, where, manifest);
+    if (!manifest.options[*dim.option].integer)
+      fields.bad(at(where, "option"), "is not an integer option");
+  }
+  dim.per = fields.getInteger(value, "per", where);
+  if (dim.per < 1 || dim.most.value_or(1) < 1)
+    fields.bad(where, "has a number below 1");
+  return dim;
+}
+
+static void readBoundDims(const FieldReader &fields, const Json &value,
+                          const std::string &where, const Manifest &manifest,
+                          Rule &rule) {
+  const Json &list = fields.getArray(value, "bound_dims", where);
+  std::string place = at(where, "bound_dims");
+  for (size_t i = 0; i < list.elements.size(); ++i)
+    rule.boundDims.push_back(readBoundDim(fields, list.elements[i],
+                                          at(place, i), manifest, rule));
+  if (rule.dims.size() + rule.boundDims.size() > STEPC_TILE_DIMS_MOST)
+    fields.bad(place, "has more dims than a row of a kernel's table");
+}
+
 void stepc::readRules(const FieldReader &fields, const Json &root,
                       Manifest &manifest) {
   const Json &list = fields.getArray(root, "rules", "");
@@ -68,6 +123,8 @@ void stepc::readRules(const FieldReader &fields, const Json &root,
     for (size_t k = 0; k < guard.elements.size(); ++k)
       rule.guard.push_back(readTerm(fields, guard.elements[k],
                                     at(at(where, "guard"), k), manifest));
+    if (element.find("bound_dims"))
+      readBoundDims(fields, element, where, manifest, rule);
     if (element.find("unshardable")) {
       std::string place = at(where, "unshardable");
       const Json &object = fields.getObject(element, "unshardable", where);

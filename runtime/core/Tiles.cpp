@@ -20,12 +20,14 @@ static int64_t divideUp(int64_t size, int64_t by) {
   return (size + by - 1) / by;
 }
 
-TileRoles::TileRoles(const Dims &dims) {
+TileRoles::TileRoles(const Dims &dims, int64_t numBound) {
+  numDims += numBound;
   if (dims.empty() || dims[0] == "*")
     return;
-  numDims = int64_t(dims.size());
+  numParamDims = int64_t(dims.size());
+  numDims = numParamDims + numBound;
   lane = -1;
-  for (int64_t i = 0; i < numDims; ++i) {
+  for (int64_t i = 0; i < numParamDims; ++i) {
     const std::string &dim = dims[size_t(i)];
     if (dim == "1" || dim.rfind("...", 0) == 0)
       continue;
@@ -99,8 +101,16 @@ TileShape stepc::getTileShape(const Dims &dims, const TensorLayout &layout,
     return shape;
   }
   shape.part = getTileExtents(layout.flat ? Dims{"*"} : dims, extents, rank);
-  shape.end = multiply(shape.part, shape.roles.numDims);
+  shape.end = multiply(shape.part, shape.roles.numParamDims);
   return shape;
+}
+
+void stepc::addBoundExtents(const std::vector<int64_t> &extents,
+                            TileShape &shape) {
+  for (int64_t extent : extents) {
+    size_t index = size_t(shape.roles.numDims++);
+    shape.part[index] = shape.whole[index] = extent;
+  }
 }
 
 void stepc::storeTileShape(const TileShape &shape, int64_t *words) {

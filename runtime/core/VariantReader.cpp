@@ -64,7 +64,8 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (space != "elements" && space != "tiles")
     fields.bad(at(where, "space"), "is neither elements nor tiles");
   variant.space = space == "tiles" ? Space::Tiles : Space::Elements;
-  variant.roles = TileRoles(manifest.rules[variant.rule].dims);
+  const Rule &rule = manifest.rules[variant.rule];
+  variant.roles = TileRoles(rule.dims, int64_t(rule.boundDims.size()));
   readWorkspace(fields, fields.getArray(value, "workspace", where),
                 at(where, "workspace"), manifest, variant);
   readSchedule(fields, fields.getArray(value, "schedule", where),
@@ -162,13 +163,19 @@ void VariantReader::setReach(const std::string &where, Operand &operand) const {
     return;
   }
   operand.reach = Reach::Reduced;
+  const Rule &rule = manifest.rules[variant.rule];
+  auto isSingle = [&](const std::string &dim) {
+    return dim == "1" ||
+           (dim.rfind("...", 0) != 0 &&
+            (std::find(whole.begin(), whole.end(), dim) != whole.end() ||
+             std::any_of(
+                 rule.boundDims.begin(), rule.boundDims.end(),
+                 [&](const BoundDim &bound) { return bound.name == dim; })));
+  };
   bool known = operand.dims.size() == whole.size();
   for (size_t i = 0; known && i < whole.size(); ++i)
     known = operand.dims[i] == whole[i] ||
-            (whole[i].rfind("...", 0) != 0 &&
-             (operand.dims[i] == "1" ||
-              std::find(whole.begin() + (whole[0].rfind("...", 0) == 0),
-                        whole.end(), operand.dims[i]) != whole.end()));
+            (whole[i].rfind("...", 0) != 0 && isSingle(operand.dims[i]));
   if (!known)
     fields.bad(where, "does not follow from the rule's");
 }

@@ -90,13 +90,16 @@ void stepc::readWorkspace(const FieldReader &fields, const Json &value,
                           const std::string &where, const Manifest &manifest,
                           Variant &variant) {
   bool flat = variant.getShardedDims() == Dims{kFlatRange};
+  const Rule &rule = manifest.rules[variant.rule];
+  Dims dims = rule.dims;
+  for (const BoundDim &bound : rule.boundDims)
+    dims.push_back(bound.name);
   for (size_t i = 0; i < value.elements.size(); ++i) {
     std::string place = at(where, i);
     const Json &element = value.elements[i];
     WorkspaceBuffer buffer;
     buffer.name = fields.getString(element, "name", place);
-    buffer.size = readSize(fields, element, place,
-                           manifest.rules[variant.rule].dims, flat);
+    buffer.size = readSize(fields, element, place, dims, flat);
     buffer.bytes = int64_t(fields.getIndex(
         element, "bytes", 1025, "is not an integer from 0 to 1024", place));
     buffer.live = fields.getBool(element, "live", place);

@@ -78,6 +78,8 @@ class Definition:
             extents = match(dims, shape) if dims else {"*": shape}
             guards = rule.get("guard") or []
             if extents is not None and all(holds(g, shape, options) for g in guards):
+                for dim in rule.get("bound_dims", []):
+                    extents[dim["name"]] = bound_extent(dim, extents, options)
                 return rule, extents
         return None, None
 
@@ -132,6 +134,14 @@ def match(dims, shape):
         if extents.setdefault(name, 1 if name == "1" else extent) != extent:
             return None
     return extents
+
+
+def bound_extent(dim, extents, options):
+    """Of a dim that the rule makes of others."""
+    least = [extents[name] for name in dim["least_of"]]
+    least += [dim["most"]] if "most" in dim else []
+    least += [options[dim["option"]]] if "option" in dim else []
+    return -(-min(least) // dim["per"])
 
 
 def shape_of(dims, extents):

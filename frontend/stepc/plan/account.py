@@ -56,12 +56,14 @@ def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
 
 def account_part(package: Package, part: Part) -> PartAccount:
     rule, variant = package.rule(part.shape), package.variant(part)
-    tiles = Tiles(rule, part)
+    tiles = Tiles(rule, part, package.options)
     states, footprint = {}, 0
     for operand in variant["operands"]:
         footprint += operand_bytes(operand) if reach(operand, rule) == "full" else 0
         if operand["role"] == "state":
-            states[operand["name"]] = state_elements(operand, rule, part) * operand_bytes(operand)
+            states[operand["name"]] = state_elements(
+                operand, rule, part, package.options
+            ) * operand_bytes(operand)
     grad = BYTES[package.grad_of(part.dtype)]
     found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
     for kernel in widths(variant, rule):

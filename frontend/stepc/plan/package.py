@@ -174,7 +174,7 @@ def _up(size: int, by: int) -> int:
 class Tiles:
     """A part as kernels see it (docs/statistics.md)."""
 
-    def __init__(self, rule: Rule, part: Part):
+    def __init__(self, rule: Rule, part: Part, options: dict):
         self.dims = rule.dims or ("*",)
         whole = _tile_extents(rule.dims, part.shape)
         is_cut = bool(part.flat) and len(rule.dims) > 1
@@ -196,16 +196,19 @@ class Tiles:
             blocks = self._block((end - 1) // self.m) - self._block(begin // self.m) + 1
         self.tiles = blocks * _up(self.m, TILE_COLUMNS)
         self._touched = {"range rows": rows, "range blocks": blocks}
+        for bound in rule.bound_dims:
+            self._touched[bound.name] = bound.extent(rule.extents(part.shape), options)
 
     def _block(self, row: int) -> int:
         return row // self.n * _up(self.n, ROW_LEAF) + row % self.n // ROW_LEAF
 
     def _factor(self, text: str) -> int:
         """Of a factor of a buffer's size: "n", "m/1024", "range rows"."""
-        if text in self._touched:
-            return self._touched[text]
         dim, _, leaf = text.partition("/")
-        return _up(self.extents[self.dims.index(dim)], int(leaf or 1))
+        extent = self._touched.get(dim)
+        if extent is None:
+            extent = self.extents[self.dims.index(dim)]
+        return _up(extent, int(leaf or 1))
 
     def entries(self, buffer: dict) -> int:
         return math.prod(map(self._factor, buffer["size"]))
@@ -223,15 +226,15 @@ def reach(operand: dict, rule: Rule) -> str:
     return "single" if dims in ((), ("1",)) else "reduced"
 
 
-def state_elements(operand: dict, rule: Rule, part: Part) -> int:
+def state_elements(operand: dict, rule: Rule, part: Part, options: dict) -> int:
     """Of the part's state; with a flat range states of fewer dims are whole."""
     kind = reach(operand, rule)
     if kind == "single":
         return 1
     if kind == "full":
         return part.end - part.begin if part.flat else math.prod(part.local)
-    return math.prod(rule.state_shape(tuple(operand["dims"]), part.shape if part.flat
-                                      else part.local))  # fmt: skip
+    shape = part.shape if part.flat else part.local
+    return math.prod(rule.state_shape(tuple(operand["dims"]), shape, options))
 
 
 def operand_bytes(operand: dict) -> int:

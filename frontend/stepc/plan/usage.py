@@ -81,7 +81,7 @@ def by_variant(package: Package, parts: Counter[Part]) -> list[Use]:
         if name not in found:
             found[name] = Use(rule, variant, kernels=widths(variant, rule),
                               least=least(variant, rule))  # fmt: skip
-        elements = Tiles(rule, part).elements * count
+        elements = Tiles(rule, part, package.options).elements * count
         found[name].tensors += count if elements else 0
         found[name].elements += elements
     order = [variant["name"] for variant in package.manifest["variants"]]

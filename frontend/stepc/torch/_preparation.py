@@ -122,7 +122,8 @@ class Preparation:
         variant = self._variants.find(member, rule)
         if variant is None:
             raise self._variants.missing(member, rule)
-        shapes = {**whole_states(rule, member.whole_shape, self._dropped), **known}
+        options = self._rules.options_of(member.group)
+        shapes = {**whole_states(rule, member.whole_shape, self._dropped, options), **known}
         return [Slot(name, dtype, shapes[name]) for name, dtype, *_ in self._wanted(rule, variant)]
 
     # --- States ---------------------------------------------------------------
@@ -161,7 +162,7 @@ class Preparation:
                 # A range of elements has no rows or columns of its own.
                 flat = member.layout is not None and member.layout.flat
                 own = member.whole_shape if flat else tuple(member.param.shape)
-                shape = rule.state_shape(dims, own)
+                shape = rule.state_shape(dims, own, self._rules.options_of(member.group))
             given = state.get(name)
             if given is not None:
                 shown, given = given, self._as_bound(given, member, name, shape)

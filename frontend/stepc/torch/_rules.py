@@ -69,15 +69,16 @@ class WholeState(NamedTuple):
 
 
 def whole_states(
-    rule: Rule, shape: tuple[int, ...], dropped: dict[str, int]
+    rule: Rule, shape: tuple[int, ...], dropped: dict[str, int], options: Options
 ) -> dict[str, WholeState]:
-    """Every state of a rule beside a parameter of ``shape``, as the user has it.
+    """Every state of a rule beside a parameter of ``shape``, as the user has it, under the
+    options of its group.
 
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     """
     found = {}
     for state in rule.states:
-        own = rule.state_shape(state.dims, shape)
+        own = rule.state_shape(state.dims, shape, options)
         rank = len(own)
         of_param: list[int | None] = list(range(rank)) if rank == len(shape) else [None] * rank
         # Dims count from the end: leading ones may be any number.

@@ -33,7 +33,8 @@
 // the extents; in a contiguous kernel every operand keeps it at base + i.
 //
 // The tiles space, of all others, of a rule with D dims as the manifest lists
-// them (`...b` counts as one, the product of the leading extents);
+// them (`...b` counts as one, the product of the leading extents), and behind
+// them its `bound_dims`, whose extents follow from theirs;
 // docs/statistics.md defines tiles and the workspace:
 //
 //   words 0, 1    as above
@@ -87,8 +88,9 @@
 #define STEPC_TILE_END(dims) (STEPC_TILE_BEGIN(dims) + 1)
 #define STEPC_TILE_OPERANDS(dims) (STEPC_TILE_BEGIN(dims) + 2)
 
-/* Dims of a rule in the tiles space, at most: `...b` and four with names. */
-#define STEPC_TILE_DIMS_MOST 5
+/* Dims of a rule in the tiles space, at most: `...b`, four with names, and three
+ * whose extents follow from these. */
+#define STEPC_TILE_DIMS_MOST 8
 
 /* The tree of a reduction: elements of a leaf in lane order, its lanes, and
  * elements of a leaf in sequence order. */
