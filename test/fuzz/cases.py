@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from counted import make_shape as make_exact_shape
-from matrices import has_matrices
+from matrices import bound_dim, has_matrices
 from steps import Case, Definition, Group, Tensor
 from values import EXTENTS, FILLS, fill, random_place
 
@@ -172,7 +172,9 @@ def interface_of(program):
             for s in rule.states
         ]  # fmt: skip
         guard = [condition(c) for c in rule.condition.split(", ") if c]
-        rules.append({"name": rule.name, "dims": list(rule.dims), "states": states, "guard": guard})
+        bound = [bound_dim(name, text) for name, text in rule.bound]
+        rules.append({"name": rule.name, "dims": list(rule.dims), "states": states,
+                      "guard": guard, "bound_dims": bound})  # fmt: skip
     hypers = [{"name": n, "default": float(v)} for n, v in program.hypers]
     return {"hypers": hypers, "options": options, "rules": rules}
 

@@ -14,7 +14,7 @@ conditions. A program is data: it can be printed, and made smaller (shrink.py).
 from __future__ import annotations
 
 import numpy as np
-from matrices import Matrices, covers, is_matrix, other_dims
+from matrices import Matrices, bound_dims, covers, is_matrix, other_dims
 from program import F64, I1, I64, Call, Op, Program, Rule, State, mask, tensor
 
 CONSTANTS = ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "0.1", "1.0e-3", "1.0e-40", "1.0e+300"]
@@ -41,6 +41,7 @@ class Body(Matrices):
         self.program, self.rng = maker.program, maker.rng
         self.values = []
         self.dims = None
+        self.bound = []  # dims that the rule makes of others
 
     def add(self, *names):
         self.values += names
@@ -327,6 +328,8 @@ class Maker:
         if self.coin():
             program.options.append(("d", f"%a {self.pick(PREDICATES)} 0.25"))
         program.guard = "%" + self.pick(program.options)[0]
+        if self.has_matrices:
+            program.options.append(("most_r", "4"))
         rounds = self.pick([0, 0, 1, 1, 1, 2, 2, 3])
         if rounds:
             for k in range(self.number(0, 2)):
@@ -337,8 +340,8 @@ class Maker:
                 program.statistics.append((self.name(0, f"s{k}"), kind, scope))
         for name, _ in program.hypers:
             types[f"%{name}"] = F64
-        for name, _ in program.options:
-            types[f"%{name}"] = I1
+        for name, text in program.options:
+            types[f"%{name}"] = I64 if text.isdigit() else I1
         for name, _, _ in [*program.kept, *program.statistics]:
             types[f"%{name}"] = F64
         program.calls = [Call(f"r{k}", self.pick(["model", "group"])) for k in range(rounds)]
@@ -368,6 +371,9 @@ class Maker:
         return tuple(f"...{names['b']}" if d == "...b" else names.get(d, d) for d in dims)
 
     def declare_states(self, rule):
+        if self.has_matrices and is_matrix(rule.dims):
+            integers = [n for n, text in self.program.options if text.isdigit()]
+            rule.bound = bound_dims(self.nesting, rule, integers)
         named = [d for d in rule.dims if d != "*" and not d.startswith("...")]
         for k in range(self.number(0, 3)):
             dims = rule.dims
@@ -376,7 +382,7 @@ class Maker:
             elif len(rule.dims) == 1 and named and self.coin(0.3):
                 dims = ("1",)
             if self.has_matrices and is_matrix(rule.dims) and self.coin(0.4):
-                dims = other_dims(self.rng, rule.dims)
+                dims = other_dims(self.rng, rule)
             guarded = self.coin(0.25)
             init = self.pick(CONSTANTS[:8])
             # A state has one meaning in all rules.
@@ -397,7 +403,8 @@ class Maker:
     def shared(self, scope=None):
         """What calls and rules may use of the declarations."""
         program = self.program
-        names = [f"%{n}" for n, _ in [*program.hypers, *program.options] if n != "least"]
+        names = [f"%{n}" for n, _ in [*program.hypers, *program.options]
+                 if program.types[f"%{n}"] != I64]  # fmt: skip
         names += [f"%{n}" for n, _, s in program.kept if scope != "model" or s == "model"]
         return names
 
@@ -441,7 +448,7 @@ class Maker:
     def fill_rule(self, rule):
         program = self.program
         body = Body(self, rule.ops, f"{rule.name}_")
-        body.dims = rule.dims
+        body.dims, body.bound = rule.dims, rule.bound
         body.add(*self.shared(), rule.argument("t"), rule.argument("first"))
         body.add(rule.argument("p"), rule.argument("g"))
         body.add(*(rule.argument(state.name) for state in rule.states))

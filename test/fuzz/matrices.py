@@ -27,10 +27,43 @@ def has_matrices(program):
     )
 
 
-def other_dims(rng, dims):
-    """Dims of a state that are the param's in another order."""
-    *batch, n, m = dims
+def bound_dims(rng, rule, integers):
+    """Dims that follow from the param's: the least of some numbers, or blocks of a dim.
+    ``integers``: names of integer options."""
+    *_, n, m = rule.dims
+    if "1" in (n, m) or n == m:
+        return []
+    least = [str(int(rng.integers(1, 6))), *(f"%{name}" for name in integers)]
+    choices = [("rk", f"min {least[-1]}, {n}, {m}"), ("rk", f"min {least[0]}, {m}"),
+               ("bk", f"{m} / {int(rng.choice([2, 3, 64]))}"),
+               ("bk", f"min {least[0]}, {n} / 2")]  # fmt: skip
+    found = {}
+    for _ in range(int(rng.integers(0, 3))):
+        name, text = choices[int(rng.integers(len(choices)))]
+        found[name] = text
+    return list(found.items())
+
+
+def bound_dim(name, text):
+    """As the compiler's interface has it."""
+    text, _, per = text.partition(" / ")
+    made = {"name": name, "least_of": [], "per": int(per or 1)}
+    for word in text.removeprefix("min ").split(", "):
+        if word.startswith("%"):
+            made["option"] = word[1:]
+        elif word.isdigit():
+            made["most"] = int(word)
+        else:
+            made["least_of"].append(word)
+    return made
+
+
+def other_dims(rng, rule):
+    """Dims of a state that are the param's in another order, or the rule's own."""
+    *batch, n, m = rule.dims
     choices = [(n, n), (m, m), (m, n), ("1", n)]
+    for name, _ in rule.bound:
+        choices += [(n, name), (m, name), (name, m), (name, name)]
     return (*batch, *choices[int(rng.integers(len(choices)))])
 
 
@@ -82,5 +115,6 @@ class Matrices:
         return self.emit(kind, operands, type_)
 
     def extent(self):
-        dim = self.pick([d for d in self.dims if d != "1"])
+        dims = [d for d in self.dims if d != "1"] + [name for name, _ in self.bound]
+        dim = self.pick(dims)
         return self.emit("extent", [], F64, before=dim, typed=False)

@@ -70,6 +70,7 @@ class Rule:
     dims: tuple
     condition: str = ""
     fresh: tuple | None = None  # the states that its fresh names; None: it names none
+    bound: list = field(default_factory=list)  # dims of its own: name, what stands behind "="
     states: list = field(default_factory=list)
     ops: list = field(default_factory=list)
     returns: list = field(default_factory=list)
@@ -141,7 +142,8 @@ class Program:
             named = [f'"{s.name}"' for s in rule.states if s.name in rule.fresh]
             fresh += f"({', '.join(named)})"
         arguments += [f"{rule.argument('t')}: count", fresh]
-        where = f" where {rule.condition}" if rule.condition else ""
+        where = "".join(f" dim {name} = {text}" for name, text in rule.bound)
+        where += f" where {rule.condition}" if rule.condition else ""
         return [f"  step.rule @{rule.name}({', '.join(arguments)}){where} {{",
                 *(f"    {op.text(self.types)}" for op in rule.ops),
                 f"    {self.ending('return', rule.returns)}", "  }"]  # fmt: skip
