@@ -279,18 +279,22 @@ LogicalResult Compilation::package(StringRef source,
 }
 
 /// The kernels of processors and those of devices are lowered from the same
-/// programs, each on their own; those of processors for each number of rows that
-/// a product's registers hold.
+/// programs, each on their own; those of processors for each number of rows
+/// that a product's registers hold.
 LogicalResult Compilation::lower() {
   auto isDevice = [](const Target *target) { return target->isDevice(); };
   bool forDevices = llvm::any_of(options.targets, isDevice);
   bool forProcessors = !llvm::all_of(options.targets, isDevice);
   if (forDevices)
     deviceModule = cast<ModuleOp>(module->clone());
-  for (const Target *target : options.targets)
-    if (!target->isDevice() && !lowered.count(target->productRows))
-      lowered[target->productRows] =
-          lowered.empty() ? module : *clones.emplace_back(cast<ModuleOp>(module->clone()));
+  for (const Target *target : options.targets) {
+    if (target->isDevice() || lowered.count(target->productRows))
+      continue;
+    ModuleOp own = module;
+    if (!lowered.empty())
+      own = *clones.emplace_back(cast<ModuleOp>(module->clone()));
+    lowered[target->productRows] = own;
+  }
   for (auto [rows, copy] : lowered) {
     LowerOptions lower;
     lower.productRows = rows;

@@ -137,7 +137,7 @@ Dims FieldReader::getDims(const Json &object, const std::string &where) const {
     dims.push_back(element.string);
   }
   bool leading = !dims.empty() && dims[0].rfind("...", 0) == 0;
-  if (dims.size() > size_t(leading) + STEPC_TILE_DIMS_MOST - 1)
+  if (dims.size() > size_t(leading) + STEPC_NAMED_DIMS_MOST)
     bad(at(where, "dims"), "has more than four dims besides leading ones");
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == "*" && dims.size() > 1)

@@ -106,8 +106,8 @@ static void readBoundDims(const FieldReader &fields, const Json &value,
   for (size_t i = 0; i < list.elements.size(); ++i)
     rule.boundDims.push_back(readBoundDim(fields, list.elements[i],
                                           at(place, i), manifest, rule));
-  if (rule.dims.size() + rule.boundDims.size() > STEPC_TILE_DIMS_MOST)
-    fields.bad(place, "has more dims than a row of a kernel's table");
+  if (rule.boundDims.size() > STEPC_BOUND_DIMS_MOST)
+    fields.bad(place, "has more than three dims");
 }
 
 void stepc::readRules(const FieldReader &fields, const Json &root,

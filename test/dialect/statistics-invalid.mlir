@@ -369,7 +369,7 @@ step.optimizer @conditions {
 step.optimizer @conditions {
   %a = step.option "a" = 3
   // expected-error @+1 {{'step.rule' op has a condition on something that is not an option}}
-  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1>,
+  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1, 0>,
       conditions = [#step.condition<kind = option, predicate = eq>], roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):
@@ -382,7 +382,7 @@ step.optimizer @conditions {
 step.optimizer @conditions {
   %a = step.option "a" = true
   // expected-error @+1 {{'step.rule' op has a condition on something that is not an integer option}}
-  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1>,
+  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1, 0>,
       conditions = [#step.condition<kind = rank, predicate = eq>], roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):
@@ -394,7 +394,7 @@ step.optimizer @conditions {
 
 step.optimizer @conditions {
   // expected-error @+1 {{'step.rule' op has 1 conditions of options and 0 operands for them}}
-  "step.rule"() <{sym_name = "any", operandSegmentSizes = array<i32: 0, 0>,
+  "step.rule"() <{sym_name = "any", operandSegmentSizes = array<i32: 0, 0, 0>,
       conditions = [#step.condition<kind = option, predicate = eq>], roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):

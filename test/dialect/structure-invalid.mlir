@@ -431,7 +431,7 @@ step.optimizer @guards {
 step.optimizer @guards {
   %a = step.option "a" = true
   // expected-error @+1 {{'step.rule' op has 0 guarded states and 1 guards}}
-  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 1, 0>, roles = [
+  "step.rule"(%a) <{sym_name = "any", operandSegmentSizes = array<i32: 1, 0, 0>, roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<*>, %g: !step.tensor<*>):
     step.return %p
