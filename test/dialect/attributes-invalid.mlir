@@ -103,6 +103,16 @@ step.optimizer @init {
 
 // -----
 
+// expected-error @+1 {{a condition compares with a value and with an extent}}
+#condition = #step.condition<kind = extent, predicate = ge, value = 2, other = 1>
+
+// -----
+
+// expected-error @+1 {{a condition of an option has no value and the predicate eq or ne}}
+#condition = #step.condition<kind = option, predicate = eq, other = 1>
+
+// -----
+
 // expected-error @+1 {{a layout shards no dim}}
 #layout = #step.layout<{}>
 

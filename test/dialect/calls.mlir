@@ -1,4 +1,4 @@
-// Tests the syntax of scalars that are written once, and of their calls.
+// Tests the syntax of values that are written once, and of their calls.
 // RUN: %round-trip %t %s
 // RUN: stepc-opt %s | FileCheck %s
 
@@ -61,5 +61,52 @@ step.fragment @halved {
     %half = step.call @half(%one) : (f64) -> f64
     %g1 = step.mul %g, %half : [*], f64
     step.return %g1
+  }
+}
+
+// Tensors are arguments and results, in their short form; dims are those of the rule
+// that calls.
+// CHECK-LABEL: step.optimizer @tensors {
+step.optimizer @tensors {
+  %lr = step.hyper "lr" = 1.0
+  // CHECK: step.define @product(%[[X:.*]]: [n, m], %[[Y:.*]]: [m, n], %[[W:.*]]: f64) {
+  step.define @product(%x: [n, m], %y: [m, n], %w: f64) {
+    // CHECK-NEXT: %[[XY:.*]] = step.matmul %[[X]], %[[Y]] : [n, m], [m, n]
+    %xy = step.matmul %x, %y : [n, m], [m, n]
+    // CHECK-NEXT: %[[SUM:.*]] = step.sum %[[XY]] : [n, n]
+    %sum = step.sum %xy : [n, n]
+    %z = step.mul %xy, %w : [n, n], f64
+    %u = step.matmul %z, %x : [n, n], [n, m]
+    // CHECK: step.yield %{{.*}}, %[[SUM]], %{{.*}} : [n, m], f64, [n, n]
+    step.yield %u, %sum, %z : [n, m], f64, [n, n]
+  }
+  // CHECK: step.define @scaled(%[[X:.*]]: [*]) {
+  step.define @scaled(%x: !step.tensor<*>) {
+    %y = step.mul %x, %lr : [*], f64
+    // CHECK: step.yield %{{.*}} : [*]{{$}}
+    step.yield %y : [*]
+  }
+  // One that is called by another.
+  // CHECK: step.define @twice(%[[X:.*]]: [*]) {
+  step.define @twice(%x: [*]) {
+    // CHECK-NEXT: step.call @scaled(%[[X]]) : ([*]) -> [*]
+    %y = step.call @scaled(%x) : ([*]) -> [*]
+    %z = step.call @scaled(%y) : (!step.tensor<*>) -> !step.tensor<*>
+    step.yield %z : [*]
+  }
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, n]) {
+    %gt = step.transpose %g : [n, m]
+    // CHECK: %[[R:.*]]:3 = step.call @product(%grad, %{{.*}}, %lr) : ([n, m], [m, n], f64) -> ([n, m], f64, [n, n])
+    %u, %sum, %z = step.call @product(%g, %gt, %lr) : ([n, m], [m, n], f64) -> ([n, m], f64, [n, n])
+    // CHECK-NEXT: step.mul %[[R]]#0, %[[R]]#1 : [n, m], f64
+    %p1 = step.mul %u, %sum : [n, m], f64
+    %s1 = step.neg %z : [n, n]
+    step.return %p1, %s1 : [n, m], [n, n]
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK: step.call @twice(%grad) {note = "kept"} : ([*]) -> [*]
+    %y = step.call @twice(%g) {note = "kept"} : ([*]) -> [*]
+    %p1 = step.sub %p, %y : [*]
+    step.return %p1
   }
 }

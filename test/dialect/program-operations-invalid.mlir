@@ -142,6 +142,35 @@ step.optimizer @opt {
     step.cohort_scalars @scalars {
       step.yield
     }
+    // expected-error @+1 {{'step.traverse' op goes over '!step.tensor<n, k>' in a program of '!step.buffer<[n, m], f32>'}}
+    step.traverse @k over [n, k] {
+      step.yield
+    }
+  }
+}
+
+// -----
+
+// A dim twice is no other dim.
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.traverse' op reads '!step.buffer<[n, m], f32>' over '!step.tensor<n, n>'}}
+    %s1 = step.traverse @k over [n, n] reads (%e = %p : <[n, m], f32>) writes (%s : <[n, n], f32>) {
+      step.yield %e : f32
+    }
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %r: state "r"[n, 1] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
     // expected-error @+1 {{'step.traverse' op gives '!step.partial<sum, [n, m] to [q, 1]>' over '!step.tensor<n, m>'}}
     %sum = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) partials (sum to [q, 1]) {
       step.yield %e : f32
@@ -479,6 +508,230 @@ step.optimizer @opt {
     %share = step.combine %sum : !step.partial<sum, [n, m] to []> -> !step.share<sum, [n, m] to []>
     // expected-error @+1 {{'step.receive' op makes '!step.buffer<[n, 1], f32>' of '!step.share<sum, [n, m] to []>'}}
     %x = step.receive %share : !step.share<sum, [n, m] to []> -> !step.buffer<[n, 1], f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.product, step.transposed
+//===----------------------------------------------------------------------===//
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[n, n], f64>' in a program of 'f32'}}
+    %x = step.product %p, %p transposed : <[n, m], f32>, <[n, m], f32> -> <[n, n], f64>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[n, n], bf16>' in a program of 'f32'}}
+    %x = step.product %p, %p transposed : <[n, m], f32>, <[n, m], f32> -> <[n, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %halves = step.traverse @halves over [n, m] makes (i16) {
+      %zero = arith.constant 0 : i16
+      step.yield %zero : i16
+    }
+    // expected-error @+1 {{'step.product' op takes '!step.buffer<[n, m], i16>', which has no floats}}
+    %x = step.product %p transposed, %halves : <[n, m], f32>, <[n, m], i16> -> <[m, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n] as f32, %s: state "s"[n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op takes '!step.buffer<[n], f32>', which has no two dims of a matrix}}
+    %x = step.product %p, %p : <[n], f32>, <[n], f32> -> <[n, n], f32>
+  }
+}
+
+// -----
+
+// What the operands have in common.
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[n, m], f32>' of '!step.buffer<[n, m], f32>' and '!step.buffer<[n, m], f32>'}}
+    %x = step.product %p, %p : <[n, m], f32>, <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+// Rows, and columns.
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[m, m], f32>' of '!step.buffer<[n, m], f32>' and '!step.buffer<[n, m], f32>'}}
+    %x = step.product %p, %p transposed : <[n, m], f32>, <[n, m], f32> -> <[m, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[m, n], f32>' of '!step.buffer<[n, m], f32>' and '!step.buffer<[n, n], f32>'}}
+    %x = step.product %p, %s : <[n, m], f32>, <[n, n], f32> -> <[m, n], f32>
+  }
+}
+
+// -----
+
+// Batches.
+step.optimizer @opt {
+  step.program @any_0(%p: param[k, n, m] as f32, %s: state "s"[1, m, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[k, n, n], f32>' of '!step.buffer<[k, n, m], f32>' and '!step.buffer<[1, m, n], f32>'}}
+    %x = step.product %p, %s : <[k, n, m], f32>, <[1, m, n], f32> -> <[k, n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[k, n, m] as f32, %s: state "s"[m, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[k, n, n], f32>' of '!step.buffer<[k, n, m], f32>' and '!step.buffer<[m, n], f32>'}}
+    %x = step.product %p, %s : <[k, n, m], f32>, <[m, n], f32> -> <[k, n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[k, n, m] as f32, %s: state "s"[1, n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[1, n, n], f32>' of '!step.buffer<[k, n, m], f32>' and '!step.buffer<[k, n, m], f32>'}}
+    %x = step.product %p, %p transposed : <[k, n, m], f32>, <[k, n, m], f32> -> <[1, n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.product' op makes '!step.buffer<[n, m], f32>', which cannot be symmetric}}
+    %x = step.product %s, %p symmetric : <[n, n], f32>, <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as bf16, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.transposed' op makes '!step.buffer<[m, n], bf16>' in a program of 'f32'}}
+    %x = step.transposed %p : <[n, m], bf16> -> <[m, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    %halves = step.traverse @halves over [n, m] makes (i16) {
+      %zero = arith.constant 0 : i16
+      step.yield %zero : i16
+    }
+    // expected-error @+1 {{'step.transposed' op takes '!step.buffer<[n, m], i16>', which has no floats}}
+    %x = step.transposed %halves : <[n, m], i16> -> <[m, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[*] as f32, %s: state "s"[*] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.transposed' op takes '!step.buffer<[*], f32>', which has no two dims of a matrix}}
+    %x = step.transposed %p : <[*], f32> -> <[*], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.transposed' op makes '!step.buffer<[n, m], f32>' of '!step.buffer<[n, m], f32>'}}
+    %x = step.transposed %p : <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[k, n, m] as f32, %s: state "s"[1, n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.transposed' op makes '!step.buffer<[m, n, k], f32>' of '!step.buffer<[k, n, m], f32>'}}
+    %x = step.transposed %p : <[k, n, m], f32> -> <[m, n, k], f32>
+  }
+}
+
+// -----
+
+// A buffer that was written is no operand.
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-note @+1 {{it is written here}}
+    %p1 = step.traverse @k over [n, m] reads (%e = %p : <[n, m], f32>) writes (%p : <[n, m], f32>) {
+      step.yield %e : f32
+    }
+    // expected-error @+1 {{'step.product' op uses a buffer that was written}}
+    %x = step.product %p, %p transposed : <[n, m], f32>, <[n, m], f32> -> <[n, n], f32>
   }
 }
 

@@ -72,6 +72,72 @@ step.optimizer @sgd {
   }
 }
 
+// CHECK-LABEL: step.optimizer @matrices
+step.optimizer @matrices {
+  // CHECK: step.program @matrices_any_0(
+  step.program @matrices_any_0(%p: param[n, m] as bf16, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32,
+                               %t: state "t"[m, n] as bf16) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // Of buffers of any floats.
+    // CHECK: %[[LEFT:.*]] = step.product %grad, %grad transposed symmetric : <[n, m], f32>, <[n, m], f32> -> <[n, n], f32>
+    %left = step.product %g, %g transposed symmetric : <[n, m], f32>, <[n, m], f32> -> <[n, n], f32>
+    // CHECK-NEXT: %[[RIGHT:.*]] = step.product %param transposed, %grad {note = "kept"} : <[n, m], bf16>, <[n, m], f32> -> <[m, m], f32>
+    %right = step.product %p transposed, %g {note = "kept"} : <[n, m], bf16>, <[n, m], f32> -> <[m, m], f32>
+    // CHECK-NEXT: step.product %t transposed, %param transposed : <[m, n], bf16>, <[n, m], bf16> -> <[n, n], f32>
+    %turned = step.product %t transposed, %p transposed : <[m, n], bf16>, <[n, m], bf16> -> <[n, n], f32>
+    // CHECK-NEXT: step.product %[[LEFT]], %{{.*}} : <[n, n], f32>, <[n, n], f32> -> <[n, n], f32>
+    %square = step.product %left, %turned : <[n, n], f32>, <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.product %[[RIGHT]], %[[RIGHT]] symmetric : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
+    %other = step.product %right, %right symmetric : <[m, m], f32>, <[m, m], f32> -> <[m, m], f32>
+    // CHECK-NEXT: %[[GT:.*]] = step.transposed %grad : <[n, m], f32> -> <[m, n], f32>
+    %gt = step.transposed %g : <[n, m], f32> -> <[m, n], f32>
+    // CHECK-NEXT: step.transposed %param {note = "kept"} : <[n, m], bf16> -> <[m, n], f32>
+    %pt = step.transposed %p {note = "kept"} : <[n, m], bf16> -> <[m, n], f32>
+    // CHECK-NEXT: step.extent m
+    %columns = step.extent m
+    // Over a dim twice, and over dims in another order.
+    // CHECK-NEXT: step.traverse @square over [n, n]
+    // CHECK-SAME: reads (%{{.*}} = %{{.*}} : <[n, n], f32>, %{{.*}} = %l : <[n, n], f32>) writes (%l : <[n, n], f32>) {
+    %l1 = step.traverse @square over [n, n] reads (%a = %square : <[n, n], f32>, %b = %l : <[n, n], f32>)
+        writes (%l : <[n, n], f32>) {
+      %x = arith.addf %a, %b : f32
+      step.yield %x : f32
+    }
+    // CHECK: step.traverse @turned over [m, n]
+    // CHECK-SAME: reads (%{{.*}} = %[[GT]] : <[m, n], f32>) writes (%t : <[m, n], bf16>) {
+    %t1 = step.traverse @turned over [m, n] reads (%a = %gt : <[m, n], f32>) writes (%t : <[m, n], bf16>) {
+      %x = arith.truncf %a : f32 to bf16
+      step.yield %x : bf16
+    }
+    // CHECK: step.traverse @update over [n, m]
+    %p1 = step.traverse @update over [n, m] reads (%a = %g : <[n, m], f32>) writes (%p : <[n, m], bf16>) {
+      %x = arith.truncf %a : f32 to bf16
+      step.yield %x : bf16
+    }
+  }
+  // CHECK: step.program @matrices_many_0(
+  step.program @matrices_many_0(%p: param[...b, n, m] as f64, %l: state "l"[...b, n, n] as f64)
+      variant <"many", {}, f64> {
+    step.cohort_scalars @scalars1 {
+      step.yield
+    }
+    // CHECK: step.product %param, %param transposed : <[...b, n, m], f64>, <[...b, n, m], f64> -> <[...b, n, n], f64>
+    %pp = step.product %p, %p transposed : <[...b, n, m], f64>, <[...b, n, m], f64> -> <[...b, n, n], f64>
+    // CHECK-NEXT: step.transposed %param : <[...b, n, m], f64> -> <[...b, m, n], f64>
+    %pt = step.transposed %p : <[...b, n, m], f64> -> <[...b, m, n], f64>
+    // CHECK-NEXT: step.traverse @batch over [...b, n, n]
+    %l1 = step.traverse @batch over [...b, n, n] reads (%a = %pp : <[...b, n, n], f64>)
+        writes (%l : <[...b, n, n], f64>) {
+      step.yield %a : f64
+    }
+    step.traverse @nothing over [...b, n, m] {
+      step.yield
+    }
+  }
+}
+
 // CHECK-LABEL: func.func @memory
 func.func @memory(%address: i64) {
   // CHECK: step.view %{{.*}} : memref<?xf32>

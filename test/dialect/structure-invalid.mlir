@@ -724,6 +724,38 @@ step.optimizer @broadcast {
 
 // -----
 
+step.optimizer @conditions {
+  // expected-error @+1 {{expected integer value}}
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) where extent 0 le extent {
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @conditions {
+  %o = step.option "o" = 3
+  // expected-error @+1 {{expected integer value}}
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) where extent 0 le extent %o {
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @conditions {
+  %o = step.option "o" = 3
+  // expected-error @+1 {{'step.rule' op has 0 conditions of options and 1 operands for them}}
+  "step.rule"(%o) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1>,
+      conditions = [#step.condition<kind = extent, predicate = le, other = 1>], roles = [
+      #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
+  ^bb0(%p: !step.tensor<n, m>, %g: !step.tensor<n, m>):
+    step.return %p : [n, m]
+  }) : (i64) -> ()
+}
+
+// -----
+
 // expected-error @+1 {{'step.optimizer' op has the optimizer name with bytes that are not UTF-8 at 1}}
 step.optimizer @"x\FF" {
 }

@@ -85,6 +85,19 @@ step.optimizer @everything {
     step.return %x, %n
   }
 
+  // Extents are compared with extents; such a condition has no operand.
+  // CHECK: step.rule @wide(%param: param[n, m], %grad: grad[n, m]) where
+  // CHECK-SAME: extent 0 le extent 1, extent -2 ne extent -1, rank gt extent 0 {
+  step.rule @wide(%x: param[n, m], %y: grad[n, m])
+      where extent 0 le extent 1, extent -2 ne extent -1, rank gt extent 0 {
+    step.return %x : [n, m]
+  }
+  // CHECK: step.rule @large(%param: param[*], %grad: grad[*]) where
+  // CHECK-SAME: extent -1 gt extent -2, %maximize, extent 0 lt 7 {
+  step.rule @large(%x: param[*], %y: grad[*]) where extent -1 gt extent -2, %d, extent 0 lt 7 {
+    step.return %x
+  }
+
   // Names that are no identifiers.
   // CHECK: step.rule @"any tensor"(%param: param[*], %grad: grad[*],
   // CHECK-SAME: state "second moment's"[*]) {

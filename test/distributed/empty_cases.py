@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from zoo import some
 
 SHAPES = [(6, 5), (7,), (4, 3, 2)]
+MATRICES = [(6, 5), (7, 4), (4, 6)]  # what Muon takes alone
 # Values of a group that switch options of the definition.
 SWITCHES = {
     "amsgrad": True, "maximize": True, "centered": True, "momentum": 0.9, "nesterov": True,
@@ -47,7 +48,7 @@ def everything():
             if kind is st.hf.Adafactor:
                 options = options | {"lr": 1e-2, "relative_step": False}
             try:
-                kind([torch.nn.Parameter(torch.ones(2))], **options)
+                kind([torch.nn.Parameter(torch.ones(2, 2))], **options)
             except (RuntimeError, ValueError):
                 continue
             yield kind, options
@@ -58,11 +59,11 @@ def layouts():
     return [(".*", st.Layout(mesh, ["distinct"]))]
 
 
-def steps(make, *, frozen=False):
+def steps(make, *, frozen=False, shapes=SHAPES):
     """Rank 0 has all parameters; two steps, the second with a gradient less."""
     torch.manual_seed(0)
-    made = [torch.randn(shape) for shape in SHAPES]
-    grads = [[torch.randn(shape) for shape in SHAPES] for _ in range(2)]
+    made = [torch.randn(shape) for shape in shapes]
+    grads = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
     ours = [(f"p{i}", torch.nn.Parameter(v.clone())) for i, v in enumerate(made)]
     theirs = [(f"p{i}", torch.nn.Parameter(v.clone())) for i, v in enumerate(made)]
     if dist.get_rank() == 0:
@@ -89,9 +90,10 @@ def steps(make, *, frozen=False):
 def every_class_with_its_options():
     number = 0
     for kind, options in sample(everything(), "empty", 3):
+        shapes = MATRICES if kind.__name__ == "Muon" else SHAPES
         for more in ({}, {"clip": st.ClipByNorm(1.0)}):
             try:
-                steps(functools.partial(kind, **options, **more))
+                steps(functools.partial(kind, **options, **more), shapes=shapes)
             except Exception as error:
                 raise AssertionError(f"{kind.__name__}, {options}, {more}") from error
             number += 1

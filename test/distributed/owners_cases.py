@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import stepc
 import stepc.torch as st
 import torch
 import torch.distributed as dist
@@ -39,7 +40,12 @@ def line():
     return init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
 
 
-def make(params, **more):
+MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
+
+
+def make(params, muon=False, **more):
+    if muon:
+        return st.Muon(params, lr=0.05, **more)
     return st.Optimizer(params, DEFINITION, lr=0.05, **more)
 
 
@@ -136,6 +142,33 @@ def statistics_count_the_whole_once():
     compare("fsdp2", line(), more={"clip": st.ClipByNorm(0.5)})
     compare("hsdp", grid(("replicate", "shard")), more={"clip": st.ClipByNorm(0.5)})
     compare("tp x fsdp2", grid(), more={"clip": st.ClipByNorm(0.5), "reproducible": True})
+
+
+@case
+def whole_matrices():
+    """Muon's rules multiply them."""
+    for way, mesh in (("fsdp2", line()), ("tp1", grid()), ("tp x fsdp2", grid())):
+        optimizer, *_ = compare(way, mesh, MATRICES, more={"muon": True})
+        assert "needs whole matrices" in optimizer.describe_layouts()
+    more = {"muon": True, "clip": st.ClipByNorm(0.5), "master": "f32"}
+    compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
+
+
+@case
+def ranges_of_matrices_are_refused():
+    made, grads = named_values(MATRICES, 1, 1)
+    for stage in (1, 2):
+        params = [(n, torch.nn.Parameter(v.clone())) for n, v in made.items()]
+        optimizer = st.Muon(params, zero=stage, gradients="local")
+        try:
+            for name, param in params:
+                (param * grads[0][0][name]).sum().backward()
+            optimizer.step()
+        except stepc.errors.TensorError as error:
+            assert "needs whole matrices" in str(error) and "zero=" in str(error), str(error)
+        else:
+            raise AssertionError(f"zero={stage} was taken")
+        assert all(p.equal(made[n]) for n, p in params)
 
 
 @case

@@ -423,10 +423,11 @@ def differences(compiled, interpreted):
 
 
 class Packages:
-    """Packages with the variants that cases need, compiled two at a time."""
+    """Packages with the variants that cases need, compiled two at a time. ``target``: for
+    which processor; None: for some the least, for some this one."""
 
-    def __init__(self, folder, jobs=None):
-        self.folder, self.loaded = folder, {}
+    def __init__(self, folder, jobs=None, target=None):
+        self.folder, self.loaded, self.target = folder, {}, target
         self.jobs = jobs or os.cpu_count()
 
     def prepare(self, cases):
@@ -452,7 +453,7 @@ class Packages:
         output = self.folder / f"{number:x}.stepc"
         # About half of them for the best that this processor can run.
         odd = zlib.crc32("".join([*definition.arguments(), *variants]).encode()) % 2
-        target = _runtime.cpu_target() if odd else "cpu"
+        target = self.target or (_runtime.cpu_target() if odd else "cpu")
         run = subprocess.run(
             [STEPC, definition.path, "-o", output, f"--target={target}", *definition.arguments(),
              *(f"--variant={variant}" for variant in variants)],

@@ -16,9 +16,10 @@ from driver import STORAGES
 from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
+from papers import OF_MATRICES
 from steps import Case, Definition, Group, Packages, Tensor, check
 from torch_formulas import HYPERS as TORCH
-from values import FILLS, fill, random_place, random_shape
+from values import FILLS, RANKS, fill, random_place, random_shape
 
 CASES = int(os.environ.get("STEPC_STEP_CASES", "10"))
 HYPERS = ELEMENTWISE | TORCH | PAPERS
@@ -113,9 +114,10 @@ def make_case(rng, name, definition, profile, index):
     large = index % 5 == 4
     tensors = []
     for position in range(int(rng.integers(1, 6))):
-        shape = random_shape(rng, 6000)
+        ranks, larger = ((2,), LARGE[:2]) if name in OF_MATRICES else (RANKS, LARGE)
+        shape = random_shape(rng, 6000, ranks)
         if large and position == 0:
-            shape = LARGE[int(rng.integers(len(LARGE)))]
+            shape = larger[int(rng.integers(len(larger)))]
         own = kind if rng.random() < 0.6 else "normal"
         group = int(rng.integers(len(groups)))
         tensors.append(make_tensor(rng, shape, storages, group, definition, groups, own,

@@ -10,9 +10,10 @@ from oracle import store
 
 EXTENTS = [0, 1, 2, 3, 5, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 257,
            1023, 1024, 1025, 2049, 4097]  # fmt: skip
+RANKS = (0, 1, 1, 2, 2, 2, 2, 3, 3, 4)
 
 
-def random_shape(rng, most=20000, ranks=(0, 1, 1, 2, 2, 2, 2, 3, 3, 4)):
+def random_shape(rng, most=20000, ranks=RANKS):
     """Extents at the edges of lanes, leaves and tiles, of at most some elements."""
     while True:
         shape = tuple(int(rng.choice(EXTENTS)) for _ in range(rng.choice(ranks)))

@@ -60,6 +60,15 @@ def test_narrow_storage():
     assert found.moved == 1000
 
 
+def test_stochastic_rounding():
+    """The places that it draws for are in no memory."""
+    params = [torch.nn.Parameter(torch.ones(100, dtype=torch.bfloat16))]
+    optimizer = stepc.torch.SGD(params, lr=0.1, rounding="stochastic")
+    params[0].grad = torch.ones_like(params[0])
+    optimizer.step()
+    assert stepc.torch.info(optimizer).moved == 600
+
+
 def test_it_changes_nothing():
     ours, twin = make_params(SHAPES), make_params(SHAPES)
     a, b = stepc.torch.AdamW(ours), stepc.torch.AdamW(twin)

@@ -16,20 +16,22 @@ from stepc.torch._devices import CPU_TARGETS
 V3, V4, WIDE = CPU_TARGETS
 DEFINITIONS = sorted(path.stem for path in ZOO.glob("*.mlir"))
 SHAPES = [(), (7,), (65, 130), (2, 3, 40), (5000,)]
+# It takes matrices alone.
+SHAPES_OF = {"muon": [(1, 7), (65, 130), (40, 6), (13, 13), (1030, 5)]}
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3e38, 1e-20]
 
 # A processor runs the code for each before its own in the list.
 RUNS = CPU_TARGETS[: CPU_TARGETS.index(_runtime.cpu_target()) + 1]
 
 
-def tensors(seed, special):
+def tensors(seed, special, shapes):
     """Parameters of three dtypes, and gradients: all elements of some are special values."""
     generator = torch.Generator().manual_seed(seed)
     made = []
-    for shape, dtype in itertools.product(SHAPES, (torch.float32, torch.bfloat16, torch.float16)):
+    for shape, dtype in itertools.product(shapes, (torch.float32, torch.bfloat16, torch.float16)):
         param = torch.nn.Parameter(torch.randn(shape, generator=generator).to(dtype))
         grad = torch.randn(shape, generator=generator)
-        if special and shape in ((7,), (2, 3, 40)):
+        if special and shape in ((7,), (2, 3, 40), (40, 6)):
             values = torch.tensor(SPECIAL).repeat(grad.numel() // len(SPECIAL) + 1)
             grad = values[: grad.numel()].reshape(shape)
         param.grad = grad.to(dtype)
@@ -49,7 +51,7 @@ def bits(tensor):
 def stepped(name, target, special, monkeypatch):
     """What steps leave: all parameters and states, bit for bit, by name."""
     monkeypatch.setenv("STEPC_CPU_TARGET", target)
-    params = tensors(1, special)
+    params = tensors(1, special, SHAPES_OF.get(name, SHAPES))
     optimizer = st.Optimizer(params, ZOO / f"{name}.mlir")
     for _ in range(3):
         optimizer.step()

@@ -159,8 +159,9 @@ def compare(optimizer, params, plain, twins):
 
 
 def pair(kind):
-    """Two of a kind on equal parameters."""
-    params = make_params(SHAPES, torch.bfloat16 if "master" in kind else torch.float32)
+    """Two of a kind on equal parameters; Muon takes matrices alone."""
+    shapes = [shape for shape in SHAPES if kind != "Muon" or len(shape) == 2]
+    params = make_params(shapes, torch.bfloat16 if "master" in kind else torch.float32)
     twins = clone_params(params)
     set_grads(params, twins)
     return (KINDS[kind](params), params), (KINDS[kind](twins), twins)

@@ -23,6 +23,7 @@ from common import ZOO
 from stepc.torch import apex, came, colossal, deepspeed, hf, lomo
 
 BETAS = ("betas",)
+SHAPES = [(5,), (3, 4), (2, 3, 4), (2, 2)]  # the last one is of zeros
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Entry:
     decays: tuple = BETAS
     refused: dict = field(default_factory=dict)  # of an argument, the number
     norm: bool = False  # of all gradients
+    shapes: list = field(default_factory=lambda: SHAPES)
 
 
 def zoo(name):
@@ -136,9 +138,15 @@ ENTRIES = {
     "dadapt_adam": Entry(alone("dadapt_adam"), peers.dadapt_adam, {"lr": 1.0}, ("beta1",)),
     "dadapt_sgd": Entry(alone("dadapt_sgd"), peers.dadapt_sgd, {"lr": 1.0}, ("momentum",)),
 }  # fmt: skip
+if hasattr(t, "Muon"):  # of torch 2.9 and later; it takes matrices alone
+    MATRICES = [(3, 4), (4, 3), (3, 3), (1, 5), (2, 2)]
+    OTHER = {"lr": 0.1, "adjust_lr_fn": "match_rms_adamw", "nesterov": False}
+    ENTRIES |= {
+        "Muon": Entry(t.Muon, own.muon, {"lr": 0.1}, ("momentum",), shapes=MATRICES),
+        "Muon matched": Entry(t.Muon, own.muon, OTHER, ("momentum",), shapes=MATRICES),
+    }
 
 STEPS = 4
-SHAPES = [(5,), (3, 4), (2, 3, 4), (2, 2)]  # the last one is of zeros
 DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 HUGE = {torch.float64: 1e200, torch.float32: 1e30}
 TINY = {torch.float64: 1e-310, torch.float32: 1e-42}
@@ -209,16 +217,16 @@ def variants(entry, defaults):
         yield replaced(places, 0.0)
 
 
-def make_params(dtype):
+def make_params(entry, dtype):
     rng = np.random.default_rng(3)
-    values = [rng.standard_normal(shape) for shape in SHAPES]
+    values = [rng.standard_normal(shape) for shape in entry.shapes]
     values[-1] *= 0
     return [torch.nn.Parameter(torch.tensor(v, dtype=dtype)) for v in values]
 
 
-def gradients(kind, dtype, step):
+def gradients(entry, kind, dtype, step):
     rng = np.random.default_rng([zlib.crc32(kind.encode()), step])
-    grads = [rng.standard_normal(shape) for shape in SHAPES]
+    grads = [rng.standard_normal(shape) for shape in entry.shapes]
     for grad in grads:
         KINDS[kind](grad, step, dtype)
     return [grad.astype(DTYPES[dtype]) for grad in grads]
@@ -227,12 +235,12 @@ def gradients(kind, dtype, step):
 def run(entry, kind, dtype, changed):
     """Ours and the original's: parameters and states of each step."""
     kwargs = {**entry.kwargs, **changed}
-    params = make_params(dtype)
+    params = make_params(entry, dtype)
     optimizer = entry.make(params, **kwargs)
     h = {**optimizer.defaults, **kwargs}
     values, states = [p.detach().numpy().copy() for p in params], [{} for _ in params]
     for step in range(STEPS):
-        grads = gradients(kind, dtype, step)
+        grads = gradients(entry, kind, dtype, step)
         for param, grad in zip(params, grads, strict=True):
             param.grad = torch.tensor(grad)
         optimizer.step()
@@ -276,7 +284,7 @@ def compare(entry, kind, dtype, changed):
                 found = difference(mine[name], other, limit)
                 found = found and f"{name}: {found}"
             if found:
-                return f"step {step}, shape {SHAPES[k]}: {found}"
+                return f"step {step}, shape {entry.shapes[k]}: {found}"
     return ""
 
 
@@ -292,13 +300,13 @@ DEPARTURES = {
 @np.errstate(all="ignore")
 def test_as_the_original(name):
     entry, wrong = ENTRIES[name], []
-    defaults = entry.make(make_params(torch.float64), **entry.kwargs).defaults
+    defaults = entry.make(make_params(entry, torch.float64), **entry.kwargs).defaults
     for changed in variants(entry, defaults):
         refused = [n for n, number in entry.refused.items()
                    if number in np.atleast_1d(changed.get(n, ()))]  # fmt: skip
         if refused:
             with pytest.raises(ValueError, match="(?i)beta|momentum"):
-                entry.make(make_params(torch.float64), **{**entry.kwargs, **changed})
+                entry.make(make_params(entry, torch.float64), **{**entry.kwargs, **changed})
             continue
         for kind in KINDS:
             for dtype in DTYPES:

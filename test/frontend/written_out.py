@@ -228,6 +228,24 @@ def sm3(p, g, s, t, h):
     return p - h["lr"] * u
 
 
+def muon(p, g, s, t, h):
+    """torch's, with all that is bfloat16 there in the dtype of ``p``."""
+    rows, columns = p.shape
+    v = average(s, "momentum_buffer", g, h["momentum"])
+    u = lerp(g, v, h["momentum"]) if h["nesterov"] else v
+    x = u.T if rows > columns else u
+    x = x / max(norm(x), x.dtype.type(h["eps"]))
+    a, b, c = h["ns_coefficients"]
+    for _ in range(5):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    if h["adjust_lr_fn"] == "match_rms_adamw":
+        rate = h["lr"] * 0.2 * math.sqrt(max(rows, columns))
+    else:
+        rate = h["lr"] * math.sqrt(max(1, rows / columns))
+    return p * (1 - h["lr"] * h["weight_decay"]) - rate * (x.T if rows > columns else x)
+
+
 def lars(p, g, s, t, h):
     """pytorch_optimizer's."""
     if p.ndim > 1:

@@ -11,7 +11,7 @@ import numpy as np
 from equations import Group, Tensor, moments, norm, of_each_tensor, rms
 from scalar_papers import asgd, fused_adam, nadam
 
-__all__ = ["HYPERS", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
+__all__ = ["HYPERS", "OF_MATRICES", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
 
 
 # --- Adafactor and what came of it --------------------------------------------
@@ -272,12 +272,37 @@ def dadapt_adam_group(group, options, memory):
         memory["d"] = np.maximum(d, np.minimum(estimate, d * h["growth_rate"]))
 
 
+# --- Muon ---------------------------------------------------------------------
+
+
+@of_each_tensor
+def muon(tensor, h, options):
+    """A step of the iteration makes a x + b x^3 + c x^5 of each singular value x."""
+    theta, mu = tensor.param, h["momentum"]
+    buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
+    tensor.states["momentum_buffer"] = buffer
+    u = (1 - mu) * tensor.grad + mu * buffer if options["nesterov"] else buffer
+    x = u / np.maximum(norm(u), h["eps"])
+    a, b, c = (h[f"ns_coefficient_{name}"] for name in "abc")
+    for _ in range(5):
+        square = x @ x.T if len(x) <= len(x.T) else x.T @ x
+        change = b * square + c * square @ square
+        x = a * x + (change @ x if len(x) <= len(x.T) else x @ change)
+    rows, columns = theta.shape
+    scale = np.sqrt(max(1, rows / columns))
+    if options["match_rms_adamw"]:
+        scale = 0.2 * np.sqrt(max(rows, columns))
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
+
+
 PAPERS = {
     "adafactor": adafactor, "torch_adafactor": torch_adafactor, "came": came, "lamb": lamb,
     "fused_lamb": fused_lamb, "deepspeed_lamb": deepspeed_lamb, "lars": lars, "lomo": lomo,
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
+    "muon": muon,
 }  # fmt: skip
+OF_MATRICES = {"muon"}  # They take no other shapes.
 
 # Every hyper-parameter away from what would hide it.
 HYPERS = {
@@ -307,6 +332,8 @@ HYPERS = {
     "fused_adam": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                    "weight_decay": 0.037},
     "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
+    "muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "eps": 0.9,
+             "ns_coefficient_a": 3.1, "ns_coefficient_b": -4.2, "ns_coefficient_c": 1.9},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
@@ -316,6 +343,7 @@ OPTIONS = {
     "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio", "adam"],
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "sm3": ["maximize"],
+    "muon": ["nesterov", "match_rms_adamw"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
@@ -330,6 +358,7 @@ OTHERS = {
     "deepspeed_lamb": {"lr": 0.007, "weight_decay": 0.0},
     "lars": {"lr": 0.17, "momentum": 0.0},
     "sm3": {"lr": 0.17, "momentum": 0.0, "beta": 0.0, "eps": 0.0},
+    "muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.0, "weight_decay": 0.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},

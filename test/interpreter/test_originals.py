@@ -313,6 +313,28 @@ def test_sm3_is_that_of_pytorch_optimizer(options, beta):
     assert furthest(groups, theirs) < SAME
 
 
+# --- Muon ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="it is of torch 2.9 and later")
+@pytest.mark.parametrize("options", all_options("nesterov", "match_rms_adamw"), ids=str)
+def test_muon_is_torchs_without_its_bfloat16(options, monkeypatch):
+    """Which is all that differs."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+
+    def arguments(h):
+        return {
+            **{n: h[n] for n in ("lr", "weight_decay", "momentum", "eps")},
+            "ns_coefficients": tuple(h[f"ns_coefficient_{name}"] for name in "abc"),
+            "nesterov": options["nesterov"],
+            "adjust_lr_fn": "match_rms_adamw" if options["match_rms_adamw"] else "original",
+        }
+
+    groups = make_groups("muon", shapes=[(3, 7), (9, 2), (1, 4), (5, 1), (4, 4), (1, 1)])
+    groups, theirs, _ = run_beside("muon", options, torch.optim.Muon, arguments, groups=groups)
+    assert furthest(groups, theirs) < SAME
+
+
 # --- D-Adaptation -------------------------------------------------------------
 
 

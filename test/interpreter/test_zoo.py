@@ -11,9 +11,10 @@ import pytest
 from models import run_definition
 from oracle import ZOO
 from originals import make_groups, set_gradients
-from papers import HYPERS, OPTIONS, PAPERS
+from papers import HYPERS, OF_MATRICES, OPTIONS, PAPERS
 
 SHAPES = [(), (5,), (1,), (3, 7), (9, 2), (1, 4), (2, 3, 5), (2, 2, 3, 5), (1, 67, 3)]
+MATRICES = [(3, 7), (9, 2), (1, 4), (5, 5), (1, 1), (67, 3), (6, 1)]
 STEPS = 20
 # Least of a storage, greatest difference of a parameter or state after the steps, of
 # its largest element.
@@ -68,7 +69,7 @@ def assert_close(run, groups, bound):
 
 
 def compare(name, options, spoil=lambda grads, step: None, storages=("f64",) * 3, **settings):
-    groups = make_groups(name, shapes=SHAPES)
+    groups = make_groups(name, shapes=MATRICES if name in OF_MATRICES else SHAPES)
     expected, history, memory = run_paper(name, options, groups, spoil)
     run = run_definition(
         [ZOO / f"{name}.mlir"], groups, options, history, storages=storages, **settings
@@ -174,7 +175,8 @@ def test_every_hyper_parameter_matters(name):
             continue
         results = []
         for hypers in ({}, {hyper: HYPERS[name][hyper] * 0.95}):
-            groups = make_groups(name, shapes=[(3, 7), (5,)], **hypers)
+            shapes = [(3, 7), (5, 1) if name in OF_MATRICES else (5,)]
+            groups = make_groups(name, shapes=shapes, **hypers)
             groups, _, _ = run_paper(name, options, groups, steps=8)
             # Nothing reads ASGD's average but its user.
             tensors = [t for g in groups for t in g.tensors]

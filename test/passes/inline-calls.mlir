@@ -63,3 +63,38 @@ step.fragment @halved {
     step.return %g1
   }
 }
+
+// Tensors too.
+// CHECK-LABEL: step.optimizer @tensors {
+step.optimizer @tensors {
+  %lr = step.hyper "lr" = 1.0
+  step.define @gram(%x: [n, m]) {
+    %xt = step.transpose %x : [n, m]
+    %g = step.matmul %x, %xt : [n, m], [m, n]
+    %s = step.sum %g : [n, n]
+    step.yield %g, %s : [n, n], f64
+  }
+  step.define @twice(%x: [n, m], %rate: f64) {
+    %g, %s = step.call @gram(%x) : ([n, m]) -> ([n, n], f64)
+    %u = step.matmul %g, %x : [n, n], [n, m]
+    %v = step.mul %u, %rate : [n, m], f64
+    step.yield %v : [n, m]
+  }
+  // CHECK-NOT: step.define
+  // CHECK: step.rule @matrix
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+    // CHECK-NEXT: %[[GT:.*]] = step.transpose %grad : [n, m]
+    // CHECK-NEXT: %[[GG:.*]] = step.matmul %grad, %[[GT]] : [n, m], [m, n]
+    // CHECK: %[[U:.*]] = step.matmul %[[GG]], %grad : [n, n], [n, m]
+    // CHECK-NEXT: %[[V:.*]] = step.mul %[[U]], %lr : [n, m], f64
+    %v = step.call @twice(%g, %lr) : ([n, m], f64) -> [n, m]
+    // CHECK-NEXT: %[[VT:.*]] = step.transpose %[[V]] : [n, m]
+    // CHECK-NEXT: %[[VV:.*]] = step.matmul %[[V]], %[[VT]] : [n, m], [m, n]
+    // CHECK: %[[W:.*]] = step.matmul %[[VV]], %[[V]] : [n, n], [n, m]
+    %w = step.call @twice(%v, %lr) : ([n, m], f64) -> [n, m]
+    // CHECK-NOT: step.call
+    // CHECK: step.sub %param
+    %p1 = step.sub %p, %w : [n, m]
+    step.return %p1 : [n, m]
+  }
+}

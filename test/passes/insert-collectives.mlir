@@ -105,3 +105,65 @@ step.optimizer @elements {
     step.return %p : [n, n]
   }
 }
+
+// -----
+
+// A product needs whole matrices, whatever dims the layout shares out; so does a state of
+// which a part of the param has no part.
+step.optimizer @product {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, m>' whose matrices it needs whole, which cannot be sharded over dp+tp}}
+  step.rule @rule(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"rule", {}, f32, <{m = ["dp", "tp"]}>> {
+    %gt = step.transpose %g : [n, m]
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    %p1 = step.matmul %gg, %p : [n, n], [n, m]
+    step.return %p1 : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @range {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, m>' whose matrices it needs whole, which cannot be sharded over dp}}
+  step.rule @rule(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"rule", {}, f32, <{"flat range" = ["dp"]}>> {
+    %gt = step.transpose %g : [n, m]
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    %p1 = step.matmul %gg, %p : [n, n], [n, m]
+    step.return %p1 : [n, m]
+  }
+}
+
+// -----
+
+// Of a batch too.
+step.optimizer @batch {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<...b, n, m>' whose matrices it needs whole, which cannot be sharded over ep}}
+  step.rule @rule(%p: param[...b, n, m] as f32, %g: grad[...b, n, m] as f32) variant <"rule", {}, f32, <{"...b" = ["ep"]}>> {
+    %gt = step.transpose %g : [...b, n, m]
+    %gg = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
+    %p1 = step.matmul %gg, %p : [...b, n, n], [...b, n, m]
+    step.return %p1 : [...b, n, m]
+  }
+}
+
+// -----
+
+step.optimizer @state {
+  // expected-error @+1 {{'step.rule' op has a param of '!step.tensor<n, m>' whose matrices it needs whole, which cannot be sharded over dp}}
+  step.rule @rule(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32) variant <"rule", {}, f32, <{n = ["dp"]}>> {
+    %l1 = step.neg %l : [n, n]
+    step.return %p, %l1 : [n, m], [n, n]
+  }
+}
+
+// -----
+
+// What asks only for extents is stepped in parts: they are the whole tensor's.
+// CHECK-LABEL: @extent
+step.optimizer @parts {
+  step.rule @extent(%p: param[n, m] as f32, %g: grad[n, m] as f32) variant <"extent", {}, f32, <{n = ["dp"]}>> {
+    // CHECK: step.extent n
+    %n = step.extent n
+    %p1 = step.mul %g, %n : [n, m], f64
+    step.return %p1 : [n, m]
+  }
+}

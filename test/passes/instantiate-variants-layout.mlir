@@ -4,6 +4,8 @@
 // RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-1=dp;rank=1,layout.-2=dp;rank=2,layout.-3=dp;rank=3,layout.-4=dp;rank=4' %t/ranks.mlir | grep -o 'step.rule.*variant.*' | FileCheck %s --check-prefix=RANKS
 // RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-2=dp,layout.-1=tp,layout.flat=dp' %t/owned.mlir 2>%t/remarks | FileCheck %s --check-prefix=OWNED
 // RUN: FileCheck %s --check-prefix=REMARKS < %t/remarks
+// RUN: stepc-opt --step-instantiate-variants='variants=param=f32,layout.-2=dp,layout.-1=tp,layout.flat=dp' %t/matrices.mlir 2>%t/whole | FileCheck %s --check-prefix=MATRICES
+// RUN: FileCheck %s --check-prefix=WHOLE < %t/whole
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.rows=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=DIM
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.0=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: not stepc-opt --step-instantiate-variants='variants=layout.-1=tp;layout.flat=dp' %t/ranks.mlir 2>&1 | FileCheck %s --check-prefix=BOTH
@@ -46,6 +48,24 @@
 // REMARKS: remark: rule 'square' {{.*}} with 'n' twice, which cannot be sharded over tp: one rank
 // REMARKS-NOT: remark
 
+// So is what needs whole matrices, ranges of elements included. What asks for extents is
+// shared.
+// MATRICES: @matrices_product_0{{.*}}<"product", {}, f32> attributes {owned_layouts = [#step.layout<{n = ["dp"]}>, #step.layout<{m = ["tp"]}>, #step.layout<{"flat range" = ["dp"]}>]}
+// MATRICES: @matrices_gram_1{{.*}}<"gram", {}, f32> attributes {owned_layouts = [
+// MATRICES: @matrices_extent_2{{.*}}<"extent", {}, f32> {
+// MATRICES-NOT: @matrices_product_
+// MATRICES-NOT: @matrices_gram_
+// MATRICES: @matrices_extent_3{{.*}}f32, <{n = ["dp"]}>>
+// MATRICES: @matrices_extent_4{{.*}}f32, <{m = ["tp"]}>>
+// MATRICES: @matrices_extent_5{{.*}}f32, <{"flat range" = ["dp"]}>>
+// WHOLE: remark: rule 'product' has a param of '!step.tensor<n, m>' whose matrices it needs whole, which cannot be sharded over dp: one rank steps the whole tensor, and sends the others their parts
+// WHOLE: remark: rule 'gram' has a param of '!step.tensor<...b, n, m>' whose matrices it needs whole, which cannot be sharded over dp: one rank
+// WHOLE: remark: rule 'product' {{.*}} whose matrices it needs whole, which cannot be sharded over tp: one rank
+// WHOLE: remark: rule 'gram' {{.*}} whose matrices it needs whole, which cannot be sharded over tp: one rank
+// WHOLE: remark: rule 'product' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
+// WHOLE: remark: rule 'gram' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
+// WHOLE-NOT: remark
+
 // DIM: got a variant request with 'layout.rows=dp': dim 'rows' is neither flat nor a negative number
 // FIRST: got a variant request with 'layout.0=dp': dim '0' is neither flat nor a negative number
 // BOTH: got a variant request with 'layout.flat=dp': a layout is flat or shards dims, once each
@@ -84,5 +104,24 @@ step.optimizer @owned {
   }
   step.rule @elements(%p: param[1, m, m], %g: grad[1, m, m]) {
     step.return %p : [1, m, m]
+  }
+}
+
+//--- matrices.mlir
+step.optimizer @matrices {
+  step.rule @product(%p: param[n, m], %g: grad[n, m]) {
+    %gt = step.transpose %g : [n, m]
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    %p1 = step.matmul %gg, %p : [n, n], [n, m]
+    step.return %p1 : [n, m]
+  }
+  step.rule @gram(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n]) {
+    %l1 = step.neg %l : [...b, n, n]
+    step.return %p, %l1 : [...b, n, m], [...b, n, n]
+  }
+  step.rule @extent(%p: param[n, m], %g: grad[n, m]) {
+    %n = step.extent n
+    %p1 = step.mul %g, %n : [n, m], f64
+    step.return %p1 : [n, m]
   }
 }

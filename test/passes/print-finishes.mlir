@@ -13,6 +13,16 @@
 // CHECK-NEXT: before 0.1, for a strip of rows: %3
 // CHECK-NEXT: before 0.1, 0: writes rows
 // CHECK-NEXT: in memory: %2, %3
+// A product is a step by itself; what is of other dims than the param's is with what it needs.
+// CHECK-LABEL: opt_gram_3
+// CHECK-NEXT: before 0.1, 0: %2
+// CHECK-NEXT: before 0.1, 1: %3
+// CHECK-NEXT: before 0.1, 2: %4, %5; writes l
+// CHECK-NEXT: before 0.1, 3: %6
+// CHECK-NEXT: before 0.2, 0: %8
+// CHECK-NEXT: before 0.2, 1: %9
+// CHECK-NEXT: before 0.2, 2: %10
+// CHECK-NEXT: in memory: %6, %10, %1, %2, %3, %4, %7, %8, %9
 step.optimizer @opt {
   %lr = step.hyper "lr" = 0.1
   %norm2 = step.statistic "norm2" sum over model
@@ -52,5 +62,19 @@ step.optimizer @opt {
     %d = step.mul %u, %s : [n, m], f64
     %p1 = step.sub %p, %d : [n, m]
     step.return %p1, %r1 : [n, m], [n, 1]
+  }
+  step.rule @opt_gram_3(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32) variant <"gram", {}, f32> {
+    %u = step.mul %g, %lr : [n, m], f64
+    %ut = step.transpose %u : [n, m]
+    %uu = step.matmul %u, %ut : [n, m], [m, n]
+    %l1 = step.add %l, %uu : [n, n]
+    %s = step.sum %l1 : [n, n]
+    %v = step.matmul %l1, %u : [n, n], [n, m]
+    %d = step.mul %v, %s : [n, m], f64
+    %vt = step.transpose %d : [n, m]
+    %vv = step.matmul %vt, %d : [m, n], [n, m]
+    %w = step.matmul %d, %vv : [n, m], [m, m]
+    %p1 = step.sub %p, %w : [n, m]
+    step.return %p1, %l1 : [n, m], [n, n]
   }
 }

@@ -23,6 +23,21 @@
 // CHECK-NEXT: %3 = step.mul: full at 1.0
 // CHECK-NEXT: %4 = step.sub: full at 1.0
 // CHECK-NEXT: param is written from 1.0 on
+// What a product needs whole is known when the traversal that keeps it has ended.
+// CHECK-LABEL: opt_gram_3
+// CHECK-NEXT: %1 = step.mul: full at 0.0, kept whole
+// CHECK-NEXT: %2 = step.transpose: [m, n] at 0.1
+// CHECK-NEXT: %3 = step.matmul: [n, n] at 0.1
+// CHECK-NEXT: %4 = step.add: [n, n] at 0.1
+// CHECK-NEXT: %5 = step.sum: tensor at 0.1, reduced in 0.1
+// CHECK-NEXT: %6 = step.matmul: full at 0.1
+// CHECK-NEXT: %7 = step.mul: full at 0.1, kept whole
+// CHECK-NEXT: %8 = step.transpose: [m, n] at 0.2
+// CHECK-NEXT: %9 = step.matmul: [m, m] at 0.2
+// CHECK-NEXT: %10 = step.matmul: full at 0.2
+// CHECK-NEXT: %11 = step.sub: full at 0.2
+// CHECK-NEXT: param is written from 0.2 on
+// CHECK-NEXT: l is written from 0.1 on
 step.optimizer @opt {
   %lr = step.hyper "lr" = 0.1
   %norm2 = step.statistic "norm2" sum over model
@@ -52,5 +67,19 @@ step.optimizer @opt {
     %d = step.mul %g, %rate : [*], f64
     %p1 = step.sub %p, %d : [*]
     step.return %p1
+  }
+  step.rule @opt_gram_3(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32) variant <"gram", {}, f32> {
+    %u = step.mul %g, %lr : [n, m], f64
+    %ut = step.transpose %u : [n, m]
+    %uu = step.matmul %u, %ut : [n, m], [m, n]
+    %l1 = step.add %l, %uu : [n, n]
+    %s = step.sum %l1 : [n, n]
+    %v = step.matmul %l1, %u : [n, n], [n, m]
+    %d = step.mul %v, %s : [n, m], f64
+    %vt = step.transpose %d : [n, m]
+    %vv = step.matmul %vt, %d : [m, n], [n, m]
+    %w = step.matmul %d, %vv : [n, m], [m, m]
+    %p1 = step.sub %p, %w : [n, m]
+    step.return %p1, %l1 : [n, m], [n, n]
   }
 }

@@ -15,6 +15,12 @@
 // CHECK-NEXT: traversal 1 at 0.1: reads grad; reduces %5; trails the one before it
 // CHECK-NEXT: traversal 2 at 0.2: reads param, grad; writes param
 // CHECK-NEXT: of strips of rows: %2, %3
+// What a product needs whole its traversal keeps, and ends: the third product needs what is made of the
+// second.
+// CHECK-LABEL: opt_gram_3
+// CHECK-NEXT: traversal 0 at 0.0: reads grad; keeps %1
+// CHECK-NEXT: traversal 1 at 0.1: reads ; keeps %7
+// CHECK-NEXT: traversal 2 at 0.2: reads param; writes param
 step.optimizer @opt {
   %lr = step.hyper "lr" = 0.1
   %norm2 = step.statistic "norm2" sum over model
@@ -54,5 +60,19 @@ step.optimizer @opt {
     %d = step.mul %u, %s : [n, m], f64
     %p1 = step.sub %p, %d : [n, m]
     step.return %p1, %r1 : [n, m], [n, 1]
+  }
+  step.rule @opt_gram_3(%p: param[n, m] as f32, %g: grad[n, m] as f32, %l: state "l"[n, n] as f32) variant <"gram", {}, f32> {
+    %u = step.mul %g, %lr : [n, m], f64
+    %ut = step.transpose %u : [n, m]
+    %uu = step.matmul %u, %ut : [n, m], [m, n]
+    %l1 = step.add %l, %uu : [n, n]
+    %s = step.sum %l1 : [n, n]
+    %v = step.matmul %l1, %u : [n, n], [n, m]
+    %d = step.mul %v, %s : [n, m], f64
+    %vt = step.transpose %d : [n, m]
+    %vv = step.matmul %vt, %d : [m, n], [n, m]
+    %w = step.matmul %d, %vv : [n, m], [m, m]
+    %p1 = step.sub %p, %w : [n, m]
+    step.return %p1, %l1 : [n, m], [n, n]
   }
 }

@@ -50,10 +50,10 @@ ELEMENTWISE = {
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
     "sophia": ",option.has_estimate=true",
 }  # fmt: skip
-# Of the others norms, means or factors come before the update.
+# Of the others norms, means, factors or products come before the update.
 REDUCING = {
     "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb", "lamb", "lars",
-    "torch_adafactor",
+    "muon", "torch_adafactor",
 }  # fmt: skip
 
 

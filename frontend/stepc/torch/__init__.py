@@ -41,7 +41,6 @@ from .sgd import SGD
 from .sm3 import SM3
 from .sophia import SophiaG
 
-
 __all__ = [
     "ASGD",
     "EMA",

@@ -142,13 +142,14 @@ def _kernels(used: list[tuple[dict, int, int]]) -> tuple[tuple[Kernel, ...], int
 
 
 def _full_widths(variant: dict) -> dict[int, int]:
-    """Bytes of an element of each operand that has the parameter's dims, by its index."""
+    """Bytes of an element of each operand that has the parameter's dims, by its index. Positions
+    are in no memory."""
     operands = variant["operands"]
     dims = next(operand["dims"] for operand in operands if operand["role"] == "param")
     return {
         i: DTYPE[operand["storage"]].itemsize
         for i, operand in enumerate(operands)
-        if operand["dims"] == dims
+        if operand["dims"] == dims and operand["role"] != "position"
     }
 
 

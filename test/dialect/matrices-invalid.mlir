@@ -1,0 +1,235 @@
+// Tests what is refused of operations on matrices.
+// RUN: stepc-opt %s -split-input-file -verify-diagnostics
+
+//===----------------------------------------------------------------------===//
+// step.matmul
+//===----------------------------------------------------------------------===//
+
+step.optimizer @vector {
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    // expected-error @+1 {{'step.matmul' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.matmul %p, %g : [n]
+    step.return %p : [n]
+  }
+}
+
+// -----
+
+step.optimizer @elements {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.matmul' op takes '!step.tensor<*>', which has no two dims of a matrix}}
+    %x = step.matmul %p, %g : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+// Of either operand.
+step.optimizer @second {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "r"[m]) {
+    // expected-error @+1 {{'step.matmul' op takes '!step.tensor<m>', which has no two dims of a matrix}}
+    %x = step.matmul %p, %r : [n, m], [m]
+    step.return %p, %r : [n, m], [m]
+  }
+}
+
+// -----
+
+step.optimizer @batch {
+  step.rule @any(%p: param[...b, n], %g: grad[...b, n]) {
+    // expected-error @+1 {{'step.matmul' op takes '!step.tensor<...b, n>', which has no two dims of a matrix}}
+    %x = step.matmul %p, %g : [...b, n]
+    step.return %p : [...b, n]
+  }
+}
+
+// -----
+
+step.optimizer @disagree {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.matmul' op multiplies '!step.tensor<n, m>' by '!step.tensor<n, m>': the columns of the one are 'm', the rows of the other 'n'}}
+    %x = step.matmul %p, %g : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+// 1 is no name for a dim of 1 element.
+step.optimizer @one {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %r: state "r"[1, m]) {
+    // expected-error @+1 {{'step.matmul' op multiplies '!step.tensor<n, m>' by '!step.tensor<1, m>': the columns of the one are 'm', the rows of the other '1'}}
+    %x = step.matmul %p, %r : [n, m], [1, m]
+    step.return %p, %r : [n, m], [1, m]
+  }
+}
+
+// -----
+
+step.optimizer @batches {
+  step.rule @any(%p: param[k, n, n], %g: grad[k, n, n], %s: state "s"[1, n, n]) {
+    // expected-error @+1 {{'step.matmul' op multiplies '!step.tensor<k, n, n>' by '!step.tensor<1, n, n>', which are other batches}}
+    %x = step.matmul %p, %s : [k, n, n], [1, n, n]
+    step.return %p, %s : [k, n, n], [1, n, n]
+  }
+}
+
+// -----
+
+step.optimizer @ranks {
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %s: state "s"[m, m]) {
+    // expected-error @+1 {{'step.matmul' op multiplies '!step.tensor<...b, n, m>' by '!step.tensor<m, m>', which are other batches}}
+    %x = step.matmul %p, %s : [...b, n, m], [m, m]
+    step.return %p, %s : [...b, n, m], [m, m]
+  }
+}
+
+// -----
+
+step.optimizer @scalar {
+  // expected-note @+1 {{prior use here}}
+  %x = step.constant 1.0
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{use of value '%x' expects different type than prior uses: '!step.tensor<n, m>' vs 'f64'}}
+    %y = step.matmul %p, %x : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+// What an operation says of its result is checked too.
+step.optimizer @result {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    %gt = step.transpose %g : [n, m]
+    // expected-error @+2 {{'step.matmul' op inferred type(s) '!step.tensor<n, n>' are incompatible with return type(s) of operation '!step.tensor<n, m>'}}
+    // expected-error @+1 {{'step.matmul' op failed to infer returned types}}
+    %x = "step.matmul"(%g, %gt) : (!step.tensor<n, m>, !step.tensor<m, n>) -> !step.tensor<n, m>
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.transpose
+//===----------------------------------------------------------------------===//
+
+step.optimizer @vector {
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    // expected-error @+1 {{'step.transpose' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.transpose %g : [n]
+    step.return %p : [n]
+  }
+}
+
+// -----
+
+step.optimizer @elements {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.transpose' op takes '!step.tensor<*>', which has no two dims of a matrix}}
+    %x = step.transpose %g : [*]
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @batch {
+  step.rule @any(%p: param[...b, n], %g: grad[...b, n]) {
+    // expected-error @+1 {{'step.transpose' op takes '!step.tensor<...b, n>', which has no two dims of a matrix}}
+    %x = step.transpose %g : [...b, n]
+    step.return %p : [...b, n]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.extent
+//===----------------------------------------------------------------------===//
+
+step.optimizer @foreign {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.extent' op asks for dim 'k' of a param of '!step.tensor<n, m>'}}
+    %x = step.extent k
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @one {
+  step.rule @any(%p: param[n, 1], %g: grad[n, 1]) {
+    // expected-error @+1 {{'step.extent' op asks for dim '1' of a param of '!step.tensor<n, 1>'}}
+    %x = step.extent 1
+    step.return %p : [n, 1]
+  }
+}
+
+// -----
+
+step.optimizer @all {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.extent' op asks for dim '*' of a param of '!step.tensor<n, m>'}}
+    %x = step.extent *
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @leading {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.extent' op asks for dim '...b' of a param of '!step.tensor<n, m>'}}
+    %x = step.extent ...b
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.fragment @fragment {
+  step.rule @any(%g: grad[*]) {
+    // expected-error @+1 {{'step.extent' op stands in no rule of a param}}
+    %x = step.extent *
+    %y = step.mul %g, %x : [*], f64
+    step.return %y
+  }
+}
+
+// -----
+
+step.optimizer @definition {
+  step.define @f(%x: [n, m]) {
+    // expected-error @+1 {{'step.extent' op stands in no rule of a param}}
+    %n = step.extent n
+    step.yield %n : f64
+  }
+}
+
+// -----
+
+step.optimizer @scalars {
+  %x = step.scalars over model {
+    // expected-error @+1 {{'step.extent' op stands in no rule of a param}}
+    %n = step.extent n
+    step.yield %n : f64
+  }
+}
+
+// -----
+
+step.optimizer @program {
+  step.program @any_0(%p: param[n, m] as f32) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.extent' op asks for dim 'k' of a param of '!step.buffer<[n, m], f32>'}}
+    %x = step.extent k
+    step.traverse @k over [n, m] {
+      step.yield
+    }
+  }
+}

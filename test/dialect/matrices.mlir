@@ -1,0 +1,101 @@
+// Tests the syntax of operations on matrices, and the types of their results.
+// RUN: %round-trip %t %s
+// RUN: stepc-opt %s | FileCheck %s
+// RUN: stepc-opt %s -mlir-print-op-generic | FileCheck %s --check-prefix=GENERIC
+
+// CHECK-LABEL: step.optimizer @products {
+// GENERIC-LABEL: sym_name = "products"
+step.optimizer @products {
+  %half = step.constant 0.5
+  // States have the param's dims in any order, one of them twice, or 1 for some.
+  // CHECK: step.rule @matrix(%param: param[n, m], %grad: grad[n, m], %l: state "l"[n, n],
+  // CHECK-SAME: %r: state "r"[m, m] = 1.0, %t: state "t"[m, n], %row: state "row"[1, m]) {
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n], %r: state "r"[m, m] = 1.0,
+                    %t: state "t"[m, n], %w: state "row"[1, m]) {
+    // CHECK-NEXT: %[[GT:.*]] = step.transpose %grad : [n, m]{{$}}
+    // GENERIC: %[[GT:.*]] = "step.transpose"({{.*}}) : (!step.tensor<n, m>) -> !step.tensor<m, n>
+    %gt = step.transpose %g : [n, m]
+    // CHECK-NEXT: %[[LEFT:.*]] = step.matmul %grad, %[[GT]] : [n, m], [m, n]{{$}}
+    // GENERIC: "step.matmul"({{.*}}, %[[GT]]) : (!step.tensor<n, m>, !step.tensor<m, n>) -> !step.tensor<n, n>
+    %gg = step.matmul %g, %gt : [n, m], [m, n]
+    // CHECK-NEXT: step.matmul %[[GT]], %grad : [m, n], [n, m]{{$}}
+    // GENERIC: "step.matmul"(%[[GT]], {{.*}}) : (!step.tensor<m, n>, !step.tensor<n, m>) -> !step.tensor<m, m>
+    %gtg = step.matmul %gt, %g : [m, n], [n, m]
+    // One type stands for two.
+    // CHECK-NEXT: step.matmul %l, %[[LEFT]] {note = "kept"} : [n, n]{{$}}
+    %ll = step.matmul %l, %gg {note = "kept"} : [n, n], [n, n]
+    // CHECK-NEXT: step.transpose %[[LEFT]] {note = "kept"} : [n, n]{{$}}
+    %same = step.transpose %gg {note = "kept"} : [n, n]
+    %l1 = step.lerp %ll, %same, %half : [n, n], [n, n], f64
+    // A matrix of one row, and of one column.
+    // CHECK: step.matmul %row, %{{.*}} : [1, m], [m, m]{{$}}
+    // GENERIC: "step.matmul"({{.*}}) : (!step.tensor<1, m>, !step.tensor<m, m>) -> !step.tensor<1, m>
+    %w1 = step.matmul %w, %gtg : [1, m], [m, m]
+    // CHECK-NEXT: %[[COLUMN:.*]] = step.transpose %row : [1, m]{{$}}
+    // GENERIC: "step.transpose"({{.*}}) : (!step.tensor<1, m>) -> !step.tensor<m, 1>
+    %column = step.transpose %w : [1, m]
+    // CHECK-NEXT: step.matmul %[[COLUMN]], %row : [m, 1], [1, m]{{$}}
+    // GENERIC: "step.matmul"({{.*}}) : (!step.tensor<m, 1>, !step.tensor<1, m>) -> !step.tensor<m, m>
+    %outer = step.matmul %column, %w : [m, 1], [1, m]
+    // CHECK-NEXT: step.matmul %row, %[[COLUMN]] : [1, m], [m, 1]{{$}}
+    // GENERIC: "step.matmul"({{.*}}) : (!step.tensor<1, m>, !step.tensor<m, 1>) -> !step.tensor<1, 1>
+    %inner = step.matmul %w, %column : [1, m], [m, 1]
+    %scaled = step.mul %g, %inner : [n, m], [1, 1]
+    %r1 = step.add %outer, %gtg : [m, m]
+    %t1 = step.add %t, %gt : [m, n]
+    // CHECK: step.return %{{.*}} : [n, m], [n, n], [m, m], [m, n], [1, m]
+    step.return %scaled, %l1, %r1, %t1, %w1 : [n, m], [n, n], [m, m], [m, n], [1, m]
+  }
+}
+
+// Batches stand before the matrix: those of a name, and what `...` has.
+// CHECK-LABEL: step.optimizer @batches {
+// GENERIC-LABEL: sym_name = "batches"
+step.optimizer @batches {
+  step.rule @three(%p: param[k, n, m], %g: grad[k, n, m], %l: state "l"[k, n, n]) {
+    // CHECK: step.transpose %grad : [k, n, m]
+    // GENERIC: (!step.tensor<k, n, m>) -> !step.tensor<k, m, n>
+    %gt = step.transpose %g : [k, n, m]
+    // CHECK-NEXT: step.matmul %grad, %{{.*}} : [k, n, m], [k, m, n]
+    // GENERIC: (!step.tensor<k, n, m>, !step.tensor<k, m, n>) -> !step.tensor<k, n, n>
+    %gg = step.matmul %g, %gt : [k, n, m], [k, m, n]
+    step.return %p, %gg : [k, n, m], [k, n, n]
+  }
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, m, m]) {
+    // CHECK: step.transpose %grad : [...b, n, m]
+    // GENERIC: (!step.tensor<...b, n, m>) -> !step.tensor<...b, m, n>
+    %gt = step.transpose %g : [...b, n, m]
+    // CHECK-NEXT: step.matmul %{{.*}}, %grad : [...b, m, n], [...b, n, m]
+    // GENERIC: (!step.tensor<...b, m, n>, !step.tensor<...b, n, m>) -> !step.tensor<...b, m, m>
+    %gg = step.matmul %gt, %g : [...b, m, n], [...b, n, m]
+    // CHECK-NEXT: step.matmul %grad, %{{.*}} : [...b, n, m], [...b, m, m]
+    %u = step.matmul %g, %gg : [...b, n, m], [...b, m, m]
+    step.return %u, %gg : [...b, n, m], [...b, m, m]
+  }
+}
+
+// CHECK-LABEL: step.optimizer @extents {
+// GENERIC-LABEL: sym_name = "extents"
+step.optimizer @extents {
+  step.rule @matrix(%p: param[...b, n, m], %g: grad[...b, n, m]) {
+    // CHECK: step.extent n{{$}}
+    // GENERIC: "step.extent"() <{dim = "n"}> : () -> f64
+    %n = step.extent n
+    // CHECK-NEXT: step.extent m {note = "kept"}{{$}}
+    %m = step.extent m {note = "kept"}
+    // CHECK-NEXT: step.extent ...b{{$}}
+    // GENERIC: "step.extent"() <{dim = "...b"}> : () -> f64
+    %b = step.extent ...b
+    %nm = step.mul %n, %m : f64
+    %bnm = step.mul %nm, %b : f64
+    %p1 = step.div %g, %bnm : [...b, n, m], f64
+    step.return %p1 : [...b, n, m]
+  }
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // CHECK: step.extent *{{$}}
+    // GENERIC: "step.extent"() <{dim = "*"}> : () -> f64
+    %all = step.extent *
+    %p1 = step.div %g, %all : [*], f64
+    step.return %p1
+  }
+}
