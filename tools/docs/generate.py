@@ -34,8 +34,11 @@ DIRECTIVES = [
     (r"custom<ShortTypes>\([^`]*?\)\)", "types"),
     (r"`` custom<TypesUnlessScalar>\([^`]*?\)\)", "(`:` types)?"),
     (r"custom<SelectTypes>\([^`]*?\)\)", "types"),
+    (r"custom<EachShortType>\(type\(\$\w+\)\)", "types"),
+    (r"custom<ShortSignature>\([^`]*?\)\)", "`(` types `)` `->` types"),
     (r"functional-type\(\$(\w+), \$\w+\)", "`(` types `)` `->` types"),
     (r"custom<OneShortType>\(type\(\$\w+\), ref\(\$\w+\)\)", "type"),
+    (r"custom<DimName>\((\$\w+)\)", r"\1"),
     (r"custom<Names>\((\$\w+)\)", r"\1"),
     (r"custom<(?:Body|Plain\w+)>\((\$\w+)\)", r"\1"),
     (
@@ -143,7 +146,7 @@ def language():
     text = tablegen("dialect/StepProgramOps.td", "-gen-dialect-doc", "-dialect=step")
     source = "".join(
         (ROOT / "dialect" / f"Step{part}Ops.td").read_text()
-        for part in ("", "Value", "Statistics", "Program")
+        for part in ("", "Value", "Matrix", "Statistics", "Program")
     )
     _, top = sections(text, 2)
     parts = dict(top)
