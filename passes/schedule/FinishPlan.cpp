@@ -77,7 +77,12 @@ Position FinishPlan::findStorePosition(unsigned argument) {
   Position position{analysis.getStoreTime(argument), 0};
   position = std::max(position,
                       getAvailable(analysis.getStoredValue(argument), domain));
-  for (Operation *user : old.getUsers()) {
+  // A product reads what is transposed where it came from.
+  SmallVector<Operation *> users(old.getUsers());
+  while (!users.empty()) {
+    Operation *user = users.pop_back_val();
+    if (isa<TransposeOp>(user))
+      llvm::append_range(users, user->getUsers());
     auto found = positions.find(user);
     if (found == positions.end())
       continue;

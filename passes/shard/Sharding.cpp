@@ -48,7 +48,7 @@ bool mlir::step::needsMatrices(RuleOp rule) {
 
 SmallVector<StringAttr> mlir::step::getUnshardableDims(RuleOp rule) {
   SmallVector<StringAttr> found;
-  if (isElementwise(rule))
+  if (!needsMatrices(rule) && isElementwise(rule))
     return found;
   ArrayRef<StringAttr> dims =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());

@@ -315,7 +315,6 @@ READ_LATE = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="the product reads the state after it was written")
 @pytest.mark.parametrize("what", READ_LATE, ids=lambda what: what.replace(" ", "-"))
 def test_a_state_is_read_as_it_was_where_a_product_needs_its_transpose(what, tmp_path):
     definition = define(tmp_path, READ_LATE[what])

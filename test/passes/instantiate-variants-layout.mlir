@@ -53,17 +53,22 @@
 // MATRICES: @matrices_product_0{{.*}}<"product", {}, f32> attributes {owned_layouts = [#step.layout<{n = ["dp"]}>, #step.layout<{m = ["tp"]}>, #step.layout<{"flat range" = ["dp"]}>]}
 // MATRICES: @matrices_gram_1{{.*}}<"gram", {}, f32> attributes {owned_layouts = [
 // MATRICES: @matrices_extent_2{{.*}}<"extent", {}, f32> {
+// MATRICES: @matrices_power_3{{.*}}<"power", {}, f32> attributes {owned_layouts = [
 // MATRICES-NOT: @matrices_product_
 // MATRICES-NOT: @matrices_gram_
-// MATRICES: @matrices_extent_3{{.*}}f32, <{n = ["dp"]}>>
-// MATRICES: @matrices_extent_4{{.*}}f32, <{m = ["tp"]}>>
-// MATRICES: @matrices_extent_5{{.*}}f32, <{"flat range" = ["dp"]}>>
+// MATRICES-NOT: @matrices_power_
+// MATRICES: @matrices_extent_4{{.*}}f32, <{n = ["dp"]}>>
+// MATRICES: @matrices_extent_5{{.*}}f32, <{m = ["tp"]}>>
+// MATRICES: @matrices_extent_6{{.*}}f32, <{"flat range" = ["dp"]}>>
 // WHOLE: remark: rule 'product' has a param of '!step.tensor<n, m>' whose matrices it needs whole, which cannot be sharded over dp: one rank steps the whole tensor, and sends the others their parts
 // WHOLE: remark: rule 'gram' has a param of '!step.tensor<...b, n, m>' whose matrices it needs whole, which cannot be sharded over dp: one rank
+// WHOLE: remark: rule 'power' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
 // WHOLE: remark: rule 'product' {{.*}} whose matrices it needs whole, which cannot be sharded over tp: one rank
 // WHOLE: remark: rule 'gram' {{.*}} whose matrices it needs whole, which cannot be sharded over tp: one rank
+// WHOLE: remark: rule 'power' {{.*}} whose matrices it needs whole, which cannot be sharded over tp: one rank
 // WHOLE: remark: rule 'product' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
 // WHOLE: remark: rule 'gram' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
+// WHOLE: remark: rule 'power' {{.*}} whose matrices it needs whole, which cannot be sharded over dp: one rank
 // WHOLE-NOT: remark
 
 // DIM: got a variant request with 'layout.rows=dp': dim 'rows' is neither flat nor a negative number
@@ -123,5 +128,10 @@ step.optimizer @matrices {
     %n = step.extent n
     %p1 = step.mul %g, %n : [n, m], f64
     step.return %p1 : [n, m]
+  }
+  step.rule @power(%p: param[n, n], %g: grad[n, n]) {
+    %gg = step.matmul %g, %g : [n, n]
+    %p1 = step.sub %p, %gg : [n, n]
+    step.return %p1 : [n, n]
   }
 }

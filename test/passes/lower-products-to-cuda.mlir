@@ -53,8 +53,7 @@ step.optimizer @opt {
       step.yield %c : f32
     }
     %p1 = step.traverse @update over [n, m] reads (%a = %p : <[n, m], f32>, %b = %v : <[n, m], f32>) writes (%p : <[n, m], f32>) {
-      %z = math.absf %b : f32
-      %c = arith.subf %a, %z : f32
+      %c = arith.subf %a, %b : f32
       step.yield %c : f32
     }
   }

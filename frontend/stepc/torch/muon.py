@@ -12,6 +12,14 @@ from ._hypers import Part
 _STEPS = 5  # of Newton and Schulz, that muon.mlir has
 
 
+def _match_rms_adamw(group: dict) -> bool:
+    """ValueError for a function that torch does not know, as where it is set later."""
+    name = group["adjust_lr_fn"]
+    if name not in (None, "original", "match_rms_adamw"):
+        raise ValueError(f"Adjust learning rate function {name} is not supported")
+    return name == "match_rms_adamw"
+
+
 class Muon(CompiledStep, torch.optim.Muon):
     """Muon; definition ``muon.mlir``.
 
@@ -40,7 +48,7 @@ class Muon(CompiledStep, torch.optim.Muon):
     }
     _options = {
         "nesterov": "nesterov",
-        "match_rms_adamw": lambda group: group["adjust_lr_fn"] == "match_rms_adamw",
+        "match_rms_adamw": _match_rms_adamw,
     }
     _eager_class = torch.optim.Muon
     _compiled_where = {"ns_steps": _STEPS}
