@@ -746,7 +746,7 @@ step.optimizer @conditions {
 step.optimizer @conditions {
   %o = step.option "o" = 3
   // expected-error @+1 {{'step.rule' op has 0 conditions of options and 1 operands for them}}
-  "step.rule"(%o) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1>,
+  "step.rule"(%o) <{sym_name = "any", operandSegmentSizes = array<i32: 0, 1, 0>,
       conditions = [#step.condition<kind = extent, predicate = le, other = 1>], roles = [
       #step.role<kind = param, name = "">, #step.role<kind = grad, name = "">]}> ({
   ^bb0(%p: !step.tensor<n, m>, %g: !step.tensor<n, m>):

@@ -12,7 +12,7 @@ import stepc.torch as st
 import torch
 import torch._dynamo  # which keeps the frames of its first import: the first optimizer is in one
 from common import make_params, set_grads
-from test_modes import KINDS, SHAPES
+from test_modes import KINDS, shapes_of
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def gone(references):
 
 
 def make(kind):
-    params = make_params(SHAPES, torch.bfloat16 if "master" in kind else torch.float32)
+    params = make_params(shapes_of(kind), torch.bfloat16 if "master" in kind else torch.float32)
     set_grads(params)
     return params, KINDS[kind](params)
 

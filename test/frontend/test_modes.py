@@ -22,6 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 SHAPES = [(3,), (2, 4), (33, 600)]  # the last has states of its own memory
 
+
+def shapes_of(kind):
+    """Muon takes matrices alone."""
+    return [shape for shape in SHAPES if kind != "Muon" or len(shape) == 2]
+
+
 KINDS = {
     **{name: getattr(st, name) for name in st.__all__ if isinstance(getattr(st, name), type)},
     "hf.Adafactor": functools.partial(st.hf.Adafactor, lr=0.1, relative_step=False),
@@ -159,8 +165,8 @@ def compare(optimizer, params, plain, twins):
 
 
 def pair(kind):
-    """Two of a kind on equal parameters; Muon takes matrices alone."""
-    shapes = [shape for shape in SHAPES if kind != "Muon" or len(shape) == 2]
+    """Two of a kind on equal parameters."""
+    shapes = shapes_of(kind)
     params = make_params(shapes, torch.bfloat16 if "master" in kind else torch.float32)
     twins = clone_params(params)
     set_grads(params, twins)

@@ -167,11 +167,12 @@ class LocalLaunch(Events):
 
 
 def whole_dims(case, tensor, name):
-    """Dims of a state that are 1 in its rule, whatever the parameter's extent; None for
-    a state of one element."""
+    """Dims of a state that are not the parameter's in that place: 1 in its rule, or another;
+    None for a state of one element."""
     rule, _ = case.definition.rule(tensor.shape, case.groups[tensor.group])
     dims = next((s["dims"] for s in rule["states"] if s["name"] == name), rule["dims"])
-    ones = {d - len(dims) for d, dim in enumerate(dims) if dim == "1"}
+    ones = {d - len(dims) for d, dim in enumerate(dims)
+            if dim == "1" or dim != rule["dims"][d - len(dims)]}  # fmt: skip
     if rule["dims"] != dims and len(dims) <= 1 and not (dims and dims[0] == "*"):
         return None
     return {d for d in range(len(tensor.shape)) if d - len(tensor.shape) in ones}

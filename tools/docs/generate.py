@@ -136,7 +136,7 @@ def attributes(text):
     for heading, section in found:
         if heading in ("PredicateAttr", "ReductionKindAttr", "ScopeAttr"):
             continue  # the operations that take one say what it is
-        name = re.sub(r"Attr$", "", heading).lower()
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", re.sub(r"Attr$", "", heading)).lower()
         section = re.sub(r"^#### Parameters:.*", "", section, flags=re.M | re.S)
         section = re.sub(r"::mlir::(step::)?", "", section)
         yield f"### `#step.{name}`\n\n{section}"
