@@ -12,7 +12,7 @@ import stepc.torch as st
 import torch
 import torch._dynamo  # which keeps the frames of its first import: the first optimizer is in one
 from common import make_params, set_grads
-from test_modes import KINDS, shapes_of
+from test_modes import KINDS, SHAPES, shapes_of
 
 
 @contextlib.contextmanager
