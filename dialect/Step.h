@@ -113,8 +113,8 @@ struct RuleCondition {
   Value operand;
 };
 
-/// A dim of a rule whose extent follows from others, and the integer option that
-/// belongs to it, if any.
+/// A dim of a rule whose extent follows from others, and the integer option
+/// that belongs to it, if any.
 struct BoundDim {
   BoundDimAttr attr;
   Value operand;

@@ -171,10 +171,8 @@ SmallVector<BoundDim> RuleOp::getRuleDims() {
     return dims;
   size_t position = 0;
   for (auto attr : getBoundDimsAttr().getAsRange<BoundDimAttr>()) {
-    bool hasOperand =
-        attr.getOptional() && position < getDimOperands().size();
-    dims.push_back(
-        {attr, hasOperand ? getDimOperands()[position++] : Value()});
+    bool hasOperand = attr.getOptional() && position < getDimOperands().size();
+    dims.push_back({attr, hasOperand ? getDimOperands()[position++] : Value()});
   }
   return dims;
 }

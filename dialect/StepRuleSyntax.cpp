@@ -283,11 +283,11 @@ ParseResult RuleOp::parse(OpAsmParser &parser, OperationState &result) {
   if (!dims.attrs.empty())
     result.addAttribute(getBoundDimsAttrName(result.name),
                         builder.getArrayAttr(dims.attrs));
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr(
-                          {int32_t(guards.size()),
-                           int32_t(conditions.operands.size()),
-                           int32_t(dims.operands.size())}));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr({int32_t(guards.size()),
+                                    int32_t(conditions.operands.size()),
+                                    int32_t(dims.operands.size())}));
   Region *body = result.addRegion();
   return parseBody(parser, *body, arguments);
 }
@@ -397,7 +397,8 @@ void RuleOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
       {getSymNameAttrName(), getRolesAttrName(), getConditionsAttrName(),
-       getBoundDimsAttrName(), getVariantAttrName(), getOperandSegmentSizesAttrName()});
+       getBoundDimsAttrName(), getVariantAttrName(),
+       getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }

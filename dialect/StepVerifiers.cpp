@@ -213,8 +213,8 @@ static LogicalResult verifyStates(RuleOp rule) {
 /// A row of a kernel's table has so many more extents.
 constexpr unsigned kMaxBoundDims = 3;
 
-/// Each dim that follows from others is new, and follows from single dims of the
-/// param and integer options.
+/// Each dim that follows from others is new, and follows from single dims of
+/// the param and integer options.
 static LogicalResult verifyDims(RuleOp rule) {
   llvm::StringSet<> names;
   SmallVector<BoundDim> dims = rule.getRuleDims();
@@ -223,9 +223,9 @@ static LogicalResult verifyDims(RuleOp rule) {
   if (rule.isOfFragment())
     return rule.emitOpError("has dims of its own in a fragment");
   if (dims.size() > kMaxBoundDims)
-    return rule.emitOpError() << "has " << dims.size()
-                              << " dims that follow from others, the most are "
-                              << kMaxBoundDims;
+    return rule.emitOpError()
+           << "has " << dims.size()
+           << " dims that follow from others, the most are " << kMaxBoundDims;
   ArrayRef<StringAttr> param =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
   size_t operands = 0;
@@ -248,9 +248,9 @@ static LogicalResult verifyDims(RuleOp rule) {
                                    "option";
   }
   if (operands != rule.getDimOperands().size())
-    return rule.emitOpError() << "has " << operands << " dims of options and "
-                              << rule.getDimOperands().size()
-                              << " operands for them";
+    return rule.emitOpError()
+           << "has " << operands << " dims of options and "
+           << rule.getDimOperands().size() << " operands for them";
   return success();
 }
 

@@ -24,7 +24,9 @@ public:
   llvm::Error bind(Type type, ArrayRef<int64_t> shape);
 
   /// Says what a dim stands for that follows from others.
-  void bindDim(StringRef name, int64_t extent) { extents[name.str()] = {extent}; }
+  void bindDim(StringRef name, int64_t extent) {
+    extents[name.str()] = {extent};
+  }
 
   /// The extents of a shaped type; empty for a scalar.
   Shape getShape(Type type) const;

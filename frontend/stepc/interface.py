@@ -108,9 +108,9 @@ class Rule:
     """How tensors of one kind of shape are updated.
 
     ``dims``: ``("*",)``, names, or names after ``"...b"``. ``bound_dims``: those that states
-    have besides. ``conditions``: all must hold. ``unshardable``: the dims that ranks cannot share, and ``FLAT_RANGE`` where no
-    rank can have a range of the elements; ``line`` and ``column`` say
-    where in the definition a rule with such dims is, 0 where that is not known.
+    have besides. ``conditions``: all must hold. ``unshardable``: the dims that ranks cannot
+    share, and ``FLAT_RANGE`` where no rank can have a range of the elements; ``line`` and
+    ``column`` say where in the definition a rule with such dims is, 0 where that is not known.
     """
 
     name: str

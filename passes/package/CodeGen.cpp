@@ -145,8 +145,8 @@ translate(Operation *module, const Target &target, llvm::TargetMachine &machine,
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (!target.isDevice()) {
       bool isProduct = function.getName().starts_with(kProductPrefix);
-      std::string width = std::to_string(isProduct ? target.productWidth
-                                                   : target.vectorWidth);
+      std::string width =
+          std::to_string(isProduct ? target.productWidth : target.vectorWidth);
       function.addFnAttr("prefer-vector-width", width);
       function.addFnAttr("min-legal-vector-width", width);
     }

@@ -80,8 +80,8 @@ static json::Object describeUnshardable(RuleOp rule,
   return object;
 }
 
-/// A dim that follows from others, as data: its extent is known when a tensor is
-/// bound.
+/// A dim that follows from others, as data: its extent is known when a tensor
+/// is bound.
 static json::Object describe(const BoundDim &dim) {
   json::Array of;
   for (auto name : dim.attr.getOf().getAsRange<StringAttr>())

@@ -57,10 +57,10 @@ void ProgramBuilder::createProgram() {
   for (const BoundDim &dim : rule.getRuleDims())
     bound.push_back(dim.attr.getName());
   builder.setInsertionPoint(rule);
-  program = ProgramOp::create(
-      builder, rule.getLoc(), rule.getSymName(), builder.getArrayAttr(roles),
-      variant, elementwise,
-      bound.empty() ? ArrayAttr() : builder.getArrayAttr(bound));
+  program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
+                              builder.getArrayAttr(roles), variant, elementwise,
+                              bound.empty() ? ArrayAttr()
+                                            : builder.getArrayAttr(bound));
   if (Attribute owned = rule->getAttr(kOwnedLayouts))
     program->setAttr(kOwnedLayouts, owned);
   Block *block = builder.createBlock(&program.getBody(), {}, types, locations);

@@ -144,10 +144,9 @@ void Binder::describe(int64_t i) {
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
   const Manifest &manifest = model.package->getManifest();
-  tensor.boundExtents =
-      getBoundExtents(manifest, manifest.rules[variant.rule],
-                      model.groups[binding.group], tensor.layout.shape,
-                      tensor.name);
+  tensor.boundExtents = getBoundExtents(manifest, manifest.rules[variant.rule],
+                                        model.groups[binding.group],
+                                        tensor.layout.shape, tensor.name);
   Storage gradStorage = variant.operands[variant.grad].storage;
   bound.gradType = getDLDataType(gradStorage);
   bound.gradItemSize = uint8_t(getByteSize(gradStorage));

@@ -33,8 +33,7 @@ std::vector<int64_t> stepc::getBoundExtents(const Manifest &manifest,
     for (size_t index : dim.leastOf)
       least = std::min(least, own[index]);
     int64_t extent = least <= 0 ? least : (least - 1) / dim.per + 1;
-    if (extent < 0 ||
-        (extent == 0 && countElements(shape.data(), rank) > 0)) {
+    if (extent < 0 || (extent == 0 && countElements(shape.data(), rank) > 0)) {
       std::string words;
       if (dim.option)
         words = " with option '" + manifest.options[*dim.option].name +

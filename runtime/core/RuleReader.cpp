@@ -104,8 +104,8 @@ static void readBoundDims(const FieldReader &fields, const Json &value,
   const Json &list = fields.getArray(value, "bound_dims", where);
   std::string place = at(where, "bound_dims");
   for (size_t i = 0; i < list.elements.size(); ++i)
-    rule.boundDims.push_back(readBoundDim(fields, list.elements[i],
-                                          at(place, i), manifest, rule));
+    rule.boundDims.push_back(
+        readBoundDim(fields, list.elements[i], at(place, i), manifest, rule));
   if (rule.boundDims.size() > STEPC_BOUND_DIMS_MOST)
     fields.bad(place, "has more than three dims");
 }

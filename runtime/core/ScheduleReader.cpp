@@ -64,8 +64,9 @@ void ScheduleReader::readCalled(const Json &value, const std::string &where,
   entry.function = fields.getString(value, getName(entry.kind), where);
   if (entry.kind == EntryKind::Finish) {
     if (value.find("products"))
-      entry.products = int64_t(fields.getIndex(
-          value, "products", 65537, "is not an integer from 0 to 65536", where));
+      entry.products =
+          int64_t(fields.getIndex(value, "products", 65537,
+                                  "is not an integer from 0 to 65536", where));
     return;
   }
   entry.stridedFunction = fields.getString(value, "strided_kernel", where);

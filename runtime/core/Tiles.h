@@ -53,7 +53,8 @@ TileExtents getTileExtents(const Dims &dims, const int64_t *extents,
 TileShape getTileShape(const Dims &dims, const TensorLayout &layout,
                        const int64_t *extents, int64_t rank);
 
-/// Adds the extents of dims that follow from the others. Such tensors are whole.
+/// Adds the extents of dims that follow from the others. Such tensors are
+/// whole.
 void addBoundExtents(const std::vector<int64_t> &extents, TileShape &shape);
 
 /// What is in a row of the table, and back. The row has the words of so many

@@ -88,12 +88,11 @@
 #define STEPC_TILE_END(dims) (STEPC_TILE_BEGIN(dims) + 1)
 #define STEPC_TILE_OPERANDS(dims) (STEPC_TILE_BEGIN(dims) + 2)
 
-/* Dims of a rule in the tiles space, at most: `...b`, four with names, and three
- * whose extents follow from these. */
+/* Dims of a rule in the tiles space, at most: `...b`, four with names, and
+ * three whose extents follow from these. */
 #define STEPC_NAMED_DIMS_MOST 4
 #define STEPC_BOUND_DIMS_MOST 3
-#define STEPC_TILE_DIMS_MOST                                                   \
-  (1 + STEPC_NAMED_DIMS_MOST + STEPC_BOUND_DIMS_MOST)
+#define STEPC_TILE_DIMS_MOST (1 + STEPC_NAMED_DIMS_MOST + STEPC_BOUND_DIMS_MOST)
 
 /* The tree of a reduction: elements of a leaf in lane order, its lanes, and
  * elements of a leaf in sequence order. */
