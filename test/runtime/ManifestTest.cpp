@@ -191,9 +191,44 @@ TEST(Manifest, rules) {
              {"value", 1},
              {"option", "maximize"}}},
            "'rules[0].guard[0]' compares with an option and a value");
+  refuseAt(
+      "/rules/0/guard",
+      {{{"extent", 0}, {"predicate", "ge"}, {"value", 1}, {"other_extent", 1}}},
+      "'rules[0].guard[0]' compares with an extent and a value");
+  refuseAt("/rules/0/unshardable", {{"dims", {1}}},
+           "'rules[0].unshardable.dims' has an element that is not a string");
   json twice = makeToyManifest()["rules"];
   twice.push_back(twice[0]);
   refuseAt("/rules", twice, "'rules' has a name twice");
+}
+
+TEST(Manifest, boundDims) {
+  const json good = {{"name", "r"}, {"least_of", {"n", "m"}}, {"per", 1}};
+  auto refuse = [&](const char *key, const json &value, const char *message) {
+    json dim = good;
+    dim[key] = value;
+    refuseAt("/rules/0/bound_dims", json::array({dim}), message,
+             makeFactorManifest());
+  };
+  refuse("name", "m", "'rules[0].bound_dims[0].name' is no new dim");
+  refuse("name", "1", "'rules[0].bound_dims[0].name' is no new dim");
+  for (const char *dim : {"k", "...b", "1"})
+    refuse("least_of", {dim},
+           "'rules[0].bound_dims[0].least_of' has an element that is no single "
+           "dim of the rule");
+  refuse("least_of", json::array(),
+         "'rules[0].bound_dims[0].least_of' is empty");
+  refuse("per", 0, "'rules[0].bound_dims[0]' has a number below 1");
+  refuse("most", 0, "'rules[0].bound_dims[0]' has a number below 1");
+  refuse("option", "rank", "'rules[0].bound_dims[0].option' is not an option");
+  json four = json::array();
+  for (const char *name : {"a", "c", "d", "e"}) {
+    four.push_back(good);
+    four.back()["name"] = name;
+  }
+  refuseAt("/rules/0/bound_dims", four,
+           "'rules[0].bound_dims' has more than three dims",
+           makeFactorManifest());
 }
 
 TEST(Manifest, rounds) {

@@ -157,4 +157,56 @@ TEST_F(RuleTest, storage) {
                  stepcPlanBind(plan.get(), &binding, 1, nullptr));
 }
 
+/// Of two extents, and of an extent that is not there.
+json makeShapeManifest() {
+  json manifest = makeHead("ruled");
+  manifest["rules"] = json::array();
+  manifest["options"] = {{{"name", "factored"}, {"default", true}},
+                         {{"name", "min"}, {"default", 4}}};
+  addRule(manifest, "tall", {"n", "m"},
+          {{{"extent", -2}, {"predicate", "gt"}, {"other_extent", -1}}},
+          {"n", "r"});
+  manifest["rules"].back()["bound_dims"] = {{{"name", "r"},
+                                             {"least_of", {"n", "m"}},
+                                             {"option", "min"},
+                                             {"most", 9},
+                                             {"per", 2}}};
+  addRule(manifest, "wide", {"n", "m"},
+          {{{"extent", 2}, {"predicate", "le"}, {"other_extent", 0}}},
+          {"m", "n"});
+  addRule(manifest, "square", {"n", "m"}, json::array(), {"m", "m"});
+  return manifest;
+}
+
+class ShapeTest : public RuleTest {
+protected:
+  void SetUp() override {
+    package = loadManifest(makeShapeManifest());
+    plan = makePlan(package.get());
+    addGroup(1, 4);
+    addGroup(1, 100);
+    addGroup(1, 0);
+  }
+};
+
+/// A state's dims are those of its names, in whatever place; what follows from
+/// others is the least of them, in halves here.
+TEST_F(ShapeTest, statesOfOtherDims) {
+  expect("tall", {9, 8}, {9, 2});
+  expect("tall", {9, 3}, {9, 2});
+  expect("tall", {30, 20}, {30, 5}, 1);
+  expect("tall", {30, 1}, {30, 1}, 1);
+  expect("square", {3, 8}, {8, 8});
+  expect("square", {5, 5}, {5, 5});
+  expect("tall", {3, 0}, {3, 0}, 2);
+}
+
+TEST_F(ShapeTest, refusesADimOfNothing) {
+  int64_t id;
+  EXPECT_REFUSED(STEPC_SHAPE_MISMATCH,
+                 "tensor 'w': dim 'r' of rule 'tall' is 0 for shape [9, 8] "
+                 "with option 'min' = 0",
+                 bind({9, 8}, 2, id));
+}
+
 } // namespace

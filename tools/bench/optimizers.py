@@ -187,6 +187,8 @@ ENTRIES = {
         "ours",
         ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
     ),
+    "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon")),
+    "muon": Entry("torch Muon", "peer", lambda params: torch.optim.Muon(params, lr=LR)),
     "stepc-lion": Entry("stepc.torch.Lion", "ours", ours("Lion")),
     "po-lion-for-loop": Entry(
         "pytorch_optimizer Lion for-loop", "peer", po_lion(foreach=False), needs="pytorch_optimizer"
@@ -327,6 +329,14 @@ FAMILIES = {
         ("stepc-clip",),
         ("clip-fused", "scaler-clip-fused"),
         limits=("read-gradient",),
+    ),
+    # Of matrices alone; torch multiplies in bfloat16, we in float32.
+    "muon": Family(
+        "Muon",
+        ("stepc-muon",),
+        ("muon",),
+        limits=("stream-one-state",),
+        shapes=("gpt2-hidden",),
     ),
     "lion": Family(
         "Lion",

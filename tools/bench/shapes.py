@@ -18,6 +18,11 @@ def gpt2_half():
     return gpt2(384)
 
 
+def gpt2_hidden(d=768):
+    """The 48 matrices of GPT-2's blocks, as linear layers have them: what Muon is for."""
+    return [(3 * d, d), (d, d), (4 * d, d), (d, 4 * d)] * 12
+
+
 def vit():
     """ViT-B/16 for images of 224 x 224 and 1000 classes: 152 tensors."""
     d = 768
@@ -61,6 +66,7 @@ def smoke():
 SHAPES = {
     "gpt2": gpt2,
     "gpt2-half": gpt2_half,
+    "gpt2-hidden": gpt2_hidden,
     "vit": vit,
     "bert": bert,
     "llama7b": llama7b,
@@ -71,6 +77,7 @@ SHAPES = {
 LABELS = {
     "gpt2": "GPT-2 124M (148 tensors)",
     "gpt2-half": "GPT-2 at half the width (148 tensors)",
+    "gpt2-hidden": "hidden matrices of GPT-2 124M (48 tensors)",
     "vit": "ViT-B/16 (152 tensors)",
     "bert": "BERT-large (398 tensors)",
     "llama7b": "Llama-7B (291 tensors)",
