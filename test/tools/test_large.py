@@ -29,6 +29,7 @@ OPTIONS = {
     "cuda": ["--target=sm_90", "--ptxas="],
     "exclusive": ["--exclusive-writes"],
     "zero1": ["--layout=zero1", "--reproducible"],
+    "masters": ["--param=bf16", "--master=f32"],
 }
 
 

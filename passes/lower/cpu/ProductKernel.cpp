@@ -30,14 +30,26 @@ struct Packing {
 };
 } // namespace
 
-/// Line `line` of a group from `to` on, or zeros where it is not `isThere`.
+/// How many numbers of a line are packed before the next line's: those of a
+/// whole group stay in the first cache meanwhile.
+static constexpr int64_t kPackedDepth = 64;
+
+namespace {
+/// Numbers from `begin` to `end`, indices, of a line whose first lies at
+/// `first`; the group's own begin at `to`.
+struct Stretch {
+  Value begin, end, first, to;
+};
+} // namespace
+
+/// A stretch of a line, or zeros where the line is not `isThere`.
 static void packLine(const Words &w, const Packing &packing, Type compute,
-                     Value first, Value isThere, Value to, int64_t width) {
+                     const Stretch &stretch, Value isThere, int64_t width) {
   Value zero =
       arith::ConstantOp::create(w.b, w.loc, w.b.getFloatAttr(compute, 0.0));
   auto emitLoop = [&](function_ref<Value(Value)> emitElement) {
-    w.loop(w.constant(0), w.toIndex(packing.depth), 1, [&](Value k) {
-      emitStore(w, compute, 0, emitElement(w.toWord(k)), to,
+    w.loop(stretch.begin, stretch.end, 1, [&](Value k) {
+      emitStore(w, compute, 0, emitElement(w.toWord(k)), stretch.to,
                 arith::MulIOp::create(w.b, w.loc, k, w.constant(width)));
     });
   };
@@ -45,7 +57,8 @@ static void packLine(const Words &w, const Packing &packing, Type compute,
       isThere,
       [&] {
         emitLoop([&](Value k) {
-          Value index = w.add(first, w.mul(k, packing.from.columnStride));
+          Value index =
+              w.add(stretch.first, w.mul(k, packing.from.columnStride));
           return loadElement(w, packing.from, compute, w.toIndex(index));
         });
       },
@@ -64,6 +77,24 @@ static void packVectors(const Words &w, const Packing &packing, Type compute,
                                      VectorType::get({width}, compute), vector);
     emitStore(w, compute, width, vector, to,
               arith::MulIOp::create(w.b, w.loc, k, w.constant(width)));
+  });
+}
+
+/// A group from `line` on, line by line, by stretches.
+static void packLines(const Words &w, const Packing &packing, Type compute,
+                      Value line, Value to, int64_t width) {
+  Value bytes = w.constantWord(compute.getIntOrFloatBitWidth() / 8);
+  Value depth = w.toIndex(packing.depth);
+  w.loop(w.constant(0), depth, kPackedDepth, [&](Value begin) {
+    Value end = arith::MinSIOp::create(w.b, w.loc, depth,
+                                       w.add(begin, w.constant(kPackedDepth)));
+    w.loop(w.constant(0), w.constant(width), 1, [&](Value index) {
+      Value lane = w.toWord(index), own = w.add(line, lane);
+      Stretch stretch{begin, end, w.mul(own, packing.from.rowStride),
+                      w.add(to, w.mul(lane, bytes))};
+      packLine(w, packing, compute, stretch, w.isLess(own, packing.count),
+               width);
+    });
   });
 }
 
@@ -88,16 +119,7 @@ static void emitPacking(const Words &w, const Packing &packing, Type compute,
           packVectors(w, packing, compute, w.mul(line, packing.from.rowStride),
                       to, width);
         },
-        [&] {
-          w.loop(w.constant(0), w.constant(width), 1, [&](Value lane) {
-            Value own = w.add(line, w.toWord(lane));
-            Value bytes =
-                w.mul(w.toWord(lane),
-                      w.constantWord(compute.getIntOrFloatBitWidth() / 8));
-            packLine(w, packing, compute, w.mul(own, packing.from.rowStride),
-                     w.isLess(own, packing.count), w.add(to, bytes), width);
-          });
-        });
+        [&] { packLines(w, packing, compute, line, to, width); });
   });
 }
 
