@@ -56,12 +56,24 @@ def test_conditions(condition, shape, expected):
 
 def test_shapes_of_states():
     given = rule("...b", "n", "m")
-    assert given.state_shape(("...b", "n", "1"), (2, 5, 3, 4)) == (2, 5, 3, 1)
-    assert given.state_shape(("...b", "1", "m"), (3, 4)) == (1, 4)
-    assert given.state_shape(("...b", "1", "1"), (2, 3, 4)) == (2, 1, 1)
-    assert given.state_shape(("1",), (2, 3, 4)) == (1,)
-    assert given.state_shape(("m", "n"), (0, 4)) == (4, 0)
-    assert rule("*").state_shape(("*",), (2, 3)) == (2, 3)
+    assert given.state_shape(("...b", "n", "1"), (2, 5, 3, 4), {}) == (2, 5, 3, 1)
+    assert given.state_shape(("...b", "1", "m"), (3, 4), {}) == (1, 4)
+    assert given.state_shape(("...b", "1", "1"), (2, 3, 4), {}) == (2, 1, 1)
+    assert given.state_shape(("1",), (2, 3, 4), {}) == (1,)
+    assert given.state_shape(("m", "n"), (0, 4), {}) == (4, 0)
+    assert rule("*").state_shape(("*",), (2, 3), {}) == (2, 3)
+
+
+def test_dims_that_follow_from_others():
+    bound = [
+        {"name": "r", "least_of": ["n", "m"], "option": "rank", "most": 6, "per": 1},
+        {"name": "k", "least_of": ["m"], "per": 64},
+    ]
+    given = Rule.from_json({"dims": ["...b", "n", "m"], "states": [], "bound_dims": bound})
+    assert given.state_shape(("...b", "n", "r"), (2, 9, 5), {"rank": 8}) == (2, 9, 5)
+    assert given.state_shape(("...b", "n", "r"), (2, 9, 8), {"rank": 8}) == (2, 9, 6)
+    assert given.state_shape(("r", "r"), (9, 8), {"rank": 3}) == (3, 3)
+    assert given.state_shape(("k", "1"), (9, 65), {"rank": 3}) == (2, 1)
 
 
 EXAMPLE = {

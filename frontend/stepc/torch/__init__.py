@@ -5,10 +5,8 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-import torch
-
 from . import (
-    _release,  # noqa: F401  (first: it may refuse)
+    _release,  # first: it may refuse
     apex,
     came,
     colossal,
@@ -78,7 +76,7 @@ __all__ = [
     "profile_kernels",
 ]
 
-if hasattr(torch.optim, "Muon"):  # of torch 2.9 and later
+if _release.has_muon():
     from .muon import Muon
 
     __all__ += ["Muon"]

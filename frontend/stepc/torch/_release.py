@@ -21,3 +21,8 @@ except ModuleNotFoundError as error:
 _numbers = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
 if _numbers and tuple(map(int, _numbers.groups())) < OLDEST:
     raise ImportError(f"{_NEEDS}; this is {torch.__version__}: pip install --upgrade torch")
+
+
+def has_muon() -> bool:
+    """Whether torch has Muon: from 2.9 on."""
+    return hasattr(torch.optim, "Muon")
