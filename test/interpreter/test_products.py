@@ -3,14 +3,14 @@
 """Products, transposes and extents of the interpreter, beside numpy.
 
 An element of a product is one chain of fma for each leaf of 512 numbers, and leaves are added
-in f64. The fma of f32 here is one of f64 that is rounded to odd, so that rounding it again to
-f32 is as good as rounding once; that of f64 is computed in fractions.
+in f64.
 """
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from fused import fma32, fma64
 from oracle import Batch, assert_same, interpret, special_values, write_definition
 
 LEAF = 512
@@ -18,36 +18,6 @@ DTYPES = [np.float32, np.float64]
 
 
 # --- The order, written out ---------------------------------------------------
-
-
-def add_to_odd(x, y):
-    """x + y of float64, rounded to odd: where it is not exact, the neighbour with an odd last
-    bit of the two that are around it."""
-    total = x + y
-    back = total - x
-    error = (x - (total - back)) + (y - back)
-    bits = total.view(np.int64)
-    # Towards the true sum, where that lies beyond an even neighbour.
-    outwards = (error > 0) == (total > 0)
-    odd = np.where(bits & 1 == 0, bits + np.where(outwards, 1, -1), bits).view(np.float64)
-    return np.where(np.isfinite(total) & (error != 0), odd, total)
-
-
-def fma32(x, y, z):
-    """Of float32: their product is exact in float64, also where it is subnormal in float32."""
-    wide = add_to_odd(x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64))
-    return wide.astype(np.float32)
-
-
-def fma64(x, y, z):
-    """Of float64 that are finite, one by one."""
-
-    def one(a, b, c):
-        exact = Fraction(a) * Fraction(b) + Fraction(c)
-        # The sign of what is nothing: that of both, or +.
-        return float(exact) if exact else a * b + c
-
-    return np.vectorize(one, otypes=[np.float64])(x, y, z)
 
 
 def product(lhs, rhs, fma):

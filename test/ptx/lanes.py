@@ -5,6 +5,7 @@ uint64; `kind` is a type as PTX writes it: "f32", "s64", "b16".
 """
 
 import numpy as np
+from fused import fma32, fma64
 
 _ONE = np.uint64(1)
 
@@ -59,6 +60,7 @@ FLOATS = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "fma": lambda x, y, z: (fma32 if x.dtype == np.float32 else fma64)(x, y, z),
     "div": np.divide,
     "sqrt": np.sqrt,
     "rcp": lambda x: x.dtype.type(1) / x,

@@ -10,7 +10,7 @@ import ctypes
 import numpy as np
 import pytest
 from packages import GO_ON, ZOO, Package, bits
-from ptx import Fault, Kernel, Memory
+from ptx import Kernel, Memory
 
 TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64}
 # All in every storage would take too long.
@@ -278,92 +278,3 @@ def test_another_kernel_has_other_bits(tmp_path):
     package.ptx = package.ptx.replace("sub.rn.f32", "add.rn.f32")
     with pytest.raises(AssertionError):
         compare(package, [(11, 0)], [(0, 0, 11)], strided=False)
-
-
-TEXT = """
-.visible .entry small(
-	.param .u64 small_param_0
-)
-.reqntid 2, 1, 1
-{
-	.reg .b32 	%r<9>;
-	ld.param.b64 	%rd1, [small_param_0];
-	mov.u32 	%r1, %tid.x;
-	setp.eq.b32 	%p1, %r1, 0;
-	@%p1 bra 	$L_1;
-	BODY
-$L_1:
-	ret;
-
-}
-"""
-
-
-def run_small(body):
-    memory = np.array([1.5, 2.5, 0, 0], np.float32)
-    kernel = Kernel(TEXT.replace("BODY", body.replace(";", ";\n")), "small")
-    kernel.launch(1, [memory.ctypes.data], Memory([memory]))
-    return memory
-
-
-def test_interpreter_computes():
-    body = "ld.global.v2.b32\t{%r2, %r3}, [%rd1]; add.rn.f32\t%r4, %r2, %r3;"
-    assert list(run_small(body + "st.global.b32\t[%rd1+8], %r4;")) == [1.5, 2.5, 4.0, 0]
-
-
-def test_barrier_and_shuffle():
-    """The second thread sees what the first wrote, and both get the other's number."""
-    text = """
-.visible .entry both(
-	.param .u64 both_param_0
-)
-.reqntid 32, 1, 1
-{
-	ld.param.b64 	%rd1, [both_param_0];
-	mov.u32 	%r1, %tid.x;
-	mul.wide.u32 	%rd2, %r1, 4;
-	add.s64 	%rd3, %rd1, %rd2;
-	mov.b64 	%rd4, shared_memory;
-	add.s64 	%rd5, %rd4, %rd2;
-	st.shared.b32 	[%rd5], %r1;
-	bar.sync 	0;
-	sub.s64 	%rd6, %rd4, %rd2;
-	ld.shared.b32 	%r2, [%rd6+124];
-	shfl.sync.bfly.b32 	%r3, %r2, 1, 31, -1;
-	st.global.b32 	[%rd3], %r3;
-	ret;
-
-}
-"""
-    text = ".shared .align 16 .b8 shared_memory[128];\n" + text
-    memory = np.zeros(32, np.uint32)
-    arguments = 1, [memory.ctypes.data], Memory([memory])
-    Kernel(text, "both").launch(*arguments)
-    assert list(memory) == [(31 - t) ^ 1 for t in range(32)]
-    with pytest.raises(Fault, match="thread 0 reads what another one"):
-        Kernel(text.replace("bar.sync 	0;", ""), "both").launch(*arguments)
-    with pytest.raises(Fault, match="is in no region"):
-        Kernel(text.replace("+124", "+128"), "both").launch(*arguments)
-    with pytest.raises(Fault, match="is not known"):
-        Kernel(text.replace("31, -1", "15, -1"), "both").launch(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("bar.sync\t0;", "threads have ended that others wait for at a barrier"),
-        ("shfl.sync.bfly.b32\t%r3, %r1, 1, 31, -1;", "of its warp that are elsewhere"),
-        ("add.s32\t%r3, %r7, 1;", "%r7 is read before it is set"),
-        ("ld.global.b32\t%r2, [%rd1+16];", "is in no region"),
-        ("ld.global.b32\t%r2, [%rd1+2];", "is no multiple of 4"),
-        ("ld.global.v2.b32\t{%r2, %r3}, [%rd1+4];", "is no multiple of 8"),
-        ("ld.b32\t%r2, [%rd1];", "is not of global or shared memory"),
-        ("add.f32\t%r2, 0f00000000, 0f00000000;", "does not round to nearest"),
-        ("sqrt.approx.f32\t%r2, 0f00000000;", "does not round to nearest"),
-        ("fma.rn.f32\t%r2, 0f00000000, 0f00000000, 0f00000000;", "is not known"),
-        ("add.rn.ftz.f32\t%r2, 0f00000000, 0f00000000;", "is not known"),
-    ],
-)
-def test_interpreter_refuses(body, message):
-    with pytest.raises(Fault, match=message):
-        run_small(body)

@@ -20,7 +20,7 @@ FULL = os.environ.get("STEPC_PTX_FULL") == "1"
 TILED = {
     "adafactor": "f32", "adalomo": "bf16 and f32", "asgd": "bf16 and f32", "came": "bf16 and f32",
     "dadapt_adam": "f32", "dadapt_sgd": "bf16", "deepspeed_lamb": "bf16", "fused_lamb": "f32",
-    "lamb": "bf16 and f32", "lars": "all bf16", "nadam": "f32", "sm3": "f32",
+    "lamb": "bf16 and f32", "lars": "all bf16", "muon": "f32", "nadam": "f32", "sm3": "f32",
     "torch_adafactor": "f64",
 }  # fmt: skip
 CASES = [
@@ -35,6 +35,10 @@ WHOLE = [((1030,), 1), ((5200,), 0), ((16, 3), 0), ((1,), 3), ((0,), 0)]
 MATRICES = [((67, 40), 0), ((66, 37), 0), ((3, 2, 20), 1), ((2, 4128), 0), ((1, 1), 0), ((0, 7), 0)]
 STRIDED = [((9, 5), 0), ((1028, 4), 1)]
 STRIDED_MATRICES = [((9, 5), 0), ((2, 3, 4), 1)]
+# Of rules with products: small, as each thread has long chains. Every second one that is not
+# tiny has numbers whose squares are infinite in f32.
+PRODUCTS = [((17, 20), 0), ((1, 1), 0), ((5, 9), 1), ((0, 7), 0), ((9, 5), 0), ((20, 17), 1)]
+STRIDED_PRODUCTS = [((9, 5), 0), ((1, 7), 0), ((17, 20), 1)]
 # Of rules without leading dims, by how many they name.
 EXACT = {
     1: ([((1030,), 1), ((4100,), 0), ((1,), 3), ((0,), 0)], [((9,), 0)]),
@@ -85,7 +89,10 @@ def check(package):
             if package.variant["space"] == "elements":  # test_ptx.py
                 continue
             for strided in (False, True):
-                _, changed = compare(package, get_shapes(rule["dims"], strided), strided)
+                shapes = get_shapes(rule["dims"], strided)
+                if any("products" in entry for entry in package.variant["schedule"]):
+                    shapes = STRIDED_PRODUCTS if strided else PRODUCTS
+                _, changed = compare(package, shapes, strided)
                 assert changed
 
 
@@ -231,6 +238,65 @@ def test_another_order_has_other_bits(tmp_path):
     with pytest.raises(AssertionError):
         compare(package, shapes, strided=False)
     # Without barriers threads read what others write.
+    package.ptx = re.sub(r"\n\s*bar\.sync\s+0;", "", right)
+    with pytest.raises(Fault, match="another one"):
+        compare(package, shapes, strided=False)
+
+
+GRAM = """
+step.optimizer @gram {
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n]) {
+    %gt = step.transpose %g : [...b, n, m]
+    %gg = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
+    %l1 = step.add %l, %gg : [...b, n, n]
+    %u = step.matmul %l1, %g : [...b, n, n], [...b, n, m]
+    step.return %u, %l1 : [...b, n, m], [...b, n, n]
+  }
+}
+"""
+# One, two and three leaves; matrices side by side; more elements than threads.
+LEAVES = [((2, 600), 0), ((2, 3, 3, 7), 1), ((1, 1030), 0), ((0, 3), 0), ((18, 5), 1)]
+
+
+def make_gram(folder, storage):
+    path = folder / "gram.mlir"
+    path.write_text(GRAM)
+    return Package(path, storage, folder)
+
+
+def test_products(tmp_path):
+    """Of matrices with more columns and with more rows, whatever a check leaves out of the zoo."""
+    check(Package(ZOO / "muon.mlir", "bf16 and f32", tmp_path))
+
+
+@pytest.mark.parametrize("storage", ["f32", "bf16 and f32", "f64"])
+def test_leaves_of_products(storage, tmp_path):
+    package = make_gram(tmp_path, storage)
+    for strided in (False, True):
+        shapes = [shape for shape in LEAVES if not strided or 0 not in shape[0]]
+        _, changed = compare(package, shapes, strided)
+        assert changed
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_another_product_has_other_bits(kind, tmp_path):
+    package = make_gram(tmp_path, kind)
+    right, shapes = package.ptx, [((2, 600), 0)]
+    compare(package, shapes, strided=False)
+    for pattern, other in (
+        # Leaves of half as many.
+        (r"(add\.s64\s+%rd\d+, %rd\d+), 512;", r"\1, 256;"),
+        # Rounded twice.
+        (
+            r"fma(\.rn\.\w+)\s+(\S+), (\S+), (\S+), (\S+);",
+            r"mul\1\t%rd999, \3, \4;\nadd\1\t\2, %rd999, \5;",
+        ),
+    ):
+        package.ptx, found = re.subn(pattern, other, right)
+        assert found == 2
+        with pytest.raises(AssertionError, match="Arrays are not equal"):
+            compare(package, shapes, strided=False)
+    # Threads read what others of the block have not made yet.
     package.ptx = re.sub(r"\n\s*bar\.sync\s+0;", "", right)
     with pytest.raises(Fault, match="another one"):
         compare(package, shapes, strided=False)

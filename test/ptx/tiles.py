@@ -11,7 +11,8 @@ import numpy as np
 from packages import GO_ON
 from ptx import Kernel, Memory
 
-TYPES = {"f32": np.float32, "bf16": np.uint16, "f64": np.float64, "i16": np.uint16}
+TYPES = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "f64": np.float64,
+         "i16": np.uint16}  # fmt: skip
 ROW_LEAF, LEAF, TILE_COLUMNS = 64, 1024, 4096
 BLOCKS = 3  # of a launch: fewer than there are chunks, so that blocks go on
 
@@ -35,7 +36,8 @@ def make_values(storage, count, seed):
     if count > 2000 and seed // 10 % 2 and seed % 3 == 0:
         values[1500:1502] = [np.inf, np.nan]
     if TYPES[storage] != np.uint16:
-        return values.astype(TYPES[storage])
+        with np.errstate(over="ignore"):
+            return values.astype(TYPES[storage])
     return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
@@ -46,7 +48,7 @@ class Operand:
 
     def __init__(self, operand, dims, shape, seed, offset, strided):
         names = operand["dims"]
-        own = names == ["*"] or "1" not in names and names != []
+        own = names in (["*"], dims.names)
         self.is_whole = own
         count = dims.end - dims.begin if own else dims.count(names)
         self.storage = operand["storage"]
@@ -70,7 +72,7 @@ class Dims:
     there: all where there is none. M is along the last dim, N along the one before it."""
 
     def __init__(self, rule, shape, part=None):
-        rule = rule or ["*"]
+        self.names = rule = rule or ["*"]
         single = [] if rule == ["*"] else [name for name in rule if name != "...b"]
         leading = shape[: len(shape) - len(single)]
         extents = [] if rule[0] not in ("*", "...b") else [math.prod(leading)]
