@@ -16,7 +16,7 @@ import re
 import sys
 from pathlib import Path
 
-SOURCES = ["dialect/*.cpp", "passes/**/*.cpp"]
+SOURCES = ["dialect/**/*.cpp", "passes/**/*.cpp"]
 TESTS = ["test/dialect", "test/passes", "test/tools"]
 KINDS = {
     "emitOpError": "error",
