@@ -51,7 +51,7 @@ def _fma_by_fractions(x, y, z):
         # What is nothing is +0.0, as no factor is 0.
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _is_within(x, exponent):
@@ -67,9 +67,12 @@ def fma64(x, y, z):
         product, rest = _multiply(x, y)
         upper, lower = _add(z, rest)
         total, left = _add(product, upper)
-        # Else right where a factor is 0, or where something is not finite.
+        # Else right where a factor is 0, or where one is not finite.
         result = np.where(by_sums, total + add_to_odd(lower, left), x * y + z)
-    is_plain = (x == 0) | (y == 0) | ~(np.isfinite(x) & np.isfinite(y) & np.isfinite(z))
+    is_finite = np.isfinite(x) & np.isfinite(y)
+    # Beside an infinity a product that overflows is nothing.
+    result = np.where(is_finite & ~np.isfinite(z), z, result)
+    is_plain = (x == 0) | (y == 0) | ~(is_finite & np.isfinite(z))
     for place in np.flatnonzero(~(by_sums | is_plain)):
         result.flat[place] = _fma_by_fractions(x.flat[place], y.flat[place], z.flat[place])
     return result

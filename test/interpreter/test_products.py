@@ -93,6 +93,38 @@ def test_the_fma_of_f32_is_that_of_fractions():
     assert_same(fma32(x, y, z) + np.float32(0), np.array(expected, np.float32) + np.float32(0))
 
 
+def test_the_fma_of_f64_is_that_of_fractions():
+    rng = np.random.default_rng(4)
+    x, y, z = (normal(4000, np.float64, seed) for seed in (1, 2, 3))
+    # Sums that cancel, ties, results and products that underflow or overflow, and zeros.
+    z[:500] = -x[:500] * y[:500]
+    x[500:1500] = 1 + 2.0**-52 * rng.integers(0, 4, 1000)
+    y[500:1500] = 2.0**-53 * rng.choice([-1, 1], 1000)
+    z[500:1500] = 1 + 2.0**-52 * rng.integers(0, 4, 1000)
+    # A hair beside a tie, that a sum of what the first two lack would round away.
+    x[1400:1500], y[1400:1500] = 1 + 2.0**-30, 2.0**-53 * (1 - 2.0**-30)
+    for numbers in (x, y):
+        numbers[1500:2500] *= 2.0 ** rng.integers(-560, 560, 1000)
+    z[1500:2500] *= 2.0 ** rng.integers(-1060, 1000, 1000)
+    x[1500:1700], y[1500:1700] = (normal(200, np.float64, k) * 2.0**-530 for k in (5, 6))
+    z[1500:1700] = normal(200, np.float64, 7) * 2.0**-1060 * rng.integers(0, 2, 200)
+    x[2500:2510], y[2505:2515], z[2500:2515:2] = 0.0, -0.0, -0.0
+
+    def nearest(a, b, c):
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        try:
+            return float(exact) if exact else a * b + c
+        except OverflowError:
+            return np.inf if exact > 0 else -np.inf
+
+    expected = np.array([nearest(*numbers) for numbers in zip(x, y, z, strict=True)])
+    assert np.isinf(expected).any() and (abs(expected[expected != 0]) < 2.0**-1022).any()
+    assert_same(fma64(x, y, z), expected)
+    # Beside an infinity a product that overflows is nothing.
+    odd = fma64(*np.array([[1e200, 1e200, -np.inf], [np.inf, 0.0, 1.0], [np.nan, 1.0, 1.0]]).T)
+    assert_same(odd, np.array([-np.inf, np.nan, np.nan]))
+
+
 DEPTHS = [0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 1537]
 
 

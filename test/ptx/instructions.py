@@ -228,19 +228,26 @@ def _make_float(operation, parts, operands):
     rounds = operation in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp")
     if rounds and parts[0] != "rn":
         return _unknown(operation, parts, "does not round to nearest")
-    kind = parts[-1]
+    # f16x2: two numbers in a register.
+    kind, _, is_pair = parts[-1].partition("x")
     if operation not in FLOATS or "ftz" in parts or (operation == "fma" and kind == "f16"):
         return _unknown(operation, parts)
     width = get_width(kind)
-    reads = [_read(operand, width) for operand in operands[1:]]
+    shifts = [np.uint64(0), np.uint64(width)] if is_pair else [np.uint64(0)]
+    reads = [_read(operand, width * len(shifts)) for operand in operands[1:]]
 
-    def execute(block, threads):
-        values = [from_bits(read(block, threads), kind) for read in reads]
+    def compute(*values):
         result = FLOATS[operation](*values)
         if "NaN" in parts:
             isnan = np.isnan(values[0]) | np.isnan(values[1])
             result = np.where(isnan, result.dtype.type(np.nan), result)
-        block.set(operands[0], threads, to_bits(result, width))
+        return to_bits(result, width)
+
+    def execute(block, threads):
+        bits, result = [read(block, threads) for read in reads], np.uint64(0)
+        for shift in shifts:
+            result = result | compute(*(from_bits(each >> shift, kind) for each in bits)) << shift
+        block.set(operands[0], threads, result)
 
     return execute
 
