@@ -329,7 +329,7 @@ step.optimizer @option {
   %b = step.option "b" = true
   step.rule @any(%p: param[*], %g: grad[*], %t: count) {
     %lr = step.constant 1.0
-    // expected-error @+1 {{'step.powi' op reads option 'a', an integer, which only conditions can}}
+    // expected-error @+1 {{'step.powi' op reads option 'a', an integer, which only conditions and dims can}}
     %0 = step.powi %lr, %a
     step.return %p
   }
