@@ -148,14 +148,9 @@ Datum BoundEvaluator::evaluateReduction(ReductionOpInterface op) const {
 }
 
 Datum BoundEvaluator::evaluateMatrices(Operation *op) const {
-  Bounds result{shapes.getShape(op->getResult(0).getType()), {}};
-  SmallVector<Bounds> operands;
+  std::vector<std::vector<Interval>> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(getBounds(operand));
-  MatrixExtents extents(op, shapes);
-  result.elements = isa<MatmulOp>(op)
-                        ? multiply(extents, operands[0].elements,
-                                   operands[1].elements, compute)
-                        : transpose<Interval>(extents, operands[0].elements);
-  return result;
+    operands.push_back(getBounds(operand).elements);
+  return Bounds{shapes.getShape(op->getResult(0).getType()),
+                computeMatrices<Interval>(op, shapes, operands, compute)};
 }

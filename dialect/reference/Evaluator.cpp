@@ -133,14 +133,9 @@ Datum Evaluator::evaluateReduction(ReductionOpInterface op) const {
 }
 
 Datum Evaluator::evaluateMatrices(Operation *op) const {
-  Tensor result{shapes.getShape(op->getResult(0).getType()), {}};
-  SmallVector<Tensor> operands;
+  std::vector<std::vector<double>> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(getTensor(operand));
-  MatrixExtents extents(op, shapes);
-  result.elements = isa<MatmulOp>(op)
-                        ? multiply(extents, operands[0].elements,
-                                   operands[1].elements, compute)
-                        : transpose<double>(extents, operands[0].elements);
-  return result;
+    operands.push_back(getTensor(operand).elements);
+  return Tensor{shapes.getShape(op->getResult(0).getType()),
+                computeMatrices<double>(op, shapes, operands, compute)};
 }

@@ -27,6 +27,23 @@ MatrixExtents::MatrixExtents(Operation *op, const Shapes &shapes) {
     columns = shapes.getExtent(getDims(op->getResult(0).getType()).back());
 }
 
+/// `multiplyOne` of each row of `lhs` and column of `rhs`: of the row's
+/// elements, and the column's first, which the others follow at a distance of
+/// `columns`.
+template <typename ElementT, typename FunctionT>
+static std::vector<ElementT>
+multiplyEach(const MatrixExtents &extents, ArrayRef<ElementT> lhs,
+             ArrayRef<ElementT> rhs, FunctionT multiplyOne) {
+  std::vector<ElementT> result;
+  for (int64_t item = 0; item < extents.items; ++item)
+    for (int64_t i = 0; i < extents.rows; ++i)
+      for (int64_t j = 0; j < extents.columns; ++j)
+        result.push_back(multiplyOne(
+            lhs.slice((item * extents.rows + i) * extents.depth, extents.depth),
+            rhs.data() + item * extents.depth * extents.columns + j));
+  return result;
+}
+
 /// One element: the product of a row and a column.
 template <typename NumberT>
 static double multiplyOne(ArrayRef<double> row, const double *column,
@@ -47,20 +64,12 @@ std::vector<double>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<double> lhs, ArrayRef<double> rhs,
                                 Format compute) {
-  std::vector<double> result;
-  for (int64_t item = 0; item < extents.items; ++item)
-    for (int64_t i = 0; i < extents.rows; ++i)
-      for (int64_t j = 0; j < extents.columns; ++j) {
-        ArrayRef<double> row =
-            lhs.slice((item * extents.rows + i) * extents.depth, extents.depth);
-        const double *column =
-            rhs.data() + item * extents.depth * extents.columns + j;
-        double sum = compute == Format::F64
-                         ? multiplyOne<double>(row, column, extents.columns)
-                         : multiplyOne<float>(row, column, extents.columns);
-        result.push_back(roundTo(compute, sum));
-      }
-  return result;
+  return multiplyEach(extents, lhs, rhs, [&](auto row, const double *column) {
+    double sum = compute == Format::F64
+                     ? multiplyOne<double>(row, column, extents.columns)
+                     : multiplyOne<float>(row, column, extents.columns);
+    return roundTo(compute, sum);
+  });
 }
 
 /// Of what is finite: from the least to the largest product of end points.
@@ -102,15 +111,7 @@ std::vector<Interval>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
                                 Format compute) {
-  std::vector<Interval> result;
-  for (int64_t item = 0; item < extents.items; ++item)
-    for (int64_t i = 0; i < extents.rows; ++i)
-      for (int64_t j = 0; j < extents.columns; ++j) {
-        ArrayRef<Interval> row =
-            lhs.slice((item * extents.rows + i) * extents.depth, extents.depth);
-        const Interval *column =
-            rhs.data() + item * extents.depth * extents.columns + j;
-        result.push_back(boundOne(row, column, extents.columns, compute));
-      }
-  return result;
+  return multiplyEach(extents, lhs, rhs, [&](auto row, const Interval *column) {
+    return boundOne(row, column, extents.columns, compute);
+  });
 }

@@ -49,6 +49,17 @@ std::vector<ElementT> transpose(const MatrixExtents &extents,
   return result;
 }
 
+/// What a matmul or a transpose gives, of its operands' elements.
+template <typename ElementT>
+std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
+                                      ArrayRef<std::vector<ElementT>> operands,
+                                      Format compute) {
+  MatrixExtents extents(op, shapes);
+  if (isa<TransposeOp>(op))
+    return transpose<ElementT>(extents, operands[0]);
+  return multiply(extents, operands[0], operands[1], compute);
+}
+
 } // namespace mlir::step::reference
 
 #endif // STEPC_DIALECT_REFERENCE_PRODUCTS_H
