@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import stepc.torch
 import torch
+from definitions import Definition
 from oracle import ZOO, store
 from papers import HYPERS
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 
 SHAPES = [(65, 33), (130, 1025), (2, 70, 40), (66, 4200)]
 

@@ -5,8 +5,9 @@ results that are changed by two units in the last place do not."""
 
 import numpy as np
 import pytest
+from definitions import Definition
 from oracle import ZOO, Batch, bf16_from, widen
-from steps import Case, Definition, Group, Packages, Tensor, interpret, launch
+from steps import Case, Group, Packages, Tensor, interpret, launch
 from test_whole_steps import HYPERS, make_case, profiles
 
 MOST_OPEN = 1e-3

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import stepc.torch
 import torch
+from definitions import Definition
 from oracle import ZOO, store
 from papers import HYPERS
 from stepc import errors
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 
 CARRYING = ["adafactor", "torch_adafactor", "adalomo", "lars"]
 SHAPES = [(65, 33), (130, 1025), (2, 70, 40), (1, 5), (3, 1), (7,)]

@@ -4,7 +4,8 @@
 
 import numpy as np
 import pytest
-from steps import Case, Definition, Group, Packages, Tensor, check
+from definitions import Definition
+from steps import Case, Group, Packages, Tensor, check
 
 RULES = {
     # The lane, the row and an outer dim are each reduced and each kept; a state of two dims.

@@ -4,7 +4,8 @@
 
 import numpy as np
 import pytest
-from steps import Case, Definition, Group, Packages, Tensor, check
+from definitions import Definition
+from steps import Case, Group, Packages, Tensor, check
 
 FOUND = {
     # The round was erased when programs no longer named its result.

@@ -7,8 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
+from definitions import Definition
 from oracle import ZOO, interpret, store, widen
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 
 # What each state leaves says whether its own fresh, and the rule's, have held.
 DEFINITION = """

@@ -5,8 +5,9 @@ sign. Infinities, both zeros, NaNs of both signs, in vectors and in what is left
 
 import numpy as np
 import pytest
+from definitions import Definition
 from oracle import store
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 
 MAXIMA = """
 step.optimizer @maxima {

@@ -5,9 +5,10 @@ the interpreter's bits, for each processor that this one can be."""
 
 import numpy as np
 import pytest
+from definitions import Definition
 from oracle import store
 from stepc import _runtime
-from steps import Case, Definition, Group, Packages, Tensor, check, interpret, launch
+from steps import Case, Group, Packages, Tensor, check, interpret, launch
 
 HEADER = """
   %lr = step.hyper "lr" = 0.125

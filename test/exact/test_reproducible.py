@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from definitions import Definition
 from oracle import assert_same, write_definition
-from steps import Case, Definition, Group, Launch, Packages, Tensor
+from steps import Case, Group, Launch, Packages, Tensor
 
 OPTIMIZER = """
 %total = step.statistic "total" sum over model

@@ -8,10 +8,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from definitions import Definition
 from driver import STEPC
 from oracle import ZOO, store
 from papers import HYPERS
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 
 # Two traversals trail the first, the second of them with what the first has left of rows.
 CHAIN = """

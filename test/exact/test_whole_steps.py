@@ -12,12 +12,13 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from definitions import Definition
 from driver import STORAGES
 from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
 from papers import OF_MATRICES
-from steps import Case, Definition, Group, Packages, Tensor, check
+from steps import Case, Group, Packages, Tensor, check
 from torch_formulas import HYPERS as TORCH
 from values import FILLS, RANKS, fill, random_place, random_shape
 

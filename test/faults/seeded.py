@@ -33,9 +33,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interpreter", "frontend")]
 
 import steps  # noqa: E402
+from definitions import Definition  # noqa: E402
 from driver import STEPC  # noqa: E402
 from oracle import DTYPES, ZOO  # noqa: E402
-from steps import Definition, Group  # noqa: E402
+from steps import Group  # noqa: E402
 
 BUILD = Path(os.environ.get("STEPC_BUILD", str(ROOT / "build")))
 FAULTY = BUILD / "test" / "faults" / "stepc-faulty"

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import numpy as np
+from definitions import Definition
 from driver import STORAGES
 from oracle import ZOO, widen
 from placement import Dims, Flat, even_cuts, random_blocks, random_cuts, random_rows
 from ranks import Sharded, WholeLaunch, gather, run_ranks
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Tensor, interpret
+from steps import Case, Group, Tensor, interpret
 from values import fill
 
 # Extents around what a rank, a lane, a leaf and a block of rows have.

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from definitions import Definition
 from layouts import ShardedPackages, run
 from oracle import ZOO, store, widen
 from placement import Dims, Flat, even_cuts
 from ranks import Sharded
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Packages, Tensor
+from steps import Case, Group, Packages, Tensor
 from values import fill
 
 # Sums of parts are added in another order: a few roundings of f64 between them, of

@@ -7,12 +7,13 @@ the interpreter."""
 
 import numpy as np
 import pytest
+from definitions import Definition
 from layouts import ShardedPackages
 from oracle import store
 from placement import Dims, Flat, even_cuts
 from ranks import Sharded
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Packages, Tensor
+from steps import Case, Group, Packages, Tensor
 from stepwise import judge_bits, judge_bounds, run_twice
 
 # Those of layouts, sizes and kernels; of memory; of the language; of files and messages.

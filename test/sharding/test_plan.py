@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from definitions import Definition
 from driver import STEPC, STORAGES
 from oracle import ZOO
 from placement import Dims, Flat
@@ -18,7 +19,7 @@ from stepc.plan.machines import Machine
 from stepc.plan.models import Model
 from stepc.plan.models import Tensor as Described
 from stepc.plan.package import open_source
-from steps import Case, Definition, Group, Tensor
+from steps import Case, Group, Tensor
 from values import fill
 
 SHAPES = [(130, 70), (7,), (5, 33, 9), (1, 9), (1030, 700), (3, 2), (64, 64), (1025,), (9, 1),

@@ -5,11 +5,12 @@ ranks need more rounds for some statistics. Found by test/fuzz."""
 
 import numpy as np
 import pytest
+from definitions import Definition
 from layouts import ShardedPackages, run
 from placement import Dims, Flat
 from ranks import Sharded
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Packages, Tensor, differences, interpret
+from steps import Case, Group, Packages, Tensor, differences, interpret
 
 # The sum of maxima is there a round later where rows are cut: its call ran in that round,
 # so not in a step that the other one skips.

@@ -7,11 +7,12 @@ import itertools
 
 import numpy as np
 import pytest
+from definitions import Definition
 from layouts import ShardedPackages, run
 from placement import Dims, Flat
 from ranks import Sharded
 from stepc._mesh import Mesh
-from steps import Case, Definition, Group, Packages, Tensor, differences, interpret
+from steps import Case, Group, Packages, Tensor, differences, interpret
 
 # Reductions of reductions to depth three, and a contribution of each that is a scalar:
 # parts over b, n and m, over two of them, over one, and over none.
