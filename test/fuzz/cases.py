@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from counted import make_shape as make_exact_shape
+from definitions import Definition
 from matrices import bound_dim, has_matrices
-from steps import Case, Definition, Group, Tensor
+from steps import Case, Group, Tensor
 from values import EXTENTS, FILLS, fill, random_place
 
 NUMBERS = [0.25, 0.0, 1.0, -0.3, 0.9]

@@ -11,7 +11,8 @@ all are exact in f32. What is not added up may be anything.
 
 from __future__ import annotations
 
-from generate import DIMS, UNARY, Body, Maker
+from body import UNARY, Body
+from generate import DIMS, Maker
 from program import F64, I1, Call, Op, Rule, tensor
 
 BITS = 22  # f32 has 24

@@ -8,9 +8,9 @@ STEPC_RANDOM_PROGRAMS=5000 runs more; tools/fuzz/run.py runs as long as it is to
 import os
 
 import numpy as np
+from body import BINARY, UNARY
 from cases import make_case, make_setting
 from engine import run_programs, write
-from generate import BINARY, UNARY
 from report import explain
 from samples import number
 from seeds import make_program
