@@ -124,7 +124,8 @@ class Entry:
     """One contestant: what tables call it and how its optimizer is made.
 
     Without `make` it has no tensors of its own (see contestants.py). `fixed`:
-    gradients stay the same tensors. `needs`: the package of a peer.
+    gradients stay the same tensors. `needs`: the package of a peer. `matrices`: it
+    steps matrices alone.
     """
 
     label: str
@@ -132,6 +133,7 @@ class Entry:
     make: Callable | None = None
     fixed: bool = False
     needs: str = "torch"
+    matrices: bool = False
 
 
 ENTRIES = {
@@ -187,8 +189,10 @@ ENTRIES = {
         "ours",
         ours("AdamW", master="remainder", state_dtype=torch.bfloat16),
     ),
-    "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon")),
-    "muon": Entry("torch Muon", "peer", lambda params: torch.optim.Muon(params, lr=LR)),
+    "stepc-muon": Entry("stepc.torch.Muon", "ours", ours("Muon"), matrices=True),
+    "muon": Entry(
+        "torch Muon", "peer", lambda params: torch.optim.Muon(params, lr=LR), matrices=True
+    ),
     "stepc-lion": Entry("stepc.torch.Lion", "ours", ours("Lion")),
     "po-lion-for-loop": Entry(
         "pytorch_optimizer Lion for-loop", "peer", po_lion(foreach=False), needs="pytorch_optimizer"

@@ -63,6 +63,11 @@ def smoke():
     return [(7, 5), (64,), (), (3, 1, 2), (1000,)]
 
 
+def smoke_matrices():
+    """The same, of those that step matrices alone."""
+    return [(7, 5), (5, 7), (1, 64)]
+
+
 SHAPES = {
     "gpt2": gpt2,
     "gpt2-half": gpt2_half,
@@ -73,6 +78,7 @@ SHAPES = {
     "tiny": tiny,
     "host": host,
     "smoke": smoke,
+    "smoke-matrices": smoke_matrices,
 }
 LABELS = {
     "gpt2": "GPT-2 124M (148 tensors)",
@@ -84,6 +90,7 @@ LABELS = {
     "tiny": "10 000 tensors of 64",
     "host": "148 tensors of 64",
     "smoke": "5 small tensors",
+    "smoke-matrices": "3 small matrices",
 }
 
 
