@@ -162,8 +162,8 @@ LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,
     return success();
   if (value || other ||
       (predicate != Predicate::EQ && predicate != Predicate::NE))
-    return emitError() << "a condition of an option has no value and the "
-                          "predicate eq or ne";
+    return emitError() << "a condition of an option has no value, no other "
+                          "extent, and the predicate eq or ne";
   return success();
 }
 

@@ -48,11 +48,11 @@ bool mlir::step::needsMatrices(RuleOp rule) {
 
 SmallVector<StringAttr> mlir::step::getUnshardableDims(RuleOp rule) {
   SmallVector<StringAttr> found;
-  if (!needsMatrices(rule) && isElementwise(rule))
+  const bool isWhole = needsMatrices(rule);
+  if (!isWhole && isElementwise(rule))
     return found;
   ArrayRef<StringAttr> dims =
       getDims(rule.getArgumentOfKind(RoleKind::Param).getType());
-  const bool isWhole = needsMatrices(rule);
   if (isWhole)
     found.push_back(StringAttr::get(rule.getContext(), kFlatRange));
   for (StringAttr dim : dims)

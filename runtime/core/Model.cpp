@@ -24,11 +24,11 @@ Model::Model(std::shared_ptr<const Package> loaded,
     addClasses(variant, chunk);
 }
 
-/// What a variant does in the segment, whose entries begin at `entry`.
 /// What a product costs for an element of the parameter, in bytes that could be
 /// moved meanwhile: about that of matrices of a few hundred rows.
 static constexpr int64_t kProductBytes = 64;
 
+/// What a variant does in the segment, whose entries begin at `entry`.
 static ClassSegment makeSegment(const Variant &variant, int64_t segment,
                                 size_t &entry) {
   const std::vector<ScheduleEntry> &schedule = variant.schedule;

@@ -46,7 +46,7 @@ static GuardTerm readTerm(const FieldReader &fields, const Json &value,
     term.againstOption = true;
     term.otherOption = readOptionName(fields, value, where, manifest);
     if (value.find("value") || value.find("other_extent"))
-      fields.bad(where, "compares with an option and a value");
+      fields.bad(where, "compares with an option and with something else");
   } else if (term.subject != GuardTerm::Subject::Option &&
              value.find("other_extent")) {
     term.againstExtent = true;

@@ -108,7 +108,7 @@ step.optimizer @init {
 
 // -----
 
-// expected-error @+1 {{a condition of an option has no value and the predicate eq or ne}}
+// expected-error @+1 {{a condition of an option has no value, no other extent, and the predicate eq or ne}}
 #condition = #step.condition<kind = option, predicate = eq, other = 1>
 
 // -----

@@ -404,7 +404,7 @@ step.optimizer @conditions {
 
 // -----
 
-// expected-error @+1 {{a condition of an option has no value and the predicate eq or ne}}
+// expected-error @+1 {{a condition of an option has no value, no other extent, and the predicate eq or ne}}
 "test.op"() {a = #step.condition<kind = option, predicate = lt>} : () -> ()
 
 // -----

@@ -190,7 +190,7 @@ TEST(Manifest, rules) {
              {"predicate", "ge"},
              {"value", 1},
              {"option", "maximize"}}},
-           "'rules[0].guard[0]' compares with an option and a value");
+           "'rules[0].guard[0]' compares with an option and with something else");
   refuseAt(
       "/rules/0/guard",
       {{{"extent", 0}, {"predicate", "ge"}, {"value", 1}, {"other_extent", 1}}},
