@@ -185,12 +185,13 @@ TEST(Manifest, rules) {
            "'rules[0].guard[0].option' is not an option");
   refuseAt("/rules/0/guard", {{{"extent", 0}, {"predicate", "ge"}}},
            "'rules[0].guard[0].value' is missing");
-  refuseAt("/rules/0/guard",
-           {{{"rank", true},
-             {"predicate", "ge"},
-             {"value", 1},
-             {"option", "maximize"}}},
-           "'rules[0].guard[0]' compares with an option and with something else");
+  refuseAt(
+      "/rules/0/guard",
+      {{{"rank", true},
+        {"predicate", "ge"},
+        {"value", 1},
+        {"option", "maximize"}}},
+      "'rules[0].guard[0]' compares with an option and with something else");
   refuseAt(
       "/rules/0/guard",
       {{{"extent", 0}, {"predicate", "ge"}, {"value", 1}, {"other_extent", 1}}},
