@@ -1,0 +1,26 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Two builds stepped in turn: here twice the same one."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_build_beside_itself():
+    command = [sys.executable, str(ROOT / "tools" / "bench" / "builds.py"), str(ROOT), str(ROOT)]
+    command += ["--optimizers", "stepc,stepc-lion", "--shapes", "smoke", "--rounds", "2"]
+    command += ["--dtypes", "f32", "--definitions", "adamw"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^(.+?) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.M)
+    assert [what for what, *_ in rows] == [
+        "compile adamw.mlir",
+        "stepc smoke f32",
+        "stepc-lion smoke f32",
+    ]
+    assert all(float(figure) > 0 for _, *figures in rows for figure in figures)
+    assert "median of 2 cases" in done.stdout
