@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the check takes of cases that are many and alike: every third say, another third in
-each test. With STEPC_BREADTH=1 it takes all (docs/testing.md)."""
+"""What the check takes of cases that are many and alike: every third say, by the name of the
+test, so another third in another one. With STEPC_BREADTH=1 it takes all (docs/testing.md)."""
 
 import os
 from zlib import crc32

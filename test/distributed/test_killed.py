@@ -6,15 +6,16 @@ names what they were doing, and none hangs.
 A killed rank is noticed as its connections close, one that is stopped when the deadline is
 over: one deadline, and not one for each exchange of the step, also where those who have their
 error stay alive and go no further. Ranks are forked from one process. STEPC_KILL_POINTS=100
-takes so many points in place of eight.
+takes so many points in place of four.
 """
 
 import os
 
 import pytest
 from killing import said_of, warm_up
+from samples import number
 
-POINTS = int(os.environ.get("STEPC_KILL_POINTS", "8"))
+POINTS = int(os.environ.get("STEPC_KILL_POINTS", number(4, 8)))
 KINDS = ("local", "reduced", "dtensor")
 
 

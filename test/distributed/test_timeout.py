@@ -12,6 +12,7 @@ import pytest
 import stepc.torch as st
 import torch
 from killing import said_of, warm_up
+from samples import sample
 from stepc import errors
 from stepc.torch import _agreement, _exchanges
 
@@ -25,7 +26,8 @@ def warm():
 
 
 def test_a_rank_that_is_stopped_is_named_after_the_timeout():
-    """At a collective of a later step, and at the first, before which plans are compared."""
+    """At a collective of a later step, and at the first, before which plans are compared; the
+    check takes half of the points."""
     points = [
         "local,9",
         "zero2,9",
@@ -37,7 +39,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout():
         "local,0",
         "zero2,0",
     ]
-    assert said_of([f"{point},stopped,own" for point in points]) == ""
+    assert said_of([f"{point},stopped,own" for point in sample(points, "timeout", 2)]) == ""
 
 
 def test_groups_of_a_mesh_have_it_too():
