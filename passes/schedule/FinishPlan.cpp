@@ -14,6 +14,23 @@ static bool isOfFinish(Domain domain) {
          domain.kind == Domain::Matrix;
 }
 
+/// Where what could be done at the position is done: behind the last traversal
+/// that trails, since nothing but the row block's stands inside a train.
+/// Another traversal of that time comes behind the train, and what it needs
+/// before it.
+Position FinishPlan::behindTrain(Position position) const {
+  auto isOfTrain = [&](Time time) {
+    bool trails = false, waits = false;
+    for (const Traversal &traversal : traversals.getTraversals())
+      if (traversal.time == time)
+        (traversal.isTrailing ? trails : waits) = true;
+    return trails && !waits;
+  };
+  while (isOfTrain(position.time))
+    position = {{position.time.segment, position.time.level + 1}, 0};
+  return position;
+}
+
 /// The first position at which a step of the domain `user` can use the value.
 Position FinishPlan::getAvailable(Value value, Domain user) const {
   Operation *op = value.getDefiningOp();
@@ -64,7 +81,7 @@ void FinishPlan::placeOps() {
     if (reduction && reduction.getUnless())
       position =
           std::max(position, getAvailable(reduction.getUnless(), domain));
-    positions[&op] = position;
+    position = positions[&op] = behindTrain(position);
     getStep(position, domain).ops.push_back(&op);
   }
 }
@@ -96,7 +113,7 @@ Position FinishPlan::findStorePosition(unsigned argument) {
       position = std::max(
           position,
           Position{{traversal.time.segment, traversal.time.level + 1}, 0});
-  return position;
+  return behindTrain(position);
 }
 
 void FinishPlan::placeStores() {
@@ -142,7 +159,7 @@ void FinishPlan::placeCarried() {
         position =
             std::max(position, {found->second.time, found->second.index + 1});
     }
-    getStep(position, Domain::Tensor).carries.push_back(carry);
+    getStep(behindTrain(position), Domain::Tensor).carries.push_back(carry);
   }
 }
 

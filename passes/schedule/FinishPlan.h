@@ -85,6 +85,7 @@ private:
   void findAskedFor();
   void findKept();
   void keep(Value value);
+  Position behindTrain(Position position) const;
   Position getAvailable(Value value, Domain user) const;
   Position findStorePosition(unsigned argument);
   SmallStep &getStep(Position position, Domain domain);

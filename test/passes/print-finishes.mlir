@@ -11,7 +11,7 @@
 // CHECK-LABEL: opt_any_1
 // CHECK-LABEL: opt_rows_2
 // CHECK-NEXT: before 0.1, for a strip of rows: %3
-// CHECK-NEXT: before 0.1, 0: writes rows
+// CHECK-NEXT: before 0.2, 0: writes rows
 // CHECK-NEXT: in memory: %2, %3
 // A product is a step by itself; what is of other dims than the param's is with what it needs.
 // CHECK-LABEL: opt_gram_3
