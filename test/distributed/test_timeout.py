@@ -111,14 +111,16 @@ def test_a_store_that_is_lost_is_not_a_deadline_that_is_over():
     """As where the process that keeps it has ended."""
 
     class Lost:
-        def wait(self, keys, timeout):
+        def wait(self, keys, timeout=None):
             raise torch.distributed.DistNetworkError("Connection reset by peer")
+
+        check = wait
 
     class Group:
         _device_types = ()
 
     with pytest.raises(errors.CommunicationError) as found:
-        _agreement._read(Lost(), "place", 3, Group())
+        _agreement._read(Lost(), {"place": 3}, Group())
     assert "the store of the process group failed after 0.0 s, while rank 3" in str(found.value)
     assert "Connection reset by peer" in str(found.value)
     assert "1800" not in str(found.value)

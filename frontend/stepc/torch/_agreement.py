@@ -8,10 +8,15 @@ notes, one after the other, what it has not noted for the group before; the n-th
 all ranks must be the same. A rank notes before it knows whether it will exchange anything,
 and reads the notes of others when it is about to: so one that exchanges nothing, as its
 layout is another, is named too.
+
+A note is a digest, so that 1024 ranks with 10 000 tensors read tens of kilobytes each. The
+text goes into the store once for each digest, by the first rank that has it, and is read
+where digests differ.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import dataclass
@@ -20,6 +25,8 @@ import torch.distributed as dist
 
 from .. import errors
 from ._exchanges import timeout_of
+
+_REFUSED = ""  # in place of a digest: no group agrees on it
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class _Notes:
     """What this process has noted in a store for one group, and how much is compared."""
 
     def __init__(self):
-        self.texts: list[str] = []
+        self.digests: list[str] = []
         self.compared = 0
 
 
@@ -59,11 +66,15 @@ class _Book:
 _book = _Book()
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _open(group) -> tuple:
     """The store, the ranks, where their notes are, and those of this one."""
     store = dist.distributed_c10d._get_default_store()
     ranks = tuple(dist.get_process_group_ranks(group))
-    place = f"stepc/exchanges/{group.group_name}/{'-'.join(map(str, ranks))}"
+    place = f"stepc/exchanges/{group.group_name}/{_digest(str(ranks))}"
     return store, ranks, place, _book.of(store, place)
 
 
@@ -71,9 +82,13 @@ def note(items: list[Item], axis: str, group) -> None:
     """Notes what is to be alike on the ranks along an axis. Waits for nobody."""
     store, _, place, notes = _open(group)
     text = json.dumps([item.text for item in items if item.concerns(axis)])
-    if text not in notes.texts:
-        store.set(f"{place}/{len(notes.texts)}/{dist.get_rank()}", text)
-        notes.texts.append(text)
+    digest = _digest(text)
+    if digest in notes.digests:
+        return
+    if store.add(f"{place}/{digest}/ranks", 1) == 1:
+        store.set(f"{place}/{digest}", text)
+    store.set(f"{place}/{len(notes.digests)}/{dist.get_rank()}", digest)
+    notes.digests.append(digest)
 
 
 def compare(group) -> None:
@@ -83,28 +98,32 @@ def compare(group) -> None:
     the group's timeout, or the optimizer's, is over.
     """
     store, ranks, place, notes = _open(group)
-    for number in range(notes.compared, len(notes.texts)):
-        own = notes.texts[number]
-        for rank in ranks:
-            if rank == dist.get_rank():
-                continue
-            theirs = _read(store, f"{place}/{number}/{rank}", rank, group)
+    others = [rank for rank in ranks if rank != dist.get_rank()]
+    for number in range(notes.compared, len(notes.digests)):
+        own = notes.digests[number]
+        keys = {f"{place}/{number}/{rank}": rank for rank in others}
+        for rank, theirs in zip(others, _read(store, keys, group), strict=True):
             if theirs != own:
                 # What is refused is none that the group has agreed on: every rank refuses it.
-                notes.texts[number:] = [""] * (len(notes.texts) - number)
-                notes.compared = len(notes.texts)
-                raise difference(json.loads(own), json.loads(theirs), [rank])
-    notes.compared = len(notes.texts)
+                notes.digests[number:] = [_REFUSED] * (len(notes.digests) - number)
+                notes.compared = len(notes.digests)
+                texts = {f"{place}/{own}": dist.get_rank(), f"{place}/{theirs}": rank}
+                raise difference(*map(json.loads, _read(store, texts, group)), [rank])
+    notes.compared = len(notes.digests)
 
 
-def _read(store, key: str, rank: int, group) -> str:
-    """What another rank has noted, waited for; CommunicationError."""
+def _read(store, keys: dict[str, int], group) -> list[str]:
+    """What ranks have noted under keys, waited for; CommunicationError."""
     deadline, began = timeout_of(group), time.monotonic()
+    wanted = list(keys)
     try:
-        store.wait([key], deadline)
-        return store.get(key).decode()
+        store.wait(wanted, deadline)
+        many = store.has_extended_api()
+        found = store.multi_get(wanted) if many else [store.get(key) for key in wanted]
+        return [text.decode() for text in found]
     except (dist.DistStoreError, RuntimeError) as error:
         waited = time.monotonic() - began
+        rank = _missing(store, keys)
         words = f"rank {rank} has not come to its step in {deadline.total_seconds():g} s"
         # Stores round a deadline, and have no error of their own for one that is over.
         if waited < 0.9 * deadline.total_seconds():
@@ -113,6 +132,15 @@ def _read(store, key: str, rank: int, group) -> str:
             )
             words += f"was waited for: {error}"
         raise errors.CommunicationError(words, "STEPC_COMMUNICATION_ERROR") from None
+
+
+def _missing(store, keys: dict[str, int]) -> int:
+    """The first rank whose note is not there, as far as the store can tell."""
+    first = next(iter(keys.values()))
+    try:
+        return next((rank for key, rank in keys.items() if not store.check([key])), first)
+    except (dist.DistStoreError, RuntimeError):
+        return first
 
 
 def difference(
