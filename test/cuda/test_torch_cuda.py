@@ -460,7 +460,7 @@ def test_devices_of_others(cuda, monkeypatch):
     ((12, 0), "compute_100"),
 ])  # fmt: skip
 def test_targets(monkeypatch, capability, target):
-    from stepc.torch import _devices
+    from stepc.torch.tensors import devices as _devices
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setenv("STEPC_CPU_TARGET", "x86-64-v3")  # not this processor's

@@ -15,7 +15,10 @@ import inspect
 
 import torch
 import torch.distributed as dist
-from stepc.torch import _device_memory, _exchanges, _meshes, _reducer
+from stepc.torch.ranks import exchanges as _exchanges
+from stepc.torch.ranks import meshes as _meshes
+from stepc.torch.ranks.zero import reducer as _reducer
+from stepc.torch.tensors import device_memory as _device_memory
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 from torch_double import _WITHOUT_MEMORY, CudaTorch, _take_device

@@ -14,7 +14,7 @@ from on_cuda import compare, contents, on_device
 from on_ranks import case, main
 from owners_cases import make as make_square
 from stepc import errors
-from stepc.torch._exchanges import group_among
+from stepc.torch.ranks.exchanges import group_among
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from zero_values import values
 from zoo import ALL

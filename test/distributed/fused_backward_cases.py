@@ -132,7 +132,7 @@ def parts_of_fsdp2_are_refused_as_what_they_are():
 
 @case
 def what_cannot_be_known_is_refused():
-    from stepc.torch import _accumulators
+    from stepc.torch.ranks import accumulators as _accumulators
 
     found, _accumulators._place_of_hooks = _accumulators._place_of_hooks, lambda: 0
     try:

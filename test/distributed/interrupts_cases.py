@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from on_ranks import case, main
 from stepc import errors
-from stepc.torch._meshes import TorchMesh
+from stepc.torch.ranks.meshes import TorchMesh
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 

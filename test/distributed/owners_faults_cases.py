@@ -8,8 +8,9 @@ import torch.distributed as dist
 from named_values import named_values
 from on_ranks import case, main, whole
 from owners_cases import give, line, make, spread
-from stepc.torch import _owned_part, _owners
-from stepc.torch._owned_part import OwnedPart
+from stepc.torch.ranks import owned_part as _owned_part
+from stepc.torch.ranks import owners as _owners
+from stepc.torch.ranks.owned_part import OwnedPart
 
 
 def _sends(change):

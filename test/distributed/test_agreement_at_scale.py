@@ -10,7 +10,7 @@ import types
 import pytest
 import torch.distributed as dist
 from stepc import errors
-from stepc.torch import _agreement
+from stepc.torch.ranks import agreement as _agreement
 
 RANKS, TENSORS = 1024, 10_000
 ITEMS = [

@@ -14,7 +14,8 @@ import torch
 from killing import said_of, warm_up
 from samples import sample
 from stepc import errors
-from stepc.torch import _agreement, _exchanges
+from stepc.torch.ranks import agreement as _agreement
+from stepc.torch.ranks import exchanges as _exchanges
 
 KINDS = ("local", "zero2", "partial", "dtensor", "redistributed", "owned", "norm")
 MESHES = ("of two dims", "owned of two dims", "in tensor parallelism")

@@ -14,7 +14,7 @@ from stepc.plan import layouts, planning
 from stepc.plan.machines import Machine
 from stepc.plan.models import Model, Tensor
 from stepc.plan.package import open_source
-from stepc.torch import _agreement
+from stepc.torch.ranks import agreement as _agreement
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor

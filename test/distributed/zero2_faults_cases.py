@@ -11,7 +11,7 @@ import torch.distributed as dist
 from agreement_kinds import ODD, odd
 from on_ranks import case, main, same_bits
 from stepc import errors
-from stepc.torch import _gather
+from stepc.torch.ranks.zero import gather as _gather
 
 SHAPES = [(64, 48), (37, 64), (5,), (200, 48)]
 SECONDS = datetime.timedelta(seconds=10)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import errors
-from stepc.torch._binding import Binding
+from stepc.torch.binding.binding import Binding
 from zero_values import SHAPES, compare, mean, parameters, step_whole, step_zero, values
 from zoo import ALL, some
 

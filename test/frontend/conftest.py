@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from stepc import _cache, _compiler, definition
-from stepc.torch import _walk
+from stepc.torch.tensors import walk as _walk
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -109,7 +109,7 @@ def test_one_read_before_the_update():
     net = Net()
     optimizer = stepc.torch.AdamW(net.parameters(), clip=ClipByNorm(1.0))
     run(net, stepc.torch.GradScaler("cpu", **SETTINGS), [optimizer], 0)
-    optimizer._grad_scale = stepc.torch._features.GradScale(1.0)
+    optimizer._grad_scale = stepc.torch.binding.features.GradScale(1.0)
     manifest = optimizer._get_definition().package(
         ("param=f32,grad=f32,option.amsgrad=false,option.maximize=false",)
     ).manifest  # fmt: skip

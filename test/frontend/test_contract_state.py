@@ -22,7 +22,7 @@ from common import (
 )
 from contract_kinds import SHAPES, each_kind, make
 from stepc import errors
-from stepc.torch._state import ParamState
+from stepc.torch.state.watched import ParamState
 
 # --- Copies -------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def test_saving_with_weights_only(kind):
 @each_kind
 def test_version_counters(kind, direct, monkeypatch):
     """A parameter changed between forward and backward gives torch's own error."""
-    from stepc.torch import _walk
+    from stepc.torch.tensors import walk as _walk
 
     monkeypatch.setenv("STEPC_DIRECT", direct)
     monkeypatch.setattr(_walk, "direct_functions", _walk.direct_functions.__wrapped__)

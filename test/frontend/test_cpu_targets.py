@@ -10,8 +10,8 @@ import stepc.torch as st
 import torch
 from common import ZOO
 from stepc import _runtime, definition, errors
-from stepc.torch import _devices
-from stepc.torch._devices import CPU_TARGETS
+from stepc.torch.tensors import devices as _devices
+from stepc.torch.tensors.devices import CPU_TARGETS
 
 V3, V4, WIDE = CPU_TARGETS
 DEFINITIONS = sorted(path.stem for path in ZOO.glob("*.mlir"))

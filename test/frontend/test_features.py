@@ -13,7 +13,8 @@ import torch
 from common import make_params
 from stepc import errors
 from stepc.interface import Interface
-from stepc.torch import ClipByNorm, ClipByValue, DynamicLossScale, _features, colossal, deepspeed
+from stepc.torch import ClipByNorm, ClipByValue, DynamicLossScale, colossal, deepspeed
+from stepc.torch.binding import features as _features
 
 SCALERS = {
     "torch": DynamicLossScale,

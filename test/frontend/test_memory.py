@@ -6,7 +6,7 @@ import pytest
 import stepc.torch
 import torch
 from common import clone_params, distance, make_params, needs_table, set_grads, train
-from stepc.torch import _walk
+from stepc.torch.tensors import walk as _walk
 
 SHAPES = [(3,), (200, 200), (2, 4), (130,)]
 WAYS = ("direct", "static", "objects", "python")

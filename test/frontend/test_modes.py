@@ -14,7 +14,7 @@ import stepc.torch as st
 import torch
 from common import ZOO, bits_equal, clone_params, make_params, set_grads
 from stepc import errors
-from stepc.torch import _walk
+from stepc.torch.tensors import walk as _walk
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

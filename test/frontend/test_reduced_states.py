@@ -6,10 +6,10 @@ import pytest
 import torch
 from stepc import errors
 from stepc.interface import Interface
-from stepc.torch._members import Member
-from stepc.torch._precision import Kept
-from stepc.torch._preparation import Preparation
-from stepc.torch._state import StateMap
+from stepc.torch.binding.precision import Kept
+from stepc.torch.state.preparation import Preparation
+from stepc.torch.state.watched import StateMap
+from stepc.torch.tensors.members import Member
 
 DIMS = ["...b", "n", "m"]
 STATES = {"exp_avg": DIMS, "row": ["...b", "n", "1"], "col": ["...b", "1", "m"]}

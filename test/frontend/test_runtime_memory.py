@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 import torch
-from stepc.torch._device_memory import tensor_at
+from stepc.torch.tensors.device_memory import tensor_at
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,8 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, clone_params, each_way, make_params, needs_table, set_grads, train
-from stepc.torch import _tensors, _walk
+from stepc.torch.tensors import views as _tensors
+from stepc.torch.tensors import walk as _walk
 
 
 @needs_table

@@ -86,7 +86,7 @@ def test_commands_end_as_their_tools_do(installed):
 
 def test_nothing_is_found_in_the_tree(installed):
     script = """
-import stepc._compiler, stepc._runtime, stepc.torch, stepc.torch._walk as walk
+import stepc._compiler, stepc._runtime, stepc.torch, stepc.torch.tensors.walk as walk
 print(stepc.torch.__file__)
 print(stepc._compiler.find_compiler())
 print(stepc._runtime.load_library()._name)
@@ -99,7 +99,7 @@ print(walk.load_extension().__file__)
 def test_a_first_step_compiles(installed):
     script = """
 import torch, stepc.torch
-from stepc.torch import _walk
+from stepc.torch.tensors import walk as _walk
 p = torch.nn.Parameter(torch.ones(8))
 p.grad = torch.ones(8)
 stepc.torch.AdamW([p], lr=0.5, weight_decay=0.0).step()

@@ -109,7 +109,7 @@ def test_wrong_steps_are_seen(kit):
 
 
 def test_all_targets_are_in_it():
-    from stepc.torch import _devices
+    from stepc.torch.tensors import devices as _devices
 
     source = (ROOT / "tools/gpu/build_kit.py").read_text()
     for target in _devices.TARGETS:

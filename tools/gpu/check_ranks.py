@@ -34,7 +34,7 @@ if (HERE / "identity.txt").is_file():  # of a kit
 else:
     sys.path.insert(0, str(HERE.parents[1] / "frontend"))
 import stepc.torch as st  # noqa: E402
-from stepc.torch import _binding  # noqa: E402
+from stepc.torch.binding import binding as _binding  # noqa: E402
 
 SHAPES = [(130, 64), (33, 20), (17,), (5, 7, 9)]
 STEPS = 5

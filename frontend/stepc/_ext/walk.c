@@ -12,7 +12,7 @@
 //
 // It uses the limited API and no torch headers. Tensors are read through
 // `torch.Tensor.__dlpack_c_exchange_api__`, `grad` through the descriptor that
-// `torch.Tensor` has, without the attribute lookup; or, where torch/_walk.py
+// `torch.Tensor` has, without the attribute lookup; or, where torch/tensors/walk.py
 // could verify them, by torch's own functions (direct.h).
 //
 //===----------------------------------------------------------------------===//
@@ -356,7 +356,7 @@ static int moduleExec(PyObject *module) {
     return -1;
   int failed = PyModule_AddObjectRef(module, "Walk", type);
   Py_DECREF(type);
-  // Of stepc.h; and of this module's own functions, see torch/_walk.py.
+  // Of stepc.h; and of this module's own functions, see torch/tensors/walk.py.
   return failed ||
          PyModule_AddIntConstant(module, "LIBRARY_VERSION",
                                  STEPC_VERSION_MAJOR * 1000 +

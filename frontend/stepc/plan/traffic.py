@@ -14,7 +14,7 @@ from .account import Call
 from .layouts import Layout
 from .models import BYTES, Model, Tensor
 
-_HEAD = 16  # bytes that say what a rank sends (_alike.py)
+_HEAD = 16  # bytes that say what a rank sends (ranks/alike.py)
 
 
 TIMES = FORWARD, BACKWARD, BEFORE, AFTER = (
@@ -48,7 +48,7 @@ def _row(when, what, operation, layout: Layout, axes, calls, data) -> Traffic:
 
 
 def _zero(layout: Layout, gradients: str) -> list[Traffic]:
-    """Of ``zero=``: what _zero.py makes for each line, and _reducer.py for each bucket."""
+    """Of ``zero=``: what ranks/zero/lines.py makes for each line, reducer.py for each bucket."""
     axes, world = layout.data_axes, layout.size(layout.data_axes)
     lines = layout.lines
     whole = gathered = sum(world * line.length * BYTES[line.dtype] for line in lines)

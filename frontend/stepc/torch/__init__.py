@@ -5,39 +5,31 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import (
-    _release,  # first: it may refuse
-    apex,
-    came,
-    colossal,
-    deepspeed,
-    hf,
-    lomo,
-)
-from ._clipping import clip_grad_norm_
-from ._features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
-from ._info import info
-from ._layouts import Layout
-from ._profiling import profile_kernels
-from ._report import StepReport
-from ._scaler import GradScaler
-from .adadelta import Adadelta
-from .adafactor import Adafactor
-from .adagrad import Adagrad
-from .adam import Adam
-from .adamax import Adamax
-from .adamw import AdamW
-from .asgd import ASGD
-from .lars import LARS
-from .lion import Lion
-from .nadam import NAdam
-from .optimizer import Optimizer
-from .radam import RAdam
-from .rmsprop import RMSprop
-from .rprop import Rprop
-from .sgd import SGD
-from .sm3 import SM3
-from .sophia import SophiaG
+from . import _release, apex, came, colossal, deepspeed, hf, lomo
+from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
+from .optimizers.adadelta import Adadelta
+from .optimizers.adafactor import Adafactor
+from .optimizers.adagrad import Adagrad
+from .optimizers.adam import Adam
+from .optimizers.adamax import Adamax
+from .optimizers.adamw import AdamW
+from .optimizers.asgd import ASGD
+from .optimizers.lars import LARS
+from .optimizers.lion import Lion
+from .optimizers.nadam import NAdam
+from .optimizers.optimizer import Optimizer
+from .optimizers.radam import RAdam
+from .optimizers.rmsprop import RMSprop
+from .optimizers.rprop import Rprop
+from .optimizers.sgd import SGD
+from .optimizers.sm3 import SM3
+from .optimizers.sophia import SophiaG
+from .ranks.clipping import clip_grad_norm_
+from .ranks.layouts import Layout
+from .step.info import info
+from .step.profiling import profile_kernels
+from .step.report import StepReport
+from .step.scaler import GradScaler
 
 __all__ = [
     "ASGD",
@@ -77,6 +69,6 @@ __all__ = [
 ]
 
 if _release.has_muon():
-    from .muon import Muon
+    from .optimizers.muon import Muon
 
     __all__ += ["Muon"]

@@ -8,9 +8,9 @@ from collections import defaultdict
 
 import torch
 
-from ._compiled import CompiledStep
-from ._hypers import BETAS
-from ._saving import adopted
+from .binding.hypers import BETAS
+from .state.saving import adopted
+from .step.compiled import CompiledStep
 
 __all__ = ["FusedLAMB"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import torch
 
-from ._compiled import CompiledStep
-from ._hypers import Part
+from .binding.hypers import Part
+from .step.compiled import CompiledStep
 
 __all__ = ["CAME"]
 

@@ -13,11 +13,11 @@ import math
 import torch
 
 from . import apex, came
-from ._adam import GroupCounts, PeerAdam
-from ._checks import check_betas, check_not_negative
-from ._compiled import CompiledStep
-from ._features import DynamicLossScale
-from ._hypers import BETAS
+from .binding.features import DynamicLossScale
+from .binding.hypers import BETAS
+from .optimizers.adam_options import GroupCounts, PeerAdam
+from .step.checks import check_betas, check_not_negative
+from .step.compiled import CompiledStep
 
 __all__ = [
     "CAME",

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import torch
 
-from ._adam import LastCounts, PeerAdam
-from ._compiled import CompiledStep
-from ._features import ClipByNorm, DynamicLossScale, clips
-from ._hypers import BETAS
+from .binding.features import ClipByNorm, DynamicLossScale, clips
+from .binding.hypers import BETAS
+from .optimizers.adam_options import LastCounts, PeerAdam
+from .step.compiled import CompiledStep
 
 __all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb"]
 

@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from ._compiled import CompiledStep
-from ._hypers import Part
+from .binding.hypers import Part
+from .step.compiled import CompiledStep
 
 __all__ = ["Adafactor"]
 

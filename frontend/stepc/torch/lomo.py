@@ -16,9 +16,9 @@ from __future__ import annotations
 import torch
 
 from .. import errors
-from ._features import ClipByValue, LossScale
-from ._fused_backward import FusedBackward
-from ._hypers import Part
+from .binding.features import ClipByValue, LossScale
+from .binding.hypers import Part
+from .step.fused_backward import FusedBackward
 
 __all__ = ["AdaLomo", "Lomo"]
 

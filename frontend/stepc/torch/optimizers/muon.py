@@ -1,0 +1,55 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""``torch.optim.Muon``, of torch 2.9 and later, with a compiled step."""
+
+from __future__ import annotations
+
+import torch
+
+from ..binding.hypers import Part
+from ..step.compiled import CompiledStep
+
+_STEPS = 5  # of Newton and Schulz, that muon.mlir has
+
+
+def _match_rms_adamw(group: dict) -> bool:
+    """ValueError for a function that torch does not know, as where it is set later."""
+    name = group["adjust_lr_fn"]
+    if name not in (None, "original", "match_rms_adamw"):
+        raise ValueError(f"Adjust learning rate function {name} is not supported")
+    return name == "match_rms_adamw"
+
+
+class Muon(CompiledStep, torch.optim.Muon):
+    """Muon; definition ``muon.mlir``.
+
+    Everything is as in :class:`torch.optim.Muon`: arguments, which parameters it takes
+    (matrices), param groups, ``state`` (``momentum_buffer``), checkpoints. Two things differ.
+    The orthogonalization is computed in float32, or float64 beside float64 parameters, where
+    torch computes it in bfloat16. And the momentum buffer of a 16-bit parameter is float32.
+
+    ``ns_steps`` other than 5 and parameters that cannot be compiled for run torch's own step,
+    with one warning. A parameter that ranks have parts of is stepped whole by one of them
+    (docs/distributed.md); ``zero=``, which cuts parameters into ranges, is refused.
+
+    ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
+    see :class:`stepc.torch.Optimizer`.
+    """
+
+    _zoo_name = "muon"
+    _hypers = {
+        "lr": "lr",
+        "weight_decay": "weight_decay",
+        "momentum": "momentum",
+        "eps": "eps",
+        "ns_coefficient_a": Part("ns_coefficients", 0, 3),
+        "ns_coefficient_b": Part("ns_coefficients", 1, 3),
+        "ns_coefficient_c": Part("ns_coefficients", 2, 3),
+    }
+    _options = {
+        "nesterov": "nesterov",
+        "match_rms_adamw": _match_rms_adamw,
+    }
+    _eager_class = torch.optim.Muon
+    _compiled_where = {"ns_steps": _STEPS}
+    _keeps_step = False

@@ -1,0 +1,363 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What an optimizer is told of ranks by its arguments, :data:`KEYWORDS`. What follows from
+it is in :mod:`._distributed`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Iterator
+
+import torch
+
+from ... import errors
+from ..state.parts import StatePart
+from ..tensors.members import ObstacleError, parameter_names
+from ..tensors.partitions import GivenParameters
+from .dtensor import is_dtensor
+from .exchanges import check_timeout, linger_at_exit, within
+
+# What every class takes, with its default.
+KEYWORDS = {
+    "zero": 0,
+    "process_group": None,
+    "gradients": None,
+    "bucket_bytes": None,
+    "reduce_bucket_bytes": None,
+    "gather_bucket_bytes": None,
+    "reduce_dtype": None,
+    "predivide": False,
+    "overlap": True,
+    "flatten_parameters": False,
+    "layouts": None,
+    "timeout": None,
+    "check_every": None,
+}
+
+
+class OnRanks:
+    """Mix-in of :class:`CompiledStep`, which takes by keyword:
+
+    zero: 1 keeps of each state only this rank's part of the elements, over the ranks
+        of ``process_group`` (default: all), each of which has the same parameters. 2
+        reduces gradients during the backward pass, keeps this rank's part of their sum
+        in f32 and frees ``.grad``.
+    gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
+        after DistributedDataParallel, or "local" where each has its own, whose mean
+        the step takes.
+    bucket_bytes: what of the parameters is exchanged at a time, by default 25 MiB.
+        ``reduce_bucket_bytes`` is that of gradients, which is also what is stepped together,
+        ``gather_bucket_bytes`` that of parameters.
+    reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
+        torch.float32; by default their own. They are added up in f32 in any case, and
+        with it the step gets their mean as it is, also where parameters are bfloat16.
+    predivide: divides each rank's gradient by the number of ranks before the sum, in f32, and
+        not the sum: it is then rounded to what crosses, and the sum has the mean's range.
+    overlap: whether exchanges of one bucket go on while another is stepped.
+    flatten_parameters: points ``.data`` of the parameters into the buffers in which they are
+        gathered, so that nothing is copied in and out. TensorError for parameters that are not
+        contiguous, or have memory in common with others.
+    layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
+        regular expression of names, and the ``Layout`` of those that it matches as a
+        whole, or None for tensors that are whole; the first that matches counts.
+    timeout: ``datetime.timedelta``, how long an exchange of the optimizer may take; by
+        default as long as its process group says. CommunicationError for one that is not done
+        by then; the optimizer then refuses to step until a state is loaded.
+    check_every: after so many steps ranks compare, by a call of its own, what they step with:
+        hyper-parameters, options, kept scalars, which parameters are frozen, counts of steps;
+        with plain parameters, which are to be the same on all ranks of ``process_group``, also
+        which have gradients, and the bits of the parameters. DisagreementError. With ``zero``,
+        ``layouts`` and DTensors the environment's STEPC_CHECK is its default.
+    """
+
+    _mesh = None  # of an optimizer all of whose tensors are whole
+    _layouts: tuple = ()  # what the user says of plain parameters
+    _reducer = None  # of zero=2
+    _zero = None  # how states are sharded over ranks that have whole parameters
+    _shards = None  # what ColossalAI says of ranks
+    _reduce_dtype: torch.dtype | None = None  # in which gradients cross ranks
+    _timeout: datetime.timedelta | None = None  # of an exchange
+    _check_every: int | None = None
+    _compared = None  # the process group over which plain parameters are
+    _num_steps = 0  # that came to their end
+    _added_groups: tuple[int, ...] = ()  # numbers of those that the constructor did not have
+    _is_made = False  # whether the constructor is done
+
+    def _set_ranks(
+        self, zero=0, layouts=None, reduce_dtype=None, timeout=None, check_every=None, **more
+    ) -> None:
+        """Takes over the constructor's arguments; ValueError and TypeError."""
+        self._timeout = check_timeout(timeout)
+        linger_at_exit()
+        if check_every is not None:
+            self._check_every = _number_of_steps("check_every", check_every)
+            self._compared = None if zero else more.pop("process_group", None)
+        if layouts is not None:
+            from .layouts import check_rules
+
+            self._layouts = check_rules(layouts)
+        if reduce_dtype is not None or zero != 0 or any(more[n] != KEYWORDS[n] for n in more):
+            from .zero.settings import check_reduce_dtype, settings
+
+            check_reduce_dtype(reduce_dtype)
+            self._zero = settings(zero, reduce_dtype=reduce_dtype, **more)
+        self._reduce_dtype = reduce_dtype
+
+    def _check_reduced(self) -> None:
+        """ValueError where a dtype is given for what is never reduced here."""
+        if self._reduce_dtype is None or (self._zero is not None and self._zero.local_gradients):
+            return
+        partial = any(how is not None and how.grad == "partial" for _, how in self._layouts)
+        params = (p for group in self.param_groups for p in group["params"])
+        if not partial and not any(map(is_dtensor, params)):
+            raise ValueError(
+                "reduce_dtype is of no use where no gradient is reduced here: that needs "
+                "gradients='local', a Layout with grad='partial', or DTensors"
+            )
+
+    def _ranks_state(self) -> dict:
+        """What pickling keeps of it."""
+        names = ["_zero", "_layouts", "_shards", "_reduce_dtype", "_timeout"]
+        names += ["_check_every"] * (self._compared is None)  # a process group cannot be copied
+        kept = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in kept.items() if value}
+
+    def _is_check_due(self) -> bool:
+        """Whether ranks are to compare what they step with before this step, by itself."""
+        every = self._check_every
+        if every is None and (said := os.environ.get("STEPC_CHECK")):
+            every = _number_of_steps("STEPC_CHECK", said)
+        return bool(every) and self._num_steps % every == 0
+
+    def _compare_plain(self, binding) -> None:
+        """Where that was asked for, and only the user knows that ranks have the same parameters."""
+        if self._check_every is not None and self._is_check_due():
+            from .alike import compare_replicas
+            from .parts import is_distributed
+
+            if not is_distributed(self):
+                compare_replicas(self, binding, self._compared)
+
+    def _refuse_torn(self) -> None:
+        if self._is_torn:
+            raise errors.StatusError(
+                f"parameters and states are of two steps, as one failed midway: {self._poison}; "
+                "load a state to go on",
+                "STEPC_POISONED",
+            )
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether ranks step plain parameters together."""
+        if self._zero is not None or self._shards is not None:
+            return True
+        return any(layout is not None for _, layout in self._layouts)
+
+    def _refuse_scaler(self) -> None:
+        if self._is_shared and getattr(self, "found_inf", None) is not None:
+            raise errors.StepcError(
+                "torch's GradScaler knows of an overflow on this rank alone, and other ranks step "
+                "with it; use stepc.torch.GradScaler, or loss_scale=DynamicLossScale()"
+            )
+
+    def setup_distributed(
+        self,
+        tp_group=None,
+        dp_group=None,
+        shard_to_working_param: dict[int, torch.Tensor] | None = None,
+        padding_map: dict | None = None,
+        is_zero: bool | None = None,
+        *,
+        use_zero: bool | None = None,
+    ) -> None:
+        """Tells of ranks as ColossalAI's plugins do, with its optimizers' arguments.
+
+        Args:
+            tp_group: process group of tensor parallelism; a parameter with ``dist_layout`` is
+                cut over it.
+            dp_group: process group over which masters are cut.
+            shard_to_working_param: from the ``id()`` of a master in the groups to the
+                parameter of the model.
+            padding_map: not needed.
+            is_zero, use_zero: whether there are masters; by default, if the map has any.
+
+        Raises ValueError for an optimizer with ``zero`` or ``layouts``. What cannot be
+        stepped so, the next step refuses.
+        """
+        from .shards import Shards
+
+        if self._zero is not None or self._layouts:
+            raise ValueError("setup_distributed is of no use with zero or layouts")
+        working = dict(shard_to_working_param or {})
+        given = next((flag for flag in (is_zero, use_zero) if flag is not None), bool(working))
+        self._keep_scalars(self._binding)
+        self._shards = Shards(tp_group, dp_group if given else None, working)
+        self._binding = self._told = None
+
+    def _arrange(self) -> None:
+        """With zero=2 makes the buckets of all parameters there are now, with
+        ``flatten_parameters`` the memory in which they lie. TensorError."""
+        from .parts import Parts, batches
+
+        self._is_made = True
+        if self._zero is None or (self._zero.stage != 2 and self._zero.flat is None):
+            return
+        with _said_of_tensors():
+            if self._zero.stage != 2:
+                Parts(self)
+            elif self._reducer is None:
+                from .zero.reducer import GradientReducer
+
+                parts = Parts(self, cut=False)
+                self._reducer = GradientReducer(self, batches(self, parts.groups), self._zero)
+            else:
+                self._reducer.add(Parts(self, cut=False).groups[-1:])
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's, before a step or after. With zero=1 and 2 the
+        states and gradients of the others stay; every rank adds it."""
+        super().add_param_group(param_group)
+        if self._is_made:
+            added, number = self._added_groups, len(self.param_groups) - 1
+            self._added_groups = (*added, number)
+            try:
+                self._arrange()
+            except BaseException:
+                self._added_groups = added
+                del self.param_groups[number]
+                raise
+        given = self.__dict__.setdefault("_given_params", GivenParameters())
+        given.add(self.param_groups[-1]["params"])
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        # Of a copy; loading a state comes here too, when others may stand in their place.
+        if "_given_params" not in self.__dict__:
+            given = self.__dict__["_given_params"] = GivenParameters()
+            for group in self.param_groups:
+                given.add(group["params"])
+
+    def no_sync(self) -> contextlib.AbstractContextManager:
+        """With zero=2: backward passes inside keep their gradients in ``.grad``, to which the
+        next pass outside adds. Nothing otherwise."""
+        return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
+
+    _told = None  # what ranks have told each other (distributed.py)
+
+    def _parts(self) -> dict:
+        """What this rank has of each parameter, by ``id()``: without a word to others."""
+        from .parts import Parts
+
+        known = [] if self._told is None else self._told.parts
+        if [id(part.param) for part in known] != self._param_ids():
+            with _said_of_tensors():
+                known = Parts(self)
+        return {id(part.param): part for part in known}
+
+    def describe_layouts(self) -> str:
+        """How each parameter lies on ranks, as text: a table of its name, the shape of the
+        whole and of what this rank steps, how it is cut and shared over which axes, how its
+        gradient comes, and the shapes of its states where there are some; above it the ranks
+        along each axis. Asks no other rank; the shape of a whole that only they know is "?"
+        until the first step. Raises TensorError for a parameter that no layout matches.
+        """
+        from .describe import describe_layouts
+        from .parts import meshes_of
+
+        with _said_of_tensors():
+            parts = list(self._parts().values())
+            return describe_layouts(self, parts, meshes_of(parts))
+
+    def _param_ids(self) -> list[int]:
+        return [id(param) for group in self.param_groups for param in group["params"]]
+
+    # --- States that are parts ------------------------------------------------
+
+    def _pack_parts(self, packed: dict) -> None:
+        """Lets the states that are parts say so, in what ``state_dict`` has made."""
+        parts = self._parts() if self._is_shared else {}
+        for number, id_ in zip(_numbers(packed), self._param_ids(), strict=True):
+            own = packed["state"].get(number)
+            if not isinstance(own, dict):
+                continue
+            if id_ in parts:
+                own = {name: parts[id_].saved(name, value) for name, value in own.items()}
+                packed["state"][number] = own
+
+    def _check_parts(self, state_dict: dict) -> None:
+        """ValueError for a state that is another part than this rank has."""
+        values = state_dict["state"]
+        parts = self._parts() if values and self._is_shared else {}
+        params = [p for group in self.param_groups for p in group["params"]]
+        names = parameter_names(self.param_groups)
+        for number, param, called in zip(_numbers(state_dict), params, names, strict=False):
+            own = values.get(number)
+            for name, value in own.items() if isinstance(own, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    words = _strange(param, parts.get(id(param)), name, value)
+                    if words:
+                        raise ValueError(
+                            f"state '{name}' of {called} {words}; full_state_dict() makes a state "
+                            "that loads anywhere, torch.distributed.checkpoint one of parts"
+                        )
+
+    def _full_states(self) -> dict[int, dict]:
+        """Whole states by ``id()`` of the parameter: all ranks together."""
+        from .distributed import make_binding
+        from .parts import is_distributed
+
+        if not is_distributed(self):
+            return {}
+        binding = self._binding
+        with within(self._timeout):
+            return (make_binding(self) if binding is None else binding).full_states()
+
+    def _layout_of(self, param: torch.Tensor):
+        """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
+        return None
+
+
+def _number_of_steps(name: str, given) -> int:
+    """Of the argument or the variable; 0, of the variable alone, for never. ValueError."""
+    least = 0 if isinstance(given, str) else 1
+    try:
+        number = int(given) if not isinstance(given, float | bool) else -1
+    except (TypeError, ValueError):
+        number = -1
+    if number < least:
+        raise ValueError(f"{name} is {given!r}, expected a number of steps")
+    return number
+
+
+@contextlib.contextmanager
+def _said_of_tensors() -> Iterator[None]:
+    """TensorError for a parameter that cannot be stepped so."""
+    try:
+        yield
+    except ObstacleError as obstacle:
+        raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None
+
+
+def _numbers(packed: dict) -> list:
+    return [number for group in packed["param_groups"] for number in group["params"]]
+
+
+def _strange(param, part, name: str, value: torch.Tensor) -> str:
+    """What of a loaded state cannot be this rank's, in words; "" where it can."""
+    own = None if part is None else part.place
+    if isinstance(value, StatePart):
+        has = "has whole states" if own is None else f"has {own}"
+        return "" if value.place == own else f"is {value.place}, this optimizer {has}"
+    if is_dtensor(value) and not is_dtensor(param):
+        return f"is a DTensor with placements {tuple(value.placements)}, the parameter is none"
+    # With an extent of 1 it may be a row or a column, which lies otherwise: a step looks again.
+    like = is_dtensor(value) and value.shape == param.shape and 1 not in param.shape
+    if like and value.placements != param.placements:
+        return (
+            f"has placements {tuple(value.placements)}, the parameter has {tuple(param.placements)}"
+        )
+    if part is not None and part.is_bare(name, value):
+        return "is a part that does not say which"
+    return ""

@@ -1,0 +1,467 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers whose parameters are spread over ranks.
+
+The plan steps ordinary tensors: a rank's parts, which :class:`DistributedBinding` keeps
+beside the parameters that the user has. What it shows the user, states above all, is of
+the user's parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from ... import __version__, errors
+from ...interface import describe_options
+from ..binding.binding import Binding
+from ..binding.groups import bound_groups, owned_state
+from ..binding.hypers import HyperReader
+from ..tensors.devices import device_of_parts, is_capturing
+from . import alike as _alike
+from .agreement import Item
+from .before_step import BeforeStep
+from .layouts import carriers
+from .local_optimizer import LocalOptimizer
+from .owned_part import OwnedPart
+from .owners import Owners, find_owned
+from .parts import Parts, WholePart, is_distributed
+from .presence import note_presence
+
+
+def make_binding(optimizer, previous=None):
+    """A Binding, or where a parameter is spread over ranks one of its parts."""
+    if is_distributed(optimizer):
+        return DistributedBinding(optimizer, previous)
+    return Binding(optimizer, previous if isinstance(previous, Binding) else None)
+
+
+def _hidden(part, items: dict) -> dict:
+    """States of the user's as the plan is to have them."""
+    if isinstance(part, OwnedPart):
+        return part.begin_state(items)
+    return {name: part.hide(name, value) for name, value in items.items()}
+
+
+@contextlib.contextmanager
+def _midway(optimizer) -> Iterator[None]:
+    """What other ranks do not answer, or a user interrupts, leaves parameters and states of two
+    steps from here on."""
+    try:
+        yield
+    except (errors.CommunicationError, KeyboardInterrupt):
+        optimizer._is_torn = True
+        raise
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What ranks have told each other about their parts. It stays with the optimizer: a rank
+    that binds anew alone, after an error of its own say, asks for none of it again, since
+    the others would not answer."""
+
+    mesh: object
+    parts: list
+    sharing: object
+    zero: object
+    owners: Owners | None
+
+
+class DistributedBinding:
+    """As :class:`~stepc.torch.binding.binding.Binding`, of the parts that this rank has."""
+
+    def __init__(self, optimizer, previous=None):
+        from .meshes import TorchMesh
+
+        self._state = owned_state(optimizer)
+        self._epoch = self._state.epoch
+        self._groups = [(group, list(group["params"])) for group in optimizer.param_groups]
+        parts = Parts(optimizer)
+        self._zero = parts.zero
+        self._device = device_of_parts(list(parts), parts.sharing.device)
+        known: _Told | None = optimizer._told
+        own = parts.meshes, parts.shared_over, self._device
+        if known is not None and known.mesh.is_of(*own):
+            self._torch_mesh = known.mesh
+        else:
+            self._torch_mesh = TorchMesh(*own)
+        if known is not None:
+            parts.remember(known.parts, known.sharing, known.zero)
+        axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
+        self._parts = list(parts)
+        self._sharing = parts.sharing
+        self._agree_on_parts(optimizer, parts, axes)
+        if self._sharing.declared:
+            self._sharing.agree()
+        # What only some stages sum comes first, in an order that all of them have.
+        self._in_order = sorted(self._parts, key=lambda part: (not part.sum_key, part.sum_key))
+        for part in self._in_order:
+            part.resolve(axes, self._torch_mesh)
+        self._carriers = carriers(self._in_order)
+        owned = find_owned(optimizer, parts.groups)
+        before = None if known is None else known.owners
+        self._owners = Owners(owned, self._torch_mesh, before) if owned else None
+        optimizer._told = _Told(
+            self._torch_mesh, self._parts, self._sharing, self._zero, self._owners
+        )
+        own_part = {id(part.inner): part for part in owned}
+        # As the plan has them: an owner has the whole of what it steps for others.
+        groups = [[own_part.get(id(part), part) for part in own] for own in parts.groups]
+        self._planned = list(itertools.chain.from_iterable(groups))
+        self._local = LocalOptimizer(optimizer, groups, self._torch_mesh)
+        for part in self._planned:
+            if part.param in self._state:
+                self._local.state.put_quietly(part.local, _hidden(part, self._state[part.param]))
+        self._inner: Binding | None = None
+        self._previous = getattr(previous, "_inner", None)
+        self._before: BeforeStep | None = None  # of a definition that exchanges something
+        self._shown: set[int] = set()
+
+    def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
+        """Notes what ranks must have alike, and compares it where they speak before the first
+        round: to say how large their parts are, and to share gradients."""
+        definition = optimizer._get_definition()
+        interface = self._interface = definition.interface()
+        reader = self._reader = HyperReader(optimizer, interface)
+        names = ", ".join(optimizer._fragments)
+        fragments = f" with {names}" if names else ""
+        groups = bound_groups(optimizer, interface, reader)
+        items = [
+            Item(f"stepc {__version__}"),
+            Item(f"definition '{interface.name}'{fragments} {definition.digest()}"),
+            Item(f"{len(groups)} parameter groups"),
+            Item(f"parameters on '{self._device.type}'"),
+        ]
+        if optimizer._reproducible:
+            items.append(Item("reproducible=True"))
+        if optimizer._rounding:
+            items.append(Item(f"rounding={optimizer._rounding!r}, seed={optimizer.seed}"))
+        if precision := optimizer._kept_precision():
+            items.append(Item(precision))
+        items += [
+            Item(f"{describe_options(group.options) or 'no options'} of group {number}")
+            for number, group in enumerate(groups)
+        ]
+        spoken: set[str] = set()
+        if optimizer._zero is None and optimizer._reduce_dtype is not None:
+            items.append(Item(f"reduce_dtype={optimizer._reduce_dtype}"))
+        if optimizer._zero is not None:
+            items.append(Item(str(optimizer._zero), axes=frozenset({self._torch_mesh.zero_axis})))
+            spoken.add(self._torch_mesh.zero_axis)
+        if parts.sharing.declared:
+            spoken |= self._torch_mesh.named(parts.sharing.axes)
+        self._alike: dict[int, set[str]] = {}
+        for number, own in enumerate(parts.groups):
+            for part in own:
+                along = part.alike(axes, self._torch_mesh)
+                self._alike[id(part)] = along
+                text = f"{part.name} of group {number}, {part.describe(axes)}"
+                items.append(Item(text, part.name, frozenset(along)))
+                spoken |= part.speaks(axes)
+        self._torch_mesh.tell(items)
+        self._torch_mesh.agree(spoken)
+        steps = _alike.with_steps(_alike.Facts((), list), list(parts), self._state).values[0]
+        self._taken = sum(steps)  # of all parameters together
+
+    def _bind(self) -> None:
+        """Makes the plan of the parts, and finds out what it exchanges."""
+        # All of them: what crosses ranks has a place for each, with a gradient or not.
+        before, self._previous = self._inner or self._previous, None
+        # Where a gradient comes with another type, say, a loss scale goes on from where it is.
+        self._local._keep_scalars(before)
+        inner = self._inner = Binding(self._local, before, ahead=True)
+        self._shown.clear()
+        # What is of the model is of the same round everywhere; exchanges may be fewer.
+        calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(inner.rounds) if r]
+        along = dict(self._alike)
+        items = [Item(f"rounds of the model {'; '.join(calls) or 'none'}")]
+        if calls and not self._sharing.axes:
+            whole = [p for p in self._parts if isinstance(p, WholePart) and p.local.requires_grad]
+            along.update((id(part), set(self._torch_mesh.mesh.names)) for part in whole)
+            items += [Item(f"whole {part.name}, {part.describe({})}") for part in whole]
+        self._torch_mesh.tell(items)
+        if calls and self._sharing.axes:
+            self._torch_mesh.agree(self._torch_mesh.named(self._sharing.axes))
+            self._sharing.agree()
+        if self._owners is not None:
+            self._owners.learn(inner, self._state)
+            for part in self._owners.parts:
+                along[id(part)] = along[id(part.inner)] - set(part.axes)
+        kept = {id(part.local): inner.count(part.local) for part in self._planned}
+        # Which steps were skipped the device alone knows.
+        known = self._local._keeps_step and not (self._on_device and inner.may_skip)
+        before = BeforeStep(self._torch_mesh, self._planned, kept if known else None, along)
+        self._before = before if inner.exchanges else None
+
+    # --- A step ---------------------------------------------------------------
+
+    def run(self, optimizer) -> bool:
+        """One step; False, with nothing done, when another binding is needed."""
+        if not self._is_current(optimizer):
+            return False
+        capturing = is_capturing(self._device)
+        self.check_capture(optimizer)
+        facts = self._facts(optimizer)
+        due = optimizer._is_check_due() and not capturing
+        if due:
+            self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
+        self._refresh(facts)
+        if self._zero is not None:
+            self._zero.begin_reduce(self._with_count(facts), due)
+        self._local.follow()
+        if not self._step_by_lines(optimizer):
+            self._step_at_once(optimizer, facts)
+        stepped = [
+            p.param for p in self._parts if p.layout is not None and p.local.grad is not None
+        ]
+        torch._C._increment_version(stepped)
+        if not self._on_device and not self._inner.was_skipped():
+            self._taken += sum(param.requires_grad for param in stepped)
+        self._inner.note_versions()
+        if self._zero is not None:
+            self._zero.note_versions()
+        if capturing and self not in optimizer._captured:
+            # Graphs use what is bound for as long as they are launched.
+            optimizer._captured = (*optimizer._captured, self)
+        return True
+
+    def _facts(self, optimizer) -> _alike.Facts:
+        """What all ranks are to step with. What a device keeps is not asked for: that would be to
+        wait for it."""
+        scalars = {}
+        if not self._on_device:
+            scalars = _alike.kept_scalars(optimizer, self._interface, self._inner)
+        return _alike.of_groups(optimizer, self._interface, self._reader, scalars)
+
+    def _with_count(self, facts: _alike.Facts) -> _alike.Facts:
+        """With the steps that all parameters have taken together. Which were skipped a device
+        alone knows."""
+        if self._on_device:
+            return facts
+        taken = self._taken
+        return facts.also(taken, lambda: [f"{taken:g} steps of all parameters together"])
+
+    def _facts_along(self, axis: str, facts: _alike.Facts) -> _alike.Facts:
+        """With those of the parameters that ranks along the axis have alike."""
+        own = [part for part in self._parts if axis in self._alike[id(part)]]
+        facts = _alike.frozen(facts, own)
+        return facts if self._on_device else _alike.with_steps(facts, own, self._state)
+
+    def _refresh(self, facts: _alike.Facts) -> None:
+        """Gives the parts the gradients of the step. Those that are partial are summed; the
+        facts go with the first sum over each ranks."""
+        if self._on_device:
+            note_presence(self._in_order, self._torch_mesh, facts)
+        else:
+            for part, summed in self._carriers:
+                part.facts = _alike.with_steps(_alike.frozen(facts, summed), summed, self._state)
+        for part in self._in_order:
+            part.refresh()
+
+    @property
+    def _on_device(self) -> bool:
+        return self._device.type != "cpu"
+
+    def check_capture(self, optimizer) -> None:
+        """StepcError for a step that is captured and that no graph can have."""
+        if not is_capturing(self._device):
+            return
+        if optimizer._reducer is not None:
+            raise errors.StepcError(
+                "a step with zero=2 cannot be captured in a CUDA graph, as gradients leave in the "
+                "backward pass; zero=1 can"
+            )
+        if self._inner is None:
+            raise errors.StepcError(
+                "the first step, or one after a change, cannot be captured in a CUDA graph; make "
+                "one before the capture"
+            )
+        if self._steps_by_lines():
+            raise errors.StepcError(
+                f"a step that takes its {len(self._zero.lines)} buckets one by one cannot be "
+                "captured in a CUDA graph; give the optimizer overlap=False"
+            )
+
+    def _step_at_once(self, optimizer, facts: _alike.Facts) -> None:
+        """Steps all parts, whose gradients have come."""
+        lines = range(0 if self._zero is None else len(self._zero.lines))
+        for number in lines:
+            self._zero.end_reduce(number)
+        if self._inner is None:
+            self._bind()
+        if self._owners is not None:
+            self._owners.bring(facts, self._state)
+        before = self._before  # of this step, whatever is bound in it
+        try:
+            if before is not None:
+                self._torch_mesh.agree(before.axes)
+                # Where there are graphs the host does not know how many steps were taken.
+                before.run(facts, counted=not optimizer._captured)
+            with _midway(optimizer):
+                self._run_inner()
+            if before is not None and self._before not in (None, before):
+                self._before.remember(before)
+            # To ask a device would be to wait for it; parameters are then gathered as they were.
+            skipped = not self._on_device and self._inner.was_skipped()
+            if self._before is not None and skipped:
+                self._before.was_skipped()
+        finally:
+            if before is not None:
+                before.end()
+        self._show()
+        if skipped:
+            return
+        with _midway(optimizer):
+            if self._owners is not None:
+                self._owners.send_back(self._state, self._local._keeps_step)
+            if self._zero is not None:
+                for number in lines:
+                    self._zero.begin_gather(number)
+                self._zero.end_gather()
+
+    def _run_inner(self) -> None:
+        if self._inner.run(self._local):
+            return
+        self._bind()
+        if self._owners is not None:
+            self._owners.deliver()
+        if not self._inner.run(self._local):
+            raise errors.StepcError("the optimizer changed while its step was being prepared")
+
+    def _step_by_lines(self, optimizer) -> bool:
+        """Steps each line of ``zero`` as its gradients come, and sends it on while the next
+        is stepped. False, with nothing done, where all are to be stepped at once."""
+        if not self._steps_by_lines():
+            return False
+        if self._owners is not None:  # what they send comes before it is gathered
+            return False
+        zero, inner = self._zero, self._inner
+        if not self._begin_lines():
+            self._inner, self._previous = None, inner
+            return False
+        stepped: set[int] = set()
+        with _midway(optimizer):
+            try:
+                for number, line in enumerate(zero.lines):
+                    zero.end_reduce(number)
+                    own = [part.local for part in line.parts if part.local.grad is not None]
+                    stepped.update(inner.step_some(own))
+                    zero.begin_gather(number)
+            finally:
+                inner.end(stepped)
+            self._show()
+            zero.end_gather()
+        return True
+
+    def _steps_by_lines(self) -> bool:
+        zero, inner = self._zero, self._inner
+        return zero is not None and zero.overlaps and inner is not None and inner.in_parts
+
+    def _begin_lines(self) -> bool:
+        """False, with nothing done, where another binding is needed."""
+        if not self._inner.begin(self._local):
+            return False
+        if not self._zero.local_gradients:
+            # They are the user's, and may be of another kind than before.
+            try:
+                self._inner.set_grads([p.local for p in self._parts if p.local.grad is not None])
+            except errors.NeedsBindError:
+                self._inner.end(set())
+                return False
+        return True
+
+    def _is_current(self, optimizer) -> bool:
+        groups = optimizer.param_groups
+        if (
+            optimizer.state is not self._state
+            or self._state.epoch != self._epoch
+            or len(groups) != len(self._groups)
+        ):
+            return False
+        for group, (known, before) in zip(groups, self._groups, strict=True):
+            # ColossalAI gives a group another list in each step.
+            if group is not known or len(group["params"]) != len(before):
+                return False
+            if any(now is not then for now, then in zip(group["params"], before, strict=True)):
+                return False
+        return all(part.is_current() for part in self._parts)
+
+    def _show(self) -> None:
+        """Puts new states where the user sees them."""
+        for number, part in enumerate(self._planned):
+            if number in self._shown or part.local not in self._local.state:
+                continue
+            if isinstance(part, OwnedPart):  # which others see, too
+                continue
+            self._shown.add(number)
+            items = {
+                name: part.show(name, value)
+                for name, value in self._local.state[part.local].items()
+            }
+            if part.param in self._state:
+                self._state[part.param].put_quietly(items)
+            else:
+                self._state.put_quietly(part.param, items)
+
+    # --- What is inside -------------------------------------------------------
+
+    @property
+    def interface(self):
+        return self._inner.interface
+
+    @property
+    def plan(self):
+        return self._inner.plan
+
+    @property
+    def has_scaler(self) -> bool:
+        """Whether a GradScaler's work is inside of the step."""
+        return self._inner is not None and self._inner.has_scaler
+
+    def was_skipped(self) -> bool:
+        return self._inner.was_skipped()
+
+    def upload(self, optimizer) -> bool:
+        """Brings hyper-parameters to the device, for a graph that is to be launched, on every
+        rank. False where another Binding is needed."""
+        if self._inner is None or not self._is_current(optimizer):
+            return False
+        self._local.follow()
+        return self._inner.upload(self._local)
+
+    def refresh_counts(self) -> None:
+        """Notes the counts that the device alone knows where the user sees them."""
+        if self._inner is not None:
+            self._inner.refresh_counts()
+
+    def scalars(self) -> dict:
+        return self._inner.scalars()
+
+    def reports(self) -> dict:
+        return self._inner.reports()
+
+    @property
+    def parts(self) -> list:
+        """Those of all parameters, in order, resolved."""
+        return self._parts
+
+    def full_states(self) -> dict[int, dict]:
+        """Whole states by ``id()`` of the parameter: all ranks together."""
+        states = {
+            id(part.param): {
+                name: part.show(name, part.hide(name, value))
+                for name, value in self._state[part.param].items()
+            }
+            for part in self._parts
+            if part.param in self._state
+        }
+        if self._zero is not None:
+            self._zero.full(states)
+        for part in self._parts:
+            own = states.get(id(part.param), {})
+            own.update({n: part.full(n, value, self._torch_mesh) for n, value in own.items()})
+        return states

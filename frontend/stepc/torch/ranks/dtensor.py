@@ -1,0 +1,287 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters that are DTensors: the local tensor that is stepped, and its layout."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+
+import torch
+
+from ... import errors
+from ..._mesh import Layout
+from ..binding.rules import WholeState
+from ..tensors.members import ObstacleError
+from ..tensors.views import set_grad
+from .describe import lies
+from .exchanges import exchanging
+
+
+def is_dtensor(tensor) -> bool:
+    """Whether it is a DTensor, without importing what has them."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def _local(tensor) -> torch.Tensor:
+    """The rank's part, waited for where a collective is still to write it."""
+    part = tensor.to_local()
+    return part.wait() if hasattr(part, "wait") and hasattr(part, "elem") else part
+
+
+class DTensorPart:
+    """A DTensor parameter as the plan sees it.
+
+    ``local`` is an ordinary tensor in the memory of its part; ``layout`` says which part.
+    States are DTensors to the user, in the parameter's placements where they have its
+    dims.
+    """
+
+    layout = None
+    sums_at_step = False
+    gradient = "in any placements"
+    sum_key = ""
+
+    def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
+        self.param, self.name, self.states_of = param, name, states_of
+        self._reduce_dtype = reduce_dtype
+        self._spec = param._spec
+        self._memory = param._local_tensor
+        with torch.no_grad():
+            self.local = _local(param).detach().requires_grad_(param.requires_grad)
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        return tuple(self.param.shape)
+
+    @property
+    def lies(self) -> list[str]:
+        return lies(self.param.device_mesh, self.param.placements)
+
+    @functools.cached_property
+    def whole(self) -> dict[str, WholeState]:
+        return self.states_of(tuple(self.param.shape))
+
+    def describe(self, axes: dict) -> str:
+        """All of the whole tensor, and how it lies."""
+        placements = ", ".join(map(str, self.param.placements))
+        over = "+".join(axes[self.param.device_mesh])
+        return (
+            f"{self.param.dtype} of shape {tuple(self.param.shape)}, DTensor of {placements} over "
+            f"{over}"
+        )
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return set(axes[self.param.device_mesh])
+
+    def speaks(self, axes: dict) -> set[str]:
+        return set()
+
+    def remember(self, own) -> None:
+        """Nothing: it asks nobody."""
+
+    def resolve(self, axes: dict, mesh) -> None:
+        layout = _layout(self.param, axes[self.param.device_mesh], self.name)
+        start = self.first if self._is_block() else None
+        self.layout = dataclasses.replace(layout, start=start)
+
+    def _is_block(self) -> bool:
+        """Whether the part is a block of the whole: not where several ranks' rows alternate,
+        as only placements with a split factor have them."""
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        placements, mesh = self.param.placements, self.param.device_mesh
+        for dim in {p.dim for p in placements if hasattr(p, "split_factor")}:
+            alone = [
+                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
+            ]
+            numbers = torch.arange(self.param.shape[dim], dtype=torch.int64, device="cpu")
+            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None).to_local()
+            if own.numel() and int(own[-1] - own[0]) != own.numel() - 1:
+                return False
+        return True
+
+    def alternating(self) -> list[list[int]]:
+        """Of each dim the indices of the whole that it has, where it is no block."""
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        placements, mesh, found = self.param.placements, self.param.device_mesh, []
+        for dim, extent in enumerate(self.param.shape):
+            alone = [
+                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
+            ]
+            numbers = torch.arange(extent, dtype=torch.int64, device="cpu")
+            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None)
+            found.append(own.to_local().tolist())
+        return found
+
+    @property
+    def place(self) -> str | None:
+        """By its placements and coordinates."""
+        mesh = self.param.device_mesh
+        words = [
+            f"dim {placement.dim}, {mesh.get_local_rank(d)} of {mesh.size(d)}"
+            for d, placement in enumerate(self.param.placements)
+            if not placement.is_replicate()
+        ]
+        return f"part ({'; '.join(words)})" if words else None
+
+    @property
+    def is_sharded(self) -> bool:
+        return not all(placement.is_replicate() for placement in self.param.placements)
+
+    def cut_over(self) -> list:
+        """The process groups whose ranks have other parts of it."""
+        mesh, placements = self.param.device_mesh, self.param.placements
+        return [mesh.get_group(d) for d, p in enumerate(placements) if not p.is_replicate()]
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Where it begins in the whole tensor."""
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+        mesh, placements = self.param.device_mesh, self.param.placements
+        return tuple(compute_local_shape_and_global_offset(self.param.shape, mesh, placements)[1])
+
+    def is_current(self) -> bool:
+        """Whether the parameter still lies where and as it did."""
+        same = self.param._local_tensor is self._memory or (
+            self.param._local_tensor.data_ptr() == self.local.data_ptr()
+            and self.param._local_tensor.shape == self.local.shape
+        )
+        return same and self.param._spec == self._spec
+
+    def refresh(self) -> None:
+        """Gives ``local`` the gradient of the step, in the parameter's placements.
+
+        A gradient that is still to be summed, or lies otherwise, is redistributed, which
+        all ranks of its mesh do together.
+        """
+        grad = self.param.grad
+        if grad is None:
+            self.local.grad = None
+            return
+        if not is_dtensor(grad):
+            raise ObstacleError(
+                f"{self.name} is a DTensor and has a gradient that is a '{type(grad).__name__}'",
+                False,
+            )
+        with torch.no_grad():
+            same = grad.placements == self.param.placements
+            set_grad(self.local, (_local(grad) if same else self._redistributed(grad)).detach())
+
+    def _redistributed(self, grad) -> torch.Tensor:
+        dtype, sent = grad.dtype, self._reduce_dtype
+        if sent is not None and any(p.is_partial() for p in grad.placements):
+            grad = grad.to(sent)
+        with exchanging(f"the gradient of {self.name} could not be reduced", *self._groups):
+            grad = grad.redistribute(self.param.device_mesh, self.param.placements)
+            return _local(grad.to(torch.promote_types(dtype, grad.dtype)))
+
+    @property
+    def _groups(self) -> list:
+        mesh = self.param.device_mesh
+        return [mesh.get_group(dim) for dim in range(mesh.ndim)]
+
+    def _placements(self, whole: WholeState) -> list:
+        """Of a state: those of the parameter in the dims that it has."""
+        from torch.distributed.tensor import Replicate
+
+        found = []
+        for placement in self.param.placements:
+            if not placement.is_replicate():
+                own = [d for d, of in enumerate(whole.of_param) if of == placement.dim]
+                placement = _along(placement, own[0]) if own else Replicate()
+            found.append(placement)
+        return found
+
+    def show(self, name: str, state: torch.Tensor):
+        """A state as the user has it: a DTensor in the placements of its dims. What the
+        definition does not declare, a count, stays what it is."""
+        whole = self.whole.get(name)
+        if whole is None:
+            return state
+        from torch.distributed.tensor import DTensor
+
+        same = whole.shape == tuple(self.param.shape)
+        return DTensor.from_local(
+            state,
+            self.param.device_mesh,
+            self._placements(whole),
+            run_check=False,
+            shape=torch.Size(whole.shape),
+            stride=self.param.stride() if same else _row_major(whole.shape),
+        )
+
+    def hide(self, name: str, state):
+        """The same as the plan has it. A whole tensor, as another world saved it, is cut;
+        a DTensor that lies otherwise is refused."""
+        whole = self.whole.get(name)
+        if whole is None or not isinstance(state, torch.Tensor):
+            return state
+        if not is_dtensor(state):
+            from torch.distributed.tensor import distribute_tensor
+
+            if tuple(state.shape) != whole.shape:
+                raise errors.TensorError(
+                    f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
+                    f"{whole.shape}, that of the whole tensor",
+                    "STEPC_SHAPE_MISMATCH",
+                )
+            mesh, placements = self.param.device_mesh, self._placements(whole)
+            return _local(distribute_tensor(state, mesh, placements, src_data_rank=None))
+        if list(state.placements) != self._placements(whole):
+            raise errors.TensorError(
+                f"state '{name}' of {self.name} has placements {tuple(state.placements)}, the "
+                f"parameter has {tuple(self.param.placements)}; full_state_dict() makes a state "
+                "that loads in any layout",
+                "STEPC_LAYOUT_UNSUPPORTED",
+            )
+        return _local(state).detach()
+
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        return False
+
+    def saved(self, name: str, state):
+        return state
+
+    def full(self, name: str, state, mesh) -> torch.Tensor:
+        """The whole state: all ranks of the mesh together."""
+        if not is_dtensor(state):
+            return state
+        with exchanging("the states could not be put together", *self._groups):
+            if state.dtype is torch.int16:  # Gloo has none; as other 16 bits they cross unread
+                bits = self.show(name, state.to_local().view(torch.bfloat16))
+                return bits.full_tensor().view(torch.int16)
+            return state.full_tensor()
+
+
+def _along(placement, dim: int):
+    """The placement of another dim."""
+    if placement.dim == dim:
+        return placement
+    if hasattr(placement, "split_factor"):  # what FSDP2 makes of a dim that TP has cut
+        return type(placement)(dim, split_factor=placement.split_factor)
+    return type(placement)(dim)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, size = [], 1
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def _layout(param, axes: tuple[str, ...], name: str) -> Layout:
+    dims: dict[int, list[str]] = {}
+    for axis, placement in zip(axes, param.placements, strict=True):
+        # Shard, and _StridedShard, which is_shard() does not count.
+        if not (placement.is_replicate() or isinstance(getattr(placement, "dim", None), int)):
+            raise ObstacleError(f"{name} is a DTensor whose placement is {placement}", False)
+        if not placement.is_replicate():
+            dims.setdefault(placement.dim % max(param.dim(), 1), []).append(axis)
+    placed = tuple((dim, tuple(names)) for dim, names in sorted(dims.items()))
+    return Layout(tuple(param.shape), placed)

@@ -1,0 +1,168 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A parameter that an owner steps whole, and where the parts of ranks lie in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ..._mesh import Layout
+from ..binding.rules import WholeState
+from .dtensor import DTensorPart
+from .zero.part import ZeroPart
+
+Indices = list[Sequence[int]]  # of each dim, those that a part has
+
+
+def indices_of(part) -> Indices:
+    """Where a resolved part lies in the whole tensor."""
+    if isinstance(part, ZeroPart):
+        first, last = part.rows
+        rows, *others = indices_of(part.inner)
+        return [rows[first:last], *others]
+    start = part.layout.start
+    if start is None and isinstance(part, DTensorPart):
+        return part.alternating()
+    return [range(f, f + n) for f, n in zip(start, part.local.shape, strict=True)]
+
+
+class Slot(NamedTuple):
+    """A state of the plan: its name, its dtype, and the whole of it."""
+
+    name: str
+    dtype: torch.dtype
+    whole: WholeState
+
+    def at(self, indices: Indices) -> Indices:
+        """Where a rank's part of it lies, beside a part of the parameter."""
+        pairs = zip(self.whole.shape, self.whole.of_param, strict=True)
+        return [range(extent) if of is None else indices[of] for extent, of in pairs]
+
+
+def numel(indices: Indices) -> int:
+    return math.prod(map(len, indices))
+
+
+def _places(indices: Indices) -> tuple:
+    """What indexes a tensor: slices where every dim is a run."""
+    if all(isinstance(own, range) for own in indices):
+        return tuple(slice(own.start, own.stop) for own in indices)
+    rank = len(indices)
+    return tuple(
+        torch.tensor(list(own), dtype=torch.int64, device="cpu").view(
+            [-1 if d == k else 1 for k in range(rank)]
+        )
+        for d, own in enumerate(indices)
+    )
+
+
+def take(whole: torch.Tensor, indices: Indices) -> torch.Tensor:
+    return whole[_places(indices)]
+
+
+def put(whole: torch.Tensor, indices: Indices, part: torch.Tensor) -> None:
+    """Writes a part, one element after the other, where it lies."""
+    whole[_places(indices)] = part.view([len(own) for own in indices])
+
+
+class OwnedPart:
+    """What this rank has of a parameter that an owner steps (see :mod:`._parts`): all of
+    it in memory of its own, or nothing.
+
+    ``inner`` is the part that the user has; ``axes`` those over which it is cut; ``at`` has
+    for each rank along them where its part lies; ``reason`` says why, in words. ``local`` and
+    ``layout`` are the plan's: a whole tensor that ranks along ``axes`` do not have.
+    """
+
+    def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):
+        self.inner, self.param, self.name = inner, inner.param, inner.name
+        self.group, self.axes, self.reason = group, axes, reason
+        self.own = indices_of(inner)
+        self.at: list[Indices] = []
+        self.owner = 0  # its place along the axes
+        self.parts: dict[str, torch.Tensor] = {}  # of the states, as the user has them
+        self.slots: list[Slot] = []
+        self.stepped, self.count = False, 0
+        self.made: dict = {}  # states that the user is to have since the last step
+        below = inner.layout
+        self.layout = Layout(below.shape, distinct=(*below.distinct, *axes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def wide(self) -> torch.dtype:
+        """In which gradients cross: it holds those of any dtype."""
+        return torch.promote_types(self.param.dtype, torch.float32)
+
+    def assign(self, owner: int, rank: int, at: list[Indices], before: OwnedPart | None) -> None:
+        """Settles who steps it; ``before`` has the memory of an earlier binding."""
+        self.owner, self.at, self.owns = owner, at, owner == rank
+        if before is not None:
+            self.local = before.local
+            return
+        self.local = torch.zeros(
+            self.shape if self.owns else (0,), dtype=self.param.dtype, device="cpu"
+        )
+        self.local.requires_grad_(self.owns and self.param.requires_grad)
+
+    def pieces(self, rank: int) -> list[tuple[torch.dtype, int]]:
+        """The states of a rank's part, as dtype and number of elements."""
+        return [(slot.dtype, numel(slot.at(self.at[rank]))) for slot in self.slots]
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """To the owner and back, of all ranks."""
+        there = back = 0
+        for rank in range(len(self.at)):
+            if rank != self.owner:
+                size = numel(self.at[rank])
+                states = sum(dtype.itemsize * n for dtype, n in self.pieces(rank))
+                there += size * (self.param.dtype.itemsize + self.wide.itemsize) + states
+                back += size * self.param.dtype.itemsize + states
+        return there, back
+
+    # --- States as the user has them --------------------------------------------
+
+    def begin_state(self, items: dict) -> dict:
+        """What the plan's state begins with on the owner, beside these of the user's: memory
+        for the whole of each, which the first step fills."""
+        if not self.owns:
+            return {}
+        made = {}
+        for name, value in items.items():
+            whole = self.inner.whole.get(name)
+            if name == "step" and isinstance(value, torch.Tensor):
+                made[name] = value.clone()
+            elif isinstance(value, torch.Tensor):
+                shape = tuple(value.shape) if whole is None else whole.shape
+                made[name] = torch.zeros(shape, dtype=value.dtype, device="cpu")
+        return made
+
+    def adopt(self, items: dict) -> dict:
+        """Takes the user's states as parts; returns those that the user is to have instead."""
+        changed = {}
+        for slot in self.slots:
+            value = items.get(slot.name)
+            if value is None or slot.name in self.parts:
+                continue
+            own = self.inner.hide(slot.name, value).detach()
+            if own.dtype != slot.dtype:
+                own = own.to(slot.dtype)
+            self.parts[slot.name] = own
+            changed[slot.name] = self.inner.show(slot.name, own)
+        return changed
+
+    def make_missing(self) -> dict:
+        """The same for states that the user does not have yet."""
+        made = {}
+        for slot in self.slots:
+            if slot.name not in self.parts:
+                shape = [len(own) for own in slot.at(self.own)]
+                self.parts[slot.name] = torch.zeros(shape, dtype=slot.dtype, device="cpu")
+                made[slot.name] = self.inner.show(slot.name, self.parts[slot.name])
+        return made

@@ -1,0 +1,399 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters that lie on ranks in a way that their rule cannot have: one rank, the owner,
+steps the whole tensor.
+
+Before a step the parts of such parameters, with their gradients and states, go to their
+owners, all in one exchange of the ranks that have parts; behind it the new parts come back in
+another. So states stay parts to the user, and to checkpoints. To the plan the tensor is whole
+on the owner, and no tensor on the others. What crosses of a tensor has a fixed size, whether
+there is a gradient or not; where any rank has one, it counts as zero on the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import torch
+import torch.distributed as dist
+
+from ..binding.groups import bound_groups
+from ..binding.hypers import HyperReader
+from ..binding.rules import Rules
+from ..step.eager import level_of_caller
+from ..tensors.members import ObstacleError
+from ..tensors.views import set_grad
+from . import alike as _alike
+from .exchanges import exchanging, gathered
+from .owned_part import Indices, OwnedPart, numel, put, take
+
+_ALIGNMENT = 16  # bytes, of each tensor in a message
+_HEAD = 2  # numbers before the tensors of a parameter
+_COMPARING = "the parts could not be compared"
+_OWN_DTYPE, _WIDE = 1, 2  # of a gradient that is there
+
+
+def why_owned(optimizer, rule, part) -> str | None:
+    """Why the rule, or what rounds its results, cannot have a resolved part, in words and with
+    the place in the definition; None where it can."""
+    layout = part.layout
+    if layout is None or layout.flat or not any(axes for _, axes in layout.dims):
+        return None
+    sharded = layout.sharded_dims(rule.dims)
+    dim = next((dim for dim in rule.unshardable if dim in sharded), None)
+    if dim is not None:
+        has = "has a dim of 1" if dim == "1" else f"has dim '{dim}' twice"
+        if rule.needs_matrices:
+            has = "needs whole matrices"
+        path = optimizer._get_definition().path
+        return f"rule '{rule.name}' ({path}:{rule.line}:{rule.column}) {has}, and it is cut"
+    if layout.start is None and optimizer._kept.rounds(part.param.dtype):
+        return "rounding='stochastic' is of places, and its rows alternate with other ranks'"
+    return None
+
+
+def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
+    """Those of the resolved parts that an owner has to step, in their order. ObstacleError for
+    one on a device: messages are in the host's memory."""
+    definition = optimizer._get_definition()
+    interface = definition.interface()
+    bound = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+    rules = Rules(interface, [interface.resolve(g.options, g.hypers) for g in bound])
+    found = []
+    for number, parts in enumerate(groups):
+        for part in parts:
+            if part.layout is None or (shape := part.whole_shape) is None:
+                continue
+            rule = rules.find(number, torch.Size(shape))
+            why = None if rule is None else why_owned(optimizer, rule, part)
+            if why is not None:
+                if part.local.device.type != "cpu":
+                    raise ObstacleError(
+                        f"{part.name} is on device '{part.local.device}', and {why}; an owner "
+                        "steps what is on 'cpu' alone",
+                        True,
+                    )
+                axes = tuple(axis for _, names in part.layout.dims for axis in names)
+                found.append(OwnedPart(part, number, axes, why))
+    return found
+
+
+class _Among:
+    """The parameters that are cut over the same axes, and what their ranks exchange."""
+
+    def __init__(self, parts: list[OwnedPart], group: dist.ProcessGroup, device: torch.device):
+        self.parts, self.group, self._device = parts, group, device
+        self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
+        self._received: list[torch.Tensor] = []
+
+    def settle(self, before: _Among | None) -> None:
+        """Finds where the parts of all ranks lie, which they tell each other unless they have
+        before, and spreads the tensors over owners, by their elements."""
+        own = [(part.shape, part.own) for part in self.parts]
+        if before is None:
+            every = gathered(own, _COMPARING, self.group, self._device)
+        else:
+            every = [[(p.shape, p.at[r]) for p in before.parts] for r in range(self.world)]
+        load = [0] * self.world
+        for number, part in enumerate(self.parts):
+            at: list[Indices] = [of_rank[number][1] for of_rank in every]
+            owner = min(range(self.world), key=load.__getitem__)
+            load[owner] += sum(map(numel, at))
+            part.assign(owner, self.rank, at, None if before is None else before.parts[number])
+
+    def is_as(self, other: _Among) -> bool:
+        """Whether an earlier binding has the same parts of the same parameters."""
+        return len(self.parts) == len(other.parts) and all(
+            own.param is its.param and own.own == its.own and own.shape == its.shape
+            for own, its in zip(self.parts, other.parts, strict=True)
+        )
+
+    def owned_by(self, rank: int) -> list[OwnedPart]:
+        return [part for part in self.parts if part.owner == rank]
+
+    # --- To the owners ----------------------------------------------------------
+
+    def bring(self, facts: _alike.Facts | None) -> None:
+        """Sends this rank's parts to their owners, behind a digest of the facts that all are to
+        have alike; DisagreementError."""
+        messages = []
+        digest = 0 if facts is None else facts.digest()
+        for owner in range(self.world):
+            line = [torch.tensor([digest, 0], dtype=torch.int64, device="cpu")]
+            for part in self.owned_by(owner):
+                line += _sent(part)
+            messages.append(_pack(line))
+        head = _aligned(8 * _HEAD)
+        sizes = [head + sum(_there(part, rank) for part in self.owned_by(self.rank))
+                 for rank in range(self.world)]  # fmt: skip
+        received = _exchange(messages, sizes, self.group)
+        if any(_Reader(message).numbers(_HEAD)[0] != digest for message in received):
+            _alike.refuse(facts, [self.group], self._device)
+        self._received = [message[head:] for message in received]
+        # What a message has, whatever a new binding has in its place when it is read.
+        self._slots = {id(part): list(part.slots) for part in self.owned_by(self.rank)}
+
+    def deliver(self, states_of) -> None:
+        """Gives the plan's tensors of this owner what has come. ``states_of`` gives those that
+        the plan has beside a tensor, by name."""
+        owned = self.owned_by(self.rank)
+        kinds: dict[int, list[int]] = {id(part): [] for part in owned}
+        grads = {id(part): torch.zeros(part.shape, dtype=part.wide, device="cpu") for part in owned}
+        for rank, message in enumerate(self._received):
+            reader = _Reader(message)
+            for part in owned:
+                kind, present = reader.numbers(_HEAD)
+                at = part.at[rank]
+                _put_where_other(part.local, at, reader.tensor(part.param.dtype, numel(at)))
+                own = reader.tensor(part.wide, numel(at))
+                put(grads[id(part)], at, own)
+                kinds[id(part)].append(kind)
+                states = states_of(part)
+                for bit, slot in enumerate(self._slots[id(part)]):
+                    value = reader.tensor(slot.dtype, numel(slot.at(at)))
+                    if present >> bit & 1 and slot.name in states:
+                        put(states[slot.name], slot.at(at), value)
+        for part in owned:
+            set_grad(part.local, _taken_gradient(part, kinds[id(part)], grads[id(part)]))
+
+    # --- And back -----------------------------------------------------------------
+
+    def send_back(self, states_of, count_of) -> None:
+        """Sends what this owner has stepped, and takes what others have."""
+        messages = []
+        owned = self.owned_by(self.rank)
+        for rank in range(self.world):
+            line = []
+            for part in owned:
+                stepped = part.local.grad is not None
+                line.append(
+                    torch.tensor(
+                        [int(stepped), count_of(part) if stepped else 0],
+                        dtype=torch.int64,
+                        device="cpu",
+                    )
+                )
+                at, states = part.at[rank], states_of(part)
+                line.append(take(part.local.detach(), at))
+                line += [take(states[slot.name], slot.at(at)) for slot in part.slots]
+            messages.append(_pack(line))
+        sizes = [sum(_back(part, self.rank) for part in self.owned_by(owner))
+                 for owner in range(self.world)]  # fmt: skip
+        for owner, message in enumerate(_exchange(messages, sizes, self.group)):
+            reader = _Reader(message)
+            for part in self.owned_by(owner):
+                self._take_back(part, reader)
+
+    def _take_back(self, part: OwnedPart, reader: _Reader) -> None:
+        stepped, part.count = reader.numbers(_HEAD)
+        part.stepped = bool(stepped)
+        new = reader.tensor(part.param.dtype, numel(part.own))
+        values = [reader.tensor(*piece) for piece in part.pieces(self.rank)]
+        if not part.stepped:
+            return
+        local = part.inner.local.detach()
+        local.copy_(new.view(local.shape))
+        part.made = part.make_missing()
+        for slot, value in zip(part.slots, values, strict=True):
+            own = part.parts[slot.name]
+            own.copy_(value.view(own.shape))
+        if part.inner.local.grad is None:  # other ranks had one
+            set_grad(part.inner.local, torch.zeros_like(local))
+
+
+def _sent(part: OwnedPart) -> list[torch.Tensor]:
+    """What a rank sends of its part."""
+    local, grad = part.inner.local.detach(), part.inner.local.grad
+    kind = 0 if grad is None else _OWN_DTYPE if grad.dtype == local.dtype else _WIDE
+    present = sum(1 << bit for bit, slot in enumerate(part.slots) if slot.name in part.parts)
+    wide = (
+        torch.zeros(local.shape, dtype=part.wide, device="cpu")
+        if grad is None
+        else grad.to(part.wide)
+    )
+    line = [torch.tensor([kind, present], dtype=torch.int64, device="cpu"), local, wide]
+    for slot in part.slots:
+        shape = [len(own) for own in slot.at(part.own)]
+        line.append(part.parts.get(slot.name, torch.zeros(shape, dtype=slot.dtype, device="cpu")))
+    return line
+
+
+def _taken_gradient(part: OwnedPart, kinds: list[int], grad: torch.Tensor):
+    """The whole gradient, in the parameter's dtype where all that are there have it; None where
+    no rank has one."""
+    kind = max(kinds)
+    if not kind:
+        return None
+    return grad.to(part.param.dtype) if kind == _OWN_DTYPE else grad
+
+
+def _put_where_other(whole: torch.Tensor, at: Indices, part: torch.Tensor) -> None:
+    """Writes a part where it has changed: a write says that somebody has written the
+    parameter."""
+    whole = whole.detach()
+    own = take(whole, at).contiguous()
+    if not torch.equal(own.view(-1).view(torch.uint8), part.view(torch.uint8)):
+        put(whole, at, part)
+
+
+# --- Messages -------------------------------------------------------------------
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _there(part: OwnedPart, rank: int) -> int:
+    """The bytes of what a rank sends of its part."""
+    return _back(part, rank) + _aligned(numel(part.at[rank]) * part.wide.itemsize)
+
+
+def _back(part: OwnedPart, rank: int) -> int:
+    """And of what it gets."""
+    states = sum(_aligned(dtype.itemsize * size) for dtype, size in part.pieces(rank))
+    own = _aligned(numel(part.at[rank]) * part.param.dtype.itemsize)
+    return _aligned(8 * _HEAD) + own + states
+
+
+def _pack(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """One after the other, as bytes."""
+    line = torch.zeros(
+        sum(_aligned(t.numel() * t.element_size()) for t in tensors),
+        dtype=torch.uint8,
+        device="cpu",
+    )
+    place = 0
+    for tensor in tensors:
+        own = tensor.detach().contiguous().view(-1).view(torch.uint8)
+        line[place : place + own.numel()] = own
+        place += _aligned(own.numel())
+    return line
+
+
+class _Reader:
+    """Takes tensors out of a message, in their order."""
+
+    def __init__(self, message: torch.Tensor):
+        self._message, self._place = message, 0
+
+    def tensor(self, dtype: torch.dtype, size: int) -> torch.Tensor:
+        begin, length = self._place, size * dtype.itemsize
+        self._place += _aligned(length)
+        return self._message[begin : begin + length].view(dtype)
+
+    def numbers(self, size: int) -> list[int]:
+        return self.tensor(torch.int64, size).tolist()
+
+
+def _exchange(messages, sizes: list[int], group: dist.ProcessGroup) -> list[torch.Tensor]:
+    """Gives each rank its message; returns those of all ranks, of these sizes."""
+    sent = torch.cat(messages)
+    received = torch.zeros(sum(sizes), dtype=torch.uint8, device="cpu")
+    own = [message.numel() for message in messages]
+    dist.all_to_all_single(received, sent, sizes, own, group=group)
+    ends = list(itertools.accumulate(sizes, initial=0))
+    return [received[a:b].clone() for a, b in itertools.pairwise(ends)]
+
+
+class Owners:
+    """The parameters of an optimizer that owners step."""
+
+    def __init__(self, parts: list[OwnedPart], mesh, before: Owners | None):
+        self.parts = parts
+        self._binding = None
+        self._knows = before is not None  # so has the user been told
+        sets: dict[tuple[str, ...], list[OwnedPart]] = {}
+        for part in parts:
+            sets.setdefault(part.axes, []).append(part)
+        axes = {axis for part in parts for axis in part.axes}
+        self._among = [
+            _Among(own, mesh.group_of(key), mesh.device) for key, own in sorted(sets.items())
+        ]
+        known = [] if before is None else before._among
+        mesh.agree(axes)
+        for among in self._among:
+            same = next((other for other in known if among.is_as(other)), None)
+            with exchanging(_COMPARING, among.group):
+                among.settle(same)
+                if same is None:  # states may begin as the parameter
+                    self._run(among.bring, None)
+                    self._run(among.deliver, lambda part: {})
+
+    @staticmethod
+    def _run(function, *arguments) -> None:
+        with torch.no_grad():
+            function(*arguments)
+
+    def learn(self, binding, state) -> None:
+        """Takes over which states the plan has, from a new binding; ``state``: the user's."""
+        self._binding = binding
+        for part in self.parts:
+            part.slots = binding.slots_of(part)
+            if part.param in state:
+                state[part.param].put_quietly(part.adopt(state[part.param]))
+        for part in self.parts if not self._knows else ():
+            warnings.warn(f"stepc: {describe(part)}", RuntimeWarning, stacklevel=level_of_caller())
+        self._knows = True
+
+    def describe(self) -> list[str]:
+        return [describe(part) for part in self.parts]
+
+    def bring(self, facts: _alike.Facts, state) -> None:
+        """Brings parts to their owners: all ranks together, which are to have the same facts.
+        ``state``: the user's."""
+        groups = [among.group for among in self._among]
+        what = "the parts could not be brought to their owners"
+        with exchanging(what, *groups), torch.no_grad():
+            for among in self._among:
+                own = _alike.frozen(facts, among.parts)
+                among.bring(_alike.with_steps(own, among.parts, state))
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Gives what has come to the plan, which may be another one than before."""
+        with torch.no_grad():
+            for among in self._among:
+                among.deliver(self._states_of)
+
+    def send_back(self, state, keeps_step: bool) -> None:
+        """Sends new parts back, and puts new states where the user sees them: all ranks
+        together."""
+        groups = [among.group for among in self._among]
+        what = "the parts could not be sent by their owners"
+        with exchanging(what, *groups), torch.no_grad():
+            for among in self._among:
+                among.send_back(self._states_of, lambda part: self._binding.count(part.local))
+        for part in self.parts:
+            if part.stepped:
+                self._show(part, state, keeps_step)
+
+    def _states_of(self, part: OwnedPart) -> dict:
+        return self._binding.shown_states(part.local)
+
+    @staticmethod
+    def _show(part: OwnedPart, state, keeps_step: bool) -> None:
+        items = part.made
+        own = state.get(part.param, {})
+        if keeps_step:
+            step = own.get("step")
+            if not isinstance(step, torch.Tensor):
+                items = {
+                    "step": (step := torch.zeros((), dtype=torch.float32, device="cpu")),
+                    **items,
+                }
+            step.fill_(part.count)
+        if part.param in state:
+            state[part.param].put_quietly(items)
+        else:
+            state.put_quietly(part.param, items)
+
+
+def describe(part: OwnedPart) -> str:
+    """What is done of a parameter, and why."""
+    there, back = part.bytes_moved()
+    return (
+        f"{part.name} of shape {part.shape}: {part.reason}; rank {part.owner} of "
+        f"{len(part.at)} along {', '.join(part.axes)} steps the whole, {there} bytes go to it in a "
+        f"step and {back} back"
+    )

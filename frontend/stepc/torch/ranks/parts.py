@@ -1,0 +1,254 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What this rank has of each parameter of an optimizer.
+
+A part is made without a word to other ranks, so that states can be saved and checked;
+``resolve`` asks them for what only they know, when a step is prepared. A part has
+
+- ``param``, the user's, and ``local``, the ordinary tensor that the plan steps
+- ``is_sharded``: whether it is a part of a larger tensor; ``cut_over``: the process groups
+  whose ranks have other parts of it, or other tensors
+- ``sums_at_step``: whether its gradient is to be summed by the step, not as it comes;
+  ``sum_key`` orders sums that are not of all ranks
+- ``place``, in words which part it is; None for all of it; ``lies``, how it is cut, and
+  ``gradient``, how that comes, for :meth:`~stepc.torch.Optimizer.describe_layouts`;
+  ``whole_shape``, None where only other ranks know
+- ``describe``: what ranks must have alike, along the axes that ``alike`` names; those of
+  ``speaks`` they need before the plan is made
+- once resolved, ``layout``, as the plan is told, None for a tensor that is whole; and
+  ``whole``, the states of the whole parameter by name
+- ``relocate``: after the parameter has been pointed elsewhere
+- ``remember``: what other ranks have said of the part that was there before
+- ``show`` and ``hide``: a state of the plan as the user has it, and back
+- ``saved``: the user's state as ``state_dict`` has it; ``is_bare``: whether a loaded one
+  is a part that does not say which; ``full``: the whole of it, made by all ranks together
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable
+
+import torch
+
+from ..binding.groups import bound_groups
+from ..binding.hypers import HyperReader
+from ..binding.rules import Rules, WholeState, whole_states
+from ..tensors.members import parameter_name
+from .dtensor import DTensorPart, is_dtensor
+from .layouts import Layout, PlainPart, find
+from .sharing import Sharing
+from .zero.part import ZeroPart
+
+StatesOf = Callable[[tuple[int, ...]], dict[str, WholeState]]
+
+
+def is_distributed(optimizer) -> bool:
+    """Whether a parameter is, or is said to be, spread over ranks."""
+    return (
+        optimizer._zero is not None
+        or optimizer._shards is not None
+        or bool(optimizer._layouts)
+        or any(is_dtensor(p) for group in optimizer.param_groups for p in group["params"])
+    )
+
+
+class WholePart:
+    """A parameter that every rank has as it is."""
+
+    layout = place = None
+    is_sharded = sums_at_step = False
+    first: tuple[int, ...] | None = None
+    lies: tuple[str, ...] = ()
+    gradient = "reduced"
+    sum_key = ""
+
+    def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
+        self.param = self.local = param
+        self.name, self.states_of = name, states_of
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        return tuple(self.param.shape)
+
+    @functools.cached_property
+    def whole(self) -> dict[str, WholeState]:
+        return self.states_of(tuple(self.param.shape))
+
+    def cut_over(self) -> list:
+        return []
+
+    def describe(self, axes: dict) -> str:
+        return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return set()
+
+    def speaks(self, axes: dict) -> set[str]:
+        return set()
+
+    def remember(self, own) -> None:
+        pass
+
+    def resolve(self, axes: dict, mesh) -> None:
+        pass
+
+    def is_current(self) -> bool:
+        return True
+
+    def relocate(self) -> None:
+        pass
+
+    def refresh(self) -> None:
+        pass
+
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
+        return state
+
+    def hide(self, name: str, state):
+        return state
+
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        return False
+
+    def saved(self, name: str, state):
+        return state
+
+    def full(self, name: str, state, mesh):
+        return state
+
+
+class Parts:
+    """Those of all parameters, by group; ``zero`` has the lines that they are cut from,
+    ``shared_over`` is the process group over which their states are, if one is.
+
+    ``cut`` False: before zero cuts them, what ranks have alike.
+    """
+
+    def __init__(self, optimizer, *, cut: bool = True):
+        if optimizer._zero is not None and optimizer._zero.flat is not None:
+            optimizer._zero.flat.restore()
+        states_of = _states_of(optimizer)
+        self.sharing = Sharing(optimizer)
+        inner = [
+            [
+                _part(optimizer, group, number, place, states_of(number), self.sharing)
+                for place in range(len(group["params"]))
+            ]
+            for number, group in enumerate(optimizer.param_groups)
+        ]
+        every = list(itertools.chain.from_iterable(inner))
+        # A rank that has none takes part in what is of all.
+        self.meshes = meshes_of(every) or self.sharing.meshes
+        self.zero = _zero_of(optimizer, batches(optimizer, inner)) if cut else None
+        self.shared_over = _shared_over(optimizer)
+        self.groups = inner
+        if self.zero is not None:
+            self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
+            for part in every:  # a line may be older than what the groups now say
+                own = self.zero.part_of(part.param)
+                part.remember(own.inner)
+                own.follow(part)
+
+    def __iter__(self):
+        return itertools.chain.from_iterable(self.groups)
+
+    def remember(self, parts: list, sharing: Sharing, zero) -> None:
+        """Takes over what other ranks have said for the parts that were bound before, where
+        these differ in memory alone: a rank may bind anew by itself."""
+        before = {id(part.param): part for part in parts}
+        for part in self:
+            if (own := before.get(id(part.param))) is not None:
+                part.remember(own)
+        self.sharing.remember(sharing)
+        if self.zero is not None and zero is not None:
+            self.zero.remember(zero)
+
+
+def _shared_over(optimizer):
+    if optimizer._zero is not None:
+        return optimizer._zero.group
+    return None if optimizer._shards is None else optimizer._shards.dp_group
+
+
+def meshes_of(parts: list) -> list:
+    """The device meshes on which parts lie, each once."""
+    return list(dict.fromkeys(mesh for mesh in map(_mesh_of, parts) if mesh is not None))
+
+
+def _mesh_of(part):
+    if isinstance(part, ZeroPart):
+        return _mesh_of(part.inner)
+    if isinstance(part, PlainPart):
+        return part.how.mesh
+    return part.param.device_mesh if isinstance(part, DTensorPart) else None
+
+
+def _part(optimizer, group: dict, number: int, place: int, states_of: StatesOf, sharing: Sharing):
+    param, name = group["params"][place], parameter_name(group, number, place)
+    states_of = _with_master(states_of, optimizer._kept.master_state(param))
+    if optimizer._shards is not None:
+        return optimizer._shards.part(
+            param,
+            lambda tensor: WholePart(tensor, name, states_of),
+            lambda tensor, how: PlainPart(tensor, name, how, states_of, None),
+        )
+    if is_dtensor(param):
+        return DTensorPart(param, name, states_of, optimizer._reduce_dtype)
+    layout: Layout | None = None
+    if optimizer._layouts:
+        layout = find(optimizer._layouts, group, place, name)
+    if layout is None:
+        return WholePart(param, name, states_of)
+    return PlainPart(param, name, layout, states_of, optimizer._reduce_dtype, sharing)
+
+
+def batches(optimizer, groups: list[list]) -> list[list]:
+    """The parts of groups that the optimizer was made with, and of each that was added: apart,
+    so that what a rank has of the first does not depend on the others."""
+    starts = [0, *optimizer._added_groups, len(groups)]
+    found = [groups[first:last] for first, last in itertools.pairwise(starts)]
+    return [list(itertools.chain.from_iterable(own)) for own in found]
+
+
+def _zero_of(optimizer, batches: list[list]):
+    """The lines of ``zero``, or None."""
+    if optimizer._zero is None:
+        return None
+    if optimizer._reducer is not None:
+        return optimizer._reducer.zero
+    from .zero.lines import Zero
+
+    return Zero.of(batches, optimizer._zero)
+
+
+def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
+    """The same with what the parameter's float32 is kept in, if it is."""
+    if master is None:
+        return states_of
+    return lambda shape: {
+        **states_of(shape),
+        master: WholeState(tuple(shape), tuple(range(len(shape)))),
+    }
+
+
+def _states_of(optimizer) -> Callable[[int], StatesOf]:
+    """For a group what gives the states beside a parameter of a shape."""
+    rules: list[Rules] = []  # made when one is asked for: a constructor may not be done
+    known = weakref.ref(optimizer)  # which has the parts that ask
+
+    def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
+        optimizer = known()
+        if not rules:
+            interface = optimizer._get_definition().interface()
+            groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+            rules.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
+        rule = rules[0].find(number, torch.Size(shape))
+        options = rules[0].options_of(number)
+        own = whole_states(rule, tuple(shape), optimizer._dropped_dims, options) if rule else {}
+        # Some are of a whole tensor on every rank, and not of its elements.
+        return {name: s for name, s in own.items() if name not in optimizer._scalar_states}
+
+    return lambda number: functools.partial(states, number)

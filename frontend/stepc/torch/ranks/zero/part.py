@@ -1,0 +1,270 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a rank has of a parameter whose states the ranks of a group share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .... import errors
+from ...._mesh import Layout
+from ...binding.rules import WholeState
+from ...state.parts import (
+    StatePart,
+    assemble,
+    box_part,
+    boxes_of_range,
+    offsets_of,
+    state_sizes,
+    unresolved,
+)
+from ...tensors.members import ObstacleError
+from ...tensors.views import set_grad
+from ..dtensor import is_dtensor
+
+
+class ZeroPart:
+    """A parameter of which this rank steps a part (see :mod:`._parts`), perhaps none.
+
+    ``inner`` is what the ranks of the group have alike. Where that is a whole tensor, the
+    part is a range of its elements, and the layout is flat; where it is itself a part of
+    a larger tensor, as tensor parallelism makes them, the part is a range of its rows, so
+    that dim 0 is sharded by one axis more. ``begin`` and ``end`` count elements in both.
+    """
+
+    layout = None
+
+    def __init__(self, inner, begin: int, end: int):
+        self.inner, self.param, self.name = inner, inner.param, inner.name
+        self.begin, self.end = begin, end
+        self.by_rows = has_rows(inner)
+        self._cut_local()
+
+    def _cut_local(self) -> None:
+        tensor = self.inner.local
+        self._memory, self._kind = tensor.data_ptr(), _kind(tensor)
+        # Rows are views in any strides.
+        self._in_place = self.by_rows or tensor.is_contiguous()
+        self._version = tensor._version
+        with torch.no_grad():
+            self.local = self._cut(tensor).detach().requires_grad_(self.param.requires_grad)
+
+    def follow(self, inner) -> None:
+        """The same part of what the parameter now is. ObstacleError where that has become
+        another kind of tensor since it was cut."""
+        if _kind(inner.local) != self._kind:
+            raise ObstacleError(
+                f"{self.name} is {_kind(inner.local)}, and was {self._kind} when zero made its "
+                "bucket; make the optimizer anew",
+                False,
+            )
+        self.inner = inner
+        if inner.local.data_ptr() != self._memory:
+            self._cut_local()
+
+    @property
+    def whole(self) -> dict:
+        return self.inner.whole
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        """The gradient of all that the ranks of the group have."""
+        return self.inner.local.grad
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The rows [first, last) of ``inner``, where it is cut by them."""
+        size = max(row_size(self.inner.local), 1)
+        return self.begin // size, self.end // size
+
+    @property
+    def whole_shape(self) -> tuple[int, ...] | None:
+        return self.inner.whole_shape
+
+    @property
+    def sum_key(self) -> str:
+        return self.inner.sum_key
+
+    @property
+    def gradient(self) -> str:
+        return self.inner.gradient
+
+    @property
+    def lies(self) -> list[str]:
+        kind, (first, last) = "elements", (self.begin, self.end)
+        if self.by_rows:
+            kind, (first, last) = "rows", self.rows
+        return [*self.inner.lies, f"{kind} [{first}, {last}) of that over zero"]
+
+    @property
+    def place(self) -> str:
+        if not self.by_rows:
+            return f"elements [{self.begin}, {self.end}) of {tuple(self.inner.local.shape)}"
+        first, last = self.rows
+        return f"rows [{first}, {last}) of {self.inner.place or 'a part'}"
+
+    def describe(self, axes: dict) -> str:
+        return self.inner.describe(axes)
+
+    def alike(self, axes: dict, mesh) -> set[str]:
+        return {mesh.zero_axis} | self.inner.alike(axes, mesh)
+
+    def speaks(self, axes: dict) -> set[str]:
+        return self.inner.speaks(axes)
+
+    def remember(self, own: ZeroPart) -> None:
+        self.inner.remember(own.inner)
+
+    def resolve(self, axes: dict, mesh) -> None:
+        """Adds what only other ranks know; see :mod:`._parts`."""
+        self.inner.resolve(axes, mesh)
+        self.axis = mesh.zero_axis
+        below = self.inner.layout
+        shape = tuple(self.inner.local.shape)
+        if not self.by_rows:
+            distinct = () if below is None else below.distinct
+            self.layout = Layout(shape, flat=(self.axis,), begin=self.begin, distinct=distinct)
+            return
+        dims = dict(below.dims)
+        if any(self.axis in names for names in dims.values()) or self.axis in below.distinct:
+            raise ObstacleError(
+                f"{self.name} is another part on each rank of the process group, over which zero "
+                "shares states of equal parts",
+                False,
+            )
+        dims[0] = (*dims.get(0, ()), self.axis)
+        start = below.start
+        if start is not None:
+            start = (start[0] + self.rows[0], *start[1:])
+        placed = tuple(sorted(dims.items()))
+        self.layout = Layout(below.shape, placed, distinct=below.distinct, start=start)
+
+    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This rank's part; of a contiguous tensor, and of rows, a view."""
+        if self.by_rows:
+            return tensor[slice(*self.rows)]
+        return tensor.reshape(-1)[self.begin : self.end]
+
+    def is_current(self) -> bool:
+        return self.inner.is_current() and self.inner.local.data_ptr() == self._memory
+
+    def refresh(self) -> None:
+        """Takes the gradient's part, and the parameter's where it is not in place."""
+        self.inner.refresh()
+        with torch.no_grad():
+            if not self._in_place:
+                self._follow_parameter()
+            grad = self.inner.local.grad
+            set_grad(self.local, None if grad is None else self._cut(grad).detach())
+
+    def _follow_parameter(self) -> None:
+        """Takes over what was written to the parameter. A write to the copy says, by its
+        version, that somebody has."""
+        own = self._cut(self.inner.local)
+        if own.device.type == "cpu":
+            if not torch.equal(own.view(torch.uint8), self.local.view(torch.uint8)):
+                self.local.copy_(own)
+            return
+        # To compare them would be to wait for the device.
+        self.local.data.copy_(own)
+        if self.inner.local._version != self._version:
+            torch._C._increment_version([self.local])
+
+    def note_version(self) -> None:
+        """What is written to the parameter from now on is not the step's."""
+        self._version = self.inner.local._version
+
+    def is_cut(self, name: str) -> bool:
+        """Whether a rank has a range of the state, as of the parameter's elements."""
+        whole = self.whole.get(name)
+        return whole is not None and not self.by_rows and whole.has_dims_of(self.inner.param)
+
+    def _first(self) -> tuple[int, ...] | None:
+        """Where the rows begin in the whole tensor."""
+        first = self.inner.first
+        return None if first is None else (first[0] + self.rows[0], *first[1:])
+
+    # --- States ---------------------------------------------------------------
+
+    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
+        return state
+
+    def hide(self, name: str, state):
+        """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
+        whole = self.whole.get(name)
+        if whole is None or not isinstance(state, torch.Tensor):
+            return state
+        if is_dtensor(state):  # as a constructor makes them
+            state = self.inner.hide(name, state)
+        if self.by_rows:
+            return self._hide_rows(name, whole, state)
+        if not self.is_cut(name) or state.shape == self.local.shape:
+            return state
+        if state.shape == self.inner.local.shape:
+            return self._cut(state).clone()
+        raise self._misshapen(name, state, tuple(self.local.shape))
+
+    def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
+        own = state_sizes(whole, self.local.shape)
+        if tuple(state.shape) == own:
+            return state
+        if tuple(state.shape) == state_sizes(whole, self.inner.local.shape):
+            dim = whole.of_param.index(0)
+            return state.narrow(dim, self.rows[0], own[dim]).clone()
+        if tuple(state.shape) != whole.shape:
+            raise self._misshapen(name, state, own)
+        first = offsets_of(whole, self._first())
+        return state[tuple(slice(f, f + s) for f, s in zip(first, own, strict=True))].clone()
+
+    def _misshapen(self, name: str, state: torch.Tensor, own: tuple) -> errors.TensorError:
+        return errors.TensorError(
+            f"state '{name}' of {self.name} has shape {tuple(state.shape)}, expected "
+            f"{self.whole[name].shape}, or {own} for this rank's part",
+            "STEPC_SHAPE_MISMATCH",
+        )
+
+    def is_bare(self, name: str, state: torch.Tensor) -> bool:
+        part = self.is_cut(name) and state.shape == self.local.shape
+        return part and state.shape != self.inner.local.shape
+
+    def saved(self, name: str, state):
+        """The state as ``state_dict`` has it: a part that knows of what it is one."""
+        if not isinstance(state, torch.Tensor) or name == "step":
+            return state
+        if self.by_rows and self.layout is None:
+            return unresolved(
+                state, self.inner.states_of(tuple(self.local.shape)).get(name), self.place
+            )
+        whole = self.whole.get(name)
+        if whole is None:
+            return state
+        if self.by_rows:
+            return box_part(state, whole, self._first(), self.place)
+        if not self.is_cut(name) or state.shape != self.local.shape:
+            return state
+        boxes = boxes_of_range(whole.shape, self.begin, self.end)
+        return StatePart.of(state, whole.shape, self.place, boxes)
+
+    def full(self, name: str, state, mesh):
+        """The whole of a state that is cut by rows: all ranks together."""
+        whole = self.whole.get(name)
+        if whole is None or not self.by_rows:
+            return state
+        axes = [axis for _, names in self.layout.dims for axis in names]
+        return assemble(state, whole.shape, offsets_of(whole, self._first()), mesh.group_of(axes))
+
+
+def has_rows(inner) -> bool:
+    """Whether a part is one of a larger tensor, whose elements are not a range of it."""
+    return inner.local.dim() > 0 and inner.is_sharded
+
+
+def row_size(tensor: torch.Tensor) -> int:
+    """The elements of one index of dim 0."""
+    return math.prod(tensor.shape[1:])
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)} on '{tensor.device}'"

@@ -1,0 +1,289 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""States and counters of parameters that are about to be bound: those that the
+optimizer's ``state`` has, where the plan can write them, and new ones."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+
+from ... import errors
+from ..._log import log, parameters
+from ...interface import Interface, Options, Rule
+from ..binding.features import STATES
+from ..binding.precision import MASTERS, Kept
+from ..binding.rules import Rules, Variants, WholeState, whole_states
+from ..ranks.owned_part import Slot
+from ..tensors import views as _tensors
+from ..tensors.members import Member, ObstacleError, is_counter
+from . import memory as _states
+from .watched import StateMap
+
+Known = Callable[[torch.Tensor], int | None]
+
+
+def known_states(interface: Interface) -> frozenset[str]:
+    """The names that a parameter's state may have: of any rule, since groups change, and what
+    the optimizer may have had of features and masters before."""
+    return STATES.union(("step", *MASTERS.values()), interface.states)
+
+
+class Preparation:
+    """Finds or makes what members need, and keeps the version counters that move.
+
+    ``dropped``: the kept dim of a state, by its name, that the user does not see.
+    ``exact_count``: what another plan knows of a parameter's count, or None.
+    ``of_params``: the states that begin as the parameter.
+    """
+
+    def __init__(
+        self,
+        state: StateMap,
+        interface: Interface,
+        manifest: dict,
+        options: list[Options],
+        dropped: dict[str, int],
+        num_params: int,
+        kept: Kept,
+        exact_count: Known | None = None,
+        of_params: frozenset[str] = frozenset(),
+    ):
+        self._state = state
+        self._rules = Rules(interface, options)
+        self._variants = Variants(manifest, options, kept)
+        self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
+        self._used: dict[str, list] = {}  # by the variant's name
+        self._dropped = dropped
+        self._num_params = num_params
+        self._exact_count = exact_count
+        self._of_params = of_params
+        self._interface, self._known = interface, known_states(interface)
+        self.owners: list[torch.Tensor] = []
+        self._owned: set[int] = set()  # id() of each owner
+        # By dtype, a counter for each parameter: what is shown, and what the plan writes.
+        self._spare: dict[torch.dtype, list] = {}
+        self.counters: list[_states.Counters] = []
+
+    def has_variant(self, member: Member) -> bool:
+        """Whether the package can step the parameter."""
+        rule = self._rules.find(member.group, torch.Size(member.whole_shape))
+        return rule is not None and self._variants.find(member, rule) is not None
+
+    def prepare(self, members: list[Member], *, counts: bool) -> None:
+        """Gives each member its states, and where ``counts`` a counter."""
+        # States are of no less use for a step that happens in inference mode.
+        with torch.inference_mode(False), torch.no_grad():
+            self._prepare_states(members)
+            if counts:
+                self._prepare_counters(members)
+
+    def note(self, members: list[Member]) -> None:
+        """Of parameters that are bound: says which rules take them, and keeps how many."""
+        for member in members:
+            variant = self._variants.find(member, self._rules.rule_of(member))
+            self._used.setdefault(variant["name"], [variant, 0, 0])
+            self._used[variant["name"]][1] += 1
+            self._used[variant["name"]][2] += member.param.numel()
+        if not log.isEnabledFor(logging.INFO):
+            return
+        taken = [self._rules.rule_of(member).name for member in members]
+        for rule, number in Counter(taken).items():
+            of = f"rule '{rule}' of optimizer '{self._interface.name}'"
+            log.info("%s takes %s", of, parameters(number))
+        for member, rule in zip(members, taken, strict=True):
+            log.debug("%s of shape %s: rule '%s'", member.name, member.whole_shape, rule)
+
+    def used(self) -> list[tuple[dict, int, int]]:
+        """The variants that step parameters, each with how many and their elements."""
+        return [tuple(entry) for entry in self._used.values()]
+
+    def forget_counts(self) -> None:
+        """Asks ``exact_count`` no more."""
+        self._exact_count = None
+
+    def own(self, tensor: torch.Tensor) -> bool:
+        """Notes a tensor whose version moves with each step; False if known."""
+        owner = _states.owner(tensor)
+        if id(owner) in self._owned:
+            return False
+        self._owned.add(id(owner))
+        self.owners.append(owner)
+        return True
+
+    def slots(self, member: Member, known: dict[str, WholeState]) -> list[Slot]:
+        """The states of a whole tensor, as the user has them; TensorError where there is no
+        variant. ``known``: the shapes of those that the definition declares."""
+        rule = self._rules.rule_of(member)
+        variant = self._variants.find(member, rule)
+        if variant is None:
+            raise self._variants.missing(member, rule)
+        options = self._rules.options_of(member.group)
+        shapes = {**whole_states(rule, member.whole_shape, self._dropped, options), **known}
+        return [Slot(name, dtype, shapes[name]) for name, dtype, *_ in self._wanted(rule, variant)]
+
+    # --- States ---------------------------------------------------------------
+
+    def _prepare_states(self, members: list[Member]) -> None:
+        """Finds or makes each member's state tensors, in the variant's order."""
+        requests, places = [], []
+        for member in members:
+            for slot, request in self._missing_states(member):
+                requests.append(request)
+                places.append((member, slot))
+        made = _states.allocate(requests)
+        for request, (member, slot), tensor in zip(requests, places, made, strict=True):
+            shown = _states.as_shown(tensor, self._dropped.get(request.name))
+            member.states[slot], member.shown[slot] = tensor, shown
+            member.items[request.name] = shown
+
+    def _missing_states(self, member: Member) -> list[tuple[int, _states.Request]]:
+        """Gives the member the states that it has; returns those to be made."""
+        rule = self._rules.rule_of(member)
+        variant = self._variants.find(member, rule)
+        if variant is None:
+            raise self._variants.missing(member, rule)
+        state = self._state.get(member.param) or {}
+        self._refuse_unknown(member, state)
+        wanted = self._wanted(rule, variant)
+        member.fresh = not state
+        member.created = [state.get(name) is None for name, *_ in wanted]
+        member.names = [name for name, *_ in wanted]
+        member.states = [None] * len(wanted)
+        member.shown = [None] * len(wanted)
+        missing = []
+        for slot, (name, dtype, dims, init) in enumerate(wanted):
+            shape = None
+            if dims is not None:
+                # A range of elements has no rows or columns of its own.
+                flat = member.layout is not None and member.layout.flat
+                own = member.whole_shape if flat else tuple(member.param.shape)
+                shape = rule.state_shape(dims, own, self._rules.options_of(member.group))
+            given = state.get(name)
+            if given is not None:
+                shown, given = given, self._as_bound(given, member, name, shape)
+                if _is_usable(shown, member, dtype, shape):
+                    member.states[slot], member.shown[slot] = given, shown
+                    continue
+            elif name in self._of_params and shape is None:
+                given = member.param.detach()
+            request = _states.Request(member.param, name, dtype, init, given, shape)
+            missing.append((slot, request))
+        return missing
+
+    def _refuse_unknown(self, member: Member, state: dict) -> None:
+        """NameNotFoundError for a state that no rule has: its name may be misspelt, and what
+        the rule has begins anew beside it."""
+        for name in state:
+            if name not in self._known:
+                words = [f"{member.name} has a state {name!r}, which optimizer"]
+                words.append(f"'{self._interface.name}' does not have")
+                near = difflib.get_close_matches(str(name), self._interface.states, 1)
+                words.append(f"(the nearest is '{near[0]}')" if near else "")
+                known = ", ".join(self._interface.states) or "none"
+                raise errors.NameNotFoundError(
+                    f"{' '.join(filter(None, words))}; states: {known}", "STEPC_UNKNOWN_NAME"
+                )
+
+    def _wanted(self, rule: Rule, variant: dict) -> list[tuple]:
+        """Name, dtype, dims (None: the parameter's) and initial value of each state."""
+        if variant["name"] not in self._states_of:
+            self._states_of[variant["name"]] = [
+                (
+                    operand["name"],
+                    _tensors.DTYPE[operand["storage"]],
+                    None if (dims := tuple(operand["dims"])) == rule.dims else dims,
+                    float(operand["init"]),
+                )
+                for operand in variant["operands"]
+                if operand["role"] == "state"
+            ]
+        return self._states_of[variant["name"]]
+
+    def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
+        """A state that the user has, in the plan's shape; TensorError."""
+        if not isinstance(given, torch.Tensor):
+            raise errors.TensorError(
+                f"state '{name}' of {member.name} is a {type(given).__name__}, not a tensor",
+                "STEPC_INVALID_ARGUMENT",
+            )
+        if given.layout is not torch.strided:  # as torch's own step leaves it of sparse gradients
+            raise ObstacleError(
+                f"{member.name} has a state '{name}' of layout {given.layout}", True
+            )
+        expected = tuple(member.param.shape if shape is None else shape)
+        dropped = self._dropped.get(name)
+        if dropped is not None:
+            expected = (*expected[:dropped], *expected[len(expected) + dropped + 1 :])
+        if tuple(given.shape) != expected:
+            raise errors.TensorError(
+                f"state '{name}' of {member.name} has shape {tuple(given.shape)}, "
+                f"expected {expected}",
+                "STEPC_SHAPE_MISMATCH",
+            )
+        return _states.as_bound(given, dropped)
+
+    # --- Counters -------------------------------------------------------------
+
+    def _prepare_counters(self, members: list[Member]) -> None:
+        """Counts, and where the plan mirrors them: in one vector with room for
+        every parameter, unless the state has counters that can serve."""
+        for member in members:
+            step = (self._state.get(member.param) or {}).get("step")
+            member.count = self._count(member.param, step)
+            if is_counter(step):
+                member.step = step
+                if self.own(step):
+                    self.counters.append(_states.Counters(step._base, step._base))
+            else:
+                step, member.step = self._spare_counter(member.index, _dtype_of_count(step))
+                if member.count:
+                    member.step.fill_(member.count)
+                member.items = {"step": step, **member.items}
+            member.mirror = member.step.data_ptr()
+        for counters in self.counters:
+            counters.note()
+
+    def _spare_counter(self, index: int, dtype: torch.dtype) -> tuple:
+        if dtype not in self._spare:
+            made = _states.Counters.zeros(self._num_params, dtype)
+            self._spare[dtype] = made.elements()
+            self.own(made.shown)
+            self.counters.append(made)
+        return self._spare[dtype][index]
+
+    def _count(self, param: torch.Tensor, step) -> int:
+        """Steps taken: as the state says, exact where another plan knows more."""
+        if step is None:
+            return 0
+        value = float(step)
+        exact = self._exact_count(param) if self._exact_count else None
+        if exact is not None and ctypes.c_float(exact).value == value:
+            return exact
+        return int(value)
+
+
+def _dtype_of_count(step) -> torch.dtype:
+    """As torch has it: float32, but where float64 is the default when it is made."""
+    made = step.dtype if isinstance(step, torch.Tensor) else torch.get_default_dtype()
+    return torch.float64 if made is torch.float64 else torch.float32
+
+
+def _is_usable(
+    given: torch.Tensor, member: Member, dtype: torch.dtype, shape: tuple | None
+) -> bool:
+    """Whether a state can be bound as it is; else it is copied."""
+    if given.dtype != dtype or given.device != member.param.device or given.is_inference():
+        return False
+    if given.numel() == 0:  # which has no place in a block
+        return True
+    if shape is None:
+        if given.is_shared():  # with other processes, from before the first step
+            return True
+        return given._base is not None or not _states.is_small(member.param)
+    return given.is_contiguous() and (given._base is not None or given.numel() > _states.SMALL)

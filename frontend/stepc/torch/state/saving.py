@@ -1,0 +1,210 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""``state_dict`` and ``load_state_dict``, in torch's format."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import OrderedDict, defaultdict
+from itertools import chain
+
+import torch
+
+from ..binding.precision import SEED
+from ..step.eager import level_of_caller
+from ..step.modes import outside
+from .preparation import known_states
+
+_LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
+_SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
+
+# The key of a saved group under which scalars are that the definition keeps
+# between steps. Groups are what torch and its checkpoints carry unread.
+SCALARS = "scalars"
+
+
+class Saving:
+    """Mix-in of :class:`CompiledStep`: what is saved is what torch's class of this
+    name saves, and loads; tensors are the optimizer's own."""
+
+    @torch._disable_dynamo
+    def state_dict(self) -> dict:
+        """The state of the optimizer, as torch's ``state_dict``: plain dicts.
+
+        Scalars that a definition or a loss scaler keeps between steps are in each
+        group, under ``"scalars"``, by name. StatusError where an exchange of the last step
+        failed midway: parameters and states are then of two steps.
+        """
+        self._refuse_torn()
+        pre_hooks, post_hooks = (getattr(self, name) for name in _SAVE_HOOKS)
+        for hook in pre_hooks.values():
+            hook(self)
+        if self._binding is not None:
+            self._binding.refresh_counts()
+        with self._without(_SAVE_HOOKS):
+            packed = super().state_dict()
+        packed["state"] = {
+            key: dict(value) if isinstance(value, dict) else value
+            for key, value in packed["state"].items()
+        }
+        for number, group in enumerate(packed["param_groups"]):
+            scalars = _scalars_of_group(self._current_scalars(), number)
+            if self._rounding:
+                scalars[SEED] = self.seed
+            if scalars:
+                group[SCALARS] = scalars
+        self._pack_parts(packed)
+        self._finish_saving(packed)
+        for hook in post_hooks.values():
+            result = hook(self, packed)
+            if result is not None:
+                packed = result
+        return packed
+
+    @torch._disable_dynamo
+    def full_state_dict(self) -> dict:
+        """As ``state_dict``, of whole tensors where those of ``state_dict`` are a rank's
+        parts: torch.optim's own format, which loads in any world and layout.
+
+        All ranks call it together.
+        """
+        packed = self.state_dict()
+        states = self._full_states()
+        numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for number, param in zip(numbers, params, strict=True):
+            if number in packed["state"] and id(param) in states:
+                packed["state"][number] = states[id(param)]
+        self._finish_saving(packed)
+        return packed
+
+    def _finish_saving(self, packed: dict) -> None:
+        """Gives a packed state what is particular to the class it is of."""
+
+    @torch._disable_dynamo
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Loads the optimizer state, also one of the original class of this name.
+
+        States keep the dtype that the definition declares for them (torch casts
+        them to the parameter's, which costs a bfloat16 parameter the low half of
+        its moments). Tensors are copied.
+        """
+        state_dict = state_dict.copy()
+        pre_hooks, post_hooks = (getattr(self, name) for name in _LOAD_HOOKS)
+        for hook in pre_hooks.values():
+            result = hook(self, state_dict)
+            if result is not None:
+                state_dict = result
+        self._check_saved(state_dict)
+        self._check_parts(state_dict)
+        self._check_masters(state_dict)
+        with self._without(_LOAD_HOOKS):
+            super().load_state_dict({**state_dict, "state": {}})
+        with outside(), torch.no_grad():
+            self.state = self._adopt(state_dict)
+        self._versions.clear()
+        self._poison, self._is_torn = None, False
+        scalars = _merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups])
+        seeds = scalars.pop(SEED, None)
+        if seeds and self._rounding:
+            self._set_seed(int(seeds[0]))
+        self._set_scalars(scalars)
+        for hook in post_hooks.values():
+            hook(self)
+
+    def _check_saved(self, state_dict: dict) -> None:
+        """Refuses what cannot be loaded, before anything has changed."""
+
+    @contextlib.contextmanager
+    def _without(self, names: tuple[str, ...]):
+        saved = {name: getattr(self, name) for name in names}
+        for name in names:
+            setattr(self, name, OrderedDict())
+        try:
+            yield
+        finally:
+            for name, hooks in saved.items():
+                setattr(self, name, hooks)
+
+    def _adopt(self, state_dict: dict) -> defaultdict:
+        """The saved states, copied, keyed by this optimizer's parameters."""
+        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        own = chain.from_iterable(group["params"] for group in self.param_groups)
+        params = dict(zip(saved, own, strict=True))
+        state = defaultdict(dict)
+        forgotten = self._forgotten_states() | self._unknown_states(state_dict["state"])
+        for key, value in state_dict["state"].items():
+            if key in params and isinstance(value, dict):
+                param = params[key]
+                value = {
+                    name: adopted(param, name, self._as_tensor(name, item))
+                    for name, item in value.items()
+                    if name not in forgotten
+                }
+                state[param] = value
+            else:
+                state[params.get(key, key)] = value
+        return state
+
+    def _unknown_states(self, saved: dict) -> frozenset:
+        """Names that no rule of the definition has, said in a warning: a step would refuse
+        them in ``state``."""
+        names = {name for own in saved.values() if isinstance(own, dict) for name in own}
+        if not names:
+            return frozenset()
+        interface = self._get_definition().interface()
+        unknown = names - known_states(interface) - self._forgotten_states()
+        if unknown:
+            warnings.warn(
+                f"stepc: the loaded state has {', '.join(map(repr, sorted(map(str, unknown))))}, "
+                f"which optimizer '{interface.name}' does not know and leaves out; its states are "
+                f"{', '.join(map(repr, interface.states)) or 'none'}",
+                RuntimeWarning,
+                stacklevel=level_of_caller(),
+            )
+        return frozenset(unknown)
+
+    def _as_tensor(self, name: str, item):
+        """A state of one element, which old checkpoints have as a number."""
+        if name not in self._scalar_states or isinstance(item, torch.Tensor):
+            return item
+        return torch.tensor(float(item), dtype=torch.float64, device="cpu")
+
+
+def adopted(param: torch.Tensor, name: str, value):
+    """A saved value for this parameter, copied. The declared dtype of a state is
+    f64 beside an f64 parameter and f32 beside others; the binding casts what
+    deviates."""
+    if isinstance(value, dict):
+        return {key: adopted(param, key, item) for key, item in value.items()}
+    if name == "step" and not isinstance(value, torch.Tensor):
+        return torch.tensor(float(value), dtype=torch.float32, device="cpu")
+    if not isinstance(value, torch.Tensor):
+        return value
+    if name == "step":
+        return value.to(dtype=torch.float32, device="cpu", copy=True)
+    if not value.is_floating_point() or not param.is_floating_point():
+        return value.to(device=param.device, copy=True)
+    wide = torch.promote_types(param.dtype, torch.float32)
+    return value.to(dtype=wide, device=param.device, copy=True)
+
+
+# --- Scalars ------------------------------------------------------------------
+
+
+def _scalars_of_group(scalars: dict, number: int) -> dict[str, float]:
+    """Those of one group, with those of the model: a list has one for each group."""
+    found = {}
+    for name, value in scalars.items():
+        if not isinstance(value, list):
+            found[name] = value
+        elif number < len(value):
+            found[name] = value[number]
+    return found
+
+
+def _merged_scalars(groups: list[dict[str, float]]) -> dict[str, list[float]]:
+    """By name, of all groups that have them; the first stands for the model."""
+    names = {name: 0 for group in groups for name in group}
+    return {name: [g[name] for g in groups if name in g] for name in names}

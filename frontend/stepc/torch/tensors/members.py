@@ -1,0 +1,178 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parameters on their way into a plan: which there are, what they need, and how
+the runtime is told."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from ... import _runtime
+from ..._mesh import Layout, Mesh
+from . import views as _tensors
+
+
+class ObstacleError(Exception):
+    """A parameter that compiled code cannot step. ``eager``: torch may be able; ``status``: of
+    the error where it is not asked; ``param``: where it is no matter of several."""
+
+    def __init__(
+        self,
+        words: str,
+        eager: bool,
+        status: str = "STEPC_INVALID_ARGUMENT",
+        param: torch.Tensor | None = None,
+    ):
+        super().__init__(words)
+        self.eager, self.status, self.param = eager, status, param
+
+
+@dataclass
+class Member:
+    """A parameter on its way into the plan, with its gradient or before it."""
+
+    index: int
+    group: int
+    name: str  # "parameter 'w'", in messages of our own
+    label: str  # "w", for those of the runtime, or the same where it has no name
+    param: torch.Tensor
+    grad: torch.Tensor | None
+    names: list[str] = field(default_factory=list)  # of the states
+    states: list[torch.Tensor] = field(default_factory=list)  # as the plan has them
+    shown: list[torch.Tensor] = field(default_factory=list)  # as the user has them
+    items: dict = field(default_factory=dict)  # what its state gets
+    count: int = 0
+    fresh: bool = False  # whether it comes to its first step
+    created: list[bool] = field(default_factory=list)  # which of the states it had not
+    mirror: int = 0
+    step: torch.Tensor | None = None  # where the plan mirrors its count
+    layout: Layout | None = None  # how it lies on a mesh; None: it is whole
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """Of the tensor of which ``param`` may be a rank's part."""
+        return tuple(self.param.shape) if self.layout is None else self.layout.shape
+
+    @property
+    def request(self) -> str:
+        """What a variant is to be asked for the layout; "" where it is whole."""
+        return "" if self.layout is None else self.layout.request()
+
+    @property
+    def grad_dtype(self) -> torch.dtype:
+        """Of its gradient; autograd gives a parameter one of its own dtype."""
+        return (self.param if self.grad is None else self.grad).dtype
+
+
+def parameter_name(group: dict, number: int, position: int) -> str:
+    """As messages call it: by its name in the group, or by its place."""
+    names = group.get("param_names")
+    if names:
+        return f"parameter '{names[position]}'"
+    return f"parameter {position} of group {number}"
+
+
+def parameter_names(groups: list[dict]) -> list[str]:
+    """Of all parameters, in order."""
+    return [
+        parameter_name(group, number, position)
+        for number, group in enumerate(groups)
+        for position in range(len(group["params"]))
+    ]
+
+
+def members_of(groups: list[dict]) -> Iterator[Member]:
+    """The parameters that have a gradient; ObstacleError for one that cannot go."""
+    return members_at(groups, range(sum(len(group["params"]) for group in groups)))
+
+
+def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator[Member]:
+    """The same of the parameters at ``indices``, in rising order. ``known``: what
+    contains the ``id()`` of parameters that have gone already."""
+    return _members(groups, indices, known, lambda param: param.grad is not None)
+
+
+def trainable_members(groups: list[dict], known=()) -> Iterator[Member]:
+    """All that may get a gradient, whether or not they have one now."""
+    every = range(sum(len(group["params"]) for group in groups))
+    return _members(groups, every, known, lambda param: param.requires_grad)
+
+
+def _members(groups, indices, known, wanted) -> Iterator[Member]:
+    seen = set()
+    ends = list(itertools.accumulate(len(group["params"]) for group in groups))
+    for index in indices:
+        number = bisect.bisect_right(ends, index)
+        group = groups[number]
+        position = index - ends[number] + len(group["params"])
+        param = group["params"][position]
+        if not wanted(param):
+            continue
+        grad = param.grad
+        found, alone = _tensors.obstacle(param, grad), param
+        if id(param) in seen or id(param) in known:
+            found, alone = ("is in its group twice", True), None
+        if found:
+            words, eager = f"{parameter_name(group, number, position)} {found[0]}", found[1]
+            raise ObstacleError(words, eager, param=alone)
+        seen.add(id(param))
+        name = parameter_name(group, number, position)
+        label = group["param_names"][position] if group.get("param_names") else name
+        yield Member(index, number, name, label, param, grad)
+
+
+def is_counter(step) -> bool:
+    """Whether the plan can write its count there: an element of a vector."""
+    return (
+        isinstance(step, torch.Tensor)
+        and step.dtype is torch.float32
+        and step.device.type == "cpu"
+        and step.dim() == 0
+        and not step.is_inference()
+        and step._base is not None
+    )
+
+
+def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[ctypes.Array, list]:
+    """The array for the runtime, and what must live until it has been read."""
+    params = [member.param for member in members]
+    grads = [member.param if member.grad is None else member.grad for member in members]
+    states = list(itertools.chain.from_iterable(member.states for member in members))
+    described = _tensors.describe(params + grads + states)
+    size = ctypes.sizeof(_runtime.DLTensor)
+    base = ctypes.addressof(described)
+    first = base + 2 * len(members) * size
+    pointers = (ctypes.c_void_p * max(len(states), 1))(
+        *range(first, first + len(states) * size, size)
+    )
+    created = list(itertools.chain.from_iterable(member.created for member in members))
+    created = (ctypes.c_uint8 * max(len(created), 1))(*created)
+    array, layouts = (_runtime.Binding * len(members))(), []
+    at, flags = ctypes.addressof(pointers), ctypes.addressof(created)
+    for i, (member, binding) in enumerate(zip(members, array, strict=True)):
+        binding.name = member.label.encode()
+        binding.group = member.group
+        binding.param = base + i * size
+        binding.grad = base + (len(members) + i) * size
+        if member.grad is None:
+            binding.grad = None
+            binding.gradDtype = described[i].dtype
+        binding.states = at
+        binding.numStates = len(member.states)
+        binding.count = member.count
+        binding.fresh = member.fresh
+        binding.freshStates = flags
+        binding.countMirror = member.mirror or None
+        binding.number = member.index + 1
+        if member.layout is not None:
+            layouts.append(member.layout.struct(mesh))
+            binding.layout = ctypes.addressof(layouts[-1])
+        at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
+        flags += len(member.states)
+    return array, [described, pointers, created, layouts]
