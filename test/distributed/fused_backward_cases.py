@@ -1,8 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LOMO and AdaLomo, which step inside the backward pass, beside what reduces gradients behind
-it. Until one program does both, that is refused before anything is changed: each rank would
-step with a gradient of its own."""
+"""Steps inside the backward pass on ranks: of the parts that fully_shard and tensor parallelism
+make, with the bits of one process; and beside what reduces gradients behind it, which is refused
+before anything is changed: each rank would step with a gradient of its own."""
 
 import itertools
 
@@ -12,7 +12,10 @@ import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import errors
 from torch.distributed._composable.replicate import replicate
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 KINDS = (st.lomo.Lomo, st.lomo.AdaLomo)
@@ -115,19 +118,146 @@ def a_rank_by_itself_steps():
             same_bits(a, b, kind.__name__)
 
 
+def one_batch(model, number, dtype=torch.float32):
+    """The same on all ranks: their mean is what one process has."""
+    torch.manual_seed(100 + number)
+    out = model(torch.randn(8, 8, dtype=dtype))
+    return (out.full_tensor() if isinstance(out, DTensor) else out).square().mean()
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def same_as_one_process(model, optimizer, twin, other, what):
+    for (name, a), b in zip(model.named_parameters(), twin.named_parameters(), strict=True):
+        assert a.grad is None, f"{what}: {name} has a gradient"
+        same_bits(whole(a), b[1], f"{what}: {name}")
+        for key, value in other.state[b[1]].items():
+            if isinstance(value, torch.Tensor):
+                same_bits(whole(optimizer.state[a][key]), value, f"{what}: {key} of {name}")
+
+
+ELEMENTWISE = {
+    "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
+    "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, **k),
+    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    "clipped by value": lambda params, **k: st.AdamW(
+        params, lr=1e-2, clip=st.ClipByValue(1e-3), loss_scale=4.0, **k
+    ),
+}
+
+
+def parallel(model):
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    return parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
 @case
-def parts_of_fsdp2_are_refused_as_what_they_are():
-    for kind in KINDS:
+def any_class_steps_parts_of_fully_shard_and_of_tensor_parallelism():
+    for (name, make), wrap in itertools.product(ELEMENTWISE.items(), (fully_shard, parallel)):
+        model, twin = wrap(made()), made()
+        if wrap is fully_shard:
+            twin = fully_shard(twin)  # its reduction rounds the mean: the same on both sides
+        elif wrap is parallel:
+            twin = parallel(twin)
+        optimizer, other = make(model.parameters(), fused_backward=True), make(twin.parameters())
+        for number in range(3):
+            optimizer.scale(one_batch(model, number)).backward()
+            optimizer.step()
+            other.scale(one_batch(twin, number)).backward()
+            other.step()
+            other.zero_grad()
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+            assert a.grad is None
+            same_bits(whole(a), whole(b), f"{name}, {wrap.__name__}")
+            for key, value in other.state[b].items():
+                if isinstance(value, torch.Tensor):
+                    same_bits(whole(optimizer.state[a][key]), whole(value), f"{name}: {key}")
+
+
+@case
+def parts_are_stepped_as_one_process_steps_them():
+    """Gradients that no reduction rounds: of four ranks the mean of four equal ones."""
+    for name, make in ELEMENTWISE.items():
+        model, twin = fully_shard(made()), made()
+        optimizer, other = make(model.parameters(), fused_backward=True), make(twin.parameters())
+        for number in range(3):
+            optimizer.scale(one_batch(model, number)).backward()
+            optimizer.step()
+            other.scale(one_batch(twin, number)).backward()
+            other.step()
+            other.zero_grad()
+        same_as_one_process(model, optimizer, twin, other, name)
+
+
+@case
+def lomo_steps_parts_of_fully_shard():
+    for norm, value in ((None, None), (None, 1e-3), (0.05, None)):
+        model, twin = fully_shard(made()), made()
+        pair = []
+        for net in (model, twin):
+            optimizer = st.lomo.Lomo(net, clip_grad_norm=norm, clip_grad_value=value)
+            for number in range(3):
+                loss = one_batch(net, number)
+                if norm is not None:
+                    found = optimizer.grad_norm(loss)
+                    assert found > norm
+                optimizer.fused_backward(loss, 1e-2)
+            pair.append(optimizer)
+        for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
+            what = f"{name} with norm {norm}, value {value}"
+            if norm is None:
+                same_bits(whole(a), b, what)
+            else:  # the norm is added up in another order
+                torch.testing.assert_close(whole(a), b.detach(), rtol=1e-6, atol=1e-7, msg=what)
+
+
+@case
+def what_needs_other_ranks_in_the_pass_is_refused():
+    model = fully_shard(made())
+    optimizer = st.lomo.AdaLomo(model)
+    before = [whole(p).clone() for p in model.parameters()]
+    try:
+        optimizer.fused_backward(one_batch(model, 0), 1e-2)
+    except errors.StatusError as error:
+        assert "'adalomo' computes something of all tensors together" in str(error), error
+    else:
+        raise AssertionError("rows of parts were stepped alone")
+    for a, b in zip(model.parameters(), before, strict=True):
+        same_bits(whole(a), b, "a refused step")
+
+
+@case
+def any_class_is_refused_behind_ddp():
+    for name, wrap in WRAPPERS.items():
         model = made()
-        fully_shard(model)
-        optimizer = kind(model)
-        loss = loss_of(model)
-        try:
-            optimizer.fused_backward(loss, 1e-2)
-        except errors.TensorError as error:
-            assert "is a 'DTensor'" in str(error), error
-        else:
-            raise AssertionError("DTensors were not refused")
+        wrapped = wrap(model)
+        optimizer = st.AdamW(model.parameters(), fused_backward=True)
+        before = [p.detach().clone() for p in model.parameters()]
+        refused("has a hook where its gradient is accumulated", loss_of(wrapped).backward)
+        for param, then in zip(model.parameters(), before, strict=True):
+            same_bits(param, then, name)
+        assert not optimizer.state
+
+
+@case
+def a_gradient_that_is_still_to_be_summed_is_refused():
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    param = torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [Replicate()]))
+    optimizer = st.AdamW([param], fused_backward=True)
+    parts = distribute_tensor(torch.ones(4, 4), mesh, [Replicate()]).redistribute(
+        placements=[Shard(0)]
+    )
+    local = param.to_local(grad_placements=[Partial()])
+    try:
+        (local[: parts.to_local().shape[0]] * parts.to_local()).sum().backward()
+    except errors.TensorError as error:
+        assert "its gradient is a DTensor of (Partial(sum),)" in str(error), error
+    else:
+        raise AssertionError("a rank stepped with its part of a sum")
+    same_bits(whole(param), torch.ones(4, 4), "a refused step")
+    assert not optimizer.state
 
 
 @case

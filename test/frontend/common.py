@@ -85,6 +85,7 @@ KEYWORDS = [
     ("static_grads", False),
     ("exclusive_writes", False),
     ("reproducible", False),
+    ("fused_backward", False),
     ("clip", None),
     ("loss_scale", None),
     ("zero", 0),

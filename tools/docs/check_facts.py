@@ -25,6 +25,8 @@ from pathlib import Path
 import facts_of_code as facts
 from facts_of_code import ROOT, macro, number
 
+ZERO = "torch/ranks/zero/settings"  # a module of the frontend
+
 # The words around a number, and what it is. Spaces stand for any space or line end.
 NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"[Kk]ernel ABI,? version (\d+)", lambda: macro("STEPC_KERNEL_ABI_VERSION")),
@@ -36,8 +38,11 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"block has (\d+) threads", lambda: macro("STEPC_BLOCK_THREADS")),
     (r"what differs, (\d+) words", lambda: macro("STEPC_STORE_WORDS")),
     (r"seconds that a compilation may take \((\d+)\)", lambda: compile_timeout()),
-    (r"`bucket_bytes` \((\d+) MiB\)", lambda: constant("torch/_zero_settings", "_BUCKET_BYTES")),
-    (r"States of up to (\d+) elements", lambda: constant("torch/_states", "SMALL")),
+    (
+        r"`bucket_bytes` \((\d+) MiB\)",
+        lambda: constant("torch/ranks/zero/settings", "_BUCKET_BYTES"),
+    ),
+    (r"States of up to (\d+) elements", lambda: constant("torch/state/memory", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),
     (r"less than about (\d+) KiB", lambda: number("runtime/cpu/Workers.cpp", r"Weight = (\d+)")),

@@ -18,12 +18,13 @@ import torch
 from .. import errors
 from .binding.features import ClipByValue, LossScale
 from .binding.hypers import Part
-from .step.fused_backward import FusedBackward
+from .step.compiled import CompiledStep
+from .step.fused_backward import InBackward
 
 __all__ = ["AdaLomo", "Lomo"]
 
 
-class _InManner(FusedBackward, torch.optim.Optimizer):
+class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
     """What both have in common, as ``lomo_optim`` has it."""
 
     def __init__(self, model: torch.nn.Module, defaults: dict, loss_scale: float | None):

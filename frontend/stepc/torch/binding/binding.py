@@ -243,6 +243,7 @@ class Binding:
         False, with nothing done, when another Binding is needed. StatusError where the
         definition needs all gradients at once.
         """
+        self._refuse_rounds()
         self._place.follow()
         if not self._is_current(optimizer):
             return False
@@ -256,6 +257,17 @@ class Binding:
         self._watched.refresh()
         self.plan.step_begin()
         return True
+
+    def _refuse_rounds(self) -> None:
+        if self.in_parts:
+            return
+        rounds = [name for names in self.rounds for name in names]
+        what = f", for {', '.join(rounds)}" if rounds else ""
+        raise errors.StatusError(
+            f"'{self.interface.name}' computes something of all tensors together{what}: it cannot "
+            "be stepped in the backward pass, one parameter after the other",
+            "STEPC_WRONG_STATE",
+        )
 
     def set_grads(self, params: list[torch.Tensor]) -> list[int]:
         """Tells the plan the gradients of parameters. Returns its ids of them. NeedsBindError

@@ -45,6 +45,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             torch's operations alone; see
             :class:`~stepc.torch.step.compiled.CompiledStep`.
         reproducible: sums whose bits do not depend on the order of additions; see the same.
+        fused_backward: steps each parameter in the backward pass; see the same.
         clip: :class:`~stepc.torch.ClipByValue`, :class:`~stepc.torch.ClipByNorm`,
             or a list of them, applied in its order to the gradients of all groups.
         loss_scale: what the loss was multiplied by, a number, or
@@ -74,6 +75,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         static_grads: bool = False,
         exclusive_writes: bool = False,
         reproducible: bool = False,
+        fused_backward: bool = False,
         clip=None,
         loss_scale=None,
         master: str | None = None,
@@ -103,6 +105,7 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
             static_grads=static_grads,
             exclusive_writes=exclusive_writes,
             reproducible=reproducible,
+            fused_backward=fused_backward,
             clip=clip,
             loss_scale=loss_scale,
             **ranks,

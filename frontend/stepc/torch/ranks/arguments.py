@@ -228,6 +228,8 @@ class OnRanks:
                 self._added_groups = added
                 del self.param_groups[number]
                 raise
+            if self._backward is not None:
+                self._backward.watch(self.param_groups[number]["params"])
         given = self.__dict__.setdefault("_given_params", GivenParameters())
         given.add(self.param_groups[-1]["params"])
 

@@ -35,6 +35,8 @@ from . import modes as _modes
 from .account import account
 from .apart import Apart, step_apart, without_gradients
 from .eager import step_eagerly, why_eager
+from .fused_backward import BackwardSteps
+from .fused_backward import check as check_fused_backward
 from .lock import Lock
 from .report import StepReport
 from .signature import signature_of
@@ -61,6 +63,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         bits do not depend on the order of additions: from the same gradients the same
         parameters and states to the bit, on any number of ranks and in any layout. Not
         with exclusive_writes. It takes another traversal and another exchange for a sum.
+    fused_backward: steps each parameter in ``loss.backward()``, as soon as its gradient is
+        there, and frees the gradient; ``step`` then ends the step. With plain parameters and
+        with DTensors, as FSDP2's. Not with what needs all gradients first (``ClipByNorm``, say),
+        with ``zero``, or behind DistributedDataParallel: StatusError, ValueError, StepcError.
     clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
@@ -102,6 +108,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _exclusive_writes = False
     _reproducible = False
     _given = _features.Features()
+    _backward: BackwardSteps | None = None  # with fused_backward
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _binding: Binding | None = None
@@ -118,6 +125,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         static_grads=False,
         exclusive_writes=False,
         reproducible=False,
+        fused_backward=False,
         clip=None,
         loss_scale=None,
         master=None,
@@ -128,6 +136,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
         ranks = {name: kwargs.pop(name) for name in _on_ranks.KEYWORDS if name in kwargs}
+        if fused_backward:
+            check_fused_backward(ranks.get("zero"), static_grads, more.get("accumulation_steps"))
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype, rounding, seed)
@@ -143,6 +153,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         self.state = StateMap(self.state)
         self._check_reduced()
         self._arrange()
+        if fused_backward:
+            self._backward = BackwardSteps(self)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -300,6 +312,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         self._refuse_poisoned()
         if _log.forked:
             _log.tell_of_fork(torch.get_num_threads())
+        if self._backward is not None and self._backward.end(self):
+            self._num_steps += 1
+            return
         if self._reducer is not None:
             self._reducer.refuse_broken()
         self._refuse_scaler()
@@ -438,8 +453,14 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             "_static_grads": self._static_grads,
             "_exclusive_writes": self._exclusive_writes,
             "_reproducible": self._reproducible,
+            "_fused_backward": self._backward is not None,
             "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),
             **self._precision_state(),
         }
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        if self.__dict__.pop("_fused_backward", False):  # of a copy, whose parameters are others
+            self._backward = BackwardSteps(self)

@@ -14,6 +14,7 @@ _KEYWORDS = [
     inspect.Parameter("static_grads", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("exclusive_writes", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("reproducible", inspect.Parameter.KEYWORD_ONLY, default=False),
+    inspect.Parameter("fused_backward", inspect.Parameter.KEYWORD_ONLY, default=False),
     inspect.Parameter("clip", inspect.Parameter.KEYWORD_ONLY, default=None),
     inspect.Parameter("loss_scale", inspect.Parameter.KEYWORD_ONLY, default=None),
     *(

@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Two builds stepped in turn: here twice the same one."""
+"""The benchmarks that stand alone: two builds in turn (here twice the same one), and steps within
+the backward pass."""
 
 import re
 import subprocess
@@ -24,3 +25,12 @@ def test_a_build_beside_itself():
     ]
     assert all(float(figure) > 0 for _, *figures in rows for figure in figures)
     assert "median of 2 cases" in done.stdout
+
+
+def test_gradients_within_the_pass():
+    command = [sys.executable, str(ROOT / "tools" / "bench" / "fused_backward.py")]
+    command += ["--layers", "4", "--width", "32", "--rounds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^(.+?), (behind|within) +([\d.]+) +([\d.]+)$", done.stdout, re.M)
+    assert [how for _, how, *_ in rows] == ["behind", "within"] * 2 + ["within"]

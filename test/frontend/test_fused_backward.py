@@ -1,0 +1,287 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""``fused_backward=True``: each parameter is stepped in the backward pass, with the bits of a
+step behind it, and its gradient is freed."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import pytest
+import stepc.torch as st
+import torch
+from common import bits_equal as lists_equal
+from stepc import errors
+from torch_table import NAMES
+
+
+def bits_equal(a, b):
+    """Of tensors, and of states that are numbers."""
+    if not isinstance(a, torch.Tensor):
+        return a == b
+    return lists_equal([a], [b])
+
+
+OTHERS = {
+    "hf.Adafactor": lambda params, **k: st.hf.Adafactor(params, lr=1e-2, relative_step=False, **k),
+    "CAME": lambda params, **k: st.came.CAME(params, lr=1e-2, **k),
+    "FusedLamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
+    "LARS": lambda params, **k: st.LARS(params, lr=1e-2, **k),
+    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    "SM3": lambda params, **k: st.SM3(params, lr=1e-2, **k),
+    "clipped by value": lambda params, **k: st.AdamW(
+        params, lr=1e-2, clip=st.ClipByValue(1e-3), loss_scale=8.0, **k
+    ),
+    "masters": lambda params, **k: st.AdamW(params, lr=1e-2, master="f32", **k),
+    "own": lambda params, **k: st.Optimizer(params, "frontend/optimizers/sgd.mlir", lr=1e-2, **k),
+}
+MAKERS = {
+    **{
+        name: lambda params, name=name, **k: getattr(st, name)(params, lr=1e-2, **k)
+        for name in NAMES
+        if name != "Muon"
+    },
+    **OTHERS,
+}
+
+
+def model_of(dtype=torch.float32, layers=3):
+    torch.manual_seed(0)
+    inner = [m for _ in range(layers) for m in (torch.nn.Linear(6, 6), torch.nn.Tanh())]
+    return torch.nn.Sequential(*inner, torch.nn.Linear(6, 4)).to(dtype)
+
+
+def loss_of(model, number):
+    torch.manual_seed(number)
+    return model(torch.randn(5, 6).to(model[0].weight.dtype)).float().square().mean()
+
+
+def train(model, optimizer, steps=3, first=0):
+    """With the model's gradients; a rate that changes from step to step."""
+    for number in range(first, first + steps):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 / (number + 1)
+        optimizer.scale(loss_of(model, number)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def same(model, twin, optimizer=None, other=None):
+    for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert bits_equal(a, b), name
+        if optimizer is not None:
+            left, right = optimizer.state[a], other.state[b]
+            assert left.keys() == right.keys()
+            assert all(bits_equal(left[key], right[key]) for key in left), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", MAKERS)
+def test_bits_are_those_of_a_step_behind_the_pass(name, dtype):
+    if name == "masters" and dtype is torch.float32:
+        pytest.skip("f32 parameters have no masters")
+    model, twin = model_of(dtype), model_of(dtype)
+    plain = MAKERS[name](twin.parameters())
+    fused = MAKERS[name](model.parameters(), fused_backward=True)
+    train(model, fused)
+    train(twin, plain)
+    assert all(param.grad is None for param in model.parameters())
+    same(model, twin, fused, plain)
+
+
+def test_muon_steps_matrices_in_the_pass():
+    model, twin = model_of(), model_of()
+    pairs = []
+    for made, more in ((model, {"fused_backward": True}), (twin, {})):
+        matrices = [p for p in made.parameters() if p.dim() == 2]
+        others = [p for p in made.parameters() if p.dim() != 2]
+        muon, adamw = st.Muon(matrices, lr=1e-2, **more), st.AdamW(others, lr=1e-2, **more)
+        for number in range(2):
+            loss_of(made, number).backward()
+            muon.step()
+            adamw.step()
+            made.zero_grad()
+        pairs.append((muon, adamw))
+    same(model, twin)
+
+
+def test_one_gradient_lives_at_a_time():
+    model = model_of(layers=8)
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    alive, most = set(), 0
+
+    def count(param):
+        nonlocal most
+        most = max(most, sum(p.grad is not None for p in model.parameters()))
+        alive.add(id(param))
+
+    for param in model.parameters():  # behind the optimizer's hook, which frees the own one
+        param.register_post_accumulate_grad_hook(count)
+    train(model, optimizer, 2)
+    assert len(alive) == len(list(model.parameters())) and most == 0
+
+
+def test_a_parameter_without_a_gradient_keeps_its_count():
+    model, twin = model_of(), model_of()
+    fused, plain = st.Adam(model.parameters(), fused_backward=True), st.Adam(twin.parameters())
+    for made, optimizer in ((model, fused), (twin, plain)):
+        train(made, optimizer, 1)
+        made[0].requires_grad_(False)
+        train(made, optimizer, 2, 1)
+        made[0].requires_grad_(True)
+        train(made, optimizer, 1, 3)
+    same(model, twin, fused, plain)
+
+
+def test_gradients_that_came_otherwise_are_stepped_by_step():
+    model, twin = model_of(), model_of()
+    fused, plain = st.Adam(model.parameters(), fused_backward=True), st.Adam(twin.parameters())
+    for made, optimizer in ((model, fused), (twin, plain)):
+        for param in made.parameters():  # none by a backward pass
+            param.grad = torch.ones_like(param)
+        optimizer.step()
+        optimizer.zero_grad()
+        made[2](torch.ones(2, 6)).sum().backward()
+        made[0].weight.grad = torch.ones(6, 6)  # beside those of a pass
+        optimizer.step()
+        optimizer.zero_grad()
+    same(model, twin, fused, plain)
+
+
+def test_a_closure_runs_the_pass():
+    model, twin = model_of(), model_of()
+    fused, plain = st.AdamW(model.parameters(), fused_backward=True), st.AdamW(twin.parameters())
+
+    def closure(made, optimizer):
+        optimizer.zero_grad()
+        loss = loss_of(made, 1)
+        loss.backward()
+        return loss
+
+    losses = [o.step(lambda m=m, o=o: closure(m, o)) for m, o in ((model, fused), (twin, plain))]
+    assert losses[0] == losses[1]
+    same(model, twin, fused, plain)
+
+
+def test_a_second_pass_before_step_is_refused():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    loss_of(model, 0).backward()
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(errors.StepcError, match=r"stepped since the last step\(\).*each backward"):
+        loss_of(model, 1).backward()
+    assert all(bits_equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    optimizer.zero_grad()
+    optimizer.step()
+    train(model, optimizer, 1, 1)  # and goes on
+    assert {int(s["step"]) for s in optimizer.state.values()} == {2}
+
+
+def test_a_gradient_from_before_is_refused():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    model[0].weight.grad = torch.ones(6, 6)
+    with pytest.raises(errors.StepcError, match="has a gradient before the fused backward pass"):
+        loss_of(model, 0).backward()
+    optimizer.zero_grad()
+    train(model, optimizer)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"clip": st.ClipByNorm(1.0)},
+        {"loss_scale": st.DynamicLossScale()},
+        {"skip_nonfinite": True},
+        {"average": st.EMA()},  # counts its updates once for the model
+    ],
+    ids=["norm", "dynamic", "skip", "average"],
+)
+def test_what_needs_all_gradients_is_refused_before_anything(more):
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True, **more)
+    before = [p.detach().clone() for p in model.parameters()]
+    words = "'adamw' computes something of all tensors together"
+    with pytest.raises(errors.StatusError, match=words):
+        loss_of(model, 0).backward()
+    assert all(bits_equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"zero": 1, "gradients": "local"}, "does not go with zero=1"),
+        ({"static_grads": True}, "static_grads=True keeps them"),
+        ({"accumulation_steps": 2}, "accumulation_steps sums several"),
+    ],
+)
+def test_arguments_that_do_not_go_with_it(more, words):
+    with pytest.raises(ValueError, match=words):
+        st.AdamW(model_of().parameters(), fused_backward=True, **more)
+
+
+def test_a_scaler_is_told_what_to_use():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(loss_of(model, 0)).backward()
+    with pytest.raises((errors.StepcError, AssertionError), match="unscale|inf checks"):
+        scaler.step(optimizer)
+
+
+def test_groups_that_come_later():
+    model, twin = model_of(), model_of()
+    pair = []
+    for made, more in ((model, {"fused_backward": True}), (twin, {})):
+        optimizer = st.AdamW(made[0].parameters(), **more)
+        train(made, optimizer, 1)
+        made.zero_grad()
+        optimizer.add_param_group({"params": list(made[2].parameters()), "lr": 1e-3})
+        train(made, optimizer, 2, 1)
+        pair.append(optimizer)
+    for a, b in zip(model[2].parameters(), twin[2].parameters(), strict=True):
+        assert bits_equal(a, b)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_step_in_their_own_pass(way):
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    train(model, optimizer, 1)
+    twin, other = way((model, optimizer))
+    train(model, optimizer, 2, 1)
+    train(twin, other, 2, 1)
+    assert all(param.grad is None for param in twin.parameters())
+    same(model, twin, optimizer, other)
+
+
+def test_states_are_loaded_between_the_pass_and_the_step():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    train(model, optimizer, 1)
+    saved = copy.deepcopy(optimizer.state_dict())
+    loss_of(model, 1).backward()
+    optimizer.load_state_dict(saved)
+    optimizer.step()  # nothing is left of it
+    assert {int(s["step"]) for s in optimizer.state.values()} == {1}
+    train(model, optimizer, 1, 1)
+    assert {int(s["step"]) for s in optimizer.state.values()} == {2}
+
+
+def test_the_optimizer_goes_with_its_hooks():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True)
+    train(model, optimizer, 1)
+    known = weakref.ref(optimizer)
+    gc.disable()
+    try:
+        del optimizer
+        assert known() is None
+    finally:
+        gc.enable()
+    before = [p.detach().clone() for p in model.parameters()]
+    loss_of(model, 0).backward()
+    assert all(param.grad is not None for param in model.parameters())
+    assert all(bits_equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
