@@ -40,8 +40,9 @@ void emitProduct(const Words &w, const TileRow &row, const FinishPolicy &policy,
                  Operation *op);
 
 /// How the names of functions begin that multiply, and that alone may have
-/// fused multiply-adds.
-inline constexpr llvm::StringLiteral kProductPrefix = "product_";
+/// fused multiply-adds. No name of a definition is mangled to one that begins
+/// so: behind each `$` are two hexadecimal digits then.
+inline constexpr llvm::StringLiteral kProductPrefix = "product$of_";
 
 /// Calls the function of such products, which the module gets once: `emitBody`
 /// fills it.

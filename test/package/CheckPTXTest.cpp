@@ -69,3 +69,16 @@ TEST(CheckPTX, LetsPassWhatKernelsAreMadeOf) {
         "// fma.rn.f32 in a remark"})
     EXPECT_EQ(check(line), "");
 }
+
+TEST(CheckPTX, ProductsAloneMayFuse) {
+  auto checkFunction = [](const std::string &name) {
+    return check("ret;\n}\n.func " + name +
+                 "()\n{\n\tfma.rn.f32 \t%r1, %r2, %r3, %r4;");
+  };
+  EXPECT_EQ(checkFunction("product$of_f32_f32_f32_"), "");
+  // What a definition may be called.
+  EXPECT_EQ(
+      checkFunction("product_sgd_any_0_phase0"),
+      "the device's code has 'fma.rn.f32 \t%r1, %r2, %r3, %r4;', which is "
+      "a fused multiply-add");
+}

@@ -7,19 +7,19 @@
 // so what is transposed has them exchanged.
 
 // CHECK-LABEL: func.func @opt_any_0_finish0(
-// CHECK: call @product_f32_f32_f32_symmetric(%{{.*}}, %[[M:.*]], %c1_i64, %{{.*}}, %c1_i64, %[[M]], %{{.*}}, %[[N:.*]], %[[M]], %[[N]], %[[PANELS:.*]], %[[PACKED:.*]]) :
-// CHECK: call @product_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[N]], %{{.*}}, %{{.*}}) :
-// CHECK: call @product_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[N]], %{{.*}}, %{{.*}}) :
-// CHECK: call @product_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[M]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[M]], %{{.*}}, %{{.*}}) :
+// CHECK: call @product$of_f32_f32_f32_symmetric(%{{.*}}, %[[M:.*]], %c1_i64, %{{.*}}, %c1_i64, %[[M]], %{{.*}}, %[[N:.*]], %[[M]], %[[N]], %[[PANELS:.*]], %[[PACKED:.*]]) :
+// CHECK: call @product$of_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[N]], %{{.*}}, %{{.*}}) :
+// CHECK: call @product$of_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[N]], %{{.*}}, %{{.*}}) :
+// CHECK: call @product$of_f32_f32_f32_(%{{.*}}, %[[N]], %c1_i64, %{{.*}}, %[[M]], %c1_i64, %{{.*}}, %[[N]], %[[N]], %[[M]], %{{.*}}, %{{.*}}) :
 // CHECK-NOT: call @product
-// CHECK-LABEL: func.func private @product_f32_f32_f32_symmetric(
+// CHECK-LABEL: func.func private @product$of_f32_f32_f32_symmetric(
 // CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
 // CHECK-NOT: func.func
 // Rows of a tile, a vector of 16 f32 each, along a leaf of 512.
 // CHECK-COUNT-6: math.fma %{{.*}} : vector<16xf32>
 // CHECK-NOT: math.fma
 // CHECK: arith.extf %{{.*}} : vector<{{.*}}xf32> to vector<{{.*}}xf64>
-// CHECK-LABEL: func.func private @product_f32_f32_f32_(
+// CHECK-LABEL: func.func private @product$of_f32_f32_f32_(
 // CHECK-COUNT-6: math.fma %{{.*}} : vector<16xf32>
 // CHECK-NOT: math.fma
 // CHECK-NOT: @product

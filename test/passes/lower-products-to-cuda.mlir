@@ -5,20 +5,20 @@
 
 // CHECK-LABEL: gpu.module @kernels
 // CHECK: gpu.func @opt_any_0_finish0(
-// CHECK: func.call @product_f32_f32_f32_symmetric(
+// CHECK: func.call @product$of_f32_f32_f32_symmetric(
 // CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product_f32_f32_f32_(
+// CHECK: func.call @product$of_f32_f32_f32_(
 // CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product_f32_f32_f32_(
+// CHECK: func.call @product$of_f32_f32_f32_(
 // CHECK-NEXT: gpu.barrier
-// CHECK: func.call @product_f32_f32_f32_(
+// CHECK: func.call @product$of_f32_f32_f32_(
 // CHECK-NEXT: gpu.barrier
 // CHECK-NOT: func.call @product
-// CHECK: func.func private @product_f32_f32_f32_symmetric(
+// CHECK: func.func private @product$of_f32_f32_f32_symmetric(
 // CHECK: math.fma
 // An element is a thread's: leaves of 512, each from +0.0 on in the compute type, added
 // in f64; the first is what it is.
-// CHECK: func.func private @product_f32_f32_f32_(%[[LEFT:.*]]: i64, %[[ROW:.*]]: i64, %[[ALONG:.*]]: i64,
+// CHECK: func.func private @product$of_f32_f32_f32_(%[[LEFT:.*]]: i64, %[[ROW:.*]]: i64, %[[ALONG:.*]]: i64,
 // CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
 // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
 // CHECK-DAG: %[[WIDE:.*]] = arith.constant 0.000000e+00 : f64

@@ -42,7 +42,16 @@ llvm.func @fma(%x: f32) -> f32 {
 // -----
 
 // What a product is made of.
-llvm.func @product_f32_f32_f32_(%x: f32) -> f32 {
+llvm.func @product$of_f32_f32_f32_(%x: f32) -> f32 {
+  %y = llvm.intr.fma(%x, %x, %x) : (f32, f32, f32) -> f32
+  llvm.return %y : f32
+}
+
+// -----
+
+// Of a definition that is called product_sgd.
+llvm.func @product_sgd_any_0_phase0(%x: f32) -> f32 {
+  // expected-error @+1 {{'llvm.intr.fma' op is not allowed after the lower stage}}
   %y = llvm.intr.fma(%x, %x, %x) : (f32, f32, f32) -> f32
   llvm.return %y : f32
 }

@@ -10,11 +10,12 @@ import re
 from memory import Fault
 
 _LABEL = re.compile(r"(\$[\w.]+):")
-_NAME = re.compile(r"(%[a-z]+\d+|\$\w+)\b")
-_PARAMETER = re.compile(r"\.param \.b(\d+)\s+(\w+)")
-_STORE = re.compile(r"st\.param\.b(\d+)\s+\[(\w+)\], (\S+);")
-_LOAD = re.compile(r"ld\.param\.b(\d+)\s+(\S+), \[(\w+)\];")
-_CALL = re.compile(r"call(?:\.uni)?\s+(\w+), \((.*)\);")
+# Registers and labels. In the name of a function there is no L behind a $.
+_NAME = re.compile(r"(%[a-z]+\d+|\$L\w*)\b")
+_PARAMETER = re.compile(r"\.param \.b(\d+)\s+([\w$]+)")
+_STORE = re.compile(r"st\.param\.b(\d+)\s+\[([\w$]+)\], (\S+);")
+_LOAD = re.compile(r"ld\.param\.b(\d+)\s+(\S+), \[([\w$]+)\];")
+_CALL = re.compile(r"call(?:\.uni)?\s+([\w$]+), \((.*)\);")
 _RETURN = re.compile(r"\bret(\.uni)?;")
 
 
@@ -88,7 +89,8 @@ class Listing:
         name = match[1]
         if name in callers:
             raise Fault(f"{name} calls itself")
-        function = re.search(rf"\.func {name}\(([^()]*)\)\s*\{{(.*?)\n\}}", self.text, re.S)
+        head = rf"\.func {re.escape(name)}\("
+        function = re.search(head + r"([^()]*)\)\s*\{(.*?)\n\}", self.text, re.S)
         if not function:
             raise Fault(f"no function {name}")
         given = [passed.get(argument, ("", "")) for argument in re.findall(r"\w+", match[2])]

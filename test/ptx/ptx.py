@@ -24,10 +24,11 @@ class Kernel:
     """One entry point of a module's text."""
 
     def __init__(self, text, name):
-        match = re.search(rf"\.visible \.entry {name}\((.*?)\)(.*?)\{{(.*?)\n\}}", text, re.S)
+        head = rf"\.visible \.entry {re.escape(name)}\("
+        match = re.search(head + r"(.*?)\)(.*?)\{(.*?)\n\}", text, re.S)
         if not match:
             raise Fault(f"no entry point {name}")
-        self.parameters = re.findall(r"(\w+_param_\d+)", match[1])
+        self.parameters = re.findall(r"([\w$]+_param_\d+)", match[1])
         self.threads = int(re.search(r"\.reqntid (\d+)", match[2])[1])
         self.shared = {name: int(size) for _, name, size in _SHARED.findall(text)}
         listing = Listing(text, match[3])

@@ -205,6 +205,11 @@ def test_calls():
     assert after == list(range(32))
 
 
+@pytest.mark.parametrize("name", ["square$of_f32", "$31square$of_1"])
+def test_calls_of_functions_with_other_names(name):
+    assert run_calls(SQUARE.replace("square", name)) == run_calls()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import registers
 
-_SECTION = re.compile(r"^\.text\.(\w+):$", re.MULTILINE)
+_SECTION = re.compile(r"^\.text\.([\w$]+):$", re.MULTILINE)
 _WIDE = re.compile(r"\b(LDG|STG)\.[\w.]*\b128\b")
 
 
