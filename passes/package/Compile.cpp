@@ -24,7 +24,6 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
-
 #include <map>
 
 using namespace mlir;
@@ -186,11 +185,17 @@ private:
   /// Measures `work` as stage `name`.
   LogicalResult timed(StringRef name, function_ref<LogicalResult()> work);
 
+  /// The place in `lowered` of what is for a processor. Where nothing is
+  /// multiplied it is the same for all.
+  int64_t getProductRows(const Target &target) const {
+    return hasProducts ? target.productRows : getDefaultTarget()->productRows;
+  }
+
   ModuleOp module;
-  /// What is lowered for processors, by Target::productRows.
-  std::map<int64_t, ModuleOp> lowered;
-  std::vector<OwningOpRef<ModuleOp>> clones;
-  /// What the lower stage made for devices.
+  bool hasProducts = false;
+  /// What the lower stage made for processors, by Target::productRows.
+  std::map<int64_t, OwningOpRef<ModuleOp>> lowered;
+  /// What it made for devices.
   OwningOpRef<ModuleOp> deviceModule;
   const CompileOptions &options;
   CompileResult &result;
@@ -203,7 +208,7 @@ LogicalResult Compilation::timed(StringRef name,
   LogicalResult outcome = work();
   std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - begin;
-  result.times.push_back({name, elapsed.count()});
+  result.times.push_back({name.str(), elapsed.count()});
   return outcome;
 }
 
@@ -245,7 +250,7 @@ llvm::Expected<std::string> Compilation::makeCode(const Target &target) {
       return ptx;
     return assemblePTX(*ptx, target, options.assembler);
   }
-  auto objects = generateObjects(lowered.at(target.productRows), target);
+  auto objects = generateObjects(*lowered.at(getProductRows(target)), target);
   if (!objects)
     return objects.takeError();
   auto shared = linkSharedObject(*objects);
@@ -282,33 +287,33 @@ LogicalResult Compilation::package(StringRef source,
 /// programs, each on their own; those of processors for each number of rows
 /// that a product's registers hold.
 LogicalResult Compilation::lower() {
-  auto isDevice = [](const Target *target) { return target->isDevice(); };
-  bool forDevices = llvm::any_of(options.targets, isDevice);
-  bool forProcessors = !llvm::all_of(options.targets, isDevice);
-  if (forDevices)
-    deviceModule = cast<ModuleOp>(module->clone());
+  module.walk([&](ProductOp) { hasProducts = true; });
   for (const Target *target : options.targets) {
-    if (target->isDevice() || lowered.count(target->productRows))
-      continue;
-    ModuleOp own = module;
-    if (!lowered.empty())
-      own = *clones.emplace_back(cast<ModuleOp>(module->clone()));
-    lowered[target->productRows] = own;
+    OwningOpRef<ModuleOp> &own =
+        target->isDevice() ? deviceModule : lowered[getProductRows(*target)];
+    if (!own)
+      own = cast<ModuleOp>(module->clone());
   }
-  for (auto [rows, copy] : lowered) {
+  std::string name = "lower";
+  for (auto &[rows, own] : lowered) {
     LowerOptions lower;
     lower.productRows = rows;
-    if (failed(runStage(Stage::Lower, "lower", copy, [&](OpPassManager &pm) {
+    if (rows != lowered.begin()->first)
+      name = ("lower-" + Twine(rows)).str();
+    if (failed(runStage(Stage::Lower, name, *own, [&](OpPassManager &pm) {
           buildLowerPipeline(pm, lower);
         })))
       return failure();
   }
-  if (forDevices && failed(runStage(Stage::Lower, "lower-to-cuda",
-                                    *deviceModule, buildLowerToCUDAPipeline)))
+  if (deviceModule && failed(runStage(Stage::Lower, "lower-to-cuda",
+                                      *deviceModule, buildLowerToCUDAPipeline)))
     return failure();
-  if (options.stopAfter == Stage::Lower)
-    result.ir = (forProcessors ? print(module) : "") +
-                (forDevices ? print(*deviceModule) : "");
+  if (options.stopAfter != Stage::Lower)
+    return success();
+  for (auto &[rows, own] : lowered)
+    result.ir += print(*own);
+  if (deviceModule)
+    result.ir += print(*deviceModule);
   return success();
 }
 

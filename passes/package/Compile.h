@@ -37,7 +37,7 @@ struct CompileOptions {
 };
 
 struct StageTime {
-  StringRef name;
+  std::string name;
   double milliseconds;
 };
 
