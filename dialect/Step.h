@@ -26,6 +26,9 @@ namespace mlir::step {
 /// of elements. No dim can be called so: a name has no space in it.
 constexpr StringLiteral kFlatRange = "flat range";
 
+/// Bytes of a number of the type in memory.
+inline int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
+
 /// What passes put into rules and no source may say.
 template <typename ConcreteT>
 class InsertedByPasses

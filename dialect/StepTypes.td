@@ -78,7 +78,7 @@ def Step_BufferType : Step_Type<"Buffer", "buffer"> {
     bool isInMemory() const { return !getElement().isInteger(64); }
     /// Bytes of one element in memory; 1 of a position, whose address is what it says.
     int64_t getElementBytes() const {
-      return isInMemory() ? getElement().getIntOrFloatBitWidth() / 8 : 1;
+      return isInMemory() ? getBytes(getElement()) : 1;
     }
     /// The symbolic tensor of these dims.
     SymTensorType getShape() const;

@@ -43,7 +43,7 @@ static Axes select(const Axes &axes, const Axes &others, bool are) {
   return found;
 }
 
-static int64_t getBytes(StringRef storage) {
+static int64_t getStorageBytes(StringRef storage) {
   bool isShort = storage == "bf16" || storage == "f16";
   return storage == "f64" ? 8 : isShort ? 2 : 4;
 }
@@ -138,8 +138,8 @@ json::Object LayoutExplainer::describeTensors(const TensorLayouts &tensor) {
 json::Object mlir::step::explainLayouts(const LayoutFile &file,
                                         const VariantRequest &base) {
   LayoutExplainer explainer{
-      file, getBytes(base.param),
-      getBytes(base.grad.empty() ? base.param : base.grad)};
+      file, getStorageBytes(base.param),
+      getStorageBytes(base.grad.empty() ? base.param : base.grad)};
   json::Array mesh, tensors;
   int64_t ranks = 1;
   for (const auto &[name, size] : file.mesh) {

@@ -24,8 +24,6 @@ using namespace mlir;
 using namespace mlir::step;
 namespace json = llvm::json;
 
-static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
-
 namespace {
 /// Explains one program. State: `memory` in the order of the
 /// program's operands, vectors behind those of all dims, then temps and partial

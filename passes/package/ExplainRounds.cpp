@@ -82,7 +82,7 @@ json::Array mlir::step::describeOwners(ProgramOp program) {
     bool isGrad = role.getKind() == RoleKind::Grad;
     Type type =
         isGrad ? program.getVariant().getCompute() : buffer.getElement();
-    int64_t bytes = type.getIntOrFloatBitWidth() / 8;
+    int64_t bytes = getBytes(type);
     there += bytes;
     back += isGrad ? 0 : bytes;
   }

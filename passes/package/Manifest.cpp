@@ -303,12 +303,11 @@ static json::Array describeWorkspace(const ProgramStorage &storage) {
     json::Array size;
     for (const std::string &factor : buffer.size)
       size.push_back(factor);
-    workspace.push_back(json::Object{
-        {"name", buffer.name},
-        {"size", std::move(size)},
-        {"bytes",
-         buffer.width * int64_t(buffer.element.getIntOrFloatBitWidth() / 8)},
-        {"live", buffer.live}});
+    workspace.push_back(
+        json::Object{{"name", buffer.name},
+                     {"size", std::move(size)},
+                     {"bytes", buffer.width * getBytes(buffer.element)},
+                     {"live", buffer.live}});
   }
   return workspace;
 }

@@ -172,7 +172,7 @@ int64_t TraversalPlan::getBytes(const Traversal &traversal) const {
   RuleOp op = rule;
   int64_t bytes = 0;
   auto add = [&](unsigned argument) {
-    bytes += op.getRole(argument).getStorage().getIntOrFloatBitWidth() / 8;
+    bytes += step::getBytes(op.getRole(argument).getStorage());
   };
   llvm::for_each(traversal.reads, add);
   llvm::for_each(traversal.stores, add);

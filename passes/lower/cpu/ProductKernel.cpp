@@ -7,6 +7,7 @@
 #include "passes/lower/cpu/ProductKernel.h"
 
 #include "passes/lower/BodyEmitter.h"
+#include "passes/lower/Combiners.h"
 #include "passes/lower/cpu/Gather.h"
 #include "stepc/kernel_abi.h"
 
@@ -83,7 +84,7 @@ static void packVectors(const Words &w, const Packing &packing, Type compute,
 /// A group from `line` on, line by line, by stretches.
 static void packLines(const Words &w, const Packing &packing, Type compute,
                       Value line, Value to, int64_t width) {
-  Value bytes = w.constantWord(compute.getIntOrFloatBitWidth() / 8);
+  Value bytes = w.constantWord(getBytes(compute));
   Value depth = w.toIndex(packing.depth);
   w.loop(w.constant(0), depth, kPackedDepth, [&](Value begin) {
     Value end = arith::MinSIOp::create(w.b, w.loc, depth,
@@ -102,8 +103,8 @@ static void emitPacking(const Words &w, const Packing &packing, Type compute,
                         int64_t width) {
   Value groups = w.ceilDiv(packing.count, width);
   Value size = w.constantWord(width);
-  Value groupBytes = w.mul(w.mul(packing.depth, size),
-                           w.constantWord(compute.getIntOrFloatBitWidth() / 8));
+  Value groupBytes =
+      w.mul(w.mul(packing.depth, size), w.constantWord(getBytes(compute)));
   w.loop(w.constant(0), w.toIndex(groups), 1, [&](Value index) {
     Value group = w.toWord(index);
     Value line = w.mul(group, size);
@@ -141,8 +142,7 @@ class TileEmitter {
 public:
   TileEmitter(const Words &w, Type compute, int64_t numRows)
       : numRows(numRows), w(w), compute(compute),
-        lanes(getPanelColumns(compute)),
-        bytes(compute.getIntOrFloatBitWidth() / 8),
+        lanes(getPanelColumns(compute)), bytes(getBytes(compute)),
         sums(emitStackBuffer(w, numRows * lanes * 8)) {}
 
   const int64_t numRows;
@@ -195,10 +195,7 @@ void TileEmitter::addLeaf(ValueRange leaf, Value isFirst) const {
   Type f64 = w.b.getF64Type();
   for (auto [row, chain] : llvm::enumerate(leaf)) {
     Value address = getRowSums(w.constantWord(int64_t(row)));
-    Value wide = chain;
-    if (!compute.isF64())
-      wide = arith::ExtFOp::create(w.b, w.loc, VectorType::get({lanes}, f64),
-                                   chain);
+    Value wide = emitWidened(w, chain);
     Value old = emitLoad(w, f64, lanes, address, w.constant(0));
     Value sum = arith::AddFOp::create(w.b, w.loc, old, wide);
     emitStore(w, f64, lanes, w.select(isFirst, wide, sum), address,
@@ -281,14 +278,14 @@ static void emitMirror(const Words &w, const Product &product) {
 static void emitRows(const Words &w, const Product &product,
                      const TileEmitter &emitter, Value firstRow) {
   int64_t lanes = getPanelColumns(product.compute);
-  Value bytes = w.constantWord(product.compute.getIntOrFloatBitWidth() / 8);
+  Value bytes = w.constantWord(getBytes(product.compute));
   Value left =
       w.min(w.sub(product.rows, firstRow), w.constantWord(kPackedRows));
   Packing packing{product.lhs, left, product.depth, product.packed};
-  packing.from.address = w.add(
-      product.lhs.address,
-      w.mul(w.mul(firstRow, product.lhs.rowStride),
-            w.constantWord(product.lhs.storage.getIntOrFloatBitWidth() / 8)));
+  packing.from.address =
+      w.add(product.lhs.address,
+            w.mul(w.mul(firstRow, product.lhs.rowStride),
+                  w.constantWord(getBytes(product.lhs.storage))));
   emitPacking(w, packing, product.compute, emitter.numRows);
   Value tileBytes =
       w.mul(w.mul(product.depth, w.constantWord(emitter.numRows)), bytes);

@@ -35,8 +35,7 @@ struct LoopShape {
   int64_t group; // elements of one iteration: one line of the narrowest operand
 
   LoopShape(ProgramOp program, ArrayRef<Operand> operands) {
-    int64_t computeBytes =
-        program.getVariant().getCompute().getIntOrFloatBitWidth() / 8;
+    int64_t computeBytes = getBytes(program.getVariant().getCompute());
     int64_t narrowest = computeBytes;
     for (const Operand &operand : operands)
       if (operand.isInMemory())

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/lower/cuda/BlockProduct.h"
 
+#include "passes/lower/Combiners.h"
 #include "passes/lower/cuda/BlockTree.h"
 #include "stepc/kernel_abi.h"
 
@@ -16,8 +17,6 @@ using namespace mlir::step;
 
 /// A thread computes an element: one chain over k, in leaves.
 void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
-  Type f64 = w.b.getF64Type();
-  bool isWide = product.compute.isF64();
   Value elements = w.mul(product.rows, product.columns);
   emitBlockLoop(w, elements, [&](Value number) {
     Value left = w.mul(w.div(number, product.columns), product.lhs.rowStride);
@@ -51,9 +50,7 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
           chain.getRegionIterArg(0));
       scf::YieldOp::create(w.b, w.loc, sum);
     }
-    Value leaf = chain.getResult(0);
-    if (!isWide)
-      leaf = arith::ExtFOp::create(w.b, w.loc, f64, leaf);
+    Value leaf = emitWidened(w, chain.getResult(0));
     Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
                                           begin, zero);
     Value sum =
@@ -61,7 +58,7 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     scf::YieldOp::create(w.b, w.loc, w.select(isFirst, leaf, sum));
     w.b.setInsertionPointAfter(leaves);
     Value result = leaves.getResult(0);
-    if (!isWide)
+    if (result.getType() != product.compute)
       result = arith::TruncFOp::create(w.b, w.loc, product.compute, result);
     emitStore(w, product.compute, 0, result, product.result, w.toIndex(number));
   });

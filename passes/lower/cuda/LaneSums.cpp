@@ -55,8 +55,6 @@ static Type getStagedType(ProgramOp program) {
   return type;
 }
 
-static int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
-
 std::optional<LaneSums::Staging> LaneSums::getStaging(TraverseOp traverse,
                                                       int64_t width) {
   int64_t numSums = getAlongRow(getAccumulators(traverse)).size();
