@@ -244,16 +244,12 @@ void ProgramStorage::addPartials() {
   }
 }
 
-int64_t mlir::step::getPanelColumns(Type compute) {
-  return 8 * 64 / compute.getIntOrFloatBitWidth();
-}
-
 void ProgramStorage::addProductMemory(ProductOp product) {
   ArrayRef<StringAttr> lhs = getDims(product.getLhs().getType());
   StringAttr depth =
       product.getLhsTransposed() ? lhs.drop_back().back() : lhs.back();
   Type compute = product.getType().getElement();
-  int64_t panelColumns = getPanelColumns(compute);
+  int64_t panelColumns = STEPC_PANEL_BYTES / getBytes(compute);
   SmallVector<std::string> packed = getSize(depth), panels = packed;
   for (const std::string &columns : getSize(product.getType().getDims().back()))
     panels.push_back(columns + "/" + std::to_string(panelColumns));
@@ -269,7 +265,7 @@ void ProgramStorage::addProductMemory(ProductOp product) {
     return number;
   };
   products[product] = {find("panels", panels, panelColumns),
-                       find("packed", packed, kPackedRows)};
+                       find("packed", packed, STEPC_PACKED_ROWS)};
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

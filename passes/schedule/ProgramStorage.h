@@ -32,14 +32,10 @@ struct WorkspaceBuffer {
   unsigned share = 0;
 };
 
-/// Columns of a panel of a product's right operand: a vector of 64 bytes of the
-/// compute type. Rows of its left one that are packed together: whole tiles.
-int64_t getPanelColumns(Type compute);
-inline constexpr int64_t kPackedRows = 96;
-
-/// The buffers, by their places in the workspace, into which the operands of a
-/// product are packed: panels of the right one, `kPackedRows` rows of the left
-/// one. Products of the same extents share them.
+/// The buffers, by their places in the workspace, into which a processor packs
+/// the operands of a product: panels of the right one, `STEPC_PACKED_ROWS` rows
+/// of the left one. Products of the same extents share them. Devices leave them
+/// unused.
 struct ProductMemory {
   int64_t panels, packed;
 };

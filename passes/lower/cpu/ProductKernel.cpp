@@ -17,6 +17,11 @@
 using namespace mlir;
 using namespace mlir::step;
 
+/// Of a panel, a row of which is a vector of the compute type.
+static int64_t getPanelColumns(Type compute) {
+  return STEPC_PANEL_BYTES / getBytes(compute);
+}
+
 //===----------------------------------------------------------------------===//
 // Packing
 //===----------------------------------------------------------------------===//
@@ -273,14 +278,14 @@ static void emitMirror(const Words &w, const Product &product) {
   });
 }
 
-/// The tiles of `kPackedRows` rows from `firstRow` on, by panels. Of a
+/// The tiles of `STEPC_PACKED_ROWS` rows from `firstRow` on, by panels. Of a
 /// symmetric result those that have something on or below the diagonal.
 static void emitRows(const Words &w, const Product &product,
                      const TileEmitter &emitter, Value firstRow) {
   int64_t lanes = getPanelColumns(product.compute);
   Value bytes = w.constantWord(getBytes(product.compute));
   Value left =
-      w.min(w.sub(product.rows, firstRow), w.constantWord(kPackedRows));
+      w.min(w.sub(product.rows, firstRow), w.constantWord(STEPC_PACKED_ROWS));
   Packing packing{product.lhs, left, product.depth, product.packed};
   packing.from.address =
       w.add(product.lhs.address,
@@ -324,7 +329,7 @@ void mlir::step::emitPackedProduct(const Words &w, const Product &product,
   emitPacking(w, packing, product.compute, getPanelColumns(product.compute));
   // Its memory on the stack is taken once.
   TileEmitter emitter(w, product.compute, tileRows);
-  w.loop(w.constant(0), w.toIndex(product.rows), kPackedRows,
+  w.loop(w.constant(0), w.toIndex(product.rows), STEPC_PACKED_ROWS,
          [&](Value row) { emitRows(w, product, emitter, w.toWord(row)); });
   if (product.isSymmetric)
     emitMirror(w, product);

@@ -103,6 +103,12 @@
 /* Elements of a leaf of a product, along the dim that both matrices have. */
 #define STEPC_PRODUCT_LEAF 512
 
+/* How a processor packs the operands of a product, for which the workspace has
+ * buffers: bytes of a row of the right one's panels, which is a vector, and
+ * rows of the left one that are packed together, which are whole tiles. */
+#define STEPC_PANEL_BYTES 64
+#define STEPC_PACKED_ROWS 96
+
 /* Bits of an element's index in its tensor; above them is the tensor's number.
  */
 #define STEPC_POSITION_BITS 40
