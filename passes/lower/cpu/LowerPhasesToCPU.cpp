@@ -9,6 +9,7 @@
 #include "passes/lower/cpu/RunFunctions.h"
 #include "passes/lower/cpu/TileKernel.h"
 #include "passes/schedule/Schedule.h"
+#include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -228,8 +229,18 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
                       prefetchLines);
   }
 
+  /// What is packed of a product's left operand is whole tiles.
+  LogicalResult checkProductRows() {
+    int64_t rows = productRows;
+    if (rows > 0 && STEPC_PACKED_ROWS % rows == 0)
+      return success();
+    return emitError(getOperation().getLoc())
+           << "product-rows is " << rows << ", which does not divide "
+           << STEPC_PACKED_ROWS;
+  }
+
   void runOnOperation() override {
-    if (failed(checkOptimizers(getOperation())))
+    if (failed(checkProductRows()) || failed(checkOptimizers(getOperation())))
       return signalPassFailure();
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());

@@ -53,7 +53,7 @@ func::FuncOp mlir::step::emitRowBlockFinish(OpBuilder &builder,
   Words w(builder, loc);
   TileRow row(w, storage, CallWords::load(w, block.getArgument(0)),
               block.getArgument(1));
-  WorkerPolicy policy(w, /*productRows=*/0); // it has no products
+  WorkerPolicy policy(w);
   FinishEmitter finish(w, row, policy);
   Value item = block.getArgument(2), firstRow = block.getArgument(3),
         rows = block.getArgument(4);

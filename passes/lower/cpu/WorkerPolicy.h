@@ -15,8 +15,10 @@ namespace mlir::step {
 
 class WorkerPolicy : public FinishPolicy {
 public:
-  /// `productRows`: of a product's result, that are computed in registers.
-  WorkerPolicy(const Words &w, int64_t productRows)
+  /// `productRows`: of a product's result, that are computed in registers;
+  /// null where the finish has no products.
+  explicit WorkerPolicy(const Words &w,
+                        std::optional<int64_t> productRows = std::nullopt)
       : FinishPolicy(w), productRows(productRows) {}
 
   void forEach(const Places &places,
@@ -27,15 +29,16 @@ public:
                     Value width) const override;
   void foldSequence(Combiner combiner, const Entries &entries) const override;
   void multiply(const Product &product) const override {
+    assert(productRows && "products need to know how many rows");
     callProduct(w, product, [&](const Words &inner, const Product &own) {
-      emitPackedProduct(inner, own, productRows);
+      emitPackedProduct(inner, own, *productRows);
     });
   }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
 
 private:
-  int64_t productRows;
+  std::optional<int64_t> productRows;
 };
 
 /// The run functions of the traversals of vectors among the entries.
