@@ -58,11 +58,11 @@ bool ParamDims::covers(Type type) const {
 
 bool ParamDims::isFull(Type type) const { return getDims(type) == names; }
 
-DimSet ParamDims::getSet(Type type) const {
+DimSet ParamDims::getSet(Type type, Type over) const {
   DimSet set;
   if (!type)
     return set;
-  const bool covered = covers(type);
+  const bool covered = covers(over);
   for (auto [position, dim] : llvm::enumerate(getDims(type)))
     if (dim.getValue() != "1" || (covered && names[position].getValue() == "1"))
       set.insert(position);
@@ -79,13 +79,9 @@ ParamDims mlir::step::getParamDims(Operation *op) {
 
 ReductionDims::ReductionDims(const ParamDims &dims, Type overType,
                              Type keptType)
-    : names(getDims(overType)), isKernel(dims.isFull(overType)) {
-  over = dims.getSet(overType);
-  for (unsigned position : over.getPositions())
-    if (keptType && (getDims(keptType)[position].getValue() != "1" ||
-                     names[position].getValue() == "1"))
-      kept.insert(position);
-  reduced = over - kept;
+    : names(getDims(overType)), over(dims.getSet(overType)),
+      kept(dims.getSet(keptType, overType)), reduced(over - kept),
+      isKernel(dims.isFull(overType)) {
   lane = over.getInnermost();
   if (isKernel)
     lane = dims.getLane();

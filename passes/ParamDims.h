@@ -72,7 +72,10 @@ public:
   bool covers(Type type) const;
   /// Of a tensor whose dims are the param's or 1, in the param's places; of
   /// another in its own. None of null, for a number.
-  DimSet getSet(Type type) const;
+  DimSet getSet(Type type) const { return getSet(type, type); }
+  /// The same of a tensor whose dims are those of `over` or 1, in the places of
+  /// `over`. A dim of the param that is 1 belongs to all sets in its places.
+  DimSet getSet(Type type, Type over) const;
   /// Whether a tensor has all dims of the param, in their order.
   bool isFull(Type type) const;
 

@@ -78,12 +78,5 @@ DimSet mlir::step::getDimSet(TraverseOp traverse) {
 }
 
 DimSet mlir::step::getDimSet(TraverseOp traverse, const Operand &operand) {
-  ParamDims dims = getParamDims(traverse);
-  Type over = traverse.getOver();
-  DimSet set;
-  for (auto [position, dim] : llvm::enumerate(getDims(operand.getType())))
-    if (dim.getValue() != "1" ||
-        (dims.covers(over) && dims.getName(position).getValue() == "1"))
-      set.insert(position);
-  return set;
+  return getParamDims(traverse).getSet(operand.getType(), traverse.getOver());
 }
