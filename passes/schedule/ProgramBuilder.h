@@ -72,6 +72,7 @@ private:
   void buildVectors(const SmallStep &step);
   SmallVector<Reduced> buildTraverse(StringRef name, Type over,
                                      const Body &body);
+  void fillBody(TraverseOp traverse, const Body &body);
   void addOps(const Traversal &traversal, Body &body);
   void readArgument(unsigned argument, Value as, Body &body);
   /// The memory of a value that has some.

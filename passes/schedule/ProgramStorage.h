@@ -98,7 +98,6 @@ private:
   void addVectors();
   void add(Value value, StringRef prefix, int64_t number,
            SmallVector<std::string> size, Type element);
-  SmallVector<std::string> getVectorSize(Type type) const;
   SmallVector<std::string> getPartialSize(PartialType type) const;
 
   ProgramOp program;

@@ -53,6 +53,36 @@ static ArrayRef<StringAttr> getKept(ReductionOpInterface reduction) {
   return getDims(reduction->getResult(0).getType());
 }
 
+/// From the elements that are read to those that are stored, made and reduced.
+void ProgramBuilder::fillBody(TraverseOp traverse, const Body &body) {
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = builder.createBlock(&traverse.getBody());
+  IRMapping mapping;
+  for (auto &[value, buffer] : body.reads)
+    block->addArgument(cast<BufferType>(buffer.getType()).getElement(),
+                       value.getLoc());
+  for (auto [read, element] : llvm::zip(body.reads, block->getArguments()))
+    mapping.map(read.first, readElement(read.first, element));
+  SmallVector<Value> stored;
+  for (unsigned argument : body.stores)
+    stored.push_back(analysis.getStoredValue(argument));
+  useScalars(body.ops, stored, mapping);
+  for (Operation *op : body.ops)
+    mapping.map(op->getResult(0),
+                emitScalarCode(builder, op, mapping, compute));
+  SmallVector<Value> results;
+  for (auto [value, write] : llvm::zip(stored, traverse.getWrites()))
+    results.push_back(
+        makeElement(mapOrMaterialize(builder, value, mapping, compute),
+                    cast<BufferType>(write.getType()).getElement()));
+  for (Value value : body.made)
+    results.push_back(makeElement(mapping.lookup(value), compute));
+  for (ReductionOpInterface reduction : body.reductions)
+    for (Value input : reduction.getInputs())
+      results.push_back(mapping.lookup(input));
+  YieldOp::create(builder, rule.getReturn().getLoc(), results);
+}
+
 /// Adds `step.traverse`, and maps what it stores and makes. Returns what it
 /// reduced.
 SmallVector<ProgramBuilder::Reduced>
@@ -75,34 +105,7 @@ ProgramBuilder::buildTraverse(StringRef name, Type over, const Body &body) {
   auto traverse =
       TraverseOp::create(builder, rule.getLoc(), types, name, over, reads,
                          writes, body.unless, body.isTrailing);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    Block *block = builder.createBlock(&traverse.getBody());
-    IRMapping mapping;
-    for (auto &[value, buffer] : body.reads)
-      block->addArgument(cast<BufferType>(buffer.getType()).getElement(),
-                         value.getLoc());
-    for (auto [read, element] : llvm::zip(body.reads, block->getArguments()))
-      mapping.map(read.first, readElement(read.first, element));
-    SmallVector<Value> stored;
-    for (unsigned argument : body.stores)
-      stored.push_back(analysis.getStoredValue(argument));
-    useScalars(body.ops, stored, mapping);
-    for (Operation *op : body.ops)
-      mapping.map(op->getResult(0),
-                  emitScalarCode(builder, op, mapping, compute));
-    SmallVector<Value> results;
-    for (auto [value, write] : llvm::zip(stored, writes))
-      results.push_back(
-          makeElement(mapOrMaterialize(builder, value, mapping, compute),
-                      cast<BufferType>(write.getType()).getElement()));
-    for (Value value : body.made)
-      results.push_back(makeElement(mapping.lookup(value), compute));
-    for (ReductionOpInterface reduction : body.reductions)
-      for (Value input : reduction.getInputs())
-        results.push_back(mapping.lookup(input));
-    YieldOp::create(builder, rule.getReturn().getLoc(), results);
-  }
+  fillBody(traverse, body);
   ResultRange results = traverse.getResults();
   unsigned next = 0;
   for (unsigned argument : body.stores)
