@@ -26,6 +26,10 @@ namespace mlir::step {
 /// of elements. No dim can be called so: a name has no space in it.
 constexpr StringLiteral kFlatRange = "flat range";
 
+/// The most dims of a rule that follow from others: a row of a kernel's table
+/// has so many more extents.
+constexpr unsigned kMaxBoundDims = 3;
+
 /// Bytes of a number of the type in memory.
 inline int64_t getBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 

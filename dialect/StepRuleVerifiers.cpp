@@ -126,9 +126,6 @@ static LogicalResult verifyStates(RuleOp rule) {
   return success();
 }
 
-/// A row of a kernel's table has so many more extents.
-constexpr unsigned kMaxBoundDims = 3;
-
 /// Each dim that follows from others is new, and follows from single dims of
 /// the param and integer options.
 static LogicalResult verifyDims(RuleOp rule) {

@@ -40,9 +40,6 @@ private:
   uint32_t bits = 0;
 };
 
-/// The most named dims that a compiled rule may have, beside leading ones.
-inline constexpr unsigned kMaxNamedDims = 4;
-
 /// The dims of a rule's param as kernels see them. The innermost named dim is
 /// the lane, whose elements are neighbours; the named dim before it is the row,
 /// of which tiles have some; all others are outer dims, one item of which is a

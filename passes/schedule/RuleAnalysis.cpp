@@ -6,16 +6,21 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/RuleAnalysis.h"
 
+#include "stepc/kernel_abi.h"
+
 using namespace mlir;
 using namespace mlir::step;
+
+// Of the dims that follow from others the dialect's verifier has the limit.
+static_assert(kMaxBoundDims == STEPC_BOUND_DIMS_MOST);
 
 LogicalResult RuleAnalysis::checkDims() {
   Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
   unsigned named = dims.getNumNamed();
-  if (named > kMaxNamedDims || named == 0)
+  if (named > STEPC_NAMED_DIMS_MOST || named == 0)
     return rule.emitOpError()
            << "has a param of " << param << " with " << named
-           << " named dims; rules of 1 to " << kMaxNamedDims
+           << " named dims; rules of 1 to " << STEPC_NAMED_DIMS_MOST
            << " beside the leading ones can be compiled, others only "
               "interpreted";
   for (BlockArgument argument : rule.getBody().getArguments()) {
