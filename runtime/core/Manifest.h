@@ -131,15 +131,15 @@ std::string describe(const Dims &dims);
 /// One condition of a rule's guard.
 struct GuardTerm {
   enum class Subject : uint8_t { Rank, Extent, Option };
+  enum class Other : uint8_t { Value, Extent, Option };
 
   Subject subject = Subject::Rank;
   /// Which extent; below 0: from the end.
   int64_t extent = 0;
   size_t option = 0;
   Predicate predicate = Predicate::NE;
-  /// What the subject is compared with: an option, another extent, or a value.
-  bool againstOption = false;
-  bool againstExtent = false;
+  /// What the subject is compared with.
+  Other other = Other::Value;
   size_t otherOption = 0;
   int64_t otherExtent = 0;
   int64_t value = 0;

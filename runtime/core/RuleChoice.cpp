@@ -91,18 +91,25 @@ std::string RuleMatcher::refuseTerm(const GuardTerm &term) const {
     found = group.options[term.option];
     break;
   }
-  int64_t other =
-      term.againstOption ? group.options[term.otherOption] : term.value;
-  if (term.againstExtent && !findExtent(term.otherExtent, other))
-    return "needs an " + describeExtent(term.otherExtent);
+  int64_t other = term.value;
+  std::string name;
+  switch (term.other) {
+  case GuardTerm::Other::Value:
+    break;
+  case GuardTerm::Other::Extent:
+    name = describeExtent(term.otherExtent);
+    if (!findExtent(term.otherExtent, other))
+      return "needs an " + name;
+    break;
+  case GuardTerm::Other::Option:
+    name = describeOption(term.otherOption);
+    other = group.options[term.otherOption];
+    break;
+  }
   if (compare(double(found), term.predicate, double(other)))
     return "";
   return "needs " + subject + " " + getName(term.predicate) + " " +
-         std::to_string(other) +
-         (term.againstOption ? " (" + describeOption(term.otherOption) + ")"
-                             : "") +
-         (term.againstExtent ? " (" + describeExtent(term.otherExtent) + ")"
-                             : "") +
+         std::to_string(other) + (name.empty() ? "" : " (" + name + ")") +
          ", it is " + std::to_string(found);
 }
 

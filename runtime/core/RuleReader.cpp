@@ -43,13 +43,13 @@ static GuardTerm readTerm(const FieldReader &fields, const Json &value,
   }
   term.predicate = fields.getPredicate(value, where);
   if (term.subject != GuardTerm::Subject::Option && value.find("option")) {
-    term.againstOption = true;
+    term.other = GuardTerm::Other::Option;
     term.otherOption = readOptionName(fields, value, where, manifest);
     if (value.find("value") || value.find("other_extent"))
       fields.bad(where, "compares with an option and with something else");
   } else if (term.subject != GuardTerm::Subject::Option &&
              value.find("other_extent")) {
-    term.againstExtent = true;
+    term.other = GuardTerm::Other::Extent;
     term.otherExtent = fields.getInteger(value, "other_extent", where);
     if (value.find("value"))
       fields.bad(where, "compares with an extent and a value");
