@@ -66,23 +66,22 @@ void TraversalPlan::findTraversals() {
     traversals[getIndex(analysis.getTime(value), {})].keeps.push_back(value);
 }
 
-/// Whether it is there before the traversal begins. An argument is read where
-/// it is.
-bool TraversalPlan::isInMemory(const Traversal &traversal, Value value) const {
+/// Whether it is there before traversal `index` begins. An argument is read
+/// where it is.
+bool TraversalPlan::isInMemory(size_t index, Value value) const {
   if (analysis.isMadeByProduct(value))
     return true;
   return !isa<BlockArgument>(value) &&
          analysis.getKeptWhole().contains(value) &&
-         getIndex(analysis.getTime(value), {}) <
-             size_t(&traversal - traversals.data());
+         getIndex(analysis.getTime(value), {}) < index;
 }
 
-/// Of a Full value: whether the traversal reads it. Where that is an argument's
-/// old value and an earlier traversal has overwritten it, `conflicts` gets the
-/// argument.
-bool TraversalPlan::read(Traversal &traversal, Value value,
+/// Of a Full value: whether traversal `index` reads it. Where that is an
+/// argument's old value and an earlier traversal has overwritten it,
+/// `conflicts` gets the argument.
+bool TraversalPlan::read(size_t index, Value value,
                          llvm::SetVector<unsigned> &conflicts) {
-  size_t index = &traversal - traversals.data();
+  Traversal &traversal = traversals[index];
   auto isWritten = [&](unsigned argument) {
     auto writer = writers.find(argument);
     return writer != writers.end() && writer->second < index;
@@ -106,19 +105,20 @@ bool TraversalPlan::read(Traversal &traversal, Value value,
   return false;
 }
 
-/// Adds what the traversal needs for `value`.
-void TraversalPlan::collect(Traversal &traversal, Value value,
+/// Adds what traversal `index` needs for `value`.
+void TraversalPlan::collect(size_t index, Value value,
                             llvm::SetVector<unsigned> &conflicts) {
+  Traversal &traversal = traversals[index];
   auto enter = [&](Value next) {
     Domain domain = analysis.getDomain(next);
-    if (domain != Domain::Full || isInMemory(traversal, next)) {
+    if (domain != Domain::Full || isInMemory(index, next)) {
       if (domain != Domain::Constant)
         traversal.inputs.insert(next);
       return Follow::Nothing;
     }
     bool isThere = traversal.computed.contains(next) ||
                    traversal.leaves.contains(next) ||
-                   read(traversal, next, conflicts);
+                   read(index, next, conflicts);
     return isThere ? Follow::Nothing : Follow::Operands;
   };
   walkSources(value, enter, [&](Operation *op) {
@@ -153,11 +153,11 @@ bool TraversalPlan::distribute() {
     llvm::SetVector<unsigned> conflicts;
     for (ReductionOpInterface reduction : traversal.reductions)
       for (Value input : reduction.getInputs())
-        collect(traversal, input, conflicts);
+        collect(index, input, conflicts);
     for (unsigned argument : traversal.stores)
-      collect(traversal, analysis.getStoredValue(argument), conflicts);
+      collect(index, analysis.getStoredValue(argument), conflicts);
     for (Value value : traversal.keeps)
-      collect(traversal, value, conflicts);
+      collect(index, value, conflicts);
     if (conflicts.empty())
       continue;
     size_t sure = findSure(index);

@@ -86,12 +86,10 @@ private:
   void findTraversals();
   size_t getIndex(Time time, Value unless) const;
   size_t findSure(size_t index);
-  bool isInMemory(const Traversal &traversal, Value value) const;
+  bool isInMemory(size_t index, Value value) const;
   bool distribute();
-  bool read(Traversal &traversal, Value value,
-            llvm::SetVector<unsigned> &conflicts);
-  void collect(Traversal &traversal, Value value,
-               llvm::SetVector<unsigned> &conflicts);
+  bool read(size_t index, Value value, llvm::SetVector<unsigned> &conflicts);
+  void collect(size_t index, Value value, llvm::SetVector<unsigned> &conflicts);
   int64_t getTotalBytes() const;
   void settle();
   bool improveWriter(unsigned argument);
