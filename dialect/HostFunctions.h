@@ -1,5 +1,4 @@
-//===- HostFunctions.h - exp, log and pow of doubles -------------*- C++
-//-*-===//
+//===- HostFunctions.h - exp, log and pow of doubles ------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- RandomBits.h - the numbers of the random generator --------*- C++
-//-*-===//
+//===- RandomBits.h - the numbers of the random generator -------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

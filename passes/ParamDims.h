@@ -1,5 +1,4 @@
-//===- ParamDims.h - sets of a param's dims ----------------------*- C++
-//-*-===//
+//===- ParamDims.h - sets of a param's dims ---------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Sources.h - what a value is computed of -------------------*- C++
-//-*-===//
+//===- Sources.h - what a value is computed of ------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Folds.h - folds that change no value
-//--------------------------------===//
+//===- Folds.h - folds that change no value -------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- StochasticRound.h - rounding by random bits ---------------*- C++
-//-*-===//
+//===- StochasticRound.h - rounding by random bits --------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

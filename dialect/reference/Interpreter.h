@@ -1,5 +1,4 @@
-//===- Interpreter.h - the meaning of a definition ---------------*- C++
-//-*-===//
+//===- Interpreter.h - the meaning of a definition --------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Masters.h - the f32 behind a parameter stored as bf16 -----*- C++
-//-*-===//
+//===- Masters.h - the f32 behind a parameter stored as bf16 ----*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Rounding.h - the formats that values are kept in ----------*- C++
-//-*-===//
+//===- Rounding.h - the formats that values are kept in ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

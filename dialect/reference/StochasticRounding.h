@@ -1,5 +1,4 @@
-//===- StochasticRounding.h - rounding to bf16 by random bits ----*- C++
-//-*-===//
+//===- StochasticRounding.h - rounding to bf16 by random bits ---*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Tensor.h - whole tensors on the host ----------------------*- C++
-//-*-===//
+//===- Tensor.h - whole tensors on the host ---------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Rounding.h - how what is stored as bf16 is rounded --------*- C++
-//-*-===//
+//===- Rounding.h - how what is stored as bf16 is rounded -------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- BodyEmitter.cpp - the body of a traversal, for elements or vectors
-//-----===//
+//===- BodyEmitter.cpp - the body of a traversal, for elements or vectors -===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

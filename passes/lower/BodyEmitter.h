@@ -1,5 +1,4 @@
-//===- BodyEmitter.h - the body of a traversal, for elements or vectors -*- C++
-//-*-===//
+//===- BodyEmitter.h - the body of a traversal ------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Combiners.h - partial results, one with another -----------*- C++
-//-*-===//
+//===- Combiners.h - partial results, one with another ----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

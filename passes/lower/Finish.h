@@ -1,5 +1,4 @@
-//===- Finish.h - what runs once for a tensor --------------------*- C++
-//-*-===//
+//===- Finish.h - what runs once for a tensor -------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

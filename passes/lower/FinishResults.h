@@ -1,5 +1,4 @@
-//===- FinishResults.h - what a finish combines, where it goes -----*- C++
-//-*-===//
+//===- FinishResults.h - what a finish combines, where it goes --*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

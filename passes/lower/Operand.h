@@ -1,5 +1,4 @@
-//===- Operand.h - what a traversal touches ------------------------*- C++
-//-*-===//
+//===- Operand.h - what a traversal touches ---------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Places.h - where numbered things lie ----------------------*- C++
-//-*-===//
+//===- Places.h - where numbered things lie ---------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Products.h - products and transposes in a finish ----------*- C++
-//-*-===//
+//===- Products.h - products and transposes in a finish ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

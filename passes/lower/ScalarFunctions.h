@@ -1,5 +1,4 @@
-//===- ScalarFunctions.h - functions in place of operations ------*- C++
-//-*-===//
+//===- ScalarFunctions.h - functions in place of operations -----*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

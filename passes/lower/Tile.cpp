@@ -1,5 +1,4 @@
-//===- Tile.cpp - where a tile and its operands lie
-//------------------------===//
+//===- Tile.cpp - where a tile and its operands lie -----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

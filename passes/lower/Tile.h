@@ -1,5 +1,4 @@
-//===- Tile.h - where a tile and its operands lie ------------------*- C++
-//-*-===//
+//===- Tile.h - where a tile and its operands lie ---------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Words.h - kernels read the table as 64-bit words ----------*- C++
-//-*-===//
+//===- Words.h - kernels read the table as 64-bit words ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

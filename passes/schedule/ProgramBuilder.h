@@ -1,5 +1,4 @@
-//===- ProgramBuilder.h - the program of a planned rule ----------*- C++
-//-*-===//
+//===- ProgramBuilder.h - the program of a planned rule ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,14 +18,12 @@ namespace mlir::step {
 ///
 /// State, while operations are added from the first to the last:
 /// - `values`: what each value of the rule is in the program so far. A scalar
-/// is
-///   a scalar, a vector a buffer, an argument the buffer's present contents. Of
-///   an AdamW whose traversal has been built, `exp_avg`'s argument is mapped to
-///   the result that the traversal gave for it, and a later traversal that
+///   is a scalar, a vector a buffer, an argument the buffer's present contents.
+///   Of an AdamW whose traversal has been built, `exp_avg`'s argument is mapped
+///   to the result that the traversal gave for it, and a later traversal that
 ///   reads the state reads that;
 /// - `shares`: of a reduction that crosses ranks or has several tensors, what
-/// was
-///   combined of each tensor and is to be received;
+///   was combined of each tensor and is to be received;
 /// - `kept`: what a product needs whole, as a buffer. Of a gradient that is a
 ///   copy of it, so it is not what the argument is mapped to;
 /// - `owned`: scalars of the cohort for which somebody asks of the tensor;

@@ -1,5 +1,4 @@
-//===- ProgramStorage.h - where the values of a program lie ------*- C++
-//-*-===//
+//===- ProgramStorage.h - where the values of a program lie -----*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -44,8 +43,7 @@ struct ProductMemory {
 /// manifest and explanations share.
 ///
 /// - A result of step.cohort_scalars has a slot of the cohort's row: results
-/// are
-///   numbered through all of them.
+///   are numbered through all of them.
 /// - A scalar of the tensor has a slot of the tensor where something else than
 ///   the scalar operations beside it uses it: of
 ///
@@ -55,10 +53,9 @@ struct ProductMemory {
 ///     ... = step.traverse ... { ... %c ... }
 ///
 /// - Vectors, partial results and shares have a buffer of the workspace; of
-/// what
-///   was written, kept or received the one that it had before. In a program
-///   with products, whose buffers are large, one that is not used any more is
-///   the next one's of that size.
+///   what was written, kept or received the one that it had before. In a
+///   program with products, whose buffers are large, one that is not used any
+///   more is the next one's of that size.
 class ProgramStorage {
 public:
   explicit ProgramStorage(ProgramOp program);

@@ -1,5 +1,4 @@
-//===- RoundCalls.h - the rounds of a step as the runtime sees them -*- C++
-//-*-===//
+//===- RoundCalls.h - rounds as the runtime sees them -----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

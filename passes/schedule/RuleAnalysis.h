@@ -1,5 +1,4 @@
-//===- RuleAnalysis.h - where and when each value of a rule is ---*- C++
-//-*-===//
+//===- RuleAnalysis.h - where and when each value of a rule is --*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- RulePlan.h - all that is planned of a rule ----------------*- C++
-//-*-===//
+//===- RulePlan.h - all that is planned of a rule ---------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Schedule.h - the entries of a program's schedule ----------*- C++
-//-*-===//
+//===- Schedule.h - the entries of a program's schedule ---------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

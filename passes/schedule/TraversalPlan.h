@@ -1,5 +1,4 @@
-//===- TraversalPlan.h - which traversal does what ---------------*- C++
-//-*-===//
+//===- TraversalPlan.h - which traversal does what --------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

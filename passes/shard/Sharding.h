@@ -1,5 +1,4 @@
-//===- Sharding.h - what of a rule's values a rank has -----------*- C++
-//-*-===//
+//===- Sharding.h - what of a rule's values a rank has ----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

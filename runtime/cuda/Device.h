@@ -1,5 +1,4 @@
-//===- Device.h - a context of a CUDA device
-//--------------------------------===//
+//===- Device.h - a context of a CUDA device ------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Launcher.cpp - launches on a stream
-//----------------------------------===//
+//===- Launcher.cpp - launches on a stream --------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

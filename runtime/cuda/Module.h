@@ -1,5 +1,4 @@
-//===- Module.h - the kernels of a package on a device
-//----------------------===//
+//===- Module.h - the kernels of a package on a device --------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Control.cpp - what tests tell the double, and ask it
-//-----------------===//
+//===- Control.cpp - what tests tell the double, and ask it ---------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Driver.cpp - the driver's functions, doubled
-//-------------------------===//
+//===- Driver.cpp - the driver's functions, doubled -----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

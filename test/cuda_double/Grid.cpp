@@ -1,5 +1,4 @@
-//===- Grid.cpp - launches, the threads of a block as fibers
-//----------------===//
+//===- Grid.cpp - launches, the threads of a block as fibers --------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

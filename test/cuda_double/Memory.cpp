@@ -1,5 +1,4 @@
-//===- Memory.cpp - device memory: pages that are mostly protected
-//----------===//
+//===- Memory.cpp - device memory: pages that are mostly protected --------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

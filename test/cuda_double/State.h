@@ -1,5 +1,4 @@
-//===- State.h - what the double of the driver keeps
-//------------------------===//
+//===- State.h - what the double of the driver keeps ----------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Streams.cpp - queues of work, run when the host waits
-//----------------===//
+//===- Streams.cpp - queues of work, run when the host waits --------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Case.h - what to run --------------------------------------*- C++
-//-*-===//
+//===- Case.h - what to run -------------------------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Definition.h - definitions and packages -------------------*- C++
-//-*-===//
+//===- Definition.h - definitions and packages ------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

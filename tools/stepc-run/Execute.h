@@ -1,5 +1,4 @@
-//===- Execute.h - runs cases ------------------------------------*- C++
-//-*-===//
+//===- Execute.h - runs cases -----------------------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Npy.h - arrays in .npy and .npz files ---------------------*- C++
-//-*-===//
+//===- Npy.h - arrays in .npy and .npz files --------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

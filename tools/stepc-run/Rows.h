@@ -1,5 +1,4 @@
-//===- Rows.h - numbers of one step after the other --------------*- C++
-//-*-===//
+//===- Rows.h - numbers of one step after the other -------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Zip.h - members of a zip file -----------------------------*- C++
-//-*-===//
+//===- Zip.h - members of a zip file ----------------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Gather.h - strided elements to and from the stack ---------*- C++
-//-*-===//
+//===- Gather.h - strided elements to and from the stack --------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

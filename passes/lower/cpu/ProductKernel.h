@@ -1,5 +1,4 @@
-//===- ProductKernel.h - a product by one worker -----------------*- C++
-//-*-===//
+//===- ProductKernel.h - a product by one worker ----------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- ReductionTree.h - the fixed order of additions ------------*- C++
-//-*-===//
+//===- ReductionTree.h - the fixed order of additions -----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- RowBlock.h - several phases on a block of rows -------------*- C++
-//-*-===//
+//===- RowBlock.h - several phases on a block of rows -----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

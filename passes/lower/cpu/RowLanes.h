@@ -1,5 +1,4 @@
-//===- RowLanes.h - what a traversal carries along a row ------------*- C++
-//-*-===//
+//===- RowLanes.h - what a traversal carries along a row --------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

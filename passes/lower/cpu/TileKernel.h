@@ -1,5 +1,4 @@
-//===- TileKernel.h - kernels of the tiles space ------------------*- C++
-//-*-===//
+//===- TileKernel.h - kernels of the tiles space ----------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

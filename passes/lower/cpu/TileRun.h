@@ -1,5 +1,4 @@
-//===- TileRun.h - functions over rows of elements ---------------*- C++
-//-*-===//
+//===- TileRun.h - functions over rows of elements --------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

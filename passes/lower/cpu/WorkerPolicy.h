@@ -1,5 +1,4 @@
-//===- WorkerPolicy.h - a finish that one worker runs ------------*- C++
-//-*-===//
+//===- WorkerPolicy.h - a finish that one worker runs -----------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

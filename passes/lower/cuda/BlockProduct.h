@@ -1,5 +1,4 @@
-//===- BlockProduct.h - a product by the threads of a block ------*- C++
-//-*-===//
+//===- BlockProduct.h - a product by the threads of a block -----*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
