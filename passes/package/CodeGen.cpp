@@ -26,6 +26,13 @@
 #include "llvm/Target/TargetOptions.h"
 #include "llvm/Transforms/IPO/AlwaysInliner.h"
 #include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/GVN.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopRotation.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "llvm/Transforms/Utils/SplitModule.h"
 
 #include <algorithm>
@@ -67,10 +74,36 @@ createTargetMachine(const Target &target) {
       std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
-/// LLVM's own cleanup. Its vectorizers stay off: the loops are vectorized, and
-/// what remains are tails. No function is known by name, so that a loop that
-/// copies is not turned into a call of memcpy, which nobody links.
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+/// LLVM's own cleanup of a device's kernels. Its vectorizers stay off: a lane
+/// has an element.
+static llvm::ModulePassManager makeDevicePasses(llvm::PassBuilder &builder) {
+  return builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2);
+}
+
+/// That of a processor's: the loops are vectorized, calls inlined, and
+/// operations folded. What is left is to do once, and not as often as -O2 does:
+/// that takes four times as long, and its code is no faster (builds.py of
+/// tools/bench compares two compilers).
+static llvm::ModulePassManager makeProcessorPasses() {
+  llvm::LoopPassManager loops;
+  loops.addPass(llvm::LoopRotatePass());
+  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops),
+                                                       /*UseMemorySSA=*/true));
+  passes.addPass(llvm::GVNPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  llvm::ModulePassManager all;
+  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  return all;
+}
+
+/// No function is known by name, so that a loop that copies is not turned into
+/// a call of memcpy, which nobody links.
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+                     const Target &target) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.SLPVectorization = false;
@@ -88,8 +121,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2)
-      .run(module, modules);
+  auto passes =
+      target.isDevice() ? makeDevicePasses(builder) : makeProcessorPasses();
+  passes.run(module, modules);
 }
 
 /// Cuts long blocks into pieces. Schedulers and the expansion of pseudo
@@ -206,7 +240,7 @@ compilePart(ArrayRef<char> bitcode, const Target &target) {
       {StringRef(bitcode.data(), bitcode.size()), "stepc"}, context);
   if (!module)
     return module.takeError();
-  optimize(**module, **machine);
+  optimize(**module, **machine, target);
   if (target.vectorWidth == 512)
     permuteWords(**module);
   return emitFile(**module, **machine, llvm::CodeGenFileType::ObjectFile);
@@ -257,7 +291,7 @@ llvm::Expected<std::string> mlir::step::generatePTX(gpu::GPUModuleOp module,
   auto llvmModule = translate(module, target, **machine, context);
   if (!llvmModule)
     return llvmModule.takeError();
-  optimize(**llvmModule, **machine);
+  optimize(**llvmModule, **machine, target);
   auto text =
       emitFile(**llvmModule, **machine, llvm::CodeGenFileType::AssemblyFile);
   if (!text)
