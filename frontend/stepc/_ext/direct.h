@@ -6,10 +6,11 @@
 //===----------------------------------------------------------------------===//
 //
 // Reading a tensor through Python objects costs three times what torch's own
-// functions cost, and makes an object for each gradient. torch/tensors/walk.py looks
-// these functions up in the loaded libraries, by names that tell the types of
-// their arguments, and tries each on a probe before it hands them over. With
-// none of them (all members zero) everything goes through the exchange table.
+// functions cost, and makes an object for each gradient. torch/tensors/walk.py
+// looks these functions up in the loaded libraries, by names that tell the
+// types of their arguments, and tries each on a probe before it hands them
+// over. With none of them (all members zero) everything goes through the
+// exchange table.
 //
 // A "slot" is the address of an at::Tensor: one pointer to an implementation.
 //

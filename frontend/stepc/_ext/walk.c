@@ -12,8 +12,8 @@
 //
 // It uses the limited API and no torch headers. Tensors are read through
 // `torch.Tensor.__dlpack_c_exchange_api__`, `grad` through the descriptor that
-// `torch.Tensor` has, without the attribute lookup; or, where torch/tensors/walk.py
-// could verify them, by torch's own functions (direct.h).
+// `torch.Tensor` has, without the attribute lookup; or, where
+// torch/tensors/walk.py could verify them, by torch's own functions (direct.h).
 //
 //===----------------------------------------------------------------------===//
 
