@@ -30,6 +30,8 @@ OPTIMIZERS = (
     "stepc-hf-adafactor", "stepc-torch-adafactor", "stepc-came", "stepc-lamb", "stepc-adalomo",
 )  # fmt: skip
 DEFINITIONS = "adamw,sgd,lion,adafactor,torch_adafactor,came,lamb,adalomo"
+# With one of these both would run the same.
+NAMED = ("STEPC_COMPILER", "STEPC_RUNTIME_LIBRARY", "STEPC_COMPILER_IDENTITY")
 SMALL = 10_000_000  # elements; below it a turn has more steps
 
 
@@ -74,7 +76,8 @@ class Build:
     def __init__(self, root, cache):
         self.compiler = Path(root).resolve() / "build" / "bin" / "stepc"
         paths = [Path(root).resolve() / "frontend", HERE]
-        environment = os.environ | {
+        environment = {name: value for name, value in os.environ.items() if name not in NAMED}
+        environment |= {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "STEPC_CACHE_DIR": str(cache),
         }
@@ -88,7 +91,10 @@ class Build:
 
     def ask(self, line):
         print(line, file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"the process of {self.compiler.parents[2]} has ended at '{line}'")
+        return json.loads(answer)
 
     def compile(self, definition, output):
         begin = time.perf_counter()

@@ -26,6 +26,7 @@ from .optimizers.sm3 import SM3
 from .optimizers.sophia import SophiaG
 from .ranks.clipping import clip_grad_norm_
 from .ranks.layouts import Layout
+from .ranks.zero.settings import Zero
 from .step.info import info
 from .step.profiling import profile_kernels
 from .step.report import StepReport
@@ -57,6 +58,7 @@ __all__ = [
     "Rprop",
     "SophiaG",
     "StepReport",
+    "Zero",
     "apex",
     "came",
     "clip_grad_norm_",

@@ -250,13 +250,24 @@ class Binding:
         members = list(trainable_members(optimizer.param_groups))
         if any(member.index not in self._ids for member in members):
             return False
-        for member in members:
-            described = _tensors.describe([member.param])
-            self.plan.set_param(self._ids[member.index], described[0])
+        try:
+            for member in members:
+                described = _tensors.describe([member.param])
+                self.plan.set_param(self._ids[member.index], described[0])
+        except errors.NeedsBindError:
+            return False
         self._remainders.refresh()
         self._watched.refresh()
         self.plan.step_begin()
         return True
+
+    def has(self, param: torch.Tensor) -> bool:
+        """Whether the parameter is bound."""
+        return id(param) in self._by_param
+
+    def compare(self, optimizer) -> None:
+        """Compares with other ranks what is stepped with, where that is due."""
+        optimizer._compare_plain(self)
 
     def _refuse_rounds(self) -> None:
         if self.in_parts:
@@ -281,15 +292,18 @@ class Binding:
         """Steps parameters, which have gradients, between begin and end. Returns the plan's
         ids of them."""
         held = [param.grad for param in params]  # which other threads may drop meanwhile
+        self._place.follow(ordered=True)
         ids = self.set_grads(params)
         self.plan.step_tensors(ids)
         torch._C._increment_version(params)
+        self._remainders.note(params)
         del held
         return ids
 
     def end(self, stepped: set[int]) -> None:
         """Ends it. ``stepped``: ids of the tensors that took part; their gradients
         may be gone."""
+        self._place.follow(ordered=True)
         self.plan.step_end()
         self._noted += 1
         for tensor in stepped:
@@ -299,7 +313,7 @@ class Binding:
             self._pending = [m for m in self._pending if self._ids[m.index] not in stepped]
             self._commit(taken)
         self._bump_states()
-        self.note_versions()
+        self._watched.note()  # remainders have noted each parameter as it was stepped
 
     # --- On a device ----------------------------------------------------------
 

@@ -190,9 +190,11 @@ class Remainders:
     def __init__(self, versions: dict[int, int]):
         self._versions = versions  # the optimizer's: they outlive a binding
         self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._params: set[int] = set()
 
     def add(self, param: torch.Tensor, remainder: torch.Tensor) -> None:
         self._pairs.append((param, remainder))
+        self._params.add(id(param))
 
     def refresh(self) -> None:
         """Before a step."""
@@ -203,7 +205,8 @@ class Remainders:
                 with torch.inference_mode(False), torch.no_grad():
                     remainder.zero_()
 
-    def note(self) -> None:
-        """After a step."""
-        for param, _ in self._pairs:
-            self._versions[id(param)] = param._version
+    def note(self, params: list[torch.Tensor] | None = None) -> None:
+        """After a step, of these or of all."""
+        for param in [param for param, _ in self._pairs] if params is None else params:
+            if id(param) in self._params:
+                self._versions[id(param)] = param._version

@@ -51,9 +51,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         loss_scale: what the loss was multiplied by, a number, or
             :class:`~stepc.torch.DynamicLossScale`; gradients are divided by it
             before all else.
-        zero, process_group, gradients, bucket_bytes, reduce_bucket_bytes,
-            gather_bucket_bytes, reduce_dtype, predivide, overlap, flatten_parameters, layouts,
-            timeout: over ranks; see :class:`~stepc.torch.ranks.arguments.OnRanks`.
+        zero, layouts, reduce_dtype, process_group, timeout, check_every: over ranks; see
+            :class:`~stepc.torch.ranks.arguments.OnRanks`.
         master, state_dtype, rounding, seed: how parameters and states are kept; see the
             same.
         hypers_and_options: values by name; others have the definition's default.

@@ -54,6 +54,7 @@ class SophiaG(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     """
 
     _zoo_name = "sophia"
+    _why_not_in_backward = "update_hessian() takes the gradients of a pass of its own"
     _hypers = {
         "lr": "lr",
         **BETAS,

@@ -40,25 +40,13 @@ KEYWORDS = {
 class OnRanks:
     """Mix-in of :class:`CompiledStep`, which takes by keyword:
 
-    zero: 1 keeps of each state only this rank's part of the elements, over the ranks
-        of ``process_group`` (default: all), each of which has the same parameters. 2
-        reduces gradients during the backward pass, keeps this rank's part of their sum
-        in f32 and frees ``.grad``.
-    gradients: with ``zero``, "reduced" where all ranks have the same gradients, as
-        after DistributedDataParallel, or "local" where each has its own, whose mean
-        the step takes.
-    bucket_bytes: what of the parameters is exchanged at a time, by default 25 MiB.
-        ``reduce_bucket_bytes`` is that of gradients, which is also what is stepped together,
-        ``gather_bucket_bytes`` that of parameters.
-    reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
-        torch.float32; by default their own. They are added up in f32 in any case, and
-        with it the step gets their mean as it is, also where parameters are bfloat16.
-    predivide: divides each rank's gradient by the number of ranks before the sum, in f32, and
-        not the sum: it is then rounded to what crosses, and the sum has the mean's range.
-    overlap: whether exchanges of one bucket go on while another is stepped.
-    flatten_parameters: points ``.data`` of the parameters into the buffers in which they are
-        gathered, so that nothing is copied in and out. TensorError for parameters that are not
-        contiguous, or have memory in common with others.
+    zero: :class:`~stepc.torch.Zero`, which says how ranks that have the same parameters share
+        the states. The names of its fields beside ``zero=1`` or ``2`` are what was written
+        before there was one; that works, and says so once.
+    process_group: with ``check_every`` the ranks that have the same plain parameters.
+    reduce_dtype: in which gradients cross ranks that ``layouts`` and DTensors have summed by the
+        step; see ``Zero``. The step gets their mean as it is, also where parameters are
+        bfloat16.
     layouts: for plain parameters that are parts of larger tensors, a list of pairs: a
         regular expression of names, and the ``Layout`` of those that it matches as a
         whole, or None for tensors that are whole; the first that matches counts.
@@ -147,6 +135,12 @@ class OnRanks:
                 "load a state to go on",
                 "STEPC_POISONED",
             )
+        if self._backward is not None and self._backward.has_begun:
+            raise errors.StatusError(
+                "a backward pass has stepped parameters, whose states and counts are not told "
+                "before step() ends the step",
+                "STEPC_WRONG_STATE",
+            )
 
     @property
     def _is_shared(self) -> bool:
@@ -229,7 +223,7 @@ class OnRanks:
                 del self.param_groups[number]
                 raise
             if self._backward is not None:
-                self._backward.watch(self.param_groups[number]["params"])
+                self._backward.watch(self)
         given = self.__dict__.setdefault("_given_params", GivenParameters())
         given.add(self.param_groups[-1]["params"])
 

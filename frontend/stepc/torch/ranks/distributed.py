@@ -108,6 +108,7 @@ class DistributedBinding:
             parts.remember(known.parts, known.sharing, known.zero)
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
+        self._part_of = {id(part.param): part for part in self._parts}
         self._sharing = parts.sharing
         self._agree_on_parts(optimizer, parts, axes)
         if self._sharing.declared:
@@ -451,11 +452,20 @@ class DistributedBinding:
                 "STEPC_LAYOUT_UNSUPPORTED",
             )
 
+    def has(self, param: torch.Tensor) -> bool:
+        """Whether the parameter is bound."""
+        return id(param) in self._part_of
+
+    def compare(self, optimizer) -> None:
+        """Compares with other ranks what is stepped with, where that is due."""
+        if optimizer._is_check_due():
+            facts = self._facts(optimizer)
+            self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
+
     def step_some(self, params: list[torch.Tensor]) -> list[int]:
         """Steps parameters, which have gradients in their own placements, between begin and end.
         Returns the plan's ids of them."""
-        own = {id(part.param): part for part in self._parts}
-        parts = [own[id(param)] for param in params]
+        parts = [self._part_of[id(param)] for param in params]
         for part in parts:
             _refuse_redistribution(part)
             part.refresh()

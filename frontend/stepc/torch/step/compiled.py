@@ -25,6 +25,7 @@ from ..ranks.arguments import OnRanks
 from ..ranks.distributed import make_binding
 from ..ranks.exchanges import within
 from ..ranks.parts import is_distributed
+from ..ranks.zero.settings import one_by_one
 from ..state.averages import Averages
 from ..state.saving import Saving
 from ..state.scalars import KeptScalars
@@ -71,8 +72,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
         ``DynamicLossScale()``; see ``scale``.
-    zero, process_group, gradients, bucket_bytes, reduce_bucket_bytes, gather_bucket_bytes,
-    reduce_dtype, predivide, overlap, flatten_parameters, layouts, timeout: over ranks; see
+    zero: ``Zero(...)``, over ranks that have whole parameters.
+    layouts, reduce_dtype, process_group, timeout, check_every: over ranks; see
         :class:`~stepc.torch.ranks.arguments.OnRanks`.
     average: ``EMA()`` or ``SWA()`` of the parameters, kept by the step; see
         ``averaged_parameters``.
@@ -109,6 +110,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _reproducible = False
     _given = _features.Features()
     _backward: BackwardSteps | None = None  # with fused_backward
+    _why_not_in_backward: str | None = None  # of a class that does more than a step
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _binding: Binding | None = None
@@ -135,9 +137,11 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         **kwargs,
     ):
         more = {name: kwargs.pop(name) for name in _features.KEYWORDS if name in kwargs}
-        ranks = {name: kwargs.pop(name) for name in _on_ranks.KEYWORDS if name in kwargs}
+        given = {name: kwargs.pop(name) for name in _on_ranks.KEYWORDS if name in kwargs}
+        ranks = one_by_one(given) if given.get("zero") else given
         if fused_backward:
-            check_fused_backward(ranks.get("zero"), static_grads, more.get("accumulation_steps"))
+            flags = {"static_grads": static_grads, "exclusive_writes": exclusive_writes}
+            check_fused_backward(self, {**flags, **ranks, **more})
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype, rounding, seed)
@@ -443,6 +447,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         super().zero_grad(set_to_none and not self._static_grads)
         if self._reducer is not None:
             self._reducer.clear()
+        if self._backward is not None:
+            self._backward.watch(self)  # also what was frozen
 
     def __getstate__(self) -> dict:
         self._refuse_torn()

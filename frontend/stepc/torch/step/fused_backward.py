@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -21,18 +21,28 @@ from ..ranks.accumulators import refuse_reducers
 from ..ranks.distributed import make_binding
 from ..ranks.dtensor import is_dtensor
 from ..ranks.exchanges import within
+from ..tensors.devices import captures_steps_of
 from ..tensors.members import ObstacleError, parameter_name, parameter_names
+from ..tensors.views import obstacle
+from .eager import why_eager
 
 
 class BackwardStep:
     """A step whose gradients come one by one: begun with the first, and ended by ``end``."""
 
-    def __init__(self, optimizer, doing: str, come: torch.Tensor | None = None):
-        """Begins it. ``doing``: what asks for it, for messages; ``come``: the parameter whose
-        gradient is there. TensorError and StepcError where the optimizer cannot be stepped so;
-        nothing has changed then."""
-        _check_no_gradients(optimizer, come)
+    def __init__(self, optimizer, doing: str, ours: Callable[[torch.Tensor], bool]):
+        """Begins it. ``doing``: what asks for it, for messages; ``ours``: whether a gradient that
+        a parameter has is of this pass, and was not there before. TensorError and StepcError
+        where the optimizer cannot be stepped so; nothing has changed then."""
+        if why := why_eager(optimizer):
+            raise errors.StepcError(
+                f"{doing}: {type(optimizer).__name__} must run torch's own step ({why}), which "
+                "needs all gradients"
+            )
         _refuse_reducers(optimizer, doing)
+        _check_no_gradients(optimizer, ours)
+        if captures_steps_of(optimizer.param_groups):
+            raise errors.StepcError(f"{doing} cannot be captured in a CUDA graph")
         binding, optimizer._binding = optimizer._binding, None
         try:
             if binding is None or not binding.begin(optimizer):
@@ -42,8 +52,8 @@ class BackwardStep:
                     raise errors.StepcError(
                         "the optimizer changed while its step was being prepared"
                     )
-        except ObstacleError as obstacle:
-            raise errors.TensorError(str(obstacle), obstacle.status) from None
+        except ObstacleError as error:
+            raise errors.TensorError(str(error), error.status) from None
         finally:
             optimizer._binding = binding
         self._optimizer = weakref.ref(optimizer)
@@ -59,10 +69,34 @@ class BackwardStep:
         return id(param) in self._stepped
 
     def take(self, param: torch.Tensor) -> None:
-        """Steps the parameter, and frees its gradient."""
-        self._ids.update(self._binding.step_some([param]))
+        """Steps the parameter, and frees its gradient. StepcError where it cannot be stepped;
+        it has not changed then."""
+        optimizer = self._optimizer()
+        if param.grad is None:
+            raise errors.StepcError(
+                f"{_name(optimizer, param)} has lost its gradient before it was stepped: another "
+                "hook, as of another optimizer, has freed it"
+            )
+        if not self._binding.has(param):
+            raise errors.StepcError(
+                f"{_name(optimizer, param)} has come since the step began, and takes part from "
+                "the next one on (zero_grad() drops its gradient)"
+            )
+        words = None if is_dtensor(param) else obstacle(param, param.grad)
+        if words is not None:
+            raise errors.TensorError(
+                f"{_name(optimizer, param)} {words[0]}", "STEPC_DTYPE_MISMATCH"
+            )
+        try:
+            self._ids.update(self._binding.step_some([param]))
+        except ObstacleError as error:
+            raise errors.TensorError(str(error), error.status) from None
         self._stepped.add(id(param))
         param.grad = None
+
+    def compare(self) -> None:
+        """That ranks step with the same, where that is due."""
+        self._binding.compare(self._optimizer())
 
     def end(self) -> None:
         self._binding.end(self._ids)
@@ -80,50 +114,80 @@ class BackwardSteps:
         self._optimizer = weakref.ref(optimizer)
         self._step: BackwardStep | None = None
         self._hooks: list = []
+        self._watched: set[int] = set()  # id() of parameters with a hook
         weakref.finalize(optimizer, _remove, self._hooks)
-        self.watch(_params(optimizer))
+        self.watch(optimizer)
 
-    def watch(self, params: Iterable[torch.Tensor]) -> None:
-        """Steps these too, those of them that get a gradient."""
-        self._hooks += [
-            param.register_post_accumulate_grad_hook(_weak(self))
-            for param in params
-            if param.requires_grad
-        ]
+    def watch(self, optimizer) -> None:
+        """Has hooks on all parameters that may get a gradient now."""
+        for param in _params(optimizer):
+            if id(param) not in self._watched:
+                self._watched.add(id(param))
+                self._hooks.append(param.register_post_accumulate_grad_hook(_weak(self)))
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step is on its way: parameters are new, and counts are not."""
+        return self._step is not None and self._step.is_current()
+
+    @torch._disable_dynamo
     def came(self, param: torch.Tensor) -> None:
-        """A gradient is whole. StepcError for a second one in a step."""
+        """A gradient is whole. What is refused leaves none, as the next pass would add to it."""
         optimizer = self._optimizer()
         if optimizer is None:
             return
-        with optimizer._locked(), within(optimizer._timeout):
-            optimizer._refuse_poisoned()
-            if self._step is None or not self._step.is_current():
-                self._step = BackwardStep(optimizer, self._DOING, param)
-            if self._step.has_stepped(param):
-                raise errors.StepcError(
-                    f"{_name(optimizer, param)} has been stepped since the last step(): with "
-                    "fused_backward=True call step() after each backward pass, gradients of "
-                    "several passes cannot be added up"
-                )
-            self._step.take(param)
+        try:
+            with optimizer._locked(), within(optimizer._timeout):
+                optimizer._refuse_poisoned()
+                self._take(optimizer, param)
+        except BaseException as error:
+            param.grad = None
+            # The library may have stepped it or not.
+            if not isinstance(error, Exception):
+                optimizer._poison = f"{type(error).__name__} came in a step of a backward pass"
+            elif isinstance(error, errors.CommunicationError):
+                optimizer._poison = str(error)
+            raise
+
+    def _take(self, optimizer, param: torch.Tensor) -> None:
+        if not self.has_begun:
+            watched = self._watched
+            # What has no hook yet is stepped by step().
+            self._step = BackwardStep(
+                optimizer, self._DOING, lambda p: p is param or id(p) not in watched
+            )
+        if self._step.has_stepped(param):
+            raise errors.StepcError(
+                f"{_name(optimizer, param)} has been stepped since the last step(): with "
+                "fused_backward=True call step() after each backward pass. Gradients of several "
+                "passes, or of several uses that are reduced apart, cannot be added up"
+            )
+        self._step.take(param)
 
     def end(self, optimizer) -> bool:
         """Ends the step that a backward pass began. False where none did. Parameters that have
         a gradient by other ways, as by hand, are stepped with it."""
-        begun, self._step = self._step, None
-        if begun is None or not begun.is_current():
+        self.watch(optimizer)
+        if not self.has_begun:
+            self._step = None
             return False
         if getattr(optimizer, "found_inf", None) is not None:
-            self._step = begun
             raise errors.StepcError(
                 "a GradScaler has nothing to unscale where gradients are stepped in the backward "
                 "pass; give the optimizer loss_scale= and differentiate opt.scale(loss)"
             )
+        rest = [param for param in _params(optimizer) if param.grad is not None]
+        for param in rest:
+            if self._step.has_stepped(param):
+                raise errors.StepcError(
+                    f"{_name(optimizer, param)} has a second gradient in this step, which is of "
+                    "no use to it (zero_grad() drops it)"
+                )
+        self._step.compare()
+        begun, self._step = self._step, None
         try:
-            for param in _params(optimizer):
-                if param.grad is not None and not begun.has_stepped(param):
-                    begun.take(param)
+            for param in rest:
+                begun.take(param)
         finally:
             begun.end()
         return True
@@ -141,7 +205,7 @@ class InBackward:
         the parameters that came before stay stepped.
         """
         with self._locked(), within(self._timeout):
-            step = BackwardStep(self, "a fused backward pass")
+            step = BackwardStep(self, "a fused backward pass", lambda param: False)
             try:
                 with _hooked(_params(self), step.take):
                     loss.backward()
@@ -169,16 +233,26 @@ class InBackward:
         return torch.linalg.vector_norm(torch.stack(own))
 
 
-def check(zero: int, static_grads: bool, accumulation_steps) -> None:
-    """ValueError for what does not go with ``fused_backward=True``."""
-    if zero:
+def check(optimizer, given: dict) -> None:
+    """ValueError for what does not go with ``fused_backward=True``. ``given``: arguments."""
+    if optimizer._why_not_in_backward:
+        raise ValueError(
+            f"{type(optimizer).__name__} cannot be stepped in the backward pass: "
+            f"{optimizer._why_not_in_backward}"
+        )
+    if zero := given.get("zero"):
         raise ValueError(
             f"fused_backward=True does not go with zero={zero}, whose ranks reduce gradients "
             "before the step; with parameters that fully_shard has cut it does"
         )
-    if static_grads:
+    if given["static_grads"]:
         raise ValueError("fused_backward=True frees gradients, static_grads=True keeps them")
-    if accumulation_steps is not None:
+    if given["exclusive_writes"]:
+        raise ValueError(
+            "fused_backward=True steps parameters one by one, where exclusive_writes=True cannot "
+            "look at one a step"
+        )
+    if given.get("accumulation_steps") is not None:
         raise ValueError(
             "fused_backward=True steps in each backward pass, accumulation_steps sums several"
         )
@@ -194,10 +268,10 @@ def _name(optimizer, wanted: torch.Tensor) -> str:
     return next(name for name, param in named if param is wanted)
 
 
-def _check_no_gradients(optimizer, come: torch.Tensor | None) -> None:
+def _check_no_gradients(optimizer, ours: Callable[[torch.Tensor], bool]) -> None:
     for number, group in enumerate(optimizer.param_groups):
         for position, param in enumerate(group["params"]):
-            if param.grad is not None and param is not come:
+            if param.grad is not None and not ours(param):
                 raise errors.StepcError(
                     f"{parameter_name(group, number, position)} has a gradient before the "
                     "fused backward pass, which would step it with the sum "

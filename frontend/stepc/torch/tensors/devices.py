@@ -111,10 +111,10 @@ class Place:
         self._device = device
         self.is_device = device.type != "cpu"
         if self.is_device:
-            self._stream = self._current_stream()
+            self._stream = torch.cuda.current_stream(device)
             # The engine takes memory from the driver, and torch keeps what nobody uses.
             plan.make_room = torch.cuda.empty_cache
-            plan.set_cuda(device.index, self._stream)
+            plan.set_cuda(device.index, self._stream.cuda_stream)
 
     def has(self, members: Iterable[Member]) -> bool:
         """Whether more members lie there too."""
@@ -124,14 +124,19 @@ class Place:
         """Whether what is enqueued now becomes part of a graph and is not done."""
         return is_capturing(self._device)
 
-    def follow(self) -> None:
+    def follow(self, *, ordered: bool = False) -> None:
         """Has the next step enqueued on torch's current stream, and what is read from
-        the device wait for that: steps of graphs run where the graph is launched."""
+        the device wait for that: steps of graphs run where the graph is launched.
+
+        ``ordered``: behind what is enqueued on the stream before, as the parts of one step, whose
+        gradients come on several."""
         if not self.is_device:
             return
-        stream = self._current_stream()
-        if stream != self._stream:
-            self._plan.set_stream(stream)
+        stream = torch.cuda.current_stream(self._device)
+        if stream.cuda_stream != self._stream.cuda_stream:
+            if ordered:
+                stream.wait_stream(self._stream)
+            self._plan.set_stream(stream.cuda_stream)
             self._stream = stream
 
     def upload(self) -> None:
@@ -139,6 +144,3 @@ class Place:
         if self.is_device:
             self.follow()
             self._plan.upload()
-
-    def _current_stream(self) -> int:
-        return torch.cuda.current_stream(self._device).cuda_stream

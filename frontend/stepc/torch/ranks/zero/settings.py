@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, fields
 
 import torch
 import torch.distributed as dist
@@ -27,11 +28,60 @@ DEFAULTS = {
 }
 
 
+# Those that stood beside ``zero`` before there was Zero.
+_ARGUMENTS = {"process_group": None, "reduce_dtype": None, **DEFAULTS}
+
+
+@dataclass(frozen=True)
+class Zero:
+    """ZeRO over plain parameters: ``zero=Zero(...)`` of any optimizer. Each rank keeps of every
+    state its part of the elements, steps that part, and the ranks put the parameters together
+    (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+    SC 2020).
+
+    Args:
+        stage: 1, or 2, which reduces gradients during the backward pass, keeps this rank's part
+            of their sum in f32 and frees ``.grad``.
+        gradients: "reduced" where all ranks have the same, as after DistributedDataParallel;
+            "local" where each has its own, whose mean is taken. Stage 1 has no default; stage 2
+            has "local" alone.
+        process_group: the ranks, each of which has the same parameters; by default all.
+        bucket_bytes: of what is exchanged at a time; by default 25 MiB, or one parameter.
+        reduce_bucket_bytes: the same of gradients alone, which is also what is stepped together.
+        gather_bucket_bytes: of parameters alone.
+        reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
+            torch.float32; by default their own. They are added up in f32 in any case.
+        predivide: divides by the number of ranks before the sum, and not after it.
+        overlap: whether exchanges of one bucket go on while another is stepped.
+        flatten_parameters: points ``.data`` of the parameters into the buffers in which they are
+            gathered, so that nothing is copied in and out.
+
+    What does not fit together, the optimizer refuses: ValueError.
+    """
+
+    stage: int = 1
+    gradients: str | None = None
+    process_group: dist.ProcessGroup | None = None
+    bucket_bytes: int | None = None
+    reduce_bucket_bytes: int | None = None
+    gather_bucket_bytes: int | None = None
+    reduce_dtype: torch.dtype | None = None
+    predivide: bool = False
+    overlap: bool = True
+    flatten_parameters: bool = False
+
+    def arguments(self) -> dict:
+        """The same as arguments of an optimizer, which is how they were given before."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        stage = given.pop("stage")
+        if stage == 2 and self.gradients is None:
+            given["gradients"] = "local"
+        return {"zero": stage, **given}
+
+
 @dataclass(frozen=True)
 class ZeroSettings:
-    """What an optimizer's arguments ``zero``, ``process_group``, ``gradients``,
-    ``bucket_bytes``, ``reduce_bucket_bytes``, ``gather_bucket_bytes``, ``reduce_dtype``,
-    ``predivide``, ``overlap`` and ``flatten_parameters`` say."""
+    """What a :class:`Zero` says, checked, and with the defaults that depend on each other."""
 
     group: dist.ProcessGroup
     local_gradients: bool
@@ -65,6 +115,33 @@ class ZeroSettings:
             "an optimizer with zero cannot be copied or pickled: its process group cannot; "
             "save its state_dict"
         )
+
+
+_told_of_arguments = False
+
+
+def one_by_one(given: dict) -> dict:
+    """The arguments of an optimizer that are about ranks, those in a :class:`Zero` one by one.
+    Says once in a process that they were given so. ValueError for one that is given twice."""
+    global _told_of_arguments
+    zero = given.get("zero", 0)
+    own = {name: value for name, value in given.items() if name in _ARGUMENTS}
+    if isinstance(zero, Zero):
+        twice = [name for name, value in own.items() if value != _ARGUMENTS[name]]
+        if twice:
+            raise ValueError(f"{twice[0]} is given beside zero=Zero(...), which has it")
+        return {**given, **zero.arguments()}
+    if zero in (1, 2) and not _told_of_arguments:
+        _told_of_arguments = True
+        words = [f"{name}={value!r}" for name, value in own.items()]
+        warnings.warn(
+            f"stepc: zero={zero} with {', '.join(words) or 'nothing else'} is now written "
+            f"zero=stepc.torch.Zero({', '.join([str(zero), *words])}); the arguments one by one "
+            "will go",
+            FutureWarning,
+            stacklevel=5,
+        )
+    return given
 
 
 def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSettings | None:
