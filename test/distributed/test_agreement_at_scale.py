@@ -111,3 +111,21 @@ def test_one_that_does_not_come_is_named(world):
     enter(5)
     with pytest.raises(errors.CommunicationError, match="rank 1023 has not come to its step in 1"):
         _agreement.compare(GROUP)
+
+
+def test_a_text_that_never_came_is_a_difference_all_the_same(world):
+    """The first rank with a digest ends between counting itself and writing the text."""
+    store, enter = world
+    digest = _agreement._digest(_agreement.json.dumps(ITEMS[:9]))
+    for rank in range(RANKS):
+        enter(rank)
+        if rank == 700:
+            ranks = _agreement._digest(str(tuple(range(RANKS))))
+            store.add(f"stepc/exchanges/0/{ranks}/{digest}/ranks", 1)
+        _agreement.note(ITEMS[: 9 if rank == 700 else 10], "dp", GROUP)
+    enter(3)
+    with pytest.raises(errors.DisagreementError, match="rank 700 .* and has not said what"):
+        _agreement.compare(GROUP)
+    enter(700)
+    with pytest.raises(errors.DisagreementError, match="rank 0 exchanges .*layers.9.*"):
+        _agreement.compare(GROUP)  # and says it now

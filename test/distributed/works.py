@@ -42,10 +42,10 @@ PARTITION = "use zero=1 or zero=2 of this optimizer"
 ROWS = {
     "ddp": Row("DDP", "nothing to say", "`ddp.no_sync()`", "TorchDDP"),
     "zero1_over_ddp": Row(
-        "ZeRO-1 over DDP", '`zero=1, gradients="reduced"`', "`ddp.no_sync()`", "LowLevelZero, 1"
+        "ZeRO-1 over DDP", '`Zero(1, gradients="reduced")`', "`ddp.no_sync()`", "LowLevelZero, 1"
     ),
-    "zero1": Row("ZeRO-1", '`zero=1, gradients="local"`', "", "LowLevelZero, 1"),
-    "zero2": Row("ZeRO-2", '`zero=2, gradients="local"`', OURS, "LowLevelZero, 2"),
+    "zero1": Row("ZeRO-1", '`Zero(1, gradients="local")`', "", "LowLevelZero, 1"),
+    "zero2": Row("ZeRO-2", "`Zero(2)`", OURS, "LowLevelZero, 2"),
     "fsdp2": Row("FSDP2 (ZeRO-3)", "DTensors", SET_SYNC, "Gemini"),
     "fsdp2_of_the_last_dim": Row("FSDP2 by `Shard(1)`", "DTensors", SET_SYNC, "Gemini"),
     "hsdp": Row("HSDP", "DTensors", SET_SYNC, "Gemini"),
@@ -53,38 +53,40 @@ ROWS = {
     "tp_of_dim_1": Row("TP of dim 1", "DTensors"),
     "tp_of_plain_parts": Row("TP of plain parts", "`layouts`", "", "HybridParallel"),
     "tp_with_fsdp2": Row("TP x FSDP2", "DTensors", SET_SYNC),
-    "tp_with_zero1": Row("TP x ZeRO-1", "DTensors, `zero=1, process_group=`", "", "HybridParallel"),
+    "tp_with_zero1": Row(
+        "TP x ZeRO-1", "DTensors, `Zero(1, process_group=)`", "", "HybridParallel"
+    ),
     "tp_with_zero2": Row(
-        "TP x ZeRO-2", "DTensors, `zero=2, process_group=`", OURS, "HybridParallel"
+        "TP x ZeRO-2", "DTensors, `Zero(2, process_group=)`", OURS, "HybridParallel"
     ),
     "pp": Row("PP, a tied tensor", "`layouts`, `shared_over`", "", "HybridParallel"),
     "pp_with_tp": Row("PP x TP", "`layouts`", "", "HybridParallel"),
     "pp_with_zero1": Row(
-        "PP x ZeRO-1", "`layouts`, `zero=1, process_group=`", "", "HybridParallel"
+        "PP x ZeRO-1", "`layouts`, `Zero(1, process_group=)`", "", "HybridParallel"
     ),
     "pp_with_zero2": Row(
-        "PP x ZeRO-2", "`layouts`, `zero=2, process_group=`", OURS, "HybridParallel"
+        "PP x ZeRO-2", "`layouts`, `Zero(2, process_group=)`", OURS, "HybridParallel"
     ),
     "hybrid": Row(
         "PP x ZeRO-1 x TP",
-        "`layouts`, `zero=1, process_group=`",
+        "`layouts`, `Zero(1, process_group=)`",
         "",
         "HybridParallel, all axes",
         ranks=8,
     ),
     "hybrid_of_zero2": Row(
         "PP x ZeRO-2 x TP",
-        "`layouts`, `zero=2, process_group=`",
+        "`layouts`, `Zero(2, process_group=)`",
         OURS,
         "HybridParallel, all axes",
         ranks=8,
     ),
     "ep": Row("EP", '`layouts`, `"distinct"`', "", "MoeHybrid"),
     "ep_with_zero1": Row(
-        "EP x ZeRO-1", '`layouts`, `"distinct"`, `zero=1, process_group=`', "", "MoeHybrid"
+        "EP x ZeRO-1", '`layouts`, `"distinct"`, `Zero(1, process_group=)`', "", "MoeHybrid"
     ),
     "ep_with_zero2": Row(
-        "EP x ZeRO-2", '`layouts`, `"distinct"`, `zero=2, process_group=`', OURS, "MoeHybrid"
+        "EP x ZeRO-2", '`layouts`, `"distinct"`, `Zero(2, process_group=)`', OURS, "MoeHybrid"
     ),
     "colossal_zero": Row(
         "ZeRO inside of ColossalAI", "`setup_distributed(...)`", "", "LowLevelZero, 1"

@@ -3,9 +3,12 @@
 """Parameters of several shapes, gradients whose mean over ranks is exact, and steps of both
 with the whole optimizer and with one of ``zero=``."""
 
+import dataclasses
+
 import torch
 import torch.distributed as dist
 from on_ranks import same_bits
+from stepc.torch import Zero
 
 SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,), (0, 4), (2, 3, 5, 7)]
 
@@ -49,7 +52,9 @@ def step_zero(optimizer, params, grads, mode, absent=(), absent_here=()):
 def compare(make, mode, dtype, **more):
     made, grads = values(dtype)
     plain, sharded = parameters(made), parameters(made)
-    reference, optimizer = make(plain), make(sharded, zero=1, gradients=mode, **more)
+    names = [field.name for field in dataclasses.fields(Zero)]
+    zero = Zero(1, mode, **{name: more.pop(name) for name in names if name in more})
+    reference, optimizer = make(plain), make(sharded, zero=zero, **more)
     for k, own in enumerate(grads):
         absent = {1, 4} if k == 2 else set()
         step_whole(reference, plain, own, absent)

@@ -22,7 +22,7 @@ from common import (
 )
 from contract_kinds import SHAPES, each_kind, make
 from stepc import errors
-from stepc.torch.state.watched import ParamState
+from stepc.torch.binding.state_map import ParamState
 
 # --- Copies -------------------------------------------------------------------
 

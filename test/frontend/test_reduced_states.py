@@ -7,8 +7,8 @@ import torch
 from stepc import errors
 from stepc.interface import Interface
 from stepc.torch.binding.precision import Kept
-from stepc.torch.state.preparation import Preparation
-from stepc.torch.state.watched import StateMap
+from stepc.torch.binding.preparation import Preparation
+from stepc.torch.binding.state_map import StateMap
 from stepc.torch.tensors.members import Member
 
 DIMS = ["...b", "n", "m"]

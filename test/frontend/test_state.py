@@ -7,7 +7,7 @@ import pickle
 from collections import defaultdict
 
 import pytest
-from stepc.torch.state.watched import ParamState, StateMap
+from stepc.torch.binding.state_map import ParamState, StateMap
 
 CHANGES = {
     "item": lambda s: s.__setitem__("a", 2),

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
+from stepc.torch.ranks.state_parts import StatePart, boxes_of_range
 from stepc.torch.ranks.zero.lines import cuts
-from stepc.torch.state.parts import StatePart, boxes_of_range
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (1, 3, 1, 2), (0, 4), (3, 0)])

@@ -42,7 +42,7 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
         r"`bucket_bytes` \((\d+) MiB\)",
         lambda: constant("torch/ranks/zero/settings", "_BUCKET_BYTES"),
     ),
-    (r"States of up to (\d+) elements", lambda: constant("torch/state/memory", "SMALL")),
+    (r"States of up to (\d+) elements", lambda: constant("torch/binding/memory", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),
     (r"less than about (\d+) KiB", lambda: number("runtime/cpu/Workers.cpp", r"Weight = (\d+)")),

@@ -6,6 +6,7 @@ definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and `
 all of them."""
 
 from . import _release, apex, came, colossal, deepspeed, hf, lomo
+from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .optimizers.adadelta import Adadelta
 from .optimizers.adafactor import Adafactor
@@ -27,7 +28,6 @@ from .optimizers.sophia import SophiaG
 from .ranks.clipping import clip_grad_norm_
 from .ranks.layouts import Layout
 from .ranks.zero.settings import Zero
-from .step.info import info
 from .step.profiling import profile_kernels
 from .step.report import StepReport
 from .step.scaler import GradScaler

@@ -9,8 +9,8 @@ from collections import defaultdict
 import torch
 
 from .binding.hypers import BETAS
-from .state.saving import adopted
 from .step.compiled import CompiledStep
+from .step.saving import adopted
 
 __all__ = ["FusedLAMB"]
 

@@ -15,8 +15,8 @@ import torch
 from . import apex, came
 from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS
-from .optimizers.adam_options import GroupCounts, PeerAdam
-from .step.checks import check_betas, check_not_negative
+from .optimizers.checks import check_betas, check_not_negative
+from .optimizers.peer_adam import GroupCounts, PeerAdam
 from .step.compiled import CompiledStep
 
 __all__ = [

@@ -8,7 +8,7 @@ import torch
 
 from .binding.features import ClipByNorm, DynamicLossScale, clips
 from .binding.hypers import BETAS
-from .optimizers.adam_options import LastCounts, PeerAdam
+from .optimizers.peer_adam import LastCounts, PeerAdam
 from .step.compiled import CompiledStep
 
 __all__ = ["DeepSpeedCPUAdam", "DynamicLossScaler", "FusedAdam", "FusedLamb"]

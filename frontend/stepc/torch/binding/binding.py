@@ -20,8 +20,6 @@ import torch
 
 from ... import _runtime, errors
 from ...interface import Scalar
-from ..state import memory as _states
-from ..state.preparation import Preparation
 from ..tensors import devices as _devices
 from ..tensors import views as _tensors
 from ..tensors import walk as _walk
@@ -34,11 +32,13 @@ from ..tensors.members import (
     trainable_members,
 )
 from ..tensors.partitions import check_partitions
+from . import memory as _states
 from .exclusive_writes import WatchedParameters
 from .features import states_of
 from .groups import bound_groups, exchanges, get_package, may_skip, owned_state
 from .hypers import HyperReader
 from .precision import MASTERS, SEED, Remainders
+from .preparation import Preparation
 
 
 class Binding:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from ... import _runtime, errors
 from ...definition import Definition
 from ...interface import Interface, Options
-from ..state.watched import StateMap
 from ..tensors import devices as _devices
 from ..tensors.members import Member, ObstacleError, trainable_members
 from .flags import compiler_flags
 from .hypers import HyperReader
 from .rules import Rules, variant_specs
+from .state_map import StateMap
 
 
 @dataclass

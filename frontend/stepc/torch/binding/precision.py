@@ -74,10 +74,6 @@ class Precision:
         self._master, self._state_dtype, self._rounding = master, state_dtype, rounding
         self._set_seed(seed)
         if rounding:
-            if self._layouts:
-                from ..ranks.layouts import check_places
-
-                check_places(self._layouts)
             # Random bits are of the step count, which is saved for it.
             self._keeps_step = True
 

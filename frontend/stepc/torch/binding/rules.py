@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,6 +16,8 @@ from ..tensors import views as _tensors
 from ..tensors.members import Member
 from . import features as _features
 from .precision import Kept
+
+Indices = list[Sequence[int]]  # of each dim, those that a part has
 
 
 class Rules:
@@ -67,6 +69,19 @@ class WholeState(NamedTuple):
     def has_dims_of(self, param: torch.Tensor) -> bool:
         """Whether it has all dims of the parameter and no others."""
         return self.of_param == tuple(range(param.dim()))
+
+
+class Slot(NamedTuple):
+    """A state of the plan: its name, its dtype, and the whole of it."""
+
+    name: str
+    dtype: torch.dtype
+    whole: WholeState
+
+    def at(self, indices: Indices) -> Indices:
+        """Where a rank's part of it lies, beside a part of the parameter."""
+        pairs = zip(self.whole.shape, self.whole.of_param, strict=True)
+        return [range(extent) if of is None else indices[of] for extent, of in pairs]
 
 
 def whole_states(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..binding.hypers import BETAS
-from ..step.checks import CheckedGroups, check_betas, check_lr, check_not_negative
 from ..step.compiled import CompiledStep
+from .checks import CheckedGroups, check_betas, check_lr, check_not_negative
 
 
 class Lion(CheckedGroups, CompiledStep, torch.optim.Optimizer):

@@ -18,8 +18,8 @@ from ..binding.features import KEYWORDS, Features, hyper_names
 from ..binding.flags import check_package
 from ..binding.precision import MASTERS
 from ..ranks import arguments as _on_ranks
-from ..state.saving import SCALARS
 from ..step.compiled import CompiledStep
+from ..step.saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
 # and a name for the user.

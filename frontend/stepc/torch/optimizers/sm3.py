@@ -7,8 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..step.checks import CheckedGroups, check_lr, check_not_negative
 from ..step.compiled import CompiledStep
+from .checks import CheckedGroups, check_lr, check_not_negative
 
 
 class SM3(CheckedGroups, CompiledStep, torch.optim.Optimizer):

@@ -47,6 +47,7 @@ class _Notes:
 
     def __init__(self):
         self.digests: list[str] = []
+        self.texts: dict[str, str] = {}  # of those not compared, by digest
         self.compared = 0
 
 
@@ -89,6 +90,7 @@ def note(items: list[Item], axis: str, group) -> None:
         store.set(f"{place}/{digest}", text)
     store.set(f"{place}/{len(notes.digests)}/{dist.get_rank()}", digest)
     notes.digests.append(digest)
+    notes.texts[digest] = text
 
 
 def compare(group) -> None:
@@ -107,9 +109,25 @@ def compare(group) -> None:
                 # What is refused is none that the group has agreed on: every rank refuses it.
                 notes.digests[number:] = [_REFUSED] * (len(notes.digests) - number)
                 notes.compared = len(notes.digests)
-                texts = {f"{place}/{own}": dist.get_rank(), f"{place}/{theirs}": rank}
-                raise difference(*map(json.loads, _read(store, texts, group)), [rank])
+                text = notes.texts[own]
+                notes.texts.clear()
+                # The rank that was to write it may have ended before it did.
+                store.set(f"{place}/{own}", text)
+                raise _told_apart(store, f"{place}/{theirs}", text, rank, group)
     notes.compared = len(notes.digests)
+    notes.texts.clear()
+
+
+def _told_apart(store, key: str, own: str, rank: int, group) -> errors.CommunicationError:
+    """The error of a digest that differs."""
+    try:
+        (theirs,) = _read(store, {key: rank}, group)
+    except errors.CommunicationError:
+        words = (
+            f"rank {rank} exchanges other things than rank {dist.get_rank()}, and has not said what"
+        )
+        return errors.DisagreementError(words, "STEPC_COMMUNICATION_ERROR")
+    return difference(json.loads(own), json.loads(theirs), [rank])
 
 
 def _read(store, keys: dict[str, int], group) -> list[str]:

@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What an optimizer is told of ranks by its arguments, :data:`KEYWORDS`. What follows from
-it is in :mod:`._distributed`."""
+it is in :mod:`.distributed`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import torch
 
 from ... import errors
-from ..state.parts import StatePart
 from ..tensors.members import ObstacleError, parameter_names
 from ..tensors.partitions import GivenParameters
 from .dtensor import is_dtensor
 from .exchanges import check_timeout, linger_at_exit, within
+from .state_parts import StatePart
 
 # What every class takes, with its default.
 KEYWORDS = {
@@ -92,6 +92,14 @@ class OnRanks:
             check_reduce_dtype(reduce_dtype)
             self._zero = settings(zero, reduce_dtype=reduce_dtype, **more)
         self._reduce_dtype = reduce_dtype
+
+    def _check_places(self, rounding: str | None) -> None:
+        """ValueError for layouts that do not say where parts are, with a ``rounding`` whose random
+        bits are of an element's place."""
+        if rounding and self._layouts:
+            from .layouts import check_places
+
+            check_places(self._layouts)
 
     def _check_reduced(self) -> None:
         """ValueError where a dtype is given for what is never reduced here."""

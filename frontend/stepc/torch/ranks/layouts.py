@@ -13,13 +13,13 @@ import torch
 import torch.distributed as dist
 
 from ... import _mesh
-from ..state.parts import assemble, box_part, offsets_of, state_sizes, unresolved
 from ..tensors.members import ObstacleError
 from ..tensors.views import divided, set_grad
 from . import alike as _alike
 from .agreement import difference
 from .describe import axis_names, lies
 from .exchanges import exchanging, gathered, group_among
+from .state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
 
 DISTINCT = "distinct"
 SHARED = "shared "  # how the key of a tensor with shared_over begins
@@ -155,10 +155,10 @@ def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout 
 
 
 class PlainPart:
-    """A plain parameter that is the rank's part of a larger tensor (see :mod:`._parts`).
+    """A plain parameter that is the rank's part of a larger tensor (see :mod:`.parts`).
 
     ``first`` is where it begins in the whole, once resolved. ``has_grad``: whether a rank has
-    a gradient to be summed (:mod:`._presence`).
+    a gradient to be summed (:mod:`.presence`).
     """
 
     layout = None

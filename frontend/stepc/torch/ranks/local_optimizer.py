@@ -8,7 +8,7 @@ import weakref
 
 import torch
 
-from ..state.watched import StateMap
+from ..binding.state_map import StateMap
 
 
 class LocalOptimizer:

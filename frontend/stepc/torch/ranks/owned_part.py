@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
 from ..._mesh import Layout
-from ..binding.rules import WholeState
+from ..binding.rules import Indices, Slot
 from .dtensor import DTensorPart
 from .zero.part import ZeroPart
-
-Indices = list[Sequence[int]]  # of each dim, those that a part has
 
 
 def indices_of(part) -> Indices:
@@ -28,19 +24,6 @@ def indices_of(part) -> Indices:
     if start is None and isinstance(part, DTensorPart):
         return part.alternating()
     return [range(f, f + n) for f, n in zip(start, part.local.shape, strict=True)]
-
-
-class Slot(NamedTuple):
-    """A state of the plan: its name, its dtype, and the whole of it."""
-
-    name: str
-    dtype: torch.dtype
-    whole: WholeState
-
-    def at(self, indices: Indices) -> Indices:
-        """Where a rank's part of it lies, beside a part of the parameter."""
-        pairs = zip(self.whole.shape, self.whole.of_param, strict=True)
-        return [range(extent) if of is None else indices[of] for extent, of in pairs]
 
 
 def numel(indices: Indices) -> int:
@@ -70,7 +53,7 @@ def put(whole: torch.Tensor, indices: Indices, part: torch.Tensor) -> None:
 
 
 class OwnedPart:
-    """What this rank has of a parameter that an owner steps (see :mod:`._parts`): all of
+    """What this rank has of a parameter that an owner steps (see :mod:`.parts`): all of
     it in memory of its own, or nothing.
 
     ``inner`` is the part that the user has; ``axes`` those over which it is cut; ``at`` has

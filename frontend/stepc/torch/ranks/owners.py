@@ -21,7 +21,7 @@ import torch.distributed as dist
 from ..binding.groups import bound_groups
 from ..binding.hypers import HyperReader
 from ..binding.rules import Rules
-from ..step.eager import level_of_caller
+from ..tensors.callers import level_of_caller
 from ..tensors.members import ObstacleError
 from ..tensors.views import set_grad
 from . import alike as _alike

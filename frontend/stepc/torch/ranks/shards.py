@@ -14,10 +14,10 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from ..state.parts import assemble
 from ..tensors.members import ObstacleError
 from ..tensors.views import set_grad
 from .layouts import Layout
+from .state_parts import assemble
 from .zero.part import ZeroPart, has_rows, row_size
 
 
@@ -43,7 +43,7 @@ class Shards:
         )
 
     def part(self, param: torch.Tensor, whole_part, make):
-        """The part (see :mod:`._parts`) of a parameter or master. ``whole_part`` makes that of
+        """The part (see :mod:`.parts`) of a parameter or master. ``whole_part`` makes that of
         a tensor which all ranks have, ``make`` a PlainPart of a tensor and its Layout."""
         working = self._working.get(id(param), param)
         if self.mesh is None:

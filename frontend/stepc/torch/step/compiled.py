@@ -20,26 +20,26 @@ from ..binding.features import Feature
 from ..binding.flags import check_flags
 from ..binding.groups import precompile
 from ..binding.precision import Precision
+from ..binding.state_map import StateMap
 from ..ranks import arguments as _on_ranks
 from ..ranks.arguments import OnRanks
 from ..ranks.distributed import make_binding
 from ..ranks.exchanges import within
 from ..ranks.parts import is_distributed
 from ..ranks.zero.settings import one_by_one
-from ..state.averages import Averages
-from ..state.saving import Saving
-from ..state.scalars import KeptScalars
-from ..state.watched import StateMap
 from ..tensors.devices import captures_steps_of
 from ..tensors.members import ObstacleError
 from . import modes as _modes
 from .account import account
 from .apart import Apart, step_apart, without_gradients
+from .averages import Averages
 from .eager import step_eagerly, why_eager
 from .fused_backward import BackwardSteps
 from .fused_backward import check as check_fused_backward
 from .lock import Lock
 from .report import StepReport
+from .saving import Saving
+from .scalars import KeptScalars
 from .signature import signature_of
 
 
@@ -145,6 +145,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype, rounding, seed)
+        self._check_places(rounding)
         self._static_grads = bool(static_grads)
         self._exclusive_writes = bool(exclusive_writes)
         self._reproducible = bool(reproducible)

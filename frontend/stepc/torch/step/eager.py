@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import warnings
 
 import torch
 
 from ... import errors
 from ..._log import log, parameters
+from ..tensors.callers import level_of_caller
 from ..tensors.views import NARROW
 
 
@@ -135,12 +134,3 @@ def _place_counts(optimizer) -> None:
 
 def _differentiates(optimizer) -> bool:
     return any(group.get("differentiable") for group in optimizer.param_groups)
-
-
-def level_of_caller() -> int:
-    """The ``stacklevel`` that names the code which called into Stepc and torch."""
-    inner = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__))
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(inner):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -11,7 +11,10 @@ import torch
 from .... import errors
 from ...._mesh import Layout
 from ...binding.rules import WholeState
-from ...state.parts import (
+from ...tensors.members import ObstacleError
+from ...tensors.views import set_grad
+from ..dtensor import is_dtensor
+from ..state_parts import (
     StatePart,
     assemble,
     box_part,
@@ -20,13 +23,10 @@ from ...state.parts import (
     state_sizes,
     unresolved,
 )
-from ...tensors.members import ObstacleError
-from ...tensors.views import set_grad
-from ..dtensor import is_dtensor
 
 
 class ZeroPart:
-    """A parameter of which this rank steps a part (see :mod:`._parts`), perhaps none.
+    """A parameter of which this rank steps a part, perhaps none (:mod:`stepc.torch.ranks.parts`).
 
     ``inner`` is what the ranks of the group have alike. Where that is a whole tensor, the
     part is a range of its elements, and the layout is flat; where it is itself a part of
@@ -118,7 +118,7 @@ class ZeroPart:
         self.inner.remember(own.inner)
 
     def resolve(self, axes: dict, mesh) -> None:
-        """Adds what only other ranks know; see :mod:`._parts`."""
+        """Adds what only other ranks know; see :mod:`stepc.torch.ranks.parts`."""
         self.inner.resolve(axes, mesh)
         self.axis = mesh.zero_axis
         below = self.inner.layout

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .... import errors
+from ...tensors.callers import level_of_caller
 from .flat import FlatMemory
 
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
@@ -139,7 +140,7 @@ def one_by_one(given: dict) -> dict:
             f"zero=stepc.torch.Zero({', '.join([str(zero), *words])}); the arguments one by one "
             "will go",
             FutureWarning,
-            stacklevel=5,
+            stacklevel=level_of_caller(),
         )
     return given
 

@@ -11,7 +11,7 @@ import math
 import torch
 import torch.distributed as dist
 
-from ..ranks.exchanges import exchanging, gathered
+from .exchanges import exchanging, gathered
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes in the whole tensor
 

@@ -12,9 +12,9 @@ from itertools import chain
 import torch
 
 from ..binding.precision import SEED
-from ..step.eager import level_of_caller
-from ..step.modes import outside
-from .preparation import known_states
+from ..binding.preparation import known_states
+from ..tensors.callers import level_of_caller
+from .modes import outside
 
 _LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _SAVE_HOOKS = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from .. import AdamW, info
+from . import AdamW, info
 
 _SHAPES = (33, 7), (5,)
 _STEPS = 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ..binding.hypers import BETAS
-from ..state.saving import SCALARS, adopted
 from ..step.compiled import CompiledStep
+from ..step.saving import SCALARS, adopted
 
 
 class PeerAdam(CompiledStep):

@@ -16,14 +16,13 @@ import torch
 from ... import errors
 from ..._log import log, parameters
 from ...interface import Interface, Options, Rule
-from ..binding.features import STATES
-from ..binding.precision import MASTERS, Kept
-from ..binding.rules import Rules, Variants, WholeState, whole_states
-from ..ranks.owned_part import Slot
 from ..tensors import views as _tensors
 from ..tensors.members import Member, ObstacleError, is_counter
 from . import memory as _states
-from .watched import StateMap
+from .features import STATES
+from .precision import MASTERS, Kept
+from .rules import Rules, Slot, Variants, WholeState, whole_states
+from .state_map import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import torch
 
-from ..._installed import installed
-from ..state import memory as _states
-from ..tensors import walk as _walk
-from .account import Account, account
+from .._installed import installed
+from .binding import memory as _states
+from .step.account import Account, account
+from .tensors import walk as _walk
 
 
 def info(optimizer=None) -> dict[str, str | None] | Account:
