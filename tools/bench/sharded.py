@@ -85,8 +85,16 @@ def rows(make):
     return lambda world: Steps(make, world.rows, world.row_gradients)
 
 
-def zero(name, gradients, **options):
-    return whole(ours(name, zero=1, gradients=gradients, **options))
+def zero(name, gradients, reproducible=False, **options):
+    """``options``: of Zero."""
+    own = {"reproducible": True} if reproducible else {}
+    return whole(lambda params: ours(name, zero=_zero(gradients, **options), **own)(params))
+
+
+def _zero(gradients, **options):
+    import stepc.torch
+
+    return stepc.torch.Zero(1, gradients, **options)
 
 
 def flat(name, gradients):
@@ -94,7 +102,7 @@ def flat(name, gradients):
 
     def make(world):
         params = [torch.nn.Parameter(one.detach().clone()) for one in world.whole]
-        how = ours(name, zero=1, gradients=gradients, flatten_parameters=True)
+        how = ours(name, zero=_zero(gradients, flatten_parameters=True))
         return Steps(how, params, world.gradients)
 
     return make

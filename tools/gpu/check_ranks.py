@@ -52,9 +52,9 @@ OPTIMIZERS = {
 }
 BITS = ("AdamW",)
 ZERO = {
-    "zero=1, local": {"zero": 1, "gradients": "local"},
-    "zero=1, reduced": {"zero": 1, "gradients": "reduced"},
-    "zero=2": {"zero": 2, "gradients": "local"},
+    "zero=1, local": {"zero": st.Zero(1, gradients="local")},
+    "zero=1, reduced": {"zero": st.Zero(1, gradients="reduced")},
+    "zero=2": {"zero": st.Zero(2)},
 }
 
 
