@@ -13,7 +13,6 @@ import bisect
 import contextlib
 import ctypes
 import json
-from types import SimpleNamespace
 
 import torch
 from double import CUDA_HOST, MEMBER, STEPC, get_manifest, make_zip, read_zip, run_checked
@@ -33,6 +32,18 @@ _WITHOUT_MEMORY = {  # what asks a tensor for what is no element of it
 _TO_HOST = {"cpu", "tolist", "item", "numpy"}
 
 
+class Stream:
+    """torch's current stream."""
+
+    def __init__(self, cuda):
+        self._cuda, self.cuda_stream = cuda, cuda.stream
+
+    def wait_stream(self, other):
+        """As an event of the other one, that has come."""
+        self._cuda.double.synchronize(other.cuda_stream)
+        self._cuda.waited += 1
+
+
 class CudaTorch(TorchFunctionMode):
     """To be entered; ``stream`` is torch's current one, a handle of the double's."""
 
@@ -40,6 +51,7 @@ class CudaTorch(TorchFunctionMode):
         super().__init__()
         self.double, self.devices = double, devices
         self.stream = 0
+        self.waited = 0  # how often a stream has waited for another
         self.capturing = False
         self._begins, self._blocks = [], {}
 
@@ -246,9 +258,7 @@ def make_cuda(double, folder, cache, monkeypatch, kind=CudaTorch):
     found = kind(double)
     found.cache = cache
     patched_table(found, monkeypatch)
-    monkeypatch.setattr(
-        torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=found.stream)
-    )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: Stream(found))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: found.capturing)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
