@@ -90,6 +90,16 @@ def test_bits_are_those_of_a_step_behind_the_pass(name, dtype):
     same(model, twin, fused, plain)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "hf.Adafactor"])
+def test_float16_with_a_scale_that_is_a_number(name):
+    model, twin = model_of(torch.float16), model_of(torch.float16)
+    plain = MAKERS[name](twin.parameters(), loss_scale=256.0)
+    fused = MAKERS[name](model.parameters(), loss_scale=256.0, fused_backward=True)
+    train(model, fused)
+    train(twin, plain)
+    same(model, twin, fused, plain)
+
+
 def test_muon_steps_matrices_in_the_pass():
     model, twin = model_of(), model_of()
     pairs = []
