@@ -214,6 +214,25 @@ def lomo_steps_parts_of_fully_shard():
 
 
 @case
+def the_norm_of_parts_has_a_pass_of_its_own():
+    for wrap, clip in itertools.product((fully_shard, parallel), (0.02, 1e3)):
+        model, twin = wrap(made()), made()
+        keywords = {"lr": 1e-2, "clip": st.ClipByNorm(clip)}
+        fused = st.AdamW(model.parameters(), fused_backward=True, **keywords)
+        plain = st.AdamW(twin.parameters(), **keywords)
+        for number in range(3):
+            norm = fused.backward(one_batch(model, number))
+            fused.step()
+            one_batch(twin, number).backward()
+            plain.step()
+            plain.zero_grad()
+            torch.testing.assert_close(float(norm), plain.last_step.grad_norm, rtol=1e-6, atol=0.0)
+        for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
+            assert a.grad is None
+            torch.testing.assert_close(whole(a), b.detach(), rtol=1e-5, atol=1e-7, msg=name)
+
+
+@case
 def what_needs_other_ranks_in_the_pass_is_refused():
     model = fully_shard(made())
     optimizer = st.lomo.AdaLomo(model)

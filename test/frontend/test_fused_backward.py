@@ -235,12 +235,12 @@ def test_classes_that_compute_something_of_all_tensors(make):
 @pytest.mark.parametrize(
     "more",
     [
-        {"clip": st.ClipByNorm(1.0)},
         {"loss_scale": st.DynamicLossScale()},
+        {"clip": st.ClipByNorm(1.0), "loss_scale": st.DynamicLossScale()},
         {"skip_nonfinite": True},
         {"average": st.EMA()},  # counts its updates once for the model
     ],
-    ids=["norm", "dynamic", "skip", "average"],
+    ids=["dynamic", "dynamic and norm", "skip", "average"],
 )
 def test_what_needs_all_gradients_is_refused_before_anything(more):
     model = model_of()
@@ -251,6 +251,62 @@ def test_what_needs_all_gradients_is_refused_before_anything(more):
         loss_of(model, 0).backward()
     assert all(bits_equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
     assert not optimizer.state
+
+
+@pytest.mark.parametrize("order", [2.0, float("inf")])
+@pytest.mark.parametrize("scale", [None, 16.0])
+@pytest.mark.parametrize("max_norm", [1e-2, 1e3])
+def test_the_norm_has_a_pass_of_its_own(max_norm, scale, order):
+    """Clipped as behind one pass, but for the last bits of the norm."""
+    model, twin = model_of(), model_of()
+    make = lambda made, **more: st.SGD(  # noqa: E731
+        made.parameters(), lr=0.1, clip=st.ClipByNorm(max_norm, order), loss_scale=scale, **more
+    )
+    fused, plain = make(model, fused_backward=True), make(twin)
+    for number in range(3):
+        norm = fused.backward(loss_of(model, number))
+        assert all(param.grad is None for param in model.parameters())
+        fused.step()
+        plain.backward(loss_of(twin, number))
+        plain.step()
+        plain.zero_grad()
+        torch.testing.assert_close(float(norm), plain.last_step.grad_norm, rtol=1e-6, atol=0.0)
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-8)
+    assert fused.loss_scale == (scale or 1.0)
+    assert fused.clip[0].max_norm == max_norm
+    if max_norm == 1e3 and scale is None:  # nothing is clipped: the bits are the same
+        same(model, twin)
+
+
+def test_the_norm_is_asked_for():
+    model = model_of()
+    optimizer = st.AdamW(model.parameters(), fused_backward=True, clip=st.ClipByNorm(1.0))
+    with pytest.raises(errors.StepcError, match=r"call opt\.backward\(loss\), which makes two"):
+        loss_of(model, 0).backward()
+    assert not optimizer.state
+    optimizer.backward(loss_of(model, 0))
+    with pytest.raises(errors.StepcError, match=r"call step\(\) before the next"):
+        optimizer.backward(loss_of(model, 1))
+    optimizer.step()
+    twin, other = copy.deepcopy((model, optimizer))
+    for made, own in ((model, optimizer), (twin, other)):
+        own.backward(loss_of(made, 1))
+        own.step()
+    same(model, twin, optimizer, other)
+    with pytest.raises(ValueError, match="ClipByNorm stands alone"):
+        clip = [st.ClipByValue(1.0), st.ClipByNorm(1.0)]
+        st.AdamW(model.parameters(), fused_backward=True, clip=clip)
+
+
+def test_backward_without_two_passes():
+    model, twin = model_of(), model_of()
+    fused = st.AdamW(model.parameters(), loss_scale=4.0, fused_backward=True)
+    plain = st.AdamW(twin.parameters(), loss_scale=4.0)
+    for made, optimizer in ((model, fused), (twin, plain)):
+        assert optimizer.backward(loss_of(made, 0)) is None
+        optimizer.step()
+    same(model, twin, fused, plain)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from .account import account
 from .apart import Apart, step_apart, without_gradients
 from .averages import Averages
 from .eager import step_eagerly, why_eager
-from .fused_backward import BackwardSteps
+from .fused_backward import BackwardSteps, in_two_passes
 from .fused_backward import check as check_fused_backward
 from .lock import Lock
 from .report import StepReport
@@ -66,8 +66,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         with exclusive_writes. It takes another traversal and another exchange for a sum.
     fused_backward: steps each parameter in ``loss.backward()``, as soon as its gradient is
         there, and frees the gradient; ``step`` then ends the step. With plain parameters and
-        with DTensors, as FSDP2's. Not with what needs all gradients first (``ClipByNorm``, say),
-        with ``zero``, or behind DistributedDataParallel: StatusError, ValueError, StepcError.
+        with DTensors, as FSDP2's. ``ClipByNorm`` takes two passes: see ``backward``. Not with
+        what else computes something of all tensors, with ``zero``, or behind
+        DistributedDataParallel: StatusError, ValueError, StepcError.
     clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
@@ -111,6 +112,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _given = _features.Features()
     _backward: BackwardSteps | None = None  # with fused_backward
     _why_not_in_backward: str | None = None  # of a class that does more than a step
+    _norm_clip: Feature | None = None  # with fused_backward, whose norm has a pass of its own
     _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _binding: Binding | None = None
@@ -142,6 +144,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         if fused_backward:
             flags = {"static_grads": static_grads, "exclusive_writes": exclusive_writes}
             check_fused_backward(self, {**flags, **ranks, **more})
+            self._norm_clip, clip, loss_scale = in_two_passes(clip, loss_scale)
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype, rounding, seed)
@@ -224,7 +227,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     def clip(self) -> tuple[Feature, ...]:
         """What clips the gradients, in order. Their numbers may be changed:
         ``opt.clip[0].max_norm = 0.5`` holds from the next step on."""
-        return self._given.clip
+        return self._given.clip if self._norm_clip is None else (self._norm_clip,)
 
     @property
     def accumulation_steps(self) -> float:
@@ -259,6 +262,16 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
         ``opt.scale(loss).backward()``. ``.grad`` is then scaled, too; the step
         divides by the scale."""
         return loss * self.loss_scale
+
+    def backward(self, loss: torch.Tensor) -> torch.Tensor | None:
+        """``opt.scale(loss).backward()``; and where ``fused_backward=True`` goes with
+        ``ClipByNorm``, two passes: one for the norm of all gradients, which keeps the graph and
+        frees each gradient at once, and the one in which parameters are stepped. Returns the
+        norm, of gradients without the loss scale, where there are two."""
+        scaled = self.scale(loss)
+        if self._backward is None:
+            return scaled.backward()
+        return self._backward.backward(self, scaled)
 
     # --- The step -------------------------------------------------------------
 
@@ -461,6 +474,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
             "_exclusive_writes": self._exclusive_writes,
             "_reproducible": self._reproducible,
             "_fused_backward": self._backward is not None,
+            "_norm_clip": self._norm_clip,
             "_given": self._given,
             "_scalars": self._current_scalars(),
             **self._ranks_state(),

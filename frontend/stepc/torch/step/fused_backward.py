@@ -11,12 +11,14 @@ lives; LOMO's classes have them for the one pass that their ``fused_backward`` r
 from __future__ import annotations
 
 import contextlib
+import math
 import weakref
 from collections.abc import Callable, Iterator
 
 import torch
 
 from ... import errors
+from ..binding.features import ClipByNorm, DynamicLossScale, clips
 from ..ranks.accumulators import refuse_reducers
 from ..ranks.distributed import make_binding
 from ..ranks.dtensor import is_dtensor
@@ -113,6 +115,8 @@ class BackwardSteps:
     def __init__(self, optimizer):
         self._optimizer = weakref.ref(optimizer)
         self._step: BackwardStep | None = None
+        self._norms: dict[int, torch.Tensor] | None = None  # in the pass that measures them
+        self._knows_norm = False  # in the pass behind it
         self._hooks: list = []
         self._watched: set[int] = set()  # id() of parameters with a hook
         weakref.finalize(optimizer, _remove, self._hooks)
@@ -142,6 +146,8 @@ class BackwardSteps:
                 self._take(optimizer, param)
         except BaseException as error:
             param.grad = None
+            if self._norms is not None:
+                raise  # nothing is stepped
             # The library may have stepped it or not.
             if not isinstance(error, Exception):
                 optimizer._poison = f"{type(error).__name__} came in a step of a backward pass"
@@ -149,7 +155,42 @@ class BackwardSteps:
                 optimizer._poison = str(error)
             raise
 
+    def backward(self, optimizer, loss: torch.Tensor) -> torch.Tensor | None:
+        """Runs the backward pass, with ``ClipByNorm`` two: one for the norm, which frees the
+        gradients and keeps the graph, and the one that steps. Returns the norm."""
+        if optimizer._norm_clip is None:
+            return loss.backward()
+        if self.has_begun:
+            raise errors.StepcError("call step() before the next backward pass")
+        _refuse_reducers(optimizer, self._DOING)
+        self._norms = {}
+        try:
+            loss.backward(retain_graph=True)
+        finally:
+            norms, self._norms = self._norms, None
+        clip, (scaling,) = optimizer._norm_clip, optimizer._scaling
+        norm = _together([norms.get(id(p)) for p in _params(optimizer)], clip.norm_type)
+        coefficient = min(1.0, clip.max_norm / (float(norm) + 1e-6))
+        before = scaling.scale
+        # Numbers of a step are read when it begins.
+        scaling.scale = before / coefficient if coefficient else math.inf
+        self._knows_norm = True
+        try:
+            loss.backward()
+        finally:
+            scaling.scale, self._knows_norm = before, False
+        return norm
+
     def _take(self, optimizer, param: torch.Tensor) -> None:
+        if self._norms is not None:
+            self._measure(optimizer, param)
+            return
+        if optimizer._norm_clip is not None and not self._knows_norm:
+            raise errors.StepcError(
+                f"{optimizer._norm_clip!r} needs the norm before the first parameter is stepped: "
+                "with fused_backward=True call opt.backward(loss), which makes two passes, in "
+                "place of loss.backward()"
+            )
         if not self.has_begun:
             watched = self._watched
             # What has no hook yet is stepped by step().
@@ -163,6 +204,15 @@ class BackwardSteps:
                 "passes, or of several uses that are reduced apart, cannot be added up"
             )
         self._step.take(param)
+
+    def _measure(self, optimizer, param: torch.Tensor) -> None:
+        if id(param) in self._norms:
+            raise errors.StepcError(
+                f"{_name(optimizer, param)} has two gradients in one pass, whose sum is not known"
+            )
+        scale = optimizer.loss_scale
+        self._norms[id(param)] = _norm_of(param, scale, optimizer._norm_clip.norm_type)
+        param.grad = None
 
     def end(self, optimizer) -> bool:
         """Ends the step that a backward pass began. False where none did. Parameters that have
@@ -220,17 +270,39 @@ class InBackward:
         params = _params(self)
 
         def measure(param: torch.Tensor) -> None:
-            wide = param.grad.to(torch.promote_types(param.grad.dtype, torch.float32))
-            norms[id(param)] = torch.linalg.vector_norm(wide / scale).double()
+            norms[id(param)] = _norm_of(param, scale, 2.0)
             param.grad = None
 
         with _hooked(params, measure):
             loss.backward(retain_graph=True)
-        # In an order that all ranks have.
-        own = [norms[id(param)] for param in params if id(param) in norms]
-        own = [norm.full_tensor() if is_dtensor(norm) else norm for norm in own]
-        own = own or [torch.zeros((), dtype=torch.float64, device="cpu")]
-        return torch.linalg.vector_norm(torch.stack(own))
+        return _together([norms.get(id(param)) for param in params], 2.0)
+
+
+def in_two_passes(clip, loss_scale) -> tuple[ClipByNorm | None, list, object]:
+    """Of the arguments ``clip`` and ``loss_scale`` the clipping whose norm is measured in a pass
+    of its own, and what is left of both: a scale by which the clipping is done."""
+    given = clips(clip)
+    norms = [feature for feature in given if isinstance(feature, ClipByNorm)]
+    if not norms or isinstance(loss_scale, DynamicLossScale):
+        return None, clip, loss_scale
+    if len(given) > 1:
+        raise ValueError(
+            f"clip is {list(given)}: with fused_backward=True ClipByNorm stands alone, as its norm "
+            "is of gradients before anything"
+        )
+    return norms[0], [], 1.0 if loss_scale is None else loss_scale
+
+
+def _norm_of(param: torch.Tensor, scale: float, order: float) -> torch.Tensor:
+    wide = param.grad.to(torch.promote_types(param.grad.dtype, torch.float32))
+    return torch.linalg.vector_norm(wide / scale, order).double()
+
+
+def _together(norms: list[torch.Tensor | None], order: float) -> torch.Tensor:
+    """The norm of all, in the order of the parameters, which all ranks have; of all ranks."""
+    own = [norm.full_tensor() if is_dtensor(norm) else norm for norm in norms if norm is not None]
+    own = own or [torch.zeros((), dtype=torch.float64, device="cpu")]
+    return torch.linalg.vector_norm(torch.stack(own), order)
 
 
 def check(optimizer, given: dict) -> None:
