@@ -12,11 +12,10 @@ import torch
 
 from ... import _log, errors
 from ...definition import Definition
-from ...interface import Interface, Options
+from ...interface import Options
 from ..binding import features as _features
 from ..binding import hypers as _hypers
 from ..binding.binding import Binding
-from ..binding.features import Feature
 from ..binding.flags import check_flags
 from ..binding.groups import precompile
 from ..binding.precision import Precision
@@ -36,6 +35,7 @@ from .averages import Averages
 from .eager import step_eagerly, why_eager
 from .fused_backward import BackwardSteps, in_two_passes
 from .fused_backward import check as check_fused_backward
+from .gradients import Gradients
 from .lock import Lock
 from .report import StepReport
 from .saving import Saving
@@ -43,7 +43,7 @@ from .scalars import KeptScalars
 from .signature import signature_of
 
 
-class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
+class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients):
     """Mix-in before a class of ``torch.optim``: replaces ``step``.
 
     A class gives ``_zoo_name`` (or overrides ``_get_definition``), says in the
@@ -109,11 +109,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     _static_grads = False
     _exclusive_writes = False
     _reproducible = False
-    _given = _features.Features()
-    _backward: BackwardSteps | None = None  # with fused_backward
     _why_not_in_backward: str | None = None  # of a class that does more than a step
-    _norm_clip: Feature | None = None  # with fused_backward, whose norm has a pass of its own
-    _grad_scale: Feature | None = None  # of a GradScaler that is stepping this
     _needs_unscaled = False  # whether a GradScaler found that it cannot be done inside
     _binding: Binding | None = None
     _captured: tuple[Binding, ...] = ()  # those with steps in CUDA graphs
@@ -197,81 +193,6 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving):
     def _read_settings(self, group: dict) -> tuple:
         """All in the group that compiled code depends on, but for the floats."""
         return tuple(self._read_options(group).values())
-
-    # --- Clipping and loss scaling --------------------------------------------
-
-    @property
-    def _features(self) -> tuple[Feature, ...]:
-        """In the order of application."""
-        given = self._given.in_order()
-        return given if self._grad_scale is None else (self._grad_scale, *given)
-
-    @property
-    def _scaling(self) -> tuple[Feature, ...]:
-        return self._given.scaling
-
-    @property
-    def _fragments(self) -> tuple[str, ...]:
-        return tuple(feature._fragment for feature in self._features)
-
-    def _feature_names(self, interface: Interface) -> tuple[str, ...]:
-        return _features.hyper_names(interface, self._features)
-
-    def _feature_values(self) -> tuple[float, ...]:
-        return _features.values(self._features)
-
-    def _feature_options(self, interface: Interface) -> Options:
-        return _features.options(interface, self._features)
-
-    @property
-    def clip(self) -> tuple[Feature, ...]:
-        """What clips the gradients, in order. Their numbers may be changed:
-        ``opt.clip[0].max_norm = 0.5`` holds from the next step on."""
-        return self._given.clip if self._norm_clip is None else (self._norm_clip,)
-
-    @property
-    def accumulation_steps(self) -> float:
-        """How many backward passes gradients are the sum of. May be set between steps
-        where the constructor was given one."""
-        return self._given.accumulation[0].steps if self._given.accumulation else 1
-
-    @accumulation_steps.setter
-    def accumulation_steps(self, steps: int) -> None:
-        if not self._given.accumulation:
-            raise ValueError("the optimizer was made without accumulation_steps")
-        self._given.accumulation[0]._set_numbers(steps=steps)
-
-    @property
-    def loss_scale(self) -> float:
-        """The factor that the loss of the next step is to have; 1 without a scale.
-
-        Of a dynamic scale this reads what the last step left.
-        """
-        if not self._scaling:
-            return 1.0
-        (feature,) = self._scaling
-        if isinstance(feature, _features.LossScale):
-            return float(feature.scale)
-        scalars = self._current_scalars()
-        name = _features.merged_name(scalars, feature, "scale")
-        current = scalars.get(name, feature.first_scale)
-        return float(current[0] if isinstance(current, list) else current)
-
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """``loss`` times the loss scale, to be differentiated in its place:
-        ``opt.scale(loss).backward()``. ``.grad`` is then scaled, too; the step
-        divides by the scale."""
-        return loss * self.loss_scale
-
-    def backward(self, loss: torch.Tensor) -> torch.Tensor | None:
-        """``opt.scale(loss).backward()``; and where ``fused_backward=True`` goes with
-        ``ClipByNorm``, two passes: one for the norm of all gradients, which keeps the graph and
-        frees each gradient at once, and the one in which parameters are stepped. Returns the
-        norm, of gradients without the loss scale, where there are two."""
-        scaled = self.scale(loss)
-        if self._backward is None:
-            return scaled.backward()
-        return self._backward.backward(self, scaled)
 
     # --- The step -------------------------------------------------------------
 
