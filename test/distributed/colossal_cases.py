@@ -243,7 +243,7 @@ def what_is_refused():
     optim.setup_distributed(tp_group, dp_group, wrapped.master_to_working_param, None, True)
     for param in working.values():
         param.grad = torch.ones_like(param)
-    refused("not whole rows; use zero=1 or zero=2 of this optimizer", wrapped.step)
+    refused("not whole rows; use zero=Zero(1, ...) or Zero(2) of this optimizer", wrapped.step)
     working = working_of({"up": torch.ones(8, 6)}, tp_group)
     param = working["up"]
     param.dist_layout.sharding_spec.dim_partition_dict[1] = [1]

@@ -389,7 +389,9 @@ def what_must_not_be_moved_is_refused():
 @case
 def arguments_that_are_refused():
     param = [torch.nn.Parameter(torch.ones(2))]
-    refused("flatten_parameters is of no use without zero=1 or 2", lambda: st.AdamW(param, **FLAT))
+    refused(
+        "flatten_parameters is of no use without zero=Zero(...)", lambda: st.AdamW(param, **FLAT)
+    )
     refused("with flatten_parameters=True a bucket is gathered where its parameters lie",
             lambda: st.AdamW(param, zero=1, gradients="local", reduce_bucket_bytes=8,
                              gather_bucket_bytes=16, **FLAT))  # fmt: skip

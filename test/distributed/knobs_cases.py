@@ -277,7 +277,7 @@ def arguments_that_are_refused():
             raise AssertionError(f"it was not refused: {words}")
 
     for name in ("predivide", "reduce_bucket_bytes", "gather_bucket_bytes"):
-        words = f"{name} is of no use without zero=1 or 2"
+        words = f"{name} is of no use without zero=Zero(...)"
         refused(words, lambda n=name: st.AdamW(param, **{n: True}))
     for name in ("reduce_bucket_bytes", "gather_bucket_bytes"):
         words = f"{name} is 0, expected a positive number"

@@ -37,7 +37,7 @@ class Row:
 
 SET_SYNC = "`set_requires_gradient_sync`"
 OURS = "`opt.no_sync()`"
-PARTITION = "use zero=1 or zero=2 of this optimizer"
+PARTITION = "use zero=Zero(1, ...) or Zero(2) of this optimizer"
 
 ROWS = {
     "ddp": Row("DDP", "nothing to say", "`ddp.no_sync()`", "TorchDDP"),

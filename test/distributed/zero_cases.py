@@ -309,11 +309,11 @@ def refused(words, **arguments):
 def arguments_that_are_refused():
     refused("gradients is None, expected 'reduced'", zero=1)
     refused("gradients is 'summed', expected 'reduced'", zero=1, gradients="summed")
-    refused("zero is 3, expected 0, 1 or 2", zero=3, gradients="local")
-    refused("gradients is of no use without zero=1 or 2", gradients="local")
-    refused("process_group is of no use without zero=1 or 2", process_group=dist.group.WORLD)
-    refused("bucket_bytes is of no use without zero=1 or 2", bucket_bytes=8)
-    refused("overlap is of no use without zero=1 or 2", overlap=False)
+    refused("zero is 3, expected stepc.torch.Zero(1, ...) or Zero(2)", zero=3, gradients="local")
+    refused("gradients is of no use without zero=Zero(...)", gradients="local")
+    refused("process_group is of no use without zero=Zero(...)", process_group=dist.group.WORLD)
+    refused("bucket_bytes is of no use without zero=Zero(...)", bucket_bytes=8)
+    refused("overlap is of no use without zero=Zero(...)", overlap=False)
     refused("reduce_dtype is torch.int8, expected torch.bfloat16, torch.float16", zero=1,
             gradients="local", reduce_dtype=torch.int8)  # fmt: skip
     refused("reduce_dtype is of no use where no gradient is reduced here", zero=1,

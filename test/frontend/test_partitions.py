@@ -120,7 +120,7 @@ def test_others_are_refused_and_zero_is_named(name):
     said = str(caught.value)
     assert said.startswith("parameter 0 of group 0 is a flat partition in place of the tensors")
     assert words in said
-    assert "use zero=1 or zero=2 of this optimizer" in said
+    assert "use zero=Zero(1, ...) or Zero(2) of this optimizer" in said
     assert all(torch.equal(a, b) for a, b in zip(rank.flats, before, strict=True))
     assert not rank.optimizer.state
 

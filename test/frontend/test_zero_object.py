@@ -60,7 +60,7 @@ def test_the_second_stage_has_one_kind_of_gradients(alone):
 
 def test_no_stage_is_no_zero():
     assert made(zero=st.Zero(0))._zero is None
-    with pytest.raises(ValueError, match="gradients is of no use without zero=1 or 2"):
+    with pytest.raises(ValueError, match="gradients is of no use without zero=Zero"):
         made(zero=st.Zero(0, gradients="local"))
 
 
@@ -83,5 +83,21 @@ def test_the_old_way_says_once_what_the_new_one_is(alone, monkeypatch):
 
 
 def test_stages_that_are_none(alone):
-    with pytest.raises(ValueError, match="zero is 3, expected 0, 1 or 2"):
-        made(zero=st.Zero(3, gradients="local"))
+    for stage in (3, "1", True):
+        with pytest.raises(ValueError, match=rf"zero is {stage!r}, expected stepc.torch.Zero\("):
+            made(zero=st.Zero(stage, gradients="local"))
+        with pytest.raises(ValueError, match=rf"zero is {stage!r}, expected stepc.torch.Zero\("):
+            made(zero=stage, gradients="local")
+
+
+def test_classes_of_users_hand_it_on(alone):
+    class Mine(st.AdamW):
+        def __init__(self, params, **keywords):
+            super().__init__(params, lr=0.5, **keywords)
+
+    params, zero = [torch.nn.Parameter(torch.ones(4))], st.Zero(1, "local", overlap=False)
+    for optimizer in (
+        Mine(params, zero=zero),
+        st.Optimizer(params, "frontend/optimizers/sgd.mlir", zero=zero),
+    ):
+        assert str(optimizer._zero).endswith("overlap=False")

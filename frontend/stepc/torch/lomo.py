@@ -19,7 +19,7 @@ from .. import errors
 from .binding.features import ClipByValue, LossScale
 from .binding.hypers import Part
 from .step.compiled import CompiledStep
-from .step.fused_backward import InBackward
+from .step.fused_backward import InBackward, coefficient_of
 
 __all__ = ["AdaLomo", "Lomo"]
 
@@ -65,7 +65,7 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
             raise ValueError("clip_grad_norm is None, the norm of the gradients is not needed")
         self._check_loss(loss)
         norm = self._norm_in_backward(self.scale(loss), self.loss_scale)
-        self.clip_coef = min(1.0, float(self.clip_grad_norm) / (float(norm) + 1e-6))
+        self.clip_coef = coefficient_of(self.clip_grad_norm, norm)
         return norm
 
     def fused_backward(self, loss: torch.Tensor, lr: float) -> None:

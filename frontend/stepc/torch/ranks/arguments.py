@@ -110,7 +110,7 @@ class OnRanks:
         if not partial and not any(map(is_dtensor, params)):
             raise ValueError(
                 "reduce_dtype is of no use where no gradient is reduced here: that needs "
-                "gradients='local', a Layout with grad='partial', or DTensors"
+                "Zero(..., gradients='local'), a Layout with grad='partial', or DTensors"
             )
 
     def _ranks_state(self) -> dict:

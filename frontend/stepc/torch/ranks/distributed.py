@@ -286,7 +286,7 @@ class DistributedBinding(InParts):
         if self._steps_by_lines():
             raise errors.StepcError(
                 f"a step that takes its {len(self._zero.lines)} buckets one by one cannot be "
-                "captured in a CUDA graph; give the optimizer overlap=False"
+                "captured in a CUDA graph; give the optimizer Zero(..., overlap=False)"
             )
 
     def _step_at_once(self, optimizer, facts: _alike.Facts) -> None:

@@ -100,7 +100,8 @@ class MasterPart(ZeroPart):
             raise ObstacleError(
                 f"{self.name} is elements [{self.begin}, {self.end}) of "
                 f"{tuple(self.inner.local.shape)}, which tensor parallelism has cut, and these are "
-                "not whole rows; use zero=1 or zero=2 of this optimizer, which cut between rows",
+                "not whole rows; use zero=Zero(1, ...) or Zero(2) of this optimizer, which cut "
+                "between rows",
                 False,
             )
 

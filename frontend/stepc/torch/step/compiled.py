@@ -140,7 +140,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         if fused_backward:
             flags = {"static_grads": static_grads, "exclusive_writes": exclusive_writes}
             check_fused_backward(self, {**flags, **ranks, **more})
-            self._norm_clip, clip, loss_scale = in_two_passes(clip, loss_scale)
+            self._norm_clip, clip, loss_scale = in_two_passes(clip, loss_scale, reproducible)
         self._given = _features.Features.of(clip, loss_scale, **more)
         self._set_ranks(**ranks)
         self._set_precision(master, state_dtype, rounding, seed)
@@ -228,6 +228,8 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         for feature in self._scaling:
             if isinstance(feature, _features.LossScale):
                 reports["loss_scale"] = float(feature.scale)
+        if self._norm_clip is not None:
+            reports.update(self._backward.reports)
         return StepReport(binding.was_skipped(), reports)
 
     @torch._disable_dynamo

@@ -22,7 +22,7 @@ from ..binding.features import ClipByNorm, DynamicLossScale, clips
 from ..ranks.accumulators import refuse_reducers
 from ..ranks.distributed import make_binding
 from ..ranks.dtensor import is_dtensor
-from ..ranks.exchanges import within
+from ..ranks.exchanges import exchanging, within
 from ..tensors.devices import captures_steps_of
 from ..tensors.members import ObstacleError, parameter_name, parameter_names
 from ..tensors.views import obstacle
@@ -115,19 +115,24 @@ class BackwardSteps:
     def __init__(self, optimizer):
         self._optimizer = weakref.ref(optimizer)
         self._step: BackwardStep | None = None
-        self._norms: dict[int, torch.Tensor] | None = None  # in the pass that measures them
+        self._norms: _Norms | None = None  # in the pass that measures them
         self._knows_norm = False  # in the pass behind it
+        self.reports: dict[str, float] = {}  # of the clipping of the last step
         self._hooks: list = []
-        self._watched: set[int] = set()  # id() of parameters with a hook
+        self._watched: dict[int, weakref.ref] = {}  # by id(), parameters with a hook
         weakref.finalize(optimizer, _remove, self._hooks)
         self.watch(optimizer)
 
     def watch(self, optimizer) -> None:
         """Has hooks on all parameters that may get a gradient now."""
         for param in _params(optimizer):
-            if id(param) not in self._watched:
-                self._watched.add(id(param))
+            if not self._watches(param):
+                self._watched[id(param)] = weakref.ref(param)
                 self._hooks.append(param.register_post_accumulate_grad_hook(_weak(self)))
+
+    def _watches(self, param: torch.Tensor) -> bool:
+        known = self._watched.get(id(param))
+        return known is not None and known() is param
 
     @property
     def has_begun(self) -> bool:
@@ -143,59 +148,53 @@ class BackwardSteps:
         try:
             with optimizer._locked(), within(optimizer._timeout):
                 optimizer._refuse_poisoned()
-                self._take(optimizer, param)
-        except BaseException as error:
+                if self._norms is not None:
+                    self._norms.take(param)
+                else:
+                    with _midway(optimizer):
+                        self._take(optimizer, param)
+        except BaseException:
             param.grad = None
-            if self._norms is not None:
-                raise  # nothing is stepped
-            # The library may have stepped it or not.
-            if not isinstance(error, Exception):
-                optimizer._poison = f"{type(error).__name__} came in a step of a backward pass"
-            elif isinstance(error, errors.CommunicationError):
-                optimizer._poison = str(error)
             raise
 
-    def backward(self, optimizer, loss: torch.Tensor) -> torch.Tensor | None:
+    def backward(self, optimizer, loss: torch.Tensor, retain_graph: bool) -> torch.Tensor | None:
         """Runs the backward pass, with ``ClipByNorm`` two: one for the norm, which frees the
         gradients and keeps the graph, and the one that steps. Returns the norm."""
-        if optimizer._norm_clip is None:
-            return loss.backward()
+        self.watch(optimizer)
+        clip = optimizer._norm_clip
+        if clip is None:
+            return loss.backward(retain_graph=retain_graph)
         if self.has_begun:
             raise errors.StepcError("call step() before the next backward pass")
-        _refuse_reducers(optimizer, self._DOING)
-        self._norms = {}
+        if optimizer._is_shared:
+            raise errors.StepcError(
+                f"{clip!r} with fused_backward=True knows the norm of whole parameters and of "
+                "DTensors, and not that of what layouts or setup_distributed have cut"
+            )
+        self._norms = _Norms(optimizer, self._DOING, optimizer.loss_scale, clip.norm_type)
         try:
-            loss.backward(retain_graph=True)
+            norm = self._norms.measure(loss)
         finally:
-            norms, self._norms = self._norms, None
-        clip, (scaling,) = optimizer._norm_clip, optimizer._scaling
-        norm = _together([norms.get(id(p)) for p in _params(optimizer)], clip.norm_type)
-        coefficient = min(1.0, clip.max_norm / (float(norm) + 1e-6))
-        before = scaling.scale
-        # Numbers of a step are read when it begins.
-        scaling.scale = before / coefficient if coefficient else math.inf
+            self._norms = None
+        (scaling,), before = optimizer._scaling, optimizer._scaling[0].scale
+        coefficient = coefficient_of(clip.max_norm, norm)
         self._knows_norm = True
         try:
-            loss.backward()
+            # Numbers of a step are read when it begins.
+            scaling.scale = before / coefficient if coefficient else math.inf
+            loss.backward(retain_graph=retain_graph)
         finally:
             scaling.scale, self._knows_norm = before, False
+        self.reports = {"grad_norm": float(norm), "clip_coef": coefficient}
         return norm
 
     def _take(self, optimizer, param: torch.Tensor) -> None:
-        if self._norms is not None:
-            self._measure(optimizer, param)
-            return
         if optimizer._norm_clip is not None and not self._knows_norm:
-            raise errors.StepcError(
-                f"{optimizer._norm_clip!r} needs the norm before the first parameter is stepped: "
-                "with fused_backward=True call opt.backward(loss), which makes two passes, in "
-                "place of loss.backward()"
-            )
+            raise _wants_norm(optimizer)
         if not self.has_begun:
-            watched = self._watched
             # What has no hook yet is stepped by step().
             self._step = BackwardStep(
-                optimizer, self._DOING, lambda p: p is param or id(p) not in watched
+                optimizer, self._DOING, lambda p: p is param or not self._watches(p)
             )
         if self._step.has_stepped(param):
             raise errors.StepcError(
@@ -205,42 +204,110 @@ class BackwardSteps:
             )
         self._step.take(param)
 
-    def _measure(self, optimizer, param: torch.Tensor) -> None:
-        if id(param) in self._norms:
-            raise errors.StepcError(
-                f"{_name(optimizer, param)} has two gradients in one pass, whose sum is not known"
-            )
-        scale = optimizer.loss_scale
-        self._norms[id(param)] = _norm_of(param, scale, optimizer._norm_clip.norm_type)
-        param.grad = None
-
     def end(self, optimizer) -> bool:
         """Ends the step that a backward pass began. False where none did. Parameters that have
         a gradient by other ways, as by hand, are stepped with it."""
         self.watch(optimizer)
+        rest = [param for param in _params(optimizer) if param.grad is not None]
         if not self.has_begun:
             self._step = None
+            if rest and optimizer._norm_clip is not None:
+                raise _wants_norm(optimizer)
             return False
         if getattr(optimizer, "found_inf", None) is not None:
             raise errors.StepcError(
                 "a GradScaler has nothing to unscale where gradients are stepped in the backward "
-                "pass; give the optimizer loss_scale= and differentiate opt.scale(loss)"
+                "pass; give the optimizer loss_scale= and call opt.backward(loss)"
             )
-        rest = [param for param in _params(optimizer) if param.grad is not None]
         for param in rest:
             if self._step.has_stepped(param):
                 raise errors.StepcError(
                     f"{_name(optimizer, param)} has a second gradient in this step, which is of "
                     "no use to it (zero_grad() drops it)"
                 )
-        self._step.compare()
-        begun, self._step = self._step, None
-        try:
-            for param in rest:
-                begun.take(param)
-        finally:
-            begun.end()
+        with _midway(optimizer):
+            self._step.compare()
+            begun, self._step = self._step, None
+            try:
+                for param in rest:
+                    begun.take(param)
+            finally:
+                begun.end()
         return True
+
+
+class _Norms:
+    """The norm of all gradients, from a pass that frees each of them and keeps the graph."""
+
+    def __init__(self, optimizer, doing: str, scale: float, order: float):
+        """Gradients are divided by ``scale`` first. StepcError for what cannot be measured."""
+        _refuse_reducers(optimizer, doing)
+        _check_no_gradients(optimizer, lambda param: False)
+        self._optimizer, self._scale, self._order = optimizer, scale, order
+        self._found: dict[int, torch.Tensor] = {}
+
+    def take(self, param: torch.Tensor) -> None:
+        """Measures a gradient, and frees it."""
+        if id(param) in self._found:
+            raise errors.StepcError(
+                f"{_name(self._optimizer, param)} has two gradients in one pass, whose sum is not "
+                "known"
+            )
+        wide = param.grad.to(torch.promote_types(param.grad.dtype, torch.float32))
+        norm = torch.linalg.vector_norm(wide / self._scale, self._order)
+        self._found[id(param)] = norm.double()
+        param.grad = None
+
+    def measure(self, loss: torch.Tensor) -> torch.Tensor:
+        """Runs the pass, of this optimizer's parameters alone where they are leaves of the graph,
+        as others would get their gradients twice; those of ``fully_shard`` are none."""
+        params = _params(self._optimizer)
+        if any(map(is_dtensor, params)):
+            loss.backward(retain_graph=True)
+        else:
+            loss.backward(retain_graph=True, inputs=params)
+        # In the order of the parameters, which all ranks have.
+        own = [(p, self._found[id(p)]) for p in params if id(p) in self._found]
+        groups = [
+            group for p, _ in own if is_dtensor(p) for group in p.device_mesh.get_all_groups()
+        ]
+        with (
+            within(self._optimizer._timeout),
+            exchanging("the norm of the gradients could not be summed", *groups),
+        ):
+            norms = [norm.full_tensor() if is_dtensor(norm) else norm for _, norm in own]
+        norms = norms or [torch.zeros((), dtype=torch.float64, device="cpu")]
+        return torch.linalg.vector_norm(torch.stack(norms), self._order)
+
+
+def coefficient_of(max_norm: float, norm: torch.Tensor) -> float:
+    """What clipping multiplies gradients by, as torch's; NaN of a norm that is none."""
+    ratio = float(max_norm) / (float(norm) + 1e-6)
+    return 1.0 if ratio >= 1.0 else ratio
+
+
+def _wants_norm(optimizer) -> errors.StepcError:
+    return errors.StepcError(
+        f"{optimizer._norm_clip!r} needs the norm before the first parameter is stepped: with "
+        "fused_backward=True call opt.backward(loss), which makes two passes, in place of "
+        "loss.backward()"
+    )
+
+
+@contextlib.contextmanager
+def _midway(optimizer) -> Iterator[None]:
+    """What is interrupted here, or not answered by other ranks, may have been done or not."""
+    try:
+        yield
+    except errors.CommunicationError as error:
+        if not isinstance(error, errors.DisagreementError):
+            optimizer._poison = str(error)
+        raise
+    except Exception:
+        raise
+    except BaseException as error:
+        optimizer._poison = f"{type(error).__name__} came in a step of a backward pass"
+        raise
 
 
 class InBackward:
@@ -265,20 +332,12 @@ class InBackward:
     def _norm_in_backward(self, loss: torch.Tensor, scale: float) -> torch.Tensor:
         """The 2-norm of all gradients over ``scale``, as one vector, of all ranks; frees them
         and keeps the graph for the pass that steps."""
-        _refuse_reducers(self, "the norm of a fused backward pass")
-        norms: dict[int, torch.Tensor] = {}
-        params = _params(self)
-
-        def measure(param: torch.Tensor) -> None:
-            norms[id(param)] = _norm_of(param, scale, 2.0)
-            param.grad = None
-
-        with _hooked(params, measure):
-            loss.backward(retain_graph=True)
-        return _together([norms.get(id(param)) for param in params], 2.0)
+        norms = _Norms(self, "the norm of a fused backward pass", scale, 2.0)
+        with _hooked(_params(self), norms.take):
+            return norms.measure(loss)
 
 
-def in_two_passes(clip, loss_scale) -> tuple[ClipByNorm | None, list, object]:
+def in_two_passes(clip, loss_scale, reproducible: bool) -> tuple[ClipByNorm | None, list, object]:
     """Of the arguments ``clip`` and ``loss_scale`` the clipping whose norm is measured in a pass
     of its own, and what is left of both: a scale by which the clipping is done."""
     given = clips(clip)
@@ -290,19 +349,12 @@ def in_two_passes(clip, loss_scale) -> tuple[ClipByNorm | None, list, object]:
             f"clip is {list(given)}: with fused_backward=True ClipByNorm stands alone, as its norm "
             "is of gradients before anything"
         )
+    if reproducible:
+        raise ValueError(
+            "reproducible=True sums the norm of ClipByNorm within the step; with "
+            "fused_backward=True it is torch's, whose bits are of the ranks and threads"
+        )
     return norms[0], [], 1.0 if loss_scale is None else loss_scale
-
-
-def _norm_of(param: torch.Tensor, scale: float, order: float) -> torch.Tensor:
-    wide = param.grad.to(torch.promote_types(param.grad.dtype, torch.float32))
-    return torch.linalg.vector_norm(wide / scale, order).double()
-
-
-def _together(norms: list[torch.Tensor | None], order: float) -> torch.Tensor:
-    """The norm of all, in the order of the parameters, which all ranks have; of all ranks."""
-    own = [norm.full_tensor() if is_dtensor(norm) else norm for norm in norms if norm is not None]
-    own = own or [torch.zeros((), dtype=torch.float64, device="cpu")]
-    return torch.linalg.vector_norm(torch.stack(own), order)
 
 
 def check(optimizer, given: dict) -> None:
@@ -337,7 +389,7 @@ def _params(optimizer) -> list[torch.Tensor]:
 def _name(optimizer, wanted: torch.Tensor) -> str:
     every = (param for group in optimizer.param_groups for param in group["params"])
     named = zip(parameter_names(optimizer.param_groups), every, strict=True)
-    return next(name for name, param in named if param is wanted)
+    return next((name for name, param in named if param is wanted), "a parameter of no group")
 
 
 def _check_no_gradients(optimizer, ours: Callable[[torch.Tensor], bool]) -> None:

@@ -83,12 +83,17 @@ class Gradients:
         divides by the scale."""
         return loss * self.loss_scale
 
-    def backward(self, loss: torch.Tensor) -> torch.Tensor | None:
+    def backward(self, loss: torch.Tensor, *, retain_graph: bool = False) -> torch.Tensor | None:
         """``opt.scale(loss).backward()``; and where ``fused_backward=True`` goes with
         ``ClipByNorm``, two passes: one for the norm of all gradients, which keeps the graph and
         frees each gradient at once, and the one in which parameters are stepped. Returns the
-        norm, of gradients without the loss scale, where there are two."""
+        norm, of gradients without the loss scale, where there are two.
+
+        ``loss`` is not scaled yet. With DTensors all that gets a gradient is this optimizer's:
+        other tensors would get theirs twice. StepcError for parameters that ``layouts`` or
+        ``setup_distributed`` have cut.
+        """
         scaled = self.scale(loss)
         if self._backward is None:
-            return scaled.backward()
-        return self._backward.backward(self, scaled)
+            return scaled.backward(retain_graph=retain_graph)
+        return self._backward.backward(self, scaled, retain_graph)

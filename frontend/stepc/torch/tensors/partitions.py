@@ -57,9 +57,9 @@ def check_partitions(optimizer, manifest: dict) -> None:
         if why:
             raise ObstacleError(
                 f"{parameter_name({}, number, 0)} is a flat partition in place of the tensors that "
-                f"the optimizer was made with, and '{manifest['optimizer']}' {why}; use zero=1 or "
-                "zero=2 of this optimizer in place of the library's ZeRO, or with ColossalAI's "
-                "setup_distributed",
+                f"the optimizer was made with, and '{manifest['optimizer']}' {why}; use "
+                "zero=Zero(1, ...) or Zero(2) of this optimizer in place of the library's ZeRO, or "
+                "with ColossalAI's setup_distributed",
                 False,
             )
 

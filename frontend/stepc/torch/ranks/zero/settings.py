@@ -132,7 +132,7 @@ def one_by_one(given: dict) -> dict:
         if twice:
             raise ValueError(f"{twice[0]} is given beside zero=Zero(...), which has it")
         return {**given, **zero.arguments()}
-    if zero in (1, 2) and not _told_of_arguments:
+    if not isinstance(zero, bool) and zero in (1, 2) and not _told_of_arguments:
         _told_of_arguments = True
         words = [f"{name}={value!r}" for name, value in own.items()]
         warnings.warn(
@@ -149,13 +149,13 @@ def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSe
     """Checks the arguments; None where states are not sharded. ValueError. ``more``: of
     :data:`DEFAULTS`."""
     given = DEFAULTS | more
-    if zero not in (0, 1, 2):
-        raise ValueError(f"zero is {zero!r}, expected 0, 1 or 2")
+    if isinstance(zero, bool) or zero not in (0, 1, 2):
+        raise ValueError(f"zero is {zero!r}, expected stepc.torch.Zero(1, ...) or Zero(2)")
     if zero == 0:
         more = {"process_group": process_group, **given}
         for name, value in more.items():
             if value != DEFAULTS.get(name):
-                raise ValueError(f"{name} is of no use without zero=1 or 2")
+                raise ValueError(f"{name} is of no use without zero=Zero(...)")
         return None
     _check_gradients(zero, given)
     line, gather = _bucket_bytes(given)
