@@ -125,7 +125,7 @@ _NAMED = os.environ.get("STEPC_CACHE_DIR")
 def _check_torch() -> str:
     """AdamW beside torch's, some steps."""
     try:
-        from ..torch.step import self_check as _self_check
+        from ..torch import self_check as _self_check
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
