@@ -48,7 +48,7 @@ def test_it_says_what_the_arguments_said(alone, stage, fields):
 
 def test_every_field_is_an_argument_of_before():
     names = {field.name for field in dataclasses.fields(st.Zero)} - {"stage"}
-    assert names == set(_settings._ARGUMENTS)
+    assert names == set(_settings.ARGUMENTS)
     assert set(EVERYTHING) == names - {"process_group"}
 
 
@@ -64,7 +64,7 @@ def test_no_stage_is_no_zero():
         made(zero=st.Zero(0, gradients="local"))
 
 
-@pytest.mark.parametrize("name", sorted(_settings._ARGUMENTS))
+@pytest.mark.parametrize("name", sorted(_settings.ARGUMENTS))
 def test_what_is_given_twice_is_refused(name):
     with pytest.raises(ValueError, match=rf"{name} is given beside zero=Zero\(\.\.\.\)"):
         made(zero=st.Zero(1, gradients="local"), **{name: EVERYTHING.get(name, object())})

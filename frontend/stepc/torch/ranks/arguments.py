@@ -18,19 +18,13 @@ from ..tensors.partitions import GivenParameters
 from .dtensor import is_dtensor
 from .exchanges import check_timeout, linger_at_exit, within
 from .state_parts import StatePart
+from .zero.settings import ARGUMENTS, check_reduce_dtype, settings
 
 # What every class takes, with its default.
 KEYWORDS = {
     "zero": 0,
     "process_group": None,
-    "gradients": None,
-    "bucket_bytes": None,
-    "reduce_bucket_bytes": None,
-    "gather_bucket_bytes": None,
-    "reduce_dtype": None,
-    "predivide": False,
-    "overlap": True,
-    "flatten_parameters": False,
+    **ARGUMENTS,
     "layouts": None,
     "timeout": None,
     "check_every": None,
@@ -87,8 +81,6 @@ class OnRanks:
 
             self._layouts = check_rules(layouts)
         if reduce_dtype is not None or zero != 0 or any(more[n] != KEYWORDS[n] for n in more):
-            from .zero.settings import check_reduce_dtype, settings
-
             check_reduce_dtype(reduce_dtype)
             self._zero = settings(zero, reduce_dtype=reduce_dtype, **more)
         self._reduce_dtype = reduce_dtype

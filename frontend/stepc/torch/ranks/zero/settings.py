@@ -17,21 +17,6 @@ from .flat import FlatMemory
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 _REDUCE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
-# Arguments that are of no use without zero.
-DEFAULTS = {
-    "gradients": None,
-    "bucket_bytes": None,
-    "reduce_bucket_bytes": None,
-    "gather_bucket_bytes": None,
-    "predivide": False,
-    "overlap": True,
-    "flatten_parameters": False,
-}
-
-
-# Those that stood beside ``zero`` before there was Zero.
-_ARGUMENTS = {"process_group": None, "reduce_dtype": None, **DEFAULTS}
-
 
 @dataclass(frozen=True)
 class Zero:
@@ -80,6 +65,10 @@ class Zero:
         return {"zero": stage, **given}
 
 
+# Arguments that stood beside ``zero`` before there was Zero, with their defaults.
+ARGUMENTS = {field.name: field.default for field in fields(Zero) if field.name != "stage"}
+
+
 @dataclass(frozen=True)
 class ZeroSettings:
     """What a :class:`Zero` says, checked, and with the defaults that depend on each other."""
@@ -126,9 +115,9 @@ def one_by_one(given: dict) -> dict:
     Says once in a process that they were given so. ValueError for one that is given twice."""
     global _told_of_arguments
     zero = given.get("zero", 0)
-    own = {name: value for name, value in given.items() if name in _ARGUMENTS}
+    own = {name: value for name, value in given.items() if name in ARGUMENTS}
     if isinstance(zero, Zero):
-        twice = [name for name, value in own.items() if value != _ARGUMENTS[name]]
+        twice = [name for name, value in own.items() if value != ARGUMENTS[name]]
         if twice:
             raise ValueError(f"{twice[0]} is given beside zero=Zero(...), which has it")
         return {**given, **zero.arguments()}
@@ -147,14 +136,13 @@ def one_by_one(given: dict) -> dict:
 
 def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSettings | None:
     """Checks the arguments; None where states are not sharded. ValueError. ``more``: of
-    :data:`DEFAULTS`."""
-    given = DEFAULTS | more
+    :data:`ARGUMENTS`."""
+    given = ARGUMENTS | more
     if isinstance(zero, bool) or zero not in (0, 1, 2):
         raise ValueError(f"zero is {zero!r}, expected stepc.torch.Zero(1, ...) or Zero(2)")
     if zero == 0:
-        more = {"process_group": process_group, **given}
-        for name, value in more.items():
-            if value != DEFAULTS.get(name):
+        for name, value in {**given, "process_group": process_group}.items():
+            if value != ARGUMENTS[name]:
                 raise ValueError(f"{name} is of no use without zero=Zero(...)")
         return None
     _check_gradients(zero, given)
