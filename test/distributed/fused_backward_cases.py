@@ -153,21 +153,22 @@ def parallel(model):
     return parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 
 
+def train_both(make, model, twin):
+    """The model within the pass, its twin behind it."""
+    fused, plain = make(model.parameters(), fused_backward=True), make(twin.parameters())
+    for number in range(3):
+        for made, optimizer in ((model, fused), (twin, plain)):
+            optimizer.backward(one_batch(made, number))
+            optimizer.step()
+        plain.zero_grad()
+    return fused, plain
+
+
 @case
 def any_class_steps_parts_of_fully_shard_and_of_tensor_parallelism():
     for (name, make), wrap in itertools.product(ELEMENTWISE.items(), (fully_shard, parallel)):
-        model, twin = wrap(made()), made()
-        if wrap is fully_shard:
-            twin = fully_shard(twin)  # its reduction rounds the mean: the same on both sides
-        elif wrap is parallel:
-            twin = parallel(twin)
-        optimizer, other = make(model.parameters(), fused_backward=True), make(twin.parameters())
-        for number in range(3):
-            optimizer.scale(one_batch(model, number)).backward()
-            optimizer.step()
-            other.scale(one_batch(twin, number)).backward()
-            other.step()
-            other.zero_grad()
+        model, twin = wrap(made()), wrap(made())
+        optimizer, other = train_both(make, model, twin)
         for a, b in zip(model.parameters(), twin.parameters(), strict=True):
             assert a.grad is None
             same_bits(whole(a), whole(b), f"{name}, {wrap.__name__}")
@@ -181,13 +182,7 @@ def parts_are_stepped_as_one_process_steps_them():
     """Gradients that no reduction rounds: of four ranks the mean of four equal ones."""
     for name, make in ELEMENTWISE.items():
         model, twin = fully_shard(made()), made()
-        optimizer, other = make(model.parameters(), fused_backward=True), make(twin.parameters())
-        for number in range(3):
-            optimizer.scale(one_batch(model, number)).backward()
-            optimizer.step()
-            other.scale(one_batch(twin, number)).backward()
-            other.step()
-            other.zero_grad()
+        optimizer, other = train_both(make, model, twin)
         same_as_one_process(model, optimizer, twin, other, name)
 
 
