@@ -8,70 +8,7 @@ import pytest
 import stepc.torch as st
 import torch
 from stepc import errors
-
-SHAPES = [(33, 20), (17,), (5, 7, 9), (), (130, 64), (3,)]
-KINDS = {
-    "adamw": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
-    "adam": lambda params, **k: st.Adam(params, lr=1e-2, amsgrad=True, **k),
-    "sgd": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, nesterov=True, **k),
-    "lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
-    "rprop": lambda params, **k: st.Rprop(params, lr=1e-3, **k),
-    "adadelta": lambda params, **k: st.Adadelta(params, **k),
-    "asgd": lambda params, **k: st.ASGD(params, lr=1e-2, **k),
-    "adafactor": lambda params, **k: st.hf.Adafactor(
-        params, lr=1e-2, relative_step=False, scale_parameter=True, **k
-    ),
-    "came": lambda params, **k: st.came.CAME(params, lr=1e-2, **k),
-    "lamb": lambda params, **k: st.deepspeed.FusedLamb(params, lr=1e-2, **k),
-    "clipped": lambda params, **k: st.AdamW(params, lr=1e-2, clip=st.ClipByNorm(0.5), **k),
-}
-
-
-def values(dtype, seed, shapes=SHAPES):
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
-
-
-class Pair:
-    """The same optimizer of parameters on the processor and on the device."""
-
-    def __init__(self, cuda, make, dtype=torch.float32, shapes=SHAPES, **keywords):
-        self.cuda, self.dtype, self.shapes = cuda, dtype, shapes
-        made = values(dtype, 0, shapes)
-        self.plain = [torch.nn.Parameter(value.clone()) for value in made]
-        self.placed = [cuda.parameter(value) for value in made]
-        self.reference = make(self.plain, **keywords)
-        self.optimizer = make(self.placed, **keywords)
-
-    def give(self, step, absent=()):
-        grads = values(self.dtype, 100 + step, self.shapes)
-        grads = [None if i in absent else grad for i, grad in enumerate(grads)]
-        for param, grad in zip(self.plain, grads, strict=True):
-            param.grad = None if grad is None else grad.clone()
-        self.cuda.set_grads(self.placed, grads)
-
-    def overflow(self):
-        """Gives one parameter a gradient that is not finite."""
-        bad = torch.full(self.shapes[1], float("inf"))
-        self.plain[1].grad = bad.clone()
-        self.placed[1].grad = self.cuda.place(bad, "cuda:0")
-
-    def step(self, step, absent=()):
-        self.give(step, absent)
-        self.reference.step()
-        self.optimizer.step()
-
-    def set_lr(self, lr):
-        for optimizer in (self.reference, self.optimizer):
-            optimizer.param_groups[0]["lr"] = lr
-
-    def check(self):
-        for i, (ours, expected) in enumerate(zip(self.placed, self.plain, strict=True)):
-            same(self.cuda, ours, expected, f"parameter {i}")
-            found, wanted = self.optimizer.state[ours], self.reference.state[expected]
-            assert list(found) == list(wanted)
-            for name, value in wanted.items():
-                same(self.cuda, found[name], value, f"{name} of parameter {i}")
+from torch_pair import KINDS, Pair, same
 
 
 def saved_counts(pair):
@@ -81,12 +18,6 @@ def saved_counts(pair):
     return {float(state["step"]) for state in saved.values()}
 
 
-def same(cuda, ours, expected, what):
-    ours = cuda.host(ours)
-    assert ours.dtype == expected.dtype, what
-    assert torch.equal(ours.view(-1).view(torch.uint8), expected.view(-1).view(torch.uint8)), what
-
-
 @pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps(cuda, kind):
@@ -94,45 +25,6 @@ def test_steps(cuda, kind):
     for step in range(4):
         pair.set_lr(1e-2 / (step + 1))
         pair.step(step, {1, 4} if step == 2 else ())
-        pair.check()
-
-
-def in_the_pass(pair, step, streams=()):
-    """A step whose gradients come one by one, the last parameter's first; streams change."""
-    pair.give(step)
-    pair.reference.step()
-    grads = [param.grad for param in pair.placed]
-    for param in pair.placed:
-        param.grad = None
-    for number, param in reversed(list(enumerate(pair.placed))):
-        if streams:
-            pair.cuda.stream = streams[number % len(streams)]
-        param.grad = grads[number]
-        pair.optimizer._backward.came(param)
-        assert param.grad is None
-    pair.optimizer.step()
-
-
-@pytest.mark.parametrize("kind", ["adamw", "adafactor"])
-def test_steps_within_the_backward_pass(cuda, kind):
-    pair = Pair(cuda, KINDS[kind])
-    pair.optimizer = KINDS[kind](pair.placed, fused_backward=True)
-    for step in range(3):
-        pair.set_lr(1e-2 / (step + 1))
-        in_the_pass(pair, step)
-        pair.check()
-
-
-def test_gradients_that_come_on_several_streams(cuda):
-    """As those of FSDP2 and of plain parameters: what is enqueued later waits for the former."""
-    pair = Pair(cuda, KINDS["adamw"])
-    pair.optimizer = KINDS["adamw"](pair.placed, fused_backward=True)
-    streams = [cuda.double.make_stream(), cuda.double.make_stream()]
-    for step in range(2):
-        waited = cuda.waited
-        in_the_pass(pair, step, streams)
-        assert cuda.waited >= waited + len(pair.placed) - 1
-        cuda.double.synchronize(cuda.stream)
         pair.check()
 
 
