@@ -189,13 +189,41 @@ def Step_LayoutAttr : Step_Attr<"Layout", "layout"> {
     ::mlir::ArrayAttr getAxes(::llvm::StringRef dim) const {
       return getDims().getAs<::mlir::ArrayAttr>(dim);
     }
+    /// Whether some dim is sharded over the axis.
+    bool cuts(::llvm::StringRef axis) const;
   }];
+}
+
+def Step_EntryAttr : Step_Attr<"Entry", "entry"> {
+  let summary = "how the param and its gradient lie outside of the step";
+  let description = [{
+    Before a step and behind it, where that is not as the layout says. Over the axes
+    `whole` the param is the same on every rank, though the layout cuts it, or one rank
+    steps it; so is the gradient, unless it is `cut`, where the layout cuts it. Over
+    `partial` each rank has an addend of the gradient. `gradient` is the type in which the
+    caller has it, `wire` the one in which addends cross.
+
+    Constraints:
+    - some axis is named, and none twice among `whole` or `partial`
+    - what is cut is not partial over an axis of `whole`
+    - there is a wire where the gradient is partial, and only there
+    - types are f32, f64, bf16 or f16
+  }];
+  let parameters = (ins
+    "::mlir::ArrayAttr":$whole,
+    "::mlir::ArrayAttr":$partial,
+    DefaultValuedParameter<"bool", "false">:$cut,
+    "::mlir::Type":$gradient,
+    OptionalParameter<"::mlir::Type">:$wire);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
   let summary = "which rule, with which options, compute type and layout, a variant is";
   let description = [{
-    Without a layout every rank has whole tensors.
+    Without a layout every rank has whole tensors; without an entry they lie outside of the
+    step as they do in it.
 
     Constraints:
     - the compute type is f32 or f64
@@ -204,8 +232,11 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
     "::mlir::StringAttr":$rule,
     "::mlir::DictionaryAttr":$options,
     "::mlir::Type":$compute,
-    OptionalParameter<"::mlir::step::LayoutAttr">:$layout);
-  let assemblyFormat = "`<` $rule `,` $options `,` $compute (`,` $layout^)? `>`";
+    OptionalParameter<"::mlir::step::LayoutAttr">:$layout,
+    OptionalParameter<"::mlir::step::EntryAttr">:$entry);
+  let assemblyFormat = [{
+    `<` $rule `,` $options `,` $compute (`,` $layout^)? (`entry` $entry^)? `>`
+  }];
   let genVerifyDecl = 1;
 }
 

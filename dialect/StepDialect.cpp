@@ -142,9 +142,56 @@ LogicalResult LayoutAttr::verify(EmitError emitError, DictionaryAttr dims) {
   return success();
 }
 
+bool LayoutAttr::cuts(StringRef axis) const {
+  auto name = StringAttr::get(getContext(), axis);
+  return llvm::any_of(getDims(), [&](NamedAttribute dim) {
+    return llvm::is_contained(cast<ArrayAttr>(dim.getValue()), name);
+  });
+}
+
+/// Axes by their names, each once.
+static LogicalResult verifyAxes(EmitError emitError, ArrayAttr axes,
+                                StringRef what) {
+  llvm::SmallPtrSet<Attribute, 4> seen;
+  for (Attribute axis : axes) {
+    auto name = dyn_cast<StringAttr>(axis);
+    if (!name)
+      return emitError() << "an entry has " << axis << " for an axis over "
+                         << "which it is " << what;
+    if (!seen.insert(axis).second)
+      return emitError() << "an entry is " << what << " over axis '"
+                         << name.getValue() << "' twice";
+  }
+  return success();
+}
+
+LogicalResult EntryAttr::verify(EmitError emitError, ArrayAttr whole,
+                                ArrayAttr partial, bool cut, Type gradient,
+                                Type wire) {
+  if (whole.empty() && partial.empty())
+    return emitError() << "an entry names no axis";
+  if (failed(verifyAxes(emitError, whole, "whole")) ||
+      failed(verifyAxes(emitError, partial, "partial")))
+    return failure();
+  for (auto axis : partial.getAsRange<StringAttr>())
+    if (cut && llvm::is_contained(whole, axis))
+      return emitError() << "an entry's gradient is cut and partial over axis '"
+                         << axis.getValue() << "'";
+  if (partial.empty() == bool(wire))
+    return emitError() << "an entry's gradient is "
+                       << (wire ? "not partial, and has a wire"
+                                : "partial, and has no wire");
+  for (Type type : {gradient, wire})
+    if (type && !type.isF32() && !type.isF64() && !type.isBF16() &&
+        !type.isF16())
+      return emitError() << "an entry's gradient has type " << type
+                         << ", none of f32, f64, bf16, f16";
+  return success();
+}
+
 LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
                                   DictionaryAttr options, Type compute,
-                                  LayoutAttr layout) {
+                                  LayoutAttr layout, EntryAttr entry) {
   if (!compute.isF32() && !compute.isF64())
     return emitError() << "compute type " << compute
                        << " is neither f32 nor f64";

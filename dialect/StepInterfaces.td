@@ -55,4 +55,21 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
   ];
 }
 
+def Step_TransferOpInterface : OpInterface<"TransferOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = [{
+    What brings a gradient from where the caller has it to where the step needs it, or a
+    param back: one operand, and one result that is the same tensor, lying elsewhere.
+  }];
+  let methods = [
+    InterfaceMethod<"The mesh axes whose ranks take part.", "::mlir::ArrayAttr", "getOver">,
+    StaticInterfaceMethod<"Whether it is of the gradient, before all else; or of the param, "
+                          "behind all else.", "bool", "isOfGradient">,
+    InterfaceMethod<"The type in which the caller has the gradient; null of the param.",
+                    "::mlir::Type", "getEntryType">,
+    InterfaceMethod<"The type in which addends cross; null where there are none.",
+                    "::mlir::Type", "getWireType">,
+  ];
+}
+
 #endif // STEP_INTERFACES

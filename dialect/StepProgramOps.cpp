@@ -136,8 +136,8 @@ Value mlir::step::getMemory(Value buffer) {
     auto result = dyn_cast<OpResult>(buffer);
     if (!result)
       return buffer;
-    if (auto keep = dyn_cast<KeepOp>(result.getOwner())) {
-      buffer = keep.getBuffer();
+    if (isa<KeepOp, TransferOpInterface>(result.getOwner())) {
+      buffer = result.getOwner()->getOperand(0);
       continue;
     }
     auto traverse = dyn_cast<TraverseOp>(result.getOwner());

@@ -9,6 +9,7 @@
 #define STEP_PROGRAM_OPS
 
 include "StepMatrixOps.td"
+include "StepTransferOps.td"
 include "StepStatisticsOps.td"
 
 //===----------------------------------------------------------------------===//
@@ -21,11 +22,6 @@ def Step_InsertedGroup : OpDocGroup {
     No definition may say them, but for `step.stored`, which the define stage leaves:
     `stepc` and the interpreter refuse them alike.
   }];
-}
-/// The one list of what no source may say: the define stage and the interpreter
-/// ask for it.
-def Step_InsertedByPasses : NativeOpTrait<"InsertedByPasses"> {
-  let cppNamespace = "::mlir::step";
 }
 class Step_InsertedOp<string mnemonic, list<Trait> traits>
     : Step_Op<mnemonic, [Step_InsertedByPasses] # traits>;
@@ -262,7 +258,8 @@ def Step_ProgramOp : Step_Op<"program", [
     before the first `step.exchange` is segment 0 of the step, and so on.
 
     An `elementwise` program is a single traversal of elements in whatever order they lie
-    in memory, the same in any layout.
+    in memory, the same in any layout. `kernels_of` names a program that does the same but
+    for exchanges around it: its kernels are this one's.
 
     Constraints:
     - it begins with scalars of the cohort, and has a traversal
@@ -277,7 +274,8 @@ def Step_ProgramOp : Step_Op<"program", [
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Step_RoleArrayAttr:$roles,
                        Step_VariantAttr:$variant, UnitAttr:$elementwise,
-                       OptionalAttr<StrArrayAttr>:$bound_dims);
+                       OptionalAttr<StrArrayAttr>:$bound_dims,
+                       OptionalAttr<StrAttr>:$kernels_of);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
@@ -290,6 +288,8 @@ def Step_ProgramOp : Step_Op<"program", [
     SmallVector<BlockArgument> getOperandArguments();
     /// The place of such an argument among them.
     int64_t getOperandIndex(BlockArgument argument);
+    /// The name that its functions begin with.
+    StringRef getKernelPrefix() { return getKernelsOf().value_or(getSymName()); }
     /// The param.
     BlockArgument getParam();
     /// The count; null where the rule has none.

@@ -17,8 +17,9 @@ namespace {
 /// Walks a program once, from its first operation to its last. Invariants, at
 /// an operation:
 /// - `segment` is the number of exchanges before it;
-/// - `written` says for memory that an operation before it has written what its
-///   contents are now, so that any other value of it is refused: of
+/// - `written` says for memory that an operation before it has written, or
+///   filled with what ranks have sent, what its contents are now, so that any
+///   other value of it is refused: of
 ///
 ///     %m1 = step.traverse ... reads (%m) writes (%m)
 ///     ... %m ...   // refused: in memory stands %m1
@@ -38,6 +39,7 @@ private:
   LogicalResult verifyCohort(CohortScalarsOp op);
   LogicalResult verifyTraverse(TraverseOp op);
   LogicalResult verifyExchange(ExchangeOp op);
+  LogicalResult verifyTransfer(TransferOpInterface op);
   void findSkips();
 
   ProgramOp program;
@@ -83,7 +85,8 @@ LogicalResult ProgramVerifier::verifyRoles() {
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
   bool allowed = isa<CohortScalarsOp, TraverseOp, CombineOp, ProductOp,
                      TransposedOp, ExchangeOp, ReceiveOp, KeepOp, OwnOp,
-                     ExtentOp, CarriedOp, CarryOp, ContributeOp, PowiOp>(op) ||
+                     ExtentOp, CarriedOp, CarryOp, ContributeOp, PowiOp,
+                     TransferOpInterface>(op) ||
                  op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);
@@ -216,6 +219,28 @@ LogicalResult ProgramVerifier::verifyExchange(ExchangeOp op) {
   return success();
 }
 
+/// A gradient comes before anything is done, a param goes behind all that is:
+///
+///   %g = step.reduce_scatter %grad ...
+///   %p1 = step.traverse ... reads (%g) writes (%param)
+///   %all = step.all_gather %p1 ...
+///
+LogicalResult ProgramVerifier::verifyTransfer(TransferOpInterface op) {
+  auto isTransfer = [](Operation &other) {
+    return isa<TransferOpInterface, arith::ConstantOp>(other);
+  };
+  Block &block = program.getBody().front();
+  Block::iterator place(op.getOperation());
+  if (op.isOfGradient()) {
+    if (!llvm::all_of(llvm::make_range(block.begin(), place), isTransfer))
+      return op.emitOpError("brings a gradient behind what needs it");
+    written[getMemory(op->getOperand(0))] = op->getResult(0);
+  } else if (!llvm::all_of(llvm::make_range(place, block.end()), isTransfer)) {
+    return op.emitOpError("takes the param from what comes behind it");
+  }
+  return success();
+}
+
 void ProgramVerifier::findSkips() {
   for (auto scalars : optimizer.getBody().getOps<ScalarsOp>())
     if (scalars.getRound() && !scalars.getBody().getOps<SkipIfOp>().empty())
@@ -243,6 +268,9 @@ LogicalResult ProgramVerifier::run() {
       return failure();
     if (auto exchange = dyn_cast<ExchangeOp>(op);
         exchange && failed(verifyExchange(exchange)))
+      return failure();
+    if (auto transfer = dyn_cast<TransferOpInterface>(op);
+        transfer && failed(verifyTransfer(transfer)))
       return failure();
   }
   return success();

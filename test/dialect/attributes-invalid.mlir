@@ -135,3 +135,38 @@ step.optimizer @init {
 
 // expected-error @+1 {{a layout names axis 'dp' twice}}
 #layout = #step.layout<{m = ["dp"], n = ["tp", "dp"]}>
+
+// -----
+
+// expected-error @+1 {{an entry names no axis}}
+#entry = #step.entry<whole = [], partial = [], gradient = f32>
+
+// -----
+
+// expected-error @+1 {{an entry has 1 : i64 for an axis over which it is whole}}
+#entry = #step.entry<whole = [1], partial = [], gradient = f32>
+
+// -----
+
+// expected-error @+1 {{an entry is partial over axis 'dp' twice}}
+#entry = #step.entry<whole = [], partial = ["dp", "dp"], gradient = f32, wire = f32>
+
+// -----
+
+// expected-error @+1 {{an entry's gradient is cut and partial over axis 'dp'}}
+#entry = #step.entry<whole = ["dp"], partial = ["dp"], cut = true, gradient = f32, wire = f32>
+
+// -----
+
+// expected-error @+1 {{an entry's gradient is partial, and has no wire}}
+#entry = #step.entry<whole = [], partial = ["dp"], gradient = f32>
+
+// -----
+
+// expected-error @+1 {{an entry's gradient is not partial, and has a wire}}
+#entry = #step.entry<whole = ["dp"], partial = [], gradient = f32, wire = f32>
+
+// -----
+
+// expected-error @+1 {{an entry's gradient has type 'i8', none of f32, f64, bf16, f16}}
+#entry = #step.entry<whole = ["dp"], partial = [], gradient = i8>
