@@ -356,11 +356,34 @@ def InsertCollectives : Pass<"step-insert-collectives", "::mlir::step::Optimizer
   }];
 }
 
+def InsertExchanges : Pass<"step-insert-exchanges", "::mlir::step::OptimizerOp"> {
+  let summary = "bring gradients to where the step needs them, and parameters back";
+  let description = [{
+    Before: bound rules whose variants may have an entry, how the param and its gradient
+    lie outside of the step. After: the gradient is what an exchange makes of the
+    argument, and the param that is returned is put together again, so that nobody else has
+    to move anything.
+
+    ```mlir
+    // layout {"flat range" = ["dp"]}, entry <whole = ["dp"], partial = ["dp", "replica"], ...>
+    %s = step.sub %param, %grad : [*]
+    step.return %s
+    // ==>
+    %0 = step.reduce_scatter %grad over ["dp"] of f32 wire f32 : [*]
+    %1 = step.all_reduce %0 over ["replica"] of f32 wire f32 : [*]
+    %s = step.sub %param, %1 : [*]
+    %2 = step.all_gather %s over ["dp"] : [*]
+    step.return %2
+    ```
+  }];
+}
+
 def VerifySharded : Pass<"step-verify-sharded", "::mlir::step::OptimizerOp"> {
   let summary = "check what may stand after the shard stage";
   let description = [{
     Every reduction names the axes that shard what it reduces, and no others; or its result
-    is a part that is contributed to statistics and used for nothing else.
+    is a part that is contributed to statistics and used for nothing else. Where the variant
+    has an entry, the gradient and the param are exchanged as it says.
   }];
 }
 
@@ -471,6 +494,16 @@ def DropTwinPrograms : Pass<"step-drop-twin-programs", "::mlir::step::OptimizerO
   let description = [{
     Before and after: programs. An elementwise program is the same in every layout: of
     those of one variant the first is enough.
+  }];
+}
+
+def ShareKernels : Pass<"step-share-kernels", "::mlir::step::OptimizerOp"> {
+  let summary = "have programs that differ in their exchanges alone run the same kernels";
+  let description = [{
+    Before and after: programs. Of programs that do the same between what brings their
+    gradients and what takes their params back, the first has kernels; the others name
+    it, `kernels_of`, and call its functions. So a tensor may lie outside of the step in
+    however many ways, and code is made once.
   }];
 }
 

@@ -56,6 +56,7 @@ void mlir::step::buildShardPipeline(OpPassManager &pm,
     addCleanup(pm);
   }
   pm.addNestedPass<OptimizerOp>(createInsertCollectives());
+  pm.addNestedPass<OptimizerOp>(createInsertExchanges());
   pm.addNestedPass<OptimizerOp>(createVerifySharded());
 }
 
@@ -68,6 +69,7 @@ void mlir::step::buildSchedulePipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createDropUnreadContributions());
   pm.addNestedPass<OptimizerOp>(createFormPrograms());
   pm.addNestedPass<OptimizerOp>(createDropTwinPrograms());
+  pm.addNestedPass<OptimizerOp>(createShareKernels());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createKeepOverRounds());
   pm.addNestedPass<OptimizerOp>(createVerifyScheduled());

@@ -52,6 +52,9 @@ private:
                             SmallVectorImpl<Attribute> &roles, Type &compute);
   LayoutAttr takeLayout(RuleOp rule, const VariantRequest &request,
                         LayoutAttr &owned);
+  EntryAttr takeEntry(RuleOp rule, const VariantRequest &request,
+                      LayoutAttr layout, Type compute,
+                      MutableArrayRef<Attribute> roles);
   RuleOp find(VariantAttr variant, ArrayAttr roles, StringAttr master,
               StringAttr rounding);
 
@@ -208,6 +211,23 @@ LayoutAttr Instantiator::takeLayout(RuleOp rule, const VariantRequest &request,
   return {};
 }
 
+/// What the request says of tensors outside of the step. A gradient that ranks
+/// add up is there as the sum is made, in the compute type: a sum of bf16 is
+/// not rounded before it is used.
+EntryAttr Instantiator::takeEntry(RuleOp rule, const VariantRequest &request,
+                                  LayoutAttr layout, Type compute,
+                                  MutableArrayRef<Attribute> roles) {
+  BlockArgument grad = rule.getArgumentOfKind(RoleKind::Grad);
+  if (!grad)
+    return {};
+  Attribute &role = roles[grad.getArgNumber()];
+  EntryAttr entry =
+      getEntry(request, layout, cast<RoleAttr>(role).getStorage(), compute);
+  if (entry && entry.getWire())
+    role = cast<RoleAttr>(role).withStorage(compute);
+  return entry;
+}
+
 /// Notes that the bound rule stands in for one of that layout, too.
 static void addOwned(RuleOp rule, LayoutAttr owned) {
   if (!owned)
@@ -255,6 +275,12 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   Type compute;
   if (failed(setStorages(rule, request, roles, compute)))
     return failure();
+  LayoutAttr owned;
+  LayoutAttr layout = takeLayout(rule, request, owned);
+  EntryAttr entry = takeEntry(rule, request, layout ? layout : owned, compute,
+                              roles);
+  if (entry && !entry.getWhole().empty())
+    owned = {};
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);
   auto getForm = [&](const std::string &form) {
     return form.empty() ? StringAttr() : builder.getStringAttr(form);
@@ -264,13 +290,11 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   if (rounds(roles, request))
     rounding = getForm(request.rounding);
   roundsNothing &= !rounding;
-  LayoutAttr owned;
-  LayoutAttr layout = takeLayout(rule, request, owned);
   for (DictionaryAttr values : enumerateOptions(options, request, builder)) {
     if (!existsUnder(rule, values))
       continue;
     auto variant = VariantAttr::get(builder.getContext(), rule.getSymNameAttr(),
-                                    values, compute, layout);
+                                    values, compute, layout, entry);
     if (RuleOp known = find(variant, rolesAttr, master, rounding)) {
       addOwned(known, owned);
       continue;

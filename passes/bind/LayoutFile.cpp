@@ -47,6 +47,7 @@ private:
   bool readLayout(yaml::Node *node, AxesOfDims &layout);
   bool readGradient(yaml::Node *node);
   bool readDivisor(yaml::Node *node);
+  bool readWire(yaml::Node *node);
   bool readTensor(yaml::Node *node);
   bool readField(StringRef key, yaml::Node *value);
   bool countFromEnd(yaml::Node *node, AxesOfDims &layout);
@@ -208,7 +209,15 @@ bool Reader::readDivisor(yaml::Node *node) {
   return true;
 }
 
-/// {"partial": "dp", "divisor": 4, "divided": "before", "layout": {}}
+bool Reader::readWire(yaml::Node *node) {
+  return readText(node, "'wire'", tensor.wire) &&
+         (llvm::is_contained({"f32", "bf16", "f16", "f64"}, tensor.wire) ||
+          fail(node, "'wire' is '" + tensor.wire +
+                         "', none of f32, bf16, f16, f64"));
+}
+
+/// {"partial": "dp", "divisor": 4, "divided": "before", "layout": {},
+/// "wire": "bf16"}
 bool Reader::readGradient(yaml::Node *node) {
   return readFields(node, "'gradient'", [&](StringRef key, yaml::Node *value) {
     if (key == "partial")
@@ -219,10 +228,12 @@ bool Reader::readGradient(yaml::Node *node) {
       hasGrad = true;
       return readLayout(value, tensor.grad);
     }
+    if (key == "wire")
+      return readWire(value);
     if (key != "divided")
       return fail(value, "'gradient' has '" + key +
                              "', which is none of partial, divisor, "
-                             "divided, layout");
+                             "divided, layout, wire");
     std::string when;
     if (!readText(value, "'divided'", when))
       return false;
@@ -325,6 +336,9 @@ bool Reader::checkTensor(yaml::Node *node) {
     if (hasAxis(tensor.grad, axis))
       return fail(node, "the gradient of '" + tensor.name +
                             "' is cut and partial over axis '" + axis + "'");
+  if (!tensor.wire.empty() && tensor.partial.empty())
+    return fail(node, "the gradient of '" + tensor.name +
+                          "' has a wire and is not partial");
   return true;
 }
 
@@ -370,6 +384,14 @@ bool Reader::read(const llvm::MemoryBuffer &buffer) {
   return good;
 }
 
+std::vector<std::string> TensorLayouts::getAxesOfStatesAlone() const {
+  std::vector<std::string> found;
+  for (const auto &dim : states)
+    llvm::copy_if(dim.second, std::back_inserter(found),
+                  [&](const std::string &axis) { return !hasAxis(param, axis); });
+  return found;
+}
+
 int64_t LayoutFile::countRanks(ArrayRef<std::string> axes) const {
   int64_t ranks = 1;
   for (const auto &[name, size] : mesh)
@@ -400,6 +422,10 @@ void mlir::step::addLayouts(const LayoutFile &file, const VariantRequest &base,
     VariantRequest request = base;
     request.layout = tensor.states;
     request.rank = tensor.states.empty() ? 0 : tensor.rank;
+    request.whole = tensor.getAxesOfStatesAlone();
+    request.partial = tensor.partial;
+    request.wire = tensor.wire;
+    request.gradIsCut = tensor.grad != tensor.param;
     bool known = llvm::any_of(requests, [&](const VariantRequest &other) {
       return other.str() == request.str();
     });

@@ -34,6 +34,11 @@ struct TensorLayouts {
   std::vector<std::string> partial;
   double divisor = 1;
   bool dividesBefore = false;
+  /// In which its addends cross; empty: as they are.
+  std::string wire;
+
+  /// The axes that cut the states and not the param.
+  std::vector<std::string> getAxesOfStatesAlone() const;
 };
 
 /// What a file says (docs/sharding.md). Invariant: every axis is one of the

@@ -15,25 +15,47 @@ namespace {
 /// What of a tensor a preset cuts.
 enum class Cut { Nothing, Range, FirstDim, GivenDim };
 
+/// Where the param and its gradient lie outside of the step.
+enum class Entry {
+  /// Where the step has them.
+  AsCut,
+  /// The param whole, the gradient too, after others have summed it.
+  Whole,
+  /// The param whole, of the gradient each rank's addend.
+  Partial
+};
+
 struct Preset {
   StringRef name;
   Cut cut;
   StringRef axis;
+  Entry entry = Entry::AsCut;
 };
 
 /// A preset of a product, and its dim where one is given.
 struct Factor {
   const Preset *preset;
   int64_t dim = 0;
+  /// A range is of tensors that nobody else cuts: beside others it is the first
+  /// dim that is cut further.
+  bool isAlone = true;
+
+  Cut getCut() const {
+    return preset->cut == Cut::Range && !isAlone ? Cut::FirstDim : preset->cut;
+  }
 };
 } // namespace
 
 /// docs/sharding.md says what each means.
 static constexpr Preset kPresets[] = {
-    {"ddp", Cut::Nothing, ""},      {"pp", Cut::Nothing, ""},
-    {"ep", Cut::Nothing, ""},       {"zero1", Cut::Range, "dp"},
-    {"zero2", Cut::Range, "dp"},    {"zero3", Cut::FirstDim, "dp"},
-    {"fsdp2", Cut::FirstDim, "dp"}, {"hsdp", Cut::FirstDim, "shard"},
+    {"ddp", Cut::Nothing, "dp", Entry::Partial},
+    {"pp", Cut::Nothing, ""},
+    {"ep", Cut::Nothing, ""},
+    {"zero1", Cut::Range, "dp", Entry::Whole},
+    {"zero2", Cut::Range, "dp", Entry::Partial},
+    {"zero3", Cut::FirstDim, "dp"},
+    {"fsdp2", Cut::FirstDim, "dp"},
+    {"hsdp", Cut::FirstDim, "shard"},
     {"tp", Cut::GivenDim, "tp"},
 };
 
@@ -74,7 +96,7 @@ static llvm::Expected<Factor> readFactor(StringRef given, StringRef text) {
 /// The dim that the factor cuts of a tensor of that rank, as a request has it;
 /// empty where there is none.
 static std::string getDim(const Factor &factor, int64_t rank) {
-  switch (factor.preset->cut) {
+  switch (factor.getCut()) {
   case Cut::Nothing:
     return "";
   case Cut::Range:
@@ -90,7 +112,7 @@ static std::string getDim(const Factor &factor, int64_t rank) {
 
 /// Whether what it cuts is another dim of a request for each rank.
 static bool needsRank(const Factor &factor) {
-  return factor.preset->cut == Cut::FirstDim ||
+  return factor.getCut() == Cut::FirstDim ||
          (factor.preset->cut == Cut::GivenDim && factor.dim >= 0);
 }
 
@@ -103,7 +125,18 @@ static void addNew(VariantRequest request,
     requests.push_back(std::move(request));
 }
 
-/// Adds "-2=dp,-1=tp".
+/// What the preset says of tensors outside of the step.
+static llvm::Error setEntry(const Preset &preset, StringRef item,
+                            VariantRequest &request) {
+  if (preset.entry == Entry::Partial)
+    if (llvm::Error error = request.setLayout("partial", preset.axis, item))
+      return error;
+  if (preset.entry != Entry::AsCut && preset.cut != Cut::Nothing)
+    return request.setLayout("whole", preset.axis, item);
+  return llvm::Error::success();
+}
+
+/// Adds "-2=dp,-1=tp", "flat=dp,whole=dp,partial=dp".
 static llvm::Error addDims(StringRef text, const VariantRequest &base,
                            std::vector<VariantRequest> &requests) {
   VariantRequest request = base;
@@ -115,6 +148,8 @@ static llvm::Error addDims(StringRef text, const VariantRequest &base,
             request.setLayout(dim, axes, ("layout=" + text).str()))
       return error;
   }
+  if (llvm::Error error = request.checkEntry(("layout=" + text).str()))
+    return error;
   addNew(std::move(request), requests);
   return llvm::Error::success();
 }
@@ -130,18 +165,21 @@ llvm::Error mlir::step::addLayout(StringRef text, const VariantRequest &base,
     llvm::Expected<Factor> factor = readFactor(name, text);
     if (!factor)
       return factor.takeError();
+    factor->isAlone = names.size() == 1;
     factors.push_back(*factor);
   }
+  const std::string item = ("layout=" + text).str();
   for (int64_t rank = 1; rank <= kMaxRank; ++rank) {
     VariantRequest request = base;
     if (llvm::any_of(factors, needsRank))
       request.rank = rank;
     for (const Factor &factor : factors) {
       std::string dim = getDim(factor, rank);
-      if (dim.empty())
-        continue;
-      if (llvm::Error error = request.setLayout(dim, factor.preset->axis,
-                                                ("layout=" + text).str()))
+      if (!dim.empty())
+        if (llvm::Error error =
+                request.setLayout(dim, factor.preset->axis, item))
+          return error;
+      if (llvm::Error error = setEntry(*factor.preset, item, request))
         return error;
     }
     addNew(std::move(request), requests);

@@ -15,9 +15,9 @@ namespace mlir::step {
 
 /// Appends to `requests` what `base` is with the layout that `text` names,
 /// unless it is there: presets of the table and products of them ("fsdp2",
-/// "tp(1)*fsdp2"), or dims as a request has them ("-2=dp,-1=tp", "flat=dp").
-/// A preset that counts dims from the first gives a request for each rank.
-/// Errors name the text.
+/// "tp(1)*fsdp2"), or dims as a request has them ("-2=dp,-1=tp",
+/// "flat=dp,whole=dp,partial=dp"). A preset that counts dims from the first
+/// gives a request for each rank. Errors name the text.
 llvm::Error addLayout(StringRef text, const VariantRequest &base,
                       std::vector<VariantRequest> &requests);
 

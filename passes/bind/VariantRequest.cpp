@@ -69,25 +69,71 @@ llvm::Error VariantRequest::setOption(StringRef name, StringRef value,
   return llvm::Error::success();
 }
 
+/// Appends names joined by '+', each of which is new to `known`.
+static llvm::Error addAxes(StringRef axes, StringRef item, const char *twice,
+                           llvm::function_ref<bool(StringRef)> isKnown,
+                           std::vector<std::string> &own) {
+  SmallVector<StringRef> names;
+  axes.split(names, '+');
+  for (StringRef name : names) {
+    if (llvm::Error error = checkName(name, item))
+      return error;
+    if (isKnown(name))
+      return refuse("'" + item + "': axis '" + name + "' " + twice);
+    own.push_back(name.str());
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error VariantRequest::setLayout(StringRef dim, StringRef axes,
                                       StringRef item) {
+  if (dim == "whole" || dim == "partial") {
+    std::vector<std::string> &own = dim == "whole" ? whole : partial;
+    auto isKnown = [&](StringRef name) {
+      return llvm::is_contained(own, name);
+    };
+    return addAxes(axes, item, "is named twice", isKnown, own);
+  }
+  if (dim == "wire")
+    return setStorage(wire, axes, item);
+  if (dim == "grad") {
+    if (axes != "cut")
+      return refuse("'" + item + "': '" + axes + "' is not cut");
+    gradIsCut = true;
+    return llvm::Error::success();
+  }
   int64_t number = kFlat;
   if (dim != "flat" && (dim.getAsInteger(10, number) || number >= 0))
     return refuse("'" + item + "': dim '" + dim +
                   "' is neither flat nor a negative number");
   if (!layout.empty() && (dim == "flat" || layout.count(kFlat)))
     return refuse("'" + item + "': a layout is flat or shards dims, once each");
-  SmallVector<StringRef> names;
-  axes.split(names, '+');
-  std::vector<std::string> &own = layout[number];
-  for (StringRef name : names) {
-    if (llvm::Error error = checkName(name, item))
-      return error;
-    for (auto &[other, known] : layout)
-      if (llvm::is_contained(known, name))
-        return refuse("'" + item + "': axis '" + name + "' shards twice");
-    own.push_back(name.str());
-  }
+  auto isKnown = [&](StringRef name) {
+    return llvm::any_of(layout, [&](const auto &other) {
+      return llvm::is_contained(other.second, name);
+    });
+  };
+  return addAxes(axes, item, "shards twice", isKnown, layout[number]);
+}
+
+llvm::Error VariantRequest::checkEntry(StringRef text) const {
+  for (const std::string &axis : whole)
+    if (llvm::none_of(layout, [&](const auto &dim) {
+          return llvm::is_contained(dim.second, axis);
+        }))
+      return refuse("'" + text + "': the parameter is whole over axis '" +
+                    axis + "', over which nothing is cut");
+  for (const std::string &axis : partial)
+    if (gradIsCut && llvm::is_contained(whole, axis))
+      return refuse("'" + text + "': the gradient is cut and partial over "
+                    "axis '" + axis + "'");
+  for (auto &[dim, axes] : layout)
+    for (const std::string &axis : axes)
+      if (llvm::is_contained(partial, axis) && !llvm::is_contained(whole, axis))
+        return refuse("'" + text + "': the gradient is partial over axis '" +
+                      axis + "', over which the parameter is cut");
+  if (!wire.empty() && partial.empty())
+    return refuse("'" + text + "': a wire, and no gradient that is partial");
   return llvm::Error::success();
 }
 
@@ -121,6 +167,27 @@ LayoutAttr mlir::step::getLayout(const VariantRequest &request, Type param) {
   for (auto &[dim, names] : axes)
     dims.push_back({dim, builder.getArrayAttr(names)});
   return LayoutAttr::get(context, builder.getDictionaryAttr(dims));
+}
+
+EntryAttr mlir::step::getEntry(const VariantRequest &request, LayoutAttr layout,
+                               Type gradient, Type compute) {
+  Builder builder(compute.getContext());
+  SmallVector<Attribute> whole, partial;
+  for (const std::string &axis : request.whole)
+    if (layout && layout.cuts(axis))
+      whole.push_back(builder.getStringAttr(axis));
+  for (const std::string &axis : request.partial)
+    partial.push_back(builder.getStringAttr(axis));
+  if (whole.empty() && partial.empty())
+    return {};
+  Type wire;
+  if (!partial.empty())
+    wire = request.wire.empty()
+               ? gradient
+               : getStorageType(builder.getContext(), request.wire);
+  return EntryAttr::get(builder.getContext(), builder.getArrayAttr(whole),
+                        builder.getArrayAttr(partial), request.gradIsCut,
+                        gradient, wire);
 }
 
 bool mlir::step::isForRule(const VariantRequest &request, Type param) {
@@ -173,7 +240,7 @@ llvm::Error VariantRequest::parse(StringRef text) {
                     "layout.DIM, rank, master, rounding");
     }
   }
-  return llvm::Error::success();
+  return checkEntry(text);
 }
 
 std::string VariantRequest::str() const {
@@ -192,6 +259,10 @@ std::string VariantRequest::str() const {
   for (auto &[number, axes] : layout)
     add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
         llvm::join(axes, "+"));
+  add("layout.whole", llvm::join(whole, "+"));
+  add("layout.partial", llvm::join(partial, "+"));
+  add("layout.wire", wire);
+  add("layout.grad", gradIsCut ? "cut" : "");
   add("master", master);
   add("rounding", rounding);
   add("rank", rank ? std::to_string(rank) : "");

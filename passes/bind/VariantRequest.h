@@ -32,11 +32,19 @@ struct VariantRequest {
   /// last; or, as kFlat, those over which a range of elements lies.
   std::map<int64_t, std::vector<std::string>> layout;
   static constexpr int64_t kFlat = 0;
+  /// How the param and its gradient lie outside of the step: over these axes
+  /// the param is whole where the layout cuts it, and over these the gradient
+  /// is still to be summed, its addends crossing as `wire`, or as they are.
+  std::vector<std::string> whole, partial;
+  std::string wire;
+  /// Whether the gradient lies as the layout says, and not as the param does.
+  bool gradIsCut = false;
   /// The rank of the tensors that it is for; 0: of any.
   int64_t rank = 0;
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
-  /// option.amsgrad=true,layout.-1=tp,rank=2,master=f32,rounding=stochastic",
+  /// option.amsgrad=true,layout.-1=tp,layout.whole=dp,layout.partial=dp,
+  /// layout.wire=bf16,layout.grad=cut,rank=2,master=f32,rounding=stochastic",
   /// into what is there already. Items may be separated by semicolons too.
   /// Errors name the item.
   llvm::Error parse(StringRef text);
@@ -45,8 +53,11 @@ struct VariantRequest {
   llvm::Error setStorage(std::string &storage, StringRef type, StringRef item);
   llvm::Error setState(StringRef name, StringRef type, StringRef item);
   llvm::Error setOption(StringRef name, StringRef value, StringRef item);
-  /// `dim` is "flat" or a negative number, `axes` names joined by '+'.
+  /// `dim` is "flat" or a negative number, or what is said of the entry: whole,
+  /// partial; `axes` names joined by '+'. Or it is wire, and a storage type.
   llvm::Error setLayout(StringRef dim, StringRef axes, StringRef item);
+  /// Refuses an entry that the layout does not go with.
+  llvm::Error checkEntry(StringRef text) const;
 
   /// The text that parse reads, every item named here. The language has no
   /// names that would need quotes in it.
@@ -62,6 +73,12 @@ Type getStorageType(MLIRContext *context, StringRef name);
 /// The layout of a rule's param in a request, or null where no dim of it is
 /// sharded. Dims that a rule does not have are those of other rules.
 LayoutAttr getLayout(const VariantRequest &request, Type param);
+
+/// The entry of a rule's param with that layout, or with the one under which
+/// one rank steps it, and the type that the rule has its gradient in; null where
+/// tensors lie outside of the step as they do in it.
+EntryAttr getEntry(const VariantRequest &request, LayoutAttr layout,
+                   Type gradient, Type compute);
 
 /// The type that the rule computes in: f64 where the parameter is f64, else
 /// f32.

@@ -42,11 +42,39 @@ static LogicalResult verifyReduction(RuleOp rule,
   return success();
 }
 
+/// That of the axes over which the gradient is to be summed none is left out,
+/// and that a param that is whole outside of the step is put together again.
+static LogicalResult verifyExchanges(RuleOp rule) {
+  EntryAttr entry = rule.getVariantAttr().getEntry();
+  SmallVector<Attribute> summed;
+  bool isPutTogether = false;
+  for (auto op : rule.getBody().front().getOps<TransferOpInterface>()) {
+    if (!entry)
+      return op.emitOpError("stands in a rule whose tensors lie outside of the "
+                            "step as they do in it");
+    isPutTogether |= !op.isOfGradient();
+    if (op.getWireType())
+      llvm::append_range(summed, op.getOver());
+  }
+  if (!entry)
+    return success();
+  for (auto axis : entry.getPartial().getAsRange<StringAttr>())
+    if (!llvm::is_contained(summed, axis))
+      return rule.emitOpError()
+             << "uses a gradient that is still to be summed over '"
+             << axis.getValue() << "'";
+  if (!entry.getWhole().empty() && !isPutTogether)
+    return rule.emitOpError("returns a param that is not put together");
+  return success();
+}
+
 namespace {
 struct VerifySharded : step::impl::VerifyShardedBase<VerifySharded> {
   void runOnOperation() override {
     for (auto rule : getOperation().getBody().getOps<RuleOp>()) {
       if (failed(verifyBoundRule(rule)))
+        return signalPassFailure();
+      if (failed(verifyExchanges(rule)))
         return signalPassFailure();
       for (auto reduction :
            rule.getBody().front().getOps<ReductionOpInterface>())

@@ -65,3 +65,35 @@ step.optimizer @unbound {
     step.return %p
   }
 }
+
+// -----
+
+step.optimizer @unsummed {
+  // expected-error @+1 {{'step.rule' op uses a gradient that is still to be summed over 'dp'}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32 entry <whole = [], partial = ["dp"], gradient = f32, wire = f32>> {
+    %p1 = step.sub %p, %g : [*]
+    step.return %p1
+  }
+}
+
+// -----
+
+step.optimizer @apart {
+  // expected-error @+1 {{'step.rule' op returns a param that is not put together}}
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32, <{"flat range" = ["dp"]}> entry <whole = ["dp"], partial = [], gradient = f32>> {
+    %0 = step.all_slice %g over ["dp"] of f32 : [*]
+    %p1 = step.sub %p, %0 : [*]
+    step.return %p1
+  }
+}
+
+// -----
+
+step.optimizer @needless {
+  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
+    // expected-error @+1 {{'step.all_reduce' op stands in a rule whose tensors lie outside of the step as they do in it}}
+    %0 = step.all_reduce %g over ["dp"] of f32 wire f32 : [*]
+    %p1 = step.sub %p, %0 : [*]
+    step.return %p1
+  }
+}
