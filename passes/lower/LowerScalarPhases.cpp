@@ -104,6 +104,8 @@ struct LowerScalarPhases
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
     getOperation().walk([&](ProgramOp program) {
+      if (program.getKernelsOf())
+        return;
       int64_t firstSlot = 0;
       for (auto scalars : program.getBody().getOps<CohortScalarsOp>()) {
         lowerCohortScalars(scalars, builder, firstSlot);

@@ -93,6 +93,10 @@ static StringRef getPattern(StringRef name) {
       .Case("exchanges",
             "    reduces over {axes+} by {op} {words#word} of a tensor\n{of}")
       .Case("of", "      {name}, {words#word}: {value}\n")
+      .Case("exchange",
+            "  {name} of the {of} over {axes+}: [{wire} bytes of an element "
+            "cross|nothing crosses][{?overlaps}, while other buckets are "
+            "stepped]\n")
       .Case("calls",
             "    {function} over {scope}: reads "
             "[{statistics}[{?scalars}, ]]{scalars}"

@@ -95,7 +95,8 @@ static json::Array groupExchanges(ArrayRef<ExplainedExchange> exchanges) {
 
 static json::Object describe(const ExplainedEntry &entry,
                              ArrayRef<ExplainedMemory> memory) {
-  static constexpr const char *kinds[] = {"kernel", "finish", "round"};
+  static constexpr const char *kinds[] = {"kernel", "finish", "round",
+                                          "exchange"};
   json::Array reads, cached, writes, accumulates;
   for (const ExplainedAccess &access : entry.accesses) {
     auto index = int64_t(access.memory);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Explain.h"
+#include "passes/shard/EntryTransfers.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -34,15 +35,6 @@ static Axes getAllAxes(const AxesOfDims &layout) {
   return all;
 }
 
-/// Those of `axes` that are, or are not, among `others`.
-static Axes select(const Axes &axes, const Axes &others, bool are) {
-  Axes found;
-  llvm::copy_if(axes, std::back_inserter(found), [&](const std::string &axis) {
-    return llvm::is_contained(others, axis) == are;
-  });
-  return found;
-}
-
 static int64_t getStorageBytes(StringRef storage) {
   bool isShort = storage == "bf16" || storage == "f16";
   return storage == "f64" ? 8 : isShort ? 2 : 4;
@@ -67,7 +59,7 @@ struct LayoutExplainer {
 };
 } // namespace
 
-/// One operation of a caller, `call`: how many bytes of an element cross, and
+/// One exchange, `call`: how many bytes of an element cross, and
 /// how many a rank sends, which sends (W - 1) / W of its elements over W ranks,
 /// `passes` times. Over `cut` elements are cut further than the parameter is.
 json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
@@ -97,11 +89,11 @@ json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
 /// What brings the gradient to where the states are, and the parameter back.
 /// What is cut there, and not summed, each rank takes from what it has.
 json::Array LayoutExplainer::findCrossings(const TensorLayouts &tensor) {
-  Axes further =
-      select(getAllAxes(tensor.states), getAllAxes(tensor.param), false);
-  bool isCut = tensor.grad != tensor.param;
-  Axes scattered = isCut ? Axes() : select(tensor.partial, further, true);
-  Axes reduced = select(tensor.partial, scattered, false);
+  Axes further = tensor.getAxesOfStatesAlone();
+  EntryTransfers transfers(further, tensor.partial,
+                           tensor.grad != tensor.param);
+  int64_t gradBytes =
+      tensor.wire.empty() ? this->gradBytes : getStorageBytes(tensor.wire);
   json::Array found;
   auto add = [&](const char *when, const char *operation, const char *what,
                  const Axes &axes, int64_t bytes, int64_t passes,
@@ -110,10 +102,10 @@ json::Array LayoutExplainer::findCrossings(const TensorLayouts &tensor) {
     if (!axes.empty())
       found.push_back(cross(tensor, std::move(call), axes, bytes, passes, cut));
   };
-  add("before the step", "reduce_scatter", "the gradient", scattered, gradBytes,
-      1, {});
-  add("before the step", "all_reduce", "the gradient", reduced, gradBytes, 2,
-      further);
+  add("before the step", "reduce_scatter", "the gradient", transfers.scattered,
+      gradBytes, 1, {});
+  add("before the step", "all_reduce", "the gradient", transfers.reduced,
+      gradBytes, 2, further);
   add("behind it", "all_gather", "the parameter", further, paramBytes, 1, {});
   return found;
 }

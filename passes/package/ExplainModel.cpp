@@ -54,6 +54,7 @@ private:
   void describeReceive(ExplainedEntry &entry, ReceiveOp receive);
   void addRound(ExplainedEntry round);
   void addContributions();
+  void addTransfers();
   json::Object countBytes();
 
   OptimizerOp optimizer;
@@ -384,6 +385,19 @@ void ProgramExplainer::addRound(ExplainedEntry round) {
     entries.insert(next, std::move(round));
 }
 
+/// Before and behind all else.
+void ProgramExplainer::addTransfers() {
+  const bool subsets = rounds.empty();
+  std::vector<ExplainedEntry> all = describeTransfers(program, true, subsets);
+  const int64_t last = entries.empty() ? 0 : entries.back().segment;
+  llvm::append_range(all, entries);
+  for (ExplainedEntry &entry : describeTransfers(program, false, subsets)) {
+    entry.segment = last;
+    all.push_back(std::move(entry));
+  }
+  entries = std::move(all);
+}
+
 json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
   ExplainedValues values = explainValues(storage);
   exchanges = describeExchanges(storage, values.exchanged);
@@ -410,6 +424,7 @@ json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
   object["read_back"] = findReadAgain(entries, memory, /*isBack=*/true);
   for (const ExplainedEntry &round : rounds)
     addRound(round);
+  addTransfers();
   object["memory"] = memory;
   object["entries"] = describeEntries(entries, memory);
   object["exchanged"] = describeExchanged(exchanges);

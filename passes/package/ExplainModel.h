@@ -58,7 +58,7 @@ struct ExplainedExchange {
 
 /// What runs at one place of the order.
 struct ExplainedEntry {
-  enum class Kind { Kernel, Finish, Round };
+  enum class Kind { Kernel, Finish, Round, Exchange };
   Kind kind;
   std::string name;
   int64_t segment;
@@ -96,6 +96,12 @@ std::vector<ExplainedEntry> describeRounds(OptimizerOp optimizer);
 /// The dims that are cut, each with its axes; none where every rank has whole
 /// tensors.
 llvm::json::Array describeLayout(LayoutAttr layout);
+
+/// What brings the gradient from where it lies outside of the step, and what
+/// takes the param back there, each with the bytes of an element that cross.
+/// `subsets`: whether tensors are stepped while those of others cross.
+std::vector<ExplainedEntry> describeTransfers(ProgramOp program,
+                                              bool ofGradient, bool subsets);
 
 /// Layouts in whose place the program steps whole tensors, and what moves: one
 /// rank steps a tensor, so bytes of an element go to it and back, and vectors,

@@ -63,6 +63,31 @@ mlir::step::describeExchanges(const ProgramStorage &storage,
   return exchanges;
 }
 
+std::vector<ExplainedEntry> mlir::step::describeTransfers(ProgramOp program,
+                                                          bool ofGradient,
+                                                          bool subsets) {
+  std::vector<ExplainedEntry> entries;
+  for (auto op : program.getBody().getOps<TransferOpInterface>()) {
+    if (op.isOfGradient() != ofGradient)
+      continue;
+    ExplainedEntry &entry = entries.emplace_back();
+    entry.kind = ExplainedEntry::Kind::Exchange;
+    entry.name = op->getName().stripDialect().str();
+    entry.segment = 0;
+    entry.members["axes"] = getNames(op.getOver().getValue());
+    entry.members["of"] = ofGradient ? "gradient" : "parameter";
+    // What each rank has already is taken where it is.
+    Type crossing = op.getWireType();
+    if (!ofGradient)
+      crossing = cast<BufferType>(op->getOperand(0).getType()).getElement();
+    if (crossing) {
+      entry.members["wire"] = getBytes(crossing);
+      entry.members["overlaps"] = subsets;
+    }
+  }
+  return entries;
+}
+
 /// Gradients cross in the type that is computed in, which holds any of them.
 json::Array mlir::step::describeOwners(ProgramOp program) {
   json::Array owners;

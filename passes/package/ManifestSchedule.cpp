@@ -9,6 +9,8 @@
 #include "passes/lower/Operand.h"
 #include "passes/schedule/Schedule.h"
 
+#include "mlir/Support/DebugStringHelper.h"
+
 using namespace mlir;
 using namespace mlir::step;
 namespace json = llvm::json;
@@ -18,7 +20,7 @@ namespace {
 struct Entry {
   json::Object object;
   int64_t segment;
-  enum Kind { Called, Buffer, Contribution } kind;
+  enum Kind { Called, Buffer, Contribution, Transfer } kind;
 };
 
 /// Lists the entries of one program.
@@ -34,6 +36,7 @@ private:
   json::Object describe(const ScheduleEntry &entry);
   void addBuffers(int64_t round);
   void addContributions(int64_t round);
+  void addTransfers(bool ofGradient, int64_t segment);
   void addEdges();
 
   ProgramOp program;
@@ -112,6 +115,37 @@ void ScheduleWriter::addContributions(int64_t round) {
   }
 }
 
+/// The dims of the layout that are sharded over these axes.
+static json::Array getDims(LayoutAttr layout, ArrayAttr axes) {
+  json::Array dims;
+  if (layout)
+    for (NamedAttribute dim : layout.getDims())
+      if (llvm::any_of(cast<ArrayAttr>(dim.getValue()), [&](Attribute axis) {
+            return llvm::is_contained(axes, axis);
+          }))
+        dims.push_back(dim.getName().getValue());
+  return dims;
+}
+
+/// What brings the gradient, or takes the param.
+void ScheduleWriter::addTransfers(bool ofGradient, int64_t segment) {
+  LayoutAttr layout = program.getVariant().getLayout();
+  for (auto op : program.getBody().getOps<TransferOpInterface>()) {
+    if (op.isOfGradient() != ofGradient)
+      continue;
+    auto memory = cast<BlockArgument>(getMemory(op->getOperand(0)));
+    json::Object object{{"exchange", op->getName().stripDialect()},
+                        {"segment", segment},
+                        {"operand", program.getOperandIndex(memory)},
+                        {"dims", getDims(layout, op.getOver())}};
+    if (Type entry = op.getEntryType())
+      object["entry"] = debugString(entry);
+    if (Type wire = op.getWireType())
+      object["wire"] = debugString(wire);
+    entries.push_back({std::move(object), segment, Entry::Transfer});
+  }
+}
+
 /// A kernel or finish waits for the one before it in its segment, the first of
 /// a later segment for the exchanges since then, or where there are none for
 /// the round that its last entry led to. An exchange waits for what was called
@@ -122,6 +156,13 @@ void ScheduleWriter::addContributions(int64_t round) {
 ///   2 exchange  of a buffer    after 1 (bucket)
 ///   3 exchange  of a statistic after 1 (model)
 ///   4 kernel    segment 1      after 2 (bucket), 3 (round)
+///
+/// What brings a gradient waits for nothing but the one before it, and what
+/// takes a param back for all tensors that go with it:
+///
+///   0 exchange  reduce_scatter
+///   1 kernel    segment 0      after 0 (bucket)
+///   2 exchange  all_gather     after 1 (bucket)
 void ScheduleWriter::addEdges() {
   std::optional<size_t> last; // that is called
   for (auto [index, entry] : llvm::enumerate(entries)) {
@@ -131,7 +172,10 @@ void ScheduleWriter::addEdges() {
           json::Object{{"entry", int64_t(before)}, {"scope", scope}});
     };
     bool isCalled = entry.kind == Entry::Called;
-    if (last && !isCalled) {
+    if (entry.kind == Entry::Transfer || (isCalled && !last)) {
+      if (index > 0)
+        add(last.value_or(index - 1), "bucket");
+    } else if (last && !isCalled) {
       add(*last, entry.kind == Entry::Buffer ? "bucket" : "model");
     } else if (last && entries[*last].segment == entry.segment) {
       add(*last, "tensor");
@@ -155,14 +199,17 @@ json::Array ScheduleWriter::write() {
   // What is contributed last may have nothing behind it.
   for (auto contribute : program.getBody().getOps<ContributeOp>())
     rounds = std::max(rounds, getSegment(contribute) + 1);
+  addTransfers(/*ofGradient=*/true, 0);
+  int64_t segment = 0;
   ArrayRef<ScheduleEntry> left(called);
-  for (int64_t segment = 0; segment < rounds || !left.empty(); ++segment) {
+  for (; segment < rounds || !left.empty(); ++segment) {
     for (; !left.empty() && left.front().segment == segment;
          left = left.drop_front())
       entries.push_back({describe(left.front()), segment, Entry::Called});
     addBuffers(segment);
     addContributions(segment);
   }
+  addTransfers(/*ofGradient=*/false, std::max<int64_t>(segment - 1, 0));
   addEdges();
   json::Array schedule;
   for (Entry &entry : entries)

@@ -142,6 +142,8 @@ Value Carrier::getStored(BlockArgument argument) {
        llvm::zip(rule.getReturnedArguments(), rule.getReturn().getValues()))
     if (index == argument.getArgNumber())
       value = returned;
+  if (auto transfer = value.getDefiningOp<TransferOpInterface>())
+    value = transfer->getOperand(0);
   Type storage = role.getStorage();
   // Integers of `step.lower_half` are stored as they are.
   if (value == argument || storage == variant.getCompute() ||

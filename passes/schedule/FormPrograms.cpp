@@ -20,11 +20,29 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-static LogicalResult formProgram(RuleOp rule, Rounds &rounds) {
+using Transfers = std::vector<OwningOpRef<Operation *>>;
+
+/// Takes out of the rule what stands around its step: what is between uses the
+/// argument, and returns what it has computed.
+static Transfers takeTransfers(RuleOp rule) {
+  Transfers taken;
+  for (auto op : llvm::make_early_inc_range(
+           rule.getBody().front().getOps<TransferOpInterface>())) {
+    op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+    op->remove();
+    op->dropAllReferences();
+    taken.emplace_back(op.getOperation());
+  }
+  return taken;
+}
+
+static LogicalResult formProgram(RuleOp rule, const Transfers &transfers,
+                                 Rounds &rounds) {
   RulePlan plan(rule, rounds);
   if (failed(verifyBoundRule(rule)) || failed(plan.run()))
     return failure();
-  ProgramBuilder(rule, rounds, plan.analysis, plan.traversals, plan.finish)
+  ProgramBuilder(rule, transfers, rounds, plan.analysis, plan.traversals,
+                 plan.finish)
       .build();
   return success();
 }
@@ -33,10 +51,13 @@ namespace {
 struct FormPrograms : step::impl::FormProgramsBase<FormPrograms> {
   void runOnOperation() override {
     SmallVector<RuleOp> rules(getOperation().getBody().getOps<RuleOp>());
+    std::vector<Transfers> transfers;
+    for (RuleOp rule : rules)
+      transfers.push_back(takeTransfers(rule));
     // Of all rules together, so before the first is gone.
     Rounds rounds(getOperation());
-    for (RuleOp rule : rules)
-      if (failed(formProgram(rule, rounds)))
+    for (auto [rule, own] : llvm::zip(rules, transfers))
+      if (failed(formProgram(rule, own, rounds)))
         return signalPassFailure();
     for (RuleOp rule : rules)
       rule.erase();

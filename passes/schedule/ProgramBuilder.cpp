@@ -11,11 +11,12 @@
 using namespace mlir;
 using namespace mlir::step;
 
-ProgramBuilder::ProgramBuilder(RuleOp rule, Rounds &rounds,
-                               RuleAnalysis &analysis,
+ProgramBuilder::ProgramBuilder(RuleOp rule,
+                               ArrayRef<OwningOpRef<Operation *>> transfers,
+                               Rounds &rounds, RuleAnalysis &analysis,
                                TraversalPlan &traversals, FinishPlan &finish)
-    : rule(rule), rounds(rounds), analysis(analysis), traversals(traversals),
-      finish(finish), builder(rule.getContext()),
+    : rule(rule), transfers(transfers), rounds(rounds), analysis(analysis),
+      traversals(traversals), finish(finish), builder(rule.getContext()),
       compute(rule.getVariantAttr().getCompute()) {}
 
 /// One traversal does all, and nothing but elements and scalars of the cohort
@@ -34,10 +35,10 @@ bool ProgramBuilder::isElementwise() {
 void ProgramBuilder::createProgram() {
   bool elementwise = isElementwise();
   VariantAttr variant = rule.getVariantAttr();
-  // Elements are the same wherever they lie.
-  if (elementwise)
+  // Elements are the same wherever they lie, and nothing has to be brought.
+  if (elementwise && transfers.empty())
     variant = VariantAttr::get(builder.getContext(), variant.getRule(),
-                               variant.getOptions(), variant.getCompute(), {});
+                               variant.getOptions(), variant.getCompute(), {}, {});
   SmallVector<Attribute> roles;
   SmallVector<Type> types;
   SmallVector<Location> locations;
@@ -60,11 +61,38 @@ void ProgramBuilder::createProgram() {
   program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
                               builder.getArrayAttr(roles), variant, elementwise,
                               bound.empty() ? ArrayAttr()
-                                            : builder.getArrayAttr(bound));
+                                            : builder.getArrayAttr(bound),
+                              StringAttr());
   if (Attribute owned = rule->getAttr(kOwnedLayouts))
     program->setAttr(kOwnedLayouts, owned);
   Block *block = builder.createBlock(&program.getBody(), {}, types, locations);
   values.map(rule.getBody().getArguments(), block->getArguments());
+}
+
+/// The same operation on a buffer.
+Value ProgramBuilder::buildTransfer(Operation *transfer, Value operand) {
+  OperationState state(transfer->getLoc(), transfer->getName(), operand,
+                       operand.getType(), transfer->getAttrs());
+  return builder.create(state)->getResult(0);
+}
+
+void ProgramBuilder::bringGradient() {
+  Value argument = rule.getArgumentOfKind(RoleKind::Grad);
+  for (const OwningOpRef<Operation *> &op : transfers)
+    if (cast<TransferOpInterface>(*op).isOfGradient())
+      values.map(argument, buildTransfer(*op, values.lookup(argument)));
+}
+
+void ProgramBuilder::takeParam() {
+  Value param = program.getParam();
+  for (auto traverse : program.getBody().getOps<TraverseOp>())
+    for (auto [buffer, result] :
+         llvm::zip(traverse.getWrites(), traverse.getWritten()))
+      if (getMemory(buffer) == program.getParam())
+        param = result;
+  for (const OwningOpRef<Operation *> &op : transfers)
+    if (!cast<TransferOpInterface>(*op).isOfGradient())
+      param = buildTransfer(*op, param);
 }
 
 /// What a segment leaves for the round behind it.
@@ -157,9 +185,16 @@ size_t ProgramBuilder::buildTrain(size_t first) {
 void ProgramBuilder::build() {
   collectCohort();
   createProgram();
+  bringGradient();
   beginSegment(0);
   if (program.getElementwise())
-    return buildElements();
+    buildElements();
+  else
+    buildSchedule();
+  takeParam();
+}
+
+void ProgramBuilder::buildSchedule() {
   for (const SmallStep &step : finish.getSteps())
     steps.push_back(&step);
   for (size_t index = 0; index < traversals.getTraversals().size();)

@@ -31,7 +31,9 @@ namespace mlir::step {
 /// - `steps`: what of the finish is still to be built, in its order.
 class ProgramBuilder {
 public:
-  ProgramBuilder(RuleOp rule, Rounds &rounds, RuleAnalysis &analysis,
+  /// `transfers`: what stood around the rule's step.
+  ProgramBuilder(RuleOp rule, ArrayRef<OwningOpRef<Operation *>> transfers,
+                 Rounds &rounds, RuleAnalysis &analysis,
                  TraversalPlan &traversals, FinishPlan &finish);
 
   void build();
@@ -58,6 +60,10 @@ private:
   // ProgramBuilder.cpp: the order of operations.
   bool isElementwise();
   void createProgram();
+  void bringGradient();
+  void takeParam();
+  Value buildTransfer(Operation *transfer, Value operand);
+  void buildSchedule();
   void beginSegment(int64_t segment);
   void endSegment();
   void buildSteps(function_ref<bool(const Position &)> isDue);
@@ -103,6 +109,7 @@ private:
   }
 
   RuleOp rule;
+  ArrayRef<OwningOpRef<Operation *>> transfers;
   Rounds &rounds;
   RuleAnalysis &analysis;
   TraversalPlan &traversals;

@@ -184,8 +184,8 @@ void ProgramBuilder::buildElements() {
   }
   llvm::sort(body.stores);
   llvm::sort(body.reads, [&](const auto &a, const auto &b) {
-    return cast<BlockArgument>(a.second).getArgNumber() <
-           cast<BlockArgument>(b.second).getArgNumber();
+    return cast<BlockArgument>(getMemory(a.second)).getArgNumber() <
+           cast<BlockArgument>(getMemory(b.second)).getArgNumber();
   });
   buildTraverse(makeName("_phase0"),
                 rule.getArgumentOfKind(RoleKind::Param).getType(), body);

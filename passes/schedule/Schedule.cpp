@@ -48,7 +48,7 @@ std::vector<ScheduleEntry> mlir::step::getSchedule(ProgramOp program) {
         entries.back().segment != segment)
       entries.push_back(
           {segment,
-           (program.getSymName() + "_finish" + Twine(numFinishes++)).str(),
+           (program.getKernelPrefix() + "_finish" + Twine(numFinishes++)).str(),
            TraverseOp(),
            {},
            false});

@@ -245,6 +245,8 @@ struct LowerPhasesToCPU : step::impl::LowerPhasesToCPUBase<LowerPhasesToCPU> {
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(getOperation().getBody());
     getOperation().walk([&](ProgramOp program) {
+      if (program.getKernelsOf())
+        return;
       ProgramStorage storage(program);
       std::vector<ScheduleEntry> schedule = getSchedule(program);
       for (ArrayRef<ScheduleEntry> left(schedule); !left.empty();

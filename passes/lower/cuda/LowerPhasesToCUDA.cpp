@@ -119,6 +119,8 @@ struct LowerPhasesToCUDA
     wrapFunctions(builder, device);
     builder.setInsertionPointToEnd(device.getBody());
     module.walk([&](ProgramOp program) {
+      if (program.getKernelsOf())
+        return;
       ProgramStorage storage(program);
       for (const ScheduleEntry &entry : getSchedule(program))
         emitEntry(builder, storage, entry);
