@@ -28,6 +28,7 @@ _BOXES = {
     "kernel": ("#e3f0f5", "#1f6f8b"),
     "finish": ("#fdf1e3", "#b5651d"),
     "round": ("#efe7f7", "#7a4fa3"),
+    "exchange": ("#e8f3e8", "#3f7d4e"),
 }
 _LANES = {
     "full": "with the parameter's dims",
@@ -87,6 +88,10 @@ def _said(entry: dict) -> list[str]:
     elif entry["kind"] == "finish":
         lines.append("finish, once for a tensor")
         lines.append(f"{_count(entry['operations'], 'operation')} on vectors, scalars")
+    elif entry["kind"] == "exchange":
+        lines.append(f"of the {entry['of']} over {'+'.join(entry['axes'])}")
+        crosses = f"{entry['wire']} B of an element" if "wire" in entry else "nothing crosses"
+        lines.append(crosses + (", while others step" if entry.get("overlaps") else ""))
     else:
         if "exchanged" in entry:
             lines.append(f"reduces {entry['exchanged']} B over ranks")

@@ -58,7 +58,13 @@ TENSORS = {
         "3:39: 'divided' is 'never', neither before nor after"
     ),
     '{"name": "a", "gradient": {"sum": 1}}': (
-        "3:35: 'gradient' has 'sum', which is none of partial, divisor, divided, layout"
+        "3:35: 'gradient' has 'sum', which is none of partial, divisor, divided, layout, wire"
+    ),
+    '{"name": "a", "gradient": {"partial": "dp", "wire": "i8"}}': (
+        "3:53: 'wire' is 'i8', none of f32, bf16, f16, f64"
+    ),
+    '{"name": "a", "gradient": {"wire": "bf16"}}': (
+        "3:1: the gradient of 'a' has a wire and is not partial"
     ),
 }
 FILES = {
