@@ -277,8 +277,8 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
     return failure();
   LayoutAttr owned;
   LayoutAttr layout = takeLayout(rule, request, owned);
-  EntryAttr entry = takeEntry(rule, request, layout ? layout : owned, compute,
-                              roles);
+  EntryAttr entry =
+      takeEntry(rule, request, layout ? layout : owned, compute, roles);
   if (entry && !entry.getWhole().empty())
     owned = {};
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);

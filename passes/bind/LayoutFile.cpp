@@ -212,8 +212,8 @@ bool Reader::readDivisor(yaml::Node *node) {
 bool Reader::readWire(yaml::Node *node) {
   return readText(node, "'wire'", tensor.wire) &&
          (llvm::is_contained({"f32", "bf16", "f16", "f64"}, tensor.wire) ||
-          fail(node, "'wire' is '" + tensor.wire +
-                         "', none of f32, bf16, f16, f64"));
+          fail(node,
+               "'wire' is '" + tensor.wire + "', none of f32, bf16, f16, f64"));
 }
 
 /// {"partial": "dp", "divisor": 4, "divided": "before", "layout": {},
@@ -387,8 +387,9 @@ bool Reader::read(const llvm::MemoryBuffer &buffer) {
 std::vector<std::string> TensorLayouts::getAxesOfStatesAlone() const {
   std::vector<std::string> found;
   for (const auto &dim : states)
-    llvm::copy_if(dim.second, std::back_inserter(found),
-                  [&](const std::string &axis) { return !hasAxis(param, axis); });
+    llvm::copy_if(
+        dim.second, std::back_inserter(found),
+        [&](const std::string &axis) { return !hasAxis(param, axis); });
   return found;
 }
 

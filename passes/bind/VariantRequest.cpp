@@ -125,8 +125,10 @@ llvm::Error VariantRequest::checkEntry(StringRef text) const {
                     axis + "', over which nothing is cut");
   for (const std::string &axis : partial)
     if (gradIsCut && llvm::is_contained(whole, axis))
-      return refuse("'" + text + "': the gradient is cut and partial over "
-                    "axis '" + axis + "'");
+      return refuse("'" + text +
+                    "': the gradient is cut and partial over "
+                    "axis '" +
+                    axis + "'");
   for (auto &[dim, axes] : layout)
     for (const std::string &axis : axes)
       if (llvm::is_contained(partial, axis) && !llvm::is_contained(whole, axis))

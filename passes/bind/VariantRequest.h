@@ -75,8 +75,8 @@ Type getStorageType(MLIRContext *context, StringRef name);
 LayoutAttr getLayout(const VariantRequest &request, Type param);
 
 /// The entry of a rule's param with that layout, or with the one under which
-/// one rank steps it, and the type that the rule has its gradient in; null where
-/// tensors lie outside of the step as they do in it.
+/// one rank steps it, and the type that the rule has its gradient in; null
+/// where tensors lie outside of the step as they do in it.
 EntryAttr getEntry(const VariantRequest &request, LayoutAttr layout,
                    Type gradient, Type compute);
 

@@ -37,8 +37,9 @@ void ProgramBuilder::createProgram() {
   VariantAttr variant = rule.getVariantAttr();
   // Elements are the same wherever they lie, and nothing has to be brought.
   if (elementwise && transfers.empty())
-    variant = VariantAttr::get(builder.getContext(), variant.getRule(),
-                               variant.getOptions(), variant.getCompute(), {}, {});
+    variant =
+        VariantAttr::get(builder.getContext(), variant.getRule(),
+                         variant.getOptions(), variant.getCompute(), {}, {});
   SmallVector<Attribute> roles;
   SmallVector<Type> types;
   SmallVector<Location> locations;
@@ -58,11 +59,10 @@ void ProgramBuilder::createProgram() {
   for (const BoundDim &dim : rule.getRuleDims())
     bound.push_back(dim.attr.getName());
   builder.setInsertionPoint(rule);
-  program = ProgramOp::create(builder, rule.getLoc(), rule.getSymName(),
-                              builder.getArrayAttr(roles), variant, elementwise,
-                              bound.empty() ? ArrayAttr()
-                                            : builder.getArrayAttr(bound),
-                              StringAttr());
+  program = ProgramOp::create(
+      builder, rule.getLoc(), rule.getSymName(), builder.getArrayAttr(roles),
+      variant, elementwise,
+      bound.empty() ? ArrayAttr() : builder.getArrayAttr(bound), StringAttr());
   if (Attribute owned = rule->getAttr(kOwnedLayouts))
     program->setAttr(kOwnedLayouts, owned);
   Block *block = builder.createBlock(&program.getBody(), {}, types, locations);

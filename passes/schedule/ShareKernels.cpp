@@ -45,9 +45,8 @@ struct ShareKernels : step::impl::ShareKernelsBase<ShareKernels> {
   void runOnOperation() override {
     SmallVector<ProgramOp> first;
     for (auto program : getOperation().getBody().getOps<ProgramOp>()) {
-      auto known = llvm::find_if(first, [&](ProgramOp other) {
-        return doTheSame(program, other);
-      });
+      auto known = llvm::find_if(
+          first, [&](ProgramOp other) { return doTheSame(program, other); });
       if (known == first.end())
         first.push_back(program);
       else

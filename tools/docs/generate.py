@@ -146,7 +146,7 @@ def language():
     text = tablegen("dialect/StepProgramOps.td", "-gen-dialect-doc", "-dialect=step")
     source = "".join(
         (ROOT / "dialect" / f"Step{part}Ops.td").read_text()
-        for part in ("", "Value", "Matrix", "Statistics", "Program")
+        for part in ("", "Value", "Matrix", "Statistics", "Transfer", "Program")
     )
     _, top = sections(text, 2)
     parts = dict(top)
