@@ -226,6 +226,12 @@ StepcStatus stepcPlanBind(StepcPlan *plan, const StepcBinding *bindings,
   return withPlan(plan, [&] { plan->plan.bind(bindings, n, outIds); });
 }
 
+StepcStatus stepcPlanSetBuckets(StepcPlan *plan, int64_t gradientBytes,
+                                int64_t parameterBytes) {
+  return withPlan(
+      plan, [&] { plan->plan.setBuckets(gradientBytes, parameterBytes); });
+}
+
 StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
                              const DLTensor *grad) {
   return withPlan(plan, [&] { plan->plan.setGrad(id, grad); });
@@ -283,6 +289,10 @@ StepcStatus stepcStepTensors(StepcPlan *plan, const int64_t *ids, int64_t n) {
   return withPlan(plan, [&] { plan->plan.stepTensors(ids, n); });
 }
 
+StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids, int64_t n) {
+  return withPlan(plan, [&] { plan->plan.gradReady(ids, n); });
+}
+
 StepcStatus stepcStepEnd(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.stepEnd(); });
 }
@@ -303,6 +313,13 @@ StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
   if (!out)
     return reportNull("out");
   return withPlan(plan, [&] { plan->plan.getState(id, name, *out); });
+}
+
+StepcStatus stepcPlanGetPart(const StepcPlan *plan, int64_t id,
+                             int64_t *outBegin, int64_t *outEnd) {
+  if (!outBegin || !outEnd)
+    return reportNull(outBegin ? "outEnd" : "outBegin");
+  return withPlan(plan, [&] { plan->plan.getPart(id, *outBegin, *outEnd); });
 }
 
 StepcStatus stepcPlanGetScalar(const StepcPlan *plan, int64_t group,

@@ -25,3 +25,27 @@ std::string stepc::findCallFault(const StepcReduceCall &call, int64_t index,
                 (call.data ? "an" : "no") + " address");
   return "";
 }
+
+std::string stepc::findTransferFault(const StepcTransfer &transfer,
+                                     std::size_t groupSize,
+                                     std::size_t numAxes) {
+  if (numAxes < 64 && transfer.axes >> numAxes)
+    return "a transfer is over " + describeAxes(transfer.axes) +
+           ", the grid has " + std::to_string(numAxes) + " axes";
+  bool toAll = transfer.kind == STEPC_ALL_TO_ALL;
+  if (!toAll && transfer.kind != STEPC_ALL_GATHER)
+    return "a transfer has kind " + std::to_string(transfer.kind) +
+           ", which is not known";
+  if (!transfer.receiveBytes || (toAll && !transfer.sendBytes))
+    return "a transfer does not say how many bytes cross";
+  int64_t bytes = 0;
+  for (std::size_t i = 0; i < groupSize; ++i)
+    for (const int64_t *list : {transfer.receiveBytes, transfer.sendBytes}) {
+      if (list && list[i] < 0)
+        return "a transfer has " + std::to_string(list[i]) + " bytes";
+      bytes += list ? list[i] : 0;
+    }
+  if (bytes > 0 && (!transfer.receive || !transfer.send))
+    return "a transfer has " + std::to_string(bytes) + " bytes and no address";
+  return "";
+}

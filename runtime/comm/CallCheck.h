@@ -21,6 +21,11 @@ namespace stepc {
 std::string findCallFault(const StepcReduceCall &call, int64_t index,
                           std::size_t numAxes);
 
+/// The same of a transfer in a group of so many ranks: "a transfer is over axes
+/// [5], the grid has 2 axes".
+std::string findTransferFault(const StepcTransfer &transfer,
+                              std::size_t groupSize, std::size_t numAxes);
+
 } // namespace stepc
 
 #endif // STEPC_COMM_CALLCHECK_H

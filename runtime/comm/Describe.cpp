@@ -11,6 +11,10 @@ const char *stepc::getReductionName(int32_t reduction) {
   return reduction == STEPC_SUM_F64 ? "sum of f64" : "max of i64";
 }
 
+const char *stepc::getTransferName(int32_t kind) {
+  return kind == STEPC_ALL_TO_ALL ? "all_to_all" : "all_gather";
+}
+
 std::string stepc::describeAxes(uint64_t axes) {
   std::string text;
   for (int i = 0; i < 64; ++i)

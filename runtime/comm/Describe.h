@@ -16,6 +16,8 @@ namespace stepc {
 
 /// "sum of f64"
 const char *getReductionName(int32_t reduction);
+/// "all_to_all"
+const char *getTransferName(int32_t kind);
 /// "axes [0, 2]"
 std::string describeAxes(uint64_t axes);
 /// "sum of f64 of 12 elements over axes [0, 2]"

@@ -50,8 +50,7 @@ SimulatedWorld::SimulatedWorld(const int64_t *axisSizes, int64_t numAxes) {
 
 StepcCommunicator SimulatedWorld::getCommunicator(int64_t rank) {
   StepcCommunicator communicator = {};
-  // It has no field of a later version, for which callers may have no room.
-  communicator.structSize = offsetof(StepcCommunicator, enqueue);
+  communicator.structSize = sizeof(communicator);
   communicator.context = &ranks[size_t(rank)];
   communicator.reduce = [](void *context, const StepcReduceCall *calls,
                            int64_t numCalls, char *message,
@@ -59,6 +58,29 @@ StepcCommunicator SimulatedWorld::getCommunicator(int64_t rank) {
     auto *rank = static_cast<Rank *>(context);
     try {
       rank->world->reduce(rank->index, calls, numCalls);
+      return 0;
+    } catch (const std::exception &error) {
+      std::snprintf(message, messageSize, "%s", error.what());
+      return 1;
+    }
+  };
+  communicator.start = [](void *context, const StepcTransfer *transfer,
+                          void **outWork, char *message,
+                          size_t messageSize) -> int32_t {
+    auto *rank = static_cast<Rank *>(context);
+    try {
+      *outWork = rank->world->start(rank->index, *transfer).release();
+      return 0;
+    } catch (const std::exception &error) {
+      std::snprintf(message, messageSize, "%s", error.what());
+      return 1;
+    }
+  };
+  communicator.finish = [](void *context, void *work, char *message,
+                           size_t messageSize) -> int32_t {
+    auto *rank = static_cast<Rank *>(context);
+    try {
+      rank->world->finish(std::unique_ptr<Work>(static_cast<Work *>(work)));
       return 0;
     } catch (const std::exception &error) {
       std::snprintf(message, messageSize, "%s", error.what());
@@ -92,8 +114,7 @@ void SimulatedWorld::reduce(int64_t rank, const StepcReduceCall *calls,
     std::this_thread::sleep_for(pause);
     lock.lock();
   }
-  try {
-    requireSound();
+  telling([&] {
     auto end = std::chrono::steady_clock::now() + deadline;
     StepcSimulatedCounters &counters = ranks[size_t(rank)].counters;
     ++counters.rounds;
@@ -118,13 +139,7 @@ void SimulatedWorld::reduce(int64_t rank, const StepcReduceCall *calls,
       meetings.push_back(attend(rank, axes, std::move(own)));
     for (const MeetingPtr &meeting : meetings)
       requireDone(lock, rank, *meeting, end);
-  } catch (const std::exception &error) {
-    // The others would wait for ever, and the first words say most.
-    if (failure.empty())
-      failure = error.what();
-    changed.notify_all();
-    requireSound();
-  }
+  });
 }
 
 void SimulatedWorld::requireSound() const {
@@ -290,6 +305,22 @@ StepcStatus stepcSimulatedWorldGetCommunicator(StepcSimulatedWorld *world,
     requireRank(world, rank);
     requireNotNull(out, "out");
     StepcCommunicator own = world->world.getCommunicator(rank);
+    // Not the fields of a later version, for which callers may have no room.
+    own.structSize = offsetof(StepcCommunicator, enqueue);
+    std::memcpy(out, &own, own.structSize);
+  });
+}
+
+StepcStatus stepcSimulatedWorldFillCommunicator(StepcSimulatedWorld *world,
+                                                int64_t rank,
+                                                StepcCommunicator *out) {
+  return guarded([&] {
+    requireRank(world, rank);
+    requireNotNull(out, "out");
+    requireStructSize(out, offsetof(StepcCommunicator, enqueue),
+                      sizeof(StepcCommunicator), "StepcCommunicator");
+    StepcCommunicator own = world->world.getCommunicator(rank);
+    own.structSize = std::min(out->structSize, sizeof(own));
     std::memcpy(out, &own, own.structSize);
   });
 }

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,14 @@ public:
   /// wrong first in this world.
   void reduce(int64_t rank, const StepcReduceCall *calls, int64_t numCalls);
 
+  // Transfers: a rank leaves what it sends and where it receives at the first
+  // one of its group that it has not started; the last to start one makes it.
+
+  /// What one rank finishes.
+  struct Work;
+  std::unique_ptr<Work> start(int64_t rank, const StepcTransfer &transfer);
+  void finish(std::unique_ptr<Work> work);
+
 private:
   struct Rank {
     SimulatedWorld *world = nullptr;
@@ -61,6 +70,35 @@ private:
   /// The axes, and the group's first rank.
   using GroupKey = std::pair<uint64_t, int64_t>;
 
+  /// What a rank has to do with a transfer.
+  struct Share {
+    bool here = false;
+    int32_t kind = 0;
+    const char *send = nullptr;
+    char *receive = nullptr;
+    std::vector<int64_t> sendBytes, receiveBytes;
+  };
+
+  struct Flight {
+    uint64_t axes = 0;
+    std::vector<int64_t> members;
+    std::vector<Share> shares;
+    size_t started = 0;
+    bool done = false;
+    /// Since when it has been there, with the delay.
+    std::chrono::steady_clock::time_point landed;
+
+    int64_t getSent(size_t from, size_t to) const;
+  };
+  using FlightPtr = std::shared_ptr<Flight>;
+
+  FlightPtr join(int64_t rank, const StepcTransfer &transfer);
+  void requireSame(const Flight &flight) const;
+  static void move(const Flight &flight);
+  /// Runs `body`; what it throws all ranks are told.
+  template <typename Body>
+  void telling(Body &&body);
+
   MeetingPtr attend(int64_t rank, uint64_t axes, Calls calls);
   void requireSame(const Meeting &meeting) const;
   void requireDone(std::unique_lock<std::mutex> &lock, int64_t rank,
@@ -76,11 +114,28 @@ private:
   std::condition_variable changed;
   /// The meetings that wait for somebody.
   std::map<GroupKey, MeetingPtr> open;
+  /// The transfers that some have started and some have not, in their order.
+  std::map<GroupKey, std::deque<FlightPtr>> flights;
   std::chrono::microseconds delay{0};
   std::chrono::milliseconds deadline{60000};
   /// What went wrong first; "": nothing did.
   std::string failure;
 };
+
+/// What went wrong first all calls answer.
+template <typename Body>
+void SimulatedWorld::telling(Body &&body) {
+  try {
+    requireSound();
+    body();
+  } catch (const std::exception &error) {
+    // The others would wait for ever, and the first words say most.
+    if (failure.empty())
+      failure = error.what();
+    changed.notify_all();
+    requireSound();
+  }
+}
 
 } // namespace stepc
 

@@ -28,7 +28,7 @@ void Binder::allocateStates() {
   size_t bytes = 0;
   auto forEachState = [&](auto visit) {
     for (NewTensor &tensor : created)
-      if (tensor.ownsStates)
+      if (tensor.ownsStates && !tensor.bound.elsewhere)
         for (size_t k : getVariant(tensor).states)
           visit(tensor, k, getVariant(tensor).operands[k]);
   };
@@ -68,6 +68,8 @@ int64_t Binder::getOwnBytes(const NewTensor &tensor) const {
   if (variant.space != Space::Tiles)
     return 0;
   int64_t slots = (int64_t(variant.tensorSlots * sizeof(double)) + 63) & ~63;
+  if (tensor.bound.elsewhere)
+    return slots;
   int64_t live = getWorkspaceBytes(variant, tensor.tiles, /*live=*/true);
   if (__builtin_add_overflow(slots, live, &live))
     throw std::bad_alloc();
@@ -93,6 +95,8 @@ void Binder::allocateTiles() {
 void Binder::allocateWorkspace() {
   need = plan.workspaceNeed;
   for (const NewTensor &tensor : created) {
+    if (tensor.bound.elsewhere)
+      continue;
     const RowSize &rows = tensor.bound.size;
     if (model.classes[tensor.bound.rowClass].isLarge(rows)) {
       need.shared = std::max(need.shared, rows.workspace);

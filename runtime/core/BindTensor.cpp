@@ -21,6 +21,7 @@ static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
 /// And in the second and the third.
 static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
 static constexpr size_t kNumberBinding = offsetof(StepcBinding, freshStates);
+static constexpr size_t kFreshBinding = offsetof(StepcBinding, entry);
 
 /// The position of a tensor's first element is its number times this.
 static constexpr int64_t kTensorPositions = int64_t(1) << STEPC_POSITION_BITS;
@@ -52,8 +53,7 @@ int64_t Binder::getNumber(int64_t i) const {
 
 /// Nor this.
 const uint8_t *Binder::getFreshStates(const StepcBinding &binding) const {
-  return binding.structSize < sizeof(StepcBinding) ? nullptr
-                                                   : binding.freshStates;
+  return binding.structSize < kFreshBinding ? nullptr : binding.freshStates;
 }
 
 /// The flags that are set: those of which a state is created, and those of no
@@ -137,9 +137,9 @@ void Binder::describe(int64_t i) {
       requireElements(*binding.param, {tensor.name, Role::Param, {}}) == 0;
   tensor.layout = makeLayout(model.exchange.getMesh(), getLayout(binding),
                              *binding.param, tensor.name);
-  bound.variant = int32_t(
-      chooseVariant(model.package->getManifest(), model.groups[binding.group],
-                    binding, model.place, tensor.layout, tensor.name));
+  bound.variant = int32_t(chooseVariant(
+      model.package->getManifest(), model.groups[binding.group], binding,
+      model.place, tensor.layout, entries.getTerms(i), tensor.name));
   bound.rank = binding.param->ndim;
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
@@ -151,6 +151,10 @@ void Binder::describe(int64_t i) {
   bound.gradType = getDLDataType(gradStorage);
   bound.gradItemSize = uint8_t(getByteSize(gradStorage));
   bound.hasGrad = binding.grad != nullptr;
+  if (const EntryTensor *entry = entries.getTensor(i)) {
+    bound.elsewhere = entry->elsewhere;
+    bound.hasGrad = entry->hasGrad && !entry->elsewhere;
+  }
   tensor.ownsStates = !binding.states;
 
   setDims(i, tensor);

@@ -8,6 +8,7 @@
 #ifndef STEPC_CORE_BINDER_H
 #define STEPC_CORE_BINDER_H
 
+#include "core/EntryBinder.h"
 #include "core/Plan.h"
 
 namespace stepc {
@@ -16,8 +17,12 @@ namespace stepc {
 /// memory, happens before commit(), which only moves what is there already.
 class Binder {
 public:
-  Binder(Plan &plan, const StepcBinding *bindings, int64_t size)
-      : plan(plan), model(plan.model), bindings(bindings), size(size) {}
+  /// `entries`: those of the bindings that are of parts, whose bindings they
+  /// are.
+  Binder(Plan &plan, const StepcBinding *bindings, int64_t size,
+         EntryBinder &entries)
+      : plan(plan), model(plan.model), bindings(bindings), size(size),
+        entries(entries) {}
 
   void run(int64_t *outIds);
 
@@ -74,6 +79,7 @@ private:
   const Variant &getVariant(const NewTensor &tensor) const {
     return model.getVariant(tensor.bound);
   }
+  void addViews(int64_t i);
   OwnedView getView(const NewTensor &tensor, int64_t id, size_t operand) const;
   std::string describeView(const OwnedView &owned) const;
 
@@ -81,6 +87,7 @@ private:
   Model &model;
   const StepcBinding *bindings;
   int64_t size;
+  EntryBinder &entries;
   std::vector<NewTensor> created;
   std::vector<Memory> newBlocks;
   WorkspaceNeed need;

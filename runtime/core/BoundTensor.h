@@ -35,6 +35,11 @@ struct BoundTensor {
   uint8_t gradItemSize = 1;
   /// Whether the rank has a range of the elements.
   bool flat = false;
+  /// Whether another rank owns it: this one has none of its states.
+  bool elsewhere = false;
+  /// Of the plan's entry tensors the one that it is a part of; -1: it was bound
+  /// without an entry.
+  int32_t entry = -1;
   /// Whether another rank has the same part of the tensor and counts for it.
   bool isCopy = false;
   bool hasGrad = false;

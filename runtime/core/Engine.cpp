@@ -7,6 +7,7 @@
 
 #include "core/Engine.h"
 
+#include "core/FloatMode.h"
 #include "core/Status.h"
 
 using namespace stepc;
@@ -32,6 +33,11 @@ void Engine::beginChange(const char *, Change) {}
 void Engine::requireUpload() {
   fail(STEPC_WRONG_STATE, "stepcPlanUpload, but the plan runs on %s",
        getName().c_str());
+}
+
+void Engine::runShares(int64_t, Share share, void *context) noexcept {
+  FloatMode mode;
+  share(context, 0, 1);
 }
 
 void Engine::setTrace(const StepTrace &) noexcept {}

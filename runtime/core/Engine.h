@@ -138,6 +138,15 @@ public:
   virtual void beginParts() = 0;
   virtual void runParts() = 0;
 
+  /// Work that is cut evenly: share(context, index, count) for each index below
+  /// `count`.
+  using Share = void (*)(void *context, int index, int count);
+  /// Runs it on as many threads as so many bytes are worth, in the float mode
+  /// of kernels. No share throws, and no result depends on the count.
+  virtual void runShares(int64_t bytes, Share share, void *context) noexcept;
+  /// The tensors are in an unknown state from now on.
+  void poison() noexcept { broken = true; }
+
   // Calls that only one kind of engine knows.
 
   virtual void setTrace(const StepTrace &trace) noexcept;

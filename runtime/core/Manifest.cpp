@@ -147,6 +147,22 @@ bool Variant::hasProducts() const {
       [](const ScheduleEntry &entry) { return entry.products > 0; });
 }
 
+bool Variant::waitsForRow(const ScheduleEntry &entry) const {
+  return std::any_of(entry.edges.begin(), entry.edges.end(),
+                     [&](const Edge &edge) {
+                       return edge.scope == EdgeScope::Tensor &&
+                              schedule[edge.entry].isCalled();
+                     });
+}
+
+std::vector<const Transfer *> Variant::getTransfers() const {
+  std::vector<const Transfer *> transfers;
+  for (const ScheduleEntry &entry : schedule)
+    if (entry.transfer)
+      transfers.push_back(&*entry.transfer);
+  return transfers;
+}
+
 Dims Variant::getShardedDims() const {
   Dims dims;
   for (const ShardedDim &sharded : layout)

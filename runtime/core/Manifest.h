@@ -16,8 +16,6 @@
 
 #include "core/Schedule.h"
 
-#include "dlpack/dlpack.h"
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,24 +23,6 @@
 #include <vector>
 
 namespace stepc {
-
-/// How the elements of a tensor are kept in memory.
-/// A position is not in memory.
-enum class Storage : uint8_t { F32, F64, BF16, F16, I16, Position };
-
-/// Those in memory.
-constexpr Storage kStorages[] = {Storage::F32, Storage::F64, Storage::BF16,
-                                 Storage::F16, Storage::I16};
-
-int64_t getByteSize(Storage storage);
-const char *getName(Storage storage);
-DLDataType getDLDataType(Storage storage);
-
-/// Whether `type` is one of the storage types; if so sets `storage`.
-bool getStorage(DLDataType type, Storage &storage);
-
-/// "f32", "i64", "complex64", ...: for messages.
-std::string describe(DLDataType type);
 
 struct Hyper {
   std::string name;
@@ -269,7 +249,8 @@ struct Variant {
   /// Of the rule's dims.
   TileRoles roles;
   std::vector<WorkspaceBuffer> workspace;
-  /// In ascending order of segments, exchanges behind what is called in theirs.
+  /// In ascending order of segments, exchanges behind what is called in theirs;
+  /// what brings gradients comes before all else.
   std::vector<ScheduleEntry> schedule;
   std::vector<Carried> carried;
   /// Whether some tensors may be stepped before others have their gradients.
@@ -278,6 +259,10 @@ struct Variant {
   bool hasReducedOperands() const;
   /// Whether a step multiplies matrices.
   bool hasProducts() const;
+  /// Whether a row needs all chunks of an entry that is called before this one.
+  bool waitsForRow(const ScheduleEntry &entry) const;
+  /// What brings its gradient and gives away its parameter, in their order.
+  std::vector<const Transfer *> getTransfers() const;
   /// The names of `layout`.
   Dims getShardedDims() const;
   /// Whether it serves tensors that are sharded in these dims. Without

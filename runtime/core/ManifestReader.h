@@ -35,6 +35,15 @@ void readWorkspace(const FieldReader &fields, const Json &value,
 void readSchedule(const FieldReader &fields, const Json &value,
                   const std::string &where, const Manifest &manifest,
                   Variant &variant);
+/// Of the schedule: how the gradient comes, or the parameter leaves.
+Transfer readTransfer(const FieldReader &fields, const Json &value,
+                      const std::string &where, const Manifest &manifest,
+                      const Variant &variant);
+/// Refuses transfers that do not belong together: a parameter is put together
+/// again as its gradient is cut.
+void requireTransfers(const FieldReader &fields, const std::string &where,
+                      const Variant &variant);
+
 /// What a round may skip must not have happened before it.
 void requireNothingBeforeSkips(const FieldReader &fields,
                                const std::string &where,

@@ -48,6 +48,8 @@ Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
   for (int64_t i = 0; i < numAxes; ++i) {
     requireAxis(axes[i], i, names);
     names.push_back(axes[i].name);
+    sizes.push_back(axes[i].size);
+    coordinates.push_back(axes[i].coordinate);
     uint64_t bit = uint64_t(1) << i;
     wideAxes |= axes[i].size > 1 ? bit : 0;
     otherAxes |= axes[i].coordinate > 0 ? bit : 0;
@@ -69,4 +71,27 @@ Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
     fail(STEPC_INVALID_ARGUMENT,
          "a reserved field of the communicator is %d, not 0",
          int(communicator.reserved));
+}
+
+int64_t Mesh::getGroupSize(uint64_t axes) const {
+  int64_t size = 1;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    size *= axes >> i & 1 ? sizes[i] : 1;
+  return size;
+}
+
+int64_t Mesh::getGroupRank(uint64_t axes) const {
+  int64_t rank = 0;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (axes >> i & 1)
+      rank = rank * sizes[i] + coordinates[i];
+  return rank;
+}
+
+std::string Mesh::describe(uint64_t axes) const {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (axes >> i & 1)
+      text += (text.empty() ? "'" : ", '") + names[i] + "'";
+  return text;
 }

@@ -33,10 +33,20 @@ public:
   /// Whether the rank's coordinates on all of these axes are 0.
   bool isFirst(uint64_t axes) const { return (axes & otherAxes) == 0; }
 
+  /// The ranks that differ from this one in these axes alone: how many there
+  /// are, and which of them this one is. They are counted row-major over the
+  /// axes, the last one fastest: of axes of sizes 2 and 3, rank (1, 0) is 3.
+  int64_t getGroupSize(uint64_t axes) const;
+  int64_t getGroupRank(uint64_t axes) const;
+  /// "'dp', 'tp'"
+  std::string describe(uint64_t axes) const;
+
   const StepcCommunicator &getCommunicator() const { return communicator; }
 
 private:
   std::vector<std::string> names;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> coordinates;
   uint64_t wideAxes = 0;
   /// The axes on which the rank's coordinate is not 0.
   uint64_t otherAxes = 0;

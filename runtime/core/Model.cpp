@@ -33,12 +33,16 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
                                 size_t &entry) {
   const std::vector<ScheduleEntry> &schedule = variant.schedule;
   ClassSegment made;
+  // What brings gradients is done before.
+  while (entry < schedule.size() && schedule[entry].segment == segment &&
+         schedule[entry].transfer)
+    ++entry;
   made.beginEntry = int64_t(entry);
   for (; entry < schedule.size() && schedule[entry].segment == segment &&
          schedule[entry].isCalled();
        ++entry) {
     made.whole |= schedule[entry].kind == EntryKind::Finish ||
-                  schedule[entry].waitsFor(EdgeScope::Tensor);
+                  variant.waitsForRow(schedule[entry]);
     made.elementBytes += variant.getBytesPerElement(schedule[entry]) +
                          schedule[entry].products * kProductBytes;
   }
@@ -106,8 +110,12 @@ void Model::formCohorts(uintptr_t scalarRows) noexcept {
   cohorts.clear();
   for (size_t id = 0; id < tensors.size(); ++id) {
     const BoundTensor &tensor = tensors[id];
-    cohortOf[id] = cohorts.add(
-        {tensor.variant, tensor.group, counts[id], fresh[id], tensor.hasGrad});
+    // One of another rank is never stepped here, and its count goes on.
+    CohortKey key = {tensor.variant, tensor.group, 0, 0, false};
+    if (!tensor.elsewhere)
+      key = {tensor.variant, tensor.group, counts[id], fresh[id],
+             tensor.hasGrad};
+    cohortOf[id] = cohorts.add(key);
     getRow(tensor)[STEPC_ROW_SCALARS] =
         int64_t(scalarRows + size_t(cohortOf[id]) * rowBytes);
   }

@@ -16,7 +16,8 @@ using namespace stepc;
 
 Plan::Plan(std::shared_ptr<const Package> package,
            const StepcPlanConfig &config, const MakeEngine &make)
-    : model(std::move(package), config) {
+    : model(std::move(package), config),
+      transfers(model.getManifest(), model.exchange) {
   lastStep.skippedRound = -1;
   useEngine(make(model));
 }
@@ -115,6 +116,10 @@ void Plan::getState(int64_t id, const char *name, DLTensor &out) const {
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: a state without a name",
          model.names[id].c_str());
   const BoundTensor &tensor = model.tensors[id];
+  if (tensor.elsewhere)
+    fail(STEPC_WRONG_STATE,
+         "tensor %s is owned by another rank, which has its states",
+         model.names[id].c_str());
   const Variant &variant = getVariant(tensor);
   std::string known;
   for (size_t k : variant.states) {
@@ -190,7 +195,7 @@ int64_t Plan::countLeftOut() const {
 /// blocks apart.
 int64_t Plan::countListBytes() const {
   size_t bytes = model.cohorts.getBytes() + overlapChecker.getBytes() +
-                 model.exchange.getBytes();
+                 model.exchange.getBytes() + transfers.getBytes();
   for (const RowClass &rows : model.classes)
     bytes += rows.getBytes();
   for (const BoundTensor &tensor : model.tensors)
@@ -211,13 +216,13 @@ StepcPlanInfo Plan::getInfo() const {
   info.rounds = model.numRounds;
   info.skippedSteps = numSkipped;
   info.exchangeRounds = model.exchange.getNumRounds();
-  info.exchangeCalls = model.exchange.getNumCalls();
-  info.exchangeBytes = model.exchange.getNumBytes();
+  info.exchangeCalls = model.exchange.getNumCalls() + transfers.getNumCalls();
+  info.exchangeBytes = model.exchange.getNumBytes() + transfers.getNumBytes();
   info.leftOut = countLeftOut();
   info.bytesAllocated = countListBytes();
   for (const RowClass &rows : model.classes)
     info.numChunks += rows.getNumChunks();
-  size_t memory = model.exchange.getPackBytes();
+  size_t memory = model.exchange.getPackBytes() + transfers.getBufferBytes();
   for (const Memory &block : blocks)
     memory += block.size;
   engine->addInfo(info, int64_t(memory));

@@ -11,6 +11,7 @@
 #include "core/Engine.h"
 #include "core/Model.h"
 #include "core/Overlap.h"
+#include "core/Transfers.h"
 
 #include "stepc/stepc.h"
 
@@ -20,11 +21,11 @@
 
 namespace stepc {
 
-class Plan {
+class Plan : private BucketStepper {
 public:
   Plan(std::shared_ptr<const Package> package, const StepcPlanConfig &config,
        const MakeEngine &make);
-  ~Plan();
+  ~Plan() override;
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
@@ -43,6 +44,9 @@ public:
   void stepBegin();
   void stepTensors(const int64_t *ids, int64_t size);
   void stepEnd();
+  void gradReady(const int64_t *ids, int64_t size);
+  void setBuckets(int64_t gradientBytes, int64_t parameterBytes);
+  void getPart(int64_t id, int64_t &begin, int64_t &end) const;
   int64_t getCount(int64_t id) const;
   void setCount(int64_t id, int64_t count);
   void getState(int64_t id, const char *name, DLTensor &out) const;
@@ -101,12 +105,56 @@ private:
   void moveRow(int64_t id, int32_t toClass, const RowLayout &layout) noexcept;
   void addViews(int64_t id, uintptr_t begin, uintptr_t end, bool writtenOnly);
 
+  // PlanEntry.cpp
+  EntryTensor &getEntry(const BoundTensor &tensor) {
+    return transfers.getTensors()[size_t(tensor.entry)];
+  }
+  const EntryTensor &getEntry(const BoundTensor &tensor) const {
+    return transfers.getTensors()[size_t(tensor.entry)];
+  }
+  bool hasGradOf(const BoundTensor &tensor) const noexcept {
+    return tensor.entry < 0 ? tensor.hasGrad : getEntry(tensor).hasGrad;
+  }
+  View getWholeView(const BoundTensor &tensor, size_t operand) const;
+  bool isEntryLike(const EntryTensor &entry, Storage storage,
+                   const DLTensor &given) const noexcept;
+  bool touchesEntry(const BoundTensor &tensor, const View &grad) const noexcept;
+  bool setEntryGradFast(BoundTensor &tensor, const DLTensor *grad) noexcept;
+  void setEntryActive(BoundTensor &tensor) noexcept;
+  void placeGrad(BoundTensor &tensor, uintptr_t grad) noexcept;
+  View requireEntryView(int64_t id, size_t operand,
+                        const DLTensor &given) const;
+  void setEntryGrad(int64_t id, const DLTensor &grad);
+  void setEntryParam(int64_t id, const DLTensor &param);
+
+  // PlanParts.cpp
+  void stepWithTransfers();
+  void stepBuckets();
+  void stepPhases();
+  void bring();
+  void give();
+  void beginEntries() noexcept;
+  void stepListed(const std::vector<int64_t> &ids);
+  void beforeWait() override;
+  void stepBucket(const TransferBucket &bucket) override;
+  void requireReady(int64_t id) const;
+  void setReady(int64_t id) noexcept;
+  void stepNamed();
+  void stepNamedAtOnce();
+  void countElsewhere() noexcept;
+  void endParts() noexcept;
+  void dropParts() noexcept;
+
   // PlanStep.cpp
   void checkOverlap();
   void prepareStep();
+  StepOutcome runWhole();
+  void countWhole(const StepOutcome &outcome);
   void requireSteppable(int64_t id) const;
 
   Model model;
+  /// Of tensors that were bound with an entry.
+  Transfers transfers;
   /// What rows need beside the caller's memory; taken by bind.
   std::vector<Memory> blocks;
   WorkspaceNeed workspaceNeed;
@@ -117,6 +165,14 @@ private:
   int64_t numSkipped = 0;
   bool inStep = false;
   std::vector<int64_t> steppedIds;
+  /// What a part of a step takes together; and what is stepped before a bucket
+  /// is waited for.
+  std::vector<int64_t> partIds;
+  std::vector<int64_t> waitingIds;
+  /// Entry tensors whose gradients have come.
+  std::vector<size_t> readyEntries;
+  /// Whether the step under way has written a parameter or a state.
+  bool written = false;
   int64_t numSteps = 0;
 
   OverlapChecker overlapChecker;

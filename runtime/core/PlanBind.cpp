@@ -71,6 +71,28 @@ std::string Binder::describeView(const OwnedView &owned) const {
   return OperandName{tensor.name, description.role, description.name}.str();
 }
 
+/// Adds what a new tensor reads and writes: with an entry all that the caller
+/// has of it, which is read and written when it crosses ranks.
+void Binder::addViews(int64_t i) {
+  OverlapChecker &checker = plan.overlapChecker;
+  const NewTensor &tensor = created[i];
+  const Variant &variant = getVariant(tensor);
+  const EntryTensor *entry = entries.getTensor(i);
+  int64_t id = int64_t(model.tensors.size()) + i;
+  for (size_t k = 0; k < tensor.addresses.size(); ++k) {
+    bool isGrad = k == variant.grad;
+    if (isGrad && !(entry ? entry->hasGrad : tensor.bound.hasGrad))
+      continue;
+    if (entry && (isGrad || k == variant.param))
+      checker.add({makeEntryView(*entry, *entries.getTerms(i), isGrad), !isGrad,
+                   id, int64_t(k)});
+    else if (!tensor.bound.elsewhere)
+      checker.add(getView(tensor, id, k));
+  }
+  if (const float *mirror = getBinding(i).countMirror)
+    checker.add(OwnedView::ofMirror(mirror, id));
+}
+
 /// Compares the new views with each other, and with the memory that steps of
 /// the bound tensors write. Gradients bound before may be long gone; the next
 /// step compares those that are in use then.
@@ -83,15 +105,12 @@ void Binder::checkOverlap() {
     numViews += tensor.addresses.size() + 1;
     maxRank = std::max<int64_t>(maxRank, tensor.bound.getMaxRank());
   }
+  for (const EntryTensor &entry : entries.getMade().tensors)
+    maxRank = std::max(maxRank, int64_t(entry.shape.size()));
   checker.reserve(numViews, maxRank);
   checker.clear();
-  for (int64_t i = 0; i < size; ++i) {
-    for (size_t k = 0; k < created[i].addresses.size(); ++k)
-      if (k != getVariant(created[i]).grad || created[i].bound.hasGrad)
-        checker.add(getView(created[i], firstId + i, k));
-    if (const float *mirror = getBinding(i).countMirror)
-      checker.add(OwnedView::ofMirror(mirror, firstId + i));
-  }
+  for (int64_t i = 0; i < size; ++i)
+    addViews(i);
   auto [begin, end] = checker.getRange();
   for (int64_t id = 0; id < firstId; ++id)
     plan.addViews(id, begin, end, /*writtenOnly=*/true);
@@ -134,6 +153,10 @@ void Binder::reserve() {
   reserveAtLeast(model.mirrors, total);
   reserveAtLeast(model.listedIds, total);
   reserveAtLeast(plan.steppedIds, total);
+  reserveAtLeast(plan.partIds, total);
+  reserveAtLeast(plan.waitingIds, total);
+  reserveAtLeast(plan.readyEntries, total);
+  plan.transfers.reserve(entries.getMade());
   reserveAtLeast(plan.blocks, plan.blocks.size() + newBlocks.size());
   plan.engine->reserveTensors(total);
 }
@@ -141,6 +164,13 @@ void Binder::reserve() {
 void Binder::commit() noexcept {
   // Gradients bound before have not been compared with the new tensors.
   plan.overlapUnchecked |= !model.tensors.empty();
+  auto firstEntry = int32_t(plan.transfers.getTensors().size());
+  for (int64_t i = 0; i < size; ++i)
+    if (const EntryTensor *entry = entries.getTensor(i)) {
+      created[i].bound.entry =
+          firstEntry + int32_t(entry - entries.getMade().tensors.data());
+      plan.maxRank = std::max(plan.maxRank, int64_t(entry->shape.size()));
+    }
   for (int64_t i = 0; i < size; ++i) {
     const StepcBinding &binding = getBinding(i);
     NewTensor &tensor = created[i];
@@ -165,6 +195,8 @@ void Binder::commit() noexcept {
   });
   for (Memory &block : newBlocks)
     plan.blocks.push_back(std::move(block));
+  if (!entries.getMade().tensors.empty())
+    plan.transfers.commit(std::move(entries.getMade()));
   plan.workspaceNeed = need;
   plan.engine->commit();
 }
@@ -222,6 +254,14 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
          static_cast<long long>(size));
   engine->requireCode();
   engine->beginChange("stepcPlanBind", Change::All);
-  Binder(*this, bindings, size).run(outIds);
+  EntryBinder entries(model.exchange.getMesh(), model.place,
+                      int64_t(model.tensors.size()), bindings, size);
+  if (entries.any()) {
+    entries.run(transfers, [this](size_t bytes) {
+      return engine->allocate(bytes, "what brings gradients and parameters");
+    });
+    bindings = entries.getBindings();
+  }
+  Binder(*this, bindings, size, entries).run(outIds);
   engine->endBind();
 }

@@ -82,6 +82,8 @@ bool Plan::setGradFast(int64_t id, const DLTensor *grad) noexcept {
   if (id < 0 || id >= int64_t(model.tensors.size()))
     return false;
   BoundTensor &tensor = model.tensors[id];
+  if (tensor.entry >= 0)
+    return setEntryGradFast(tensor, grad);
   if (!grad) {
     setGradActive(tensor, false);
     return true;
@@ -108,6 +110,9 @@ bool Plan::isBoundTo(const BoundTensor &tensor, size_t operand,
   Storage storage = getVariant(tensor).operands[operand].storage;
   uintptr_t address =
       reinterpret_cast<uintptr_t>(given.data) + given.byte_offset;
+  if (tensor.entry >= 0)
+    return address == getEntry(tensor).param &&
+           isEntryLike(getEntry(tensor), storage, given);
   uintptr_t bound =
       uintptr_t(model.getRow(tensor)[model.getOperandWord(tensor, operand)]);
   return address == bound &&
@@ -119,7 +124,8 @@ bool Plan::moveGrad(int64_t id, const DLTensor &param,
   if (id < 0 || id >= int64_t(model.tensors.size()) || !isOnProcessor())
     return false;
   const BoundTensor &tensor = model.tensors[id];
-  return tensor.hasGrad && isBoundTo(tensor, getVariant(tensor).param, param) &&
+  return hasGradOf(tensor) &&
+         isBoundTo(tensor, getVariant(tensor).param, param) &&
          setGradFast(id, &grad);
 }
 
@@ -127,6 +133,8 @@ void Plan::setGrad(int64_t id, const DLTensor *grad) {
   if (setGradFast(id, grad))
     return;
   requireId(id);
+  if (model.tensors[id].entry >= 0)
+    return setEntryGrad(id, *grad);
   replaceOperand(id, getVariant(model.tensors[id]).grad, *grad);
   setGradActive(model.tensors[id], true);
 }
@@ -138,7 +146,11 @@ void Plan::setParam(int64_t id, const DLTensor *param) {
          model.names[id].c_str());
   const BoundTensor &tensor = model.tensors[id];
   size_t operand = getVariant(tensor).param;
-  if (!isBoundTo(tensor, operand, *param))
+  if (isBoundTo(tensor, operand, *param))
+    return;
+  if (tensor.entry >= 0)
+    setEntryParam(id, *param);
+  else
     replaceOperand(id, operand, *param);
 }
 
@@ -242,9 +254,11 @@ void Plan::addViews(int64_t id, uintptr_t begin, uintptr_t end,
   const Variant &variant = getVariant(tensor);
   for (size_t k = 0; k < variant.operands.size(); ++k) {
     bool isGrad = k == variant.grad;
-    if (isGrad && (writtenOnly || !tensor.hasGrad))
+    if (isGrad && (writtenOnly || !hasGradOf(tensor)))
       continue;
-    View view = model.getView(tensor, k);
+    if (tensor.elsewhere && !isGrad && k != variant.param)
+      continue;
+    View view = getWholeView(tensor, k);
     ByteSpan span = getByteSpan(view);
     if (view.address + span.low < end && begin < view.address + span.high)
       overlapChecker.add({view, !isGrad, id, int64_t(k)});

@@ -41,11 +41,19 @@ void Plan::prepareStep() {
 void Plan::step() {
   requireNoStep("stepcStep");
   engine->requireStep();
+  if (transfers.any())
+    return stepWithTransfers();
   prepareStep();
   engine->prepare();
-  // Where nothing takes part nothing happens, rounds included.
-  StepOutcome outcome =
-      engine->run(!model.listedIds.empty() || model.isWaitedFor());
+  countWhole(runWhole());
+}
+
+/// Where nothing takes part nothing happens, rounds included.
+StepOutcome Plan::runWhole() {
+  return engine->run(!model.listedIds.empty() || model.isWaitedFor());
+}
+
+void Plan::countWhole(const StepOutcome &outcome) {
   using Kind = StepOutcome::Kind;
   lastStep = {};
   lastStep.skipped = outcome.kind == Kind::Skipped;
@@ -70,6 +78,8 @@ void Plan::stepBegin() {
   if (!model.cohortsValid)
     model.formCohorts(engine->getScalarRows());
   engine->beginParts();
+  transfers.begin();
+  written = false;
   inStep = true;
 }
 
@@ -92,11 +102,20 @@ void Plan::stepTensors(const int64_t *ids, int64_t size) {
     throw;
   }
 
-  for (int64_t i = 0; i < size; ++i) {
-    ++model.cohorts[model.cohortOf[ids[i]]].stepped;
-    steppedIds.push_back(ids[i]);
+  partIds.assign(ids, ids + size);
+  stepListed(partIds);
+}
+
+/// Steps these, which are marked.
+void Plan::stepListed(const std::vector<int64_t> &ids) {
+  if (ids.empty())
+    return;
+  written = true;
+  for (int64_t id : ids) {
+    ++model.cohorts[model.cohortOf[id]].stepped;
+    steppedIds.push_back(id);
   }
-  model.listParts(ids, size);
+  model.listParts(ids.data(), int64_t(ids.size()));
   engine->listsChanged();
   engine->runParts();
 }
@@ -109,6 +128,9 @@ void Plan::requireSteppable(int64_t id) const {
     fail(STEPC_WRONG_STATE,
          "optimizer '%s' steps all tensors at once, use stepcStep",
          model.getManifest().optimizer.c_str());
+  if (tensor.entry >= 0)
+    fail(STEPC_WRONG_STATE,
+         "tensor %s was bound with an entry, use stepcGradReady", name);
   if (!tensor.hasGrad)
     fail(STEPC_WRONG_STATE, "tensor %s has no gradient", name);
   if (tensor.stepped)
@@ -119,6 +141,12 @@ void Plan::requireSteppable(int64_t id) const {
 void Plan::stepEnd() {
   if (!inStep)
     fail(STEPC_WRONG_STATE, "stepcStepEnd without stepcStepBegin");
+  if (transfers.any())
+    return stepNamed();
+  endParts();
+}
+
+void Plan::endParts() noexcept {
   for (int64_t id : steppedIds) {
     model.tensors[id].stepped = false;
     model.fresh[id] = 0;
@@ -139,6 +167,7 @@ void Plan::stepEnd() {
     }
     cohort.stepped = 0;
   }
+  countElsewhere();
   inStep = false;
   ++numSteps;
 }

@@ -23,6 +23,13 @@ const char *stepc::getName(EdgeScope scope) {
   return names[size_t(scope)];
 }
 
+const char *stepc::getName(TransferKind kind) {
+  static const char *const names[] = {"all_slice",  "reduce_scatter",
+                                      "all_reduce", "to_owner",
+                                      "all_gather", "from_owner"};
+  return names[size_t(kind)];
+}
+
 bool ScheduleEntry::waitsFor(EdgeScope scope) const {
   return std::any_of(edges.begin(), edges.end(),
                      [&](const Edge &edge) { return edge.scope == scope; });

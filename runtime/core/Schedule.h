@@ -15,6 +15,8 @@
 #ifndef STEPC_CORE_SCHEDULE_H
 #define STEPC_CORE_SCHEDULE_H
 
+#include "core/Storage.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,7 +30,8 @@ enum class EntryKind : uint8_t {
   Kernel,
   /// Once for a tensor, between two traversals.
   Finish,
-  /// What ranks combine in the round behind the segment.
+  /// What ranks combine in the round behind the segment; or how gradients come
+  /// and parameters leave, before and behind all of it.
   Exchange,
   /// A routine of the runtime. No package has one, engines run none.
   Call,
@@ -82,6 +85,39 @@ struct BufferExchange {
   bool maximum = false;
 };
 
+/// How a tensor as the caller has it, and the part that is stepped, become each
+/// other: what comes before a step, of the gradient, and behind it, of the
+/// parameter (docs/sharding.md).
+enum class TransferKind : uint8_t {
+  AllSlice,      ///< all ranks have the sum: each takes its part of it
+  ReduceScatter, ///< each has an addend, and gets its part of the sum
+  AllReduce,     ///< each has an addend, and gets the sum
+  ToOwner,       ///< each has an addend, and the owner gets the sum
+  AllGather,     ///< each has a part, and gets the whole
+  FromOwner      ///< the owner has the whole, and all get it
+};
+
+constexpr TransferKind kTransferKinds[] = {
+    TransferKind::AllSlice,  TransferKind::ReduceScatter,
+    TransferKind::AllReduce, TransferKind::ToOwner,
+    TransferKind::AllGather, TransferKind::FromOwner};
+
+const char *getName(TransferKind kind);
+
+/// Whether it is of the gradient, and so before the step.
+constexpr bool isOfGradient(TransferKind kind) {
+  return kind <= TransferKind::ToOwner;
+}
+
+struct Transfer {
+  TransferKind kind = TransferKind::AllSlice;
+  /// The dims of the rule that it cuts or puts together, or the flat range.
+  std::vector<std::string> dims;
+  /// Of the gradient: as the caller has it, and as it crosses ranks.
+  Storage entry = Storage::F32;
+  Storage wire = Storage::F32;
+};
+
 struct ScheduleEntry {
   EntryKind kind = EntryKind::Kernel;
   /// The segment, or of an exchange the round, which has the same number.
@@ -92,9 +128,10 @@ struct ScheduleEntry {
   /// Of a kernel: indices of operands.
   std::vector<size_t> reads;
   std::vector<size_t> writes;
-  /// Of an exchange, one of the two.
+  /// Of an exchange, one of the three.
   std::optional<Contribution> contribution;
   std::optional<BufferExchange> buffer;
+  std::optional<Transfer> transfer;
   /// The predicate: left out for tensors in which this slot is not 0; -1:
   /// never.
   int64_t unlessSlot = -1;

@@ -152,6 +152,11 @@ Contribution ScheduleReader::readContribution(const Json &value,
 
 void ScheduleReader::readExchange(const Json &value, const std::string &where,
                                   ScheduleEntry &entry) {
+  // What has an operand is no round's.
+  if (value.find("operand")) {
+    entry.transfer = readTransfer(fields, value, where, manifest, variant);
+    return;
+  }
   if (entry.segment >= int64_t(manifest.rounds.size()))
     fields.bad(at(where, "segment"), "has no round after it");
   if (value.find("statistic"))
@@ -180,12 +185,27 @@ void ScheduleReader::readEdges(const Json &value, const std::string &where,
   }
 }
 
-/// Segments ascend, and exchanges are what a segment ends with.
+/// Segments ascend, and exchanges are what a segment ends with. Transfers of
+/// the gradient come before all else, and those of the parameter behind it.
 void ScheduleReader::requireOrder(const ScheduleEntry &entry,
                                   const std::string &where) const {
+  bool begins = entry.transfer && isOfGradient(entry.transfer->kind);
+  if (begins && entry.segment != 0)
+    fields.bad(at(where, "segment"), "is not the first, and it is of the "
+                                     "gradient");
+  if (entry.transfer && !begins &&
+      entry.segment != manifest.getNumSegments() - 1)
+    fields.bad(at(where, "segment"), "is not the last, and it is of the "
+                                     "parameter");
   if (variant.schedule.empty())
     return;
   const ScheduleEntry &before = variant.schedule.back();
+  if (before.transfer && isOfGradient(before.transfer->kind))
+    return;
+  if (begins)
+    fields.bad(where, "is of the gradient, behind what uses it");
+  if (before.transfer && !entry.transfer)
+    fields.bad(where, "is behind what gives the parameter away");
   if (before.segment > entry.segment)
     fields.bad(at(where, "segment"), "is below the one before it");
   if (before.segment == entry.segment && entry.isCalled() && !before.isCalled())
@@ -211,6 +231,7 @@ void ScheduleReader::read(const Json &value, const std::string &where) {
   }
   if (variant.schedule.empty())
     fields.bad(where, "is empty");
+  requireTransfers(fields, where, variant);
 }
 
 void stepc::readSchedule(const FieldReader &fields, const Json &value,

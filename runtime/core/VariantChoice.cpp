@@ -45,6 +45,7 @@ struct Choice {
   const Group &group;
   size_t rule;
   Dims shardedDims;
+  const EntryTerms *entry;
 
   bool isOfRule(const Variant &variant) const {
     return variant.rule == rule &&
@@ -60,6 +61,9 @@ struct Choice {
   }
   bool isCandidate(const Variant &variant) const {
     return isOfRule(variant) && variant.serves(shardedDims);
+  }
+  bool hasTransfers(const Variant &variant) const {
+    return entry ? entry->fits(variant) : variant.getTransfers().empty();
   }
 };
 
@@ -97,6 +101,8 @@ std::string describeTypes(Storage param, Storage grad) {
   std::string wanted = describeTypes(types.param, types.grad);
   for (Storage state : types.states)
     wanted += std::string(", state ") + getName(state);
+  if (choice.entry)
+    wanted += ", " + describe(*choice.entry);
   std::string held;
   for (const Variant &variant : choice.manifest.variants) {
     if (!choice.isCandidate(variant))
@@ -104,13 +110,17 @@ std::string describeTypes(Storage param, Storage grad) {
     const std::vector<Operand> &operands = variant.operands;
     std::string text = describeTypes(operands[variant.param].storage,
                                      operands[variant.grad].storage);
-    if (text == describeTypes(types.param, types.grad) &&
+    if (text == describeTypes(types.param, types.grad) && !choice.entry &&
+        choice.hasTransfers(variant) &&
         variant.states.size() != types.states.size())
       fail(STEPC_INVALID_ARGUMENT,
            "tensor %s has %zu states, variant '%s' has %zu", name.c_str(),
            types.states.size(), variant.name.c_str(), variant.states.size());
     for (size_t k : variant.states)
       text += std::string(", state ") + getName(operands[k].storage);
+    if (std::string own = describeTransfers(variant.getTransfers());
+        !own.empty())
+      text += ", " + own;
     held += (held.empty() ? "" : "; ") + text;
   }
   fail(STEPC_DTYPE_MISMATCH,
@@ -122,12 +132,12 @@ std::string describeTypes(Storage param, Storage grad) {
 
 size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
                             const StepcBinding &binding, DLDevice place,
-                            const TensorLayout &layout,
+                            const TensorLayout &layout, const EntryTerms *entry,
                             const std::string &name) {
   Types types = getTypes(binding, place, name);
   size_t rule = chooseRule(manifest, group, layout.shape, name);
   const Dims &dims = manifest.rules[rule].dims;
-  Choice choice{manifest, group, rule, layout.getShardedDims(dims)};
+  Choice choice{manifest, group, rule, layout.getShardedDims(dims), entry};
   if (!choice.isElementwise())
     requireShardable(layout, manifest.rules[rule], name);
   requireServed(choice, name);
@@ -136,7 +146,7 @@ size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
     const std::vector<Operand> &operands = variant.operands;
     if (operands[variant.param].storage != types.param ||
         operands[variant.grad].storage != types.grad ||
-        !choice.isCandidate(variant))
+        !choice.isCandidate(variant) || !choice.hasTransfers(variant))
       continue;
     bool sameStates = types.states.size() == variant.states.size();
     for (size_t k = 0; sameStates && k < types.states.size(); ++k)

@@ -35,6 +35,7 @@ private:
   void readFresh(const Json &value, const std::string &where);
   void readScalars(const Json &value, const std::string &where);
   void readCarried(const Json &value, const std::string &where);
+  bool isOneSegment() const;
   void requireElements(const std::string &where) const;
 
   const FieldReader &fields;
@@ -73,8 +74,7 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
   if (value.find("carried"))
     readCarried(fields.getArray(value, "carried", where), at(where, "carried"));
   variant.subsets = fields.getBool(value, "subsets", where);
-  if (variant.subsets && !variant.schedule.empty() &&
-      variant.schedule.front().segment != variant.schedule.back().segment)
+  if (variant.subsets && !isOneSegment())
     fields.bad(at(where, "subsets"), "is true for several segments");
   if (variant.space == Space::Elements)
     requireElements(where);
@@ -255,10 +255,27 @@ void VariantReader::readCarried(const Json &value, const std::string &where) {
   }
 }
 
+/// Of what is called or leads to a round: parameters leave behind the last
+/// segment, wherever the tensor's own part of the step ends.
+bool VariantReader::isOneSegment() const {
+  const ScheduleEntry *first = nullptr;
+  for (const ScheduleEntry &entry : variant.schedule) {
+    if (entry.transfer)
+      continue;
+    first = first ? first : &entry;
+    if (entry.segment != first->segment)
+      return false;
+  }
+  return true;
+}
+
 /// The elements space knows one kernel, and nothing but elements.
 void VariantReader::requireElements(const std::string &where) const {
-  const ScheduleEntry &entry = variant.schedule.front();
-  if (variant.schedule.size() != 1 || entry.kind != EntryKind::Kernel)
+  size_t kernels = 0, others = 0;
+  for (const ScheduleEntry &entry : variant.schedule)
+    if (!entry.transfer)
+      ++(entry.kind == EntryKind::Kernel ? kernels : others);
+  if (kernels != 1 || others)
     fields.bad(at(where, "schedule"), "is not one kernel on elements");
   if (variant.tensorSlots || !variant.workspace.empty())
     fields.bad(at(where, "space"), "has no slots and no workspace");

@@ -63,7 +63,7 @@ EntryCode Code::resolve(const Variant &variant, const ScheduleEntry &entry,
   resolved.unlessSlot = entry.unlessSlot;
   resolved.trailing = entry.trailing;
   resolved.columnsWord = STEPC_TILE_EXTENTS + variant.roles.lane;
-  resolved.waits = entry.waitsFor(EdgeScope::Tensor);
+  resolved.waits = variant.waitsForRow(entry);
   resolved.name = function.c_str();
   return resolved;
 }

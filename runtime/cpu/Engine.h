@@ -50,6 +50,9 @@ public:
   void endStep() override;
   void beginParts() override { fillScalars(0, /*activeOnly=*/false); }
   void runParts() override { runListed(); }
+  void runShares(int64_t bytes, Share share, void *context) noexcept override {
+    workers.runShares(bytes, share, context);
+  }
 
   void setTrace(const StepTrace &own) noexcept override { trace = own; }
   double getSlot(const BoundTensor &tensor, size_t slot) const override;

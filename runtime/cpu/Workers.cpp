@@ -84,3 +84,19 @@ bool Workers::run(const StepWork &work, RoundRunner &rounds) noexcept {
   }
   return !team.hasFailed();
 }
+
+void Workers::runShares(int64_t bytes, void (*share)(void *, int, int),
+                        void *context) noexcept {
+  int size = bytes < kSerialWeight ? 1 : getTeamSize();
+  size = limitTeam(size, /*tryAgain=*/false);
+  if (size == 1) {
+    FloatMode mode;
+    share(context, 0, 1);
+    return;
+  }
+#pragma omp parallel num_threads(size)
+  {
+    FloatMode mode;
+    share(context, omp_get_thread_num(), omp_get_num_threads());
+  }
+}

@@ -38,6 +38,10 @@ public:
   /// threw, the rest being left undone.
   bool run(const StepWork &work, RoundRunner &rounds) noexcept;
 
+  /// Runs share(context, index, count) for each index below `count`.
+  void runShares(int64_t bytes, void (*share)(void *, int, int),
+                 void *context) noexcept;
+
   int64_t getNumRegions() const { return numRegions; }
 
 private:

@@ -54,6 +54,13 @@ STEPC_API int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world);
 STEPC_API StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
                                                    StepcCommunicator *out);
 
+/* The same for a caller who says in out->structSize how large its structure is,
+ * and so gets `start` and `finish`: messages between each two ranks, of 1 GiB
+ * at most, from and to the caller's memory. What a transfer that was given up
+ * would have received may still be written. */
+STEPC_API StepcStatus stepcMpiWorldFillCommunicator(StepcMpiWorld *world,
+                                                    StepcCommunicator *out);
+
 /* All processes together, when none is inside a call; not after an error of it,
  * when nothing is freed that MPI may still write. Accepts NULL. */
 STEPC_API void stepcMpiWorldDestroy(StepcMpiWorld *world);

@@ -38,7 +38,14 @@ STEPC_API StepcStatus stepcSimulatedWorldCreate(const int64_t *axisSizes,
 STEPC_API StepcStatus stepcSimulatedWorldGetCommunicator(
     StepcSimulatedWorld *world, int64_t rank, StepcCommunicator *out);
 
-/* What each call costs beside its work; 0 at first. */
+/* The same for a caller who says in out->structSize how large its structure is,
+ * and so gets `start` and `finish`. Transfers are made when the last rank of
+ * the group has started them. */
+STEPC_API StepcStatus stepcSimulatedWorldFillCommunicator(
+    StepcSimulatedWorld *world, int64_t rank, StepcCommunicator *out);
+
+/* What each call costs beside its work; 0 at first. Of a transfer it is waited
+ * for by `finish`, from when the last rank has started it. */
 STEPC_API StepcStatus stepcSimulatedWorldSetDelay(StepcSimulatedWorld *world,
                                                   int64_t microseconds);
 
@@ -50,9 +57,10 @@ STEPC_API StepcStatus stepcSimulatedWorldSetDeadline(StepcSimulatedWorld *world,
 /* What a rank has asked for since the world was made. */
 typedef struct StepcSimulatedCounters {
   size_t structSize; /* sizeof(StepcSimulatedCounters), set by the caller */
-  int64_t rounds;    /* calls of the communicator */
-  int64_t calls;     /* in them */
-  int64_t bytes;     /* of the rank's elements */
+  int64_t rounds;    /* calls of `reduce` */
+  int64_t calls;     /* in them, and transfers */
+  int64_t bytes;     /* of the rank's elements in them, and what it sends to
+                        others in transfers */
 } StepcSimulatedCounters;
 STEPC_API StepcStatus
 stepcSimulatedWorldGetCounters(const StepcSimulatedWorld *world, int64_t rank,

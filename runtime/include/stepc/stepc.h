@@ -180,9 +180,30 @@ typedef struct StepcReduceCall {
   int64_t count;
 } StepcReduceCall;
 
+typedef enum StepcTransferKind {
+  STEPC_ALL_TO_ALL = 0, /* each rank has a piece for each rank */
+  STEPC_ALL_GATHER = 1  /* each has one, for all of them */
+} StepcTransferKind;
+
+/* Bytes that the ranks of a group exchange as they are. */
+typedef struct StepcTransfer {
+  uint64_t axes; /* the group, as in StepcReduceCall */
+  int32_t kind;  /* StepcTransferKind */
+  int32_t reserved;
+  const void *send; /* STEPC_ALL_TO_ALL: a piece for each rank of the group, in
+                       their order, side by side; STEPC_ALL_GATHER: this rank's
+                       piece, which may be in its place in `receive` already */
+  void *receive;    /* of each rank of the group its piece, in their order, side
+                       by side */
+  const int64_t *sendBytes;    /* STEPC_ALL_TO_ALL: of each piece;
+                                  STEPC_ALL_GATHER: NULL, as receiveBytes has
+                                  this rank's */
+  const int64_t *receiveBytes; /* for each rank of the group */
+} StepcTransfer;
+
 typedef struct StepcCommunicator {
   size_t structSize; /* sizeof(StepcCommunicator) */
-  void *context;     /* passed to all three functions; outlives the plan */
+  void *context;     /* passed to all functions; outlives the plan */
   /* Makes all calls of a round, in any order among them, and returns when all
    * are done: 0, or another value and a message. All ranks of a group make the
    * same calls in the same order. The results are the same bits on all ranks of
@@ -207,6 +228,19 @@ typedef struct StepcCommunicator {
    * which a function that could not be run returns 0. */
   int32_t success;
   int32_t reserved; /* 0 */
+  /* Starts a transfer and returns at once: 0 and what `finish` takes, or
+   * another value and a message. All ranks of a group start the same transfers
+   * in the same order; several may be under way. The structure is read before
+   * it returns, its memory stays as it is until `finish`. Both are called on
+   * the thread that steps the plan. NULL: none, so that no binding may have an
+   * entry that crosses ranks. Callers of an earlier version have neither. */
+  int32_t (*start)(void *context, const StepcTransfer *transfer, void **outWork,
+                   char *message, size_t messageSize);
+  /* Waits until the transfer is done, at most for the communicator's deadline,
+   * and frees `work`, also where it fails: 0, or another value and a message.
+   * Called once for each `work`, in any order. */
+  int32_t (*finish)(void *context, void *work, char *message,
+                    size_t messageSize);
 } StepcCommunicator;
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
@@ -214,7 +248,8 @@ typedef struct StepcCommunicator {
  * have size 1; its structure is copied. STEPC_INVALID_ARGUMENT for other axes,
  * for a communicator without `reduce`, and on a CUDA device for one without
  * `enqueue` where the package has rounds. An error of the communicator ends the
- * step with STEPC_COMMUNICATION_ERROR and poisons the plan. */
+ * step with STEPC_COMMUNICATION_ERROR and poisons the plan, unless nothing was
+ * written yet, which the message says. */
 STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
                                        int64_t numAxes,
                                        const StepcCommunicator *communicator);
@@ -239,6 +274,40 @@ typedef struct StepcLayout {
                               NULL. Callers of an earlier version do not have
                               the field */
 } StepcLayout;
+
+/* How a parameter and its gradient lie before and behind a step, where that is
+ * not as the layout says: the layout is that of the step and of the states. A
+ * step brings the gradient to where the states are, as a sum over ranks where
+ * it is one, and puts the parameter together again (docs/sharding.md). With
+ * `wholeAxes` over 4 ranks and a flat layout over them it is ZeRO: with
+ * `partialAxes` 0 stage 1, with the same axes stage 2. With `partialAxes` alone
+ * it is data parallelism.
+ *
+ * Then param and grad (or gradDtype) are whole over `wholeAxes`, dense and
+ * row-major, and states are NULL: the runtime has those of its part
+ * (stepcPlanGetPart). The layout over `wholeAxes` is one of these:
+ *   flat, with flatAxes the same and begin -1: the runtime cuts buckets of
+ *     tensors evenly, at multiples of 16 elements
+ *   dims, where those of dim 0 have `wholeAxes`, shape is of the whole tensor
+ *     and start is where the caller's tensor begins: rank r of W has the rows
+ *     from r * ceil(n / W) on, as by torch.chunk
+ *   with `owned` whole, or NULL */
+typedef struct StepcEntry {
+  size_t structSize;  /* sizeof(StepcEntry) */
+  uint64_t wholeAxes; /* along these all ranks have the same parameter, and the
+                         step cuts it, or one of them owns it */
+  uint64_t partialAxes; /* along these each rank has an addend of the gradient;
+                           all of wholeAxes or none are among them */
+  double divisor;       /* of the sum, positive; 1: none */
+  int32_t divideBefore; /* 1: each addend is divided, before it is rounded to
+                           wireType; 0: their sum */
+  int32_t owned;        /* 1: one rank along wholeAxes steps all of it, chosen
+                           by size: the largest tensors first, each to who has
+                           least */
+  DLDataType wireType;  /* in which gradients cross ranks; bits 0: in theirs.
+                           Sums are made in f32, of f64 in f64, in the order of
+                           the ranks of the group */
+} StepcEntry;
 
 /* One parameter with what belongs to it. */
 typedef struct StepcBinding {
@@ -269,7 +338,17 @@ typedef struct StepcBinding {
   const uint8_t *freshStates; /* for each of `states` 1 where it was created for
                      the coming step, with `fresh` 0; NULL: none was. Nor
                      this */
+  const StepcEntry *entry;    /* NULL: parameter and gradient lie as the layout
+                        says. On the processor. Nor this */
 } StepcBinding;
+
+/* How much crosses ranks at a time, before anything is bound: bytes of
+ * gradients as they cross, and of parameters as they are; 0: 25 MiB. A bucket
+ * has at most so many, or one tensor, of those that one call binds. Buckets
+ * that fit are gathered together, and a larger one in pieces. */
+STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
+                                          int64_t gradientBytes,
+                                          int64_t parameterBytes);
 
 /* Binds tensors and takes all memory that their steps need. A parameter is
  * updated by the first rule of the definition that its shape fits and whose
@@ -381,6 +460,20 @@ STEPC_API StepcStatus stepcStepTensors(StepcPlan *plan, const int64_t *ids,
                                        int64_t n);
 STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
 
+/* Tells, between begin and end, that the gradients of these tensors have come.
+ * Of tensors with an entry they are copied, or used, and may be freed; a bucket
+ * begins to cross when all of it is ready, buckets in their order, and the
+ * tensors of those that have come are stepped. Others are stepped at once, as
+ * by stepcStepTensors. stepcStepEnd does what is left; tensors that were not
+ * named, and have an entry, take no part.
+ *
+ * Of a definition that does not permit parts stepcStepEnd steps all tensors
+ * that were named, with the hyper-parameters of then. Gradients that cross no
+ * rank, of tensors without an entry and those that all ranks have whole, must
+ * stay until then. */
+STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
+                                     int64_t n);
+
 /*===--- What is inside a plan
  * ---------------------------------------------===*/
 
@@ -397,9 +490,16 @@ STEPC_API StepcStatus stepcPlanSetCount(StepcPlan *plan, int64_t id,
                                         int64_t count);
 
 /* A view of a state by its name in the definition; shape and strides belong to
- * the plan and live until it is destroyed. */
+ * the plan and live until it is destroyed. With an entry it is of this rank's
+ * part; STEPC_WRONG_STATE where another rank owns the tensor. */
 STEPC_API StepcStatus stepcPlanGetState(const StepcPlan *plan, int64_t id,
                                         const char *name, DLTensor *out);
+
+/* Which of the elements of a tensor, in row-major order, this rank steps:
+ * [begin, end) of the tensor that was bound with an entry, none where another
+ * rank owns it; of another one all. */
+STEPC_API StepcStatus stepcPlanGetPart(const StepcPlan *plan, int64_t id,
+                                       int64_t *outBegin, int64_t *outEnd);
 
 /* A scalar that the definition keeps from step to step, by its name. One of the
  * model is the same in each group, and set in all of them. */
@@ -440,8 +540,10 @@ typedef struct StepcPlanInfo {
   int64_t rounds;          /* between segments of steps */
   int64_t skippedSteps;    /* of `steps` */
   int64_t exchangeRounds;  /* in which ranks combined anything */
-  int64_t exchangeCalls;   /* of the communicator's groups, in these */
-  int64_t exchangeBytes;   /* of this rank's elements, in these */
+  int64_t exchangeCalls;   /* of the communicator's groups, in these; and
+                              transfers of gradients and parameters */
+  int64_t exchangeBytes;   /* of this rank's elements, in these; and what it
+                              sends to others in transfers */
   int64_t leftOut;         /* traversals of tensors that their last step was
                               able to leave out */
   int64_t deviceBytes;     /* in device memory, states included */

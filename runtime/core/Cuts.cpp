@@ -1,0 +1,78 @@
+//===- Cuts.cpp - which elements of tensors which rank steps ---===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Cuts.h"
+
+#include "core/Fault.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+using namespace stepc;
+
+/// Elements: no vector of a kernel is longer.
+static constexpr int64_t kUnit = 16;
+
+Cuts stepc::cutEvenly(int64_t size, int64_t numRanks) {
+  int64_t unit = STEPC_FAULT("transfer-cut-anywhere") ? 1 : kUnit;
+  int64_t part = (size + numRanks * unit - 1) / (numRanks * unit) * unit;
+  Cuts cuts;
+  for (int64_t rank = 0; rank <= numRanks; ++rank)
+    cuts.push_back(std::min(rank * part, size));
+  return cuts;
+}
+
+std::vector<Cuts> stepc::cutLine(const std::vector<int64_t> &sizes,
+                                 int64_t numRanks) {
+  int64_t length = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
+  const Cuts line = cutEvenly(length, numRanks);
+  std::vector<Cuts> all;
+  int64_t start = 0;
+  for (int64_t size : sizes) {
+    Cuts &own = all.emplace_back();
+    for (int64_t cut : line)
+      own.push_back(std::clamp<int64_t>(cut - start, 0, size));
+    start += size;
+  }
+  return all;
+}
+
+Cuts stepc::cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks) {
+  int64_t part = (numRows + numRanks - 1) / numRanks;
+  Cuts cuts;
+  for (int64_t rank = 0; rank <= numRanks; ++rank)
+    cuts.push_back(std::min(rank * part, numRows) * rowSize);
+  return cuts;
+}
+
+Cuts stepc::giveWhole(int64_t size, int64_t owner, int64_t numRanks) {
+  Cuts cuts;
+  for (int64_t rank = 0; rank <= numRanks; ++rank)
+    cuts.push_back(rank > owner ? size : 0);
+  return cuts;
+}
+
+std::vector<int64_t> Owners::choose(uint64_t axes,
+                                    const std::vector<int64_t> &sizes,
+                                    int64_t numRanks) {
+  std::vector<int64_t> &load = loads[axes];
+  load.resize(size_t(numRanks));
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+    return sizes[left] > sizes[right];
+  });
+  std::vector<int64_t> owners(sizes.size());
+  for (size_t i : order) {
+    auto least = std::min_element(load.begin(), load.end());
+    // One that is empty counts too, or all of them would be the first rank's.
+    *least += std::max<int64_t>(sizes[i], 1);
+    owners[i] = least - load.begin();
+  }
+  return owners;
+}

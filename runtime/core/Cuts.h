@@ -1,0 +1,55 @@
+//===- Cuts.h - which elements of tensors which rank steps ---===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All ranks compute the same from the same sizes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_CUTS_H
+#define STEPC_CORE_CUTS_H
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace stepc {
+
+/// Of a tensor, for W ranks: rank r has elements [cuts[r], cuts[r + 1]).
+using Cuts = std::vector<int64_t>;
+
+/// Cuts tensors of these sizes as one line of elements, evenly, at multiples of
+/// 16: kernels work on whole vectors. Two tensors of 10 and 30 elements over 2
+/// ranks are a line of 40, of which rank 0 has 32: all of the first and [0, 22)
+/// of the second.
+std::vector<Cuts> cutLine(const std::vector<int64_t> &sizes, int64_t numRanks);
+
+/// Where the same cuts are on a line of one size: 0, then the ends.
+Cuts cutEvenly(int64_t size, int64_t numRanks);
+
+/// Rows of so many elements: each rank has ceil(numRows / numRanks), as long as
+/// there are some. 5 rows over 4 ranks: 2, 2, 1, 0.
+Cuts cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks);
+
+/// All of it for one rank.
+Cuts giveWhole(int64_t size, int64_t owner, int64_t numRanks);
+
+/// Who steps whole tensors: the largest first, each to who has least, the first
+/// of them.
+class Owners {
+public:
+  /// For tensors of these sizes, that ranks share over `axes`; adds them to
+  /// what each has already.
+  std::vector<int64_t> choose(uint64_t axes, const std::vector<int64_t> &sizes,
+                              int64_t numRanks);
+
+private:
+  std::map<uint64_t, std::vector<int64_t>> loads;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CORE_CUTS_H

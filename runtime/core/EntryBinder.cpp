@@ -1,0 +1,289 @@
+//===- EntryBinder.cpp - bindings of tensors with an entry ----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/EntryBinder.h"
+
+#include "core/Status.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+using namespace stepc;
+
+/// The caller's structures may be longer than ours.
+const StepcBinding &EntryBinder::getGiven(int64_t i) const {
+  return *reinterpret_cast<const StepcBinding *>(
+      reinterpret_cast<const char *>(given) + size_t(i) * given->structSize);
+}
+
+bool EntryBinder::any() const {
+  // Older callers do not have the field.
+  if (size == 0 || given->structSize < sizeof(StepcBinding))
+    return false;
+  for (int64_t i = 0; i < size; ++i)
+    if (getGiven(i).structSize == given->structSize && getGiven(i).entry)
+      return true;
+  return false;
+}
+
+const EntryTensor *EntryBinder::getTensor(int64_t i) const {
+  int64_t entry = entryOf.empty() ? -1 : entryOf[size_t(i)];
+  return entry < 0 ? nullptr : &made.tensors[size_t(entry)];
+}
+
+const EntryTerms *EntryBinder::getTerms(int64_t i) const {
+  int64_t entry = entryOf.empty() ? -1 : entryOf[size_t(i)];
+  return entry < 0 ? nullptr : &terms[size_t(entry)];
+}
+
+void EntryBinder::run(Transfers &transfers, const TakeMemory &take) {
+  for (int64_t i = 0; i < size; ++i)
+    add(i);
+  made = transfers.prepare(std::move(tensors), terms, take);
+  parts.resize(terms.size());
+  for (int64_t i = 0; i < size; ++i)
+    if (entryOf[size_t(i)] >= 0)
+      translate(i);
+}
+
+void EntryBinder::add(int64_t i) {
+  const StepcBinding &binding = getGiven(i);
+  name = binding.name ? "'" + std::string(binding.name) + "'"
+                      : std::to_string(firstId + i);
+  requireStructSize(&binding, offsetof(StepcBinding, layout),
+                    sizeof(StepcBinding), "StepcBinding");
+  if (binding.structSize != given->structSize)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: struct size %zu, that of the first binding is %zu",
+         name.c_str(), binding.structSize, given->structSize);
+  bindings.push_back(binding);
+  bindings.back().structSize = sizeof(StepcBinding);
+  bindings.back().entry = nullptr;
+  entryOf.push_back(binding.entry ? int64_t(terms.size()) : -1);
+  if (!binding.entry)
+    return;
+  requireFields(binding);
+  tensors.emplace_back();
+  terms.emplace_back();
+  tensors.back().id = firstId + i;
+  tensors.back().name = name;
+  describe(binding, tensors.back(), terms.back());
+  requireLayout(binding, terms.back());
+}
+
+void EntryBinder::requireFields(const StepcBinding &binding) const {
+  const char *text = name.c_str();
+  if (place.device_type != kDLCPU)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s has an entry, and the plan runs on CUDA device %d; entries "
+         "are for plans on the cpu",
+         text, int(place.device_id));
+  if (!binding.param)
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s has no parameter", text);
+  if (binding.states || binding.numStates)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s has an entry and states; the runtime has those of its part",
+         text);
+}
+
+/// The address of a tensor that has no gaps.
+uintptr_t EntryBinder::requireDense(const DLTensor &tensor, Storage storage,
+                                    Role role,
+                                    std::vector<int64_t> &strides) const {
+  OperandName operand{name, role, {}};
+  strides.resize(size_t(tensor.ndim));
+  uintptr_t address =
+      requireMemory(tensor, tensor.shape, storage, operand, strides.data());
+  if (countElements(tensor.shape, tensor.ndim) != 0 &&
+      !isRowMajor(tensor.shape, tensor.ndim, strides.data()))
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "%s has strides %s; with an entry it must be row-major without gaps",
+         operand.str().c_str(),
+         describeShape(strides.data(), tensor.ndim).c_str());
+  return address;
+}
+
+void EntryBinder::describe(const StepcBinding &binding, EntryTensor &tensor,
+                           EntryTerms &own) const {
+  const DLTensor &param = *binding.param;
+  OperandName paramName{name, Role::Param, {}}, gradName{name, Role::Grad, {}};
+  tensor.elements = requireElements(param, paramName);
+  Storage storage = requireStorage(param, place, paramName);
+  tensor.shape.assign(param.shape, param.shape + param.ndim);
+  std::vector<int64_t> strides;
+  tensor.param = requireDense(param, storage, Role::Param, strides);
+  tensor.strides.resize(tensor.shape.size());
+  setRowMajor(tensor.shape.data(), param.ndim, tensor.strides.data());
+
+  DLTensor none = {};
+  none.device = place;
+  none.dtype = binding.gradDtype;
+  Storage grad =
+      requireStorage(binding.grad ? *binding.grad : none, place, gradName);
+  if (grad == Storage::I16)
+    fail(STEPC_DTYPE_MISMATCH, "%s has dtype i16, and is to be added up",
+         gradName.str().c_str());
+  tensor.hasGrad = binding.grad != nullptr;
+  if (binding.grad) {
+    requireShape(*binding.grad, tensor.shape.data(), param.ndim, gradName);
+    tensor.grad = requireDense(*binding.grad, grad, Role::Grad, strides);
+  }
+  own = makeEntryTerms(mesh, *binding.entry,
+                       binding.layout && binding.layout->flat != 0, storage,
+                       grad, name);
+}
+
+void EntryBinder::requireFlat(const StepcLayout &layout,
+                              const EntryTerms &own) const {
+  if (layout.flatAxes != own.wholeAxes)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: the layout is flat over %s, and the entry's parameter is "
+         "whole over %s",
+         name.c_str(), mesh.describe(layout.flatAxes).c_str(),
+         mesh.describe(own.wholeAxes).c_str());
+  if (layout.begin != -1)
+    fail(
+        STEPC_INVALID_ARGUMENT,
+        "tensor %s: the layout begins at %lld; with an entry it is -1, and the "
+        "runtime chooses",
+        name.c_str(), static_cast<long long>(layout.begin));
+}
+
+void EntryBinder::requireRows(const StepcLayout &layout,
+                              const EntryTerms &own) const {
+  bool first = layout.ndim > 0 && layout.dimAxes &&
+               (layout.dimAxes[0] & own.wholeAxes) == own.wholeAxes;
+  for (int32_t i = 1; layout.dimAxes && i < layout.ndim; ++i)
+    first &= !(layout.dimAxes[i] & own.wholeAxes);
+  if (!first)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: the entry's parameter is whole over %s, which cut a range "
+         "of the elements or rows of dim 0, and no other dim",
+         name.c_str(), mesh.describe(own.wholeAxes).c_str());
+}
+
+void EntryBinder::requireOwned(const StepcLayout &layout,
+                               const EntryTerms &own) const {
+  uint64_t cut = layout.flat ? layout.flatAxes : 0;
+  for (int32_t i = 0; layout.dimAxes && i < layout.ndim; ++i)
+    cut |= layout.dimAxes[i];
+  if (cut & own.wholeAxes)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: the layout cuts it over %s, along which one rank owns it",
+         name.c_str(), mesh.describe(cut & own.wholeAxes).c_str());
+}
+
+/// Refuses a layout that the entry does not go with, and a parameter that is
+/// not the whole of what is cut.
+void EntryBinder::requireLayout(const StepcBinding &binding,
+                                const EntryTerms &own) const {
+  StepcLayout whole = {};
+  std::vector<uint64_t> axes;
+  if (const StepcLayout *layout = binding.layout) {
+    requireStructSize(layout, offsetof(StepcLayout, start), sizeof(StepcLayout),
+                      "StepcLayout");
+    std::memcpy(&whole, layout, std::min(layout->structSize, sizeof(whole)));
+    whole.structSize = sizeof(whole);
+  } else if (own.wholeAxes && !own.owned) {
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: its entry is whole over %s, and no layout says how a step "
+         "cuts it",
+         name.c_str(), mesh.describe(own.wholeAxes).c_str());
+  }
+  if (own.wholeAxes && !own.owned && whole.flat) {
+    requireFlat(whole, own);
+    whole.flat = 0;
+    whole.flatAxes = 0;
+    whole.begin = 0;
+  } else if (own.rows) {
+    requireRows(whole, own);
+    axes.assign(whole.dimAxes, whole.dimAxes + whole.ndim);
+    axes[0] &= ~own.wholeAxes;
+    whole.dimAxes = axes.data();
+  } else if (own.owned) {
+    requireOwned(whole, own);
+  }
+  makeLayout(mesh, binding.layout ? &whole : nullptr, *binding.param, name);
+}
+
+/// The layout of the part: where it is in what the caller has.
+void EntryBinder::setLayout(const StepcLayout *layout, const EntryTerms &own,
+                            const EntryTensor &tensor, Part &part) const {
+  StepcLayout &made = part.layout;
+  if (layout)
+    std::memcpy(&made, layout, std::min(layout->structSize, sizeof(made)));
+  made.structSize = sizeof(made);
+  if (own.owned) {
+    made.distinctAxes |= own.wholeAxes;
+    if (!layout) {
+      made.ndim = int32_t(tensor.shape.size());
+      made.shape = tensor.shape.data();
+    }
+    return;
+  }
+  if (!own.rows) {
+    made.begin = own.wholeAxes ? tensor.begin : made.begin;
+    return;
+  }
+  // Where the whole of the other dims is here, it begins at 0.
+  int64_t row =
+      std::min(mesh.getGroupRank(own.wholeAxes) *
+                   ((tensor.shape[0] + mesh.getGroupSize(own.wholeAxes) - 1) /
+                    mesh.getGroupSize(own.wholeAxes)),
+               tensor.shape[0]);
+  bool alone = true;
+  for (int32_t i = 0; i < made.ndim; ++i)
+    alone &= !((made.dimAxes[i] & ~own.wholeAxes) & mesh.getWideAxes());
+  if (made.start)
+    part.start.assign(made.start, made.start + made.ndim);
+  else if (alone)
+    part.start.assign(size_t(made.ndim), 0);
+  if (!part.start.empty()) {
+    part.start[0] += row;
+    made.start = part.start.data();
+  }
+}
+
+void EntryBinder::translate(int64_t i) {
+  auto entry = size_t(entryOf[size_t(i)]);
+  const EntryTerms &own = terms[entry];
+  const EntryTensor &tensor = made.tensors[entry];
+  StepcBinding &binding = bindings[size_t(i)];
+  Part &part = parts[entry];
+  part.param = *binding.param;
+  part.param.strides = nullptr;
+  part.param.byte_offset = 0;
+  uintptr_t address =
+      tensor.param + uintptr_t(tensor.begin * getByteSize(own.param));
+  part.shape = tensor.shape;
+  if (own.rows) {
+    int64_t ranks = mesh.getGroupSize(own.wholeAxes), all = tensor.shape[0];
+    int64_t rows = (all + ranks - 1) / ranks;
+    int64_t first = mesh.getGroupRank(own.wholeAxes) * rows;
+    part.shape[0] = std::clamp<int64_t>(all - first, 0, rows);
+  } else if (own.wholeAxes && !own.owned) {
+    part.shape = {tensor.end - tensor.begin};
+  } else {
+    address = tensor.param;
+  }
+  part.param.data = reinterpret_cast<void *>(address);
+  part.param.ndim = int32_t(part.shape.size());
+  part.param.shape = part.shape.data();
+  part.grad = part.param;
+  part.grad.dtype = getDLDataType(own.sum);
+  part.grad.data = reinterpret_cast<void *>(tensor.landing);
+  if (!tensor.landing)
+    part.grad.data = reinterpret_cast<void *>(
+        tensor.grad + uintptr_t(tensor.begin * getByteSize(own.grad)));
+  setLayout(binding.layout, own, tensor, part);
+  if (binding.layout || own.owned)
+    binding.layout = &part.layout;
+  binding.param = &part.param;
+  binding.grad = tensor.landing || tensor.hasGrad ? &part.grad : nullptr;
+  binding.gradDtype = part.grad.dtype;
+}

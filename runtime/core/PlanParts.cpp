@@ -1,0 +1,258 @@
+//===- PlanParts.cpp - steps in which gradients come by and by ------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Plan.h"
+#include "core/Status.h"
+
+using namespace stepc;
+
+// A step with transfers is one of two forms. Where the definition permits parts
+// a bucket is stepped as it lands. Else all gradients come, the step is one,
+// and then the parameters leave.
+
+void Plan::stepWithTransfers() {
+  beginEntries();
+  if (transfers.permitsParts())
+    stepBuckets();
+  else
+    stepPhases();
+}
+
+/// Every gradient that there is has come.
+void Plan::beginEntries() noexcept {
+  transfers.begin();
+  written = false;
+  for (size_t i = 0; i < transfers.getTensors().size(); ++i)
+    if (transfers.getTensors()[i].hasGrad)
+      transfers.setReady(i);
+  transfers.closeAll();
+}
+
+void Plan::stepBuckets() {
+  checkOverlap();
+  if (groupsUnchecked) {
+    model.rounds.requireEqualGroups();
+    groupsUnchecked = false;
+  }
+  engine->requireParts();
+  engine->takeCounts();
+  if (!model.cohortsValid)
+    model.formCohorts(engine->getScalarRows());
+  engine->beginParts();
+  // Tensors of this rank alone are stepped while the first buckets cross.
+  waitingIds.clear();
+  for (size_t id = 0; id < model.tensors.size(); ++id) {
+    BoundTensor &tensor = model.tensors[id];
+    if (tensor.entry >= 0 || !tensor.hasGrad)
+      continue;
+    tensor.stepped = true;
+    waitingIds.push_back(int64_t(id));
+  }
+  bring();
+  endParts();
+}
+
+void Plan::stepPhases() {
+  prepareStep();
+  engine->prepare();
+  bring();
+  StepOutcome outcome = runWhole();
+  if (outcome.kind != StepOutcome::Kind::Skipped) {
+    written = true;
+    give();
+    countElsewhere();
+  }
+  countWhole(outcome);
+}
+
+/// Has buckets cross, as far as they are ready. An error ends the step: before
+/// anything was written it has changed nothing.
+void Plan::bring() {
+  try {
+    transfers.bring(*engine, *this);
+    beforeWait();
+  } catch (const Error &error) {
+    dropParts();
+    if (!written && error.getStatus() == STEPC_COMMUNICATION_ERROR)
+      fail(STEPC_COMMUNICATION_ERROR,
+           "%s; nothing was written, parameters and states are as before",
+           error.what());
+    engine->poison();
+    throw;
+  } catch (...) {
+    dropParts();
+    engine->poison();
+    throw;
+  }
+}
+
+void Plan::give() {
+  try {
+    transfers.give(*engine, *this);
+  } catch (...) {
+    engine->poison();
+    throw;
+  }
+}
+
+void Plan::beforeWait() {
+  stepListed(waitingIds);
+  waitingIds.clear();
+}
+
+void Plan::stepBucket(const TransferBucket &bucket) {
+  partIds.clear();
+  for (size_t member : bucket.members) {
+    const EntryTensor &entry = transfers.getTensors()[member];
+    if (!entry.ready || entry.stepped || entry.elsewhere)
+      continue;
+    model.tensors[size_t(entry.id)].stepped = true;
+    partIds.push_back(entry.id);
+  }
+  stepListed(partIds);
+}
+
+/// Refuses a gradient that cannot have come.
+void Plan::requireReady(int64_t id) const {
+  requireId(id);
+  const BoundTensor &tensor = model.tensors[id];
+  if (tensor.entry < 0 && transfers.permitsParts())
+    return requireSteppable(id);
+  const char *name = model.names[id].c_str();
+  if (!hasGradOf(tensor))
+    fail(STEPC_WRONG_STATE, "tensor %s has no gradient", name);
+  if (tensor.entry < 0 ? tensor.stepped : getEntry(tensor).ready)
+    fail(STEPC_WRONG_STATE,
+         "the gradient of tensor %s has come since stepcStepBegin already",
+         name);
+}
+
+/// What is read where the caller has it is stepped at once, where that may be.
+void Plan::setReady(int64_t id) noexcept {
+  BoundTensor &tensor = model.tensors[id];
+  if (tensor.entry < 0) {
+    if (transfers.permitsParts())
+      waitingIds.push_back(id);
+    return;
+  }
+  EntryTensor &entry = getEntry(tensor);
+  transfers.setReady(size_t(tensor.entry));
+  if (entry.landing)
+    readyEntries.push_back(size_t(tensor.entry));
+  else if (transfers.permitsParts() && !entry.elsewhere) {
+    entry.stepped = tensor.stepped = true;
+    waitingIds.push_back(id);
+  }
+}
+
+void Plan::gradReady(const int64_t *ids, int64_t size) {
+  if (!inStep)
+    fail(STEPC_WRONG_STATE, "stepcGradReady without stepcStepBegin");
+  if (!transfers.any())
+    return stepTensors(ids, size);
+  if (size < 0 || (size > 0 && !ids))
+    fail(STEPC_INVALID_ARGUMENT, "%lld tensors were given, without ids",
+         static_cast<long long>(size));
+  checkOverlap();
+  auto mark = [&](int64_t id, bool value) {
+    BoundTensor &tensor = model.tensors[id];
+    (tensor.entry < 0 ? tensor.stepped : getEntry(tensor).ready) = value;
+  };
+  int64_t marked = 0;
+  try {
+    for (; marked < size; ++marked) {
+      requireReady(ids[marked]);
+      mark(ids[marked], true);
+    }
+  } catch (...) {
+    while (marked-- > 0)
+      mark(ids[marked], false);
+    throw;
+  }
+  readyEntries.clear();
+  for (int64_t i = 0; i < size; ++i)
+    setReady(ids[i]);
+  transfers.pack(*engine, readyEntries.data(), readyEntries.size());
+  bring();
+}
+
+/// Ends a step of which tensors were named as their gradients came.
+void Plan::stepNamed() {
+  transfers.closeAll();
+  if (transfers.permitsParts()) {
+    bring();
+    endParts();
+  } else {
+    stepNamedAtOnce();
+  }
+  for (BoundTensor &tensor : model.tensors)
+    if (tensor.entry >= 0)
+      setEntryActive(tensor);
+}
+
+/// Those that were not named sleep in this step.
+void Plan::stepNamedAtOnce() {
+  inStep = false;
+  waitingIds.clear();
+  for (size_t id = 0; id < model.tensors.size(); ++id) {
+    BoundTensor &tensor = model.tensors[id];
+    if (tensor.entry >= 0) {
+      const EntryTensor &entry = getEntry(tensor);
+      setGradActive(tensor, entry.ready && !tensor.elsewhere &&
+                                (entry.landing || entry.hasGrad));
+    } else if (tensor.hasGrad && !tensor.stepped) {
+      waitingIds.push_back(int64_t(id));
+      setGradActive(tensor, false);
+    }
+    tensor.stepped = false;
+  }
+  // Nothing is to be stepped before it is waited for.
+  partIds.swap(waitingIds);
+  waitingIds.clear();
+  auto wake = [&] {
+    for (int64_t id : partIds)
+      setGradActive(model.tensors[size_t(id)], true);
+    for (BoundTensor &tensor : model.tensors)
+      if (tensor.entry >= 0)
+        setEntryActive(tensor);
+  };
+  try {
+    stepPhases();
+  } catch (...) {
+    wake();
+    throw;
+  }
+  wake();
+}
+
+/// Of what other ranks have stepped the count goes on here, too.
+void Plan::countElsewhere() noexcept {
+  for (const EntryTensor &entry : transfers.getTensors()) {
+    if (!entry.elsewhere || !entry.ready)
+      continue;
+    auto id = size_t(entry.id);
+    model.fresh[id] = 0;
+    ++model.counts[id];
+    model.setMirror(entry.id);
+  }
+}
+
+/// Ends a step in parts that has failed.
+void Plan::dropParts() noexcept {
+  for (int64_t id : steppedIds)
+    model.tensors[size_t(id)].stepped = false;
+  for (int64_t id : waitingIds)
+    model.tensors[size_t(id)].stepped = false;
+  steppedIds.clear();
+  waitingIds.clear();
+  for (Cohort &cohort : model.cohorts.getList())
+    cohort.stepped = 0;
+  inStep = false;
+  for (BoundTensor &tensor : model.tensors)
+    if (tensor.entry >= 0)
+      setEntryActive(tensor);
+}

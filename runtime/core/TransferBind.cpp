@@ -1,0 +1,328 @@
+//===- TransferBind.cpp - buckets, and memory for what crosses ---===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Transfers.h"
+
+#include "core/Fault.h"
+#include "core/Reserve.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <numeric>
+
+using namespace stepc;
+
+static constexpr int64_t kDefaultBytes = int64_t(25) << 20;
+
+/// A definition with rounds needs all gradients first, and what is carried from
+/// step to step is of whole steps.
+static bool permitParts(const Manifest &manifest) {
+  return manifest.rounds.empty() &&
+         std::all_of(manifest.variants.begin(), manifest.variants.end(),
+                     [](const Variant &variant) {
+                       return variant.subsets && variant.carried.empty();
+                     });
+}
+
+Transfers::Transfers(const Manifest &manifest, const Exchange &exchange)
+    : exchange(exchange), parts(permitParts(manifest)),
+      gradientBytes(kDefaultBytes), parameterBytes(kDefaultBytes) {}
+
+View stepc::makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
+                          bool isGrad) {
+  return {isGrad ? tensor.grad : tensor.param, int64_t(tensor.shape.size()),
+          tensor.shape.data(), tensor.strides.data(),
+          getByteSize(isGrad ? terms.grad : terms.param)};
+}
+
+const Mesh &Transfers::getMesh() const { return exchange.getMesh(); }
+
+void Transfers::setBuckets(int64_t ofGradients, int64_t ofParameters) {
+  gradientBytes = ofGradients ? ofGradients : kDefaultBytes;
+  parameterBytes = ofParameters ? ofParameters : kDefaultBytes;
+}
+
+int64_t
+TransferBucket::countElements(const std::vector<EntryTensor> &tensors) const {
+  int64_t elements = 0;
+  for (size_t member : members)
+    if (__builtin_add_overflow(elements, tensors[member].elements, &elements) ||
+        elements > INT64_MAX / 64)
+      throw std::bad_alloc();
+  return elements;
+}
+
+/// Tensors of equal terms, in their order, of at most so many bytes together.
+/// A bucket is as late as its last tensor, in whose order gradients come.
+std::vector<TransferBucket>
+Transfers::fill(const std::vector<EntryTensor> &created,
+                const std::vector<EntryTerms> &terms) const {
+  std::vector<TransferBucket> made;
+  std::vector<std::pair<size_t, int64_t>> open; // buckets, and their bytes
+  for (size_t i = 0; i < created.size(); ++i) {
+    const EntryTerms &own = terms[i];
+    // Of what is not reduced the parameters alone cross.
+    bool reduced = own.partialAxes != 0;
+    int64_t most = reduced ? gradientBytes : parameterBytes;
+    int64_t bytes =
+        created[i].elements * getByteSize(reduced ? own.wire : own.param);
+    auto found = std::find_if(open.begin(), open.end(), [&](auto &entry) {
+      return made[entry.first].terms == own;
+    });
+    if (found != open.end() && found->second + bytes > most)
+      found = open.erase(found), found = open.end();
+    if (found == open.end()) {
+      open.push_back({made.size(), 0});
+      found = open.end() - 1;
+      made.emplace_back().terms = own;
+    }
+    made[found->first].members.push_back(i);
+    found->second += bytes;
+  }
+  std::stable_sort(made.begin(), made.end(), [](auto &left, auto &right) {
+    return left.members.back() < right.members.back();
+  });
+  return made;
+}
+
+/// For each tensor its owner's place along wholeAxes; -1: it has none.
+std::vector<int64_t>
+Transfers::chooseOwners(const std::vector<EntryTensor> &created,
+                        const std::vector<EntryTerms> &terms,
+                        Owners &chosen) const {
+  std::map<uint64_t, std::vector<size_t>> owned;
+  for (size_t i = 0; i < created.size(); ++i)
+    if (terms[i].owned)
+      owned[terms[i].wholeAxes].push_back(i);
+  std::vector<int64_t> all(created.size(), -1);
+  for (const auto &[axes, list] : owned) {
+    std::vector<int64_t> sizes;
+    for (size_t i : list)
+      sizes.push_back(created[i].elements);
+    std::vector<int64_t> found =
+        chosen.choose(axes, sizes, getMesh().getGroupSize(axes));
+    for (size_t k = 0; k < list.size(); ++k)
+      all[list[k]] = found[k];
+  }
+  return all;
+}
+
+/// Which elements of its members this rank steps.
+void Transfers::cut(TransferBucket &bucket,
+                    const std::vector<int64_t> &ownersOf,
+                    std::vector<EntryTensor> &created) const {
+  const EntryTerms &terms = bucket.terms;
+  int64_t size = getMesh().getGroupSize(terms.wholeAxes);
+  auto rank = size_t(getMesh().getGroupRank(terms.wholeAxes));
+  std::vector<int64_t> sizes;
+  for (size_t member : bucket.members)
+    sizes.push_back(created[member].elements);
+  std::vector<Cuts> lines = cutLine(sizes, size);
+  for (size_t k = 0; k < bucket.members.size(); ++k) {
+    EntryTensor &tensor = created[bucket.members[k]];
+    if (terms.owned)
+      lines[k] = giveWhole(sizes[k], ownersOf[bucket.members[k]], size);
+    else if (terms.rows)
+      lines[k] =
+          cutRows(tensor.shape[0],
+                  std::accumulate(tensor.shape.begin() + 1, tensor.shape.end(),
+                                  int64_t(1), std::multiplies<int64_t>()),
+                  size);
+    tensor.cuts = lines[k];
+    tensor.begin = tensor.cuts[rank];
+    tensor.end = tensor.cuts[rank + 1];
+    tensor.elsewhere =
+        terms.owned && ownersOf[bucket.members[k]] != int64_t(rank);
+    bucket.ownElements += tensor.end - tensor.begin;
+  }
+}
+
+/// What a rank sends and receives where each has its piece of the line.
+static void setBytes(const EntryTerms &terms, TransferStage &stage) {
+  int64_t item = getByteSize(terms.wire);
+  for (size_t r = 0; r < size_t(stage.size); ++r) {
+    stage.sent.push_back((stage.line[r + 1] - stage.line[r]) * item);
+    stage.received.push_back(stage.getOwn() * item);
+  }
+}
+
+/// The stages through which the gradients of a bucket go, and where in what is
+/// packed the elements of its members are: for the first stage the pieces of
+/// the ranks side by side, in each the members'.
+void Transfers::place(TransferBucket &bucket,
+                      std::vector<EntryTensor> &created) const {
+  const EntryTerms &terms = bucket.terms;
+  const Mesh &mesh = getMesh();
+  auto makeStage = [&](uint64_t axes) {
+    TransferStage stage;
+    stage.axes = axes & mesh.getWideAxes();
+    stage.size = mesh.getGroupSize(axes);
+    stage.rank = mesh.getGroupRank(axes);
+    return stage;
+  };
+  int64_t at = 0;
+  if (uint64_t axes = terms.getScatterAxes()) {
+    TransferStage &stage = bucket.scatter = makeStage(axes);
+    for (size_t r = 0; r < size_t(stage.size); ++r) {
+      stage.line.push_back(at);
+      for (size_t member : bucket.members) {
+        EntryTensor &tensor = created[member];
+        int64_t first = tensor.cuts[r], last = tensor.cuts[r + 1];
+        if (first < last)
+          tensor.pieces.push_back({first, last, at});
+        at += last - first;
+      }
+    }
+    stage.line.push_back(at);
+    setBytes(terms, stage);
+  } else if (!terms.isGradInPlace()) {
+    for (size_t member : bucket.members) {
+      EntryTensor &tensor = created[member];
+      if (tensor.begin < tensor.end)
+        tensor.pieces.push_back({tensor.begin, tensor.end, at});
+      at += tensor.end - tensor.begin;
+    }
+  }
+  if (uint64_t axes = terms.getReduceAxes()) {
+    TransferStage &stage = bucket.reduce = makeStage(axes);
+    stage.line = cutEvenly(bucket.ownElements, stage.size);
+    setBytes(terms, stage);
+    for (size_t r = 0; r < size_t(stage.size); ++r)
+      bucket.summed.push_back((stage.line[r + 1] - stage.line[r]) *
+                              getByteSize(terms.sum));
+  }
+}
+
+static size_t roundUp(int64_t bytes) {
+  return (size_t(bytes) + 63) & ~size_t(63);
+}
+
+/// Of what is packed, and of sums.
+static size_t getSendBytes(const TransferBucket &bucket) {
+  int64_t item = getByteSize(bucket.terms.wire);
+  if (bucket.scatters())
+    return roundUp(bucket.scatter.line.back() * item);
+  return bucket.reduces() ? roundUp(bucket.ownElements * item) : 0;
+}
+
+static size_t getLandingBytes(const TransferBucket &bucket) {
+  if (bucket.terms.isGradInPlace())
+    return 0;
+  return roundUp(bucket.ownElements * getByteSize(bucket.terms.sum));
+}
+
+/// Bytes of the second stage of a bucket with two: what is sent, then what is
+/// received.
+static size_t getScratchBytes(const TransferBucket &bucket) {
+  if (!bucket.scatters() || !bucket.reduces())
+    return 0;
+  int64_t item = getByteSize(bucket.terms.wire);
+  const TransferStage &stage = bucket.reduce;
+  return roundUp(bucket.ownElements * item) +
+         roundUp(stage.getOwn() * stage.size * item);
+}
+
+void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
+  size_t bytes = 64, scratchBytes = scratch.size;
+  for (const TransferBucket &bucket : made.buckets) {
+    bytes += getSendBytes(bucket) + getLandingBytes(bucket);
+    scratchBytes = std::max(scratchBytes, getScratchBytes(bucket));
+  }
+  made.scratch = scratchBytes > scratch.size ? take(scratchBytes) : scratch;
+  made.blocks.push_back(take(bytes));
+  uintptr_t next = made.blocks.back().address;
+  for (TransferBucket &bucket : made.buckets) {
+    bucket.send = next;
+    bucket.landing = next + getSendBytes(bucket);
+    next = bucket.landing + getLandingBytes(bucket);
+    uintptr_t at = bucket.landing;
+    for (size_t member : bucket.members) {
+      EntryTensor &tensor = made.tensors[member];
+      tensor.landing = bucket.terms.isGradInPlace() ? 0 : at;
+      at += uintptr_t((tensor.end - tensor.begin) *
+                      getByteSize(bucket.terms.sum));
+    }
+  }
+  auto grow = [&](const TransferRing &before, TransferRing &ring) {
+    ring.memory = before.memory;
+    ring.memory.resize(ring.sizes.size());
+    for (size_t i = 0; i < ring.sizes.size(); ++i)
+      if (ring.sizes[i] > ring.memory[i].size)
+        ring.memory[i] = take(ring.sizes[i]);
+  };
+  grow(receiveRing, made.receive);
+  grow(gatherRing, made.gather);
+}
+
+NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
+                                const std::vector<EntryTerms> &terms,
+                                const TakeMemory &take) {
+  NewTransfers made;
+  made.owners = owners;
+  made.tensors = std::move(created);
+  std::vector<int64_t> ownersOf =
+      chooseOwners(made.tensors, terms, made.owners);
+  made.buckets = fill(made.tensors, terms);
+  for (size_t b = 0; b < made.buckets.size(); ++b) {
+    TransferBucket &bucket = made.buckets[b];
+    bucket.countElements(made.tensors); // in range
+    cut(bucket, ownersOf, made.tensors);
+    place(bucket, made.tensors);
+    for (size_t member : bucket.members)
+      made.tensors[member].bucket = buckets.size() + b;
+  }
+  made.units = makeGatherUnits(getMesh(), made, tensors.size(), buckets.size(),
+                               parameterBytes);
+  addEvents(made);
+  takeMemory(made, take);
+  for (TransferBucket &bucket : made.buckets)
+    for (size_t &member : bucket.members)
+      member += tensors.size();
+  return made;
+}
+
+void Transfers::reserve(const NewTransfers &made) {
+  reserveAtLeast(tensors, tensors.size() + made.tensors.size());
+  reserveAtLeast(packing, tensors.size() + made.tensors.size());
+  reserveAtLeast(buckets, buckets.size() + made.buckets.size());
+  reserveAtLeast(units, units.size() + made.units.size());
+  reserveAtLeast(blocks, blocks.size() + made.blocks.size());
+}
+
+void Transfers::commit(NewTransfers &&made) noexcept {
+  auto append = [](auto &list, auto &more) {
+    for (auto &element : more)
+      list.push_back(std::move(element));
+  };
+  append(tensors, made.tensors);
+  append(buckets, made.buckets);
+  append(units, made.units);
+  append(blocks, made.blocks);
+  events = std::move(made.events);
+  beginGive = made.beginGive;
+  receiveRing = std::move(made.receive);
+  gatherRing = std::move(made.gather);
+  scratch = std::move(made.scratch);
+  owners = std::move(made.owners);
+}
+
+size_t Transfers::getBytes() const {
+  return tensors.capacity() * sizeof(EntryTensor) +
+         buckets.capacity() * sizeof(TransferBucket) +
+         units.capacity() * sizeof(GatherUnit) +
+         events.capacity() * sizeof(TransferEvent);
+}
+
+size_t Transfers::getBufferBytes() const {
+  size_t bytes = scratch.size;
+  for (const auto *list : {&blocks, &receiveRing.memory, &gatherRing.memory})
+    for (const Memory &memory : *list)
+      bytes += memory.size;
+  return bytes;
+}

@@ -1,0 +1,319 @@
+//===- Transfers.h - gradients that come, parameters that leave ---===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Tensors that were bound with an entry share buckets. A step packs the
+// gradients of a bucket, has them cross ranks, and adds them up where kernels
+// read them; behind it the ranks put the parameters together again, in units of
+// one bucket, several, or a piece of one.
+//
+// All of it is a list of events, made when tensors are bound, in an order that
+// all ranks of a group have: what starts a transfer stands at one place of it,
+// whenever gradients come. With two buckets under way at most and parts of a
+// step permitted, four buckets are
+//
+//   start 0, start 1, land 0, gather 0, start 2, land 1, gather 1, start 3, ...
+//
+// where a bucket is stepped as it lands. Where parts are not permitted all land
+// first, the step is one, and then all are gathered.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_CORE_TRANSFERS_H
+#define STEPC_CORE_TRANSFERS_H
+
+#include "core/Cuts.h"
+#include "core/Engine.h"
+#include "core/EntryTerms.h"
+#include "core/Memory.h"
+#include "core/TensorView.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stepc {
+
+/// Elements [first, last) of a tensor lie from `at` on in something else.
+struct Piece {
+  int64_t first;
+  int64_t last;
+  int64_t at;
+};
+
+/// A tensor that was bound with an entry: the caller's, and which part of it
+/// this rank steps.
+struct EntryTensor {
+  int64_t id = -1;
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  int64_t elements = 0;
+  /// Over the ranks along wholeAxes.
+  Cuts cuts;
+  int64_t begin = 0;
+  int64_t end = 0;
+  size_t bucket = 0;
+  /// The caller's.
+  uintptr_t param = 0;
+  uintptr_t grad = 0;
+  bool hasGrad = false;
+  /// Where the sum of the part comes to lie; 0: nowhere, the gradient is read
+  /// where the caller has it.
+  uintptr_t landing = 0;
+  /// Where its elements are in what the bucket packs.
+  std::vector<Piece> pieces;
+  /// Whether another rank owns it: this one has no state of it, nor steps it.
+  bool elsewhere = false;
+
+  // Of the step under way.
+
+  /// Whether its gradient has come, and whether it has been packed.
+  bool ready = false;
+  bool packed = false;
+  /// Whether it has been stepped before its bucket landed.
+  bool stepped = false;
+};
+
+/// Ranks that exchange pieces of one line of elements.
+struct TransferStage {
+  /// Of the group that are wider than one rank; none: nothing crosses.
+  uint64_t axes = 0;
+  int64_t size = 1;
+  int64_t rank = 0;
+  /// Where the pieces of the ranks begin, and where the last ends.
+  Cuts line;
+  /// In bytes as they cross: what goes to each rank, and comes from each.
+  std::vector<int64_t> sent, received;
+
+  int64_t getOwn() const { return line[size_t(rank) + 1] - line[size_t(rank)]; }
+};
+
+/// Invariant: its members are of the same terms.
+struct TransferBucket {
+  EntryTerms terms;
+  /// Indices of entry tensors, in the order of their ids.
+  std::vector<size_t> members;
+  /// Where addends are brought to who steps them, and where all get the sum.
+  /// Either may have no line.
+  TransferStage scatter, reduce;
+  /// Of the sums, in bytes.
+  std::vector<int64_t> summed;
+  /// What this rank steps of it, side by side.
+  int64_t ownElements = 0;
+  uintptr_t send = 0;
+  uintptr_t landing = 0;
+
+  // Of the step under way.
+
+  size_t numReady = 0;
+  bool takesPart = false;
+  void *work = nullptr;
+
+  bool scatters() const { return !scatter.line.empty(); }
+  bool reduces() const { return !reduce.line.empty(); }
+  bool crosses() const { return scatters() || reduces(); }
+  const TransferStage &getFirst() const {
+    return scatters() ? scatter : reduce;
+  }
+  int64_t countElements(const std::vector<EntryTensor> &tensors) const;
+};
+
+struct GatherSegment {
+  size_t tensor;
+  /// `at` in bytes.
+  Piece piece;
+};
+
+/// Parameters that are gathered together.
+struct GatherUnit {
+  std::vector<size_t> buckets;
+  uint64_t axes = 0;
+  size_t rank = 0;
+  /// What this rank has stepped, and what others have.
+  std::vector<GatherSegment> own, others;
+  std::vector<int64_t> received;
+  int64_t ownAt = 0;
+  int64_t bytes = 0;
+  /// One tensor whose parts lie in order: it is put together where it is.
+  bool inPlace = false;
+
+  // Of the step under way.
+  void *work = nullptr;
+};
+
+struct TransferEvent {
+  enum class Kind : uint8_t {
+    Start,  ///< of a bucket, when all of it is ready
+    Land,   ///< and is where kernels read it
+    Gather, ///< of a unit, when it is stepped
+    Place   ///< and is where the caller has it
+  };
+
+  Kind kind;
+  size_t index;
+  /// Which of the memories for what is received.
+  size_t slot;
+};
+
+/// Memories, each for one thing after the other.
+struct TransferRing {
+  std::vector<size_t> sizes;
+  std::vector<Memory> memory;
+};
+
+/// What one call binds, until it is certain.
+struct NewTransfers {
+  std::vector<EntryTensor> tensors;
+  std::vector<TransferBucket> buckets;
+  std::vector<GatherUnit> units;
+  std::vector<TransferEvent> events;
+  size_t beginGive = 0;
+  TransferRing receive, gather;
+  /// For the second stage of a bucket with two.
+  Memory scratch;
+  std::vector<Memory> blocks;
+  Owners owners;
+};
+
+/// Units of the buckets that one call makes, of at most so many bytes; tensors
+/// and buckets are counted from these on.
+std::vector<GatherUnit> makeGatherUnits(const Mesh &mesh,
+                                        const NewTransfers &made,
+                                        size_t firstTensor, size_t firstBucket,
+                                        int64_t most);
+
+/// The parameter as the caller has it, or the gradient.
+View makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
+                   bool isGrad);
+
+/// Who steps what has come.
+class BucketStepper {
+public:
+  virtual ~BucketStepper() = default;
+  /// Before it is waited for the first time.
+  virtual void beforeWait() = 0;
+  virtual void stepBucket(const TransferBucket &bucket) = 0;
+};
+
+class Transfers {
+public:
+  /// `exchange` has the mesh; outlives this.
+  Transfers(const Manifest &manifest, const Exchange &exchange);
+
+  void setBuckets(int64_t gradientBytes, int64_t parameterBytes);
+
+  // Binding.
+
+  /// Cuts tensors of these terms, whose ids follow each other, and takes memory
+  /// for what crosses.
+  NewTransfers prepare(std::vector<EntryTensor> created,
+                       const std::vector<EntryTerms> &terms,
+                       const TakeMemory &take);
+  /// Takes the room that commit() needs.
+  void reserve(const NewTransfers &made);
+  void commit(NewTransfers &&made) noexcept;
+
+  bool any() const { return !tensors.empty(); }
+  std::vector<EntryTensor> &getTensors() { return tensors; }
+  const std::vector<EntryTensor> &getTensors() const { return tensors; }
+  const TransferBucket &getBucket(size_t index) const { return buckets[index]; }
+  const EntryTerms &getTerms(const EntryTensor &tensor) const {
+    return buckets[tensor.bucket].terms;
+  }
+  /// Whether buckets are stepped as they land.
+  bool permitsParts() const { return parts; }
+
+  // A step.
+
+  void begin() noexcept;
+  /// The gradient of a tensor has come; it is packed by pack(), or when its
+  /// bucket starts.
+  void setReady(size_t tensor) noexcept;
+  /// Packs tensors that are ready.
+  void pack(Engine &engine, const size_t *list, size_t count) noexcept;
+  /// What is not ready takes no part.
+  void closeAll() noexcept;
+  /// Brings gradients as far as buckets are ready. Throws
+  /// STEPC_COMMUNICATION_ERROR; then nothing is under way any more.
+  void bring(Engine &engine, BucketStepper &stepper);
+  /// And gives parameters away, where no part has done so.
+  void give(Engine &engine, BucketStepper &stepper);
+  /// Waits for all that is under way, whatever comes of it.
+  void abandon() noexcept;
+
+  int64_t getNumCalls() const { return numCalls; }
+  int64_t getNumBytes() const { return numBytes; }
+  size_t getBytes() const;
+  /// Of the memory for what crosses.
+  size_t getBufferBytes() const;
+
+private:
+  // TransferBind.cpp
+  const Mesh &getMesh() const;
+  std::vector<TransferBucket> fill(const std::vector<EntryTensor> &created,
+                                   const std::vector<EntryTerms> &terms) const;
+  void cut(TransferBucket &bucket, const std::vector<int64_t> &owners,
+           std::vector<EntryTensor> &created) const;
+  std::vector<int64_t> chooseOwners(const std::vector<EntryTensor> &created,
+                                    const std::vector<EntryTerms> &terms,
+                                    Owners &owners) const;
+  void place(TransferBucket &bucket, std::vector<EntryTensor> &created) const;
+  void addEvents(NewTransfers &made) const;
+  void takeMemory(NewTransfers &made, const TakeMemory &take) const;
+
+  // TransferStep.cpp
+  void run(size_t end, Engine &engine, BucketStepper &stepper);
+  void start(const TransferEvent &event, Engine &engine);
+  void clearAbsent(const TransferBucket &bucket) const noexcept;
+  void land(const TransferEvent &event, Engine &engine);
+  void reduceAgain(TransferBucket &bucket, Engine &engine);
+  void gather(const TransferEvent &event, Engine &engine);
+  void place(const TransferEvent &event, Engine &engine);
+  bool takesPart(const GatherUnit &unit) const;
+  uintptr_t getMemory(const GatherUnit &unit, size_t slot) const;
+  void startAllToAll(const TransferBucket &bucket, const TransferStage &stage,
+                     uintptr_t send, uintptr_t receive, void *&work);
+  void start(const StepcTransfer &transfer, int64_t bytes, void *&work,
+             const std::string &what);
+  void finish(void *&work, const std::string &what);
+  std::string describe(const std::vector<size_t> &members,
+                       const char *what) const;
+  template <typename Call>
+  void callCommunicator(Call &&call, const std::string &what);
+  void keepMemory() noexcept;
+
+  const Exchange &exchange;
+  /// Whether the definition permits to step some tensors before others.
+  bool parts;
+  int64_t gradientBytes;
+  int64_t parameterBytes;
+
+  std::vector<EntryTensor> tensors;
+  std::vector<TransferBucket> buckets;
+  std::vector<GatherUnit> units;
+  std::vector<TransferEvent> events;
+  /// The first event behind the step, where parts are not permitted.
+  size_t beginGive = 0;
+  TransferRing receiveRing, gatherRing;
+  Memory scratch;
+  std::vector<Memory> blocks;
+  Owners owners;
+
+  /// The first event that is not done.
+  size_t next = 0;
+  /// What a bucket has still to pack; there is memory for all.
+  std::vector<size_t> packing;
+  int64_t numCalls = 0;
+  int64_t numBytes = 0;
+  char message[1024] = "";
+  /// Stands for work of which the communicator has made nothing.
+  char started = 0;
+};
+
+} // namespace stepc
+
+#endif // STEPC_CORE_TRANSFERS_H
