@@ -9,6 +9,8 @@
 
 #include "comm/Describe.h"
 
+#include <utility>
+
 std::string stepc::findCallFault(const StepcReduceCall &call, int64_t index,
                                  std::size_t numAxes) {
   auto tell = [&](const std::string &reason) {
@@ -38,14 +40,15 @@ std::string stepc::findTransferFault(const StepcTransfer &transfer,
            ", which is not known";
   if (!transfer.receiveBytes || (toAll && !transfer.sendBytes))
     return "a transfer does not say how many bytes cross";
-  int64_t bytes = 0;
-  for (std::size_t i = 0; i < groupSize; ++i)
-    for (const int64_t *list : {transfer.receiveBytes, transfer.sendBytes}) {
-      if (list && list[i] < 0)
-        return "a transfer has " + std::to_string(list[i]) + " bytes";
-      bytes += list ? list[i] : 0;
-    }
-  if (bytes > 0 && (!transfer.receive || !transfer.send))
-    return "a transfer has " + std::to_string(bytes) + " bytes and no address";
+  // What an all_gather sends its own entry says, which is among these.
+  for (const auto &[list, address] :
+       {std::pair<const int64_t *, const void *>(transfer.receiveBytes,
+                                                 transfer.receive),
+        std::pair<const int64_t *, const void *>(transfer.sendBytes,
+                                                 transfer.send)})
+    for (std::size_t i = 0; list && i < groupSize; ++i)
+      if (list[i] < 0 || (list[i] > 0 && !address))
+        return "a transfer has " + std::to_string(list[i]) + " bytes and " +
+               (address ? "an" : "no") + " address";
   return "";
 }

@@ -22,17 +22,17 @@ using namespace stepc;
 // The communicator
 //===----------------------------------------------------------------------===//
 
-std::string Transfers::describe(const std::vector<size_t> &members,
-                                const char *what) const {
-  std::string text = std::string(what) + " of tensor " +
-                     (members.empty() ? "" : tensors[members[0]].name);
+std::string Transfers::describe(const Subject &subject) const {
+  const std::vector<size_t> &members = subject.bucket.members;
+  std::string text =
+      std::string(subject.what) + " of tensor " + tensors[members[0]].name;
   if (members.size() > 1)
     text += " and " + std::to_string(members.size() - 1) + " more";
   return text;
 }
 
 template <typename Call>
-void Transfers::callCommunicator(Call &&call, const std::string &what) {
+void Transfers::callCommunicator(Call &&call, const Subject &subject) {
   message[0] = '\0';
   int32_t code = 0;
   const char *words = message;
@@ -47,12 +47,12 @@ void Transfers::callCommunicator(Call &&call, const std::string &what) {
   if (!words[0])
     std::snprintf(message, sizeof(message), "the communicator returned %d",
                   int(code));
-  fail(STEPC_COMMUNICATION_ERROR, "%s: %s", what.c_str(), words);
+  fail(STEPC_COMMUNICATION_ERROR, "%s: %s", describe(subject).c_str(), words);
 }
 
 /// `bytes` are what goes to other ranks.
 void Transfers::start(const StepcTransfer &transfer, int64_t bytes, void *&work,
-                      const std::string &what) {
+                      const Subject &subject) {
   ++numCalls;
   numBytes += bytes;
   void *made = nullptr;
@@ -61,12 +61,12 @@ void Transfers::start(const StepcTransfer &transfer, int64_t bytes, void *&work,
         return communicator.start(communicator.context, &transfer, &made,
                                   message, sizeof(message));
       },
-      what);
+      subject);
   // What is nothing to the communicator has to be finished all the same.
   work = made ? made : &started;
 }
 
-void Transfers::finish(void *&work, const std::string &what) {
+void Transfers::finish(void *&work, const Subject &subject) {
   void *own = work == &started ? nullptr : work;
   work = nullptr;
   callCommunicator(
@@ -74,7 +74,7 @@ void Transfers::finish(void *&work, const std::string &what) {
         return communicator.finish(communicator.context, own, message,
                                    sizeof(message));
       },
-      what);
+      subject);
 }
 
 /// Where a communicator has failed it may still write what it was to receive,
@@ -98,7 +98,7 @@ void Transfers::abandon() noexcept {
     if (!work)
       return;
     try {
-      finish(work, "");
+      finish(work, {buckets[0], "what is under way"});
     } catch (...) {
       failed = true;
     }
@@ -178,7 +178,7 @@ void Transfers::startAllToAll(const TransferBucket &bucket,
   int64_t bytes = -stage.sent[size_t(stage.rank)];
   for (int64_t own : stage.sent)
     bytes += own;
-  start(transfer, bytes, work, describe(bucket.members, "gradients"));
+  start(transfer, bytes, work, Subject{bucket, "gradients"});
 }
 
 void Transfers::start(const TransferEvent &event, Engine &engine) {
@@ -212,7 +212,7 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   runWork(engine, bucket.ownElements * 8, convert);
   if (stage.axes) {
     startAllToAll(bucket, stage, send, receive, bucket.work);
-    finish(bucket.work, describe(bucket.members, "gradients"));
+    finish(bucket.work, Subject{bucket, "gradients"});
   }
   SumWork sum = {stage.axes ? receive : send,
                  bucket.landing + uintptr_t(stage.line[size_t(stage.rank)] *
@@ -234,7 +234,7 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
   const TransferStage &stage = bucket.getFirst();
   uintptr_t rows = bucket.send;
   if (stage.axes) {
-    finish(bucket.work, describe(bucket.members, "gradients"));
+    finish(bucket.work, Subject{bucket, "gradients"});
     rows = receiveRing.memory[event.slot].address;
   }
   bool twice = bucket.scatters() && bucket.reduces();
@@ -266,10 +266,10 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
       bucket.landing +
       uintptr_t(last.line[size_t(last.rank)] * getByteSize(terms.sum)));
   transfer.receiveBytes = bucket.summed.data();
-  const std::string what = describe(bucket.members, "gradients");
+  const Subject subject = {bucket, "gradients"};
   start(transfer, bucket.summed[size_t(last.rank)] * (last.size - 1),
-        bucket.work, what);
-  finish(bucket.work, what);
+        bucket.work, subject);
+  finish(bucket.work, subject);
 }
 
 //===----------------------------------------------------------------------===//
@@ -304,14 +304,14 @@ void Transfers::gather(const TransferEvent &event, Engine &engine) {
       reinterpret_cast<const void *>(memory + uintptr_t(unit.ownAt));
   transfer.receiveBytes = unit.received.data();
   start(transfer, unit.received[unit.rank] * int64_t(unit.received.size() - 1),
-        unit.work, describe(buckets[unit.buckets[0]].members, "parameters"));
+        unit.work, Subject{buckets[unit.buckets[0]], "parameters"});
 }
 
 void Transfers::place(const TransferEvent &event, Engine &engine) {
   GatherUnit &unit = units[event.index];
   if (!unit.work)
     return;
-  finish(unit.work, describe(buckets[unit.buckets[0]].members, "parameters"));
+  finish(unit.work, Subject{buckets[unit.buckets[0]], "parameters"});
   if (unit.inPlace)
     return;
   CopyWork copy = {tensors.data(), buckets.data(), &unit.others,

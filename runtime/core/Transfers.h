@@ -265,6 +265,12 @@ private:
   void addEvents(NewTransfers &made) const;
   void takeMemory(NewTransfers &made, const TakeMemory &take) const;
 
+  /// What a message is about; a step makes words of it only when it fails.
+  struct Subject {
+    const TransferBucket &bucket;
+    const char *what;
+  };
+
   // TransferStep.cpp
   void run(size_t end, Engine &engine, BucketStepper &stepper);
   void start(const TransferEvent &event, Engine &engine);
@@ -278,12 +284,11 @@ private:
   void startAllToAll(const TransferBucket &bucket, const TransferStage &stage,
                      uintptr_t send, uintptr_t receive, void *&work);
   void start(const StepcTransfer &transfer, int64_t bytes, void *&work,
-             const std::string &what);
-  void finish(void *&work, const std::string &what);
-  std::string describe(const std::vector<size_t> &members,
-                       const char *what) const;
+             const Subject &subject);
+  void finish(void *&work, const Subject &subject);
+  std::string describe(const Subject &subject) const;
   template <typename Call>
-  void callCommunicator(Call &&call, const std::string &what);
+  void callCommunicator(Call &&call, const Subject &subject);
   void keepMemory() noexcept;
 
   const Exchange &exchange;

@@ -9,6 +9,7 @@
 
 #include "comm/CallCheck.h"
 #include "mpi/Exchange.h"
+#include "mpi/Transfer.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -111,7 +112,7 @@ void World::makeGroups() {
 }
 
 bool World::release() {
-  if (!abandoned.empty())
+  if (!abandoned.empty() || !abandonedTransfers.empty())
     return false;
   int over = 0;
   MPI_Finalized(&over);
@@ -193,16 +194,90 @@ void World::finish(std::vector<MPI_Request> &requests,
   }
 }
 
+World::~World() = default;
+
+std::unique_ptr<Transfer> World::start(const StepcTransfer &given) {
+  if (!failure.empty())
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  uint64_t wide = given.axes & grid.getWideAxes();
+  auto found = groups.find(wide);
+  static Group alone;
+  Group &group = found == groups.end() ? alone : found->second;
+  std::string fault =
+      findTransferFault(given, size_t(group.size), grid.getNumAxes());
+  if (!fault.empty())
+    throw Error(STEPC_COMMUNICATION_ERROR,
+                "rank " + std::to_string(rank) + ": " + fault);
+  auto made = std::make_unique<Transfer>(given, group, group.numTransfers++);
+  // From the first request on memory may be MPI's: what goes wrong needs none.
+  abandonedTransfers.reserve(underWay + 1);
+  try {
+    made->begin();
+  } catch (const std::exception &error) {
+    failure = error.what();
+    abandonedTransfers.push_back(std::move(made));
+    throw;
+  }
+  ++underWay;
+  return made;
+}
+
+void World::finish(std::unique_ptr<Transfer> transfer) {
+  Deadline deadline(length);
+  try {
+    while (failure.empty() && !transfer->test()) {
+      if (deadline.isOver())
+        throw Error(STEPC_COMMUNICATION_ERROR,
+                    "rank " + std::to_string(rank) + ": " +
+                        transfer->describe() + " did not end within " +
+                        std::to_string(length.count()) + " ms");
+      deadline.pause();
+    }
+    if (failure.empty()) {
+      --underWay;
+      return;
+    }
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  } catch (const std::exception &error) {
+    if (failure.empty())
+      failure = error.what();
+    transfer->cancel();
+    abandonedTransfers.push_back(std::move(transfer));
+    throw;
+  }
+}
+
 StepcCommunicator World::getCommunicator() {
   StepcCommunicator communicator = {};
-  // It has no field of a later version, for which callers may have no room.
-  communicator.structSize = offsetof(StepcCommunicator, enqueue);
+  communicator.structSize = sizeof(communicator);
   communicator.context = this;
   communicator.reduce = [](void *context, const StepcReduceCall *calls,
                            int64_t numCalls, char *message,
                            size_t messageSize) -> int32_t {
     try {
       static_cast<World *>(context)->reduce(calls, numCalls);
+      return 0;
+    } catch (const std::exception &error) {
+      std::snprintf(message, messageSize, "%s", error.what());
+      return 1;
+    }
+  };
+  communicator.start = [](void *context, const StepcTransfer *transfer,
+                          void **outWork, char *message,
+                          size_t messageSize) -> int32_t {
+    try {
+      *outWork = static_cast<World *>(context)->start(*transfer).release();
+      return 0;
+    } catch (const std::exception &error) {
+      std::snprintf(message, messageSize, "%s", error.what());
+      return 1;
+    }
+  };
+  communicator.finish = [](void *context, void *work, char *message,
+                           size_t messageSize) -> int32_t {
+    try {
+      static_cast<World *>(context)->finish(
+          std::unique_ptr<Transfer>(static_cast<Transfer *>(work)));
       return 0;
     } catch (const std::exception &error) {
       std::snprintf(message, messageSize, "%s", error.what());
@@ -249,6 +324,18 @@ StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
   if (!world || !out)
     return STEPC_INVALID_ARGUMENT;
   StepcCommunicator own = world->world.getCommunicator();
+  // Not the fields of a later version, for which callers may have no room.
+  own.structSize = offsetof(StepcCommunicator, enqueue);
+  std::memcpy(out, &own, own.structSize);
+  return STEPC_OK;
+}
+
+StepcStatus stepcMpiWorldFillCommunicator(StepcMpiWorld *world,
+                                          StepcCommunicator *out) {
+  if (!world || !out || out->structSize < offsetof(StepcCommunicator, enqueue))
+    return STEPC_INVALID_ARGUMENT;
+  StepcCommunicator own = world->world.getCommunicator();
+  own.structSize = std::min(out->structSize, sizeof(own));
   std::memcpy(out, &own, own.structSize);
   return STEPC_OK;
 }

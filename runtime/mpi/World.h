@@ -36,12 +36,15 @@ void require(int result, const std::string &what);
 
 /// The ranks that differ in some axes alone.
 struct Group {
+  /// Transfers that it has started.
+  int64_t numTransfers = 0;
   MPI_Comm comm = MPI_COMM_NULL;
   int size = 1;
   int rank = 0;
 };
 
 class Exchange;
+class Transfer;
 
 class World {
 public:
@@ -51,6 +54,10 @@ public:
   StepcCommunicator getCommunicator();
   /// Makes the calls of a round; throws Error.
   void reduce(const StepcReduceCall *calls, int64_t numCalls);
+  /// Starts a transfer, and waits for it; throw Error.
+  std::unique_ptr<Transfer> start(const StepcTransfer &transfer);
+  void finish(std::unique_ptr<Transfer> transfer);
+  ~World();
   /// Gives back what MPI has. False where requests are under way for good.
   bool release();
 
@@ -72,6 +79,9 @@ private:
   std::string failure;
   /// What MPI may still read and write after a round that did not end.
   std::vector<std::unique_ptr<Exchange>> abandoned;
+  std::vector<std::unique_ptr<Transfer>> abandonedTransfers;
+  /// How many transfers have been started and not finished.
+  size_t underWay = 0;
 };
 
 } // namespace stepc::mpi

@@ -13,7 +13,15 @@ from pathlib import Path
 import mpi_cases
 import numpy as np
 from mpi_cases import DEADLINE_MS
-from mpi_world import MpiWorld, RefusedError, begin, end
+from mpi_world import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    MpiWorld,
+    RefusedError,
+    TransferStruct,
+    begin,
+    end,
+)
 from stepc._mesh import ReduceCall
 
 SUM_F64, MAX_I64 = 0, 1
@@ -101,6 +109,96 @@ def check_refusals():
     require_refused("the deadline is 0 ms, the least is 1", (4,), deadline_ms=0)
 
 
+class Transfer:
+    """One that has been started; the arrays of bytes that it has."""
+
+    def __init__(self, communicator, axes, kind, send, receive, send_bytes, receive_bytes):
+        self._communicator, self._work = communicator, ctypes.c_void_p()
+        self.kept = send, receive
+
+        def sizes(own):
+            return None if own is None else (ctypes.c_int64 * len(own))(*own)
+
+        transfer = TransferStruct(
+            axes, kind, 0, send.ctypes.data, receive.ctypes.data, sizes(send_bytes),
+            sizes(receive_bytes),
+        )  # fmt: skip
+        message = ctypes.create_string_buffer(512)
+        self.failed = communicator.start(
+            communicator.context, ctypes.byref(transfer), ctypes.byref(self._work), message, 512
+        )
+        self.words = message.value.decode()
+
+    def finish(self):
+        """The error's words, or ""."""
+        message = ctypes.create_string_buffer(512)
+        failed = self._communicator.finish(self._communicator.context, self._work, message, 512)
+        assert bool(failed) == bool(message.value)
+        return message.value.decode()
+
+
+def piece(number, sender, receiver, size):
+    return np.random.default_rng([number, sender, receiver, size]).integers(0, 256, size, np.uint8)
+
+
+def check_transfers():
+    """Several under way, of any sizes, finished in another order."""
+    world = MpiWorld((2, 1, 2))
+    none = np.zeros(1, np.uint8)
+    for axes, ranks in groups_of(world.rank).items():
+        own, under_way = ranks.index(world.rank), []
+        for number in range(24):
+            sizes = np.random.default_rng([number, axes]).integers(0, 3000, (len(ranks),) * 2)
+            sizes[number % len(ranks)] = 0
+            if number % 2:
+                sent = [piece(number, own, k, sizes[own, k]) for k in range(len(ranks))]
+                wanted = [piece(number, k, own, sizes[k, own]) for k in range(len(ranks))]
+                received = np.zeros(sizes[:, own].sum() + 1, np.uint8)
+                made = Transfer(world.communicator, axes, ALL_TO_ALL, np.concatenate([*sent, none]),
+                                received, sizes[own], sizes[:, own])  # fmt: skip
+            else:
+                parts = sizes[:, 0]
+                wanted = [piece(number, k, 0, parts[k]) for k in range(len(ranks))]
+                received = np.zeros(parts.sum() + 1, np.uint8)
+                send = np.concatenate([wanted[own], none])
+                if number % 4:  # where it belongs
+                    first = parts[:own].sum()
+                    received[first : first + parts[own]] = wanted[own]
+                    send = received[first:]
+                made = Transfer(world.communicator, axes, ALL_GATHER, send, received, None, parts)
+            assert not made.failed, made.words
+            under_way.append((made, np.concatenate([*wanted, none])))
+        for made, wanted in under_way[::-1]:
+            assert made.finish() == ""
+            assert np.array_equal(made.kept[1], wanted), f"axes {axes:b}"
+    for kind, sizes, words in [
+        (7, [0, 0], "a transfer has kind 7, which is not known"),
+        (ALL_TO_ALL, None, "a transfer does not say how many bytes cross"),
+        (ALL_GATHER, [0, -8], "a transfer has -8 bytes and an address"),
+    ]:
+        refused = Transfer(world.communicator, 1, kind, none, none, sizes, sizes)
+        assert refused.failed and refused.words == f"rank {world.rank}: {words}"
+    world.destroy()
+
+
+def check_other_sizes(folder):
+    """What comes is not what was expected: an error, and then at once."""
+    world = MpiWorld((4,), deadline_ms=DEADLINE_MS)
+    sizes = [8] * 4
+    own = [4 if world.rank == 2 else 8] * 4
+    made = Transfer(world.communicator, 1, ALL_TO_ALL, np.zeros(32, np.uint8),
+                    np.zeros(32, np.uint8), own, sizes)  # fmt: skip
+    words = made.finish()
+    again = Transfer(world.communicator, 1, ALL_TO_ALL, np.zeros(32, np.uint8),
+                     np.zeros(32, np.uint8), own, sizes)  # fmt: skip
+    assert again.failed == bool(words) and again.words == words
+    (folder / f"{world.rank}.part").write_text(words)
+    (folder / f"{world.rank}.part").rename(folder / f"{world.rank}.txt")
+    while not all((folder / f"{other}.txt").is_file() for other in range(4)):
+        time.sleep(0.02)
+    os._exit(3)
+
+
 def check_steps(folder):
     from ranks import LocalLaunch
     from stepc import _runtime
@@ -134,6 +232,24 @@ def one_does_not_come(folder):
     os._exit(3)  # MPI_Finalize would wait for what cannot end
 
 
+def one_does_not_transfer(folder):
+    """The same of transfers."""
+    world = MpiWorld((4,), deadline_ms=DEADLINE_MS)
+    rank, lines = world.rank, []
+    if rank != 2:
+        for _ in range(2):
+            begun = time.monotonic()
+            made = Transfer(world.communicator, 1, ALL_TO_ALL, np.zeros(40, np.uint8),
+                            np.zeros(40, np.uint8), [10] * 4, [10] * 4)  # fmt: skip
+            words = made.words if made.failed else made.finish()
+            lines.append(f"{time.monotonic() - begun} {words}")
+        (folder / f"{rank}.part").write_text("\n".join(lines))
+        (folder / f"{rank}.part").rename(folder / f"{rank}.txt")
+    while not all((folder / f"{other}.txt").is_file() for other in (0, 1, 3)):
+        time.sleep(0.02)
+    os._exit(3)
+
+
 def one_is_killed():
     world = MpiWorld((4,), deadline_ms=DEADLINE_MS)
     for _ in range(100):
@@ -157,6 +273,12 @@ def main():
         check_refusals()
     elif what == "steps":
         check_steps(folder)
+    elif what == "transfers":
+        check_transfers()
+    elif what == "sizes":
+        check_other_sizes(folder)
+    elif what == "no transfer":
+        one_does_not_transfer(folder)
     elif what == "absent":
         one_does_not_come(folder)
     elif what == "killed":

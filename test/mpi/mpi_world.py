@@ -7,10 +7,50 @@ import os
 from ctypes import byref, c_int, c_int64, c_void_p
 from pathlib import Path
 
-from stepc._mesh import CommunicatorStruct
+from stepc._mesh import ENQUEUE, REDUCE, WAIT
 
 BUILD = Path(os.environ.get("STEPC_BUILD", Path(__file__).resolve().parents[2] / "build"))
 LIBRARY = BUILD / "lib" / "libstepc_mpi.so"
+
+
+ALL_TO_ALL, ALL_GATHER = 0, 1
+
+
+class TransferStruct(ctypes.Structure):
+    """``StepcTransfer``."""
+
+    _fields_ = [
+        ("axes", ctypes.c_uint64),
+        ("kind", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("send", c_void_p),
+        ("receive", c_void_p),
+        ("sendBytes", ctypes.POINTER(c_int64)),
+        ("receiveBytes", ctypes.POINTER(c_int64)),
+    ]
+
+
+START = ctypes.CFUNCTYPE(
+    ctypes.c_int32, c_void_p, ctypes.POINTER(TransferStruct), ctypes.POINTER(c_void_p),
+    ctypes.c_char_p, ctypes.c_size_t,
+)  # fmt: skip
+FINISH = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+
+
+class CommunicatorStruct(ctypes.Structure):
+    """``StepcCommunicator`` with transfers."""
+
+    _fields_ = [
+        ("structSize", ctypes.c_size_t),
+        ("context", c_void_p),
+        ("reduce", REDUCE),
+        ("enqueue", ENQUEUE),
+        ("wait", WAIT),
+        ("success", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("start", START),
+        ("finish", FINISH),
+    ]
 
 
 class RefusedError(Exception):
@@ -38,6 +78,15 @@ class MpiWorld:
         get = self._lib.stepcMpiWorldGetCommunicator
         assert get(self._handle, None) == get(None, byref(self.communicator)) == 1
         assert get(self._handle, byref(self.communicator)) == 0
+        assert self.communicator.structSize == CommunicatorStruct.enqueue.offset
+        assert not self.communicator.start
+        fill = self._lib.stepcMpiWorldFillCommunicator
+        self.communicator.structSize = 8
+        assert fill(self._handle, byref(self.communicator)) == 1
+        self.communicator.structSize = ctypes.sizeof(CommunicatorStruct)
+        assert fill(None, byref(self.communicator)) == fill(self._handle, None) == 1
+        assert fill(self._handle, byref(self.communicator)) == 0
+        assert self.communicator.structSize == ctypes.sizeof(CommunicatorStruct)
 
     def destroy(self):
         self._lib.stepcMpiWorldDestroy(self._handle)

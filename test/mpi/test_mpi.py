@@ -112,6 +112,35 @@ def test_a_rank_that_does_not_come(tmp_path):
 
 
 @needs_mpi
+def test_transfers(tmp_path):
+    done = launch("transfers", tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@needs_mpi
+def test_a_rank_that_sends_less(tmp_path):
+    launch("sizes", tmp_path, seconds=60)
+    said = [(tmp_path / f"{rank}.txt").read_text() for rank in range(4)]
+    for rank in (0, 1, 3):
+        assert said[rank] == (
+            "all_to_all of 24 bytes over axes [0]: a message of 4 bytes came, expected 8"
+        )
+
+
+@needs_mpi
+def test_a_rank_that_starts_no_transfer(tmp_path):
+    launch("no transfer", tmp_path, seconds=60)
+    for rank in (0, 1, 3):
+        first, second = (tmp_path / f"{rank}.txt").read_text().splitlines()
+        words = (
+            f"rank {rank}: all_to_all of 30 bytes over axes [0] did not end within "
+            f"{mpi_cases.DEADLINE_MS} ms"
+        )
+        assert within(first, mpi_cases.DEADLINE_MS) == words
+        assert within(second, 0) == words
+
+
+@needs_mpi
 def test_a_rank_that_is_killed(tmp_path):
     """MPI ends the others, or they end by the deadline; nobody hangs."""
     done = launch("killed", tmp_path, seconds=60)

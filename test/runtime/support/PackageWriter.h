@@ -58,6 +58,18 @@ nlohmann::json makeShardedClipManifest();
 /// The optimizer of support/share.c, for each set of sharded dims.
 nlohmann::json makeShareManifest();
 
+/// A variant with what brings its gradient, of type `entry`, and gives away its
+/// parameter: all_slice, reduce_scatter, all_reduce, to_owner, all_gather,
+/// from_owner. `dim` is what they cut.
+nlohmann::json addTransfers(nlohmann::json variant,
+                            std::vector<const char *> kinds, const char *entry,
+                            const char *wire, const char *dim,
+                            int lastSegment = 0);
+/// All lists of kinds that there are.
+const std::vector<std::vector<const char *>> &getTransferForms();
+nlohmann::json makeToyTransferManifest();
+nlohmann::json addAllTransfers(nlohmann::json manifest);
+
 /// A signed package of a manifest and a shared object.
 std::string makePackage(const nlohmann::json &manifest,
                         const std::string &sharedObject);

@@ -70,9 +70,9 @@ static inline void locate(const int64_t *extents, const int64_t *strides,
 }
 
 // One element; `M` is the momentum, or absent.
-#define UPDATE(C, SQRT, P, SIGN, p, g, s, HAS_M, m)                            \
+#define UPDATE(C, SQRT, P, G, SIGN, p, g, s, HAS_M, m)                         \
   do {                                                                         \
-    C grad = SIGN load_##P(g);                                                 \
+    C grad = SIGN load_##G(g);                                                 \
     C first = grad;                                                            \
     if (HAS_M) {                                                               \
       first = (C)row[1] * (m) + grad;                                          \
@@ -89,18 +89,18 @@ static inline void locate(const int64_t *extents, const int64_t *strides,
     (p) = store_##P(kept - update);                                            \
   } while (0)
 
-#define KERNELS(NAME, P, C, SQRT, SIGN, HAS_M)                                 \
+#define KERNELS(NAME, P, G, C, SQRT, SIGN, HAS_M)                              \
   EXPORT void NAME(const StepcCall *call, int64_t begin, int64_t end) {        \
     for (int64_t i = begin; i < end; ++i) {                                    \
       StepcChunk chunk = call->chunks[i];                                      \
       const int64_t *words = call->table + chunk.row * call->rowWords;         \
       const double *row = (const double *)words[STEPC_ROW_SCALARS];            \
       P *p = (P *)words[STEPC_ROW_OPERANDS] + chunk.start;                     \
-      P *g = (P *)words[STEPC_ROW_OPERANDS + 1] + chunk.start;                 \
+      G *g = (G *)words[STEPC_ROW_OPERANDS + 1] + chunk.start;                 \
       C *s = (C *)words[STEPC_ROW_OPERANDS + 2] + chunk.start;                 \
       C *m = HAS_M ? (C *)words[STEPC_ROW_OPERANDS + 3] + chunk.start : s;     \
       for (int64_t k = 0; k < chunk.length; ++k)                               \
-        UPDATE(C, SQRT, P, SIGN, p[k], g[k], s[k], HAS_M, m[k]);               \
+        UPDATE(C, SQRT, P, G, SIGN, p[k], g[k], s[k], HAS_M, m[k]);            \
     }                                                                          \
   }                                                                            \
   EXPORT void NAME##_strided(const StepcCall *call, int64_t begin,             \
@@ -114,27 +114,28 @@ static inline void locate(const int64_t *extents, const int64_t *strides,
       const int64_t *extents = words + STEPC_ROW_OPERANDS + operands;          \
       const int64_t *strides = extents + rank;                                 \
       P *p = (P *)words[STEPC_ROW_OPERANDS];                                   \
-      P *g = (P *)words[STEPC_ROW_OPERANDS + 1];                               \
+      G *g = (G *)words[STEPC_ROW_OPERANDS + 1];                               \
       C *s = (C *)words[STEPC_ROW_OPERANDS + 2];                               \
       C *m = HAS_M ? (C *)words[STEPC_ROW_OPERANDS + 3] : s;                   \
       for (int64_t k = chunk.start; k < chunk.start + chunk.length; ++k) {     \
         int64_t at[4] = {0, 0, 0, 0};                                          \
         locate(extents, strides, rank, operands, k, at);                       \
-        UPDATE(C, SQRT, P, SIGN, p[at[0]], g[at[1]], s[at[2]], HAS_M,          \
+        UPDATE(C, SQRT, P, G, SIGN, p[at[0]], g[at[1]], s[at[2]], HAS_M,       \
                m[at[3]]);                                                      \
       }                                                                        \
     }                                                                          \
   }
 
-#define SIGNS(NAME, P, C, SQRT)                                                \
-  KERNELS(NAME##_plain, P, C, SQRT, , 0)                                       \
-  KERNELS(NAME##_momentum, P, C, SQRT, , 1)                                    \
-  KERNELS(NAME##_maximize_plain, P, C, SQRT, -, 0)                             \
-  KERNELS(NAME##_maximize_momentum, P, C, SQRT, -, 1)
+#define SIGNS(NAME, P, G, C, SQRT)                                             \
+  KERNELS(NAME##_plain, P, G, C, SQRT, , 0)                                    \
+  KERNELS(NAME##_momentum, P, G, C, SQRT, , 1)                                 \
+  KERNELS(NAME##_maximize_plain, P, G, C, SQRT, -, 0)                          \
+  KERNELS(NAME##_maximize_momentum, P, G, C, SQRT, -, 1)
 
-SIGNS(toy_f32, float, float, __builtin_sqrtf)
-SIGNS(toy_f64, double, double, __builtin_sqrt)
-SIGNS(toy_bf16, bf16, float, __builtin_sqrtf)
+SIGNS(toy_f32, float, float, float, __builtin_sqrtf)
+SIGNS(toy_f64, double, double, double, __builtin_sqrt)
+SIGNS(toy_bf16, bf16, bf16, float, __builtin_sqrtf)
+SIGNS(toy_bf16_f32, bf16, float, float, __builtin_sqrtf)
 
 EXPORT void toy_idle_finish(const StepcCall *call, int64_t row) {
   (void)call, (void)row;

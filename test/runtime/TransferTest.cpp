@@ -1,0 +1,449 @@
+//===- TransferTest.cpp - gradients that come, parameters that leave ------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "support/EntryModel.h"
+#include "support/TileModel.h"
+
+#include <cmath>
+#include <random>
+
+using namespace stepc_test;
+
+namespace {
+
+const std::vector<const char *> kStates = {"second", "momentum_buffer"};
+
+EntrySpec makeSpec(std::vector<int64_t> shape, uint64_t whole, uint64_t partial,
+                   double divisor = 1.0) {
+  EntrySpec spec;
+  spec.shape = std::move(shape);
+  spec.whole = whole;
+  spec.partial = partial;
+  spec.divisor = divisor;
+  return spec;
+}
+
+/// Tensors of any size, with these axes.
+std::vector<EntrySpec> makeSpecs(uint64_t whole, uint64_t partial,
+                                 double divisor = 1.0) {
+  std::vector<EntrySpec> specs;
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10},
+                                     {3},
+                                     {1},
+                                     {},
+                                     {0, 4},
+                                     {130, 21},
+                                     {16},
+                                     {64, 3},
+                                     {5, 0},
+                                     {2, 3, 5},
+                                     {1000}})
+    specs.push_back(makeSpec(shape, whole, partial, divisor));
+  return specs;
+}
+
+/// Steps at once and as gradients come, with new gradients each time.
+void run(EntryWorld &world, std::vector<const char *> states = kStates,
+         bool integers = false) {
+  for (uint32_t step = 1; step <= 4; ++step) {
+    world.fillGrads(step, integers);
+    if (step % 2)
+      world.step();
+    else
+      world.stepByEvents(step, step);
+    world.check(states);
+  }
+}
+
+struct Buckets {
+  int64_t gradients, parameters;
+};
+const std::vector<Buckets> kBuckets = {
+    {1, 1}, {100, 1000}, {1000, 100}, {500, 500}, {0, 1}, {1, 0}, {0, 0}};
+
+TEST(Transfer, zero1) {
+  for (Buckets buckets : kBuckets) {
+    SCOPED_TRACE(testing::Message()
+                 << buckets.gradients << ", " << buckets.parameters);
+    EntryWorld world(getToyTransfers(), {3}, makeSpecs(A, 0), {},
+                     buckets.gradients, buckets.parameters);
+    world.bindAll();
+    run(world);
+  }
+}
+
+TEST(Transfer, zero2) {
+  for (int64_t size : {1, 2, 3, 5})
+    for (Buckets buckets : kBuckets) {
+      SCOPED_TRACE(testing::Message() << size << " ranks, " << buckets.gradients
+                                      << ", " << buckets.parameters);
+      EntryWorld world(getToyTransfers(), {size}, makeSpecs(A, A, double(size)),
+                       {}, buckets.gradients, buckets.parameters);
+      world.bindAll();
+      run(world);
+    }
+}
+
+TEST(Transfer, allReduce) {
+  for (Buckets buckets : kBuckets) {
+    EntryWorld world(getToyTransfers(), {4}, makeSpecs(0, A, 4.0), {},
+                     buckets.gradients, buckets.parameters);
+    world.bindAll();
+    run(world);
+  }
+}
+
+/// Shards in each of several replicas; and the same the other way round.
+TEST(Transfer, replicas) {
+  for (std::vector<int64_t> sizes :
+       {std::vector<int64_t>{2, 3}, {3, 2}, {1, 4}, {4, 1}})
+    for (auto [whole, partial] :
+         {std::pair(A, A | B), std::pair(B, A | B), std::pair(A, B),
+          std::pair(A | B, A | B), std::pair(A, A)}) {
+      SCOPED_TRACE(testing::Message() << sizes[0] << " times " << sizes[1]
+                                      << ", " << whole << ", " << partial);
+      std::vector<EntrySpec> specs = makeSpecs(whole, partial, 6.0);
+      for (EntrySpec &spec : specs)
+        spec.wire = Wire::BF16;
+      EntryWorld world(getToyTransfers(), sizes, specs, {}, 300, 700);
+      world.bindAll();
+      run(world);
+    }
+}
+
+/// Rows of dim 0, as torch.chunk has them.
+TEST(Transfer, rows) {
+  for (int64_t size : {2, 3, 4}) {
+    std::vector<EntrySpec> specs;
+    for (const EntrySpec &spec : makeSpecs(A, A, double(size)))
+      if (!spec.shape.empty()) {
+        specs.push_back(spec);
+        specs.back().rows = true;
+      }
+    EntryWorld world(getToyTransfers(), {size}, specs, {}, 600, 900);
+    world.bindAll();
+    int64_t begin = -1, end = -1;
+    ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &begin, &end));
+    int64_t rows = (7 + size - 1) / size;
+    EXPECT_EQ(10 * rows, begin);
+    EXPECT_EQ(10 * std::min<int64_t>(2 * rows, 7), end);
+    run(world);
+  }
+}
+
+TEST(Transfer, owned) {
+  for (uint64_t partial : {uint64_t(0), A, A | B}) {
+    std::vector<EntrySpec> specs = makeSpecs(A, partial, partial ? 4.0 : 1.0);
+    for (EntrySpec &spec : specs)
+      spec.owned = true;
+    EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 600, 900);
+    world.bindAll();
+    run(world);
+    // The largest are apart: 2730 elements, 1000, 192, ...
+    std::vector<int64_t> owners;
+    for (size_t i : {5, 10, 7})
+      for (EntryRank &rank : world.ranks) {
+        int64_t begin, end;
+        ASSERT_OK(stepcPlanGetPart(rank.plan.get(), int64_t(i), &begin, &end));
+        if (begin < end && rank.axes[1].coordinate == 0)
+          owners.push_back(rank.axes[0].coordinate);
+      }
+    EXPECT_EQ((std::vector<int64_t>{0, 1, 2}), owners);
+    DLTensor state;
+    EXPECT_REFUSED(
+        STEPC_WRONG_STATE,
+        "tensor 5 is owned by another rank, which has its states",
+        stepcPlanGetState(world.ranks[2].plan.get(), 5, "second", &state));
+  }
+}
+
+/// Of all types, in all types, divided before and behind the sum.
+TEST(Transfer, types) {
+  for (bool before : {false, true}) {
+    std::vector<EntrySpec> specs;
+    for (Type type : {Type::F32, Type::BF16, Type::F64})
+      for (Wire wire : {Wire::Own, Wire::F64, Wire::F32, Wire::BF16, Wire::F16})
+        for (auto [whole, partial] :
+             {std::pair(A, A), std::pair(A, A | B), std::pair(uint64_t(0), A)})
+          for (int64_t length : {5, 90}) {
+            if (wire == Wire::F64 && type != Type::F64)
+              continue;
+            EntrySpec spec = makeSpec({length}, whole, partial, 3.0);
+            spec.type = type;
+            spec.wire = wire;
+            spec.before = before;
+            specs.push_back(spec);
+            spec.owned = whole != 0;
+            specs.push_back(spec);
+          }
+    for (Type type : {Type::F32, Type::BF16, Type::F64}) {
+      specs.push_back(makeSpec({77}, A, 0));
+      specs.back().type = type;
+    }
+    EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 200, 300);
+    world.bindAll();
+    run(world);
+  }
+}
+
+/// Of large tensors, by several threads.
+TEST(Transfer, threads) {
+  std::vector<EntrySpec> specs = {
+      makeSpec({300, 401}, A, A, 2.0), makeSpec({70001}, A, A, 2.0),
+      makeSpec({40, 41}, A, A | B, 4.0), makeSpec({100000}, 0, A | B)};
+  specs[1].wire = Wire::BF16;
+  for (StepcPlanConfig config : {makeConfig(1), makeConfig(3, 600)}) {
+    EntryWorld world(getToyTransfers(), {2, 2}, specs, config, 100000, 0);
+    world.bindAll();
+    run(world);
+  }
+}
+
+/// Beside tensors without an entry, in groups, of which some have no gradient.
+TEST(Transfer, mixed) {
+  std::vector<EntrySpec> specs;
+  for (int i = 0; i < 24; ++i) {
+    EntrySpec spec =
+        makeSpec({3 + i, 5}, i % 3 ? A : 0, i % 4 == 0 ? 0 : uint64_t(A), 1.0);
+    spec.owned = i % 3 && i % 5 == 0;
+    spec.divisor = spec.partial ? 3.0 : 1.0;
+    spec.group = i % 2;
+    spec.type = i % 7 == 0 ? Type::F64 : Type::F32;
+    specs.push_back(spec);
+  }
+  EntryWorld world(getToyTransfers(), {3}, specs, {}, 400, 1200, 2);
+  world.bindAll();
+  run(world);
+  std::mt19937 random(7);
+  for (uint32_t step = 0; step < 6; ++step) {
+    std::vector<bool> missing(specs.size());
+    for (size_t i = 0; i < specs.size(); ++i)
+      missing[i] = random() % 3 == 0 || step == 3;
+    world.setMissing(missing);
+    world.fillGrads(step + 50);
+    if (step % 2)
+      world.stepByEvents(step, 2);
+    else
+      world.step();
+    world.check(kStates);
+  }
+}
+
+/// Tensors that are added lie in buckets of their own; what ranks have of the
+/// others stays.
+TEST(Transfer, added) {
+  std::vector<EntrySpec> specs = makeSpecs(A, A, 2.0);
+  EntryWorld world(getToyTransfers(), {2}, specs);
+  world.bind(0, 4);
+  int64_t begin, end, later;
+  ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &begin, &end));
+  world.ranks[0].specs.resize(specs.size());
+  for (size_t half : {size_t(4), size_t(8)}) {
+    world.fillGrads(uint32_t(half));
+    world.stepWhole();
+    world.forEachRank([](EntryRank &rank) {
+      EXPECT_EQ(STEPC_OK, rank.step()) << rank.message;
+    });
+    world.check(kStates);
+    world.bind(half, half == 4 ? 8 : specs.size());
+    ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &later, &end));
+    EXPECT_EQ(begin, later);
+  }
+  run(world);
+}
+
+/// Without a gradient when it is bound.
+TEST(Transfer, lateGradients) {
+  for (uint64_t partial : {uint64_t(0), A}) {
+    std::vector<EntrySpec> specs = makeSpecs(A, partial);
+    EntryWorld world(getToyTransfers(), {2}, specs);
+    for (EntryRank &rank : world.ranks)
+      rank.missing.assign(specs.size(), true);
+    world.bindAll();
+    world.setMissing(std::vector<bool>(specs.size(), false));
+    run(world);
+  }
+}
+
+/// A parameter and a gradient that move.
+TEST(Transfer, moved) {
+  for (uint64_t partial : {uint64_t(0), A}) {
+    std::vector<EntrySpec> specs = makeSpecs(A, partial);
+    EntryWorld world(getToyTransfers(), {2}, specs, {}, 300, 300);
+    world.bindAll();
+    for (uint32_t step = 1; step <= 3; ++step) {
+      world.fillGrads(step);
+      for (EntryRank &rank : world.ranks) {
+        std::vector<Array> params, grads;
+        for (size_t i = 0; i < specs.size(); ++i) {
+          params.emplace_back(Type::F32, specs[i].shape);
+          grads.emplace_back(Type::F32, specs[i].shape);
+          for (int64_t k = 0; k < params[i].size(); ++k) {
+            params[i].set(k, rank.params[i].get(k));
+            grads[i].set(k, rank.grads[i].get(k));
+          }
+        }
+        rank.params.swap(params);
+        rank.grads.swap(grads);
+        for (size_t i = 0; i < specs.size(); ++i) {
+          StepcPlan *plan = rank.plan.get();
+          const DLTensor *param = rank.params[i].dl(),
+                         *grad = rank.grads[i].dl();
+          EXPECT_EQ(0, stepcPlanMoveGrad(plan, rank.ids[i], param, grad));
+          ASSERT_OK(stepcPlanSetParam(plan, rank.ids[i], param));
+          if (step == 2 && rank.grads[i].size())
+            EXPECT_EQ(1, stepcPlanMoveGrad(plan, rank.ids[i], param, grad));
+          ASSERT_OK(stepcPlanSetGrad(plan, rank.ids[i], grad));
+        }
+      }
+      world.step();
+      world.check(kStates);
+    }
+  }
+}
+
+/// What crosses, and that it is counted: N elements of 4 bytes in each bucket,
+/// of which a rank sends those that others have.
+TEST(Transfer, counters) {
+  std::vector<EntrySpec> specs(4, makeSpec({64}, A, A));
+  EntryWorld world(getToyTransfers(), {4}, specs, {}, 512, 512);
+  world.bindAll();
+  world.step();
+  world.step();
+  for (int64_t r = 0; r < 4; ++r) {
+    StepcPlanInfo info = getInfo(world.ranks[size_t(r)].plan.get());
+    StepcSimulatedCounters counters = world.getCounters(r);
+    EXPECT_EQ(0, info.exchangeRounds);
+    EXPECT_EQ(2 * 2 * 2, info.exchangeCalls);
+    EXPECT_EQ(2 * 2 * (3 * 4 * 32 + 3 * 4 * 32), info.exchangeBytes);
+    EXPECT_EQ(info.exchangeCalls, counters.calls);
+    EXPECT_EQ(info.exchangeBytes, counters.bytes);
+  }
+}
+
+/// Where nothing takes part nothing crosses.
+TEST(Transfer, nothing) {
+  std::vector<EntrySpec> specs = makeSpecs(A, A);
+  EntryWorld world(getToyTransfers(), {2}, specs);
+  world.bindAll();
+  world.setMissing(std::vector<bool>(specs.size(), true));
+  world.step();
+  world.stepByEvents(1, 3);
+  world.check(kStates);
+  EXPECT_EQ(0, world.getCounters(0).calls);
+}
+
+/// A step that takes no memory.
+TEST(Transfer, wholeModelInOneBucketOrEach) {
+  for (int64_t bytes : {int64_t(4), int64_t(1) << 40}) {
+    EntryWorld world(getToyTransfers(), {2}, makeSpecs(A, A), {}, bytes, bytes);
+    world.bindAll();
+    run(world);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Definitions with rounds, and of whole tensors
+//===----------------------------------------------------------------------===//
+
+StepcPackage *getTransfers(nlohmann::json (*make)()) {
+  static std::map<nlohmann::json (*)(), PackagePtr> packages;
+  PackagePtr &package = packages[make];
+  if (!package)
+    package = loadManifest(addAllTransfers(make()));
+  return package.get();
+}
+
+/// Rows and columns of matrices that ranks have parts of.
+TEST(Transfer, rounds) {
+  for (bool rows : {false, true})
+    for (auto [whole, partial] :
+         {std::pair(A, A), std::pair(A, uint64_t(0)), std::pair(A, A | B)}) {
+      std::vector<EntrySpec> specs;
+      for (std::vector<int64_t> shape :
+           {std::vector<int64_t>{7, 10}, {70, 3}, {5, 5}, {130, 41}, {1, 3}}) {
+        specs.push_back(makeSpec(shape, whole, partial));
+        specs.back().rows = rows;
+      }
+      // No part: sums stay whole numbers.
+      EntryWorld world(getTransfers(makeShareManifest), {2, 2}, specs, {}, 400,
+                       900);
+      world.bindAll();
+      run(world, {}, /*integers=*/true);
+      for (EntryRank &rank : world.ranks)
+        for (const char *name : {"norm2", "largest", "totals"}) {
+          double own, all;
+          ASSERT_OK(stepcPlanGetReport(rank.plan.get(), 0, name, &own));
+          ASSERT_OK(stepcPlanGetReport(world.plan.get(), 0, name, &all));
+          EXPECT_EQ(all, own) << name;
+        }
+    }
+}
+
+/// Norms of whole tensors, on their owners and on all.
+TEST(Transfer, wholeTensors) {
+  for (bool owned : {false, true}) {
+    std::vector<EntrySpec> specs;
+    for (std::vector<int64_t> shape :
+         {std::vector<int64_t>{7, 10}, {3000}, {5}, {0}, {130, 41}}) {
+      specs.push_back(makeSpec(shape, owned ? A : 0, A, 3.0));
+      specs.back().owned = owned;
+    }
+    EntryWorld lamb(getTransfers(makeLambManifest), {3}, specs, {}, 400, 900);
+    lamb.bindAll();
+    run(lamb, {"moment"});
+    specs[1].shape = {30, 100};
+    specs[2].shape = {5, 1};
+    specs[3].shape = {0, 3};
+    EntryWorld factor(getTransfers(makeFactorManifest), {3}, specs, {}, 400,
+                      900);
+    factor.bindAll();
+    run(factor, {"rows", "columns"});
+  }
+}
+
+/// An overflow on one rank skips the step on all, and nothing is gathered.
+TEST(Transfer, skipped) {
+  for (auto [whole, partial] : {std::pair(A, A), std::pair(A, uint64_t(0))}) {
+    std::vector<EntrySpec> specs;
+    for (std::vector<int64_t> shape :
+         {std::vector<int64_t>{7, 10}, {70}, {5, 5}, {1300}})
+      specs.push_back(makeSpec(shape, whole, partial));
+    EntryWorld world(getTransfers(makeShardedClipManifest), {2}, specs, {}, 100,
+                     100);
+    world.bindAll();
+    for (uint32_t step = 1; step <= 4; ++step) {
+      world.fillGrads(step, /*integers=*/true);
+      bool skips = step % 2 == 0;
+      for (EntryRank &rank : world.ranks)
+        if (skips && (&rank == world.ranks.data() || !partial))
+          rank.grads[3].set(1299, INFINITY);
+      int64_t calls = world.getCounters(0).calls;
+      if (step > 2)
+        world.stepByEvents(step, 1);
+      else
+        world.step();
+      StepcLastStep last = {};
+      last.structSize = sizeof(last);
+      for (EntryRank &rank : world.ranks) {
+        ASSERT_OK(stepcPlanGetLastStep(rank.plan.get(), &last));
+        EXPECT_EQ(skips, last.skipped);
+      }
+      // Four buckets and four units; of rounds one or two.
+      int64_t crossed = world.getCounters(0).calls - calls;
+      EXPECT_EQ(skips ? crossed < 8 : crossed >= 6, true) << crossed;
+      if (!skips)
+        continue;
+      for (EntryRank &rank : world.ranks)
+        for (size_t i = 0; i < specs.size(); ++i)
+          EXPECT_EQ(world.params[i].bits(), rank.params[i].bits());
+    }
+    world.check({});
+  }
+}
+
+} // namespace

@@ -1,0 +1,390 @@
+//===- EntryModel.cpp - tensors with an entry, on ranks and on one --------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "support/EntryModel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <thread>
+
+using namespace stepc_test;
+
+StepcPackage *stepc_test::getToyTransfers() {
+  static PackagePtr package = loadManifest(makeToyTransferManifest());
+  return package.get();
+}
+
+static DLDataType getWireType(Wire wire) {
+  switch (wire) {
+  case Wire::Own:
+    return {0, 0, 0};
+  case Wire::F64:
+    return {kDLFloat, 64, 1};
+  case Wire::F32:
+    return {kDLFloat, 32, 1};
+  case Wire::BF16:
+    return {kDLBfloat, 16, 1};
+  case Wire::F16:
+    return {kDLFloat, 16, 1};
+  }
+  return {};
+}
+
+/// To nearest, ties to even, to so many bits behind the first, the unit no less
+/// than that of 2^least: in plain words, and once, where a float between would
+/// round twice.
+static double roundToBits(double value, int bits, int least, double most) {
+  if (value == 0.0 || std::isnan(value) || std::isinf(value))
+    return value;
+  if (std::fabs(value) >= most)
+    return std::copysign(INFINITY, value);
+  int exponent = std::max(std::ilogb(value), least);
+  return std::scalbn(std::nearbyint(std::scalbn(value, bits - exponent)),
+                     exponent - bits);
+}
+
+static double roundToWire(const EntrySpec &spec, double value) {
+  switch (spec.wire) {
+  case Wire::Own:
+    if (spec.type != Type::BF16)
+      return roundTo(spec.type, value);
+    return roundToBits(value, 7, -126, INFINITY);
+  case Wire::F64:
+    return value;
+  case Wire::F32:
+    return roundTo(Type::F32, value);
+  case Wire::BF16:
+    return roundToBits(value, 7, -126, INFINITY);
+  case Wire::F16:
+    return roundToBits(value, 10, -14, 65520.0);
+  }
+  return value;
+}
+
+static Type getSumType(const EntrySpec &spec) {
+  return spec.type == Type::F64 ? Type::F64 : Type::F32;
+}
+
+EntryRank::EntryRank(StepcPackage *package, const std::vector<EntrySpec> &specs,
+                     std::vector<StepcAxis> theAxes,
+                     const StepcCommunicator *communicator,
+                     StepcPlanConfig config, int64_t numGroups)
+    : specs(specs), axes(std::move(theAxes)), missing(specs.size(), false),
+      ids(specs.size(), -1), plan(makePlan(package, config)) {
+  for (int64_t g = 0; g < numGroups; ++g)
+    EXPECT_EQ(STEPC_OK,
+              stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
+  EXPECT_EQ(STEPC_OK, stepcPlanSetMesh(plan.get(), axes.data(),
+                                       int64_t(axes.size()), communicator))
+      << stepcLastErrorMessage();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    params.emplace_back(specs[i].type, specs[i].shape);
+    params[i].fill(1000 + uint32_t(i));
+    grads.emplace_back(specs[i].type, specs[i].shape);
+  }
+}
+
+int64_t EntryRank::getPlace(uint64_t mask) const {
+  int64_t place = 0;
+  for (size_t k = 0; k < axes.size(); ++k)
+    if (mask >> k & 1)
+      place = place * axes[k].size + axes[k].coordinate;
+  return place;
+}
+
+StepcStatus EntryRank::bind(
+    size_t begin, size_t end,
+    const std::function<void(StepcBinding &, StepcEntry &, StepcLayout &)>
+        &change) {
+  std::vector<StepcLayout> layouts(end - begin);
+  std::vector<StepcEntry> entries(end - begin);
+  std::vector<std::vector<uint64_t>> dimAxes(end - begin);
+  std::vector<StepcBinding> bindings;
+  for (size_t i = begin; i < end; ++i) {
+    const EntrySpec &spec = specs[i];
+    StepcLayout &layout = layouts[i - begin];
+    layout = {};
+    layout.structSize = sizeof(layout);
+    layout.ndim = int32_t(spec.shape.size());
+    layout.shape = params[i].shape.data();
+    if (spec.rows) {
+      dimAxes[i - begin].assign(spec.shape.size(), 0);
+      dimAxes[i - begin][0] = spec.whole;
+      layout.dimAxes = dimAxes[i - begin].data();
+    } else if (spec.whole && !spec.owned) {
+      layout.flat = 1;
+      layout.flatAxes = spec.whole;
+      layout.begin = -1;
+    }
+    StepcEntry &entry = entries[i - begin];
+    entry = {};
+    entry.structSize = sizeof(entry);
+    entry.wholeAxes = spec.whole;
+    entry.partialAxes = spec.partial;
+    entry.divisor = spec.divisor;
+    entry.divideBefore = spec.before;
+    entry.owned = spec.owned;
+    entry.wireType = getWireType(spec.wire);
+    bindings.push_back(makeBinding(nullptr, params[i].dl(),
+                                   missing[i] ? nullptr : grads[i].dl(),
+                                   spec.group));
+    StepcBinding &binding = bindings.back();
+    binding.gradDtype = getDLType(spec.type);
+    binding.fresh = 1;
+    if (layout.flat || layout.dimAxes)
+      binding.layout = &layout;
+    if (spec.whole | spec.partial)
+      binding.entry = &entry;
+    if (change && i + 1 == end)
+      change(binding, entry, layout);
+  }
+  return stepcPlanBind(plan.get(), bindings.data(), int64_t(bindings.size()),
+                       ids.data() + begin);
+}
+
+StepcStatus EntryRank::setGrad(size_t i, bool present) {
+  missing[i] = !present;
+  return stepcPlanSetGrad(plan.get(), ids[i],
+                          present ? grads[i].dl() : nullptr);
+}
+
+StepcStatus EntryRank::step() {
+  StepcStatus status = stepcStep(plan.get());
+  message = status == STEPC_OK ? "" : stepcLastErrorMessage();
+  return status;
+}
+
+StepcStatus EntryRank::stepByEvents(uint32_t seed, size_t atATime) {
+  std::mt19937 random(seed);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (!missing[i])
+      order.push_back(i);
+  std::shuffle(order.begin(), order.end(), random);
+  auto run = [&] {
+    if (StepcStatus status = stepcStepBegin(plan.get()))
+      return status;
+    for (size_t at = 0; at < order.size(); at += atATime) {
+      size_t end = std::min(at + atATime, order.size());
+      std::vector<int64_t> own;
+      for (size_t k = at; k < end; ++k)
+        own.push_back(ids[order[k]]);
+      if (StepcStatus status =
+              stepcGradReady(plan.get(), own.data(), int64_t(own.size())))
+        return status;
+      // What crosses ranks may be freed.
+      for (size_t k = at; k < end; ++k)
+        if (specs[order[k]].partial) {
+          stepcPlanSetGrad(plan.get(), ids[order[k]], nullptr);
+          for (int64_t e = 0; e < grads[order[k]].size(); ++e)
+            grads[order[k]].set(e, NAN);
+        }
+    }
+    return stepcStepEnd(plan.get());
+  };
+  StepcStatus status = run();
+  message = status == STEPC_OK ? "" : stepcLastErrorMessage();
+  return status;
+}
+
+EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
+                       std::vector<EntrySpec> theSpecs, StepcPlanConfig config,
+                       int64_t gradientBytes, int64_t parameterBytes,
+                       int64_t numGroups)
+    : specs(std::move(theSpecs)), plan(makePlan(package, config)),
+      sizes(std::move(theSizes)), missing(specs.size(), false) {
+  static const char *const names[] = {"a", "b", "c"};
+  if (config.numThreads == 0)
+    config.numThreads = 1;
+  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldCreate(sizes.data(),
+                                                int64_t(sizes.size()), &world));
+  int64_t numRanks = 1;
+  for (int64_t size : sizes)
+    numRanks *= size;
+  for (int64_t r = 0; r < numRanks; ++r) {
+    StepcCommunicator communicator = {};
+    communicator.structSize = sizeof(communicator);
+    EXPECT_EQ(STEPC_OK,
+              stepcSimulatedWorldFillCommunicator(world, r, &communicator));
+    std::vector<StepcAxis> axes(sizes.size());
+    int64_t rest = r;
+    for (size_t k = sizes.size(); k-- > 0;) {
+      axes[k] = {names[k], sizes[k], rest % sizes[k]};
+      rest /= sizes[k];
+    }
+    ranks.emplace_back(package, specs, axes, &communicator, config, numGroups);
+    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(ranks.back().plan.get(),
+                                            gradientBytes, parameterBytes));
+  }
+  for (int64_t g = 0; g < numGroups; ++g)
+    EXPECT_EQ(STEPC_OK,
+              stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    params.emplace_back(specs[i].type, specs[i].shape);
+    params[i].fill(1000 + uint32_t(i));
+    grads.emplace_back(specs[i].partial ? getSumType(specs[i]) : specs[i].type,
+                       specs[i].shape);
+  }
+  ids.resize(specs.size(), -1);
+  fillGrads(1);
+}
+
+EntryWorld::~EntryWorld() { stepcSimulatedWorldDestroy(world); }
+
+void EntryWorld::bind(size_t begin, size_t end) {
+  for (EntryRank &rank : ranks)
+    ASSERT_OK(rank.bind(begin, end));
+  for (size_t i = begin; i < end; ++i) {
+    StepcBinding binding =
+        makeBinding(nullptr, params[i].dl(),
+                    missing[i] ? nullptr : grads[i].dl(), specs[i].group);
+    binding.gradDtype = getDLType(grads[i].type);
+    binding.fresh = 1;
+    ASSERT_OK(stepcPlanBind(plan.get(), &binding, 1, &ids[i]));
+  }
+}
+
+void EntryWorld::fillGrads(uint32_t seed, bool integers) {
+  for (EntryRank &rank : ranks)
+    for (size_t i = 0; i < specs.size(); ++i) {
+      std::mt19937 random(seed * 100003 + uint32_t(i) * 1009 +
+                          uint32_t(rank.getPlace(specs[i].partial)));
+      std::normal_distribution<double> normal;
+      for (int64_t k = 0; k < rank.grads[i].size(); ++k)
+        rank.grads[i].set(k, integers ? double(int(random() % 9)) - 4.0
+                                      : normal(random));
+    }
+}
+
+void EntryWorld::setMissing(const std::vector<bool> &without) {
+  missing = without;
+  for (EntryRank &rank : ranks)
+    for (size_t i = 0; i < specs.size(); ++i)
+      ASSERT_OK(rank.setGrad(i, !missing[i]));
+  for (size_t i = 0; i < specs.size(); ++i)
+    ASSERT_OK(stepcPlanSetGrad(plan.get(), ids[i],
+                               missing[i] ? nullptr : grads[i].dl()));
+}
+
+void EntryWorld::forEachRank(const std::function<void(EntryRank &)> &visit) {
+  std::vector<std::thread> threads;
+  for (EntryRank &rank : ranks)
+    threads.emplace_back([&] { visit(rank); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+int64_t EntryWorld::getSize(uint64_t axes) const {
+  int64_t size = 1;
+  for (size_t k = 0; k < sizes.size(); ++k)
+    size *= axes >> k & 1 ? sizes[k] : 1;
+  return size;
+}
+
+const EntryRank &EntryWorld::getRank(size_t i, int64_t scatter,
+                                     int64_t reduce) const {
+  const EntrySpec &spec = specs[i];
+  for (const EntryRank &rank : ranks)
+    if (rank.getPlace(spec.partial & spec.whole) == scatter &&
+        rank.getPlace(spec.partial & ~spec.whole) == reduce)
+      return rank;
+  return ranks[0];
+}
+
+/// First over the ranks that share the parameter, then over the others.
+double EntryWorld::getSum(size_t i, int64_t element) const {
+  const EntrySpec &spec = specs[i];
+  if (!spec.partial)
+    return ranks[0].grads[i].get(element);
+  Type type = getSumType(spec);
+  uint64_t inner = spec.partial & spec.whole, outer = spec.partial & ~inner;
+  auto sum = [&](int64_t size, auto get) {
+    double total = get(0);
+    for (int64_t k = 1; k < size; ++k)
+      total = roundTo(type, total + get(k));
+    return total;
+  };
+  auto addend = [&](int64_t scatter, int64_t reduce) {
+    double value = getRank(i, scatter, reduce).grads[i].get(element);
+    if (spec.before)
+      value = roundTo(type, value / roundTo(type, spec.divisor));
+    return roundToWire(spec, value);
+  };
+  double total = sum(getSize(outer), [&](int64_t reduce) {
+    double part = sum(getSize(inner),
+                      [&](int64_t scatter) { return addend(scatter, reduce); });
+    return inner && outer ? roundToWire(spec, part) : part;
+  });
+  return spec.before ? total
+                     : roundTo(type, total / roundTo(type, spec.divisor));
+}
+
+/// Before the ranks, whose gradients may be spoiled.
+void EntryWorld::stepWhole() {
+  for (size_t i = 0; i < specs.size(); ++i)
+    for (int64_t k = 0; k < grads[i].size(); ++k)
+      grads[i].set(k, getSum(i, k));
+  ASSERT_OK(stepcStep(plan.get()));
+}
+
+void EntryWorld::step() {
+  stepWhole();
+  forEachRank([](EntryRank &rank) {
+    StepcStatus status = rank.step();
+    EXPECT_EQ(STEPC_OK, status) << rank.message;
+  });
+}
+
+/// Each rank in another order.
+void EntryWorld::stepByEvents(uint32_t seed, size_t atATime) {
+  stepWhole();
+  forEachRank([&](EntryRank &rank) {
+    auto own = uint32_t(&rank - ranks.data());
+    StepcStatus status = rank.stepByEvents(seed * 31 + own, atATime + own);
+    EXPECT_EQ(STEPC_OK, status) << rank.message;
+  });
+  for (EntryRank &rank : ranks)
+    for (size_t i = 0; i < specs.size(); ++i)
+      ASSERT_OK(rank.setGrad(i, !missing[i]));
+}
+
+void EntryWorld::check(std::vector<const char *> states) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    EntryRank &rank = ranks[r];
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (ids[i] < 0)
+        continue;
+      SCOPED_TRACE(testing::Message() << "rank " << r << ", tensor " << i);
+      EXPECT_EQ(params[i].bits(), rank.params[i].bits());
+      int64_t begin = -1, end = -1, count = -1, whole = -2;
+      ASSERT_OK(stepcPlanGetCount(rank.plan.get(), rank.ids[i], &count));
+      ASSERT_OK(stepcPlanGetCount(plan.get(), ids[i], &whole));
+      EXPECT_EQ(whole, count);
+      ASSERT_OK(stepcPlanGetPart(rank.plan.get(), rank.ids[i], &begin, &end));
+      if (specs[i].owned && begin == end)
+        continue;
+      for (const char *state : states) {
+        std::vector<double> all = readState(plan.get(), ids[i], state);
+        // One with fewer dims is whole where the tensor is.
+        if (specs[i].whole && !specs[i].owned)
+          all = {all.begin() + begin, all.begin() + end};
+        EXPECT_EQ(
+            bitsOf(Type::F64, all),
+            bitsOf(Type::F64, readState(rank.plan.get(), rank.ids[i], state)))
+            << state;
+      }
+    }
+  }
+}
+
+StepcSimulatedCounters EntryWorld::getCounters(int64_t rank) const {
+  StepcSimulatedCounters counters = {};
+  counters.structSize = sizeof(counters);
+  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldGetCounters(world, rank, &counters));
+  return counters;
+}

@@ -1,0 +1,118 @@
+//===- EntryModel.h - tensors with an entry, on ranks and on one ----------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEPC_TEST_SUPPORT_ENTRYMODEL_H
+#define STEPC_TEST_SUPPORT_ENTRYMODEL_H
+
+#include "support/Fixture.h"
+#include "support/ShardModel.h"
+
+#include "stepc/simulated.h"
+
+#include <functional>
+#include <optional>
+
+namespace stepc_test {
+
+/// In which gradients cross ranks.
+enum class Wire { Own, F64, F32, BF16, F16 };
+
+/// A tensor, and its entry. Along axes of the mesh that neither has, all is the
+/// same.
+struct EntrySpec {
+  std::vector<int64_t> shape;
+  uint64_t whole = 0;
+  uint64_t partial = 0;
+  Type type = Type::F32;
+  Wire wire = Wire::Own;
+  double divisor = 1.0;
+  bool before = false;
+  bool owned = false;
+  bool rows = false;
+  int64_t group = 0;
+};
+
+/// What one rank has.
+class EntryRank {
+public:
+  EntryRank(StepcPackage *package, const std::vector<EntrySpec> &specs,
+            std::vector<StepcAxis> axes, const StepcCommunicator *communicator,
+            StepcPlanConfig config, int64_t numGroups);
+
+  /// Binds tensors [begin, end); `change` may spoil the last binding.
+  StepcStatus bind(size_t begin, size_t end,
+                   const std::function<void(StepcBinding &, StepcEntry &,
+                                            StepcLayout &)> &change = {});
+  StepcStatus setGrad(size_t i, bool present);
+  /// The place of the rank among those that differ in these axes.
+  int64_t getPlace(uint64_t axes) const;
+  /// A step at once, or as gradients come, in an order of the seed, so many at
+  /// a time; their memory is spoiled behind that.
+  StepcStatus step();
+  StepcStatus stepByEvents(uint32_t seed, size_t atATime);
+
+  std::vector<EntrySpec> specs;
+  std::vector<StepcAxis> axes;
+  std::vector<Array> params;
+  std::vector<Array> grads;
+  std::vector<bool> missing;
+  std::vector<int64_t> ids;
+  PlanPtr plan;
+  /// Of the last call that was refused.
+  std::string message;
+};
+
+/// All ranks of a grid, each a thread, and one process that steps the whole
+/// with the sum in the order of the ranks.
+class EntryWorld {
+public:
+  EntryWorld(StepcPackage *package, std::vector<int64_t> sizes,
+             std::vector<EntrySpec> specs, StepcPlanConfig config = {},
+             int64_t gradientBytes = 0, int64_t parameterBytes = 0,
+             int64_t numGroups = 1);
+  ~EntryWorld();
+
+  void bind(size_t begin, size_t end);
+  void bindAll() { bind(0, specs.size()); }
+  /// New gradients: small integers, or any numbers.
+  void fillGrads(uint32_t seed, bool integers = false);
+  void setMissing(const std::vector<bool> &missing);
+  void forEachRank(const std::function<void(EntryRank &)> &visit);
+  /// All ranks step, and so does the one process.
+  void step();
+  void stepByEvents(uint32_t seed, size_t atATime);
+  void stepWhole();
+  /// Expects the bits of the one process on every rank: parameters, and these
+  /// states of what each steps.
+  void check(std::vector<const char *> states);
+  StepcSimulatedCounters getCounters(int64_t rank) const;
+
+  std::vector<EntrySpec> specs;
+  std::vector<EntryRank> ranks;
+  StepcSimulatedWorld *world = nullptr;
+
+  std::vector<Array> params;
+  std::vector<Array> grads;
+  std::vector<int64_t> ids;
+  PlanPtr plan;
+
+private:
+  double getSum(size_t i, int64_t element) const;
+  /// How much a sum over ranks of the axes adds up.
+  int64_t getSize(uint64_t axes) const;
+  const EntryRank &getRank(size_t i, int64_t scatter, int64_t reduce) const;
+
+  std::vector<int64_t> sizes;
+  std::vector<bool> missing;
+};
+
+/// The package of the toy optimizer with every form.
+StepcPackage *getToyTransfers();
+
+} // namespace stepc_test
+
+#endif // STEPC_TEST_SUPPORT_ENTRYMODEL_H
