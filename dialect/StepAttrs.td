@@ -237,6 +237,10 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
   let assemblyFormat = [{
     `<` $rule `,` $options `,` $compute (`,` $layout^)? (`entry` $entry^)? `>`
   }];
+  let extraClassDeclaration = [{
+    /// Whether one of the ranks that have the whole param steps it.
+    bool isOwned() const;
+  }];
   let genVerifyDecl = 1;
 }
 

@@ -189,6 +189,12 @@ LogicalResult EntryAttr::verify(EmitError emitError, ArrayAttr whole,
   return success();
 }
 
+bool VariantAttr::isOwned() const {
+  ArrayAttr whole = getEntry() ? getEntry().getWhole() : ArrayAttr();
+  return whole && !whole.empty() &&
+         !(getLayout() && getLayout().cuts(cast<StringAttr>(whole[0])));
+}
+
 LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
                                   DictionaryAttr options, Type compute,
                                   LayoutAttr layout, EntryAttr entry) {

@@ -24,8 +24,8 @@ def Step_TransferGroup : OpDocGroup {
     the gradient are the first of a rule, that of the param gives what it returns. In a
     program they stand before and behind all else, on buffers. The value is the same tensor
     on both sides, or the sum of the ranks' addends, each of which is rounded to the type
-    `wire`: they are added in the order of the ranks, in f64 where the step computes in
-    that, else in f32.
+    `wire`: they are added in the order of the ranks, gradients of f64 in f64, others in
+    f32.
 
     ```
     // layout {"flat range" = ["dp"]}, entry <whole = ["dp"], partial = ["dp"], ...>

@@ -14,6 +14,7 @@ from ctypes import (
     byref,
     c_char,
     c_char_p,
+    c_double,
     c_int32,
     c_int64,
     c_size_t,
@@ -49,11 +50,29 @@ class ReduceCall(Structure):
     ]
 
 
+class Transfer(Structure):
+    """``StepcTransfer``: bytes that a group of ranks exchanges as they are."""
+
+    _fields_ = [
+        ("axes", c_uint64),
+        ("kind", c_int32),
+        ("reserved", c_int32),
+        ("send", c_void_p),
+        ("receive", c_void_p),
+        ("sendBytes", POINTER(c_int64)),
+        ("receiveBytes", POINTER(c_int64)),
+    ]
+
+
 REDUCE = CFUNCTYPE(c_int32, c_void_p, POINTER(ReduceCall), c_int64, POINTER(c_char), c_size_t)
 ENQUEUE = CFUNCTYPE(
     c_int32, c_void_p, POINTER(ReduceCall), c_int64, c_void_p, POINTER(c_char), c_size_t
 )
 WAIT = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_char), c_size_t)
+START = CFUNCTYPE(
+    c_int32, c_void_p, POINTER(Transfer), POINTER(c_void_p), POINTER(c_char), c_size_t
+)
+FINISH = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_char), c_size_t)
 
 
 class CommunicatorStruct(Structure):
@@ -67,6 +86,22 @@ class CommunicatorStruct(Structure):
         ("wait", WAIT),
         ("success", c_int32),
         ("reserved", c_int32),
+        ("start", START),
+        ("finish", FINISH),
+    ]
+
+
+class EntryStruct(Structure):
+    """``StepcEntry``."""
+
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("wholeAxes", c_uint64),
+        ("partialAxes", c_uint64),
+        ("divisor", c_double),
+        ("divideBefore", c_int32),
+        ("owned", c_int32),
+        ("wireType", _runtime.DLDataType),
     ]
 
 
@@ -240,7 +275,7 @@ class SimulatedWorld:
     def communicator(self, rank: int) -> CommunicatorStruct:
         """The rank's; the world must outlive it."""
         made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
-        get = self._lib.stepcSimulatedWorldGetCommunicator
+        get = self._lib.stepcSimulatedWorldFillCommunicator
         _runtime.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
         return made
 

@@ -93,6 +93,7 @@ class Binding(Structure):
         ("layout", c_void_p),  # StepcLayout *
         ("number", c_int64),
         ("freshStates", c_void_p),  # uint8_t *
+        ("entry", c_void_p),  # StepcEntry *
     ]
 
 
@@ -182,7 +183,10 @@ _SIGNATURES = {
     "stepcStep": [c_void_p],
     "stepcStepBegin": [c_void_p],
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
+    "stepcGradReady": [c_void_p, POINTER(c_int64), c_int64],
     "stepcStepEnd": [c_void_p],
+    "stepcPlanSetBuckets": [c_void_p, c_int64, c_int64],
+    "stepcPlanGetPart": [c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64)],
     "stepcPlanGetCount": [c_void_p, c_int64, POINTER(c_int64)],
     "stepcPlanGetScalar": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
     "stepcPlanSetScalar": [c_void_p, c_int64, c_char_p, c_double],
@@ -421,6 +425,11 @@ class Plan:
         """Enqueues what has changed since the last step, for graphs of steps."""
         check(self._lib, self._lib.stepcPlanUpload(self._handle))
 
+    def set_buckets(self, gradient_bytes: int = 0, parameter_bytes: int = 0) -> None:
+        """How much crosses ranks at a time, before anything is bound: bytes of gradients, as
+        they cross, and of parameters; 0: 25 MiB."""
+        self._taking_memory(self._lib.stepcPlanSetBuckets, gradient_bytes, parameter_bytes)
+
     def bind(self, bindings: ctypes.Array) -> list[int]:
         """Binds an array of :class:`Binding`; returns the tensors' ids."""
         for binding in bindings:
@@ -470,6 +479,19 @@ class Plan:
         """
         ids = (c_int64 * max(len(tensors), 1))(*tensors)
         self._calling_back(self._lib.stepcStepTensors, ids, len(tensors))
+
+    def grad_ready(self, tensors: Sequence[int]) -> None:
+        """Tells, between begin and end, that gradients have come: they may be freed, and a
+        bucket that is complete begins to cross."""
+        ids = (c_int64 * max(len(tensors), 1))(*tensors)
+        self._calling_back(self._lib.stepcGradReady, ids, len(tensors))
+
+    def part(self, tensor: int) -> tuple[int, int]:
+        """Which elements of a tensor, in row-major order, this rank steps: [begin, end)."""
+        begin, end = c_int64(), c_int64()
+        status = self._lib.stepcPlanGetPart(self._handle, tensor, byref(begin), byref(end))
+        check(self._lib, status)
+        return begin.value, end.value
 
     def step_end(self) -> None:
         self._calling_back(self._lib.stepcStepEnd)

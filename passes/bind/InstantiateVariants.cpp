@@ -212,8 +212,8 @@ LayoutAttr Instantiator::takeLayout(RuleOp rule, const VariantRequest &request,
 }
 
 /// What the request says of tensors outside of the step. A gradient that ranks
-/// add up is there as the sum is made, in the compute type: a sum of bf16 is
-/// not rounded before it is used.
+/// add up is there as the sum is made, in f64 or f32: a sum of bf16 is not
+/// rounded before it is used.
 EntryAttr Instantiator::takeEntry(RuleOp rule, const VariantRequest &request,
                                   LayoutAttr layout, Type compute,
                                   MutableArrayRef<Attribute> roles) {
@@ -223,8 +223,8 @@ EntryAttr Instantiator::takeEntry(RuleOp rule, const VariantRequest &request,
   Attribute &role = roles[grad.getArgNumber()];
   EntryAttr entry =
       getEntry(request, layout, cast<RoleAttr>(role).getStorage(), compute);
-  if (entry && entry.getWire())
-    role = cast<RoleAttr>(role).withStorage(compute);
+  if (entry && entry.getWire() && !entry.getGradient().isF64())
+    role = cast<RoleAttr>(role).withStorage(builder.getF32Type());
   return entry;
 }
 

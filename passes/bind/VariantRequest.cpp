@@ -87,8 +87,10 @@ static llvm::Error addAxes(StringRef axes, StringRef item, const char *twice,
 
 llvm::Error VariantRequest::setLayout(StringRef dim, StringRef axes,
                                       StringRef item) {
-  if (dim == "whole" || dim == "partial") {
-    std::vector<std::string> &own = dim == "whole" ? whole : partial;
+  if (dim == "whole" || dim == "partial" || dim == "owned") {
+    std::vector<std::string> &own = dim == "whole"     ? whole
+                                    : dim == "partial" ? partial
+                                                       : owned;
     auto isKnown = [&](StringRef name) {
       return llvm::is_contained(own, name);
     };
@@ -117,10 +119,21 @@ llvm::Error VariantRequest::setLayout(StringRef dim, StringRef axes,
 }
 
 llvm::Error VariantRequest::checkEntry(StringRef text) const {
+  auto isCut = [&](const std::string &axis) {
+    return llvm::any_of(layout, [&](const auto &dim) {
+      return llvm::is_contained(dim.second, axis);
+    });
+  };
+  for (const std::string &axis : owned)
+    if (isCut(axis))
+      return refuse("'" + text + "': one rank steps all over axis '" + axis +
+                    "', over which it is cut");
+  if (!owned.empty() && !whole.empty())
+    return refuse("'" + text + "': one rank steps all over axis '" +
+                  owned.front() + "', and over '" + whole.front() +
+                  "' each a part");
   for (const std::string &axis : whole)
-    if (llvm::none_of(layout, [&](const auto &dim) {
-          return llvm::is_contained(dim.second, axis);
-        }))
+    if (!isCut(axis))
       return refuse("'" + text + "': the parameter is whole over axis '" +
                     axis + "', over which nothing is cut");
   for (const std::string &axis : partial)
@@ -178,6 +191,8 @@ EntryAttr mlir::step::getEntry(const VariantRequest &request, LayoutAttr layout,
   for (const std::string &axis : request.whole)
     if (layout && layout.cuts(axis))
       whole.push_back(builder.getStringAttr(axis));
+  for (const std::string &axis : request.owned)
+    whole.push_back(builder.getStringAttr(axis));
   for (const std::string &axis : request.partial)
     partial.push_back(builder.getStringAttr(axis));
   if (whole.empty() && partial.empty())
@@ -262,6 +277,7 @@ std::string VariantRequest::str() const {
     add("layout." + (number == kFlat ? "flat" : std::to_string(number)),
         llvm::join(axes, "+"));
   add("layout.whole", llvm::join(whole, "+"));
+  add("layout.owned", llvm::join(owned, "+"));
   add("layout.partial", llvm::join(partial, "+"));
   add("layout.wire", wire);
   add("layout.grad", gradIsCut ? "cut" : "");

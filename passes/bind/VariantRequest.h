@@ -36,6 +36,8 @@ struct VariantRequest {
   /// the param is whole where the layout cuts it, and over these the gradient
   /// is still to be summed, its addends crossing as `wire`, or as they are.
   std::vector<std::string> whole, partial;
+  /// Over these axes one rank steps all of the tensor, whatever its rule.
+  std::vector<std::string> owned;
   std::string wire;
   /// Whether the gradient lies as the layout says, and not as the param does.
   bool gradIsCut = false;
@@ -44,9 +46,9 @@ struct VariantRequest {
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
   /// option.amsgrad=true,layout.-1=tp,layout.whole=dp,layout.partial=dp,
-  /// layout.wire=bf16,layout.grad=cut,rank=2,master=f32,rounding=stochastic",
-  /// into what is there already. Items may be separated by semicolons too.
-  /// Errors name the item.
+  /// layout.owned=ep,layout.wire=bf16,layout.grad=cut,rank=2,master=f32,
+  /// rounding=stochastic", into what is there already. Items may be separated
+  /// by semicolons too. Errors name the item.
   llvm::Error parse(StringRef text);
 
   /// Set one item each, as parse does. Errors name `item`, what was given.
@@ -54,7 +56,7 @@ struct VariantRequest {
   llvm::Error setState(StringRef name, StringRef type, StringRef item);
   llvm::Error setOption(StringRef name, StringRef value, StringRef item);
   /// `dim` is "flat" or a negative number, or what is said of the entry: whole,
-  /// partial; `axes` names joined by '+'. Or it is wire, and a storage type.
+  /// partial, owned; `axes` names joined by '+'. Or it is wire, and a storage type.
   llvm::Error setLayout(StringRef dim, StringRef axes, StringRef item);
   /// Refuses an entry that the layout does not go with.
   llvm::Error checkEntry(StringRef text) const;

@@ -389,10 +389,9 @@ void ProgramExplainer::addRound(ExplainedEntry round) {
 void ProgramExplainer::addTransfers() {
   const bool subsets = rounds.empty();
   std::vector<ExplainedEntry> all = describeTransfers(program, true, subsets);
-  const int64_t last = entries.empty() ? 0 : entries.back().segment;
   llvm::append_range(all, entries);
   for (ExplainedEntry &entry : describeTransfers(program, false, subsets)) {
-    entry.segment = last;
+    entry.segment = int64_t(rounds.size());
     all.push_back(std::move(entry));
   }
   entries = std::move(all);

@@ -7,6 +7,7 @@
 #include "passes/package/ManifestSchedule.h"
 
 #include "passes/lower/Operand.h"
+#include "passes/schedule/RoundCalls.h"
 #include "passes/schedule/Schedule.h"
 
 #include "mlir/Support/DebugStringHelper.h"
@@ -28,7 +29,8 @@ class ScheduleWriter {
 public:
   ScheduleWriter(OptimizerOp optimizer, const ProgramStorage &storage)
       : program(storage.getProgram()), storage(storage),
-        statistics(optimizer.getBody().getOps<StatisticOp>()) {}
+        statistics(optimizer.getBody().getOps<StatisticOp>()),
+        numRounds(countRounds(optimizer)) {}
 
   json::Array write();
 
@@ -42,6 +44,8 @@ private:
   ProgramOp program;
   const ProgramStorage &storage;
   SmallVector<StatisticOp> statistics;
+  /// Of the step, of whichever program.
+  int64_t numRounds;
   std::vector<Entry> entries;
 };
 } // namespace
@@ -200,16 +204,15 @@ json::Array ScheduleWriter::write() {
   for (auto contribute : program.getBody().getOps<ContributeOp>())
     rounds = std::max(rounds, getSegment(contribute) + 1);
   addTransfers(/*ofGradient=*/true, 0);
-  int64_t segment = 0;
   ArrayRef<ScheduleEntry> left(called);
-  for (; segment < rounds || !left.empty(); ++segment) {
+  for (int64_t segment = 0; segment < rounds || !left.empty(); ++segment) {
     for (; !left.empty() && left.front().segment == segment;
          left = left.drop_front())
       entries.push_back({describe(left.front()), segment, Entry::Called});
     addBuffers(segment);
     addContributions(segment);
   }
-  addTransfers(/*ofGradient=*/false, std::max<int64_t>(segment - 1, 0));
+  addTransfers(/*ofGradient=*/false, numRounds);
   addEdges();
   json::Array schedule;
   for (Entry &entry : entries)

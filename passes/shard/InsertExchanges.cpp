@@ -85,7 +85,7 @@ void Inserter::bringGradient() {
   EntryTransfers::Axes whole = getNames(entry.getWhole());
   EntryTransfers transfers(whole, getNames(entry.getPartial()), entry.getCut());
   builder.setInsertionPointToStart(&rule.getBody().front());
-  if (rule.getVariantAttr().getLayout()) {
+  if (!rule.getVariantAttr().isOwned()) {
     bring<ReduceScatterOp>(transfers.scattered, wire);
     bring<AllSliceOp>(transfers.sliced, Type());
   } else {
@@ -106,7 +106,7 @@ void Inserter::takeParam() {
        llvm::zip(returned->getOpOperands(), rule.getReturnedArguments())) {
     if (rule.getRole(argument).getKind() != RoleKind::Param)
       continue;
-    if (rule.getVariantAttr().getLayout())
+    if (!rule.getVariantAttr().isOwned())
       operand.set(AllGatherOp::create(builder, rule.getLoc(), operand.get(),
                                       entry.getWhole()));
     else

@@ -49,8 +49,10 @@ bool EntryTerms::fits(const Variant &variant) const {
     // Of what is between two of them the caller knows nothing.
     if (i == 0 && has[i]->entry != grad)
       return false;
-    if (wanted[i] != TransferKind::AllSlice && partialAxes != 0 &&
-        has[i]->wire != wire)
+    if (has[i]->sums && has[i]->wire != wire)
+      return false;
+    if (wanted[i] == TransferKind::ToOwner &&
+        has[i]->sums != (getScatterAxes() != 0))
       return false;
   }
   return true;
@@ -64,7 +66,7 @@ stepc::describeTransfers(const std::vector<const Transfer *> &transfers) {
     if (!isOfGradient(transfer->kind))
       continue;
     text += std::string(" of ") + getName(transfer->entry);
-    if (transfer->kind != TransferKind::AllSlice)
+    if (transfer->sums)
       text += std::string(" by ") + getName(transfer->wire);
   }
   return text;
@@ -73,7 +75,12 @@ stepc::describeTransfers(const std::vector<const Transfer *> &transfers) {
 std::string stepc::describe(const EntryTerms &terms) {
   std::vector<Transfer> made;
   for (TransferKind kind : terms.getKinds())
-    made.push_back({kind, {}, terms.grad, terms.wire});
+    made.push_back({kind,
+                    {},
+                    terms.grad,
+                    terms.wire,
+                    kind == TransferKind::AllReduce ||
+                        (isOfGradient(kind) && terms.getScatterAxes() != 0)});
   std::vector<const Transfer *> list;
   for (const Transfer &transfer : made)
     list.push_back(&transfer);
@@ -187,7 +194,7 @@ EntryTerms stepc::makeEntryTerms(const Mesh &mesh, const StepcEntry &entry,
   terms.grad = grad;
   terms.wire = checker.getWire(grad);
   // A slice is read in place, in whatever type it is.
-  bool slice = terms.wholeAxes && !terms.owned && !terms.partialAxes;
+  bool slice = terms.wholeAxes && !terms.partialAxes;
   terms.sum = slice ? grad : getSumStorage(grad);
   return terms;
 }

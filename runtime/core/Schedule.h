@@ -116,6 +116,8 @@ struct Transfer {
   /// Of the gradient: as the caller has it, and as it crosses ranks.
   Storage entry = Storage::F32;
   Storage wire = Storage::F32;
+  /// Whether ranks have addends, which cross; else they have all of it.
+  bool sums = false;
 };
 
 struct ScheduleEntry {

@@ -59,8 +59,10 @@ static void readTransferTypes(const FieldReader &fields, const Json &value,
                               Transfer &transfer) {
   transfer.entry = readFloat(fields, value, "entry", where);
   transfer.wire = transfer.entry;
-  if (transfer.kind == TransferKind::AllSlice)
+  if (transfer.kind == TransferKind::AllSlice ||
+      (transfer.kind == TransferKind::ToOwner && !value.find("wire")))
     return;
+  transfer.sums = true;
   transfer.wire = readFloat(fields, value, "wire", where);
   Storage sum = getSumStorage(transfer.entry);
   if (grad.storage != sum)
@@ -107,8 +109,8 @@ void stepc::requireTransfers(const FieldReader &fields,
     ++next;
   if (next < transfers.size() && isOfGradient(transfers[next]->kind))
     fields.bad(where, "brings the gradient twice");
-  // Alone, the sum of a slice stays in the gradient's own type.
-  if (first->kind == TransferKind::AllSlice && next == 1 &&
+  // What all have, alone, stays in the gradient's own type.
+  if (!first->sums && next == 1 &&
       first->entry != variant.operands[variant.grad].storage)
     fields.bad(where, "takes a slice of a gradient of another type");
   if (reduces && next < transfers.size())

@@ -203,7 +203,7 @@ static bool changeLayouts(ModuleOp module, ChangeT &&change) {
     any |= other != own;
     program.setVariantAttr(VariantAttr::get(
         context, variant.getRule(), variant.getOptions(), variant.getCompute(),
-        LayoutAttr::get(context, other)));
+        LayoutAttr::get(context, other), variant.getEntry()));
   });
   return any;
 }

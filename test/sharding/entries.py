@@ -1,0 +1,459 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whole steps on simulated ranks, from each rank's gradient to all ranks' parameters, beside the
+step of one process whose gradient is the sum."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import c_int64, c_void_p, pointer
+from dataclasses import dataclass, field
+
+import numpy as np
+from definitions import Definition
+from driver import Operand, compile_package
+from oracle import ZOO, store, widen
+from stepc import _runtime, errors
+from stepc._mesh import EntryStruct, Layout, Mesh, SimulatedWorld
+from steps import Group
+from values import fill
+
+DTYPES = {"f32": (2, 32), "f64": (2, 64), "bf16": (4, 16), "f16": (2, 16)}
+
+
+@dataclass
+class Entry:
+    """How a tensor lies outside of the step. ``kind``: "flat", "rows" and "owned" over
+    ``whole``, "" where nothing is cut; ``partial``: axes over which ranks have addends;
+    ``wire``: in which type, None: the gradient's."""
+
+    kind: str
+    whole: tuple = ()
+    partial: tuple = ()
+    wire: str | None = None
+    divisor: float = 1.0
+    before: bool = False
+
+    def request(self, rank):
+        axes = "+".join(self.whole)
+        words = {"flat": [f"layout.flat={axes}", f"layout.whole={axes}"],
+                 "rows": [f"layout.{-rank}={axes}", f"layout.whole={axes}", f"rank={rank}"],
+                 "owned": [f"layout.owned={axes}"], "": []}[self.kind]  # fmt: skip
+        words += [f"layout.partial={'+'.join(self.partial)}"] * bool(self.partial)
+        words += [f"layout.wire={self.wire}"] * bool(self.partial and self.wire)
+        return ",".join(words)
+
+    def layout(self, mesh, shape):
+        """The structure of the step's layout, None where the tensor is whole in it."""
+        if self.kind == "flat":
+            return Layout(shape, flat=self.whole, begin=-1).struct(mesh)
+        if self.kind == "rows":
+            return Layout(shape, dims=((0, self.whole),), start=(0,) * len(shape)).struct(mesh)
+        return None
+
+    def struct(self, mesh):
+        entry = EntryStruct(ctypes.sizeof(EntryStruct))
+        entry.wholeAxes, entry.partialAxes = mesh.bits(self.whole), mesh.bits(self.partial)
+        entry.divisor, entry.divideBefore = self.divisor, self.before
+        entry.owned = self.kind == "owned"
+        if self.wire is not None and self.partial:
+            entry.wireType = _runtime.DLDataType(*DTYPES[self.wire], 1)
+        return entry
+
+
+@dataclass
+class Tensor:
+    """``grads`` of each step: a gradient of each rank, or None where nobody has one."""
+
+    shape: tuple
+    param: np.ndarray
+    storages: tuple  # of the parameter and the gradient
+    entry: Entry
+    grads: list = field(default_factory=list)
+
+    @property
+    def landed(self):
+        """The type in which the kernel has the gradient."""
+        if not self.entry.partial:
+            return self.storages[1]
+        return "f64" if self.storages[1] == "f64" else "f32"
+
+
+@dataclass
+class Model:
+    """``order`` of each step: None for stepcStep, or of each rank the order in which gradients
+    come."""
+
+    definition: Definition
+    hypers: dict
+    options: dict
+    mesh: Mesh
+    tensors: list
+    buckets: tuple
+    orders: list
+
+    @property
+    def world(self):
+        return int(np.prod(self.mesh.sizes, dtype=int))
+
+    def spec(self, tensor, grad):
+        items = [f"param={tensor.storages[0]}", f"grad={grad}"]
+        return ",".join([*items, *(f"option.{k}={str(v).lower()}" for k, v in self.options.items()
+                                   if isinstance(v, bool))])  # fmt: skip
+
+    def variants(self):
+        for tensor in self.tensors:
+            yield self.spec(tensor, tensor.landed)
+            request = tensor.entry.request(len(tensor.shape))
+            yield ",".join(filter(None, [self.spec(tensor, tensor.storages[1]), request]))
+
+    def describe(self):
+        lines = [f"{self.definition.path} {self.definition.flags} {self.definition.fragments}",
+                 f"{self.mesh} buckets {self.buckets} {self.hypers} {self.options}"]  # fmt: skip
+        lines += [f"{t.shape} {t.storages} {t.entry}" for t in self.tensors]
+        return "\n  ".join(lines)
+
+
+# --- What one process computes --------------------------------------------------
+
+
+def round_to(values, storage):
+    """Numbers of f32 or f64 as that storage has them, in the type they had."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if storage == "f16":
+            return values.astype(np.float16).astype(values.dtype)
+        if storage == "bf16":
+            return widen(store(to_odd(values), "bf16")).astype(values.dtype)
+        return values.astype({"f32": np.float32, "f64": np.float64}[storage]).astype(values.dtype)
+
+
+def to_odd(values):
+    """As f32, what is between two of them as the odd one: to be rounded once more without harm."""
+    near = values.astype(np.float32)
+    beyond = np.isfinite(near) & (np.abs(near.astype(np.float64)) > np.abs(values))
+    below = np.where(beyond, np.nextafter(near, np.float32(0)), near)
+    inexact = np.isfinite(below) & (below.astype(np.float64) != values)
+    return (below.view(np.uint32) | inexact.astype(np.uint32)).view(np.float32)
+
+
+def add_up(addends, wire, divisor, before, after):
+    """The sum in the order of the ranks, of addends rounded to the wire."""
+    kind = addends[0].dtype.type
+    with np.errstate(all="ignore"):
+        if before:
+            addends = [addend / kind(divisor) for addend in addends]
+        total = round_to(addends[0], wire)
+        for addend in addends[1:]:
+            total = total + round_to(addend, wire)
+        return total / kind(divisor) if after else total
+
+
+def group_of(mesh, rank, axes):
+    """The ranks that differ from this one in these axes alone, in order."""
+    own = mesh.coordinates(rank)
+    fixed = [k for k, name in enumerate(mesh.names) if name not in axes]
+    return [r for r in range(int(np.prod(mesh.sizes, dtype=int)))
+            if all(mesh.coordinates(r)[k] == own[k] for k in fixed)]  # fmt: skip
+
+
+def landed(model, tensor, grads):
+    """The gradient that the step is of: the sum over the axes that are cut, then over others."""
+    entry, mesh = tensor.entry, model.mesh
+    if not entry.partial:
+        return grads[0]
+    wide = np.float64 if tensor.landed == "f64" else np.float32
+    values = [widen(g).astype(wide) if g.dtype == np.uint16 else g.astype(wide) for g in grads]
+    wire = entry.wire or tensor.storages[1]
+    rounds = [axes for axes in (tuple(a for a in entry.partial if a in entry.whole),
+                                tuple(a for a in entry.partial if a not in entry.whole)) if axes]
+    for number, axes in enumerate(rounds):
+        first, last = number == 0, number == len(rounds) - 1
+        divides = entry.divisor != 1
+        values = [
+            add_up([values[r] for r in group_of(mesh, rank, axes)], wire, entry.divisor,
+                   divides and entry.before and first, divides and not entry.before and last)
+            for rank in range(model.world)
+        ]  # fmt: skip
+    return values[0]
+
+
+class Run:
+    """A plan of one rank, or, without a world, of the one process."""
+
+    def __init__(self, model, package, world=None, rank=0):
+        self.model, self.rank, self.world = model, rank, world
+        self.plan = _runtime.Plan(package, threads=1 + rank % 2)
+        hypers = package.manifest["hypers"]
+        self.plan.add_group({k: v for k, v in model.options.items()},
+                            tuple(model.hypers.get(h["name"], h["default"]) for h in hypers))  # fmt: skip
+        if world is not None:
+            self.plan.set_mesh(model.mesh.struct(rank), world.communicator(rank))
+            self.plan.set_buckets(*model.buckets)
+        self.params = [Operand(tensor.param.copy()) for tensor in model.tensors]
+        self.grads = [None] * len(model.tensors)
+        self.keep = []
+        self.ids = self.bind()
+
+    def bind(self):
+        bindings = (_runtime.Binding * len(self.model.tensors))()
+        for number, (binding, tensor) in enumerate(zip(bindings, self.model.tensors, strict=True)):
+            param, borrowed = self.params[number].dltensor()
+            self.keep.append((param, borrowed))
+            binding.name = f"t{number}".encode()
+            binding.param = ctypes.cast(pointer(param), c_void_p)
+            grad = tensor.landed if self.world is None else tensor.storages[1]
+            binding.gradDtype = _runtime.DLDataType(*DTYPES[grad], 1)
+            binding.number = number + 1
+            if self.world is not None:
+                layout = tensor.entry.layout(self.model.mesh, tensor.shape)
+                entry = tensor.entry.struct(self.model.mesh)
+                self.keep.append((layout, entry))
+                binding.layout = None if layout is None else ctypes.addressof(layout)
+                binding.entry = ctypes.addressof(entry)
+        return self.plan.bind(bindings)
+
+    def set_grads(self, step):
+        """Returns the numbers of tensors that have one."""
+        named = []
+        for number, tensor in enumerate(self.model.tensors):
+            own = tensor.grads[step]
+            if own is not None:
+                own = own[self.rank] if self.world is not None else landed(self.model, tensor, own)
+                self.grads[number] = Operand(np.array(own))
+                named.append(number)
+            made = None if own is None else self.grads[number].dltensor()[0]
+            self.plan.set_grad(self.ids[number], made)
+        return named
+
+    def step(self, step):
+        named = self.set_grads(step)
+        order = self.model.orders[step]
+        if self.world is None or order is None:
+            self.plan.step()
+            return
+        self.plan.step_begin()
+        ready = [number for number in order[self.rank] if number in named]
+        while ready:
+            some = ready[: 1 + (step + self.rank) % 3]
+            self.plan.grad_ready([self.ids[number] for number in some])
+            for number in some:  # Freed: what is there then is nobody's gradient.
+                self.spoil(number)
+            ready = ready[len(some) :]
+        self.plan.step_end()
+
+    def spoil(self, number):
+        """Only what crosses is copied, or used, when it comes."""
+        mesh, entry = self.model.mesh, self.model.tensors[number].entry
+        if len(group_of(mesh, self.rank, entry.partial)) > 1:
+            view = self.grads[number].view
+            view[...] = 0x7FC0 if view.dtype == np.uint16 else np.nan
+
+    def states(self):
+        """Of each tensor by name, the rank's part; none where another rank owns it."""
+        found = []
+        group = Group(self.model.hypers, self.model.options)
+        for tensor, number in zip(self.model.tensors, self.ids, strict=True):
+            names = self.model.definition.states(tensor.shape, group)
+            try:
+                found.append({name: self.state(number, name) for name in names})
+            except errors.StatusError:
+                assert tensor.entry.kind == "owned"
+                found.append({})
+        return found
+
+    def state(self, number, name):
+        out = _runtime.DLTensor()
+        lib = self.plan._lib
+        lib.stepcPlanGetState.restype = ctypes.c_int32
+        status = lib.stepcPlanGetState(
+            self.plan._handle, c_int64(number), name.encode(), ctypes.byref(out)
+        )
+        _runtime.check(lib, status)
+        shape = tuple(out.shape[i] for i in range(out.ndim))
+        kind = {(2, 32): np.float32, (2, 64): np.float64}[out.dtype.code, out.dtype.bits]
+        size = int(np.prod(shape, dtype=int))
+        if not size:
+            return np.zeros(shape, kind)
+        kept = (ctypes.c_char * (size * kind().itemsize)).from_address(out.data)
+        return np.frombuffer(kept, kind).reshape(shape).copy()
+
+
+# --- Comparison -------------------------------------------------------------------
+
+
+def bits(array):
+    """To compare: any NaN is any other."""
+    array = widen(array) if array.dtype == np.uint16 else array
+    return np.where(np.isnan(array), np.nan, array).tobytes()
+
+
+def part_of(tensor, rule, name, whole, begin, end):
+    """What of a state of the whole tensor belongs to these elements."""
+    dims = next(state["dims"] for state in rule["states"] if state["name"] == name)
+    if dims == rule["dims"]:
+        return whole.reshape(-1)[begin:end]
+    # What the rule calls dim 0: leading dims are one name.
+    first = rule["dims"][max(len(rule["dims"]) - len(tensor.shape), 0)]
+    if tensor.entry.kind != "rows" or first not in dims or not whole.size:
+        return whole.reshape(-1)
+    row = max(int(np.prod(tensor.shape[1:], dtype=int)), 1)
+    return whole[begin // row : -(-end // row)].reshape(-1)
+
+
+def compare(model, runs, alone):
+    """What differs first between the ranks and the one process; "" for nothing."""
+    whole = alone.states()
+    for rank, run in enumerate(runs):
+        for number, tensor in enumerate(model.tensors):
+            if bits(run.params[number].view) != bits(alone.params[number].view):
+                return f"rank {rank}: parameter {number} differs"
+            if run.plan.count(run.ids[number]) != alone.plan.count(alone.ids[number]):
+                return f"rank {rank}: tensor {number} has another count"
+        for number, (tensor, own) in enumerate(zip(model.tensors, run.states(), strict=True)):
+            begin, end = run.plan.part(run.ids[number])
+            rule, _ = model.definition.rule(tensor.shape, Group(model.hypers, model.options))
+            for name, state in own.items():
+                expected = part_of(tensor, rule, name, whole[number][name], begin, end)
+                if bits(state) != bits(expected):
+                    return f"rank {rank}: state '{name}' of tensor {number} differs"
+    return ""
+
+
+def run_model(model, package, deadline_ms=60_000):
+    """What differs; raises what a rank raised."""
+    world = SimulatedWorld(model.mesh, deadline_ms)
+    runs, raised = [None] * model.world, []
+
+    def work(rank):
+        try:
+            runs[rank] = Run(model, package, world, rank)
+            for step in range(len(model.orders)):
+                runs[rank].step(step)
+        except Exception as error:  # said by the test's own thread
+            raised.append((rank, error))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(model.world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank, error in sorted(raised, key=lambda one: isinstance(one[1], errors.StatusError)):
+        raise AssertionError(f"rank {rank}: {error}\n{model.describe()}") from error
+    alone = Run(model, package)
+    for step in range(len(model.orders)):
+        alone.step(step)
+    return compare(model, runs, alone)
+
+
+# --- Random models ------------------------------------------------------------------
+
+# With statistics, so compiled to have the same bits in every layout.
+REDUCING = ["adafactor", "came", "lamb", "lars", "dadapt_adam"]
+NAMES = ["adamw", "lion", "sgd", *REDUCING]
+FRAGMENTS = [(), (), (), ("clip_by_norm",), ("torch_scaler",), ("torch_scaler", "clip_by_norm"),
+             ("skip_nonfinite",), ("ema",)]  # fmt: skip
+HYPERS = {"sgd": {"momentum": 0.9}, "clip_by_norm": {"max_norm": 1.0}}
+SHAPES = [(), (1,), (3,), (17,), (1025,), (7, 5), (64, 33), (5, 1), (1, 9), (0, 4), (3, 65, 2),
+          (33, 2, 3), (130, 3)]  # fmt: skip
+STORAGES = [("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("f64", "f64")]
+
+
+def random_mesh(rng):
+    sizes = [int(rng.integers(1, 5)) for _ in range(int(rng.integers(1, 4)))]
+    return Mesh(("dp", "cp", "rep")[: len(sizes)], tuple(sizes))
+
+
+def random_entry(rng, mesh, shape, needs_matrices=False):
+    axes = [name for name in mesh.names if rng.random() < 0.7] or [mesh.names[0]]
+    inner, outer = [a for a in axes if a != "rep"], [a for a in axes if a == "rep"]
+    kinds = ["flat", "flat", "rows" if shape else "flat", "owned", ""] if inner else [""]
+    kind = str(rng.choice(kinds))
+    if needs_matrices and kind in ("flat", "rows"):
+        kind = "owned"
+    whole = tuple(inner) if kind else ()
+    partial = (tuple(inner) if rng.random() < 0.7 else ()) if kind else tuple(inner)
+    partial += tuple(outer)
+    wire = [None, None, "f32", "bf16", "f16"][int(rng.integers(5))]
+    divisor = float(rng.choice([1.0, 2.0, 3.0])) if partial else 1.0
+    return Entry(kind, whole, partial, wire, divisor, bool(rng.random() < 0.4))
+
+
+def random_grads(rng, mesh, shape, storage, partial, overflows):
+    """A gradient of each rank: another one where ranks lie apart along an axis of ``partial``."""
+    scale = float(rng.choice([1e-3, 1.0, 30.0]))
+    places = [tuple(at for name, at in zip(mesh.names, mesh.coordinates(rank), strict=True)
+                    if name in partial) for rank in range(int(np.prod(mesh.sizes)))]  # fmt: skip
+    known = sorted(set(places))
+    made = [fill(rng, "normal", shape, storage) for _ in known]
+    if scale != 1.0:
+        made = [store((widen(g) if g.dtype == np.uint16 else g) * scale, storage) for g in made]
+    made = [np.array(g).reshape(shape) for g in made]
+    if overflows and made[0].size:
+        victim = made[int(rng.integers(len(made)))].reshape(-1)
+        victim[int(rng.integers(victim.size))] = 0x7F80 if storage == "bf16" else np.inf
+    return [made[known.index(place)] for place in places]
+
+
+def random_model(seed):
+    rng = np.random.default_rng(seed)
+    name = str(rng.choice(NAMES))
+    fragments = FRAGMENTS[int(rng.integers(len(FRAGMENTS)))]
+    reduces = name in REDUCING or "clip_by_norm" in fragments
+    definition = Definition(
+        ZOO / f"{name}.mlir", [ZOO / "fragments" / f"{f}.mlir" for f in fragments],
+        flags=["--reproducible"] if reduces else [],
+    )  # fmt: skip
+    known = {h["name"] for h in definition.interface["hypers"]}
+    hypers = {k: v for part in (name, *fragments) for k, v in HYPERS.get(part, {}).items()
+              if k in known}  # fmt: skip
+    options = {o["name"]: o["default"] for o in definition.interface["options"]
+               if "derived" not in o}  # fmt: skip
+    if "min_dim_size_to_factor" in options:
+        options["min_dim_size_to_factor"] = 2
+    mesh, steps = random_mesh(rng), 3
+    world = int(np.prod(mesh.sizes))
+    storages = STORAGES[int(rng.integers(len(STORAGES)))]
+    tensors = []
+    for _ in range(int(rng.integers(1, 9))):
+        shape = SHAPES[int(rng.integers(len(SHAPES)))]
+        tensors.append(Tensor(shape, fill(rng, "normal", shape, storages[0]), storages,
+                              random_entry(rng, mesh, shape)))  # fmt: skip
+    for _ in range(steps):
+        overflowing = rng.random() < 0.3 and {"torch_scaler", "skip_nonfinite"} & {*fragments}
+        victim = int(rng.integers(len(tensors)))
+        for number, tensor in enumerate(tensors):
+            missing = rng.random() < 0.15
+            tensor.grads.append(None if missing else random_grads(
+                rng, mesh, tensor.shape, storages[1], tensor.entry.partial,
+                bool(overflowing) and number == victim,
+            ))  # fmt: skip
+    orders = [None if rng.random() < 0.4 else
+              [[int(i) for i in rng.permutation(len(tensors))] for _ in range(world)]
+              for _ in range(steps)]  # fmt: skip
+    buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
+    return Model(definition, hypers, options, mesh, tensors, buckets, orders)
+
+
+class Packages:
+    """A package of each definition, with the variants of all models that are prepared."""
+
+    def __init__(self, folder):
+        self.folder, self.loaded = folder, {}
+
+    def prepare(self, models):
+        wanted = {}
+        for model in models:
+            definition, variants = wanted.setdefault(
+                (model.definition.key(), str(model.options)), (model.definition, set())
+            )
+            variants.update(model.variants())
+        for number, (key, (definition, variants)) in enumerate(wanted.items()):
+            data = compile_package(
+                definition.path, self.folder, f"package{number}",
+                [*definition.arguments(), *(f"--variant={spec}" for spec in sorted(variants))],
+            )  # fmt: skip
+            self.loaded[key] = _runtime.Package.from_bytes(data)
+
+    def get(self, model):
+        return self.loaded[model.definition.key(), str(model.options)]
