@@ -165,8 +165,14 @@ def landed(model, tensor, grads):
     wide = np.float64 if tensor.landed == "f64" else np.float32
     values = [widen(g).astype(wide) if g.dtype == np.uint16 else g.astype(wide) for g in grads]
     wire = entry.wire or tensor.storages[1]
-    rounds = [axes for axes in (tuple(a for a in entry.partial if a in entry.whole),
-                                tuple(a for a in entry.partial if a not in entry.whole)) if axes]
+    rounds = [
+        axes
+        for axes in (
+            tuple(a for a in entry.partial if a in entry.whole),
+            tuple(a for a in entry.partial if a not in entry.whole),
+        )
+        if axes
+    ]
     for number, axes in enumerate(rounds):
         first, last = number == 0, number == len(rounds) - 1
         divides = entry.divisor != 1
