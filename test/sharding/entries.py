@@ -185,16 +185,16 @@ def landed(model, tensor, grads):
 
 
 class Run:
-    """A plan of one rank, or, without a world, of the one process."""
+    """A plan of one rank, or, without a communicator, of the one process."""
 
-    def __init__(self, model, package, world=None, rank=0):
-        self.model, self.rank, self.world = model, rank, world
+    def __init__(self, model, package, communicator=None, rank=0):
+        self.model, self.rank, self.is_alone = model, rank, communicator is None
         self.plan = _runtime.Plan(package, threads=1 + rank % 2)
         hypers = package.manifest["hypers"]
-        self.plan.add_group({k: v for k, v in model.options.items()},
-                            tuple(model.hypers.get(h["name"], h["default"]) for h in hypers))  # fmt: skip
-        if world is not None:
-            self.plan.set_mesh(model.mesh.struct(rank), world.communicator(rank))
+        values = tuple(model.hypers.get(h["name"], h["default"]) for h in hypers)
+        self.plan.add_group(dict(model.options), values)
+        if communicator is not None:
+            self.plan.set_mesh(model.mesh.struct(rank), communicator)
             self.plan.set_buckets(*model.buckets)
         self.params = [Operand(tensor.param.copy()) for tensor in model.tensors]
         self.grads = [None] * len(model.tensors)
@@ -208,10 +208,10 @@ class Run:
             self.keep.append((param, borrowed))
             binding.name = f"t{number}".encode()
             binding.param = ctypes.cast(pointer(param), c_void_p)
-            grad = tensor.landed if self.world is None else tensor.storages[1]
+            grad = tensor.landed if self.is_alone else tensor.storages[1]
             binding.gradDtype = _runtime.DLDataType(*DTYPES[grad], 1)
             binding.number = number + 1
-            if self.world is not None:
+            if not self.is_alone:
                 layout = tensor.entry.layout(self.model.mesh, tensor.shape)
                 entry = tensor.entry.struct(self.model.mesh)
                 self.keep.append((layout, entry))
@@ -225,7 +225,7 @@ class Run:
         for number, tensor in enumerate(self.model.tensors):
             own = tensor.grads[step]
             if own is not None:
-                own = own[self.rank] if self.world is not None else landed(self.model, tensor, own)
+                own = landed(self.model, tensor, own) if self.is_alone else own[self.rank]
                 self.grads[number] = Operand(np.array(own))
                 named.append(number)
             made = None if own is None else self.grads[number].dltensor()[0]
@@ -235,7 +235,7 @@ class Run:
     def step(self, step):
         named = self.set_grads(step)
         order = self.model.orders[step]
-        if self.world is None or order is None:
+        if self.is_alone or order is None:
             self.plan.step()
             return
         self.plan.step_begin()
@@ -307,23 +307,29 @@ def part_of(tensor, rule, name, whole, begin, end):
     return whole[begin // row : -(-end // row)].reshape(-1)
 
 
-def compare(model, runs, alone):
-    """What differs first between the ranks and the one process; "" for nothing."""
+def compare(model, run, alone):
+    """What differs first between a rank and the one process; "" for nothing."""
     whole = alone.states()
-    for rank, run in enumerate(runs):
-        for number, tensor in enumerate(model.tensors):
-            if bits(run.params[number].view) != bits(alone.params[number].view):
-                return f"rank {rank}: parameter {number} differs"
-            if run.plan.count(run.ids[number]) != alone.plan.count(alone.ids[number]):
-                return f"rank {rank}: tensor {number} has another count"
-        for number, (tensor, own) in enumerate(zip(model.tensors, run.states(), strict=True)):
-            begin, end = run.plan.part(run.ids[number])
-            rule, _ = model.definition.rule(tensor.shape, Group(model.hypers, model.options))
-            for name, state in own.items():
-                expected = part_of(tensor, rule, name, whole[number][name], begin, end)
-                if bits(state) != bits(expected):
-                    return f"rank {rank}: state '{name}' of tensor {number} differs"
+    for number in range(len(model.tensors)):
+        if bits(run.params[number].view) != bits(alone.params[number].view):
+            return f"rank {run.rank}: parameter {number} differs"
+        if run.plan.count(run.ids[number]) != alone.plan.count(alone.ids[number]):
+            return f"rank {run.rank}: tensor {number} has another count"
+    for number, (tensor, own) in enumerate(zip(model.tensors, run.states(), strict=True)):
+        begin, end = run.plan.part(run.ids[number])
+        rule, _ = model.definition.rule(tensor.shape, Group(model.hypers, model.options))
+        for name, state in own.items():
+            expected = part_of(tensor, rule, name, whole[number][name], begin, end)
+            if bits(state) != bits(expected):
+                return f"rank {run.rank}: state '{name}' of tensor {number} differs"
     return ""
+
+
+def run_alone(model, package):
+    alone = Run(model, package)
+    for step in range(len(model.orders)):
+        alone.step(step)
+    return alone
 
 
 def run_model(model, package, deadline_ms=60_000):
@@ -333,7 +339,7 @@ def run_model(model, package, deadline_ms=60_000):
 
     def work(rank):
         try:
-            runs[rank] = Run(model, package, world, rank)
+            runs[rank] = Run(model, package, world.communicator(rank), rank)
             for step in range(len(model.orders)):
                 runs[rank].step(step)
         except Exception as error:  # said by the test's own thread
@@ -346,10 +352,8 @@ def run_model(model, package, deadline_ms=60_000):
         thread.join()
     for rank, error in sorted(raised, key=lambda one: isinstance(one[1], errors.StatusError)):
         raise AssertionError(f"rank {rank}: {error}\n{model.describe()}") from error
-    alone = Run(model, package)
-    for step in range(len(model.orders)):
-        alone.step(step)
-    return compare(model, runs, alone)
+    alone = run_alone(model, package)
+    return next(filter(None, (compare(model, run, alone) for run in runs)), "")
 
 
 # --- Random models ------------------------------------------------------------------
