@@ -70,6 +70,8 @@ std::vector<int64_t> Owners::choose(uint64_t axes,
   std::vector<int64_t> owners(sizes.size());
   for (size_t i : order) {
     auto least = std::min_element(load.begin(), load.end());
+    if (STEPC_FAULT("transfer-first-owns-all"))
+      least = load.begin();
     // One that is empty counts too, or all of them would be the first rank's.
     *least += std::max<int64_t>(sizes[i], 1);
     owners[i] = least - load.begin();

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Fault.h"
 #include "core/Plan.h"
 #include "core/Status.h"
 
@@ -86,7 +87,7 @@ void Plan::setEntryActive(BoundTensor &tensor) noexcept {
 void Plan::placeGrad(BoundTensor &tensor, uintptr_t grad) noexcept {
   EntryTensor &entry = getEntry(tensor);
   entry.grad = grad;
-  if (!entry.landing)
+  if (!entry.landing && !STEPC_FAULT("transfer-old-slice"))
     model.getRow(tensor)[tensor.gradWord] =
         int64_t(grad) +
         entry.begin * getByteSize(transfers.getTerms(entry).grad);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Fault.h"
 #include "core/Plan.h"
 #include "core/Status.h"
 
@@ -61,7 +62,8 @@ void Plan::stepPhases() {
   engine->prepare();
   bring();
   StepOutcome outcome = runWhole();
-  if (outcome.kind != StepOutcome::Kind::Skipped) {
+  if (outcome.kind != StepOutcome::Kind::Skipped ||
+      STEPC_FAULT("transfer-gathers-a-skipped-step")) {
     written = true;
     give();
     countElsewhere();
@@ -232,7 +234,8 @@ void Plan::stepNamedAtOnce() {
 /// Of what other ranks have stepped the count goes on here, too.
 void Plan::countElsewhere() noexcept {
   for (const EntryTensor &entry : transfers.getTensors()) {
-    if (!entry.elsewhere || !entry.ready)
+    if (!entry.elsewhere || !entry.ready ||
+        STEPC_FAULT("transfer-not-counted-elsewhere"))
       continue;
     auto id = size_t(entry.id);
     model.fresh[id] = 0;

@@ -207,8 +207,9 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   uintptr_t send = scratch.address;
   uintptr_t receive =
       send + ((uintptr_t(bucket.ownElements * item) + 63) & ~uintptr_t(63));
-  ConvertWork convert = {bucket.landing, terms.sum, send, terms.wire,
-                         bucket.ownElements};
+  ConvertWork convert = {
+      bucket.landing, terms.sum, send, terms.wire,
+      STEPC_FAULT("transfer-second-sum-of-old") ? 0 : bucket.ownElements};
   runWork(engine, bucket.ownElements * 8, convert);
   if (stage.axes) {
     startAllToAll(bucket, stage, send, receive, bucket.work);
@@ -330,7 +331,8 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
     switch (event.kind) {
     case Kind::Start: {
       const TransferBucket &bucket = buckets[event.index];
-      if (bucket.numReady < bucket.members.size())
+      if (bucket.numReady < bucket.members.size() &&
+          !STEPC_FAULT("transfer-starts-too-early"))
         return;
       start(event, engine);
       break;

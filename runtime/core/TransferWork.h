@@ -143,7 +143,7 @@ struct CopyWork {
             memory + uintptr_t(piece.at + from * item));
         if (!out)
           std::memcpy(other, param, size_t((to - from) * item));
-        else if (tensor.ready)
+        else if (tensor.ready && !STEPC_FAULT("transfer-not-placed"))
           std::memcpy(param, other, size_t((to - from) * item));
       });
     }

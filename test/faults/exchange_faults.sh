@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of sharded tensors see every fault of exchanges, and none where there
-# is none: SOURCE_DIR TESTS FAULTY_LIBRARY
+# The tests of sharded tensors see every fault of exchanges, those of entries every
+# fault of transfers, and none where there is none: SOURCE_DIR TESTS FAULTY_LIBRARY
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -14,27 +14,35 @@ trap 'rm -rf "$folder"' EXIT
 library=$folder/faulty.so
 ln -s "$3" "$library"
 
+# FAULT FILTER: whether the tests pass.
 run() {
   STEPC_FAULT=$1 LD_PRELOAD=$library timeout 60 "$tests" --gtest_fail_fast \
-    --gtest_filter='Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip' >/dev/null 2>&1
+    --gtest_filter="$2" >/dev/null 2>&1
 }
 
-names=$(grep -rhoE 'STEPC_FAULT\(\s*"exchange-[a-z-]+"' "$source_dir/runtime" |
-  grep -oE 'exchange-[a-z-]+' | sort -u)
-[ "$(echo "$names" | wc -l)" -ge 7 ] || {
-  echo "fewer than 7 faults of exchanges" >&2
-  exit 1
+# PREFIX LEAST FILTER
+try() {
+  local name names
+  names=$(grep -rhoE "STEPC_FAULT\(\s*\"$1-[a-z-]+\"" "$source_dir/runtime" |
+    grep -oE "$1-[a-z-]+" | sort -u)
+  [ "$(echo "$names" | wc -l)" -ge "$2" ] || {
+    echo "fewer than $2 faults '$1'" >&2
+    exit 1
+  }
+  run none "$3" || {
+    echo "without a fault the tests fail" >&2
+    exit 1
+  }
+  for name in $names; do
+    if run "$name" "$3"; then
+      echo "not caught: $name" >&2
+      failures=$((failures + 1))
+    else
+      echo "caught: $name"
+    fi
+  done
 }
-run none || {
-  echo "without a fault the tests fail" >&2
-  exit 1
-}
-for name in $names; do
-  if run "$name"; then
-    echo "not caught: $name" >&2
-    failures=$((failures + 1))
-  else
-    echo "caught: $name"
-  fi
-done
+
+try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip'
+try transfer 11 'Transfer.*'
 exit "$((failures != 0))"

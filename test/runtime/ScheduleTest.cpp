@@ -34,4 +34,17 @@ TEST(Schedule, kindsHaveNames) {
   EXPECT_EQ("kernel, finish, exchange, call, copy", names);
 }
 
+TEST(Schedule, transfersHaveNames) {
+  std::string names;
+  for (TransferKind kind : kTransferKinds) {
+    names += std::string(names.empty() ? "" : ", ") + getName(kind);
+    EXPECT_EQ(kind != TransferKind::AllGather &&
+                  kind != TransferKind::FromOwner,
+              isOfGradient(kind));
+  }
+  EXPECT_EQ("all_slice, reduce_scatter, all_reduce, to_owner, all_gather, "
+            "from_owner",
+            names);
+}
+
 } // namespace

@@ -17,8 +17,8 @@ namespace {
 
 const std::vector<const char *> kStates = {"second", "momentum_buffer"};
 
-EntrySpec makeSpec(std::vector<int64_t> shape, uint64_t whole, uint64_t partial,
-                   double divisor = 1.0) {
+EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
+                    uint64_t partial, double divisor = 1.0) {
   EntrySpec spec;
   spec.shape = std::move(shape);
   spec.whole = whole;
@@ -28,8 +28,8 @@ EntrySpec makeSpec(std::vector<int64_t> shape, uint64_t whole, uint64_t partial,
 }
 
 /// Tensors of any size, with these axes.
-std::vector<EntrySpec> makeSpecs(uint64_t whole, uint64_t partial,
-                                 double divisor = 1.0) {
+std::vector<EntrySpec> makeEntries(uint64_t whole, uint64_t partial,
+                                   double divisor = 1.0) {
   std::vector<EntrySpec> specs;
   for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10},
                                      {3},
@@ -42,13 +42,13 @@ std::vector<EntrySpec> makeSpecs(uint64_t whole, uint64_t partial,
                                      {5, 0},
                                      {2, 3, 5},
                                      {1000}})
-    specs.push_back(makeSpec(shape, whole, partial, divisor));
+    specs.push_back(makeEntry(shape, whole, partial, divisor));
   return specs;
 }
 
 /// Steps at once and as gradients come, with new gradients each time.
-void run(EntryWorld &world, std::vector<const char *> states = kStates,
-         bool integers = false) {
+void runBoth(EntryWorld &world, std::vector<const char *> states = kStates,
+             bool integers = false) {
   for (uint32_t step = 1; step <= 4; ++step) {
     world.fillGrads(step, integers);
     if (step % 2)
@@ -69,10 +69,10 @@ TEST(Transfer, zero1) {
   for (Buckets buckets : kBuckets) {
     SCOPED_TRACE(testing::Message()
                  << buckets.gradients << ", " << buckets.parameters);
-    EntryWorld world(getToyTransfers(), {3}, makeSpecs(A, 0), {},
+    EntryWorld world(getToyTransfers(), {3}, makeEntries(A, 0), {},
                      buckets.gradients, buckets.parameters);
     world.bindAll();
-    run(world);
+    runBoth(world);
   }
 }
 
@@ -81,19 +81,20 @@ TEST(Transfer, zero2) {
     for (Buckets buckets : kBuckets) {
       SCOPED_TRACE(testing::Message() << size << " ranks, " << buckets.gradients
                                       << ", " << buckets.parameters);
-      EntryWorld world(getToyTransfers(), {size}, makeSpecs(A, A, double(size)),
-                       {}, buckets.gradients, buckets.parameters);
+      EntryWorld world(getToyTransfers(), {size},
+                       makeEntries(A, A, double(size)), {}, buckets.gradients,
+                       buckets.parameters);
       world.bindAll();
-      run(world);
+      runBoth(world);
     }
 }
 
 TEST(Transfer, allReduce) {
   for (Buckets buckets : kBuckets) {
-    EntryWorld world(getToyTransfers(), {4}, makeSpecs(0, A, 4.0), {},
+    EntryWorld world(getToyTransfers(), {4}, makeEntries(0, A, 4.0), {},
                      buckets.gradients, buckets.parameters);
     world.bindAll();
-    run(world);
+    runBoth(world);
   }
 }
 
@@ -106,12 +107,12 @@ TEST(Transfer, replicas) {
           std::pair(A | B, A | B), std::pair(A, A)}) {
       SCOPED_TRACE(testing::Message() << sizes[0] << " times " << sizes[1]
                                       << ", " << whole << ", " << partial);
-      std::vector<EntrySpec> specs = makeSpecs(whole, partial, 6.0);
+      std::vector<EntrySpec> specs = makeEntries(whole, partial, 6.0);
       for (EntrySpec &spec : specs)
         spec.wire = Wire::BF16;
       EntryWorld world(getToyTransfers(), sizes, specs, {}, 300, 700);
       world.bindAll();
-      run(world);
+      runBoth(world);
     }
 }
 
@@ -119,7 +120,7 @@ TEST(Transfer, replicas) {
 TEST(Transfer, rows) {
   for (int64_t size : {2, 3, 4}) {
     std::vector<EntrySpec> specs;
-    for (const EntrySpec &spec : makeSpecs(A, A, double(size)))
+    for (const EntrySpec &spec : makeEntries(A, A, double(size)))
       if (!spec.shape.empty()) {
         specs.push_back(spec);
         specs.back().rows = true;
@@ -131,18 +132,18 @@ TEST(Transfer, rows) {
     int64_t rows = (7 + size - 1) / size;
     EXPECT_EQ(10 * rows, begin);
     EXPECT_EQ(10 * std::min<int64_t>(2 * rows, 7), end);
-    run(world);
+    runBoth(world);
   }
 }
 
 TEST(Transfer, owned) {
   for (uint64_t partial : {uint64_t(0), A, A | B}) {
-    std::vector<EntrySpec> specs = makeSpecs(A, partial, partial ? 4.0 : 1.0);
+    std::vector<EntrySpec> specs = makeEntries(A, partial, partial ? 4.0 : 1.0);
     for (EntrySpec &spec : specs)
       spec.owned = true;
     EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 600, 900);
     world.bindAll();
-    run(world);
+    runBoth(world);
     // The largest are apart: 2730 elements, 1000, 192, ...
     std::vector<int64_t> owners;
     for (size_t i : {5, 10, 7})
@@ -172,7 +173,7 @@ TEST(Transfer, types) {
           for (int64_t length : {5, 90}) {
             if (wire == Wire::F64 && type != Type::F64)
               continue;
-            EntrySpec spec = makeSpec({length}, whole, partial, 3.0);
+            EntrySpec spec = makeEntry({length}, whole, partial, 3.0);
             spec.type = type;
             spec.wire = wire;
             spec.before = before;
@@ -181,25 +182,25 @@ TEST(Transfer, types) {
             specs.push_back(spec);
           }
     for (Type type : {Type::F32, Type::BF16, Type::F64}) {
-      specs.push_back(makeSpec({77}, A, 0));
+      specs.push_back(makeEntry({77}, A, 0));
       specs.back().type = type;
     }
     EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 200, 300);
     world.bindAll();
-    run(world);
+    runBoth(world);
   }
 }
 
 /// Of large tensors, by several threads.
 TEST(Transfer, threads) {
   std::vector<EntrySpec> specs = {
-      makeSpec({300, 401}, A, A, 2.0), makeSpec({70001}, A, A, 2.0),
-      makeSpec({40, 41}, A, A | B, 4.0), makeSpec({100000}, 0, A | B)};
+      makeEntry({300, 401}, A, A, 2.0), makeEntry({70001}, A, A, 2.0),
+      makeEntry({40, 41}, A, A | B, 4.0), makeEntry({100000}, 0, A | B)};
   specs[1].wire = Wire::BF16;
   for (StepcPlanConfig config : {makeConfig(1), makeConfig(3, 600)}) {
     EntryWorld world(getToyTransfers(), {2, 2}, specs, config, 100000, 0);
     world.bindAll();
-    run(world);
+    runBoth(world);
   }
 }
 
@@ -208,7 +209,7 @@ TEST(Transfer, mixed) {
   std::vector<EntrySpec> specs;
   for (int i = 0; i < 24; ++i) {
     EntrySpec spec =
-        makeSpec({3 + i, 5}, i % 3 ? A : 0, i % 4 == 0 ? 0 : uint64_t(A), 1.0);
+        makeEntry({3 + i, 5}, i % 3 ? A : 0, i % 4 == 0 ? 0 : uint64_t(A), 1.0);
     spec.owned = i % 3 && i % 5 == 0;
     spec.divisor = spec.partial ? 3.0 : 1.0;
     spec.group = i % 2;
@@ -217,7 +218,7 @@ TEST(Transfer, mixed) {
   }
   EntryWorld world(getToyTransfers(), {3}, specs, {}, 400, 1200, 2);
   world.bindAll();
-  run(world);
+  runBoth(world);
   std::mt19937 random(7);
   for (uint32_t step = 0; step < 6; ++step) {
     std::vector<bool> missing(specs.size());
@@ -236,7 +237,7 @@ TEST(Transfer, mixed) {
 /// Tensors that are added lie in buckets of their own; what ranks have of the
 /// others stays.
 TEST(Transfer, added) {
-  std::vector<EntrySpec> specs = makeSpecs(A, A, 2.0);
+  std::vector<EntrySpec> specs = makeEntries(A, A, 2.0);
   EntryWorld world(getToyTransfers(), {2}, specs);
   world.bind(0, 4);
   int64_t begin, end, later;
@@ -253,26 +254,76 @@ TEST(Transfer, added) {
     ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &later, &end));
     EXPECT_EQ(begin, later);
   }
-  run(world);
+  runBoth(world);
+}
+
+/// What is sent of a gradient that is not there, or no longer.
+TEST(Transfer, absentIsZero) {
+  std::vector<float> sent;
+  StepcCommunicator communicator = {};
+  communicator.structSize = sizeof(communicator);
+  communicator.context = &sent;
+  communicator.reduce = [](void *, const StepcReduceCall *, int64_t, char *,
+                           size_t) -> int32_t { return 0; };
+  communicator.start = [](void *context, const StepcTransfer *transfer, void **,
+                          char *, size_t) -> int32_t {
+    auto *send = static_cast<const float *>(transfer->send);
+    if (transfer->kind == STEPC_ALL_TO_ALL)
+      static_cast<std::vector<float> *>(context)->assign(
+          send, send + (transfer->sendBytes[0] + transfer->sendBytes[1]) / 4);
+    return 0;
+  };
+  communicator.finish = [](void *, void *, char *, size_t) -> int32_t {
+    return 0;
+  };
+  EntryRank rank(getToyTransfers(),
+                 {makeEntry({2}, A, A), makeEntry({2}, A, A)}, {{"dp", 2, 0}},
+                 &communicator, {}, 1);
+  for (Array &grad : rank.grads)
+    for (int64_t k : {0, 1})
+      grad.set(k, 5.0);
+  ASSERT_OK(rank.bind(0, 2));
+  ASSERT_OK(rank.step());
+  EXPECT_EQ((std::vector<float>{5, 5, 5, 5}), sent);
+  ASSERT_OK(rank.setGrad(0, false));
+  ASSERT_OK(rank.step());
+  EXPECT_EQ((std::vector<float>{0, 0, 5, 5}), sent);
+}
+
+/// Kernels work on whole vectors: in a bucket of 70 and 63 elements rank 1 of 3
+/// begins at 48, and rank 2 at 96 of the line, 26 of the second.
+TEST(Transfer, cutsAtVectors) {
+  EntryWorld world(getToyTransfers(), {3},
+                   {makeEntry({7, 10}, A, A), makeEntry({63}, A, A)});
+  world.bindAll();
+  std::vector<int64_t> found;
+  for (EntryRank &rank : world.ranks)
+    for (int64_t id : {0, 1}) {
+      int64_t begin, end;
+      ASSERT_OK(stepcPlanGetPart(rank.plan.get(), id, &begin, &end));
+      found.insert(found.end(), {begin, end});
+    }
+  EXPECT_EQ((std::vector<int64_t>{0, 48, 0, 0, 48, 70, 0, 26, 70, 70, 26, 63}),
+            found);
 }
 
 /// Without a gradient when it is bound.
 TEST(Transfer, lateGradients) {
   for (uint64_t partial : {uint64_t(0), A}) {
-    std::vector<EntrySpec> specs = makeSpecs(A, partial);
+    std::vector<EntrySpec> specs = makeEntries(A, partial);
     EntryWorld world(getToyTransfers(), {2}, specs);
     for (EntryRank &rank : world.ranks)
       rank.missing.assign(specs.size(), true);
     world.bindAll();
     world.setMissing(std::vector<bool>(specs.size(), false));
-    run(world);
+    runBoth(world);
   }
 }
 
 /// A parameter and a gradient that move.
 TEST(Transfer, moved) {
   for (uint64_t partial : {uint64_t(0), A}) {
-    std::vector<EntrySpec> specs = makeSpecs(A, partial);
+    std::vector<EntrySpec> specs = makeEntries(A, partial);
     EntryWorld world(getToyTransfers(), {2}, specs, {}, 300, 300);
     world.bindAll();
     for (uint32_t step = 1; step <= 3; ++step) {
@@ -309,7 +360,7 @@ TEST(Transfer, moved) {
 /// What crosses, and that it is counted: N elements of 4 bytes in each bucket,
 /// of which a rank sends those that others have.
 TEST(Transfer, counters) {
-  std::vector<EntrySpec> specs(4, makeSpec({64}, A, A));
+  std::vector<EntrySpec> specs(4, makeEntry({64}, A, A));
   EntryWorld world(getToyTransfers(), {4}, specs, {}, 512, 512);
   world.bindAll();
   world.step();
@@ -327,7 +378,7 @@ TEST(Transfer, counters) {
 
 /// Where nothing takes part nothing crosses.
 TEST(Transfer, nothing) {
-  std::vector<EntrySpec> specs = makeSpecs(A, A);
+  std::vector<EntrySpec> specs = makeEntries(A, A);
   EntryWorld world(getToyTransfers(), {2}, specs);
   world.bindAll();
   world.setMissing(std::vector<bool>(specs.size(), true));
@@ -340,9 +391,10 @@ TEST(Transfer, nothing) {
 /// A step that takes no memory.
 TEST(Transfer, wholeModelInOneBucketOrEach) {
   for (int64_t bytes : {int64_t(4), int64_t(1) << 40}) {
-    EntryWorld world(getToyTransfers(), {2}, makeSpecs(A, A), {}, bytes, bytes);
+    EntryWorld world(getToyTransfers(), {2}, makeEntries(A, A), {}, bytes,
+                     bytes);
     world.bindAll();
-    run(world);
+    runBoth(world);
   }
 }
 
@@ -366,14 +418,14 @@ TEST(Transfer, rounds) {
       std::vector<EntrySpec> specs;
       for (std::vector<int64_t> shape :
            {std::vector<int64_t>{7, 10}, {70, 3}, {5, 5}, {130, 41}, {1, 3}}) {
-        specs.push_back(makeSpec(shape, whole, partial));
+        specs.push_back(makeEntry(shape, whole, partial));
         specs.back().rows = rows;
       }
       // No part: sums stay whole numbers.
       EntryWorld world(getTransfers(makeShareManifest), {2, 2}, specs, {}, 400,
                        900);
       world.bindAll();
-      run(world, {}, /*integers=*/true);
+      runBoth(world, {}, /*integers=*/true);
       for (EntryRank &rank : world.ranks)
         for (const char *name : {"norm2", "largest", "totals"}) {
           double own, all;
@@ -390,19 +442,19 @@ TEST(Transfer, wholeTensors) {
     std::vector<EntrySpec> specs;
     for (std::vector<int64_t> shape :
          {std::vector<int64_t>{7, 10}, {3000}, {5}, {0}, {130, 41}}) {
-      specs.push_back(makeSpec(shape, owned ? A : 0, A, 3.0));
+      specs.push_back(makeEntry(shape, owned ? A : 0, A, 3.0));
       specs.back().owned = owned;
     }
     EntryWorld lamb(getTransfers(makeLambManifest), {3}, specs, {}, 400, 900);
     lamb.bindAll();
-    run(lamb, {"moment"});
+    runBoth(lamb, {"moment"});
     specs[1].shape = {30, 100};
     specs[2].shape = {5, 1};
     specs[3].shape = {0, 3};
     EntryWorld factor(getTransfers(makeFactorManifest), {3}, specs, {}, 400,
                       900);
     factor.bindAll();
-    run(factor, {"rows", "columns"});
+    runBoth(factor, {"rows", "columns"});
   }
 }
 
@@ -412,7 +464,7 @@ TEST(Transfer, skipped) {
     std::vector<EntrySpec> specs;
     for (std::vector<int64_t> shape :
          {std::vector<int64_t>{7, 10}, {70}, {5, 5}, {1300}})
-      specs.push_back(makeSpec(shape, whole, partial));
+      specs.push_back(makeEntry(shape, whole, partial));
     EntryWorld world(getTransfers(makeShardedClipManifest), {2}, specs, {}, 100,
                      100);
     world.bindAll();

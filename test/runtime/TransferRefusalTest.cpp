@@ -1,0 +1,433 @@
+//===- TransferRefusalTest.cpp - entries that are refused -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "support/EntryModel.h"
+
+#include <cmath>
+#include <cstddef>
+
+using namespace stepc_test;
+
+namespace {
+
+using Change = std::function<void(StepcBinding &, StepcEntry &, StepcLayout &)>;
+
+EntrySpec makeWhole(std::vector<int64_t> shape = {8, 6}) {
+  EntrySpec spec;
+  spec.shape = std::move(shape);
+  spec.whole = spec.partial = A;
+  return spec;
+}
+
+/// Binds one tensor 'w' of a rank of 2 x 2, which `change` spoils.
+void refuseEntry(StepcStatus status, const char *message, const Change &change,
+                 EntrySpec spec = makeWhole()) {
+  EntryWorld world(getToyTransfers(), {2, 2}, {spec});
+  EXPECT_REFUSED(
+      status, message,
+      world.ranks[0].bind(
+          0, 1,
+          [&](StepcBinding &binding, StepcEntry &entry, StepcLayout &layout) {
+            binding.name = "w";
+            change(binding, entry, layout);
+          }));
+  EXPECT_EQ(0, getInfo(world.ranks[0].plan.get()).numTensors);
+}
+
+void refuseInvalid(const char *message, const Change &change,
+                   EntrySpec spec = makeWhole()) {
+  refuseEntry(STEPC_INVALID_ARGUMENT, message, change, std::move(spec));
+}
+
+TEST(TransferRefusal, fields) {
+  refuseInvalid("StepcEntry has struct size 8, the least is 48",
+                [](auto &, auto &entry, auto &) { entry.structSize = 8; });
+  refuseInvalid("tensor 'w': divideBefore of the entry is 2, neither 0 nor 1",
+                [](auto &, auto &entry, auto &) { entry.divideBefore = 2; });
+  refuseInvalid("tensor 'w': owned of the entry is -1, neither 0 nor 1",
+                [](auto &, auto &entry, auto &) { entry.owned = -1; });
+  for (double divisor : {0.0, -2.0, double(INFINITY), double(NAN)})
+    refuseInvalid(
+        ("tensor 'w': the entry's divisor is " +
+         std::string(divisor == 0.0 ? "0"
+                     : divisor < 0  ? "-2"
+                     : divisor > 0  ? "inf"
+                                    : "nan") +
+         ", not a positive number")
+            .c_str(),
+        [&](auto &, auto &entry, auto &) { entry.divisor = divisor; });
+  refuseInvalid("tensor 'w': the entry divides by 2 a sum over no axis",
+                [](auto &, auto &entry, auto &) {
+                  entry.divisor = 2.0;
+                  entry.partialAxes = 0;
+                });
+  refuseInvalid("tensor 'w' has an entry and states; the runtime has those of "
+                "its part",
+                [](auto &binding, auto &, auto &) { binding.numStates = 2; });
+  refuseInvalid("tensor 'w' has no parameter",
+                [](auto &binding, auto &, auto &) { binding.param = nullptr; });
+  refuseInvalid("tensor 'w': group 7 does not exist, the plan has 1",
+                [](auto &binding, auto &, auto &) { binding.group = 7; });
+}
+
+TEST(TransferRefusal, structSizes) {
+  EntryWorld world(getToyTransfers(), {2}, {makeWhole(), makeWhole()});
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 1: struct size 112, that of the first binding is 120",
+                 world.ranks[0].bind(0, 2, [](auto &binding, auto &, auto &) {
+                   binding.structSize = offsetof(StepcBinding, entry);
+                 }));
+}
+
+/// A caller of an earlier version has no entry, whatever lies there.
+TEST(TransferRefusal, shorterBinding) {
+  EntrySpec spec;
+  spec.shape = {8, 6};
+  EntryWorld world(getToyTransfers(), {2}, {spec});
+  ASSERT_OK(world.ranks[0].bind(0, 1, [](auto &binding, auto &entry, auto &) {
+    binding.structSize = offsetof(StepcBinding, entry);
+    entry.structSize = 3;
+    binding.entry = &entry;
+  }));
+}
+
+TEST(TransferRefusal, axes) {
+  refuseInvalid("tensor 'w': the entry names no axis",
+                [](auto &, auto &entry, auto &) {
+                  entry.wholeAxes = entry.partialAxes = 0;
+                });
+  refuseInvalid("tensor 'w': the entry names axis 3, the mesh has 2",
+                [](auto &, auto &entry, auto &) { entry.partialAxes |= 8; });
+  refuseInvalid("tensor 'w': the entry's gradient is partial over 'b', which "
+                "are some of the axes over which it is whole, 'a', 'b', and "
+                "not all",
+                [](auto &, auto &entry, auto &) {
+                  entry.wholeAxes = A | B;
+                  entry.partialAxes = B;
+                });
+  refuseInvalid("tensor 'w': the entry has an owner and no axis over which the "
+                "parameter is whole",
+                [](auto &, auto &entry, auto &) {
+                  entry.wholeAxes = 0;
+                  entry.owned = 1;
+                });
+}
+
+TEST(TransferRefusal, types) {
+  refuseEntry(
+      STEPC_DTYPE_MISMATCH,
+      "tensor 'w': its gradients of f32 cannot cross ranks as f64, "
+      "known are f32, bf16 and f16",
+      [](auto &, auto &entry, auto &) { entry.wireType = {kDLFloat, 64, 1}; });
+  EntrySpec wide = makeWhole();
+  wide.type = Type::F64;
+  refuseEntry(
+      STEPC_DTYPE_MISMATCH,
+      "tensor 'w': its gradients of f64 cannot cross ranks as i16, "
+      "known are f64, f32, bf16 and f16",
+      [](auto &, auto &entry, auto &) { entry.wireType = {kDLInt, 16, 1}; },
+      wide);
+  refuseEntry(STEPC_DTYPE_MISMATCH,
+              "tensor 'w': gradient has dtype i16, and is to be added up",
+              [](auto &binding, auto &, auto &) {
+                binding.grad = nullptr;
+                binding.gradDtype = {kDLInt, 16, 1};
+              });
+}
+
+/// What a package has is listed with what it brings and gives.
+TEST(TransferRefusal, noVariant) {
+  nlohmann::json manifest = makeToyTransferManifest();
+  nlohmann::json few = nlohmann::json::array();
+  for (const nlohmann::json &variant : manifest["variants"]) {
+    std::string name = variant["name"];
+    if (name == "toy_f32_momentum" ||
+        name == "toy_f32_momentum_f32_bf16_reduce_scatter_all_gather")
+      few.push_back(variant);
+  }
+  manifest["variants"] = few;
+  PackagePtr package = loadManifest(manifest);
+  std::string held = ", it has: param f32, grad f32, state f32, state f32; "
+                     "param f32, grad f32, state f32, state f32, "
+                     "reduce_scatter of f32 by bf16, all_gather";
+  auto refuse = [&](EntrySpec spec, const char *wanted) {
+    EntryWorld world(package.get(), {2, 2}, {spec});
+    EXPECT_REFUSED(STEPC_DTYPE_MISMATCH,
+                   ("tensor 0: the package has no variant for param f32, grad "
+                    "f32" +
+                    std::string(wanted) + held)
+                       .c_str(),
+                   world.ranks[0].bind(0, 1));
+  };
+  EntrySpec spec = makeWhole();
+  refuse(spec, ", reduce_scatter of f32 by f32, all_gather");
+  spec.partial |= B;
+  refuse(spec, ", reduce_scatter of f32 by f32, all_reduce of f32 by f32, "
+               "all_gather");
+  spec.partial = 0;
+  refuse(spec, ", all_slice of f32, all_gather");
+  spec.owned = true;
+  refuse(spec, ", to_owner of f32 by f32, from_owner");
+  spec.owned = false;
+  spec.whole = 0;
+  spec.partial = A;
+  refuse(spec, ", all_reduce of f32 by f32");
+  // Without an entry none of those is taken.
+  manifest["variants"] = nlohmann::json::array({few[1]});
+  package = loadManifest(manifest);
+  held = ", it has: param f32, grad f32, state f32, state f32, reduce_scatter "
+         "of f32 by bf16, all_gather";
+  spec.partial = 0;
+  refuse(spec, "");
+}
+
+TEST(TransferRefusal, layouts) {
+  auto refuse = [](const char *message, const Change &change,
+                   EntrySpec spec = makeWhole()) {
+    refuseEntry(STEPC_LAYOUT_UNSUPPORTED, message, change, std::move(spec));
+  };
+  refuse("tensor 'w': its entry is whole over 'a', and no layout says how a "
+         "step cuts it",
+         [](auto &binding, auto &, auto &) { binding.layout = nullptr; });
+  refuse("tensor 'w': the layout is flat over 'b', and the entry's parameter "
+         "is whole over 'a'",
+         [](auto &, auto &, auto &layout) { layout.flatAxes = B; });
+  refuseInvalid("tensor 'w': the layout begins at 0; with an entry it is -1, "
+                "and the runtime chooses",
+                [](auto &, auto &, auto &layout) { layout.begin = 0; });
+  refuseInvalid("StepcLayout has struct size 9, the least is 56",
+                [](auto &, auto &, auto &layout) { layout.structSize = 9; });
+  const char *rows = "tensor 'w': the entry's parameter is whole over 'a', "
+                     "which cut a range of the elements or rows of dim 0, and "
+                     "no other dim";
+  uint64_t second[] = {0, A}, both[] = {A, A}, other[] = {B, 0};
+  for (uint64_t *axes : {second, both, other})
+    refuse(rows, [&](auto &, auto &, auto &layout) {
+      layout.flat = 0;
+      layout.flatAxes = 0;
+      layout.begin = 0;
+      layout.dimAxes = axes;
+    });
+  refuse(
+      rows,
+      [](auto &binding, auto &, auto &layout) {
+        layout.flat = 0;
+        layout.flatAxes = 0;
+        layout.begin = 0;
+        binding.layout = &layout;
+      },
+      makeWhole({}));
+  EntrySpec owned = makeWhole();
+  owned.owned = true;
+  uint64_t first[] = {A, 0};
+  refuse(
+      "tensor 'w': the layout cuts it over 'a', along which one rank owns it",
+      [&](auto &binding, auto &, auto &layout) {
+        layout.dimAxes = first;
+        binding.layout = &layout;
+      },
+      owned);
+  // What the caller has is the whole over these axes.
+  int64_t shape[] = {16, 6};
+  refuseEntry(STEPC_SHAPE_MISMATCH,
+              "tensor 'w': parameter has shape [8, 6], dim 0 is not sharded "
+              "and differs from that of the whole tensor, [16, 6]",
+              [&](auto &, auto &, auto &layout) { layout.shape = shape; });
+}
+
+TEST(TransferRefusal, strides) {
+  Array padded(Type::F32, {8, 6}, Layout::Padded);
+  const char *words = " has strides [9, 1]; with an entry it must be row-major "
+                      "without gaps";
+  ASSERT_EQ(9, padded.strides[0]);
+  refuseEntry(
+      STEPC_LAYOUT_UNSUPPORTED,
+      ("tensor 'w': parameter" + std::string(words)).c_str(),
+      [&](auto &binding, auto &, auto &) { binding.param = padded.dl(); });
+  refuseEntry(
+      STEPC_LAYOUT_UNSUPPORTED,
+      ("tensor 'w': gradient" + std::string(words)).c_str(),
+      [&](auto &binding, auto &, auto &) { binding.grad = padded.dl(); });
+  EntryWorld world(getToyTransfers(), {2}, {makeWhole()});
+  world.bindAll();
+  StepcPlan *plan = world.ranks[0].plan.get();
+  EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
+                 ("tensor 0: gradient" + std::string(words)).c_str(),
+                 stepcPlanSetGrad(plan, 0, padded.dl()));
+  EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
+                 ("tensor 0: parameter" + std::string(words)).c_str(),
+                 stepcPlanSetParam(plan, 0, padded.dl()));
+  Array wide(Type::F64, {8, 6}), other(Type::F32, {48});
+  EXPECT_REFUSED(STEPC_NEEDS_BIND,
+                 "tensor 0: gradient has dtype f64, it was bound with f32",
+                 stepcPlanSetGrad(plan, 0, wide.dl()));
+  EXPECT_REFUSED(STEPC_NEEDS_BIND,
+                 "tensor 0: parameter has dtype f64, it was bound with f32",
+                 stepcPlanSetParam(plan, 0, wide.dl()));
+  EXPECT_REFUSED(
+      STEPC_SHAPE_MISMATCH,
+      "tensor 0: gradient has shape [48], the bound parameter has [8, 6]",
+      stepcPlanSetGrad(plan, 0, other.dl()));
+  EXPECT_EQ(
+      0, stepcPlanMoveGrad(plan, 0, world.ranks[0].params[0].dl(), wide.dl()));
+}
+
+/// Without start and finish nothing can cross, where there is somebody.
+TEST(TransferRefusal, communicator) {
+  for (int64_t size : {1, 2}) {
+    EntryWorld world(getToyTransfers(), {size}, {makeWhole()});
+    StepcCommunicator communicator = {};
+    ASSERT_OK(
+        stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
+    EntryRank rank(getToyTransfers(), {makeWhole()}, {{"dp", size, 0}},
+                   &communicator, {}, 1);
+    if (size == 1)
+      EXPECT_STATUS(STEPC_OK, rank.bind(0, 1));
+    else
+      EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                     "tensor 0: its entry crosses 'dp', and the communicator "
+                     "has no start and finish",
+                     rank.bind(0, 1));
+  }
+}
+
+/// The whole of a parameter is written, and parts that lie apart are refused
+/// with what lies between.
+TEST(TransferRefusal, overlap) {
+  EntryWorld world(getToyTransfers(), {2}, {makeWhole(), makeWhole()});
+  EntryRank &rank = world.ranks[0];
+  auto refuse = [&](const char *message, auto &&change) {
+    EXPECT_REFUSED(STEPC_OVERLAP, message, rank.bind(0, 2, change));
+  };
+  // Rank 0 steps [0, 48) of all 96; the second lies behind that.
+  DLTensor shifted = *rank.params[0].dl();
+  shifted.byte_offset += 44 * 4;
+  refuse("tensor 0: parameter and tensor 1: parameter share memory",
+         [&](auto &binding, auto &, auto &) { binding.param = &shifted; });
+  refuse("tensor 0: parameter and tensor 1: gradient share memory",
+         [&](auto &binding, auto &, auto &) { binding.grad = &shifted; });
+  float *mirror = static_cast<float *>(rank.params[0].dl()->data) + 47;
+  refuse("tensor 0: parameter and tensor 1: countMirror share memory",
+         [&](auto &binding, auto &, auto &) { binding.countMirror = mirror; });
+  refuse("tensor 1: parameter and tensor 1: gradient share memory",
+         [&](auto &binding, auto &, auto &) { binding.grad = binding.param; });
+  ASSERT_OK(rank.bind(0, 2));
+  StepcPlan *plan = rank.plan.get();
+  const char *own = "tensor 0: gradient and tensor 0: parameter share memory";
+  for (const DLTensor *grad :
+       {(const DLTensor *)&shifted, (const DLTensor *)rank.params[0].dl()})
+    EXPECT_REFUSED(STEPC_OVERLAP, own, stepcPlanSetGrad(plan, 0, grad));
+  EXPECT_EQ(0, stepcPlanMoveGrad(plan, 0, rank.params[0].dl(), &shifted));
+  // Parameters move one by one, and are compared when the next step begins.
+  ASSERT_OK(stepcPlanSetParam(plan, 1, &shifted));
+  EXPECT_REFUSED(STEPC_OVERLAP,
+                 "tensor 0: parameter and tensor 1: parameter share memory",
+                 stepcStep(plan));
+  ASSERT_OK(stepcPlanSetParam(plan, 1, rank.params[1].dl()));
+}
+
+TEST(TransferRefusal, buckets) {
+  EntryWorld world(getToyTransfers(), {2}, {makeWhole()});
+  StepcPlan *plan = world.ranks[0].plan.get();
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "a bucket has -1 bytes, which is negative",
+                 stepcPlanSetBuckets(plan, -1, 0));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "a bucket has -3 bytes, which is negative",
+                 stepcPlanSetBuckets(plan, 0, -3));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "plan is NULL",
+                 stepcPlanSetBuckets(nullptr, 0, 0));
+  world.bindAll();
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "stepcPlanSetBuckets after 1 tensors were bound",
+                 stepcPlanSetBuckets(plan, 0, 0));
+  int64_t begin, end;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 1 does not exist, the plan has 1",
+                 stepcPlanGetPart(plan, 1, &begin, &end));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "outBegin is NULL",
+                 stepcPlanGetPart(plan, 0, nullptr, &end));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "outEnd is NULL",
+                 stepcPlanGetPart(plan, 0, &begin, nullptr));
+  ASSERT_OK(stepcStepBegin(plan));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "stepcPlanSetBuckets between stepcStepBegin and stepcStepEnd",
+                 stepcPlanSetBuckets(plan, 0, 0));
+}
+
+/// A tensor without an entry steps all of it.
+TEST(TransferRefusal, partOfAnother) {
+  EntrySpec spec;
+  spec.shape = {8, 6};
+  EntryWorld world(getToyTransfers(), {2}, {spec});
+  world.bindAll();
+  int64_t begin = -1, end = -1;
+  ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &begin, &end));
+  EXPECT_EQ(0, begin);
+  EXPECT_EQ(48, end);
+}
+
+TEST(TransferRefusal, gradReady) {
+  EntrySpec plain;
+  plain.shape = {9};
+  EntryWorld world(getToyTransfers(), {1}, {makeWhole(), plain, makeWhole()});
+  world.bindAll();
+  EntryRank &rank = world.ranks[0];
+  StepcPlan *plan = rank.plan.get();
+  int64_t ids[] = {0, 1, 2, 3};
+  EXPECT_REFUSED(STEPC_WRONG_STATE, "stepcGradReady without stepcStepBegin",
+                 stepcGradReady(plan, ids, 1));
+  ASSERT_OK(rank.setGrad(2, false));
+  ASSERT_OK(stepcStepBegin(plan));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "1 tensors were given, without ids",
+                 stepcGradReady(plan, nullptr, 1));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 3 does not exist, the plan has 3",
+                 stepcGradReady(plan, ids + 3, 1));
+  EXPECT_REFUSED(STEPC_WRONG_STATE, "tensor 2 has no gradient",
+                 stepcGradReady(plan, ids, 3));
+  int64_t twice[] = {0, 0}, alsoTwice[] = {1, 1};
+  EXPECT_REFUSED(
+      STEPC_WRONG_STATE,
+      "the gradient of tensor 0 has come since stepcStepBegin already",
+      stepcGradReady(plan, twice, 2));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "tensor 1 has been stepped since stepcStepBegin",
+                 stepcGradReady(plan, alsoTwice, 2));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "tensor 0 was bound with an entry, use stepcGradReady",
+                 stepcStepTensors(plan, ids, 1));
+  // Nothing of it has been marked.
+  ASSERT_OK(stepcGradReady(plan, ids, 2));
+  EXPECT_REFUSED(
+      STEPC_WRONG_STATE,
+      "the gradient of tensor 0 has come since stepcStepBegin already",
+      stepcGradReady(plan, ids, 1));
+  ASSERT_OK(stepcStepEnd(plan));
+  int64_t count = -1;
+  for (int64_t id : {0, 1, 2}) {
+    ASSERT_OK(stepcPlanGetCount(plan, id, &count));
+    EXPECT_EQ(id < 2, count);
+  }
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "plan is NULL",
+                 stepcGradReady(nullptr, ids, 1));
+}
+
+/// Where no tensor has an entry it steps them.
+TEST(TransferRefusal, gradReadyWithoutEntries) {
+  Model model({{Type::F32, {9}}, {Type::F32, {9}}});
+  ASSERT_OK(stepcStepBegin(model.plan.get()));
+  ASSERT_OK(stepcGradReady(model.plan.get(), model.ids.data(), 2));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "tensor 0 has been stepped since stepcStepBegin",
+                 stepcGradReady(model.plan.get(), model.ids.data(), 1));
+  ASSERT_OK(stepcStepEnd(model.plan.get()));
+  model.stepReference();
+  model.check();
+}
+
+} // namespace
