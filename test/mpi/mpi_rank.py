@@ -174,7 +174,7 @@ def check_transfers():
     for kind, sizes, words in [
         (7, [0, 0], "a transfer has kind 7, which is not known"),
         (ALL_TO_ALL, None, "a transfer does not say how many bytes cross"),
-        (ALL_GATHER, [0, -8], "a transfer has -8 bytes and an address"),
+        (ALL_GATHER, [0, -8], "a transfer has -8 bytes"),
     ]:
         refused = Transfer(world.communicator, 1, kind, none, none, sizes, sizes)
         assert refused.failed and refused.words == f"rank {world.rank}: {words}"

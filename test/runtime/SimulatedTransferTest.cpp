@@ -216,11 +216,11 @@ TEST(SimulatedTransfer, badTransfers) {
   transfer.receiveBytes = nullptr;
   refuse(transfer, "rank 1: a transfer does not say how many bytes cross");
   refuse(makeAllToAll(1, nullptr, receive, good, good),
-         "rank 1: a transfer has 2 bytes and no address");
+         "rank 1: a transfer has 4 bytes and no address");
   refuse(makeAllToAll(1, "abcd", nullptr, good, good),
-         "rank 1: a transfer has 2 bytes and no address");
+         "rank 1: a transfer has 4 bytes and no address");
   refuse(makeAllToAll(1, "abcd", receive, {2, -1}, good),
-         "rank 1: a transfer has -1 bytes and an address");
+         "rank 1: a transfer has -1 bytes");
 }
 
 /// From when the last rank has started it; meanwhile others do other things.

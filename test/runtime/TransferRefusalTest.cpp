@@ -171,7 +171,7 @@ TEST(TransferRefusal, noVariant) {
   spec.partial = 0;
   refuse(spec, ", all_slice of f32, all_gather");
   spec.owned = true;
-  refuse(spec, ", to_owner of f32 by f32, from_owner");
+  refuse(spec, ", to_owner of f32, from_owner");
   spec.owned = false;
   spec.whole = 0;
   spec.partial = A;

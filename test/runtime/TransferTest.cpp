@@ -137,7 +137,7 @@ TEST(Transfer, rows) {
 }
 
 TEST(Transfer, owned) {
-  for (uint64_t partial : {uint64_t(0), A, A | B}) {
+  for (uint64_t partial : {uint64_t(0), A, A | B, B}) {
     std::vector<EntrySpec> specs = makeEntries(A, partial, partial ? 4.0 : 1.0);
     for (EntrySpec &spec : specs)
       spec.owned = true;
@@ -181,10 +181,12 @@ TEST(Transfer, types) {
             spec.owned = whole != 0;
             specs.push_back(spec);
           }
-    for (Type type : {Type::F32, Type::BF16, Type::F64}) {
-      specs.push_back(makeEntry({77}, A, 0));
-      specs.back().type = type;
-    }
+    for (Type type : {Type::F32, Type::BF16, Type::F64})
+      for (bool owned : {false, true}) {
+        specs.push_back(makeEntry({77}, A, 0));
+        specs.back().type = type;
+        specs.back().owned = owned;
+      }
     EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 200, 300);
     world.bindAll();
     runBoth(world);

@@ -60,7 +60,8 @@ nlohmann::json makeShareManifest();
 
 /// A variant with what brings its gradient, of type `entry`, and gives away its
 /// parameter: all_slice, reduce_scatter, all_reduce, to_owner, all_gather,
-/// from_owner. `dim` is what they cut.
+/// from_owner; to_owner_whole, where the owner has all of it. `dim` is what
+/// they cut.
 nlohmann::json addTransfers(nlohmann::json variant,
                             std::vector<const char *> kinds, const char *entry,
                             const char *wire, const char *dim,

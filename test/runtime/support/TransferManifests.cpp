@@ -18,6 +18,9 @@ json stepc_test::addTransfers(json variant, std::vector<const char *> kinds,
   json before = json::array(), behind = json::array();
   for (const char *kind : kinds) {
     std::string name = kind;
+    bool whole = name == "to_owner_whole";
+    if (whole)
+      name = "to_owner";
     bool ofParam = name == "all_gather" || name == "from_owner";
     bool cuts =
         name == "all_gather" || name == "all_slice" || name == "reduce_scatter";
@@ -28,7 +31,7 @@ json stepc_test::addTransfers(json variant, std::vector<const char *> kinds,
                  {"after", json::array()}};
     if (!ofParam)
       made["entry"] = entry;
-    if (!ofParam && name != "all_slice")
+    if (!ofParam && name != "all_slice" && !whole)
       made["wire"] = wire;
     (ofParam ? behind : before).push_back(made);
   }
@@ -62,7 +65,9 @@ const std::vector<std::vector<const char *>> &stepc_test::getTransferForms() {
       {"reduce_scatter", "all_reduce", "all_gather"},
       {"all_slice", "all_reduce", "all_gather"},
       {"to_owner", "from_owner"},
-      {"to_owner", "all_reduce", "from_owner"}};
+      {"to_owner_whole", "from_owner"},
+      {"to_owner", "all_reduce", "from_owner"},
+      {"to_owner_whole", "all_reduce", "from_owner"}};
   return forms;
 }
 
@@ -84,7 +89,10 @@ json stepc_test::makeToyTransferManifest() {
     }
     all.push_back(variant);
     for (const auto &form : getTransferForms()) {
-      bool slice = form.size() == 2 && form[0] == std::string("all_slice");
+      // Where all have the gradient it stays in its own type.
+      bool slice =
+          form.size() == 2 && (form[0] == std::string("all_slice") ||
+                               form[0] == std::string("to_owner_whole"));
       if (slice) {
         all.push_back(addTransfers(variant, form, param.c_str(), param.c_str(),
                                    "flat range"));
