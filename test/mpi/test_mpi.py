@@ -34,7 +34,7 @@ def test_mpi_is_there():
     assert not MISSING, WORDS
 
 
-def launch(what, folder, processes=mpi_cases.WORLD, seconds=240):
+def mpirun(command, processes=mpi_cases.WORLD, seconds=240):
     folders = [str(mpi_cases.ROOT / f) for f in ("frontend", "test/mpi", "test/sharding",
                "test/exact", "test/interpreter")]  # fmt: skip
     environment = os.environ | {
@@ -47,11 +47,15 @@ def launch(what, folder, processes=mpi_cases.WORLD, seconds=240):
         "OMPI_MCA_btl": "self,vader",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     }
-    command = ["mpirun", "-n", str(processes), sys.executable, str(HERE / "mpi_rank.py"), what,
-               str(folder)]  # fmt: skip
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-    )
+        ["mpirun", "-n", str(processes), *map(str, command)],
+        env=environment, capture_output=True, text=True, timeout=seconds, check=False,
+    )  # fmt: skip
+
+
+def launch(what, folder, processes=mpi_cases.WORLD, seconds=240):
+    command = [sys.executable, HERE / "mpi_rank.py", what, folder]
+    return mpirun(command, processes, seconds)
 
 
 @needs_mpi
