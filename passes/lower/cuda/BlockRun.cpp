@@ -99,6 +99,11 @@ private:
   bool isMoved(unsigned k) const {
     return strided && isOfElements(traverse, body.getOperands()[k]);
   }
+  /// The column's element, counted from where the operand has the row.
+  Value getPlace(unsigned k, Value column) const {
+    bool moves = accesses[k] == Access::Tile && !isMoved(k);
+    return moves ? w.add(w.toIndex(rowBegin), column) : column;
+  }
   SmallVector<Value> locateElement(Value number, Value column) const;
   void accumulate(unsigned k, Value value, Value staged, const Strip &part,
                   Value column);
@@ -118,7 +123,9 @@ private:
   TileRunArguments in;
   Value thread;
   std::optional<StridedRows> strided;
-  /// Addresses of the row at hand.
+  /// Elements before the row at hand, and for each operand the address from
+  /// which on it has the row.
+  Value rowBegin;
   SmallVector<Value> operandRows;
   /// The same of accumulators that have each element.
   SmallVector<Value> partialRows;
@@ -160,16 +167,16 @@ Value BlockRunEmitter::countVectorColumns() const {
 }
 
 /// Sets the addresses of row `number` (an index), and fixes what is the same in
-/// all of it.
+/// all of it. What moves with the row has one offset in common: an address for
+/// each operand would be kept in two registers beside that of its first row.
 void BlockRunEmitter::openRow(Value number) {
   Value row = w.toWord(number);
+  rowBegin = w.mul(row, in.pitch);
   operandRows.clear();
   SmallVector<Value> elements;
   for (auto [k, operand] : llvm::enumerate(body.getOperands())) {
     Value size = w.constantWord(operand.getBytes());
     Value address = in.operands[k];
-    if (accesses[k] == Access::Tile && !isMoved(k))
-      address = w.add(address, w.mul(w.mul(row, in.pitch), size));
     if (accesses[k] == Access::Row)
       address = w.add(address, w.mul(row, size));
     operandRows.push_back(address);
@@ -181,8 +188,8 @@ void BlockRunEmitter::openRow(Value number) {
   }
   for (auto [k, accumulator] : llvm::enumerate(accumulators))
     if (accumulator.is(Leaves::Elements))
-      partialRows[k] = w.add(in.accumulators[k],
-                             w.mul(w.mul(row, in.pitch), w.constantWord(8)));
+      partialRows[k] =
+          w.add(in.accumulators[k], w.mul(rowBegin, w.constantWord(8)));
   rowBody.emplace(body);
   rowBody->fixOperands(elements);
 }
@@ -225,11 +232,11 @@ BlockRunEmitter::Vectors BlockRunEmitter::emitVectors(const Strip &part,
   Vectors next(columns);
   auto load = [&](unsigned k) {
     return emitLoad(w, operands[k].getStorage(), lanes, operandRows[k],
-                    part.vector, getHints(k));
+                    getPlace(k, part.vector), getHints(k));
   };
   auto store = [&](unsigned k, Value value) {
     emitStore(w, operands[k].getStorage(), lanes, value, operandRows[k],
-              part.vector, getHints(k));
+              getPlace(k, part.vector), getHints(k));
   };
   auto accumulateVector = [&](unsigned k, Value value) {
     value = asVector(value);
@@ -253,7 +260,9 @@ SmallVector<Value> BlockRunEmitter::locateElement(Value number,
     return w.add(operandRows[k], w.mul(offset, size));
   };
   Value word = w.toWord(column);
-  SmallVector<Value> offsets(operands.size(), word);
+  SmallVector<Value> offsets;
+  for (unsigned k = 0; k < operands.size(); ++k)
+    offsets.push_back(w.toWord(getPlace(k, column)));
   if (strided) {
     SmallVector<unsigned> moving;
     SmallVector<int64_t> places;
