@@ -8,6 +8,7 @@
 
 #include "passes/lower/Products.h"
 
+#include "passes/package/ComputeInLoops.h"
 #include "passes/package/PermuteWords.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -292,6 +293,7 @@ llvm::Expected<std::string> mlir::step::generatePTX(gpu::GPUModuleOp module,
   if (!llvmModule)
     return llvmModule.takeError();
   optimize(**llvmModule, **machine, target);
+  computeInLoops(**llvmModule);
   auto text =
       emitFile(**llvmModule, **machine, llvm::CodeGenFileType::AssemblyFile);
   if (!text)
