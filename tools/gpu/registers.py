@@ -31,7 +31,7 @@ TABLE = Path(__file__).with_name("registers.json")
 DEVICES = ("80", "90", "100")
 
 _FUNCTION = re.compile(
-    r"Compiling entry function '(?P<name>\w+)'.*?"
+    r"Compiling entry function '(?P<name>[^']+)'.*?"
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
     r"(?P<loads>\d+) bytes spill loads.*?"
     r"Used (?P<registers>\d+) registers",
