@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import traceback
 from collections.abc import Callable, Sequence
 from ctypes import (
@@ -29,6 +30,9 @@ from .interface import FLAT_RANGE
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
 
+ALL_TO_ALL = 0  # StepcTransferKind
+ALL_GATHER = 1
+
 _DONE = 1  # of a round; 0 is what ctypes returns for a function that was not run to its end
 
 
@@ -51,7 +55,8 @@ class ReduceCall(Structure):
 
 
 class Transfer(Structure):
-    """``StepcTransfer``: bytes that a group of ranks exchanges as they are."""
+    """``StepcTransfer``: bytes that a group of ranks exchanges as they are; ``kind`` is
+    ALL_TO_ALL or ALL_GATHER."""
 
     _fields_ = [
         ("axes", c_uint64),
@@ -124,6 +129,7 @@ class LayoutStruct(Structure):
 def communicator_of(
     reduce: Callable[[Sequence[ReduceCall]], None],
     enqueue: Callable[[Sequence[ReduceCall], int], None] | None = None,
+    start: Callable[[Transfer], Callable[[], None]] | None = None,
 ) -> CommunicatorStruct:
     """A communicator whose rounds are made by a Python function.
 
@@ -131,7 +137,10 @@ def communicator_of(
     becomes the message of the step's CommunicationError, an interrupt goes on from the step as
     it is. ``enqueue`` gets those whose data is
     on a device, and the stream (a CUstream) on which they are to be done; it does not wait.
+    ``start`` gets a transfer, which it copies what it needs of, and returns what waits for it.
     """
+    under_way: dict[int, Callable[[], None]] = {}
+    numbers = itertools.count(1)
 
     def run(message, size, function, *arguments):
         try:
@@ -152,7 +161,20 @@ def communicator_of(
     def run_there(_context, calls, count, stream, message, size):
         return run(message, size, enqueue, calls[:count], stream or 0)
 
+    def begin(transfer, work):
+        number = next(numbers)
+        under_way[number] = start(transfer[0])
+        work[0] = number
+
+    def run_start(_context, transfer, work, message, size):
+        return run(message, size, begin, transfer, work)
+
+    def run_finish(_context, work, message, size):
+        return run(message, size, lambda: under_way.pop(work)())
+
     made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run_here))
+    if start is not None:
+        made.start, made.finish = START(run_start), FINISH(run_finish)
     if enqueue is not None:
         made.enqueue = ENQUEUE(run_there)
     made.success = _DONE

@@ -405,7 +405,8 @@ def random_grads(rng, mesh, shape, storage, partial, overflows):
     return [made[known.index(place)] for place in places]
 
 
-def random_model(seed):
+def random_model(seed, mesh=None):
+    """``mesh``: in place of one at random."""
     rng = np.random.default_rng(seed)
     name = str(rng.choice(NAMES))
     fragments = FRAGMENTS[int(rng.integers(len(FRAGMENTS)))]
@@ -421,7 +422,7 @@ def random_model(seed):
                if "derived" not in o}  # fmt: skip
     if "min_dim_size_to_factor" in options:
         options["min_dim_size_to_factor"] = 2
-    mesh, steps = random_mesh(rng), 3
+    mesh, steps = mesh or random_mesh(rng), 3
     world = int(np.prod(mesh.sizes))
     storages = STORAGES[int(rng.integers(len(STORAGES)))]
     tensors = []

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 from ... import _runtime, errors
-from ..._mesh import MAX_I64, Mesh, ReduceCall, communicator_of
-from ..tensors.device_memory import tensor_at
+from ..._mesh import ALL_GATHER, MAX_I64, Mesh, ReduceCall, Transfer, communicator_of
+from ..tensors.device_memory import bytes_at, tensor_at
 from . import agreement as _agreement
 from . import alike as _alike
 from .describe import axis_names
@@ -48,7 +48,7 @@ class TorchMesh:
     """The grid of ranks that the tensors of one optimizer lie on.
 
     ``axes_of`` names the axes of each mesh that was given; ``mesh`` is what the runtime
-    is told. Groups of several axes are made when a round first needs them, by their own
+    is told, with the ``communicator``. Groups of several axes are made when a round first needs them, by their own
     ranks alone, and are kept for the process. ``device``: where the tensors lie.
     """
 
@@ -69,7 +69,9 @@ class TorchMesh:
             tuple(axis.name for axis in self._axes), tuple(len(a.ranks) for a in self._axes)
         )
         on_device = device.type != "cpu"
-        self._communicator = communicator_of(self._reduce, self._enqueue if on_device else None)
+        self.communicator = communicator_of(
+            self._reduce, self._enqueue if on_device else None, self._start
+        )
 
     def is_of(
         self, meshes: Sequence[DeviceMesh], zero: dist.ProcessGroup | None, device: torch.device
@@ -120,7 +122,7 @@ class TorchMesh:
     def enter(self, plan: _runtime.Plan) -> None:
         """Tells a plan where this rank is, before anything is bound."""
         at = self.mesh.rank([axis.coordinate for axis in self._axes])
-        plan.set_mesh(self.mesh.struct(at), self._communicator)
+        plan.set_mesh(self.mesh.struct(at), self.communicator)
 
     def tell(self, items: list[_agreement.Item]) -> None:
         """Notes for all axes what is about to be exchanged; waits for nobody."""
@@ -167,6 +169,29 @@ class TorchMesh:
             works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
         for work in works:
             work.wait()
+
+    def _start(self, transfer: Transfer) -> Callable[[], None]:
+        """Begins what a plan transfers; returns what waits for it."""
+        group = self._group(transfer.axes)
+        what = "what a step transfers between ranks could not be"
+        size, rank = dist.get_world_size(group), dist.get_rank(group)
+        received = transfer.receiveBytes[:size]
+        gathers = transfer.kind == ALL_GATHER
+        sent = [received[rank]] * size if gathers else transfer.sendBytes[:size]
+        whole = bytes_at(transfer.receive, sum(received), self.device)
+        if gathers:
+            # Straight to each of them: a ring, as Gloo's all_gather, takes three times as long.
+            own = bytes_at(transfer.send, received[rank], self.device).repeat(size)
+        else:
+            own = bytes_at(transfer.send, sum(sent), self.device)
+        with exchanging(what, group):
+            work = dist.all_to_all_single(whole, own, received, sent, group=group, async_op=True)
+
+        def finish() -> None:
+            with exchanging(what, group):
+                work.wait()
+
+        return finish
 
     def _enqueue(self, calls: Sequence[ReduceCall], _stream: int) -> None:
         """The same on a device, where the current stream waits and not the host: that is the

@@ -10,7 +10,11 @@ import torch
 
 from ..._runtime import DLDataType, DLDevice, DLTensor
 
-_KINDS = {torch.int64: (0, 64), torch.float64: (2, 64)}  # DLPack's code and bits
+_KINDS = {
+    torch.int64: (0, 64),
+    torch.float64: (2, 64),
+    torch.uint8: (1, 8),
+}  # DLPack's code and bits
 _PLACES = {"cpu": 1, "cuda": 2}
 
 
@@ -38,7 +42,7 @@ _free = ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value
 
 def tensor_at(address: int, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor of ``count`` elements from the address on, in memory of the device that is
-    somebody else's, for as long as that has it. f64 and int64 alone."""
+    somebody else's, for as long as that has it. f64, int64 and uint8 alone."""
     place = _allocate(ctypes.sizeof(_Managed))
     if not place:
         raise MemoryError("no memory for the description of a tensor")
@@ -51,3 +55,10 @@ def tensor_at(address: int, count: int, dtype: torch.dtype, device: torch.device
     )  # fmt: skip
     managed.context, managed.deleter = None, _free
     return torch.from_dlpack(_new_capsule(place, _NAME, None))
+
+
+def bytes_at(address: int | None, count: int, device: torch.device) -> torch.Tensor:
+    """The same of bytes; of none, wherever that is."""
+    if not count:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    return tensor_at(address, count, torch.uint8, device)
