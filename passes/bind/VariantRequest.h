@@ -56,7 +56,8 @@ struct VariantRequest {
   llvm::Error setState(StringRef name, StringRef type, StringRef item);
   llvm::Error setOption(StringRef name, StringRef value, StringRef item);
   /// `dim` is "flat" or a negative number, or what is said of the entry: whole,
-  /// partial, owned; `axes` names joined by '+'. Or it is wire, and a storage type.
+  /// partial, owned; `axes` names joined by '+'. Or it is wire, and a storage
+  /// type.
   llvm::Error setLayout(StringRef dim, StringRef axes, StringRef item);
   /// Refuses an entry that the layout does not go with.
   llvm::Error checkEntry(StringRef text) const;

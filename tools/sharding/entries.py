@@ -5,11 +5,13 @@
 
     tools/sharding/entries.py --programs 5000 --seed 1000    # seeds from there on
     tools/sharding/entries.py --seed 17 --programs 1         # one again
+    tools/sharding/entries.py --faults --programs 200        # a call of a rank fails
 
 A program is a definition of the zoo with fragments, a mesh of one to three axes, tensors that
 lie outside of the step in ways of their own, sizes of buckets, and an order in which each rank's
-gradients come. Parameters, states and counts of three steps are compared bit for bit. What
-differs is printed; the exit status is 1 where something did.
+gradients come. Parameters, states and counts of three steps are compared bit for bit. With
+--faults a call of one rank fails, or comes too late, at a random point, and what the ranks say
+and have then is looked at. What is wrong is printed; the exit status is 1 where something was.
 """
 
 import argparse
@@ -28,11 +30,21 @@ BATCH = 25  # programs whose packages are compiled together
 
 def main():
     from entries import Packages, random_model, run_model
+    from entry_faults import fail_at, random_fault
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--programs", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1000, help="the first")
+    parser.add_argument("--faults", action="store_true", help="a call of a rank fails")
     arguments = parser.parse_args()
+
+    def judge(seed, model, package):
+        if not arguments.faults:
+            return run_model(model, package)
+        rank, at, late = random_fault(model, seed)
+        wrong = fail_at(model, package, rank, at, late) if model.world > 1 else None
+        return wrong and f"call {at} of rank {rank}{', late' * late}: {wrong}"
+
     failed = 0
     last = arguments.seed + arguments.programs
     for first in range(arguments.seed, last, BATCH):
@@ -42,7 +54,7 @@ def main():
             packages.prepare(models.values())
             for seed, model in models.items():
                 try:
-                    wrong = run_model(model, packages.get(model))
+                    wrong = judge(seed, model, packages.get(model))
                 except AssertionError as error:
                     wrong = str(error)
                 if wrong:
