@@ -70,7 +70,9 @@ def compile_all(folder, name, fragments, storages):
     command += [f"--fragment={ZOO / 'fragments' / f'{f}.mlir'}" for f in fragments]
     roles = zip(("param", "grad", "state"), storages, strict=True)
     command += [f"--{role}={storage}" for role, storage in roles]
-    command += [f"--layout={layout}" for layout in dict.fromkeys(one[0] for one in CASES)]
+    # Of zero1 the step alone, whose parts are bound as they are.
+    layouts = [one[0].replace("zero1", "flat=dp") for one in CASES]
+    command += [f"--layout={layout}" for layout in dict.fromkeys(layouts)]
     subprocess.run(command, check=True, capture_output=True)
     return output
 
