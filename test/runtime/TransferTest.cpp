@@ -6,9 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "support/EntryModel.h"
-#include "support/TileModel.h"
 
-#include <cmath>
 #include <random>
 
 using namespace stepc_test;
@@ -16,16 +14,6 @@ using namespace stepc_test;
 namespace {
 
 const std::vector<const char *> kStates = {"second", "momentum_buffer"};
-
-EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
-                    uint64_t partial, double divisor = 1.0) {
-  EntrySpec spec;
-  spec.shape = std::move(shape);
-  spec.whole = whole;
-  spec.partial = partial;
-  spec.divisor = divisor;
-  return spec;
-}
 
 /// Tensors of any size, with these axes.
 std::vector<EntrySpec> makeEntries(uint64_t whole, uint64_t partial,
@@ -46,18 +34,7 @@ std::vector<EntrySpec> makeEntries(uint64_t whole, uint64_t partial,
   return specs;
 }
 
-/// Steps at once and as gradients come, with new gradients each time.
-void runBoth(EntryWorld &world, std::vector<const char *> states = kStates,
-             bool integers = false) {
-  for (uint32_t step = 1; step <= 4; ++step) {
-    world.fillGrads(step, integers);
-    if (step % 2)
-      world.step();
-    else
-      world.stepByEvents(step, step);
-    world.check(states);
-  }
-}
+void runToy(EntryWorld &world) { world.run(kStates); }
 
 struct Buckets {
   int64_t gradients, parameters;
@@ -72,7 +49,7 @@ TEST(Transfer, zero1) {
     EntryWorld world(getToyTransfers(), {3}, makeEntries(A, 0), {},
                      buckets.gradients, buckets.parameters);
     world.bindAll();
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -85,7 +62,7 @@ TEST(Transfer, zero2) {
                        makeEntries(A, A, double(size)), {}, buckets.gradients,
                        buckets.parameters);
       world.bindAll();
-      runBoth(world);
+      runToy(world);
     }
 }
 
@@ -94,7 +71,7 @@ TEST(Transfer, allReduce) {
     EntryWorld world(getToyTransfers(), {4}, makeEntries(0, A, 4.0), {},
                      buckets.gradients, buckets.parameters);
     world.bindAll();
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -112,7 +89,7 @@ TEST(Transfer, replicas) {
         spec.wire = Wire::BF16;
       EntryWorld world(getToyTransfers(), sizes, specs, {}, 300, 700);
       world.bindAll();
-      runBoth(world);
+      runToy(world);
     }
 }
 
@@ -132,7 +109,7 @@ TEST(Transfer, rows) {
     int64_t rows = (7 + size - 1) / size;
     EXPECT_EQ(10 * rows, begin);
     EXPECT_EQ(10 * std::min<int64_t>(2 * rows, 7), end);
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -143,7 +120,7 @@ TEST(Transfer, owned) {
       spec.owned = true;
     EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 600, 900);
     world.bindAll();
-    runBoth(world);
+    runToy(world);
     // The largest are apart: 2730 elements, 1000, 192, ...
     std::vector<int64_t> owners;
     for (size_t i : {5, 10, 7})
@@ -189,7 +166,7 @@ TEST(Transfer, types) {
       }
     EntryWorld world(getToyTransfers(), {3, 2}, specs, {}, 200, 300);
     world.bindAll();
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -202,7 +179,7 @@ TEST(Transfer, threads) {
   for (StepcPlanConfig config : {makeConfig(1), makeConfig(3, 600)}) {
     EntryWorld world(getToyTransfers(), {2, 2}, specs, config, 100000, 0);
     world.bindAll();
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -220,7 +197,7 @@ TEST(Transfer, mixed) {
   }
   EntryWorld world(getToyTransfers(), {3}, specs, {}, 400, 1200, 2);
   world.bindAll();
-  runBoth(world);
+  runToy(world);
   std::mt19937 random(7);
   for (uint32_t step = 0; step < 6; ++step) {
     std::vector<bool> missing(specs.size());
@@ -256,7 +233,7 @@ TEST(Transfer, added) {
     ASSERT_OK(stepcPlanGetPart(world.ranks[1].plan.get(), 0, &later, &end));
     EXPECT_EQ(begin, later);
   }
-  runBoth(world);
+  runToy(world);
 }
 
 /// What is sent of a gradient that is not there, or no longer.
@@ -318,7 +295,7 @@ TEST(Transfer, lateGradients) {
       rank.missing.assign(specs.size(), true);
     world.bindAll();
     world.setMissing(std::vector<bool>(specs.size(), false));
-    runBoth(world);
+    runToy(world);
   }
 }
 
@@ -396,107 +373,7 @@ TEST(Transfer, wholeModelInOneBucketOrEach) {
     EntryWorld world(getToyTransfers(), {2}, makeEntries(A, A), {}, bytes,
                      bytes);
     world.bindAll();
-    runBoth(world);
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Definitions with rounds, and of whole tensors
-//===----------------------------------------------------------------------===//
-
-StepcPackage *getTransfers(nlohmann::json (*make)()) {
-  static std::map<nlohmann::json (*)(), PackagePtr> packages;
-  PackagePtr &package = packages[make];
-  if (!package)
-    package = loadManifest(addAllTransfers(make()));
-  return package.get();
-}
-
-/// Rows and columns of matrices that ranks have parts of.
-TEST(Transfer, rounds) {
-  for (bool rows : {false, true})
-    for (auto [whole, partial] :
-         {std::pair(A, A), std::pair(A, uint64_t(0)), std::pair(A, A | B)}) {
-      std::vector<EntrySpec> specs;
-      for (std::vector<int64_t> shape :
-           {std::vector<int64_t>{7, 10}, {70, 3}, {5, 5}, {130, 41}, {1, 3}}) {
-        specs.push_back(makeEntry(shape, whole, partial));
-        specs.back().rows = rows;
-      }
-      // No part: sums stay whole numbers.
-      EntryWorld world(getTransfers(makeShareManifest), {2, 2}, specs, {}, 400,
-                       900);
-      world.bindAll();
-      runBoth(world, {}, /*integers=*/true);
-      for (EntryRank &rank : world.ranks)
-        for (const char *name : {"norm2", "largest", "totals"}) {
-          double own, all;
-          ASSERT_OK(stepcPlanGetReport(rank.plan.get(), 0, name, &own));
-          ASSERT_OK(stepcPlanGetReport(world.plan.get(), 0, name, &all));
-          EXPECT_EQ(all, own) << name;
-        }
-    }
-}
-
-/// Norms of whole tensors, on their owners and on all.
-TEST(Transfer, wholeTensors) {
-  for (bool owned : {false, true}) {
-    std::vector<EntrySpec> specs;
-    for (std::vector<int64_t> shape :
-         {std::vector<int64_t>{7, 10}, {3000}, {5}, {0}, {130, 41}}) {
-      specs.push_back(makeEntry(shape, owned ? A : 0, A, 3.0));
-      specs.back().owned = owned;
-    }
-    EntryWorld lamb(getTransfers(makeLambManifest), {3}, specs, {}, 400, 900);
-    lamb.bindAll();
-    runBoth(lamb, {"moment"});
-    specs[1].shape = {30, 100};
-    specs[2].shape = {5, 1};
-    specs[3].shape = {0, 3};
-    EntryWorld factor(getTransfers(makeFactorManifest), {3}, specs, {}, 400,
-                      900);
-    factor.bindAll();
-    runBoth(factor, {"rows", "columns"});
-  }
-}
-
-/// An overflow on one rank skips the step on all, and nothing is gathered.
-TEST(Transfer, skipped) {
-  for (auto [whole, partial] : {std::pair(A, A), std::pair(A, uint64_t(0))}) {
-    std::vector<EntrySpec> specs;
-    for (std::vector<int64_t> shape :
-         {std::vector<int64_t>{7, 10}, {70}, {5, 5}, {1300}})
-      specs.push_back(makeEntry(shape, whole, partial));
-    EntryWorld world(getTransfers(makeShardedClipManifest), {2}, specs, {}, 100,
-                     100);
-    world.bindAll();
-    for (uint32_t step = 1; step <= 4; ++step) {
-      world.fillGrads(step, /*integers=*/true);
-      bool skips = step % 2 == 0;
-      for (EntryRank &rank : world.ranks)
-        if (skips && (&rank == world.ranks.data() || !partial))
-          rank.grads[3].set(1299, INFINITY);
-      int64_t calls = world.getCounters(0).calls;
-      if (step > 2)
-        world.stepByEvents(step, 1);
-      else
-        world.step();
-      StepcLastStep last = {};
-      last.structSize = sizeof(last);
-      for (EntryRank &rank : world.ranks) {
-        ASSERT_OK(stepcPlanGetLastStep(rank.plan.get(), &last));
-        EXPECT_EQ(skips, last.skipped);
-      }
-      // Four buckets and four units; of rounds one or two.
-      int64_t crossed = world.getCounters(0).calls - calls;
-      EXPECT_EQ(skips ? crossed < 8 : crossed >= 6, true) << crossed;
-      if (!skips)
-        continue;
-      for (EntryRank &rank : world.ranks)
-        for (size_t i = 0; i < specs.size(); ++i)
-          EXPECT_EQ(world.params[i].bits(), rank.params[i].bits());
-    }
-    world.check({});
+    runToy(world);
   }
 }
 

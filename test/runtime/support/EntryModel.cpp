@@ -19,6 +19,16 @@ StepcPackage *stepc_test::getToyTransfers() {
   return package.get();
 }
 
+EntrySpec stepc_test::makeEntry(std::vector<int64_t> shape, uint64_t whole,
+                                uint64_t partial, double divisor) {
+  EntrySpec spec;
+  spec.shape = std::move(shape);
+  spec.whole = whole;
+  spec.partial = partial;
+  spec.divisor = divisor;
+  return spec;
+}
+
 static DLDataType getWireType(Wire wire) {
   switch (wire) {
   case Wire::Own:
@@ -351,6 +361,17 @@ void EntryWorld::stepByEvents(uint32_t seed, size_t atATime) {
   for (EntryRank &rank : ranks)
     for (size_t i = 0; i < specs.size(); ++i)
       ASSERT_OK(rank.setGrad(i, !missing[i]));
+}
+
+void EntryWorld::run(std::vector<const char *> states, bool integers) {
+  for (uint32_t step = 1; step <= 4; ++step) {
+    fillGrads(step, integers);
+    if (step % 2)
+      this->step();
+    else
+      stepByEvents(step, step);
+    check(states);
+  }
 }
 
 void EntryWorld::check(std::vector<const char *> states) {

@@ -36,6 +36,9 @@ struct EntrySpec {
   int64_t group = 0;
 };
 
+EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
+                    uint64_t partial, double divisor = 1.0);
+
 /// What one rank has.
 class EntryRank {
 public:
@@ -86,6 +89,9 @@ public:
   void step();
   void stepByEvents(uint32_t seed, size_t atATime);
   void stepWhole();
+  /// Steps at once and as gradients come, with new gradients each time, and
+  /// checks.
+  void run(std::vector<const char *> states, bool integers = false);
   /// Expects the bits of the one process on every rank: parameters, and these
   /// states of what each steps.
   void check(std::vector<const char *> states);
