@@ -9,8 +9,6 @@
 
 #include "comm/Describe.h"
 
-#include <utility>
-
 std::string stepc::findCallFault(const StepcReduceCall &call, int64_t index,
                                  std::size_t numAxes) {
   auto tell = [&](const std::string &reason) {
@@ -40,15 +38,22 @@ std::string stepc::findTransferFault(const StepcTransfer &transfer,
            ", which is not known";
   if (!transfer.receiveBytes || (toAll && !transfer.sendBytes))
     return "a transfer does not say how many bytes cross";
-  // What an all_gather sends its own entry says, which is among these.
-  for (const auto &[list, address] :
-       {std::pair<const int64_t *, const void *>(transfer.receiveBytes,
-                                                 transfer.receive),
-        std::pair<const int64_t *, const void *>(transfer.sendBytes,
-                                                 transfer.send)})
-    for (std::size_t i = 0; list && i < groupSize; ++i)
-      if (list[i] < 0 || (list[i] > 0 && !address))
-        return "a transfer has " + std::to_string(list[i]) + " bytes and " +
-               (address ? "an" : "no") + " address";
-  return "";
+  // What a rank sends to all it has in its place among what it receives, and of
+  // that it may have nothing itself.
+  auto check = [&](const int64_t *list, const void *address) -> std::string {
+    int64_t bytes = 0;
+    for (std::size_t i = 0; i < groupSize; ++i) {
+      if (list[i] < 0)
+        return "a transfer has " + std::to_string(list[i]) + " bytes";
+      bytes += list[i];
+    }
+    if (bytes > 0 && !address)
+      return "a transfer has " + std::to_string(bytes) +
+             " bytes and no address";
+    return "";
+  };
+  std::string fault = check(transfer.receiveBytes, transfer.receive);
+  if (fault.empty() && toAll)
+    fault = check(transfer.sendBytes, transfer.send);
+  return fault;
 }

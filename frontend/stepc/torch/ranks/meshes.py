@@ -48,8 +48,9 @@ class TorchMesh:
     """The grid of ranks that the tensors of one optimizer lie on.
 
     ``axes_of`` names the axes of each mesh that was given; ``mesh`` is what the runtime
-    is told, with the ``communicator``. Groups of several axes are made when a round first needs them, by their own
-    ranks alone, and are kept for the process. ``device``: where the tensors lie.
+    is told, with the ``communicator``. Groups of several axes are made when a round first
+    needs them, by their own ranks alone, and are kept for the process. ``device``: where the
+    tensors lie.
     """
 
     def __init__(
