@@ -199,20 +199,18 @@ def Step_EntryAttr : Step_Attr<"Entry", "entry"> {
   let description = [{
     Before a step and behind it, where that is not as the layout says. Over the axes
     `whole` the param is the same on every rank, though the layout cuts it, or one rank
-    steps it; so is the gradient, unless it is `cut`, where the layout cuts it. Over
-    `partial` each rank has an addend of the gradient. `gradient` is the type in which the
-    caller has it, `wire` the one in which addends cross.
+    steps it. Over `partial` each rank has an addend of the gradient. `gradient` is the type
+    in which the caller has it, `wire` the one in which addends cross.
 
     Constraints:
     - some axis is named, and none twice among `whole` or `partial`
-    - what is cut is not partial over an axis of `whole`
+    - `partial` has all axes of `whole`, or none of them
     - there is a wire where the gradient is partial, and only there
-    - types are f32, f64, bf16 or f16
+    - types are f32, f64, bf16 or f16, and only f64 crosses as f64
   }];
   let parameters = (ins
     "::mlir::ArrayAttr":$whole,
     "::mlir::ArrayAttr":$partial,
-    DefaultValuedParameter<"bool", "false">:$cut,
     "::mlir::Type":$gradient,
     OptionalParameter<"::mlir::Type">:$wire);
   let assemblyFormat = "`<` struct(params) `>`";
@@ -227,6 +225,8 @@ def Step_VariantAttr : Step_Attr<"Variant", "variant"> {
 
     Constraints:
     - the compute type is f32 or f64
+    - the layout cuts over all axes of the entry's `whole`, or over none: then one rank steps
+    - over what it cuts besides, the gradient is not partial
   }];
   let parameters = (ins
     "::mlir::StringAttr":$rule,

@@ -166,17 +166,17 @@ static LogicalResult verifyAxes(EmitError emitError, ArrayAttr axes,
 }
 
 LogicalResult EntryAttr::verify(EmitError emitError, ArrayAttr whole,
-                                ArrayAttr partial, bool cut, Type gradient,
-                                Type wire) {
+                                ArrayAttr partial, Type gradient, Type wire) {
   if (whole.empty() && partial.empty())
     return emitError() << "an entry names no axis";
   if (failed(verifyAxes(emitError, whole, "whole")) ||
       failed(verifyAxes(emitError, partial, "partial")))
     return failure();
-  for (auto axis : partial.getAsRange<StringAttr>())
-    if (cut && llvm::is_contained(whole, axis))
-      return emitError() << "an entry's gradient is cut and partial over axis '"
-                         << axis.getValue() << "'";
+  const size_t both = llvm::count_if(
+      whole, [&](Attribute axis) { return llvm::is_contained(partial, axis); });
+  if (both != 0 && both != whole.size())
+    return emitError() << "an entry's gradient is partial over some of the "
+                          "axes over which it is whole, and not over all";
   if (partial.empty() == bool(wire))
     return emitError() << "an entry's gradient is "
                        << (wire ? "not partial, and has a wire"
@@ -186,6 +186,9 @@ LogicalResult EntryAttr::verify(EmitError emitError, ArrayAttr whole,
         !type.isF16())
       return emitError() << "an entry's gradient has type " << type
                          << ", none of f32, f64, bf16, f16";
+  if (wire && wire.isF64() && !gradient.isF64())
+    return emitError() << "an entry's gradient of " << gradient
+                       << " crosses as f64, in which it is not summed";
   return success();
 }
 
@@ -195,13 +198,31 @@ bool VariantAttr::isOwned() const {
          !(getLayout() && getLayout().cuts(cast<StringAttr>(whole[0])));
 }
 
+static LogicalResult verifyEntry(EmitError emitError, LayoutAttr layout,
+                                 EntryAttr entry) {
+  if (!layout || !entry)
+    return success();
+  auto isCut = [&](Attribute axis) {
+    return layout.cuts(cast<StringAttr>(axis));
+  };
+  ArrayAttr whole = entry.getWhole();
+  if (llvm::any_of(whole, isCut) && !llvm::all_of(whole, isCut))
+    return emitError() << "a layout cuts over some of the axes over which the "
+                          "param is whole, and not over all";
+  for (auto axis : entry.getPartial().getAsRange<StringAttr>())
+    if (isCut(axis) && !llvm::is_contained(whole, axis))
+      return emitError() << "a gradient is partial over axis '"
+                         << axis.getValue() << "', over which the param is cut";
+  return success();
+}
+
 LogicalResult VariantAttr::verify(EmitError emitError, StringAttr rule,
                                   DictionaryAttr options, Type compute,
                                   LayoutAttr layout, EntryAttr entry) {
   if (!compute.isF32() && !compute.isF64())
     return emitError() << "compute type " << compute
                        << " is neither f32 nor f64";
-  return success();
+  return verifyEntry(emitError, layout, entry);
 }
 
 LogicalResult ConditionAttr::verify(EmitError emitError, ConditionKind kind,

@@ -279,7 +279,12 @@ LogicalResult Instantiator::instantiate(RuleOp rule,
   LayoutAttr layout = takeLayout(rule, request, owned);
   EntryAttr entry =
       takeEntry(rule, request, layout ? layout : owned, compute, roles);
-  if (entry && !entry.getWhole().empty())
+  // Its owner is the step's own affair where all of it is there outside.
+  if (entry && owned && llvm::all_of(owned.getDims(), [&](NamedAttribute dim) {
+        return llvm::all_of(cast<ArrayAttr>(dim.getValue()), [&](Attribute a) {
+          return llvm::is_contained(entry.getWhole(), a);
+        });
+      }))
     owned = {};
   ArrayAttr rolesAttr = builder.getArrayAttr(roles);
   auto getForm = [&](const std::string &form) {

@@ -336,6 +336,15 @@ bool Reader::checkTensor(yaml::Node *node) {
     if (hasAxis(tensor.grad, axis))
       return fail(node, "the gradient of '" + tensor.name +
                             "' is cut and partial over axis '" + axis + "'");
+  std::vector<std::string> own = tensor.getAxesOfStatesAlone();
+  int64_t both = llvm::count_if(own, [&](const std::string &axis) {
+    return llvm::is_contained(tensor.partial, axis);
+  });
+  if (tensor.grad == tensor.param && both != 0 && both != int64_t(own.size()))
+    return fail(node, "the gradient of '" + tensor.name +
+                          "' is partial over some of the axes that cut the "
+                          "states alone, " +
+                          join(own) + ", and not over all");
   if (!tensor.wire.empty() && tensor.partial.empty())
     return fail(node, "the gradient of '" + tensor.name +
                           "' has a wire and is not partial");
@@ -423,10 +432,11 @@ void mlir::step::addLayouts(const LayoutFile &file, const VariantRequest &base,
     VariantRequest request = base;
     request.layout = tensor.states;
     request.rank = tensor.states.empty() ? 0 : tensor.rank;
-    request.whole = tensor.getAxesOfStatesAlone();
+    // Whoever has cut the gradient already has the states' part of the param.
+    if (tensor.grad == tensor.param)
+      request.whole = tensor.getAxesOfStatesAlone();
     request.partial = tensor.partial;
     request.wire = tensor.wire;
-    request.gradIsCut = tensor.grad != tensor.param;
     bool known = llvm::any_of(requests, [&](const VariantRequest &other) {
       return other.str() == request.str();
     });

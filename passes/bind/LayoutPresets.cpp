@@ -182,6 +182,8 @@ llvm::Error mlir::step::addLayout(StringRef text, const VariantRequest &base,
       if (llvm::Error error = setEntry(*factor.preset, item, request))
         return error;
     }
+    if (llvm::Error error = request.checkEntry(item))
+      return error;
     addNew(std::move(request), requests);
   }
   return llvm::Error::success();

@@ -98,12 +98,6 @@ llvm::Error VariantRequest::setLayout(StringRef dim, StringRef axes,
   }
   if (dim == "wire")
     return setStorage(wire, axes, item);
-  if (dim == "grad") {
-    if (axes != "cut")
-      return refuse("'" + item + "': '" + axes + "' is not cut");
-    gradIsCut = true;
-    return llvm::Error::success();
-  }
   int64_t number = kFlat;
   if (dim != "flat" && (dim.getAsInteger(10, number) || number >= 0))
     return refuse("'" + item + "': dim '" + dim +
@@ -136,17 +130,24 @@ llvm::Error VariantRequest::checkEntry(StringRef text) const {
     if (!isCut(axis))
       return refuse("'" + text + "': the parameter is whole over axis '" +
                     axis + "', over which nothing is cut");
-  for (const std::string &axis : partial)
-    if (gradIsCut && llvm::is_contained(whole, axis))
-      return refuse("'" + text +
-                    "': the gradient is cut and partial over "
-                    "axis '" +
-                    axis + "'");
+  for (const std::vector<std::string> &own : {whole, owned})
+    for (const std::string &axis : own)
+      if (llvm::is_contained(partial, own.front()) !=
+          llvm::is_contained(partial, axis))
+        return refuse("'" + text + "': of axes '" + own.front() + "' and '" +
+                      axis +
+                      "', over which the parameter is whole, the "
+                      "gradient is partial over one alone");
   for (auto &[dim, axes] : layout)
     for (const std::string &axis : axes)
       if (llvm::is_contained(partial, axis) && !llvm::is_contained(whole, axis))
         return refuse("'" + text + "': the gradient is partial over axis '" +
                       axis + "', over which the parameter is cut");
+  StringRef gradient = grad.empty() ? param : grad;
+  if (wire == "f64" && gradient != "f64")
+    return refuse("'" + text + "': gradients of " +
+                  (gradient.empty() ? "f32" : gradient) +
+                  " are not summed as f64");
   if (!wire.empty() && partial.empty())
     return refuse("'" + text + "': a wire, and no gradient that is partial");
   return llvm::Error::success();
@@ -203,8 +204,7 @@ EntryAttr mlir::step::getEntry(const VariantRequest &request, LayoutAttr layout,
                ? gradient
                : getStorageType(builder.getContext(), request.wire);
   return EntryAttr::get(builder.getContext(), builder.getArrayAttr(whole),
-                        builder.getArrayAttr(partial), request.gradIsCut,
-                        gradient, wire);
+                        builder.getArrayAttr(partial), gradient, wire);
 }
 
 bool mlir::step::isForRule(const VariantRequest &request, Type param) {
@@ -280,7 +280,6 @@ std::string VariantRequest::str() const {
   add("layout.owned", llvm::join(owned, "+"));
   add("layout.partial", llvm::join(partial, "+"));
   add("layout.wire", wire);
-  add("layout.grad", gradIsCut ? "cut" : "");
   add("master", master);
   add("rounding", rounding);
   add("rank", rank ? std::to_string(rank) : "");

@@ -39,15 +39,13 @@ struct VariantRequest {
   /// Over these axes one rank steps all of the tensor, whatever its rule.
   std::vector<std::string> owned;
   std::string wire;
-  /// Whether the gradient lies as the layout says, and not as the param does.
-  bool gradIsCut = false;
   /// The rank of the tensors that it is for; 0: of any.
   int64_t rank = 0;
 
   /// Parses "param=bf16,grad=bf16,state=f32,state.exp_avg=bf16,
   /// option.amsgrad=true,layout.-1=tp,layout.whole=dp,layout.partial=dp,
-  /// layout.owned=ep,layout.wire=bf16,layout.grad=cut,rank=2,master=f32,
-  /// rounding=stochastic", into what is there already. Items may be separated
+  /// layout.owned=ep,layout.wire=bf16,rank=2,master=f32,rounding=stochastic",
+  /// into what is there already. Items may be separated
   /// by semicolons too. Errors name the item.
   llvm::Error parse(StringRef text);
 

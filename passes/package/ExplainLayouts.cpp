@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Explain.h"
-#include "passes/shard/EntryTransfers.h"
+#include "passes/shard/Sharding.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -54,18 +54,16 @@ struct LayoutExplainer {
   json::Object describeTensors(const TensorLayouts &tensor);
   json::Array findCrossings(const TensorLayouts &tensor);
   json::Object cross(const TensorLayouts &tensor, json::Object call,
-                     const Axes &axes, int64_t bytes, int64_t passes,
-                     const Axes &cut);
+                     const Axes &axes, int64_t bytes, const Axes &cut);
 };
 } // namespace
 
-/// One exchange, `call`: how many bytes of an element cross, and
-/// how many a rank sends, which sends (W - 1) / W of its elements over W ranks,
-/// `passes` times. Over `cut` elements are cut further than the parameter is.
+/// One exchange, `call`: how many bytes of an element cross, and how many a
+/// rank sends, which sends (W - 1) / W of its elements over W ranks. Over `cut`
+/// elements are cut further than the parameter is.
 json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
                                     json::Object call, const Axes &axes,
-                                    int64_t bytes, int64_t passes,
-                                    const Axes &cut) {
+                                    int64_t bytes, const Axes &cut) {
   call["axes"] = axes;
   int64_t ranks = file.countRanks(axes);
   if (ranks > 1)
@@ -79,8 +77,7 @@ json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
     elements *= double(extent);
   elements /= double(file.countRanks(getAllAxes(tensor.param)));
   elements /= double(file.countRanks(cut));
-  double own =
-      elements * double(bytes * passes) * double(ranks - 1) / double(ranks);
+  double own = elements * double(bytes) * double(ranks - 1) / double(ranks);
   sent += own;
   call["sent"] = int64_t(own);
   return call;
@@ -90,23 +87,22 @@ json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
 /// What is cut there, and not summed, each rank takes from what it has.
 json::Array LayoutExplainer::findCrossings(const TensorLayouts &tensor) {
   Axes further = tensor.getAxesOfStatesAlone();
-  EntryTransfers transfers(further, tensor.partial,
-                           tensor.grad != tensor.param);
+  EntryTransfers transfers(further, tensor.partial);
   int64_t gradBytes =
       tensor.wire.empty() ? this->gradBytes : getStorageBytes(tensor.wire);
   json::Array found;
   auto add = [&](const char *when, const char *operation, const char *what,
-                 const Axes &axes, int64_t bytes, int64_t passes,
-                 const Axes &cut) {
+                 const Axes &axes, int64_t bytes, const Axes &cut) {
     json::Object call{{"when", when}, {"operation", operation}, {"what", what}};
     if (!axes.empty())
-      found.push_back(cross(tensor, std::move(call), axes, bytes, passes, cut));
+      found.push_back(cross(tensor, std::move(call), axes, bytes, cut));
   };
   add("before the step", "reduce_scatter", "the gradient", transfers.scattered,
-      gradBytes, 1, {});
+      gradBytes, {});
+  // Addends cross, and then their sums.
   add("before the step", "all_reduce", "the gradient", transfers.reduced,
-      gradBytes, 2, further);
-  add("behind it", "all_gather", "the parameter", further, paramBytes, 1, {});
+      gradBytes + (this->gradBytes == 8 ? 8 : 4), further);
+  add("behind it", "all_gather", "the parameter", further, paramBytes, {});
   return found;
 }
 

@@ -387,7 +387,11 @@ void ProgramExplainer::addRound(ExplainedEntry round) {
 
 /// Before and behind all else.
 void ProgramExplainer::addTransfers() {
-  const bool subsets = rounds.empty();
+  // What is carried from step to step is of whole steps, as rounds are.
+  const bool carries =
+      optimizer.walk([](CarryOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  const bool subsets = rounds.empty() && !carries;
   std::vector<ExplainedEntry> all = describeTransfers(program, true, subsets);
   llvm::append_range(all, entries);
   for (ExplainedEntry &entry : describeTransfers(program, false, subsets)) {

@@ -77,11 +77,13 @@ std::vector<ExplainedEntry> mlir::step::describeTransfers(ProgramOp program,
     entry.members["axes"] = getNames(op.getOver().getValue());
     entry.members["of"] = ofGradient ? "gradient" : "parameter";
     // What each rank has already is taken where it is.
-    Type crossing = op.getWireType();
-    if (!ofGradient)
-      crossing = cast<BufferType>(op->getOperand(0).getType()).getElement();
+    int64_t crossing = op.getWireType() ? getBytes(op.getWireType()) : 0;
+    // Addends, and then their sums; or parts of the param.
+    if (!ofGradient || isa<AllReduceOp>(op))
+      crossing +=
+          getBytes(cast<BufferType>(op->getOperand(0).getType()).getElement());
     if (crossing) {
-      entry.members["wire"] = getBytes(crossing);
+      entry.members["wire"] = crossing;
       entry.members["overlaps"] = subsets;
     }
   }

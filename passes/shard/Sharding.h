@@ -9,6 +9,9 @@
 
 #include "dialect/Step.h"
 
+#include <string>
+#include <vector>
+
 namespace mlir::step {
 
 /// Whether the rule has products of matrices, or states of other dims than the
@@ -57,6 +60,35 @@ bool isOnlyContributed(ReductionOpInterface reduction);
 ///
 /// A statistic adds %s of the first rank of "a" alone, %t of every rank.
 SmallVector<StringAttr> getPartialDims(RuleOp rule, Value value);
+
+/// Over which axes a gradient is brought from where it lies outside of a step:
+/// those over which its addends are, the param being whole there or not.
+///
+///   partial over all of `whole`   brought over `whole`, as a sum
+///   partial over none of it       brought over `whole`, as it is
+///   partial over others           summed over these, then
+///
+/// The sum over ranks that keep the same part comes last, so that it is of
+/// parts.
+struct EntryTransfers {
+  using Axes = std::vector<std::string>;
+  Axes scattered, sliced, reduced;
+
+  EntryTransfers(ArrayRef<std::string> whole, ArrayRef<std::string> partial);
+};
+
+/// An exchange that a rule of the variant has, in its order: the operation's
+/// name, over which axes, whether it has a wire, and whether it is of the
+/// param.
+struct PlannedTransfer {
+  StringRef name;
+  ArrayAttr over;
+  bool sums;
+  bool ofParam = false;
+};
+
+/// All of them, those of the gradient before that of the param.
+SmallVector<PlannedTransfer> planTransfers(VariantAttr variant);
 
 } // namespace mlir::step
 

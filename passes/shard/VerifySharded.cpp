@@ -42,29 +42,23 @@ static LogicalResult verifyReduction(RuleOp rule,
   return success();
 }
 
-/// That of the axes over which the gradient is to be summed none is left out,
-/// and that a param that is whole outside of the step is put together again.
+/// What brings the gradient and takes the param is what the entry asks for.
 static LogicalResult verifyExchanges(RuleOp rule) {
-  EntryAttr entry = rule.getVariantAttr().getEntry();
-  SmallVector<Attribute> summed;
-  bool isPutTogether = false;
+  SmallVector<PlannedTransfer> planned = planTransfers(rule.getVariantAttr());
+  auto isPlanned = [](TransferOpInterface op, const PlannedTransfer &plan) {
+    return op->getName().getStringRef() == plan.name &&
+           op.getOver() == plan.over && bool(op.getWireType()) == plan.sums;
+  };
+  size_t next = 0;
   for (auto op : rule.getBody().front().getOps<TransferOpInterface>()) {
-    if (!entry)
-      return op.emitOpError("stands in a rule whose tensors lie outside of the "
-                            "step as they do in it");
-    isPutTogether |= !op.isOfGradient();
-    if (op.getWireType())
-      llvm::append_range(summed, op.getOver());
+    if (next == planned.size() || !isPlanned(op, planned[next]))
+      return op.emitOpError("is not what brings the gradient of the variant, "
+                            "or takes its param, there");
+    ++next;
   }
-  if (!entry)
-    return success();
-  for (auto axis : entry.getPartial().getAsRange<StringAttr>())
-    if (!llvm::is_contained(summed, axis))
-      return rule.emitOpError()
-             << "uses a gradient that is still to be summed over '"
-             << axis.getValue() << "'";
-  if (!entry.getWhole().empty() && !isPutTogether)
-    return rule.emitOpError("returns a param that is not put together");
+  if (next < planned.size())
+    return rule.emitOpError() << "has no '" << planned[next].name << "' over "
+                              << planned[next].over;
   return success();
 }
 

@@ -153,8 +153,23 @@ step.optimizer @init {
 
 // -----
 
-// expected-error @+1 {{an entry's gradient is cut and partial over axis 'dp'}}
-#entry = #step.entry<whole = ["dp"], partial = ["dp"], cut = true, gradient = f32, wire = f32>
+// expected-error @+1 {{an entry's gradient is partial over some of the axes over which it is whole, and not over all}}
+#entry = #step.entry<whole = ["dp", "cp"], partial = ["dp"], gradient = f32, wire = f32>
+
+// -----
+
+// expected-error @+1 {{an entry's gradient of 'f32' crosses as f64, in which it is not summed}}
+#entry = #step.entry<whole = ["dp"], partial = ["dp"], gradient = f32, wire = f64>
+
+// -----
+
+// expected-error @+1 {{a layout cuts over some of the axes over which the param is whole, and not over all}}
+#variant = #step.variant<"any", {}, f32, <{n = ["dp"]}> entry <whole = ["dp", "cp"], partial = [], gradient = f32>>
+
+// -----
+
+// expected-error @+1 {{a gradient is partial over axis 'tp', over which the param is cut}}
+#variant = #step.variant<"any", {}, f32, <{n = ["tp"]}> entry <whole = [], partial = ["tp"], gradient = f32, wire = f32>>
 
 // -----
 

@@ -14,12 +14,12 @@ step.optimizer @rule {
   }
 }
 
-// CHECK: variant <"any", {}, f32 entry <whole = ["dp"], partial = [], cut = true, gradient = f32>>
+// CHECK: variant <"any", {}, f32 entry <whole = ["dp"], partial = [], gradient = f32>>
 // CHECK: %[[G:.*]] = step.to_owner %{{.*}} over ["dp"] of f32 : !step.buffer<[*], f32>
 // CHECK: step.traverse {{.*}} reads (%{{.*}} = %[[G]] : <[*], f32>)
 // CHECK: step.from_owner %{{.*}} over ["dp"] : !step.buffer<[*], f32>
 step.optimizer @program {
-  step.program @any(%param: param[*] as f32, %grad: grad[*] as f32) variant <"any", {}, f32 entry <whole = ["dp"], partial = [], cut = true, gradient = f32>> {
+  step.program @any(%param: param[*] as f32, %grad: grad[*] as f32) variant <"any", {}, f32 entry <whole = ["dp"], partial = [], gradient = f32>> {
     %0 = step.to_owner %grad over ["dp"] of f32 : !step.buffer<[*], f32>
     step.cohort_scalars @any_scalars {
       step.yield

@@ -38,31 +38,17 @@ step.optimizer @ddp {
   }
 }
 
-// Replicas of what is shared out: the sum over them is of parts. What is whole over an axis over
-// which nothing is to be summed is there already.
+// Replicas of what is shared out: the sum over them is of parts.
 // CHECK-LABEL: @replicas
-// CHECK: %[[A:.*]] = step.reduce_scatter %{{.*}} over ["dp"] of f32 wire f32 : [n]
-// CHECK-NEXT: %[[B:.*]] = step.all_slice %[[A]] over ["cp"] of f32 : [n]
-// CHECK-NEXT: %[[C:.*]] = step.all_reduce %[[B]] over ["replica"] of f32 wire f32 : [n]
+// CHECK: %[[A:.*]] = step.reduce_scatter %{{.*}} over ["dp", "cp"] of f32 wire f32 : [n]
+// CHECK-NEXT: %[[C:.*]] = step.all_reduce %[[A]] over ["replica"] of f32 wire f32 : [n]
 // CHECK-NEXT: %[[S:.*]] = step.sum %[[C]] across [dp, cp] : [n]
 // CHECK: step.all_gather %{{.*}} over ["dp", "cp"] : [n]
 step.optimizer @replicas {
-  step.rule @any(%p: param[n] as f32, %g: grad[n] as f32) variant <"any", {}, f32, <{n = ["dp", "cp"]}> entry <whole = ["dp", "cp"], partial = ["dp", "replica"], gradient = f32, wire = f32>> {
+  step.rule @any(%p: param[n] as f32, %g: grad[n] as f32) variant <"any", {}, f32, <{n = ["dp", "cp"]}> entry <whole = ["dp", "cp"], partial = ["dp", "cp", "replica"], gradient = f32, wire = f32>> {
     %s = step.sum %g : [n]
     %p1 = step.mul %p, %s : [n], f64
     step.return %p1 : [n]
-  }
-}
-
-// A gradient that is cut lies where it is needed, after others have scattered it.
-// CHECK-LABEL: @cut
-// CHECK-NOT: step.all_slice
-// CHECK: step.sub
-// CHECK-NEXT: step.all_gather
-step.optimizer @cut {
-  step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32, <{"flat range" = ["dp"]}> entry <whole = ["dp"], partial = [], cut = true, gradient = f32>> {
-    %p1 = step.sub %p, %g : [*]
-    step.return %p1
   }
 }
 

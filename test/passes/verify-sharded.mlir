@@ -69,7 +69,7 @@ step.optimizer @unbound {
 // -----
 
 step.optimizer @unsummed {
-  // expected-error @+1 {{'step.rule' op uses a gradient that is still to be summed over 'dp'}}
+  // expected-error @+1 {{'step.rule' op has no 'step.all_reduce' over ["dp"]}}
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32 entry <whole = [], partial = ["dp"], gradient = f32, wire = f32>> {
     %p1 = step.sub %p, %g : [*]
     step.return %p1
@@ -79,7 +79,7 @@ step.optimizer @unsummed {
 // -----
 
 step.optimizer @apart {
-  // expected-error @+1 {{'step.rule' op returns a param that is not put together}}
+  // expected-error @+1 {{'step.rule' op has no 'step.all_gather' over ["dp"]}}
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32, <{"flat range" = ["dp"]}> entry <whole = ["dp"], partial = [], gradient = f32>> {
     %0 = step.all_slice %g over ["dp"] of f32 : [*]
     %p1 = step.sub %p, %0 : [*]
@@ -91,7 +91,7 @@ step.optimizer @apart {
 
 step.optimizer @needless {
   step.rule @any(%p: param[*] as f32, %g: grad[*] as f32) variant <"any", {}, f32> {
-    // expected-error @+1 {{'step.all_reduce' op stands in a rule whose tensors lie outside of the step as they do in it}}
+    // expected-error @+1 {{'step.all_reduce' op is not what brings the gradient of the variant, or takes its param, there}}
     %0 = step.all_reduce %g over ["dp"] of f32 wire f32 : [*]
     %p1 = step.sub %p, %0 : [*]
     step.return %p1

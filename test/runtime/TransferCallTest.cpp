@@ -66,6 +66,34 @@ TEST(TransferCall, overlap) {
   ASSERT_OK(stepcPlanSetParam(plan, 1, rank.params[1].dl()));
 }
 
+/// Rows of what tensor parallelism has cut already, along the other dim or the
+/// same one: ranks along b have other parts, here of the same values.
+TEST(TransferCall, rowsOfParts) {
+  for (bool same : {false, true}) {
+    EntrySpec spec = makeEntry({7, 3}, A, A, 2.0);
+    spec.rows = true;
+    EntryWorld world(getToyTransfers(), {2, 2}, {spec});
+    for (EntryRank &rank : world.ranks) {
+      int64_t other = rank.axes[1].coordinate;
+      std::vector<int64_t> shape = {same ? 14 : 7, same ? 3 : 6};
+      std::vector<int64_t> start = {same ? 7 * other : 0, same ? 0 : 3 * other};
+      std::vector<uint64_t> axes = {same ? A | B : A, same ? 0 : B};
+      ASSERT_OK(rank.bind(
+          0, 1, [&](StepcBinding &, StepcEntry &, StepcLayout &layout) {
+            layout.shape = shape.data();
+            layout.start = start.data();
+            layout.dimAxes = axes.data();
+          }));
+      int64_t begin = -1, end = -1;
+      ASSERT_OK(stepcPlanGetPart(rank.plan.get(), 0, &begin, &end));
+      EXPECT_EQ(rank.axes[0].coordinate ? 12 : 0, begin);
+      EXPECT_EQ(rank.axes[0].coordinate ? 21 : 12, end);
+    }
+    world.bindWhole(0, 1);
+    world.run({"second", "momentum_buffer"});
+  }
+}
+
 TEST(TransferCall, buckets) {
   EntryWorld world(getToyTransfers(), {2}, {makeEntry({8, 6}, A, A)});
   StepcPlan *plan = world.ranks[0].plan.get();

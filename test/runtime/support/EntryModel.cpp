@@ -249,6 +249,10 @@ EntryWorld::~EntryWorld() { stepcSimulatedWorldDestroy(world); }
 void EntryWorld::bind(size_t begin, size_t end) {
   for (EntryRank &rank : ranks)
     ASSERT_OK(rank.bind(begin, end));
+  bindWhole(begin, end);
+}
+
+void EntryWorld::bindWhole(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     StepcBinding binding =
         makeBinding(nullptr, params[i].dl(),

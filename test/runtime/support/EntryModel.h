@@ -81,6 +81,8 @@ public:
 
   void bind(size_t begin, size_t end);
   void bindAll() { bind(0, specs.size()); }
+  /// To the one process.
+  void bindWhole(size_t begin, size_t end);
   /// New gradients: small integers, or any numbers.
   void fillGrads(uint32_t seed, bool integers = false);
   void setMissing(const std::vector<bool> &missing);

@@ -63,6 +63,10 @@ TENSORS = {
     '{"name": "a", "gradient": {"partial": "dp", "wire": "i8"}}': (
         "3:53: 'wire' is 'i8', none of f32, bf16, f16, f64"
     ),
+    '{"name": "a", "gradient": {"partial": "dp"}, "states": {"flat": "dp+tp"}}': (
+        "3:1: the gradient of 'a' is partial over some of the axes that cut the states alone, dp, "
+        "tp, and not over all"
+    ),
     '{"name": "a", "gradient": {"wire": "bf16"}}': (
         "3:1: the gradient of 'a' has a wire and is not partial"
     ),
