@@ -22,7 +22,9 @@ Plan::Plan(std::shared_ptr<const Package> package,
   useEngine(make(model));
 }
 
-Plan::~Plan() = default;
+/// What is under way in a step that has not ended writes memory of the plan and
+/// of the caller.
+Plan::~Plan() { transfers.abandon(); }
 
 void Plan::useEngine(std::unique_ptr<Engine> made) noexcept {
   engine = std::move(made);

@@ -149,6 +149,21 @@ TEST(TransferFailure, midway) {
   }
 }
 
+/// A plan that is destroyed within a step waits for what it has started.
+TEST(TransferFailure, destroyed) {
+  Lonely lonely;
+  {
+    LonelyRank lonelyRank(A, lonely);
+    StepcPlan *plan = lonelyRank.rank.plan.get();
+    ASSERT_OK(stepcStepBegin(plan));
+    for (int64_t id : {0, 1})
+      ASSERT_OK(stepcGradReady(plan, &id, 1));
+    EXPECT_EQ(2, lonely.starts);
+    EXPECT_EQ(0, lonely.finishes);
+  }
+  EXPECT_EQ(2, lonely.finishes);
+}
+
 /// Where ranks have all of the gradient nothing crosses before the step.
 TEST(TransferFailure, gather) {
   Lonely lonely;
