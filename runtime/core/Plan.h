@@ -127,6 +127,9 @@ private:
   void setEntryGrad(int64_t id, const DLTensor &grad);
   void setEntryParam(int64_t id, const DLTensor &param);
 
+  TakeMemory getTransferMemory();
+  void renewTransfers();
+
   // PlanParts.cpp
   void stepWithTransfers();
   void stepBuckets();

@@ -257,9 +257,7 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   EntryBinder entries(model.exchange.getMesh(), model.place,
                       int64_t(model.tensors.size()), bindings, size);
   if (entries.any()) {
-    entries.run(transfers, [this](size_t bytes) {
-      return engine->allocate(bytes, "what brings gradients and parameters");
-    });
+    entries.run(transfers, getTransferMemory());
     bindings = entries.getBindings();
   }
   Binder(*this, bindings, size, entries).run(outIds);

@@ -93,6 +93,24 @@ void Plan::placeGrad(BoundTensor &tensor, uintptr_t grad) noexcept {
         entry.begin * getByteSize(transfers.getTerms(entry).grad);
 }
 
+TakeMemory Plan::getTransferMemory() {
+  return [this](size_t bytes) {
+    return engine->allocate(bytes, "what brings gradients and parameters");
+  };
+}
+
+/// A communicator that has failed may still write what it was given: the next
+/// step has other memory.
+void Plan::renewTransfers() {
+  if (!transfers.isStale())
+    return;
+  transfers.renew(getTransferMemory());
+  for (const BoundTensor &tensor : model.tensors)
+    if (tensor.entry >= 0 && getEntry(tensor).landing)
+      model.getRow(tensor)[tensor.gradWord] = int64_t(getEntry(tensor).landing);
+  overlapUnchecked = true;
+}
+
 bool Plan::setEntryGradFast(BoundTensor &tensor,
                             const DLTensor *grad) noexcept {
   EntryTensor &entry = getEntry(tensor);

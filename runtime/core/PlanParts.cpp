@@ -16,6 +16,7 @@ using namespace stepc;
 // and then the parameters leave.
 
 void Plan::stepWithTransfers() {
+  renewTransfers();
   beginEntries();
   if (transfers.permitsParts())
     stepBuckets();
@@ -107,6 +108,8 @@ void Plan::beforeWait() {
 }
 
 void Plan::stepBucket(const TransferBucket &bucket) {
+  // Where another rank steps all of it this one still receives parameters.
+  written = true;
   partIds.clear();
   for (size_t member : bucket.members) {
     const EntryTensor &entry = transfers.getTensors()[member];

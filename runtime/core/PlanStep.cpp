@@ -72,6 +72,7 @@ void Plan::countWhole(const StepOutcome &outcome) {
 
 void Plan::stepBegin() {
   requireNoStep("stepcStepBegin");
+  renewTransfers();
   checkOverlap();
   engine->requireParts();
   engine->takeCounts();

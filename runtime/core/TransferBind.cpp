@@ -287,6 +287,41 @@ NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
   return made;
 }
 
+/// All of it is taken before anything changes.
+void Transfers::renew(const TakeMemory &take) {
+  auto takeLike = [&](const std::vector<Memory> &before) {
+    std::vector<Memory> fresh(before.size());
+    for (size_t i = 0; i < before.size(); ++i)
+      if (before[i].size)
+        fresh[i] = take(before[i].size);
+    return fresh;
+  };
+  std::vector<Memory> receive = takeLike(receiveRing.memory);
+  std::vector<Memory> gather = takeLike(gatherRing.memory);
+  std::vector<Memory> second = takeLike({scratch});
+  std::vector<Memory> fresh = takeLike(blocks);
+  auto move = [&](uintptr_t &address) {
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (address - blocks[i].address < blocks[i].size) {
+        address += fresh[i].address - blocks[i].address;
+        return;
+      }
+  };
+  for (TransferBucket &bucket : buckets) {
+    move(bucket.send);
+    move(bucket.landing);
+  }
+  for (EntryTensor &tensor : tensors)
+    if (tensor.landing)
+      move(tensor.landing);
+  receiveRing.memory.swap(receive);
+  gatherRing.memory.swap(gather);
+  std::swap(scratch, second[0]);
+  fresh.reserve(blocks.capacity());
+  blocks.swap(fresh);
+  stale = false;
+}
+
 void Transfers::reserve(const NewTransfers &made) {
   reserveAtLeast(tensors, tensors.size() + made.tensors.size());
   reserveAtLeast(packing, tensors.size() + made.tensors.size());

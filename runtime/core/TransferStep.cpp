@@ -43,6 +43,7 @@ void Transfers::callCommunicator(Call &&call, const Subject &subject) {
   } catch (...) {
     words = "the communicator threw";
   }
+  failed = true;
   message[sizeof(message) - 1] = '\0';
   if (!words[0])
     std::snprintf(message, sizeof(message), "the communicator returned %d",
@@ -80,6 +81,8 @@ void Transfers::finish(void *&work, const Subject &subject) {
 /// Where a communicator has failed it may still write what it was to receive,
 /// and who waits for it reads what was sent: that memory stays for good.
 void Transfers::keepMemory() noexcept {
+  failed = false;
+  stale = true;
   static std::mutex mutex;
   static auto *const kept = new std::vector<Memory>();
   std::lock_guard<std::mutex> lock(mutex);
@@ -93,20 +96,20 @@ void Transfers::keepMemory() noexcept {
 }
 
 void Transfers::abandon() noexcept {
-  bool failed = false;
   auto end = [&](void *&work) {
     if (!work)
       return;
     try {
       finish(work, {buckets[0], "what is under way"});
     } catch (...) {
-      failed = true;
+      // Of what has failed the caller is told the first.
     }
   };
   for (TransferBucket &bucket : buckets)
     end(bucket.work);
   for (GatherUnit &unit : units)
     end(unit.work);
+  // Also where it is nothing of these that has failed.
   if (failed)
     keepMemory();
 }

@@ -245,6 +245,12 @@ public:
   /// Waits for all that is under way, whatever comes of it.
   void abandon() noexcept;
 
+  /// Whether the communicator has failed, so that memory for what crosses may
+  /// still be written.
+  bool isStale() const { return stale; }
+  /// Takes other memory in its place; where sums land moves, too.
+  void renew(const TakeMemory &take);
+
   int64_t getNumCalls() const { return numCalls; }
   int64_t getNumBytes() const { return numBytes; }
   size_t getBytes() const;
@@ -314,6 +320,10 @@ private:
   std::vector<size_t> packing;
   int64_t numCalls = 0;
   int64_t numBytes = 0;
+  /// Whether the communicator has failed since memory was kept for it; and
+  /// whether what was kept is still in use here.
+  bool failed = false;
+  bool stale = false;
   char message[1024] = "";
   /// Stands for work of which the communicator has made nothing.
   char started = 0;

@@ -8,8 +8,10 @@
 #include "support/EntryModel.h"
 #include "support/Interpose.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 using namespace stepc_test;
 
@@ -32,7 +34,10 @@ std::vector<EntrySpec> makeFour(uint64_t partial) {
 struct Lonely {
   int64_t starts = 0, finishes = 0;
   int64_t failStart = -1, failFinish = -1;
-  bool throws = false, silent = false;
+  bool throws = false, silent = false, records = false;
+  /// What transfers were to receive, of which some have failed: written as late
+  /// as may be.
+  std::vector<std::pair<char *, size_t>> received, late;
 
   StepcCommunicator get() {
     StepcCommunicator communicator = {};
@@ -43,6 +48,10 @@ struct Lonely {
     communicator.start = [](void *context, const StepcTransfer *transfer,
                             void **, char *message, size_t size) -> int32_t {
       auto *own = static_cast<Lonely *>(context);
+      if (own->records && transfer->kind == STEPC_ALL_TO_ALL)
+        own->received.push_back(
+            {static_cast<char *>(transfer->receive),
+             size_t(transfer->receiveBytes[0] + transfer->receiveBytes[1])});
       if (own->starts++ == own->failStart)
         return own->fail(message, size);
       if (transfer->kind == STEPC_ALL_TO_ALL)
@@ -54,6 +63,8 @@ struct Lonely {
     communicator.finish = [](void *context, void *, char *message,
                              size_t size) -> int32_t {
       auto *own = static_cast<Lonely *>(context);
+      for (auto [memory, bytes] : own->late)
+        std::memset(memory, 0x41, bytes);
       return own->finishes++ == own->failFinish ? own->fail(message, size) : 0;
     };
     return communicator;
@@ -70,14 +81,16 @@ private:
 };
 
 struct LonelyRank {
-  explicit LonelyRank(uint64_t partial, Lonely &lonely)
+  LonelyRank(uint64_t partial, Lonely &lonely, size_t numTensors = 4)
       : communicator(lonely.get()),
         rank(getToyTransfers(), makeFour(partial), {{"dp", 2, 0}},
              &communicator, makeConfig(2), 1) {
     EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), 1, 1));
     for (Array &grad : rank.grads)
       grad.fill(3);
-    EXPECT_EQ(STEPC_OK, rank.bind(0, 4)) << stepcLastErrorMessage();
+    for (size_t i = numTensors; i < 4; ++i)
+      rank.missing[i] = true;
+    EXPECT_EQ(STEPC_OK, rank.bind(0, numTensors)) << stepcLastErrorMessage();
   }
 
   StepcCommunicator communicator;
@@ -146,6 +159,40 @@ TEST(TransferFailure, midway) {
     EXPECT_STATUS(STEPC_POISONED, rank.step());
     // All that was started has been finished.
     EXPECT_EQ(lonely.starts - (fail == 4), lonely.finishes);
+  }
+}
+
+/// What failed is written long after, in later steps and when the plan is gone,
+/// also where it was the only transfer, or one that did not start.
+TEST(TransferFailure, receivedLate) {
+  for (bool start : {true, false}) {
+    Lonely lonely, other;
+    LonelyRank undisturbed(A, other, 1);
+    ASSERT_OK(undisturbed.rank.step());
+    lonely.records = true;
+    {
+      LonelyRank lonelyRank(A, lonely, 1);
+      EntryRank &rank = lonelyRank.rank;
+      for (int attempt = 0; attempt < 3; ++attempt) {
+        lonely.starts = lonely.finishes = 0;
+        (start ? lonely.failStart : lonely.failFinish) = 0;
+        EXPECT_STATUS(STEPC_COMMUNICATION_ERROR,
+                      attempt % 2 ? rank.stepByEvents(1, 1) : rank.step());
+        ASSERT_OK(rank.setGrad(0, true));
+        for (auto own : lonely.received) {
+          EXPECT_EQ(0, std::count(lonely.late.begin(), lonely.late.end(), own));
+          lonely.late.push_back(own);
+        }
+        lonely.received.clear();
+      }
+      lonely.failStart = lonely.failFinish = -1;
+      rank.grads[0].fill(3);
+      EXPECT_STATUS(STEPC_OK, rank.step());
+      EXPECT_EQ(3u, lonely.late.size());
+      EXPECT_EQ(undisturbed.rank.params[0].bits(), rank.params[0].bits());
+    }
+    for (auto [memory, bytes] : lonely.late)
+      std::memset(memory, 0x42, bytes);
   }
 }
 
