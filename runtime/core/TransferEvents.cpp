@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <utility>
 
 using namespace stepc;
 
@@ -27,7 +28,7 @@ public:
              const std::vector<const GatherUnit *> &units, bool parts,
              NewTransfers &made)
       : buckets(buckets), units(units), parts(parts), made(made),
-        slots(buckets.size()), unitSlots(units.size()) {}
+        slots(buckets.size()), unitSlots(units.size()), landed(units.size()) {}
 
   void run();
 
@@ -51,9 +52,12 @@ private:
   NewTransfers &made;
   Slots receive, collect;
   std::vector<size_t> slots, unitSlots;
-  /// What has started and not landed, by the axes of the parameters: ranks that
-  /// share them have the same there, whatever else they have.
-  std::map<uint64_t, std::deque<size_t>> started;
+  /// How many buckets of each unit have.
+  std::vector<size_t> landed;
+  /// What has started and not landed, by the axes of the parameters and of the
+  /// gradients: ranks that share them have the same there, whatever else they
+  /// have.
+  std::map<std::pair<uint64_t, uint64_t>, std::deque<size_t>> started;
   std::deque<size_t> gathered;
 };
 
@@ -81,7 +85,8 @@ void EventMaker::start(size_t bucket) {
   slots[bucket] =
       receive.take(made.receive, getReceivedBytes(*buckets[bucket]));
   made.events.push_back({Kind::Start, bucket, slots[bucket]});
-  std::deque<size_t> &own = started[buckets[bucket]->terms.wholeAxes];
+  const EntryTerms &terms = buckets[bucket]->terms;
+  std::deque<size_t> &own = started[{terms.wholeAxes, terms.partialAxes}];
   own.push_back(bucket);
   if (own.size() < kUnderWay)
     return;
@@ -93,9 +98,12 @@ void EventMaker::start(size_t bucket) {
 void EventMaker::land(size_t bucket) {
   made.events.push_back({Kind::Land, bucket, slots[bucket]});
   receive.free.push_back(slots[bucket]);
-  for (size_t unit = 0; parts && unit < units.size(); ++unit)
-    if (units[unit]->buckets.back() == bucket)
+  for (size_t unit = 0; parts && unit < units.size(); ++unit) {
+    const std::vector<size_t> &own = units[unit]->buckets;
+    if (std::find(own.begin(), own.end(), bucket) != own.end() &&
+        ++landed[unit] == own.size())
       gather(unit);
+  }
 }
 
 void EventMaker::gather(size_t unit) {

@@ -8,6 +8,8 @@
 #include "core/Transfers.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 using namespace stepc;
 
@@ -30,16 +32,21 @@ private:
   void addPieces(size_t bucket);
   void append(GatherUnit &unit, size_t rank, size_t bucket, int64_t from,
               int64_t to) const;
-  bool joins(size_t bucket, int64_t bytes) const;
+  bool join(size_t bucket, int64_t bytes);
 
   const Mesh &mesh;
   const NewTransfers &made;
   size_t firstTensor, firstBucket;
   int64_t most;
   std::vector<GatherUnit> units;
-  /// The buckets of the last unit, to which others may be added; none where it
-  /// is a piece of one.
-  std::vector<size_t> open;
+  /// Units to which others may be added, with their buckets. One for each axes
+  /// and type, as of tensors of other axes this rank has some that those who
+  /// gather with it do not have.
+  struct Open {
+    size_t unit;
+    std::vector<size_t> buckets;
+  };
+  std::map<std::pair<uint64_t, Storage>, Open> open;
 };
 
 constexpr int64_t kAll = INT64_MAX / 2;
@@ -85,14 +92,20 @@ GatherUnit UnitMaker::makeUnit(const std::vector<size_t> &buckets, int64_t from,
   return unit;
 }
 
-/// Whether the bucket can be gathered with the last one.
-bool UnitMaker::joins(size_t bucket, int64_t bytes) const {
-  if (open.empty())
-    return false;
+/// Whether the bucket is gathered with others before it; adds it to them.
+bool UnitMaker::join(size_t bucket, int64_t bytes) {
   const EntryTerms &terms = made.buckets[bucket].terms;
-  const EntryTerms &last = made.buckets[open.back()].terms;
-  return last.wholeAxes == terms.wholeAxes && last.param == terms.param &&
-         units.back().bytes + bytes <= most;
+  auto found = open.find({terms.wholeAxes, terms.param});
+  if (found == open.end())
+    return false;
+  Open &own = found->second;
+  if (units[own.unit].bytes + bytes > most) {
+    open.erase(found);
+    return false;
+  }
+  own.buckets.push_back(bucket);
+  units[own.unit] = makeUnit(own.buckets, 0, kAll);
+  return true;
 }
 
 void UnitMaker::add(size_t bucket) {
@@ -103,16 +116,12 @@ void UnitMaker::add(size_t bucket) {
       own.countElements(made.tensors) * getByteSize(own.terms.param);
   if (bytes == 0)
     return;
-  if (joins(bucket, bytes)) {
-    open.push_back(bucket);
-    units.back() = makeUnit(open, 0, kAll);
+  if (join(bucket, bytes))
     return;
-  }
-  open.clear();
   if (own.members.size() > 1 && bytes > most)
     return addPieces(bucket);
-  open.push_back(bucket);
-  units.push_back(makeUnit(open, 0, kAll));
+  open[{own.terms.wholeAxes, own.terms.param}] = {units.size(), {bucket}};
+  units.push_back(makeUnit({bucket}, 0, kAll));
 }
 
 /// As many elements of each rank at a time as come to so many bytes.

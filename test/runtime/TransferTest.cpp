@@ -367,6 +367,108 @@ TEST(Transfer, nothing) {
   EXPECT_EQ(0, world.getCounters(0).calls);
 }
 
+void copyArray(const Array &from, Array &to) {
+  for (int64_t k = 0; k < from.size(); ++k)
+    to.set(k, from.get(k));
+}
+
+/// Two by two ranks, of which the second along b have other tensors between
+/// those that all have; and ranks that have these alone.
+struct Distinct {
+  Distinct(const EntrySpec &shared, const EntrySpec &distinct, Buckets buckets);
+  void step(uint32_t seed);
+
+  std::vector<EntrySpec> all;
+  EntryWorld plain, world;
+  /// Of each tensor of a rank which of all it is; no less than there are:
+  /// another.
+  std::vector<std::vector<size_t>> which;
+};
+
+std::vector<EntrySpec> makeShared(const EntrySpec &shared) {
+  std::vector<EntrySpec> all(9, shared);
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].shape = {int64_t(5 + 3 * i)};
+  return all;
+}
+
+Distinct::Distinct(const EntrySpec &shared, const EntrySpec &distinct,
+                   Buckets buckets)
+    : all(makeShared(shared)), plain(getToyTransfers(), {2, 2}, all, {},
+                                     buckets.gradients, buckets.parameters),
+      world(getToyTransfers(), {2, 2}, {}), which(4) {
+  plain.bindAll();
+  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldSetDeadline(world.world, 5000));
+  world.ranks.clear();
+  for (size_t r = 0; r < 4; ++r) {
+    std::vector<EntrySpec> specs;
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t k = 0; k < (r % 2 ? i % 3 + 2 : 1); ++k) {
+        specs.push_back(k ? distinct : all[i]);
+        which[r].push_back(k ? all.size() : i);
+      }
+    StepcCommunicator communicator = {};
+    communicator.structSize = sizeof(communicator);
+    EXPECT_EQ(STEPC_OK, stepcSimulatedWorldFillCommunicator(
+                            world.world, int64_t(r), &communicator));
+    EntryRank &rank =
+        world.ranks.emplace_back(getToyTransfers(), specs, plain.ranks[r].axes,
+                                 &communicator, makeConfig(1), 1);
+    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), buckets.gradients,
+                                            buckets.parameters));
+    for (size_t i = 0; i < specs.size(); ++i)
+      if (which[r][i] < all.size())
+        copyArray(plain.ranks[r].params[which[r][i]], rank.params[i]);
+    EXPECT_EQ(STEPC_OK, rank.bind(0, specs.size())) << stepcLastErrorMessage();
+  }
+}
+
+void Distinct::step(uint32_t seed) {
+  plain.fillGrads(seed);
+  for (size_t r = 0; r < 4; ++r)
+    for (size_t i = 0; i < which[r].size(); ++i)
+      if (which[r][i] < all.size())
+        copyArray(plain.ranks[r].grads[which[r][i]], world.ranks[r].grads[i]);
+      else
+        world.ranks[r].grads[i].fill(seed);
+  plain.step();
+  world.forEachRank([&](EntryRank &rank) {
+    StepcStatus status = seed % 2 ? rank.step() : rank.stepByEvents(seed, 1);
+    EXPECT_EQ(STEPC_OK, status) << rank.message;
+  });
+  for (size_t r = 0; r < 4; ++r)
+    for (size_t i = 0; i < which[r].size(); ++i)
+      if (which[r][i] < all.size())
+        EXPECT_EQ(plain.ranks[r].params[which[r][i]].bits(),
+                  world.ranks[r].params[i].bits())
+            << "rank " << r << ", tensor " << i;
+}
+
+/// What ranks have together crosses in the same order on all, whatever else
+/// they have.
+TEST(Transfer, otherTensorsOnSomeRanks) {
+  struct Axes {
+    uint64_t whole, partial;
+  };
+  for (Buckets buckets :
+       {Buckets{1, 1}, Buckets{60, 200}, Buckets{200, 60}, Buckets{0, 0}})
+    for (Axes shared : {Axes{A | B, A | B}, Axes{A | B, 0}, Axes{0, A | B},
+                        Axes{A, A | B}, Axes{B, A | B}})
+      for (Axes distinct : {Axes{A, A}, Axes{0, A}, Axes{A, 0}}) {
+        SCOPED_TRACE(testing::Message()
+                     << buckets.gradients << ", " << buckets.parameters << ": "
+                     << shared.whole << ", " << shared.partial << " and "
+                     << distinct.whole << ", " << distinct.partial);
+        Distinct ranks(makeEntry({}, shared.whole, shared.partial),
+                       makeEntry({40}, distinct.whole, distinct.partial),
+                       buckets);
+        for (uint32_t seed : {1, 2})
+          ranks.step(seed);
+        if (HasFailure())
+          return;
+      }
+}
+
 /// A step that takes no memory.
 TEST(Transfer, wholeModelInOneBucketOrEach) {
   for (int64_t bytes : {int64_t(4), int64_t(1) << 40}) {
