@@ -178,6 +178,26 @@ void EntryBinder::requireOwned(const StepcLayout &layout,
          name.c_str(), mesh.describe(cut & own.wholeAxes).c_str());
 }
 
+/// Refuses addends of what is not the same tensor, or part of it, on all ranks
+/// that have one.
+void EntryBinder::requireAddends(const StepcLayout &layout,
+                                 const EntryTerms &own) const {
+  uint64_t cut = layout.flat ? layout.flatAxes : 0;
+  for (int32_t i = 0; layout.dimAxes && i < layout.ndim; ++i)
+    cut |= layout.dimAxes[i];
+  if (uint64_t both = cut & own.partialAxes)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: the entry's gradient is partial over %s, over which the "
+         "layout cuts the parameter",
+         name.c_str(), mesh.describe(both).c_str());
+  uint64_t all = own.partialAxes | own.wholeAxes;
+  if (uint64_t both = layout.distinctAxes & all)
+    fail(STEPC_LAYOUT_UNSUPPORTED,
+         "tensor %s: the entry names %s, along which the layout says that "
+         "there are other tensors",
+         name.c_str(), mesh.describe(both).c_str());
+}
+
 /// Refuses a layout that the entry does not go with, and a parameter that is
 /// not the whole of what is cut.
 void EntryBinder::requireLayout(const StepcBinding &binding,
@@ -208,6 +228,7 @@ void EntryBinder::requireLayout(const StepcBinding &binding,
   } else if (own.owned) {
     requireOwned(whole, own);
   }
+  requireAddends(whole, own);
   makeLayout(mesh, binding.layout ? &whole : nullptr, *binding.param, name);
 }
 

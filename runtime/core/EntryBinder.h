@@ -64,6 +64,7 @@ private:
                      const EntryTerms &terms) const;
   void requireFlat(const StepcLayout &layout, const EntryTerms &terms) const;
   void requireRows(const StepcLayout &layout, const EntryTerms &terms) const;
+  void requireAddends(const StepcLayout &layout, const EntryTerms &terms) const;
   void requireOwned(const StepcLayout &layout, const EntryTerms &terms) const;
   void translate(int64_t i);
   void setLayout(const StepcLayout *layout, const EntryTerms &terms,

@@ -231,6 +231,40 @@ TEST(TransferRefusal, layouts) {
         binding.layout = &layout;
       },
       owned);
+  uint64_t columns[] = {0, B};
+  for (bool flat : {true, false}) {
+    EntrySpec summed = makeWhole();
+    summed.whole = 0;
+    summed.partial = A | B;
+    refuse(
+        "tensor 'w': the entry's gradient is partial over 'b', over which "
+        "the layout cuts the parameter",
+        [&](auto &binding, auto &, auto &layout) {
+          layout.flat = flat;
+          layout.flatAxes = flat ? B : 0;
+          layout.begin = 0;
+          layout.dimAxes = flat ? nullptr : columns;
+          binding.layout = &layout;
+        },
+        summed);
+    summed.whole = A;
+    summed.rows = true;
+    uint64_t cut[] = {A, B};
+    if (!flat)
+      refuse(
+          "tensor 'w': the entry's gradient is partial over 'b', over which "
+          "the layout cuts the parameter",
+          [&](auto &, auto &, auto &layout) { layout.dimAxes = cut; }, summed);
+  }
+  for (uint64_t partial : {A | B, A})
+    refuse(partial == A ? "tensor 'w': the entry names 'a', along which the "
+                          "layout says that there are other tensors"
+                        : "tensor 'w': the entry names 'b', along which the "
+                          "layout says that there are other tensors",
+           [&](auto &, auto &entry, auto &layout) {
+             entry.partialAxes = partial;
+             layout.distinctAxes = partial == A ? A : B;
+           });
   // What the caller has is the whole over these axes.
   int64_t shape[] = {16, 6};
   refuseEntry(STEPC_SHAPE_MISMATCH,
