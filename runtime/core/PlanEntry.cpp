@@ -182,6 +182,8 @@ void Plan::setEntryGrad(int64_t id, const DLTensor &grad) {
 }
 
 void Plan::setEntryParam(int64_t id, const DLTensor &param) {
+  // Transfers under way read and write it where it was.
+  requireNoStep("stepcPlanSetParam of a tensor with an entry");
   BoundTensor &tensor = model.tensors[id];
   size_t operand = getVariant(tensor).param;
   View view = requireEntryView(id, operand, param);

@@ -182,6 +182,26 @@ TEST(TransferCall, gradReady) {
                  stepcGradReady(nullptr, ids, 1));
 }
 
+/// What transfers read and write stays where it is until the end.
+TEST(TransferCall, setParamInAStep) {
+  EntrySpec plain;
+  plain.shape = {9};
+  EntryWorld world(getToyTransfers(), {1}, {makeEntry({8, 6}, A, A), plain});
+  world.bindAll();
+  EntryRank &rank = world.ranks[0];
+  StepcPlan *plan = rank.plan.get();
+  Array moved(Type::F32, {8, 6}), other(Type::F32, {9});
+  ASSERT_OK(stepcStepBegin(plan));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "stepcPlanSetParam of a tensor with an entry between "
+                 "stepcStepBegin and stepcStepEnd",
+                 stepcPlanSetParam(plan, 0, moved.dl()));
+  ASSERT_OK(stepcPlanSetParam(plan, 0, rank.params[0].dl()));
+  ASSERT_OK(stepcPlanSetParam(plan, 1, other.dl()));
+  ASSERT_OK(stepcStepEnd(plan));
+  ASSERT_OK(stepcPlanSetParam(plan, 0, moved.dl()));
+}
+
 /// Where no tensor has an entry it steps them.
 TEST(TransferCall, gradReadyWithoutEntries) {
   Model model({{Type::F32, {9}}, {Type::F32, {9}}});
