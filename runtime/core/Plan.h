@@ -150,6 +150,7 @@ private:
 
   // PlanStep.cpp
   void checkOverlap();
+  void checkStep();
   void prepareStep();
   StepOutcome runWhole();
   void countWhole(const StepOutcome &outcome);

@@ -35,11 +35,7 @@ void Plan::beginEntries() noexcept {
 }
 
 void Plan::stepBuckets() {
-  checkOverlap();
-  if (groupsUnchecked) {
-    model.rounds.requireEqualGroups();
-    groupsUnchecked = false;
-  }
+  checkStep();
   engine->requireParts();
   engine->takeCounts();
   if (!model.cohortsValid)
@@ -187,6 +183,9 @@ void Plan::gradReady(const int64_t *ids, int64_t size) {
 
 /// Ends a step of which tensors were named as their gradients came.
 void Plan::stepNamed() {
+  // What is refused leaves the step as it is, for another end.
+  if (!transfers.permitsParts())
+    checkStep();
   transfers.closeAll();
   if (transfers.permitsParts()) {
     bring();
@@ -228,6 +227,7 @@ void Plan::stepNamedAtOnce() {
   try {
     stepPhases();
   } catch (...) {
+    transfers.abandon();
     wake();
     throw;
   }
@@ -249,10 +249,9 @@ void Plan::countElsewhere() noexcept {
 
 /// Ends a step in parts that has failed.
 void Plan::dropParts() noexcept {
-  for (int64_t id : steppedIds)
-    model.tensors[size_t(id)].stepped = false;
-  for (int64_t id : waitingIds)
-    model.tensors[size_t(id)].stepped = false;
+  // Also those that were named and are in no list yet.
+  for (BoundTensor &tensor : model.tensors)
+    tensor.stepped = false;
   steppedIds.clear();
   waitingIds.clear();
   for (Cohort &cohort : model.cohorts.getList())

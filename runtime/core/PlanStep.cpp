@@ -24,12 +24,17 @@ void Plan::checkOverlap() {
   overlapUnchecked = false;
 }
 
-void Plan::prepareStep() {
+/// Refuses a step of which the caller has set up something wrong.
+void Plan::checkStep() {
   checkOverlap();
-  if (groupsUnchecked) {
-    model.rounds.requireEqualGroups();
-    groupsUnchecked = false;
-  }
+  if (!groupsUnchecked)
+    return;
+  model.rounds.requireEqualGroups();
+  groupsUnchecked = false;
+}
+
+void Plan::prepareStep() {
+  checkStep();
   if (model.areListsValid())
     return;
   engine->takeCounts();
@@ -125,7 +130,9 @@ void Plan::requireSteppable(int64_t id) const {
   requireId(id);
   const BoundTensor &tensor = model.tensors[id];
   const char *name = model.names[id].c_str();
-  if (!getVariant(tensor).subsets || model.rounds.any())
+  // Where a bucket is not stepped as it lands all are stepped by the end.
+  if (!getVariant(tensor).subsets || model.rounds.any() ||
+      (transfers.any() && !transfers.permitsParts()))
     fail(STEPC_WRONG_STATE,
          "optimizer '%s' steps all tensors at once, use stepcStep",
          model.getManifest().optimizer.c_str());

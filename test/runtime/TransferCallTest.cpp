@@ -202,6 +202,51 @@ TEST(TransferCall, setParamInAStep) {
   ASSERT_OK(stepcPlanSetParam(plan, 0, moved.dl()));
 }
 
+/// A tensor without an entry is stepped once, by the end.
+TEST(TransferCall, withoutParts) {
+  PackagePtr package = loadToyWithoutParts();
+  EntrySpec plain;
+  plain.shape = {9};
+  EntryWorld world(package.get(), {1}, {makeEntry({8, 6}, A, A), plain});
+  world.bindAll();
+  world.stepWhole();
+  StepcPlan *plan = world.ranks[0].plan.get();
+  int64_t ids[] = {0, 1};
+  ASSERT_OK(stepcStepBegin(plan));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "optimizer 'toy' steps all tensors at once, use stepcStep",
+                 stepcStepTensors(plan, ids + 1, 1));
+  ASSERT_OK(stepcGradReady(plan, ids, 2));
+  ASSERT_OK(stepcStepEnd(plan));
+  world.check({});
+}
+
+/// An end that is refused leaves the step as it is: it ends when what was wrong
+/// is not any more, and the next one, too.
+TEST(TransferCall, refusedEnd) {
+  PackagePtr package = loadToyWithoutParts();
+  EntrySpec plain;
+  plain.shape = {9};
+  EntryWorld world(package.get(), {2}, {makeEntry({8, 6}, A, A), plain, plain});
+  world.bindAll();
+  for (int step = 0; step < 2; ++step) {
+    world.stepWhole();
+    world.forEachRank([&](EntryRank &rank) {
+      StepcPlan *plan = rank.plan.get();
+      int64_t ids[] = {0, 1, 2};
+      ASSERT_OK(stepcStepBegin(plan));
+      ASSERT_OK(stepcGradReady(plan, ids, 2));
+      DLTensor *param = rank.params[2].dl();
+      ASSERT_OK(stepcPlanSetParam(plan, 2, rank.params[1].dl()));
+      EXPECT_EQ(STEPC_OVERLAP, stepcStepEnd(plan));
+      ASSERT_OK(stepcPlanSetParam(plan, 2, param));
+      ASSERT_OK(stepcGradReady(plan, ids + 2, 1));
+      ASSERT_OK(stepcStepEnd(plan));
+    });
+    world.check({});
+  }
+}
+
 /// Where no tensor has an entry it steps them.
 TEST(TransferCall, gradReadyWithoutEntries) {
   Model model({{Type::F32, {9}}, {Type::F32, {9}}});

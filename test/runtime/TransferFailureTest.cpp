@@ -196,6 +196,32 @@ TEST(TransferFailure, receivedLate) {
   }
 }
 
+/// Tensors that were named before the failure can be named in the next step.
+TEST(TransferFailure, namedBefore) {
+  PackagePtr package = loadToyWithoutParts();
+  Lonely lonely;
+  StepcCommunicator communicator = lonely.get();
+  EntrySpec plain;
+  plain.shape = {9};
+  EntryRank rank(package.get(), {makeEntry({8, 6}, A, A), plain},
+                 {{"dp", 2, 0}}, &communicator, makeConfig(1), 1);
+  for (Array &grad : rank.grads)
+    grad.fill(3);
+  ASSERT_OK(rank.bind(0, 2));
+  StepcPlan *plan = rank.plan.get();
+  int64_t ids[] = {0, 1};
+  lonely.failStart = 0;
+  for (StepcStatus expected : {STEPC_COMMUNICATION_ERROR, STEPC_OK}) {
+    ASSERT_OK(stepcStepBegin(plan));
+    ASSERT_OK(stepcGradReady(plan, ids + 1, 1));
+    EXPECT_STATUS(expected, stepcGradReady(plan, ids, 1));
+  }
+  ASSERT_OK(stepcStepEnd(plan));
+  int64_t count = -1;
+  ASSERT_OK(stepcPlanGetCount(plan, 1, &count));
+  EXPECT_EQ(1, count);
+}
+
 /// A plan that is destroyed within a step waits for what it has started.
 TEST(TransferFailure, destroyed) {
   Lonely lonely;

@@ -19,6 +19,14 @@ StepcPackage *stepc_test::getToyTransfers() {
   return package.get();
 }
 
+PackagePtr stepc_test::loadToyWithoutParts() {
+  nlohmann::json manifest = makeToyTransferManifest();
+  for (nlohmann::json &variant : manifest["variants"])
+    if (variant["operands"][0]["storage"] == "bf16")
+      variant["subsets"] = false;
+  return loadManifest(manifest);
+}
+
 EntrySpec stepc_test::makeEntry(std::vector<int64_t> shape, uint64_t whole,
                                 uint64_t partial, double divisor) {
   EntrySpec spec;

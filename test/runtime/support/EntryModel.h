@@ -121,6 +121,10 @@ private:
 /// The package of the toy optimizer with every form.
 StepcPackage *getToyTransfers();
 
+/// The same with a variant that permits no parts, of a type that it is not to
+/// be used with: it decides for all.
+PackagePtr loadToyWithoutParts();
+
 } // namespace stepc_test
 
 #endif // STEPC_TEST_SUPPORT_ENTRYMODEL_H
