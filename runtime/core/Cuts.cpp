@@ -57,9 +57,8 @@ Cuts stepc::giveWhole(int64_t size, int64_t owner, int64_t numRanks) {
   return cuts;
 }
 
-std::vector<int64_t> Owners::choose(uint64_t axes,
-                                    const std::vector<int64_t> &sizes,
-                                    int64_t numRanks) {
+std::vector<int64_t>
+Owners::choose(Axes axes, const std::vector<int64_t> &sizes, int64_t numRanks) {
   std::vector<int64_t> &load = loads[axes];
   load.resize(size_t(numRanks));
   std::vector<size_t> order(sizes.size());

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace stepc {
@@ -41,13 +42,17 @@ Cuts giveWhole(int64_t size, int64_t owner, int64_t numRanks);
 /// of them.
 class Owners {
 public:
-  /// For tensors of these sizes, that ranks share over `axes`; adds them to
-  /// what each has already.
-  std::vector<int64_t> choose(uint64_t axes, const std::vector<int64_t> &sizes,
+  /// The axes over which parameters are whole, and those over which sums of
+  /// theirs are made beside: ranks that share both have the same tensors there,
+  /// and choose the same, whatever others they have.
+  using Axes = std::pair<uint64_t, uint64_t>;
+
+  /// For tensors of these sizes; adds them to what each rank has already.
+  std::vector<int64_t> choose(Axes axes, const std::vector<int64_t> &sizes,
                               int64_t numRanks);
 
 private:
-  std::map<uint64_t, std::vector<int64_t>> loads;
+  std::map<Axes, std::vector<int64_t>> loads;
 };
 
 } // namespace stepc

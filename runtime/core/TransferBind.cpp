@@ -15,6 +15,7 @@
 #include <map>
 #include <new>
 #include <numeric>
+#include <utility>
 
 using namespace stepc;
 
@@ -96,17 +97,17 @@ std::vector<int64_t>
 Transfers::chooseOwners(const std::vector<EntryTensor> &created,
                         const std::vector<EntryTerms> &terms,
                         Owners &chosen) const {
-  std::map<uint64_t, std::vector<size_t>> owned;
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<size_t>> owned;
   for (size_t i = 0; i < created.size(); ++i)
     if (terms[i].owned)
-      owned[terms[i].wholeAxes].push_back(i);
+      owned[{terms[i].wholeAxes, terms[i].getReduceAxes()}].push_back(i);
   std::vector<int64_t> all(created.size(), -1);
   for (const auto &[axes, list] : owned) {
     std::vector<int64_t> sizes;
     for (size_t i : list)
       sizes.push_back(created[i].elements);
     std::vector<int64_t> found =
-        chosen.choose(axes, sizes, getMesh().getGroupSize(axes));
+        chosen.choose(axes, sizes, getMesh().getGroupSize(axes.first));
     for (size_t k = 0; k < list.size(); ++k)
       all[list[k]] = found[k];
   }

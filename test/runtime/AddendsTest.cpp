@@ -161,10 +161,11 @@ TEST(Cuts, rows) {
 TEST(Cuts, owners) {
   Owners owners;
   EXPECT_EQ((std::vector<int64_t>{2, 0, 1, 1, 2}),
-            owners.choose(1, {3, 10, 5, 2, 4}, 3));
+            owners.choose({1, 0}, {3, 10, 5, 2, 4}, 3));
   // Loads are 10, 7 and 7 now; of other axes none.
-  EXPECT_EQ((std::vector<int64_t>{1, 2}), owners.choose(1, {1, 1}, 3));
-  EXPECT_EQ((std::vector<int64_t>{0, 1, 0}), owners.choose(2, {0, 0, 0}, 2));
+  EXPECT_EQ((std::vector<int64_t>{1, 2}), owners.choose({1, 0}, {1, 1}, 3));
+  EXPECT_EQ((std::vector<int64_t>{0, 1, 0}),
+            owners.choose({1, 2}, {0, 0, 0}, 2));
   EXPECT_EQ((Cuts{0, 0, 9, 9}), giveWhole(9, 1, 3));
 }
 

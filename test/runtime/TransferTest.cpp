@@ -386,7 +386,7 @@ struct Distinct {
 };
 
 std::vector<EntrySpec> makeShared(const EntrySpec &shared) {
-  std::vector<EntrySpec> all(9, shared);
+  std::vector<EntrySpec> all(10, shared);
   for (size_t i = 0; i < all.size(); ++i)
     all[i].shape = {int64_t(5 + 3 * i)};
   return all;
@@ -454,19 +454,23 @@ TEST(Transfer, otherTensorsOnSomeRanks) {
        {Buckets{1, 1}, Buckets{60, 200}, Buckets{200, 60}, Buckets{0, 0}})
     for (Axes shared : {Axes{A | B, A | B}, Axes{A | B, 0}, Axes{0, A | B},
                         Axes{A, A | B}, Axes{B, A | B}})
-      for (Axes distinct : {Axes{A, A}, Axes{0, A}, Axes{A, 0}}) {
-        SCOPED_TRACE(testing::Message()
-                     << buckets.gradients << ", " << buckets.parameters << ": "
-                     << shared.whole << ", " << shared.partial << " and "
-                     << distinct.whole << ", " << distinct.partial);
-        Distinct ranks(makeEntry({}, shared.whole, shared.partial),
-                       makeEntry({40}, distinct.whole, distinct.partial),
-                       buckets);
-        for (uint32_t seed : {1, 2})
-          ranks.step(seed);
-        if (HasFailure())
-          return;
-      }
+      for (Axes distinct : {Axes{A, A}, Axes{0, A}, Axes{A, 0}})
+        for (bool owned : {false, true}) {
+          SCOPED_TRACE(testing::Message()
+                       << buckets.gradients << ", " << buckets.parameters
+                       << ": " << shared.whole << ", " << shared.partial
+                       << " and " << distinct.whole << ", " << distinct.partial
+                       << (owned ? ", owned" : ""));
+          EntrySpec first = makeEntry({}, shared.whole, shared.partial);
+          EntrySpec second = makeEntry({40}, distinct.whole, distinct.partial);
+          first.owned = owned && first.whole;
+          second.owned = owned && second.whole;
+          Distinct ranks(first, second, buckets);
+          for (uint32_t seed : {1, 2})
+            ranks.step(seed);
+          if (HasFailure())
+            return;
+        }
 }
 
 /// A step that takes no memory.
