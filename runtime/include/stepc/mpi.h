@@ -32,11 +32,11 @@ typedef struct StepcMpiWorld StepcMpiWorld;
  * MPI_Finalize; what is called on one thread at a time needs
  * MPI_THREAD_SERIALIZED where that is not always the same.
  *
- *   deadlineMs  how long a round may take, or `finish` of a transfer, at least
- *               1, and what is above a year is a year. After it the step ends
- * with an error that names what did not come to an end, and the world answers
- * every call with it. Making the world has none message     gets what went
- * wrong; may be NULL
+ * `deadlineMs` is how long a round may take, or `finish` of a transfer, at
+ * least 1, and what is above a year is a year. After it the step ends with an
+ * error that names what did not come to an end, and the world answers every
+ * call with it. Making the world has no deadline. `message` gets what went
+ * wrong; it may be NULL.
  *
  * STEPC_INVALID_ARGUMENT where the grid has not as many places as MPI has
  * processes, STEPC_WRONG_STATE outside of MPI_Init and MPI_Finalize,
