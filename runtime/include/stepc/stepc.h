@@ -249,7 +249,8 @@ typedef struct StepcCommunicator {
  * for a communicator without `reduce`, and on a CUDA device for one without
  * `enqueue` where the package has rounds. An error of the communicator ends the
  * step with STEPC_COMMUNICATION_ERROR and poisons the plan, unless nothing was
- * written yet, which the message says. */
+ * written yet, which the message says. The plan's memory that `start` was given
+ * is never freed then, nor used by later steps: it may still be written. */
 STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
                                        int64_t numAxes,
                                        const StepcCommunicator *communicator);
@@ -345,7 +346,9 @@ typedef struct StepcBinding {
 /* How much crosses ranks at a time, before anything is bound: bytes of
  * gradients as they cross, and of parameters as they are; 0: 25 MiB. A bucket
  * has at most so many, or one tensor, of those that one call binds. Buckets
- * that fit are gathered together, and a larger one in pieces. */
+ * that fit are gathered together, and a larger one in pieces. All ranks say the
+ * same, and bind the tensors with an entry that they have together in the same
+ * calls and order; others may lie between them. */
 STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
                                           int64_t gradientBytes,
                                           int64_t parameterBytes);
@@ -370,7 +373,9 @@ STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
 
 /* Says where the parameter lives now; strides may change, shape and dtype must
  * not. Cheap when nothing changed. Parameters move one by one, so that shared
- * memory is looked for when the next step begins, which is refused then. */
+ * memory is looked for when the next step begins, which is refused then. A
+ * tensor with an entry does not move between stepcStepBegin and stepcStepEnd,
+ * until which its parameter is written: STEPC_WRONG_STATE. */
 STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                                         const DLTensor *param);
 
@@ -464,13 +469,16 @@ STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
  * Of tensors with an entry they are copied, or used, and may be freed; a bucket
  * begins to cross when all of it is ready, buckets in their order, and the
  * tensors of those that have come are stepped. Others are stepped at once, as
- * by stepcStepTensors. stepcStepEnd does what is left; tensors that were not
- * named, and have an entry, take no part.
+ * by stepcStepTensors. stepcStepEnd does what is left, until which parameters
+ * are written; tensors that were not named take no part, with an entry or
+ * without. The ranks of a group name, or have a gradient of, the same tensors
+ * of those that they share, each in its own order.
  *
- * Of a definition that does not permit parts stepcStepEnd steps all tensors
- * that were named, with the hyper-parameters of then. Gradients that cross no
- * rank, of tensors without an entry and those that all ranks have whole, must
- * stay until then. */
+ * Of a definition that does not permit parts nothing is stepped at once, and
+ * stepcStepTensors is refused: stepcStepEnd steps all tensors that were named,
+ * with the hyper-parameters of then. Gradients that cross no rank must stay
+ * until then: those of tensors without an entry, and those that all ranks have
+ * whole. */
 STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
                                      int64_t n);
 
