@@ -297,7 +297,7 @@ class SimulatedWorld:
     def communicator(self, rank: int) -> CommunicatorStruct:
         """The rank's; the world must outlive it."""
         made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
-        get = self._lib.stepcSimulatedWorldFillCommunicator
+        get = self._lib.stepcSimulatedWorldGetCommunicator
         _runtime.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
         return made
 

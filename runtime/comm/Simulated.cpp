@@ -304,19 +304,6 @@ StepcStatus stepcSimulatedWorldGetCommunicator(StepcSimulatedWorld *world,
   return guarded([&] {
     requireRank(world, rank);
     requireNotNull(out, "out");
-    StepcCommunicator own = world->world.getCommunicator(rank);
-    // Not the fields of a later version, for which callers may have no room.
-    own.structSize = offsetof(StepcCommunicator, enqueue);
-    std::memcpy(out, &own, own.structSize);
-  });
-}
-
-StepcStatus stepcSimulatedWorldFillCommunicator(StepcSimulatedWorld *world,
-                                                int64_t rank,
-                                                StepcCommunicator *out) {
-  return guarded([&] {
-    requireRank(world, rank);
-    requireNotNull(out, "out");
     requireStructSize(out, offsetof(StepcCommunicator, enqueue),
                       sizeof(StepcCommunicator), "StepcCommunicator");
     StepcCommunicator own = world->world.getCommunicator(rank);

@@ -321,17 +321,6 @@ int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world) {
 
 StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
                                          StepcCommunicator *out) {
-  if (!world || !out)
-    return STEPC_INVALID_ARGUMENT;
-  StepcCommunicator own = world->world.getCommunicator();
-  // Not the fields of a later version, for which callers may have no room.
-  own.structSize = offsetof(StepcCommunicator, enqueue);
-  std::memcpy(out, &own, own.structSize);
-  return STEPC_OK;
-}
-
-StepcStatus stepcMpiWorldFillCommunicator(StepcMpiWorld *world,
-                                          StepcCommunicator *out) {
   if (!world || !out || out->structSize < offsetof(StepcCommunicator, enqueue))
     return STEPC_INVALID_ARGUMENT;
   StepcCommunicator own = world->world.getCommunicator();

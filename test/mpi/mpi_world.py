@@ -76,16 +76,15 @@ class MpiWorld:
         self.rank = self._lib.stepcMpiWorldGetRank(self._handle)
         self.communicator = CommunicatorStruct()
         get = self._lib.stepcMpiWorldGetCommunicator
-        assert get(self._handle, None) == get(None, byref(self.communicator)) == 1
+        self.communicator.structSize = CommunicatorStruct.enqueue.offset - 1
+        assert get(self._handle, byref(self.communicator)) == 1
+        self.communicator.structSize = CommunicatorStruct.enqueue.offset
         assert get(self._handle, byref(self.communicator)) == 0
         assert self.communicator.structSize == CommunicatorStruct.enqueue.offset
         assert not self.communicator.start
-        fill = self._lib.stepcMpiWorldFillCommunicator
-        self.communicator.structSize = 8
-        assert fill(self._handle, byref(self.communicator)) == 1
         self.communicator.structSize = ctypes.sizeof(CommunicatorStruct)
-        assert fill(None, byref(self.communicator)) == fill(self._handle, None) == 1
-        assert fill(self._handle, byref(self.communicator)) == 0
+        assert get(None, byref(self.communicator)) == get(self._handle, None) == 1
+        assert get(self._handle, byref(self.communicator)) == 0
         assert self.communicator.structSize == ctypes.sizeof(CommunicatorStruct)
 
     def destroy(self):

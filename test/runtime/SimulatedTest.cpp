@@ -31,7 +31,8 @@ public:
 
   /// Makes the calls of one rank; "" or the message.
   std::string reduce(int64_t rank, std::vector<StepcReduceCall> calls) {
-    StepcCommunicator communicator;
+    StepcCommunicator communicator = {};
+    communicator.structSize = sizeof(communicator);
     EXPECT_EQ(STEPC_OK,
               stepcSimulatedWorldGetCommunicator(world, rank, &communicator));
     char message[512] = "";
@@ -216,7 +217,8 @@ TEST(Simulated, refused) {
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "out is NULL",
                  stepcSimulatedWorldCreate(nullptr, 0, nullptr));
   World good({2});
-  StepcCommunicator communicator;
+  StepcCommunicator communicator = {};
+  communicator.structSize = sizeof(communicator);
   EXPECT_REFUSED(
       STEPC_INVALID_ARGUMENT, "rank 2 does not exist, the world has 2",
       stepcSimulatedWorldGetCommunicator(good.world, 2, &communicator));

@@ -37,7 +37,7 @@ public:
     StepcCommunicator communicator = {};
     communicator.structSize = sizeof(communicator);
     EXPECT_EQ(STEPC_OK,
-              stepcSimulatedWorldFillCommunicator(world, rank, &communicator));
+              stepcSimulatedWorldGetCommunicator(world, rank, &communicator));
     return communicator;
   }
   /// "" or the message.
@@ -247,29 +247,29 @@ TEST(SimulatedTransfer, communicators) {
   StepcCommunicator communicator;
   std::memset(&communicator, 0x5a, sizeof(communicator));
   StepcCommunicator before = communicator;
-  ASSERT_OK(stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
   constexpr size_t kLeast = offsetof(StepcCommunicator, enqueue);
+  communicator.structSize = kLeast;
+  ASSERT_OK(stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
   EXPECT_EQ(kLeast, communicator.structSize);
   EXPECT_EQ(0, std::memcmp(reinterpret_cast<char *>(&communicator) + kLeast,
                            reinterpret_cast<char *>(&before) + kLeast,
                            sizeof(communicator) - kLeast));
   communicator.structSize = offsetof(StepcCommunicator, start);
-  ASSERT_OK(stepcSimulatedWorldFillCommunicator(world.world, 0, &communicator));
+  ASSERT_OK(stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
   EXPECT_EQ(before.start, communicator.start);
   EXPECT_EQ(0, communicator.success);
   communicator.structSize = kLeast - 1;
   EXPECT_REFUSED(
       STEPC_INVALID_ARGUMENT,
       "StepcCommunicator has struct size 23, the least is 24",
-      stepcSimulatedWorldFillCommunicator(world.world, 0, &communicator));
+      stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
   EXPECT_REFUSED(
       STEPC_INVALID_ARGUMENT, "rank 2 does not exist, the world has 2",
-      stepcSimulatedWorldFillCommunicator(world.world, 2, &communicator));
+      stepcSimulatedWorldGetCommunicator(world.world, 2, &communicator));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "out is NULL",
-                 stepcSimulatedWorldFillCommunicator(world.world, 0, nullptr));
-  EXPECT_REFUSED(
-      STEPC_INVALID_ARGUMENT, "world is NULL",
-      stepcSimulatedWorldFillCommunicator(nullptr, 0, &communicator));
+                 stepcSimulatedWorldGetCommunicator(world.world, 0, nullptr));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "world is NULL",
+                 stepcSimulatedWorldGetCommunicator(nullptr, 0, &communicator));
 }
 
 } // namespace

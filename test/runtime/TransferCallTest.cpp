@@ -7,6 +7,8 @@
 
 #include "support/EntryModel.h"
 
+#include <cstddef>
+
 using namespace stepc_test;
 
 namespace {
@@ -16,6 +18,7 @@ TEST(TransferCall, communicator) {
   for (int64_t size : {1, 2}) {
     EntryWorld world(getToyTransfers(), {size}, {makeEntry({8, 6}, A, A)});
     StepcCommunicator communicator = {};
+    communicator.structSize = offsetof(StepcCommunicator, start);
     ASSERT_OK(
         stepcSimulatedWorldGetCommunicator(world.world, 0, &communicator));
     EntryRank rank(getToyTransfers(), {makeEntry({8, 6}, A, A)},

@@ -409,7 +409,7 @@ Distinct::Distinct(const EntrySpec &shared, const EntrySpec &distinct,
       }
     StepcCommunicator communicator = {};
     communicator.structSize = sizeof(communicator);
-    EXPECT_EQ(STEPC_OK, stepcSimulatedWorldFillCommunicator(
+    EXPECT_EQ(STEPC_OK, stepcSimulatedWorldGetCommunicator(
                             world.world, int64_t(r), &communicator));
     EntryRank &rank =
         world.ranks.emplace_back(getToyTransfers(), specs, plain.ranks[r].axes,

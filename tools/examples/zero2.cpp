@@ -322,7 +322,7 @@ int main(int argc, char **argv) {
   int64_t size = numRanks;
   if (stepcMpiWorldCreate(&size, 1, 60000, &world, message, sizeof(message)))
     fail("world", message);
-  check(stepcMpiWorldFillCommunicator(world, &communicator));
+  check(stepcMpiWorldGetCommunicator(world, &communicator));
   StepcAxis axis{"dp", numRanks, ownRank};
 
   StepcPackage *package = nullptr;

@@ -49,17 +49,14 @@ STEPC_API StepcStatus stepcMpiWorldCreate(const int64_t *axisSizes,
 
 /* This process's place, and what stepcPlanSetMesh takes with axes of these
  * sizes and the place's coordinates. Valid until the world is destroyed.
- * STEPC_INVALID_ARGUMENT where an argument is NULL. */
+ * The caller says in out->structSize how large its structure is, and gets so
+ * much of it. Transfers are messages between each two ranks, of 1 GiB at most,
+ * from and to the caller's memory; what one that was given up would have
+ * received may still be written. STEPC_INVALID_ARGUMENT where an argument is
+ * NULL, or the structure has no room for `reduce`. */
 STEPC_API int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world);
 STEPC_API StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
                                                    StepcCommunicator *out);
-
-/* The same for a caller who says in out->structSize how large its structure is,
- * and so gets `start` and `finish`: messages between each two ranks, of 1 GiB
- * at most, from and to the caller's memory. What a transfer that was given up
- * would have received may still be written. */
-STEPC_API StepcStatus stepcMpiWorldFillCommunicator(StepcMpiWorld *world,
-                                                    StepcCommunicator *out);
 
 /* All processes together, when none is inside a call; not after an error of it,
  * when nothing is freed that MPI may still write. Accepts NULL. */

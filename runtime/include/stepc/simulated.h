@@ -34,14 +34,10 @@ STEPC_API StepcStatus stepcSimulatedWorldCreate(const int64_t *axisSizes,
 
 /* The communicator of a rank, for stepcPlanSetMesh with axes of these sizes.
  * Ranks are counted row-major over the axes, the last one fastest. Valid until
- * the world is destroyed. */
+ * the world is destroyed. The caller says in out->structSize how large its
+ * structure is, and gets so much of it. Transfers are made when the last rank
+ * of the group has started them. */
 STEPC_API StepcStatus stepcSimulatedWorldGetCommunicator(
-    StepcSimulatedWorld *world, int64_t rank, StepcCommunicator *out);
-
-/* The same for a caller who says in out->structSize how large its structure is,
- * and so gets `start` and `finish`. Transfers are made when the last rank of
- * the group has started them. */
-STEPC_API StepcStatus stepcSimulatedWorldFillCommunicator(
     StepcSimulatedWorld *world, int64_t rank, StepcCommunicator *out);
 
 /* What each call costs beside its work; 0 at first. Of a transfer it is waited

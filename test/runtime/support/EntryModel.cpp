@@ -228,7 +228,7 @@ EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
     StepcCommunicator communicator = {};
     communicator.structSize = sizeof(communicator);
     EXPECT_EQ(STEPC_OK,
-              stepcSimulatedWorldFillCommunicator(world, r, &communicator));
+              stepcSimulatedWorldGetCommunicator(world, r, &communicator));
     std::vector<StepcAxis> axes(sizes.size());
     int64_t rest = r;
     for (size_t k = sizes.size(); k-- > 0;) {

@@ -196,7 +196,8 @@ ShardWorld::ShardWorld(StepcPackage *package, std::vector<int64_t> sizes,
   for (int64_t size : sizes)
     numRanks *= size;
   for (int64_t r = 0; r < numRanks; ++r) {
-    StepcCommunicator communicator;
+    StepcCommunicator communicator = {};
+    communicator.structSize = sizeof(communicator);
     EXPECT_EQ(STEPC_OK,
               stepcSimulatedWorldGetCommunicator(world, r, &communicator));
     std::vector<StepcAxis> axes(sizes.size());
