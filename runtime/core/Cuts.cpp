@@ -42,11 +42,15 @@ std::vector<Cuts> stepc::cutLine(const std::vector<int64_t> &sizes,
   return all;
 }
 
+int64_t stepc::countRowsBefore(int64_t rank, int64_t numRows,
+                               int64_t numRanks) {
+  return std::min(rank * ((numRows + numRanks - 1) / numRanks), numRows);
+}
+
 Cuts stepc::cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks) {
-  int64_t part = (numRows + numRanks - 1) / numRanks;
   Cuts cuts;
   for (int64_t rank = 0; rank <= numRanks; ++rank)
-    cuts.push_back(std::min(rank * part, numRows) * rowSize);
+    cuts.push_back(countRowsBefore(rank, numRows, numRanks) * rowSize);
   return cuts;
 }
 

@@ -31,6 +31,10 @@ std::vector<Cuts> cutLine(const std::vector<int64_t> &sizes, int64_t numRanks);
 /// Where the same cuts are on a line of one size: 0, then the ends.
 Cuts cutEvenly(int64_t size, int64_t numRanks);
 
+/// How many rows are before those of a rank, of which each has ceil(numRows /
+/// numRanks), as long as there are some.
+int64_t countRowsBefore(int64_t rank, int64_t numRows, int64_t numRanks);
+
 /// Rows of so many elements: each rank has ceil(numRows / numRanks), as long as
 /// there are some. 5 rows over 4 ranks: 2, 2, 1, 0.
 Cuts cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks);

@@ -253,10 +253,8 @@ void EntryBinder::setLayout(const StepcLayout *layout, const EntryTerms &own,
   }
   // Where the whole of the other dims is here, it begins at 0.
   int64_t row =
-      std::min(mesh.getGroupRank(own.wholeAxes) *
-                   ((tensor.shape[0] + mesh.getGroupSize(own.wholeAxes) - 1) /
-                    mesh.getGroupSize(own.wholeAxes)),
-               tensor.shape[0]);
+      countRowsBefore(mesh.getGroupRank(own.wholeAxes), tensor.shape[0],
+                      mesh.getGroupSize(own.wholeAxes));
   bool alone = true;
   for (int32_t i = 0; i < made.ndim; ++i)
     alone &= !((made.dimAxes[i] & ~own.wholeAxes) & mesh.getWideAxes());
@@ -284,9 +282,9 @@ void EntryBinder::translate(int64_t i) {
   part.shape = tensor.shape;
   if (own.rows) {
     int64_t ranks = mesh.getGroupSize(own.wholeAxes), all = tensor.shape[0];
-    int64_t rows = (all + ranks - 1) / ranks;
-    int64_t first = mesh.getGroupRank(own.wholeAxes) * rows;
-    part.shape[0] = std::clamp<int64_t>(all - first, 0, rows);
+    int64_t rank = mesh.getGroupRank(own.wholeAxes);
+    part.shape[0] = countRowsBefore(rank + 1, all, ranks) -
+                    countRowsBefore(rank, all, ranks);
   } else if (own.wholeAxes && !own.owned) {
     part.shape = {tensor.end - tensor.begin};
   } else {
