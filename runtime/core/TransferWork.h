@@ -42,6 +42,7 @@ void visitShare(const Piece &piece, const Piece &share, int64_t &at,
     visit(from, to);
 }
 
+/// Rounds gradients to what crosses; what does not has no pieces.
 struct PackWork {
   const EntryTensor *tensors;
   const TransferBucket *buckets;
@@ -56,8 +57,7 @@ struct PackWork {
       const EntryTensor &tensor = tensors[list[i]];
       const TransferBucket &bucket = buckets[tensor.bucket];
       const EntryTerms &terms = bucket.terms;
-      Storage to = bucket.crosses() ? terms.wire : terms.sum;
-      uintptr_t target = bucket.crosses() ? bucket.send : bucket.landing;
+      Storage to = terms.wire;
       double divisor = terms.divideBefore ? terms.divisor : 1.0;
       for (const Piece &piece : tensor.pieces)
         visitShare(piece, share, at, [&](int64_t from, int64_t end) {
@@ -67,7 +67,7 @@ struct PackWork {
                   uintptr_t((piece.first + from) * getByteSize(terms.grad))),
               terms.grad,
               reinterpret_cast<void *>(
-                  target + uintptr_t((piece.at + from) * getByteSize(to))),
+                  bucket.send + uintptr_t((piece.at + from) * getByteSize(to))),
               to, end - from, divisor);
         });
     }
