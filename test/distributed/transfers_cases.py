@@ -14,7 +14,8 @@ from torch.distributed.device_mesh import init_device_mesh
 TEST = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TEST / folder) for folder in ("sharding", "exact", "interpreter")]
 
-from entries import Packages, Run, compare, random_model, run_alone  # noqa: E402
+from entries import Packages, Run, compare, run_alone  # noqa: E402
+from entry_models import random_model  # noqa: E402
 
 
 def check(shape, names, seeds):

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from definitions import Definition
 from driver import Operand, compile_package
-from oracle import ZOO, store, widen
+from oracle import store, widen
 from stepc import _runtime, errors
 from stepc._mesh import EntryStruct, Layout, Mesh, SimulatedWorld
 from steps import Group
-from values import fill
 
 DTYPES = {"f32": (2, 32), "f64": (2, 64), "bf16": (4, 16), "f16": (2, 16)}
 
@@ -354,96 +353,6 @@ def run_model(model, package, deadline_ms=60_000):
         raise AssertionError(f"rank {rank}: {error}\n{model.describe()}") from error
     alone = run_alone(model, package)
     return next(filter(None, (compare(model, run, alone) for run in runs)), "")
-
-
-# --- Random models ------------------------------------------------------------------
-
-# With statistics, so compiled to have the same bits in every layout.
-REDUCING = ["adafactor", "came", "lamb", "lars", "dadapt_adam"]
-NAMES = ["adamw", "lion", "sgd", *REDUCING]
-FRAGMENTS = [(), (), (), ("clip_by_norm",), ("torch_scaler",), ("torch_scaler", "clip_by_norm"),
-             ("skip_nonfinite",), ("ema",)]  # fmt: skip
-HYPERS = {"sgd": {"momentum": 0.9}, "clip_by_norm": {"max_norm": 1.0}}
-SHAPES = [(), (1,), (3,), (17,), (1025,), (7, 5), (64, 33), (5, 1), (1, 9), (0, 4), (3, 65, 2),
-          (33, 2, 3), (130, 3)]  # fmt: skip
-STORAGES = [("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("f64", "f64")]
-
-
-def random_mesh(rng):
-    sizes = [int(rng.integers(1, 5)) for _ in range(int(rng.integers(1, 4)))]
-    return Mesh(("dp", "cp", "rep")[: len(sizes)], tuple(sizes))
-
-
-def random_entry(rng, mesh, shape, needs_matrices=False):
-    axes = [name for name in mesh.names if rng.random() < 0.7] or [mesh.names[0]]
-    inner, outer = [a for a in axes if a != "rep"], [a for a in axes if a == "rep"]
-    kinds = ["flat", "flat", "rows" if shape else "flat", "owned", ""] if inner else [""]
-    kind = str(rng.choice(kinds))
-    if needs_matrices and kind in ("flat", "rows"):
-        kind = "owned"
-    whole = tuple(inner) if kind else ()
-    partial = (tuple(inner) if rng.random() < 0.7 else ()) if kind else tuple(inner)
-    partial += tuple(outer)
-    wire = [None, None, "f32", "bf16", "f16"][int(rng.integers(5))]
-    divisor = float(rng.choice([1.0, 2.0, 3.0])) if partial else 1.0
-    return Entry(kind, whole, partial, wire, divisor, bool(rng.random() < 0.4))
-
-
-def random_grads(rng, mesh, shape, storage, partial, overflows):
-    """A gradient of each rank: another one where ranks lie apart along an axis of ``partial``."""
-    scale = float(rng.choice([1e-3, 1.0, 30.0]))
-    places = [tuple(at for name, at in zip(mesh.names, mesh.coordinates(rank), strict=True)
-                    if name in partial) for rank in range(int(np.prod(mesh.sizes)))]  # fmt: skip
-    known = sorted(set(places))
-    made = [fill(rng, "normal", shape, storage) for _ in known]
-    if scale != 1.0:
-        made = [store((widen(g) if g.dtype == np.uint16 else g) * scale, storage) for g in made]
-    made = [np.array(g).reshape(shape) for g in made]
-    if overflows and made[0].size:
-        victim = made[int(rng.integers(len(made)))].reshape(-1)
-        victim[int(rng.integers(victim.size))] = 0x7F80 if storage == "bf16" else np.inf
-    return [made[known.index(place)] for place in places]
-
-
-def random_model(seed, mesh=None):
-    """``mesh``: in place of one at random."""
-    rng = np.random.default_rng(seed)
-    name = str(rng.choice(NAMES))
-    fragments = FRAGMENTS[int(rng.integers(len(FRAGMENTS)))]
-    reduces = name in REDUCING or "clip_by_norm" in fragments
-    definition = Definition(
-        ZOO / f"{name}.mlir", [ZOO / "fragments" / f"{f}.mlir" for f in fragments],
-        flags=["--reproducible"] if reduces else [],
-    )  # fmt: skip
-    known = {h["name"] for h in definition.interface["hypers"]}
-    hypers = {k: v for part in (name, *fragments) for k, v in HYPERS.get(part, {}).items()
-              if k in known}  # fmt: skip
-    options = {o["name"]: o["default"] for o in definition.interface["options"]
-               if "derived" not in o}  # fmt: skip
-    if "min_dim_size_to_factor" in options:
-        options["min_dim_size_to_factor"] = 2
-    mesh, steps = mesh or random_mesh(rng), 3
-    world = int(np.prod(mesh.sizes))
-    storages = STORAGES[int(rng.integers(len(STORAGES)))]
-    tensors = []
-    for _ in range(int(rng.integers(1, 9))):
-        shape = SHAPES[int(rng.integers(len(SHAPES)))]
-        tensors.append(Tensor(shape, fill(rng, "normal", shape, storages[0]), storages,
-                              random_entry(rng, mesh, shape)))  # fmt: skip
-    for _ in range(steps):
-        overflowing = rng.random() < 0.3 and {"torch_scaler", "skip_nonfinite"} & {*fragments}
-        victim = int(rng.integers(len(tensors)))
-        for number, tensor in enumerate(tensors):
-            missing = rng.random() < 0.15
-            tensor.grads.append(None if missing else random_grads(
-                rng, mesh, tensor.shape, storages[1], tensor.entry.partial,
-                bool(overflowing) and number == victim,
-            ))  # fmt: skip
-    orders = [None if rng.random() < 0.4 else
-              [[int(i) for i in rng.permutation(len(tensors))] for _ in range(world)]
-              for _ in range(steps)]  # fmt: skip
-    buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
-    return Model(definition, hypers, options, mesh, tensors, buckets, orders)
 
 
 class Packages:

@@ -5,7 +5,8 @@ the sum in the order of the ranks: random definitions, meshes, entries, buckets 
 which gradients come. tools/sharding/entries.py runs as many as one likes."""
 
 import pytest
-from entries import Packages, random_model, run_model
+from entries import Packages, run_model
+from entry_models import random_model
 
 BATCH = 10
 

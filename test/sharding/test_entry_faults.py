@@ -4,8 +4,9 @@
 with exchanges around it: no rank hangs, the one that failed says so, and every rank has the
 parameters and states of before, or says that it has not and refuses to go on."""
 
-from entries import Packages, random_model
+from entries import Packages
 from entry_faults import fail_at, random_fault
+from entry_models import random_model
 
 SEEDS = range(200, 216)
 

@@ -29,8 +29,9 @@ BATCH = 25  # programs whose packages are compiled together
 
 
 def main():
-    from entries import Packages, random_model, run_model
+    from entries import Packages, run_model
     from entry_faults import fail_at, random_fault
+    from entry_models import random_model
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--programs", type=int, default=5000)
