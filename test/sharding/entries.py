@@ -91,13 +91,14 @@ class Model:
     tensors: list
     buckets: tuple
     orders: list
+    kept: str = ""  # how bf16 is kept: "master=f32", "rounding=stochastic"
 
     @property
     def world(self):
         return int(np.prod(self.mesh.sizes, dtype=int))
 
     def spec(self, tensor, grad):
-        items = [f"param={tensor.storages[0]}", f"grad={grad}"]
+        items = [f"param={tensor.storages[0]}", f"grad={grad}"] + [self.kept] * bool(self.kept)
         return ",".join([*items, *(f"option.{k}={str(v).lower()}" for k, v in self.options.items()
                                    if isinstance(v, bool))])  # fmt: skip
 
@@ -108,8 +109,11 @@ class Model:
             yield ",".join(filter(None, [self.spec(tensor, tensor.storages[1]), request]))
 
     def describe(self):
-        lines = [f"{self.definition.path} {self.definition.flags} {self.definition.fragments}",
-                 f"{self.mesh} buckets {self.buckets} {self.hypers} {self.options}"]  # fmt: skip
+        lines = [
+            f"{self.definition.path} {self.definition.flags} {self.definition.fragments}",
+            f"{self.mesh} buckets {self.buckets} {self.kept}",
+            f"{self.hypers} {self.options}",
+        ]
         lines += [f"{t.shape} {t.storages} {t.entry}" for t in self.tensors]
         return "\n  ".join(lines)
 
@@ -356,17 +360,20 @@ def run_model(model, package, deadline_ms=60_000):
 
 
 class Packages:
-    """A package of each definition, with the variants of all models that are prepared."""
+    """A package of each definition, with the variants of all models that are prepared: but for
+    those that keep bf16 in another way, which a binding without states does not tell apart."""
 
     def __init__(self, folder):
         self.folder, self.loaded = folder, {}
 
+    @staticmethod
+    def key(model):
+        return model.definition.key(), str(model.options), model.kept
+
     def prepare(self, models):
         wanted = {}
         for model in models:
-            definition, variants = wanted.setdefault(
-                (model.definition.key(), str(model.options)), (model.definition, set())
-            )
+            _, variants = wanted.setdefault(self.key(model), (model.definition, set()))
             variants.update(model.variants())
         for number, (key, (definition, variants)) in enumerate(wanted.items()):
             data = compile_package(
@@ -376,4 +383,4 @@ class Packages:
             self.loaded[key] = _runtime.Package.from_bytes(data)
 
     def get(self, model):
-        return self.loaded[model.definition.key(), str(model.options)]
+        return self.loaded[self.key(model)]

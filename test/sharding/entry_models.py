@@ -20,6 +20,7 @@ FRAGMENTS = [(), (), (), ("clip_by_norm",), ("torch_scaler",), ("torch_scaler", 
 HYPERS = {"sgd": {"momentum": 0.9}, "clip_by_norm": {"max_norm": 1.0}}
 SHAPES = [(), (1,), (3,), (17,), (1025,), (7, 5), (64, 33), (5, 1), (1, 9), (0, 4), (3, 65, 2),
           (33, 2, 3), (130, 3)]  # fmt: skip
+KEPT = ["", "master=f32", "master=remainder", "rounding=stochastic"]
 STORAGES = [("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("f64", "f64")]
 
 
@@ -67,7 +68,7 @@ def random_model(seed, mesh=None):
     reduces = name in REDUCING or "clip_by_norm" in fragments
     definition = Definition(
         ZOO / f"{name}.mlir", [ZOO / "fragments" / f"{f}.mlir" for f in fragments],
-        flags=["--reproducible"] if reduces else [],
+        flags=["--reproducible"] * reduces,
     )  # fmt: skip
     known = {h["name"] for h in definition.interface["hypers"]}
     hypers = {k: v for part in (name, *fragments) for k, v in HYPERS.get(part, {}).items()
@@ -97,4 +98,5 @@ def random_model(seed, mesh=None):
               [[int(i) for i in rng.permutation(len(tensors))] for _ in range(world)]
               for _ in range(steps)]  # fmt: skip
     buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
-    return Model(definition, hypers, options, mesh, tensors, buckets, orders)
+    kept = str(rng.choice(KEPT)) if storages[0] == "bf16" else ""
+    return Model(definition, hypers, options, mesh, tensors, buckets, orders, kept)
