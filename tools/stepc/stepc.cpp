@@ -102,7 +102,9 @@ static cl::list<std::string> layoutTexts(
              "but files beside unsharded ones. ddp, zero1, zero2, zero3, "
              "fsdp2, hsdp, "
              "tp(DIM), ep, pp, a product as tp(1)*fsdp2, or axes of dims "
-             "counted from the last: -2=dp,-1=tp, or flat=dp; or FILE.json, "
+             "counted from the last: -2=dp,-1=tp, or flat=dp, with whole=, "
+             "partial=, owned= and wire= for what lies otherwise outside of "
+             "the step; or FILE.json, "
              "which has a mesh and the layouts of tensors by their names "
              "(docs/sharding.md)"),
     cl::value_desc("layout"), cl::cat(category));
