@@ -13,8 +13,11 @@ import re
 
 _IN_PARTS = "a step in parts"
 NAMES = {
+    "stepcGradReady": "telling that gradients have come",
     "stepcPlanAddGroup": "add_param_group()",
     "stepcPlanBind": "binding tensors",
+    "stepcPlanSetBuckets": "choosing how much crosses ranks at a time",
+    "stepcPlanSetParam": "moving a parameter",
     "stepcPlanParametersWritten": "the tensor's version",
     "stepcPlanSetCount": "setting a count of steps",
     "stepcPlanSetCuda": "choosing a CUDA device",
@@ -35,6 +38,7 @@ STRUCTURES = {
     "StepcBinding": "tensor's description",
     "StepcCommunicator": "communicator",
     "StepcCudaConfig": "configuration of the CUDA device",
+    "StepcEntry": "way to lie outside of a step",
     "StepcLastStep": "report of the last step",
     "StepcLayout": "layout",
     "StepcPlanConfig": "configuration of the plan",
