@@ -9,12 +9,12 @@
 
 #include "comm/CallCheck.h"
 #include "comm/Describe.h"
+#include "comm/Tell.h"
 #include "core/FloatMode.h"
 #include "core/Status.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -56,36 +56,23 @@ StepcCommunicator SimulatedWorld::getCommunicator(int64_t rank) {
                            int64_t numCalls, char *message,
                            size_t messageSize) -> int32_t {
     auto *rank = static_cast<Rank *>(context);
-    try {
-      rank->world->reduce(rank->index, calls, numCalls);
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    return tell(message, messageSize,
+                [&] { rank->world->reduce(rank->index, calls, numCalls); });
   };
   communicator.start = [](void *context, const StepcTransfer *transfer,
                           void **outWork, char *message,
                           size_t messageSize) -> int32_t {
     auto *rank = static_cast<Rank *>(context);
-    try {
+    return tell(message, messageSize, [&] {
       *outWork = rank->world->start(rank->index, *transfer).release();
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    });
   };
   communicator.finish = [](void *context, void *work, char *message,
                            size_t messageSize) -> int32_t {
     auto *rank = static_cast<Rank *>(context);
-    try {
+    return tell(message, messageSize, [&] {
       rank->world->finish(std::unique_ptr<Work>(static_cast<Work *>(work)));
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    });
   };
   return communicator;
 }

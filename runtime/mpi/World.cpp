@@ -8,6 +8,7 @@
 #include "mpi/World.h"
 
 #include "comm/CallCheck.h"
+#include "comm/Tell.h"
 #include "mpi/Exchange.h"
 #include "mpi/Transfer.h"
 
@@ -254,35 +255,23 @@ StepcCommunicator World::getCommunicator() {
   communicator.reduce = [](void *context, const StepcReduceCall *calls,
                            int64_t numCalls, char *message,
                            size_t messageSize) -> int32_t {
-    try {
+    return tell(message, messageSize, [&] {
       static_cast<World *>(context)->reduce(calls, numCalls);
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    });
   };
   communicator.start = [](void *context, const StepcTransfer *transfer,
                           void **outWork, char *message,
                           size_t messageSize) -> int32_t {
-    try {
+    return tell(message, messageSize, [&] {
       *outWork = static_cast<World *>(context)->start(*transfer).release();
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    });
   };
   communicator.finish = [](void *context, void *work, char *message,
                            size_t messageSize) -> int32_t {
-    try {
+    return tell(message, messageSize, [&] {
       static_cast<World *>(context)->finish(
           std::unique_ptr<Transfer>(static_cast<Transfer *>(work)));
-      return 0;
-    } catch (const std::exception &error) {
-      std::snprintf(message, messageSize, "%s", error.what());
-      return 1;
-    }
+    });
   };
   return communicator;
 }

@@ -9,6 +9,7 @@
 
 #include "comm/CallCheck.h"
 #include "comm/Describe.h"
+#include "comm/Tell.h"
 #include "core/Fault.h"
 
 #include <cstddef>
@@ -223,18 +224,6 @@ void World::wait(CUstream stream) {
          what.c_str(),
          static_cast<long long>(communicators.getLength().count()));
   });
-}
-
-/// What a function of the communicator returns, with its message.
-template <typename Body>
-static int32_t tell(char *message, size_t messageSize, Body &&body) {
-  try {
-    body();
-    return 0;
-  } catch (const std::exception &error) {
-    std::snprintf(message, messageSize, "%s", error.what());
-    return 1;
-  }
 }
 
 StepcCommunicator World::getCommunicator() {
