@@ -13,18 +13,10 @@ from pathlib import Path
 import mpi_cases
 import numpy as np
 from mpi_cases import DEADLINE_MS
-from mpi_world import (
-    ALL_GATHER,
-    ALL_TO_ALL,
-    MpiWorld,
-    RefusedError,
-    TransferStruct,
-    begin,
-    end,
-)
-from stepc._mesh import ReduceCall
+from mpi_world import MpiWorld, RefusedError, begin, end
+from stepc import _mesh
+from stepc._mesh import ALL_GATHER, ALL_TO_ALL, MAX_I64, SUM_F64, ReduceCall
 
-SUM_F64, MAX_I64 = 0, 1
 # Around where elements go everywhere or in parts, for four processes and for two.
 COUNTS = [0, 1, 5, 2047, 2048, 2049, 4096, 4097, 10_007]
 
@@ -119,7 +111,7 @@ class Transfer:
         def sizes(own):
             return None if own is None else (ctypes.c_int64 * len(own))(*own)
 
-        transfer = TransferStruct(
+        transfer = _mesh.Transfer(
             axes, kind, 0, send.ctypes.data, receive.ctypes.data, sizes(send_bytes),
             sizes(receive_bytes),
         )  # fmt: skip

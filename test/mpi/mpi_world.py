@@ -7,50 +7,10 @@ import os
 from ctypes import byref, c_int, c_int64, c_void_p
 from pathlib import Path
 
-from stepc._mesh import ENQUEUE, REDUCE, WAIT
+from stepc._mesh import CommunicatorStruct
 
 BUILD = Path(os.environ.get("STEPC_BUILD", Path(__file__).resolve().parents[2] / "build"))
 LIBRARY = BUILD / "lib" / "libstepc_mpi.so"
-
-
-ALL_TO_ALL, ALL_GATHER = 0, 1
-
-
-class TransferStruct(ctypes.Structure):
-    """``StepcTransfer``."""
-
-    _fields_ = [
-        ("axes", ctypes.c_uint64),
-        ("kind", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("send", c_void_p),
-        ("receive", c_void_p),
-        ("sendBytes", ctypes.POINTER(c_int64)),
-        ("receiveBytes", ctypes.POINTER(c_int64)),
-    ]
-
-
-START = ctypes.CFUNCTYPE(
-    ctypes.c_int32, c_void_p, ctypes.POINTER(TransferStruct), ctypes.POINTER(c_void_p),
-    ctypes.c_char_p, ctypes.c_size_t,
-)  # fmt: skip
-FINISH = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-
-
-class CommunicatorStruct(ctypes.Structure):
-    """``StepcCommunicator`` with transfers."""
-
-    _fields_ = [
-        ("structSize", ctypes.c_size_t),
-        ("context", c_void_p),
-        ("reduce", REDUCE),
-        ("enqueue", ENQUEUE),
-        ("wait", WAIT),
-        ("success", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("start", START),
-        ("finish", FINISH),
-    ]
 
 
 class RefusedError(Exception):
