@@ -7,6 +7,8 @@
 
 #include "support/EntryModel.h"
 
+#include "support/SimulatedRanks.h"
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -216,29 +218,14 @@ EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
                        int64_t numGroups)
     : specs(std::move(theSpecs)), plan(makePlan(package, config)),
       sizes(std::move(theSizes)), missing(specs.size(), false) {
-  static const char *const names[] = {"a", "b", "c"};
   if (config.numThreads == 0)
     config.numThreads = 1;
-  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldCreate(sizes.data(),
-                                                int64_t(sizes.size()), &world));
-  int64_t numRanks = 1;
-  for (int64_t size : sizes)
-    numRanks *= size;
-  for (int64_t r = 0; r < numRanks; ++r) {
-    StepcCommunicator communicator = {};
-    communicator.structSize = sizeof(communicator);
-    EXPECT_EQ(STEPC_OK,
-              stepcSimulatedWorldGetCommunicator(world, r, &communicator));
-    std::vector<StepcAxis> axes(sizes.size());
-    int64_t rest = r;
-    for (size_t k = sizes.size(); k-- > 0;) {
-      axes[k] = {names[k], sizes[k], rest % sizes[k]};
-      rest /= sizes[k];
-    }
+  world = makeSimulatedRanks(sizes, [&](const std::vector<StepcAxis> &axes,
+                                        const StepcCommunicator &communicator) {
     ranks.emplace_back(package, specs, axes, &communicator, config, numGroups);
     EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(ranks.back().plan.get(),
                                             gradientBytes, parameterBytes));
-  }
+  });
   for (int64_t g = 0; g < numGroups; ++g)
     EXPECT_EQ(STEPC_OK,
               stepcPlanAddGroup(plan.get(), nullptr, 0, nullptr, 0, nullptr));

@@ -7,6 +7,8 @@
 
 #include "support/ShardModel.h"
 
+#include "support/SimulatedRanks.h"
+
 #include <random>
 #include <thread>
 
@@ -187,27 +189,12 @@ int64_t ShardRank::countElements(size_t i) const { return parts[i].size; }
 ShardWorld::ShardWorld(StepcPackage *package, std::vector<int64_t> sizes,
                        std::vector<ShardSpec> specs, StepcPlanConfig config,
                        int64_t numGroups) {
-  static const char *const names[] = {"a", "b", "c", "d"};
   if (config.numThreads == 0)
     config.numThreads = 1;
-  EXPECT_EQ(STEPC_OK, stepcSimulatedWorldCreate(sizes.data(),
-                                                int64_t(sizes.size()), &world));
-  int64_t numRanks = 1;
-  for (int64_t size : sizes)
-    numRanks *= size;
-  for (int64_t r = 0; r < numRanks; ++r) {
-    StepcCommunicator communicator = {};
-    communicator.structSize = sizeof(communicator);
-    EXPECT_EQ(STEPC_OK,
-              stepcSimulatedWorldGetCommunicator(world, r, &communicator));
-    std::vector<StepcAxis> axes(sizes.size());
-    int64_t rest = r;
-    for (size_t k = sizes.size(); k-- > 0;) {
-      axes[k] = {names[k], sizes[k], rest % sizes[k]};
-      rest /= sizes[k];
-    }
+  world = makeSimulatedRanks(sizes, [&](const std::vector<StepcAxis> &axes,
+                                        const StepcCommunicator &communicator) {
     ranks.emplace_back(package, specs, axes, &communicator, config, numGroups);
-  }
+  });
 }
 
 ShardWorld::~ShardWorld() { stepcSimulatedWorldDestroy(world); }
