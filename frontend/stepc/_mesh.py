@@ -24,7 +24,7 @@ from ctypes import (
 )
 from dataclasses import dataclass
 
-from . import _callbacks, _runtime, errors
+from . import _callbacks, _runtime, _structures, errors
 from .interface import FLAT_RANGE
 
 SUM_F64 = 0  # StepcReduction
@@ -106,7 +106,7 @@ class EntryStruct(Structure):
         ("divisor", c_double),
         ("divideBefore", c_int32),
         ("owned", c_int32),
-        ("wireType", _runtime.DLDataType),
+        ("wireType", _structures.DLDataType),
     ]
 
 

@@ -16,127 +16,23 @@ import re
 from collections.abc import Callable, Sequence
 from ctypes import (
     POINTER,
-    Structure,
     byref,
     c_char_p,
     c_double,
     c_int32,
     c_int64,
     c_size_t,
-    c_uint8,
-    c_uint16,
     c_uint32,
-    c_uint64,
     c_void_p,
 )
 from pathlib import Path
 
 from . import _callbacks, _log, _platform, _trace, errors
+from ._structures import Binding, CudaConfig, DLTensor, LastStep, Option, PlanConfig, PlanInfo
 from ._words import in_python
 
 VERSION_MAJOR = 0  # of stepc.h
 LIBRARY_NAME = "libstepc_runtime.so"
-
-# --- Structures ---------------------------------------------------------------
-
-
-class DLDevice(Structure):
-    _fields_ = [("device_type", c_int32), ("device_id", c_int32)]
-
-
-class DLDataType(Structure):
-    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
-
-
-class DLTensor(Structure):
-    _fields_ = [
-        ("data", c_void_p),
-        ("device", DLDevice),
-        ("ndim", c_int32),
-        ("dtype", DLDataType),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("byte_offset", c_uint64),
-    ]
-
-
-class _Config(Structure):
-    _fields_ = [
-        ("structSize", c_size_t),
-        ("numThreads", c_int32),
-        ("hugePages", c_int32),
-        ("chunkElements", c_int64),
-        ("reserved", c_uint64 * 4),
-    ]
-
-
-class _Option(Structure):
-    _fields_ = [("name", c_char_p), ("value", c_int64)]
-
-
-class Binding(Structure):
-    """``StepcBinding``; ``Plan.bind`` fills ``structSize``."""
-
-    _fields_ = [
-        ("structSize", c_size_t),
-        ("name", c_char_p),
-        ("group", c_int64),
-        ("param", c_void_p),  # DLTensor *
-        ("grad", c_void_p),  # DLTensor *
-        ("gradDtype", DLDataType),
-        ("states", c_void_p),  # DLTensor **
-        ("numStates", c_int64),
-        ("count", c_int64),
-        ("fresh", c_int32),
-        ("reserved0", c_int32),
-        ("countMirror", c_void_p),
-        ("layout", c_void_p),  # StepcLayout *
-        ("number", c_int64),
-        ("freshStates", c_void_p),  # uint8_t *
-        ("entry", c_void_p),  # StepcEntry *
-    ]
-
-
-class PlanInfo(Structure):
-    _fields_ = [
-        ("structSize", c_size_t),
-        ("numTensors", c_int64),
-        ("numGroups", c_int64),
-        ("numChunks", c_int64),
-        ("steps", c_int64),
-        ("parallelRegions", c_int64),
-        ("bytesAllocated", c_int64),
-        ("workspaceBytes", c_int64),
-        ("rounds", c_int64),
-        ("skippedSteps", c_int64),
-        ("exchangeRounds", c_int64),
-        ("exchangeCalls", c_int64),
-        ("exchangeBytes", c_int64),
-        ("leftOut", c_int64),
-        ("deviceBytes", c_int64),
-        ("deviceLaunches", c_int64),
-        ("deviceStores", c_int64),
-    ]
-
-
-class _CudaConfig(Structure):
-    _fields_ = [
-        ("structSize", c_size_t),
-        ("device", c_int32),
-        ("reserved0", c_int32),
-        ("context", c_void_p),
-        ("stream", c_void_p),
-    ]
-
-
-class LastStep(Structure):
-    _fields_ = [
-        ("structSize", c_size_t),
-        ("skipped", c_int32),
-        ("skippedRound", c_int32),
-        ("numTensors", c_int64),
-    ]
-
 
 # --- Finding and opening the library ------------------------------------------
 
@@ -159,10 +55,10 @@ _SIGNATURES = {
     "stepcPackageLoad": [c_char_p, POINTER(c_void_p)],
     "stepcPackageLoadBytes": [c_char_p, c_size_t, POINTER(c_void_p)],
     "stepcPackageManifest": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
-    "stepcPlanCreate": [c_void_p, POINTER(_Config), POINTER(c_void_p)],
+    "stepcPlanCreate": [c_void_p, POINTER(PlanConfig), POINTER(c_void_p)],
     "stepcPlanAddGroup": [
         c_void_p,
-        POINTER(_Option),
+        POINTER(Option),
         c_int64,
         POINTER(c_double),
         c_int64,
@@ -177,7 +73,7 @@ _SIGNATURES = {
     "stepcLimitTeam": [c_int32],
     "stepcPlanParametersWritten": [c_void_p],
     "stepcPlanSetTrace": [c_void_p, c_void_p, c_void_p],
-    "stepcPlanSetCuda": [c_void_p, POINTER(_CudaConfig)],
+    "stepcPlanSetCuda": [c_void_p, POINTER(CudaConfig)],
     "stepcPlanSetStream": [c_void_p, c_void_p],
     "stepcPlanUpload": [c_void_p],
     "stepcStep": [c_void_p],
@@ -349,7 +245,7 @@ class Plan:
     def __init__(self, package: Package, threads: int = 0, huge_pages: bool = False):
         self._lib = package._lib
         self._handle = c_void_p()
-        config = _Config(ctypes.sizeof(_Config), threads, int(huge_pages), 0)
+        config = PlanConfig(ctypes.sizeof(PlanConfig), threads, int(huge_pages), 0)
         check(
             self._lib,
             self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)),
@@ -379,7 +275,7 @@ class Plan:
 
     def add_group(self, options: dict[str, int], hypers: tuple[float, ...]) -> int:
         """Adds a group with the hyper-parameters in the manifest's order."""
-        named = (_Option * max(len(options), 1))()
+        named = (Option * max(len(options), 1))()
         for slot, (name, value) in zip(named, options.items(), strict=False):
             slot.name, slot.value = name.encode(), int(value)
         values = (c_double * max(len(hypers), 1))(*hypers)
@@ -408,7 +304,7 @@ class Plan:
         context (0: the primary one). Raises DeviceError where there is no driver,
         PackageError where the package has no code for the device.
         """
-        config = _CudaConfig(ctypes.sizeof(_CudaConfig), device, 0, context, stream)
+        config = CudaConfig(ctypes.sizeof(CudaConfig), device, 0, context, stream)
         self._taking_memory(self._lib.stepcPlanSetCuda, byref(config))
 
     def set_stream(self, stream: int) -> None:

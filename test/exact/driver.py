@@ -18,8 +18,8 @@ from ctypes import POINTER, byref, c_int64, c_void_p, pointer
 import numpy as np
 from formulas import state_names
 from oracle import ROOT, ZOO, Batch, first_difference, special_values, store
-from stepc import _runtime
-from stepc._runtime import Binding, DLTensor
+from stepc import _runtime, _structures
+from stepc._structures import Binding, DLTensor
 
 STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
 
@@ -86,9 +86,9 @@ class Operand:
         code = 4 if self.view.dtype == np.uint16 else 2
         tensor = DLTensor(
             data=self.view.ctypes.data,
-            device=_runtime.DLDevice(1, 0),
+            device=_structures.DLDevice(1, 0),
             ndim=rank,
-            dtype=_runtime.DLDataType(code, 8 * self.view.itemsize, 1),
+            dtype=_structures.DLDataType(code, 8 * self.view.itemsize, 1),
             shape=ctypes.cast(shape, POINTER(c_int64)),
             strides=ctypes.cast(strides, POINTER(c_int64)),
         )
@@ -114,7 +114,7 @@ class Plan(_runtime.Plan):
     def __init__(self, package, threads=0, chunk=0):
         self._lib = package._lib
         self._handle = c_void_p()
-        config = _runtime._Config(ctypes.sizeof(_runtime._Config), threads, 0, chunk)
+        config = _structures.PlanConfig(ctypes.sizeof(_structures.PlanConfig), threads, 0, chunk)
         self._check(self._lib.stepcPlanCreate(package.handle, byref(config), byref(self._handle)))
         self._step = self._lib.stepcStep
 

@@ -23,7 +23,7 @@ from definitions import Definition
 from driver import STEPC, Operand, Plan
 from oracle import Batch, Refused, first_difference, store
 from stepc import _runtime, errors
-from stepc._runtime import Binding
+from stepc._structures import Binding
 
 # --- Cases --------------------------------------------------------------------
 

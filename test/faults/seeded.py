@@ -36,6 +36,7 @@ import steps  # noqa: E402
 from definitions import Definition  # noqa: E402
 from driver import STEPC  # noqa: E402
 from oracle import DTYPES, ZOO  # noqa: E402
+from stepc._structures import DLTensor  # noqa: E402
 from steps import Group  # noqa: E402
 
 BUILD = Path(os.environ.get("STEPC_BUILD", str(ROOT / "build")))
@@ -192,7 +193,7 @@ class OwningLaunch(steps.Launch):
         return results
 
     def read(self, tensor, name, shape, dtype):
-        out = steps._runtime.DLTensor()
+        out = DLTensor()
         library, plan = self.plan._lib, self.plan._handle
         status = library.stepcPlanGetState(plan, ctypes.c_int64(tensor), name.encode(), byref(out))
         steps._runtime.check(library, status)

@@ -19,7 +19,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, make_params, set_grads, states
-from stepc import _mesh, _runtime, _trace, errors
+from stepc import _mesh, _runtime, _structures, _trace, errors
 from stepc.definition import Definition
 from stepc.torch.tensors import views as _tensors
 
@@ -41,12 +41,12 @@ class Rank:
         self.param, self.grad = torch.ones(8), torch.ones(8)
         described = _tensors.describe([self.param, self.grad])
         layout = _mesh.Layout((16,), ((0, ("dp",)),), start=(0,)).struct(mesh)
-        binding = _runtime.Binding()
+        binding = _structures.Binding()
         binding.name = b"w"
         binding.param = ctypes.addressof(described)
-        binding.grad = binding.param + ctypes.sizeof(_runtime.DLTensor)
+        binding.grad = binding.param + ctypes.sizeof(_structures.DLTensor)
         binding.layout = ctypes.addressof(layout)
-        self.plan.bind((_runtime.Binding * 1)(binding))
+        self.plan.bind((_structures.Binding * 1)(binding))
 
     def step(self):
         """Of the plan, which does not keep the tensors' memory: we do."""

@@ -11,7 +11,7 @@ import pytest
 import stepc.torch as st
 import torch
 from common import bits_equal, clone_params, make_params, set_grads, states
-from stepc import _runtime, errors
+from stepc import _runtime, _structures, errors
 
 SHAPES = [(), (0,), (7,), (33, 129), (2, 3, 4, 5), (70, 5000)]
 KINDS = {
@@ -69,7 +69,7 @@ def test_threads_and_chunks_make_no_difference(kind, monkeypatch):
     run(KINDS[kind](whole, **BF16_STATES), whole)
     threads = torch.get_num_threads()
 
-    class Config(_runtime._Config):
+    class Config(_structures.PlanConfig):
         def __init__(self, size, _, huge_pages, chunk):
             super().__init__(size, 2, huge_pages, 37)
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stepc import _runtime
+from stepc import _runtime, _structures
 
 ROOT = Path(__file__).parents[2]
 STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
@@ -29,19 +29,19 @@ def step(package, threads, room):
     values = (ctypes.c_float * ELEMENTS)(*(i % 1009 / 7 for i in range(ELEMENTS)))
     grads = (ctypes.c_float * ELEMENTS)(*(i % 997 / 3 - 100 for i in range(ELEMENTS)))
     shape = (ctypes.c_int64 * 1)(ELEMENTS)
-    made = (_runtime.DLTensor * 2)()
+    made = (_structures.DLTensor * 2)()
     for described, array in zip(made, (values, grads), strict=True):
         described.data, described.ndim = ctypes.addressof(array), 1
         described.device.device_type = 1
-        described.dtype = _runtime.DLDataType(2, 32, 1)
+        described.dtype = _structures.DLDataType(2, 32, 1)
         described.shape = ctypes.cast(shape, type(described.shape))
     if room:
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
-    binding = _runtime.Binding()
+    binding = _structures.Binding()
     binding.param, binding.grad = (ctypes.addressof(each) for each in made)
-    plan.bind((_runtime.Binding * 1)(binding))
+    plan.bind((_structures.Binding * 1)(binding))
     for _ in range(3):
         plan.step()
     return hashlib.sha256(bytes(values)).hexdigest(), len(os.listdir("/proc/self/task"))

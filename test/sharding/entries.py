@@ -14,7 +14,7 @@ import numpy as np
 from definitions import Definition
 from driver import Operand, compile_package
 from oracle import store, widen
-from stepc import _runtime, errors
+from stepc import _runtime, _structures, errors
 from stepc._mesh import EntryStruct, Layout, Mesh, SimulatedWorld
 from steps import Group
 
@@ -57,7 +57,7 @@ class Entry:
         entry.divisor, entry.divideBefore = self.divisor, self.before
         entry.owned = self.kind == "owned"
         if self.wire is not None and self.partial:
-            entry.wireType = _runtime.DLDataType(*DTYPES[self.wire], 1)
+            entry.wireType = _structures.DLDataType(*DTYPES[self.wire], 1)
         return entry
 
 
@@ -205,14 +205,14 @@ class Run:
         self.ids = self.bind()
 
     def bind(self):
-        bindings = (_runtime.Binding * len(self.model.tensors))()
+        bindings = (_structures.Binding * len(self.model.tensors))()
         for number, (binding, tensor) in enumerate(zip(bindings, self.model.tensors, strict=True)):
             param, borrowed = self.params[number].dltensor()
             self.keep.append((param, borrowed))
             binding.name = f"t{number}".encode()
             binding.param = ctypes.cast(pointer(param), c_void_p)
             grad = tensor.landed if self.is_alone else tensor.storages[1]
-            binding.gradDtype = _runtime.DLDataType(*DTYPES[grad], 1)
+            binding.gradDtype = _structures.DLDataType(*DTYPES[grad], 1)
             binding.number = number + 1
             if not self.is_alone:
                 layout = tensor.entry.layout(self.model.mesh, tensor.shape)
@@ -272,7 +272,7 @@ class Run:
         return found
 
     def state(self, number, name):
-        out = _runtime.DLTensor()
+        out = _structures.DLTensor()
         lib = self.plan._lib
         lib.stepcPlanGetState.restype = ctypes.c_int32
         status = lib.stepcPlanGetState(

@@ -15,7 +15,7 @@ import numpy as np
 from driver import Operand
 from stepc import errors
 from stepc._mesh import Mesh, SimulatedWorld
-from stepc._runtime import Binding
+from stepc._structures import Binding
 from steps import Case, Launch, is_grad, set_fresh
 
 

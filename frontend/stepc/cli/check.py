@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 
-from .. import _cache, _compiler, _runtime, definition
+from .. import _cache, _compiler, _runtime, _structures, definition
 from .._cache_files import Entry
 from ..errors import StepcError
 
@@ -74,16 +74,16 @@ def _check_step() -> str:
     for i in range(_SIZE):
         param[i], grad[i] = i, 2 * (i % 7)
     shape = (ctypes.c_int64 * 1)(_SIZE)
-    described = (_runtime.DLTensor * 2)()
+    described = (_structures.DLTensor * 2)()
     for tensor, memory in zip(described, (param, grad), strict=True):
         tensor.data, tensor.ndim, tensor.shape = ctypes.addressof(memory), 1, shape
         tensor.device.device_type = 1  # the processor
         tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = 2, 32, 1
-    binding = _runtime.Binding()
+    binding = _structures.Binding()
     binding.name = b"w"
     binding.param = ctypes.addressof(described)
-    binding.grad = binding.param + ctypes.sizeof(_runtime.DLTensor)
-    plan.bind((_runtime.Binding * 1)(binding))
+    binding.grad = binding.param + ctypes.sizeof(_structures.DLTensor)
+    plan.bind((_structures.Binding * 1)(binding))
     plan.step()
     wrong = [i for i in range(_SIZE) if param[i] != i - i % 7]
     if wrong:

@@ -8,7 +8,7 @@ import ctypes
 
 import torch
 
-from ..._runtime import DLDataType, DLDevice, DLTensor
+from ..._structures import DLDataType, DLDevice, DLTensor
 
 _KINDS = {
     torch.int64: (0, 64),

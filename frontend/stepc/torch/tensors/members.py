@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ... import _runtime
+from ... import _structures
 from ..._mesh import Layout, Mesh
 from . import views as _tensors
 
@@ -145,7 +145,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
     grads = [member.param if member.grad is None else member.grad for member in members]
     states = list(itertools.chain.from_iterable(member.states for member in members))
     described = _tensors.describe(params + grads + states)
-    size = ctypes.sizeof(_runtime.DLTensor)
+    size = ctypes.sizeof(_structures.DLTensor)
     base = ctypes.addressof(described)
     first = base + 2 * len(members) * size
     pointers = (ctypes.c_void_p * max(len(states), 1))(
@@ -153,7 +153,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
     )
     created = list(itertools.chain.from_iterable(member.created for member in members))
     created = (ctypes.c_uint8 * max(len(created), 1))(*created)
-    array, layouts = (_runtime.Binding * len(members))(), []
+    array, layouts = (_structures.Binding * len(members))(), []
     at, flags = ctypes.addressof(pointers), ctypes.addressof(created)
     for i, (member, binding) in enumerate(zip(members, array, strict=True)):
         binding.name = member.label.encode()

@@ -8,7 +8,7 @@ import ctypes
 
 import torch
 
-from ..._runtime import DLTensor
+from ..._structures import DLTensor
 
 STORAGE = {
     torch.float32: "f32",

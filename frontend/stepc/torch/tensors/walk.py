@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ... import _runtime, errors
+from ... import _runtime, _structures, errors
 from . import views as _tensors
 from .probes import apart, word
 
@@ -135,7 +135,7 @@ def direct_functions() -> tuple[int, ...]:
         return _NO_DIRECT
     own.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
     disown.argtypes = [ctypes.c_void_p]
-    view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_runtime.DLTensor), ctypes.c_bool]
+    view.argtypes = [ctypes.c_void_p, ctypes.POINTER(_structures.DLTensor), ctypes.c_bool]
     bump.argtypes = [ctypes.c_void_p]
     view.restype = bump.restype = None
     grad.argtypes = [ctypes.c_void_p]
@@ -221,7 +221,7 @@ def _verified(view, grad, bump, own, disown) -> tuple[int, ...]:
     undefined = word(grad(probe._cdata))
     gradient = torch.zeros(2, 3, **plain).t()
     probe.grad = gradient
-    seen, expected = _runtime.DLTensor(), _tensors.describe([probe])[0]
+    seen, expected = _structures.DLTensor(), _tensors.describe([probe])[0]
     view(id(probe) + offset, ctypes.byref(seen), False)
     version = probe._version
     bump(id(probe) + offset)
