@@ -8,7 +8,6 @@
 #include "core/ManifestReader.h"
 
 #include <algorithm>
-#include <optional>
 
 using namespace stepc;
 
@@ -95,43 +94,34 @@ Transfer stepc::readTransfer(const FieldReader &fields, const Json &value,
   return transfer;
 }
 
-/// What puts the parameter together that this one cuts; none: the caller has
-/// the part of the gradient already, if anything is cut at all.
-static std::optional<TransferKind> getBack(TransferKind kind) {
-  switch (kind) {
-  case TransferKind::AllSlice:
-  case TransferKind::ReduceScatter:
-    return TransferKind::AllGather;
-  case TransferKind::ToOwner:
-    return TransferKind::FromOwner;
-  default:
-    return {};
-  }
-}
-
 void stepc::requireTransfers(const FieldReader &fields,
                              const std::string &where, const Variant &variant) {
-  const std::vector<const Transfer *> transfers = variant.getTransfers();
+  std::vector<const Transfer *> transfers = variant.getTransfers();
   if (transfers.empty())
     return;
   const Transfer *first = transfers.front();
-  std::optional<TransferKind> back = getBack(first->kind);
-  size_t next = back ? 1 : 0;
-  if (next < transfers.size() &&
+  size_t next = 1;
+  if (!isOfGradient(first->kind))
+    fields.bad(where, "gives a parameter away whose gradient is not cut");
+  bool reduces = first->kind == TransferKind::AllReduce;
+  if (!reduces && next < transfers.size() &&
       transfers[next]->kind == TransferKind::AllReduce)
     ++next;
   if (next < transfers.size() && isOfGradient(transfers[next]->kind))
     fields.bad(where, "brings the gradient twice");
   // What all have, alone, stays in the gradient's own type.
-  if (isOfGradient(first->kind) && !first->sums && next == 1 &&
+  if (!first->sums && next == 1 &&
       first->entry != variant.operands[variant.grad].storage)
     fields.bad(where, "takes a slice of a gradient of another type");
-  size_t rest = transfers.size() - next;
-  if (back && (rest != 1 || transfers[next]->kind != *back))
+  if (reduces && next < transfers.size())
+    fields.bad(where, "gives a parameter away whose gradient is not cut");
+  if (reduces)
+    return;
+  TransferKind back = first->kind == TransferKind::ToOwner
+                          ? TransferKind::FromOwner
+                          : TransferKind::AllGather;
+  if (next + 1 != transfers.size() || transfers[next]->kind != back)
     fields.bad(where, (std::string("has ") + getName(first->kind) +
-                       " without one " + getName(*back))
+                       " without one " + getName(back))
                           .c_str());
-  if (!back && (rest > 1 || (rest == 1 &&
-                             transfers[next]->kind != TransferKind::AllGather)))
-    fields.bad(where, "gives a parameter away twice, or that of no owner");
 }
