@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 from stepc import _runtime as runtime
+from stepc import _structures as structures
 
 CPU, CUDA = 1, 2
 DTYPES = {
@@ -92,9 +93,9 @@ class Operand:
         pointer = ctypes.POINTER(ctypes.c_int64)
         strides = ctypes.cast(self.strides, pointer) if self.strides else None
         rank = len(self.strides) if self.strides else len(self.shape)
-        self.tensor = runtime.DLTensor(
-            self.address, runtime.DLDevice(*self.memory.place), rank,
-            runtime.DLDataType(code, size, 1), ctypes.cast(self.shape, pointer), strides, 0,
+        self.tensor = structures.DLTensor(
+            self.address, structures.DLDevice(*self.memory.place), rank,
+            structures.DLDataType(code, size, 1), ctypes.cast(self.shape, pointer), strides, 0,
         )  # fmt: skip
         return self.tensor
 
@@ -131,7 +132,7 @@ class Tensor:
         self.states = (ctypes.c_void_p * max(len(states), 1))(
             *(ctypes.addressof(state.tensor) for state in states)
         )
-        binding = runtime.Binding()
+        binding = structures.Binding()
         binding.name, binding.group, binding.fresh = self.name.encode(), group, 1
         binding.param = ctypes.addressof(self.of_role("param")[0].tensor)
         binding.grad = ctypes.addressof(self.of_role("grad")[0].tensor)
@@ -190,7 +191,7 @@ class Model:
             self.plan.set_cuda(self.memory.place[1], **self.cuda)
         for _ in self.groups:
             self.plan.add_group({}, tuple(self.hypers))
-        self.ids = self.plan.bind((runtime.Binding * len(self.bindings))(*self.bindings))
+        self.ids = self.plan.bind((structures.Binding * len(self.bindings))(*self.bindings))
 
     def set_grads(self, seed):
         for k, tensor in enumerate(self.tensors):

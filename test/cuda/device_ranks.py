@@ -21,6 +21,7 @@ from device_models import (
 from device_rules import STORAGES, RuleModel
 from double import ROOT, ZOO, compile_package, read_interface
 from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc._mesh import (
     ENQUEUE,
     MAX_I64,
@@ -148,7 +149,7 @@ class RankTensor:
         return [operand for operand in self.operands if operand.role == role]
 
     def binding(self, group):
-        binding = runtime.Binding()
+        binding = structures.Binding()
         binding.name, binding.group, binding.fresh = self.name.encode(), group, 1
         binding.param = ctypes.addressof(self.of_role("param")[0].tensor)
         binding.grad = ctypes.addressof(self.of_role("grad")[0].tensor)
@@ -187,7 +188,7 @@ class RankModel(RuleModel):
         self.plan.set_mesh(self.mesh.struct(self.rank), self.communicator)
         for _ in self.groups:
             self.plan.add_group(self.options, tuple(self.hypers))
-        self.ids = self.plan.bind((runtime.Binding * len(self.bindings))(*self.bindings))
+        self.ids = self.plan.bind((structures.Binding * len(self.bindings))(*self.bindings))
 
     def set_has_grad(self, has):
         """`has` of a tensor's number."""

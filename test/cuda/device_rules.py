@@ -19,7 +19,7 @@ from device_models import (
     name_variants,
 )  # fmt: skip
 from double import ZOO, compile_package, make_zip, read_interface
-from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc._runtime import Package
 
 STORAGES = {
@@ -80,7 +80,7 @@ class RuleModel(Model):
         names = {o["name"]: o["storage"] for variant in self.package.manifest["variants"]
                  for o in variant["operands"] if o["role"] == "state"}  # fmt: skip
         for name, storage in sorted(names.items()):
-            out = runtime.DLTensor()
+            out = structures.DLTensor()
             if self.package._lib.stepcPlanGetState(
                 ctypes.c_void_p(self.plan.address),
                 ctypes.c_int64(tensor),

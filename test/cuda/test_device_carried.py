@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from device_models import assert_same
 from device_rules import STORAGES, RuleTensor, make_streamed, set_grads, step_both
-from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc import errors
 from test_device_graphs import set_count
 from test_device_steps import FORBIDDEN
@@ -93,7 +93,7 @@ def test_what_is_found_keeps_nobody_from_his_work(call, carried, double):
     if call == "add_group":
         assert plan.add_group({}, tuple(device.hypers)) == 1
     elif call == "bind":
-        assert plan.bind((runtime.Binding * 1)(more.binding(0))) == [len(SPECS)]
+        assert plan.bind((structures.Binding * 1)(more.binding(0))) == [len(SPECS)]
     elif call == "set_count":
         set_count(device, 0, 7)
     elif call == "set_scalar":
@@ -133,7 +133,7 @@ def test_parts(when, carried_parts, double):
     step_parts(models, 0, 0)
     for model in models:
         more = RuleTensor(model.memory, STORAGES["param=f32"], "v", (90,), 0, False, 9)
-        model.ids += model.plan.bind((runtime.Binding * 1)(more.binding(0)))
+        model.ids += model.plan.bind((structures.Binding * 1)(more.binding(0)))
         model.tensors.append(more)
     step_parts(models, 1, 0, 1)
     if when == "before":

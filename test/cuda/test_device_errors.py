@@ -11,6 +11,7 @@ from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, Tensor, asse
 from device_rules import FEW, RuleModel, make_rule_models
 from double import ERRORS
 from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc import errors
 from stepc._mesh import EntryStruct
 from stepc._runtime import Plan
@@ -127,7 +128,7 @@ def make_more(model, count):
         Tensor(model.memory, variant, f"v{k}", (3 + k,), 0, False, 70 + k, own_states=True)
         for k in range(count)
     ]
-    return more, (runtime.Binding * count)(*(tensor.binding(0) for tensor in more))
+    return more, (structures.Binding * count)(*(tensor.binding(0) for tensor in more))
 
 
 def bind_more(model, more, bindings):
@@ -307,7 +308,7 @@ def test_gradients_elsewhere(package, double):
                 (other.place_array(operand.read(), 0)[0], "is in memory of CUDA device 1, the"),
                 (4096, "is at address 0x1000, which the driver does not know"),
             ):
-                moved = runtime.DLTensor.from_buffer_copy(operand.tensor)
+                moved = structures.DLTensor.from_buffer_copy(operand.tensor)
                 moved.data = address
                 if k == 5:
                     moved.strides = None
@@ -351,7 +352,7 @@ def test_a_context_of_the_caller(package, double):
 
 def test_reserved_fields(package, double):
     plan, lib = Plan(package), package._lib
-    config = runtime._CudaConfig(runtime.ctypes.sizeof(runtime._CudaConfig), 0, 7)
+    config = structures.CudaConfig(runtime.ctypes.sizeof(structures.CudaConfig), 0, 7)
     with pytest.raises(errors.StatusError, match="a reserved field of the config is 7, not 0"):
         runtime.check(lib, lib.stepcPlanSetCuda(plan.address, config))
 

@@ -7,6 +7,7 @@ import ctypes
 import pytest
 from device_models import DeviceMemory, Memory, Model, Tensor, assert_same
 from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc.errors import StatusError
 
 
@@ -214,7 +215,7 @@ def add_tensors(models, count):
         more = [
             Tensor(model.memory, variant, f"v{k}", (3 + k,), 0, False, 70 + k) for k in range(count)
         ]
-        model.ids += model.plan.bind((runtime.Binding * count)(*(t.binding(0) for t in more)))
+        model.ids += model.plan.bind((structures.Binding * count)(*(t.binding(0) for t in more)))
         model.tensors += more
 
 

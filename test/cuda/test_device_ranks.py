@@ -22,7 +22,7 @@ from device_ranks import (
     compile_ranks,
 )
 from double import ZOO, make_zip
-from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc import errors
 from stepc._mesh import CommunicatorStruct, Mesh
 from stepc._runtime import Package, Plan
@@ -154,7 +154,7 @@ def test_tensors_are_bound_later(lamb, double):
                 RankTensor(model.memory, ("f32", "f32"), f"v{k}", spec, 40 + k, MESH, model.rank)
                 for k, spec in enumerate(SPECS[2:] * 3)
             ]
-            bindings = (runtime.Binding * len(more))(*(tensor.binding(0) for tensor in more))
+            bindings = (structures.Binding * len(more))(*(tensor.binding(0) for tensor in more))
             model.ids += model.plan.bind(bindings)
             model.tensors += more
     for seed in (2, 3):
@@ -239,7 +239,7 @@ def test_a_graph_keeps_what_its_calls_name(lamb, double):
     calls = device.own.rounds[-1]
     more = [RankTensor(device.memory, ("f32", "f32"), f"v{k}", spec, 50 + k, MESH, 1)
             for k, spec in enumerate(SPECS[:4] * 8)]  # fmt: skip
-    device.plan.bind((runtime.Binding * len(more))(*(tensor.binding(0) for tensor in more)))
+    device.plan.bind((structures.Binding * len(more))(*(tensor.binding(0) for tensor in more)))
     for _, _, data, count in calls:
         with double.context(0):
             place = ctypes.c_int()

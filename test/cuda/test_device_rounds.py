@@ -15,7 +15,7 @@ from device_rules import (
     set_grads,
     step_both,
 )
-from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc import errors
 from test_device_steps import FORBIDDEN
 
@@ -141,7 +141,7 @@ def test_groups_and_tensors_are_added(models, double):
             RuleTensor(model.memory, ("f32", "f32"), f"v{k}", (3 + k,), 0, False, 60 + k)
             for k in range(150)
         ]
-        bindings = (runtime.Binding * len(more))(*(t.binding(k % 2) for k, t in enumerate(more)))
+        bindings = (structures.Binding * len(more))(*(t.binding(k % 2) for k, t in enumerate(more)))
         model.ids += model.plan.bind(bindings)
         model.tensors += more
         model.groups.append(1)

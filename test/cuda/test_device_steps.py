@@ -9,7 +9,7 @@ from device_models import SPECS, DeviceMemory, Memory, Model, Tensor, assert_sam
 from device_rules import SPECS as RULE_SPECS
 from device_rules import make_rule_models, make_rule_package
 from double import ZOO, compile_package, make_zip, read_interface
-from stepc import _runtime as runtime
+from stepc import _structures as structures
 from stepc._runtime import Package
 
 # The storages that have kernels of their own: vectors of 4 and of 8 elements.
@@ -192,7 +192,7 @@ def test_binding_more_tensors(package, double):
         more = [
             Tensor(model.memory, variant, f"v{k}", (3 + k,), 0, False, 50 + k) for k in range(200)
         ]
-        bindings = (runtime.Binding * len(more))(*(t.binding(0) for t in more))
+        bindings = (structures.Binding * len(more))(*(t.binding(0) for t in more))
         model.ids += model.plan.bind(bindings)
         model.tensors += more
     step_both(models, 2)
