@@ -336,11 +336,11 @@ bool Reader::checkTensor(yaml::Node *node) {
     if (hasAxis(tensor.grad, axis))
       return fail(node, "the gradient of '" + tensor.name +
                             "' is cut and partial over axis '" + axis + "'");
-  std::vector<std::string> own = tensor.getAxesOfStatesAlone();
+  std::vector<std::string> own = tensor.getWhole();
   int64_t both = llvm::count_if(own, [&](const std::string &axis) {
     return llvm::is_contained(tensor.partial, axis);
   });
-  if (tensor.grad == tensor.param && both != 0 && both != int64_t(own.size()))
+  if (both != 0 && both != int64_t(own.size()))
     return fail(node, "the gradient of '" + tensor.name +
                           "' is partial over some of the axes that cut the "
                           "states alone, " +
@@ -402,6 +402,10 @@ std::vector<std::string> TensorLayouts::getAxesOfStatesAlone() const {
   return found;
 }
 
+std::vector<std::string> TensorLayouts::getWhole() const {
+  return grad == param ? getAxesOfStatesAlone() : std::vector<std::string>();
+}
+
 int64_t LayoutFile::countRanks(ArrayRef<std::string> axes) const {
   int64_t ranks = 1;
   for (const auto &[name, size] : mesh)
@@ -432,9 +436,7 @@ void mlir::step::addLayouts(const LayoutFile &file, const VariantRequest &base,
     VariantRequest request = base;
     request.layout = tensor.states;
     request.rank = tensor.states.empty() ? 0 : tensor.rank;
-    // Whoever has cut the gradient already has the states' part of the param.
-    if (tensor.grad == tensor.param)
-      request.whole = tensor.getAxesOfStatesAlone();
+    request.whole = tensor.getWhole();
     request.partial = tensor.partial;
     request.wire = tensor.wire;
     bool known = llvm::any_of(requests, [&](const VariantRequest &other) {

@@ -39,6 +39,9 @@ struct TensorLayouts {
 
   /// The axes that cut the states and not the param.
   std::vector<std::string> getAxesOfStatesAlone() const;
+  /// Those of them over which the step cuts the gradient and puts the param
+  /// together: none where the gradient comes cut, from who has the parts.
+  std::vector<std::string> getWhole() const;
 };
 
 /// What a file says (docs/sharding.md). Invariant: every axis is one of the

@@ -86,8 +86,8 @@ json::Object LayoutExplainer::cross(const TensorLayouts &tensor,
 /// What brings the gradient to where the states are, and the parameter back.
 /// What is cut there, and not summed, each rank takes from what it has.
 json::Array LayoutExplainer::findCrossings(const TensorLayouts &tensor) {
-  Axes further = tensor.getAxesOfStatesAlone();
-  EntryTransfers transfers(further, tensor.partial);
+  Axes further = tensor.getAxesOfStatesAlone(), whole = tensor.getWhole();
+  EntryTransfers transfers(whole, tensor.partial);
   int64_t gradBytes =
       tensor.wire.empty() ? this->gradBytes : getStorageBytes(tensor.wire);
   json::Array found;
@@ -102,7 +102,7 @@ json::Array LayoutExplainer::findCrossings(const TensorLayouts &tensor) {
   // Addends cross, and then their sums.
   add("before the step", "all_reduce", "the gradient", transfers.reduced,
       gradBytes + (this->gradBytes == 8 ? 8 : 4), further);
-  add("behind it", "all_gather", "the parameter", further, paramBytes, {});
+  add("behind it", "all_gather", "the parameter", whole, paramBytes, {});
   return found;
 }
 
