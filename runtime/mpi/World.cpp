@@ -126,8 +126,7 @@ bool World::release() {
   return true;
 }
 
-const Group &World::getGroup(uint64_t axes) const {
-  static const Group alone;
+Group &World::getGroup(uint64_t axes) {
   axes &= grid.getWideAxes();
   return axes ? groups.at(axes) : alone;
 }
@@ -200,10 +199,7 @@ World::~World() = default;
 std::unique_ptr<Transfer> World::start(const StepcTransfer &given) {
   if (!failure.empty())
     throw Error(STEPC_COMMUNICATION_ERROR, failure);
-  uint64_t wide = given.axes & grid.getWideAxes();
-  auto found = groups.find(wide);
-  static Group alone;
-  Group &group = found == groups.end() ? alone : found->second;
+  Group &group = getGroup(given.axes);
   std::string fault =
       findTransferFault(given, size_t(group.size), grid.getNumAxes());
   if (!fault.empty())

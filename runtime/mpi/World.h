@@ -64,7 +64,7 @@ public:
 private:
   void placeAxes(const int64_t *axisSizes, int64_t numAxes);
   void makeGroups();
-  const Group &getGroup(uint64_t axes) const;
+  Group &getGroup(uint64_t axes);
   void finish(std::vector<MPI_Request> &requests,
               const std::vector<std::unique_ptr<Exchange>> &exchanges,
               const Deadline &deadline);
@@ -73,6 +73,8 @@ private:
   int rank = 0;
   Grid grid;
   std::map<uint64_t, Group> groups;
+  /// This rank, over axes of one rank.
+  Group alone;
   /// How long a round may take.
   std::chrono::milliseconds length;
   /// What went wrong first; "": nothing did.
