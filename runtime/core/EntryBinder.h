@@ -49,7 +49,6 @@ private:
     DLTensor grad = {};
     std::vector<int64_t> shape;
     StepcLayout layout = {};
-    std::vector<uint64_t> dimAxes;
     std::vector<int64_t> start;
   };
 

@@ -40,7 +40,7 @@ Transfer readTransfer(const FieldReader &fields, const Json &value,
                       const std::string &where, const Manifest &manifest,
                       const Variant &variant);
 /// Refuses transfers that do not belong together: a parameter is put together
-/// again as its gradient is cut.
+/// again where its gradient is cut, and comes from the owner that got it.
 void requireTransfers(const FieldReader &fields, const std::string &where,
                       const Variant &variant);
 

@@ -26,6 +26,11 @@ struct Memory {
 /// Takes a block. Throws where there is none.
 using TakeMemory = std::function<Memory(size_t bytes)>;
 
+/// To whole lines of the cache, in which blocks that lie side by side begin.
+inline size_t roundUpToLine(int64_t bytes) {
+  return (size_t(bytes) + 63) & ~size_t(63);
+}
+
 } // namespace stepc
 
 #endif // STEPC_CORE_MEMORY_H

@@ -12,6 +12,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <new>
 #include <numeric>
@@ -200,22 +201,18 @@ void Transfers::place(TransferBucket &bucket,
   }
 }
 
-static size_t roundUp(int64_t bytes) {
-  return (size_t(bytes) + 63) & ~size_t(63);
-}
-
 /// Of what is packed, and of sums.
 static size_t getSendBytes(const TransferBucket &bucket) {
   int64_t item = getByteSize(bucket.terms.wire);
   if (bucket.scatters())
-    return roundUp(bucket.scatter.line.back() * item);
-  return bucket.reduces() ? roundUp(bucket.ownElements * item) : 0;
+    return roundUpToLine(bucket.scatter.line.back() * item);
+  return bucket.reduces() ? roundUpToLine(bucket.ownElements * item) : 0;
 }
 
 static size_t getLandingBytes(const TransferBucket &bucket) {
   if (bucket.terms.isGradInPlace())
     return 0;
-  return roundUp(bucket.ownElements * getByteSize(bucket.terms.sum));
+  return roundUpToLine(bucket.ownElements * getByteSize(bucket.terms.sum));
 }
 
 /// Bytes of the second stage of a bucket with two: what is sent, then what is
@@ -225,8 +222,8 @@ static size_t getScratchBytes(const TransferBucket &bucket) {
     return 0;
   int64_t item = getByteSize(bucket.terms.wire);
   const TransferStage &stage = bucket.reduce;
-  return roundUp(bucket.ownElements * item) +
-         roundUp(stage.getOwn() * stage.size * item);
+  return roundUpToLine(bucket.ownElements * item) +
+         roundUpToLine(stage.getOwn() * stage.size * item);
 }
 
 void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {

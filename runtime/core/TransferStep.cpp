@@ -208,8 +208,7 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   const TransferStage &stage = bucket.reduce;
   int64_t item = getByteSize(terms.wire);
   uintptr_t send = scratch.address;
-  uintptr_t receive =
-      send + ((uintptr_t(bucket.ownElements * item) + 63) & ~uintptr_t(63));
+  uintptr_t receive = send + roundUpToLine(bucket.ownElements * item);
   ConvertWork convert = {
       bucket.landing, terms.sum, send, terms.wire,
       STEPC_FAULT("transfer-second-sum-of-old") ? 0 : bucket.ownElements};

@@ -44,5 +44,5 @@ try() {
 }
 
 try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip'
-try transfer 11 'Transfer.*'
+try transfer 12 'Transfer.*'
 exit "$((failures != 0))"
