@@ -373,10 +373,11 @@ def test_cleaning_removes_what_the_cache_made_alone(cache):
     for name in FOREIGN:
         if name != f"ab/{HEX}.package":
             (where / name).write_bytes(header + (b"x" if "/" in name else b""))
-    # Through links out of it: a file, and a folder.
-    (outside / f"{'ef' * 32}.package").write_bytes(header)
-    (where / "ef").symlink_to(outside)
-    (where / "ab" / f"ab{'0' * 62}.package").symlink_to(outside / f"{'ef' * 32}.package")
+    # Through links out of it: a file, and a folder (of a name that no entry of the start has).
+    linked = next(name for name in (f"{k:02x}" for k in range(256)) if not (where / name).exists())
+    (outside / f"{linked * 32}.package").write_bytes(header)
+    (where / linked).symlink_to(outside)
+    (where / "ab" / f"ab{'0' * 62}.package").symlink_to(outside / f"{linked * 32}.package")
     (where / "ab" / f"ab{'1' * 62}.package").mkdir()
     os.mkfifo(where / "ab" / f"ab{'2' * 62}.package")
     long_ago = time.time() - MONTH
@@ -388,7 +389,7 @@ def test_cleaning_removes_what_the_cache_made_alone(cache):
     for name in OURS:
         assert not (where / name).exists(), name
     assert len(list((where / "ab").glob("ab[012]*.package"))) == 3
-    assert list(outside.iterdir()) and (where / "ef").is_symlink()
+    assert list(outside.iterdir()) and (where / linked).is_symlink()
     assert not entries(where, "interface")  # they are as old
 
 

@@ -73,7 +73,7 @@ def test_threads_and_chunks_make_no_difference(kind, monkeypatch):
         def __init__(self, size, _, huge_pages, chunk):
             super().__init__(size, 2, huge_pages, 37)
 
-    monkeypatch.setattr(_runtime, "_Config", Config)
+    monkeypatch.setattr(_runtime, "PlanConfig", Config)
     torch.set_num_threads(1)
     try:
         run(KINDS[kind](cut, **BF16_STATES), cut)
