@@ -14,6 +14,7 @@ import re
 _IN_PARTS = "a step in parts"
 NAMES = {
     "stepcGradReady": "telling that gradients have come",
+    "stepcGetParts": "asking which part a rank has",
     "stepcPlanAddGroup": "add_param_group()",
     "stepcPlanBind": "binding tensors",
     "stepcPlanSetBuckets": "choosing how much crosses ranks at a time",

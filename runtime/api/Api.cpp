@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/EntryBinder.h"
 #include "core/Plan.h"
 #include "core/Status.h"
 #include "cpu/CpuFeatures.h"
@@ -230,6 +231,18 @@ StepcStatus stepcPlanSetBuckets(StepcPlan *plan, int64_t gradientBytes,
                                 int64_t parameterBytes) {
   return withPlan(
       plan, [&] { plan->plan.setBuckets(gradientBytes, parameterBytes); });
+}
+
+StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
+                          const StepcBinding *bindings, int64_t n,
+                          int64_t gradientBytes, int64_t parameterBytes,
+                          int64_t *outBegin, int64_t *outEnd) {
+  if (n > 0 && (!outBegin || !outEnd))
+    return reportNull(outBegin ? "outEnd" : "outBegin");
+  return guarded([&] {
+    cutParts(Mesh(axes, numAxes), bindings, n,
+             makeBucketBytes(gradientBytes, parameterBytes), outBegin, outEnd);
+  });
 }
 
 StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,

@@ -41,9 +41,36 @@ const EntryTerms *EntryBinder::getTerms(int64_t i) const {
   return entry < 0 ? nullptr : &terms[size_t(entry)];
 }
 
+void EntryBinder::cut(BucketBytes bytes, int64_t *begin, int64_t *end) {
+  for (int64_t i = 0; i < size; ++i)
+    add(i);
+  made = cutTensors(mesh, bytes, {}, 0, std::move(tensors), terms);
+  for (int64_t i = 0; i < size; ++i) {
+    const EntryTensor *tensor = getTensor(i);
+    const StepcBinding &binding = bindings[size_t(i)];
+    begin[i] = tensor ? tensor->begin : 0;
+    end[i] = tensor ? tensor->end
+                    : requireElements(*binding.param, {name, Role::Param, {}});
+  }
+}
+
+void EntryBinder::requireCommunicator() const {
+  const StepcCommunicator &communicator = mesh.getCommunicator();
+  if (communicator.start && communicator.finish)
+    return;
+  for (size_t i = 0; i < terms.size(); ++i)
+    if (uint64_t wide =
+            (terms[i].wholeAxes | terms[i].partialAxes) & mesh.getWideAxes())
+      fail(STEPC_INVALID_ARGUMENT,
+           "tensor %s: its entry crosses %s, and the communicator has no start "
+           "and finish",
+           tensors[i].name.c_str(), mesh.describe(wide).c_str());
+}
+
 void EntryBinder::run(Transfers &transfers, const TakeMemory &take) {
   for (int64_t i = 0; i < size; ++i)
     add(i);
+  requireCommunicator();
   made = transfers.prepare(std::move(tensors), terms, take);
   parts.resize(terms.size());
   for (int64_t i = 0; i < size; ++i)
@@ -85,10 +112,6 @@ void EntryBinder::requireFields(const StepcBinding &binding) const {
          text, int(place.device_id));
   if (!binding.param)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s has no parameter", text);
-  if (binding.states || binding.numStates)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s has an entry and states; the runtime has those of its part",
-         text);
 }
 
 /// The address of a tensor that has no gaps.
@@ -273,6 +296,9 @@ void EntryBinder::translate(int64_t i) {
   const EntryTerms &own = terms[entry];
   const EntryTensor &tensor = made.tensors[entry];
   StepcBinding &binding = bindings[size_t(i)];
+  if (tensor.elsewhere && binding.states)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s has states, and another rank owns it", tensor.name.c_str());
   Part &part = parts[entry];
   part.param = *binding.param;
   part.param.strides = nullptr;
@@ -305,4 +331,18 @@ void EntryBinder::translate(int64_t i) {
   binding.param = &part.param;
   binding.grad = tensor.landing || tensor.hasGrad ? &part.grad : nullptr;
   binding.gradDtype = part.grad.dtype;
+}
+
+void stepc::cutParts(const Mesh &mesh, const StepcBinding *bindings,
+                     int64_t size, BucketBytes bytes, int64_t *begin,
+                     int64_t *end) {
+  if (size < 0 || (size > 0 && !bindings))
+    fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
+         static_cast<long long>(size));
+  if (size == 0)
+    return;
+  if (!bindings->param)
+    fail(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter");
+  EntryBinder(mesh, bindings->param->device, 0, bindings, size)
+      .cut(bytes, begin, end);
 }

@@ -35,6 +35,8 @@ public:
   bool any() const;
   /// Checks entries, has the transfers cut the tensors, and makes the bindings.
   void run(Transfers &transfers, const TakeMemory &take);
+  /// The first half of it: which elements of binding `i` this rank would step.
+  void cut(BucketBytes bytes, int64_t *begin, int64_t *end);
 
   const StepcBinding *getBindings() const { return bindings.data(); }
   /// Of binding `i`; null where it has no entry.
@@ -54,6 +56,7 @@ private:
 
   const StepcBinding &getGiven(int64_t i) const;
   void add(int64_t i);
+  void requireCommunicator() const;
   void requireFields(const StepcBinding &binding) const;
   void describe(const StepcBinding &binding, EntryTensor &tensor,
                 EntryTerms &terms) const;
@@ -85,6 +88,10 @@ private:
   std::vector<Part> parts;
   NewTransfers made;
 };
+
+/// What stepcGetParts does.
+void cutParts(const Mesh &mesh, const StepcBinding *bindings, int64_t size,
+              BucketBytes bytes, int64_t *begin, int64_t *end);
 
 } // namespace stepc
 

@@ -142,12 +142,6 @@ void EntryChecker::requireAxes() const {
          "tensor %s: the entry has an owner and no axis over which the "
          "parameter is whole",
          name);
-  uint64_t wide = all & mesh.getWideAxes();
-  if (wide && (!mesh.getCommunicator().start || !mesh.getCommunicator().finish))
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: its entry crosses %s, and the communicator has no start "
-         "and finish",
-         name, mesh.describe(wide).c_str());
 }
 
 void EntryChecker::requireDivisor() const {

@@ -37,8 +37,7 @@ static void requireAxis(const StepcAxis &axis, int64_t index,
          static_cast<long long>(axis.size - 1));
 }
 
-Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
-           const StepcCommunicator *given) {
+Mesh::Mesh(const StepcAxis *axes, int64_t numAxes) {
   if (numAxes < 0 || (numAxes > 0 && !axes))
     fail(STEPC_INVALID_ARGUMENT, "%lld axes were given, without values",
          static_cast<long long>(numAxes));
@@ -53,11 +52,17 @@ Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
     uint64_t bit = uint64_t(1) << i;
     wideAxes |= axes[i].size > 1 ? bit : 0;
     otherAxes |= axes[i].coordinate > 0 ? bit : 0;
+  }
+}
+
+Mesh::Mesh(const StepcAxis *axes, int64_t numAxes,
+           const StepcCommunicator *given)
+    : Mesh(axes, numAxes) {
+  for (int64_t i = 0; i < numAxes; ++i)
     if (axes[i].size > 1 && !given)
       fail(STEPC_INVALID_ARGUMENT,
            "axis '%s' has size %lld, but there is no communicator",
            axes[i].name, static_cast<long long>(axes[i].size));
-  }
   if (!given)
     return;
   requireStructSize(given, kLeastCommunicator, sizeof(StepcCommunicator),

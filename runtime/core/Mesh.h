@@ -20,6 +20,8 @@ namespace stepc {
 class Mesh {
 public:
   Mesh() = default;
+  /// Of ranks that do not speak.
+  Mesh(const StepcAxis *axes, int64_t numAxes);
   /// Takes the arguments of stepcPlanSetMesh.
   Mesh(const StepcAxis *axes, int64_t numAxes,
        const StepcCommunicator *communicator);

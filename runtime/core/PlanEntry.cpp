@@ -18,11 +18,7 @@ void Plan::setBuckets(int64_t gradientBytes, int64_t parameterBytes) {
   if (!model.tensors.empty())
     fail(STEPC_WRONG_STATE, "stepcPlanSetBuckets after %zu tensors were bound",
          model.tensors.size());
-  for (int64_t bytes : {gradientBytes, parameterBytes})
-    if (bytes < 0)
-      fail(STEPC_INVALID_ARGUMENT, "a bucket has %lld bytes, which is negative",
-           static_cast<long long>(bytes));
-  transfers.setBuckets(gradientBytes, parameterBytes);
+  transfers.setBuckets(makeBucketBytes(gradientBytes, parameterBytes));
 }
 
 void Plan::getPart(int64_t id, int64_t &begin, int64_t &end) const {

@@ -12,15 +12,9 @@
 #include "core/Status.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <new>
-#include <numeric>
 #include <utility>
 
 using namespace stepc;
-
-static constexpr int64_t kDefaultBytes = int64_t(25) << 20;
 
 /// A definition with rounds needs all gradients first, and what is carried from
 /// step to step is of whole steps.
@@ -33,8 +27,7 @@ static bool permitParts(const Manifest &manifest) {
 }
 
 Transfers::Transfers(const Manifest &manifest, const Exchange &exchange)
-    : exchange(exchange), parts(permitParts(manifest)),
-      gradientBytes(kDefaultBytes), parameterBytes(kDefaultBytes) {}
+    : exchange(exchange), parts(permitParts(manifest)) {}
 
 View stepc::makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
                           bool isGrad) {
@@ -44,106 +37,6 @@ View stepc::makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
 }
 
 const Mesh &Transfers::getMesh() const { return exchange.getMesh(); }
-
-void Transfers::setBuckets(int64_t ofGradients, int64_t ofParameters) {
-  gradientBytes = ofGradients ? ofGradients : kDefaultBytes;
-  parameterBytes = ofParameters ? ofParameters : kDefaultBytes;
-}
-
-int64_t
-TransferBucket::countElements(const std::vector<EntryTensor> &tensors) const {
-  int64_t elements = 0;
-  for (size_t member : members)
-    if (__builtin_add_overflow(elements, tensors[member].elements, &elements) ||
-        elements > INT64_MAX / 64)
-      throw std::bad_alloc();
-  return elements;
-}
-
-/// Tensors of equal terms, in their order, of at most so many bytes together.
-/// A bucket is as late as its last tensor, in whose order gradients come.
-std::vector<TransferBucket>
-Transfers::fill(const std::vector<EntryTensor> &created,
-                const std::vector<EntryTerms> &terms) const {
-  std::vector<TransferBucket> made;
-  std::vector<std::pair<size_t, int64_t>> open; // buckets, and their bytes
-  for (size_t i = 0; i < created.size(); ++i) {
-    const EntryTerms &own = terms[i];
-    // Of what is not reduced the parameters alone cross.
-    bool reduced = own.partialAxes != 0;
-    int64_t most = reduced ? gradientBytes : parameterBytes;
-    int64_t bytes =
-        created[i].elements * getByteSize(reduced ? own.wire : own.param);
-    auto found = std::find_if(open.begin(), open.end(), [&](auto &entry) {
-      return made[entry.first].terms == own;
-    });
-    if (found != open.end() && found->second + bytes > most)
-      found = open.erase(found), found = open.end();
-    if (found == open.end()) {
-      open.push_back({made.size(), 0});
-      found = open.end() - 1;
-      made.emplace_back().terms = own;
-    }
-    made[found->first].members.push_back(i);
-    found->second += bytes;
-  }
-  std::stable_sort(made.begin(), made.end(), [](auto &left, auto &right) {
-    return left.members.back() < right.members.back();
-  });
-  return made;
-}
-
-/// For each tensor its owner's place along wholeAxes; -1: it has none.
-std::vector<int64_t>
-Transfers::chooseOwners(const std::vector<EntryTensor> &created,
-                        const std::vector<EntryTerms> &terms,
-                        Owners &chosen) const {
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<size_t>> owned;
-  for (size_t i = 0; i < created.size(); ++i)
-    if (terms[i].owned)
-      owned[{terms[i].wholeAxes, terms[i].getReduceAxes()}].push_back(i);
-  std::vector<int64_t> all(created.size(), -1);
-  for (const auto &[axes, list] : owned) {
-    std::vector<int64_t> sizes;
-    for (size_t i : list)
-      sizes.push_back(created[i].elements);
-    std::vector<int64_t> found =
-        chosen.choose(axes, sizes, getMesh().getGroupSize(axes.first));
-    for (size_t k = 0; k < list.size(); ++k)
-      all[list[k]] = found[k];
-  }
-  return all;
-}
-
-/// Which elements of its members this rank steps.
-void Transfers::cut(TransferBucket &bucket,
-                    const std::vector<int64_t> &ownersOf,
-                    std::vector<EntryTensor> &created) const {
-  const EntryTerms &terms = bucket.terms;
-  int64_t size = getMesh().getGroupSize(terms.wholeAxes);
-  auto rank = size_t(getMesh().getGroupRank(terms.wholeAxes));
-  std::vector<int64_t> sizes;
-  for (size_t member : bucket.members)
-    sizes.push_back(created[member].elements);
-  std::vector<Cuts> lines = cutLine(sizes, size);
-  for (size_t k = 0; k < bucket.members.size(); ++k) {
-    EntryTensor &tensor = created[bucket.members[k]];
-    if (terms.owned)
-      lines[k] = giveWhole(sizes[k], ownersOf[bucket.members[k]], size);
-    else if (terms.rows)
-      lines[k] =
-          cutRows(tensor.shape[0],
-                  std::accumulate(tensor.shape.begin() + 1, tensor.shape.end(),
-                                  int64_t(1), std::multiplies<int64_t>()),
-                  size);
-    tensor.cuts = lines[k];
-    tensor.begin = tensor.cuts[rank];
-    tensor.end = tensor.cuts[rank + 1];
-    tensor.elsewhere =
-        terms.owned && ownersOf[bucket.members[k]] != int64_t(rank);
-    bucket.ownElements += tensor.end - tensor.begin;
-  }
-}
 
 /// What a rank sends and receives where each has its piece of the line.
 static void setBytes(const EntryTerms &terms, TransferStage &stage) {
@@ -261,22 +154,12 @@ void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
 NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
                                 const std::vector<EntryTerms> &terms,
                                 const TakeMemory &take) {
-  NewTransfers made;
-  made.owners = owners;
-  made.tensors = std::move(created);
-  std::vector<int64_t> ownersOf =
-      chooseOwners(made.tensors, terms, made.owners);
-  made.buckets = fill(made.tensors, terms);
-  for (size_t b = 0; b < made.buckets.size(); ++b) {
-    TransferBucket &bucket = made.buckets[b];
-    bucket.countElements(made.tensors); // in range
-    cut(bucket, ownersOf, made.tensors);
+  NewTransfers made = cutTensors(getMesh(), bucketBytes, owners, buckets.size(),
+                                 std::move(created), terms);
+  for (TransferBucket &bucket : made.buckets)
     place(bucket, made.tensors);
-    for (size_t member : bucket.members)
-      made.tensors[member].bucket = buckets.size() + b;
-  }
   made.units = makeGatherUnits(getMesh(), made, tensors.size(), buckets.size(),
-                               parameterBytes);
+                               bucketBytes.parameters);
   addEvents(made);
   takeMemory(made, take);
   for (TransferBucket &bucket : made.buckets)

@@ -179,6 +179,23 @@ struct NewTransfers {
   Owners owners;
 };
 
+/// How much crosses at a time, as it crosses.
+struct BucketBytes {
+  int64_t gradients = int64_t(25) << 20;
+  int64_t parameters = int64_t(25) << 20;
+};
+
+/// Checks what stepcPlanSetBuckets was given; 0: the default.
+BucketBytes makeBucketBytes(int64_t gradients, int64_t parameters);
+
+/// Puts tensors of these terms, whose ids follow each other, into buckets, and
+/// cuts them. `before`: what ranks own already; `firstBucket`: how many buckets
+/// there are.
+NewTransfers cutTensors(const Mesh &mesh, BucketBytes bytes,
+                        const Owners &before, size_t firstBucket,
+                        std::vector<EntryTensor> created,
+                        const std::vector<EntryTerms> &terms);
+
 /// Units of the buckets that one call makes, of at most so many bytes; tensors
 /// and buckets are counted from these on.
 std::vector<GatherUnit> makeGatherUnits(const Mesh &mesh,
@@ -204,7 +221,7 @@ public:
   /// `exchange` has the mesh; outlives this.
   Transfers(const Manifest &manifest, const Exchange &exchange);
 
-  void setBuckets(int64_t gradientBytes, int64_t parameterBytes);
+  void setBuckets(BucketBytes bytes) { bucketBytes = bytes; }
 
   // Binding.
 
@@ -260,13 +277,6 @@ public:
 private:
   // TransferBind.cpp
   const Mesh &getMesh() const;
-  std::vector<TransferBucket> fill(const std::vector<EntryTensor> &created,
-                                   const std::vector<EntryTerms> &terms) const;
-  void cut(TransferBucket &bucket, const std::vector<int64_t> &owners,
-           std::vector<EntryTensor> &created) const;
-  std::vector<int64_t> chooseOwners(const std::vector<EntryTensor> &created,
-                                    const std::vector<EntryTerms> &terms,
-                                    Owners &owners) const;
   void place(TransferBucket &bucket, std::vector<EntryTensor> &created) const;
   void addEvents(NewTransfers &made) const;
   void takeMemory(NewTransfers &made, const TakeMemory &take) const;
@@ -300,8 +310,7 @@ private:
   const Exchange &exchange;
   /// Whether the definition permits to step some tensors before others.
   bool parts;
-  int64_t gradientBytes;
-  int64_t parameterBytes;
+  BucketBytes bucketBytes;
 
   std::vector<EntryTensor> tensors;
   std::vector<TransferBucket> buckets;

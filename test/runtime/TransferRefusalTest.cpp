@@ -65,13 +65,67 @@ TEST(TransferRefusal, fields) {
                   entry.divisor = 2.0;
                   entry.partialAxes = 0;
                 });
-  refuseInvalid("tensor 'w' has an entry and states; the runtime has those of "
-                "its part",
+  refuseInvalid("tensor 'w' has 2 states without a list",
                 [](auto &binding, auto &, auto &) { binding.numStates = 2; });
   refuseInvalid("tensor 'w' has no parameter",
                 [](auto &binding, auto &, auto &) { binding.param = nullptr; });
   refuseInvalid("tensor 'w': group 7 does not exist, the plan has 1",
                 [](auto &binding, auto &, auto &) { binding.group = 7; });
+}
+
+/// States are of the part, and of an owner's alone.
+TEST(TransferRefusal, states) {
+  Array whole(Type::F32, {8, 6}), part(Type::F32, {32});
+  const DLTensor *given[] = {whole.dl(), part.dl()};
+  auto give = [&](auto &binding, auto &, auto &) {
+    binding.states = given;
+    binding.numStates = 2;
+  };
+  refuseEntry(STEPC_SHAPE_MISMATCH,
+              "tensor 'w': state 'second' has shape [8, 6], the bound "
+              "parameter has [32]",
+              give);
+  EntrySpec owned = makeWhole();
+  owned.owned = true;
+  EntryWorld world(getToyTransfers(), {2, 2}, {owned});
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 0 has states, and another rank owns it",
+                 world.ranks[2].bind(0, 1, give));
+}
+
+/// What is asked before there is a plan is checked as in a binding.
+TEST(TransferRefusal, parts) {
+  Array param(Type::F32, {8, 6});
+  StepcBinding binding = makeBinding("w", param.dl(), nullptr, 0);
+  binding.gradDtype = getDLType(Type::F32);
+  StepcEntry entry = {};
+  entry.structSize = sizeof(entry);
+  entry.wholeAxes = A;
+  entry.divisor = 1.0;
+  binding.entry = &entry;
+  StepcAxis axis = {"dp", 2, 1};
+  int64_t begin = -1, end = -1;
+  auto ask = [&] {
+    return stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, &end);
+  };
+  EXPECT_REFUSED(STEPC_LAYOUT_UNSUPPORTED,
+                 "tensor 'w': its entry is whole over 'dp', and no layout says "
+                 "how a step cuts it",
+                 ask());
+  binding.entry = nullptr;
+  ASSERT_OK(ask());
+  EXPECT_EQ(0, begin);
+  EXPECT_EQ(48, end);
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "a bucket has -1 bytes, which is negative",
+                 stepcGetParts(&axis, 1, &binding, 1, -1, 0, &begin, &end));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "1 bindings were given, without values",
+                 stepcGetParts(&axis, 1, nullptr, 1, 0, 0, &begin, &end));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "outEnd is NULL",
+                 stepcGetParts(&axis, 1, &binding, 1, 0, 0, &begin, nullptr));
+  binding.param = nullptr;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter", ask());
 }
 
 TEST(TransferRefusal, structSizes) {

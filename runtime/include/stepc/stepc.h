@@ -285,9 +285,9 @@ typedef struct StepcLayout {
  * it is data parallelism.
  *
  * Then param and grad (or gradDtype) are whole over `wholeAxes`, dense and
- * row-major, and states are NULL: the runtime has those of its part
- * (stepcPlanGetPart). The layout over `wholeAxes` is one of these:
- *   flat, with flatAxes the same and begin -1: the runtime cuts buckets of
+ * row-major, and states are those of this rank's part (stepcPlanGetPart), NULL
+ * where another rank owns the tensor. The layout over `wholeAxes` is one of
+ * these: flat, with flatAxes the same and begin -1: the runtime cuts buckets of
  *     tensors evenly, at multiples of 16 elements
  *   dims, where those of dim 0 have `wholeAxes`, shape is of the whole tensor
  *     and start is where the caller's tensor begins: rank r of W has the rows
@@ -352,6 +352,16 @@ typedef struct StepcBinding {
 STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
                                           int64_t gradientBytes,
                                           int64_t parameterBytes);
+
+/* Which elements of each tensor, in row-major order, this rank steps: [begin,
+ * end), as stepcPlanBind cuts the same bindings where they are the first of a
+ * plan with this mesh and these buckets. For who makes states before there is a
+ * plan, or looks at saved ones. No memory is read or written. */
+STEPC_API StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
+                                    const StepcBinding *bindings, int64_t n,
+                                    int64_t gradientBytes,
+                                    int64_t parameterBytes, int64_t *outBegin,
+                                    int64_t *outEnd);
 
 /* Binds tensors and takes all memory that their steps need. A parameter is
  * updated by the first rule of the definition that its shape fits and whose

@@ -117,10 +117,43 @@ int64_t EntryRank::getPlace(uint64_t mask) const {
   return place;
 }
 
+/// Of the parts that the rank is going to step.
+void EntryRank::addStates(std::vector<StepcBinding> &bindings, size_t begin,
+                          std::vector<std::array<const DLTensor *, 2>> &lists) {
+  std::vector<int64_t> from(bindings.size()), to(bindings.size());
+  ASSERT_OK(stepcGetParts(axes.data(), int64_t(axes.size()), bindings.data(),
+                          int64_t(bindings.size()), gradientBytes,
+                          parameterBytes, from.data(), to.data()));
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const EntrySpec &spec = specs[begin + i];
+    std::vector<int64_t> shape = spec.shape;
+    // Of what is empty the plan may have them.
+    if (from[i] == to[i] && (spec.owned || spec.rows))
+      continue;
+    if (spec.rows) {
+      int64_t row = 1;
+      for (size_t d = 1; d < shape.size(); ++d)
+        row *= shape[d];
+      shape[0] = (to[i] - from[i]) / row;
+    } else if (spec.whole && !spec.owned) {
+      shape = {to[i] - from[i]};
+    }
+    for (size_t k = 0; k < 2; ++k) {
+      states.emplace_back(getSumType(spec), shape);
+      for (int64_t e = 0; e < states.back().size(); ++e)
+        states.back().set(e, k ? 0.0 : 0.5);
+      lists[i][k] = states.back().dl();
+    }
+    bindings[i].states = lists[i].data();
+    bindings[i].numStates = 2;
+  }
+}
+
 StepcStatus EntryRank::bind(
     size_t begin, size_t end,
     const std::function<void(StepcBinding &, StepcEntry &, StepcLayout &)>
         &change) {
+  std::vector<std::array<const DLTensor *, 2>> lists(end - begin);
   std::vector<StepcLayout> layouts(end - begin);
   std::vector<StepcEntry> entries(end - begin);
   std::vector<std::vector<uint64_t>> dimAxes(end - begin);
@@ -163,6 +196,8 @@ StepcStatus EntryRank::bind(
     if (change && i + 1 == end)
       change(binding, entry, layout);
   }
+  if (givesStates)
+    addStates(bindings, begin, lists);
   return stepcPlanBind(plan.get(), bindings.data(), int64_t(bindings.size()),
                        ids.data() + begin);
 }
@@ -223,8 +258,12 @@ EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
   world = makeSimulatedRanks(sizes, [&](const std::vector<StepcAxis> &axes,
                                         const StepcCommunicator &communicator) {
     ranks.emplace_back(package, specs, axes, &communicator, config, numGroups);
-    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(ranks.back().plan.get(),
-                                            gradientBytes, parameterBytes));
+    EntryRank &rank = ranks.back();
+    rank.gradientBytes = gradientBytes;
+    rank.parameterBytes = parameterBytes;
+    rank.givesStates = package == getToyTransfers() && ranks.size() % 2 == 0;
+    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), gradientBytes,
+                                            parameterBytes));
   });
   for (int64_t g = 0; g < numGroups; ++g)
     EXPECT_EQ(STEPC_OK,

@@ -13,6 +13,8 @@
 
 #include "stepc/simulated.h"
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <optional>
 
@@ -60,13 +62,21 @@ public:
 
   std::vector<EntrySpec> specs;
   std::vector<StepcAxis> axes;
+  int64_t gradientBytes = 0, parameterBytes = 0;
+  /// Whether the states of the toy are this one's, and not the plan's.
+  bool givesStates = false;
   std::vector<Array> params;
   std::vector<Array> grads;
+  std::deque<Array> states;
   std::vector<bool> missing;
   std::vector<int64_t> ids;
   PlanPtr plan;
   /// Of the last call that was refused.
   std::string message;
+
+private:
+  void addStates(std::vector<StepcBinding> &bindings, size_t begin,
+                 std::vector<std::array<const DLTensor *, 2>> &lists);
 };
 
 /// All ranks of a grid, each a thread, and one process that steps the whole
