@@ -9,6 +9,7 @@
 
 #include "core/FloatMode.h"
 #include "core/Status.h"
+#include "core/TransferWork.h"
 
 using namespace stepc;
 
@@ -28,6 +29,8 @@ void Engine::reserveTensors(size_t) {}
 
 void Engine::reserveRows(size_t) {}
 
+void Engine::reservePieces(size_t) {}
+
 void Engine::beginChange(const char *, Change) {}
 
 void Engine::requireUpload() {
@@ -38,6 +41,35 @@ void Engine::requireUpload() {
 void Engine::runShares(int64_t, Share share, void *context) noexcept {
   FloatMode mode;
   share(context, 0, 1);
+}
+
+void Engine::convert(const ConvertPiece *pieces, size_t size) {
+  ConvertWork work = {pieces, size, 0};
+  int64_t bytes = 0;
+  for (size_t i = 0; i < size; ++i) {
+    work.total += pieces[i].count;
+    bytes += pieces[i].count *
+             (getByteSize(pieces[i].from) + getByteSize(pieces[i].to));
+  }
+  if (work.total > 0)
+    runWork(*this, bytes, work);
+}
+
+void Engine::addUp(const RowSum &sum) {
+  SumWork work = {sum};
+  runWork(*this, sum.count * sum.numRows * getByteSize(sum.wire), work);
+}
+
+int32_t Engine::startTransfer(const StepcCommunicator &communicator,
+                              const StepcTransfer &transfer, void **outWork,
+                              char *message, size_t messageSize) {
+  return communicator.start(communicator.context, &transfer, outWork, message,
+                            messageSize);
+}
+
+int32_t Engine::finishTransfer(const StepcCommunicator &communicator,
+                               void *work, char *message, size_t messageSize) {
+  return communicator.finish(communicator.context, work, message, messageSize);
 }
 
 void Engine::setTrace(const StepTrace &) noexcept {}

@@ -20,6 +20,7 @@
 
 #include "core/Memory.h"
 #include "core/Model.h"
+#include "core/Pieces.h"
 
 #include "stepc/stepc.h"
 
@@ -101,6 +102,8 @@ public:
   virtual void reserveTensors(size_t numTensors);
   virtual void reserveRows(size_t rowClass);
   virtual void reserveWorkspace(const WorkspaceNeed &need) = 0;
+  /// For so many places of pieces that are converted.
+  virtual void reservePieces(size_t numPlaces);
   /// The tensors are bound for which it was reserved.
   virtual void commit() noexcept = 0;
   /// And the call is over.
@@ -144,6 +147,20 @@ public:
   /// Runs it on as many threads as so many bytes are worth, in the float mode
   /// of kernels. No share throws, and no result depends on the count.
   virtual void runShares(int64_t bytes, Share share, void *context) noexcept;
+
+  // What crosses ranks, behind all that was asked for before.
+
+  /// The pieces write nothing that another one reads.
+  virtual void convert(const ConvertPiece *pieces, size_t size);
+  virtual void addUp(const RowSum &sum);
+  /// Starts a transfer by the communicator, and ends it: the target may be read
+  /// by what is asked for next. They return what the communicator does.
+  virtual int32_t startTransfer(const StepcCommunicator &communicator,
+                                const StepcTransfer &transfer, void **outWork,
+                                char *message, size_t messageSize);
+  virtual int32_t finishTransfer(const StepcCommunicator &communicator,
+                                 void *work, char *message, size_t messageSize);
+
   /// The tensors are in an unknown state from now on.
   void poison() noexcept { broken = true; }
 

@@ -24,7 +24,7 @@ Plan::Plan(std::shared_ptr<const Package> package,
 
 /// What is under way in a step that has not ended writes memory of the plan and
 /// of the caller.
-Plan::~Plan() { transfers.abandon(); }
+Plan::~Plan() { transfers.abandon(*engine); }
 
 void Plan::useEngine(std::unique_ptr<Engine> made) noexcept {
   engine = std::move(made);

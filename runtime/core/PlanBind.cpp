@@ -156,7 +156,10 @@ void Binder::reserve() {
   reserveAtLeast(plan.partIds, total);
   reserveAtLeast(plan.waitingIds, total);
   reserveAtLeast(plan.readyEntries, total);
-  plan.transfers.reserve(entries.getMade());
+  if (!entries.getMade().tensors.empty()) {
+    plan.transfers.reserve(entries.getMade());
+    plan.engine->reservePieces(entries.getMade().numPlaces);
+  }
   reserveAtLeast(plan.blocks, plan.blocks.size() + newBlocks.size());
   plan.engine->reserveTensors(total);
 }

@@ -27,6 +27,7 @@ void Plan::stepWithTransfers() {
 /// Every gradient that there is has come.
 void Plan::beginEntries() noexcept {
   transfers.begin();
+  readyEntries.clear();
   written = false;
   for (size_t i = 0; i < transfers.getTensors().size(); ++i)
     if (transfers.getTensors()[i].hasGrad)
@@ -72,11 +73,13 @@ void Plan::stepPhases() {
 /// anything was written it has changed nothing.
 void Plan::bring() {
   try {
-    transfers.bring(*engine, *this);
+    transfers.bring(*engine, *this, readyEntries.data(), readyEntries.size());
+    readyEntries.clear();
     beforeWait();
   } catch (const Error &error) {
     dropParts();
-    if (!written && error.getStatus() == STEPC_COMMUNICATION_ERROR)
+    if (!written && !engine->isBroken() &&
+        error.getStatus() == STEPC_COMMUNICATION_ERROR)
       fail(STEPC_COMMUNICATION_ERROR,
            "%s; nothing was written, parameters and states are as before",
            error.what());
@@ -177,7 +180,6 @@ void Plan::gradReady(const int64_t *ids, int64_t size) {
   readyEntries.clear();
   for (int64_t i = 0; i < size; ++i)
     setReady(ids[i]);
-  transfers.pack(*engine, readyEntries.data(), readyEntries.size());
   bring();
 }
 
@@ -227,7 +229,7 @@ void Plan::stepNamedAtOnce() {
   try {
     stepPhases();
   } catch (...) {
-    transfers.abandon();
+    transfers.abandon(*engine);
     wake();
     throw;
   }

@@ -151,6 +151,23 @@ void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
   grow(gatherRing, made.gather);
 }
 
+void Transfers::addPlaces(NewTransfers &made) const {
+  size_t next = numPlaces;
+  auto take = [&](size_t count) {
+    size_t first = next;
+    next += count;
+    return first;
+  };
+  for (TransferBucket &bucket : made.buckets) {
+    for (size_t member : bucket.members)
+      made.tensors[member].place = take(made.tensors[member].pieces.size());
+    bucket.place = take(bucket.scatters() && bucket.reduces());
+  }
+  for (GatherUnit &unit : made.units)
+    unit.place = take(unit.own.size() + unit.others.size());
+  made.numPlaces = next;
+}
+
 NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
                                 const std::vector<EntryTerms> &terms,
                                 const TakeMemory &take) {
@@ -161,6 +178,7 @@ NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
   made.units = makeGatherUnits(getMesh(), made, tensors.size(), buckets.size(),
                                bucketBytes.parameters);
   addEvents(made);
+  addPlaces(made);
   takeMemory(made, take);
   for (TransferBucket &bucket : made.buckets)
     for (size_t &member : bucket.members)
@@ -205,7 +223,7 @@ void Transfers::renew(const TakeMemory &take) {
 
 void Transfers::reserve(const NewTransfers &made) {
   reserveAtLeast(tensors, tensors.size() + made.tensors.size());
-  reserveAtLeast(packing, tensors.size() + made.tensors.size());
+  reserveAtLeast(converting, made.numPlaces);
   reserveAtLeast(buckets, buckets.size() + made.buckets.size());
   reserveAtLeast(units, units.size() + made.units.size());
   reserveAtLeast(blocks, blocks.size() + made.blocks.size());
@@ -222,6 +240,7 @@ void Transfers::commit(NewTransfers &&made) noexcept {
   append(blocks, made.blocks);
   events = std::move(made.events);
   beginGive = made.beginGive;
+  numPlaces = made.numPlaces;
   receiveRing = std::move(made.receive);
   gatherRing = std::move(made.gather);
   scratch = std::move(made.scratch);
@@ -232,7 +251,8 @@ size_t Transfers::getBytes() const {
   return tensors.capacity() * sizeof(EntryTensor) +
          buckets.capacity() * sizeof(TransferBucket) +
          units.capacity() * sizeof(GatherUnit) +
-         events.capacity() * sizeof(TransferEvent);
+         events.capacity() * sizeof(TransferEvent) +
+         converting.capacity() * sizeof(ConvertPiece);
 }
 
 size_t Transfers::getBufferBytes() const {

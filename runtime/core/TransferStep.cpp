@@ -9,11 +9,9 @@
 
 #include "core/Fault.h"
 #include "core/Status.h"
-#include "core/TransferWork.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 
 using namespace stepc;
@@ -53,27 +51,27 @@ void Transfers::callCommunicator(Call &&call, const Subject &subject) {
 
 /// `bytes` are what goes to other ranks.
 void Transfers::start(const StepcTransfer &transfer, int64_t bytes, void *&work,
-                      const Subject &subject) {
+                      const Subject &subject, Engine &engine) {
   ++numCalls;
   numBytes += bytes;
   void *made = nullptr;
   callCommunicator(
       [&](const StepcCommunicator &communicator) {
-        return communicator.start(communicator.context, &transfer, &made,
-                                  message, sizeof(message));
+        return engine.startTransfer(communicator, transfer, &made, message,
+                                    sizeof(message));
       },
       subject);
   // What is nothing to the communicator has to be finished all the same.
   work = made ? made : &started;
 }
 
-void Transfers::finish(void *&work, const Subject &subject) {
+void Transfers::finish(void *&work, const Subject &subject, Engine &engine) {
   void *own = work == &started ? nullptr : work;
   work = nullptr;
   callCommunicator(
       [&](const StepcCommunicator &communicator) {
-        return communicator.finish(communicator.context, own, message,
-                                   sizeof(message));
+        return engine.finishTransfer(communicator, own, message,
+                                     sizeof(message));
       },
       subject);
 }
@@ -95,12 +93,12 @@ void Transfers::keepMemory() noexcept {
   }
 }
 
-void Transfers::abandon() noexcept {
+void Transfers::abandon(Engine &engine) noexcept {
   auto end = [&](void *&work) {
     if (!work)
       return;
     try {
-      finish(work, {buckets[0], "what is under way"});
+      finish(work, {buckets[0], "what is under way"}, engine);
     } catch (...) {
       // Of what has failed the caller is told the first.
     }
@@ -141,36 +139,43 @@ void Transfers::closeAll() noexcept {
     bucket.numReady = bucket.members.size();
 }
 
-void Transfers::pack(Engine &engine, const size_t *list,
-                     size_t count) noexcept {
-  PackWork work = {tensors.data(), buckets.data(), list, count, 0};
-  for (size_t i = 0; i < count; ++i) {
-    EntryTensor &tensor = tensors[list[i]];
-    tensor.packed = true;
-    for (const Piece &piece : tensor.pieces)
-      work.total += piece.last - piece.first;
-  }
-  if (work.total > 0)
-    runWork(engine, work.total * 8, work);
+/// Rounds a gradient to what crosses; what does not has no pieces. One that is
+/// not there is an addend of zeros.
+void Transfers::addPieces(EntryTensor &tensor) {
+  const TransferBucket &bucket = buckets[tensor.bucket];
+  const EntryTerms &terms = bucket.terms;
+  tensor.packed = tensor.ready;
+  size_t place = tensor.place;
+  for (const Piece &piece : tensor.pieces)
+    converting.push_back(
+        {tensor.ready
+             ? tensor.grad + uintptr_t(piece.first * getByteSize(terms.grad))
+             : 0,
+         bucket.send + uintptr_t(piece.at * getByteSize(terms.wire)),
+         piece.last - piece.first, terms.grad, terms.wire,
+         terms.divideBefore ? terms.divisor : 1.0, place++});
 }
 
-/// A gradient that is not there is an addend of zeros.
-void Transfers::clearAbsent(const TransferBucket &bucket) const noexcept {
-  int64_t item = getByteSize(bucket.terms.wire);
-  for (size_t member : bucket.members) {
-    const EntryTensor &tensor = tensors[member];
-    if (tensor.ready || STEPC_FAULT("transfer-absent-not-zero"))
-      continue;
-    for (const Piece &piece : tensor.pieces)
-      std::memset(
-          reinterpret_cast<void *>(bucket.send + uintptr_t(piece.at * item)), 0,
-          size_t((piece.last - piece.first) * item));
-  }
+void Transfers::pack(Engine &engine, const size_t *list, size_t count) {
+  converting.clear();
+  for (size_t i = 0; i < count; ++i)
+    addPieces(tensors[list[i]]);
+  engine.convert(converting.data(), converting.size());
+}
+
+/// What of a bucket has not been packed.
+void Transfers::packRest(const TransferBucket &bucket, Engine &engine) {
+  converting.clear();
+  bool clears = bucket.crosses() && !STEPC_FAULT("transfer-absent-not-zero");
+  for (size_t member : bucket.members)
+    if (tensors[member].ready ? !tensors[member].packed : clears)
+      addPieces(tensors[member]);
+  engine.convert(converting.data(), converting.size());
 }
 
 void Transfers::startAllToAll(const TransferBucket &bucket,
                               const TransferStage &stage, uintptr_t send,
-                              uintptr_t receive, void *&work) {
+                              uintptr_t receive, void *&work, Engine &engine) {
   StepcTransfer transfer = {};
   transfer.axes = stage.axes;
   transfer.kind = STEPC_ALL_TO_ALL;
@@ -181,25 +186,34 @@ void Transfers::startAllToAll(const TransferBucket &bucket,
   int64_t bytes = -stage.sent[size_t(stage.rank)];
   for (int64_t own : stage.sent)
     bytes += own;
-  start(transfer, bytes, work, Subject{bucket, "gradients"});
+  start(transfer, bytes, work, Subject{bucket, "gradients"}, engine);
 }
 
 void Transfers::start(const TransferEvent &event, Engine &engine) {
   TransferBucket &bucket = buckets[event.index];
   if (!bucket.takesPart)
     return;
-  packing.clear();
-  for (size_t member : bucket.members)
-    if (tensors[member].ready && !tensors[member].packed)
-      packing.push_back(member);
-  pack(engine, packing.data(), packing.size());
+  packRest(bucket, engine);
   if (!bucket.crosses())
     return;
-  clearAbsent(bucket);
   const TransferStage &stage = bucket.getFirst();
   if (stage.axes && stage.line.back() > 0)
     startAllToAll(bucket, stage, bucket.send,
-                  receiveRing.memory[event.slot].address, bucket.work);
+                  receiveRing.memory[event.slot].address, bucket.work, engine);
+}
+
+/// Adds up what the ranks of a stage have sent of this rank's piece.
+void Transfers::sum(const TransferStage &stage, uintptr_t rows,
+                    uintptr_t target, const EntryTerms &terms, double divisor,
+                    Engine &engine) {
+  int64_t own = stage.getOwn();
+  RowSum work = {rows, own,        stage.size, target,
+                 own,  terms.wire, terms.sum,  divisor};
+  if (STEPC_FAULT("transfer-sum-in-another-order")) {
+    work.rows += uintptr_t(own * (stage.size - 1) * getByteSize(terms.wire));
+    work.stride = -own;
+  }
+  engine.addUp(work);
 }
 
 /// Of what each rank has of the sum over others, the sum over these.
@@ -209,23 +223,23 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   int64_t item = getByteSize(terms.wire);
   uintptr_t send = scratch.address;
   uintptr_t receive = send + roundUpToLine(bucket.ownElements * item);
-  ConvertWork convert = {
-      bucket.landing, terms.sum, send, terms.wire,
-      STEPC_FAULT("transfer-second-sum-of-old") ? 0 : bucket.ownElements};
-  runWork(engine, bucket.ownElements * 8, convert);
+  ConvertPiece piece = {
+      bucket.landing,
+      send,
+      STEPC_FAULT("transfer-second-sum-of-old") ? 0 : bucket.ownElements,
+      terms.sum,
+      terms.wire,
+      1.0,
+      bucket.place};
+  engine.convert(&piece, 1);
   if (stage.axes) {
-    startAllToAll(bucket, stage, send, receive, bucket.work);
-    finish(bucket.work, Subject{bucket, "gradients"});
+    startAllToAll(bucket, stage, send, receive, bucket.work, engine);
+    finish(bucket.work, Subject{bucket, "gradients"}, engine);
   }
-  SumWork sum = {stage.axes ? receive : send,
-                 bucket.landing + uintptr_t(stage.line[size_t(stage.rank)] *
-                                            getByteSize(terms.sum)),
-                 stage.getOwn(),
-                 stage.size,
-                 terms.wire,
-                 terms.sum,
-                 terms.divideBefore ? 1.0 : terms.divisor};
-  runWork(engine, sum.own * stage.size * item, sum);
+  sum(stage, stage.axes ? receive : send,
+      bucket.landing +
+          uintptr_t(stage.line[size_t(stage.rank)] * getByteSize(terms.sum)),
+      terms, terms.divideBefore ? 1.0 : terms.divisor, engine);
 }
 
 void Transfers::land(const TransferEvent &event, Engine &engine) {
@@ -237,7 +251,7 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
   const TransferStage &stage = bucket.getFirst();
   uintptr_t rows = bucket.send;
   if (stage.axes) {
-    finish(bucket.work, Subject{bucket, "gradients"});
+    finish(bucket.work, Subject{bucket, "gradients"}, engine);
     rows = receiveRing.memory[event.slot].address;
   }
   bool twice = bucket.scatters() && bucket.reduces();
@@ -248,14 +262,7 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
   bool divides = !twice && !terms.divideBefore;
   if (STEPC_FAULT("transfer-divided-twice") && twice)
     divides = true;
-  SumWork sum = {rows,
-                 target,
-                 stage.getOwn(),
-                 stage.size,
-                 terms.wire,
-                 terms.sum,
-                 divides ? terms.divisor : 1.0};
-  runWork(engine, sum.own * stage.size * getByteSize(terms.wire), sum);
+  sum(stage, rows, target, terms, divides ? terms.divisor : 1.0, engine);
   if (twice && bucket.ownElements > 0)
     reduceAgain(bucket, engine);
   const TransferStage &last = bucket.reduce;
@@ -271,8 +278,8 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
   transfer.receiveBytes = bucket.summed.data();
   const Subject subject = {bucket, "gradients"};
   start(transfer, bucket.summed[size_t(last.rank)] * (last.size - 1),
-        bucket.work, subject);
-  finish(bucket.work, subject);
+        bucket.work, subject, engine);
+  finish(bucket.work, subject, engine);
 }
 
 //===----------------------------------------------------------------------===//
@@ -290,15 +297,33 @@ uintptr_t Transfers::getMemory(const GatherUnit &unit, size_t slot) const {
   return tensors[(unit.own.empty() ? unit.others : unit.own)[0].tensor].param;
 }
 
+/// Copies elements of parameters into what is gathered, or out of it.
+void Transfers::copy(const GatherUnit &unit, uintptr_t memory, bool out,
+                     Engine &engine) {
+  converting.clear();
+  size_t place = unit.place + (out ? unit.own.size() : 0);
+  for (const GatherSegment &segment : out ? unit.others : unit.own) {
+    const EntryTensor &tensor = tensors[segment.tensor];
+    const Piece &piece = segment.piece;
+    Storage type = buckets[tensor.bucket].terms.param;
+    uintptr_t param = tensor.param + uintptr_t(piece.first * getByteSize(type));
+    uintptr_t other = memory + uintptr_t(piece.at);
+    size_t own = place++;
+    if (out && (!tensor.ready || STEPC_FAULT("transfer-not-placed")))
+      continue;
+    converting.push_back({out ? other : param, out ? param : other,
+                          piece.last - piece.first, type, type, 1.0, own});
+  }
+  engine.convert(converting.data(), converting.size());
+}
+
 void Transfers::gather(const TransferEvent &event, Engine &engine) {
   GatherUnit &unit = units[event.index];
   if (!takesPart(unit) || STEPC_FAULT("transfer-gather-left-out"))
     return;
   uintptr_t memory = getMemory(unit, event.slot);
-  if (!unit.inPlace) {
-    CopyWork copy = {tensors.data(), buckets.data(), &unit.own, memory, false};
-    runWork(engine, unit.received[unit.rank] * 2, copy);
-  }
+  if (!unit.inPlace)
+    copy(unit, memory, /*out=*/false, engine);
   StepcTransfer transfer = {};
   transfer.axes = unit.axes;
   transfer.kind = STEPC_ALL_GATHER;
@@ -307,19 +332,16 @@ void Transfers::gather(const TransferEvent &event, Engine &engine) {
       reinterpret_cast<const void *>(memory + uintptr_t(unit.ownAt));
   transfer.receiveBytes = unit.received.data();
   start(transfer, unit.received[unit.rank] * int64_t(unit.received.size() - 1),
-        unit.work, Subject{buckets[unit.buckets[0]], "parameters"});
+        unit.work, Subject{buckets[unit.buckets[0]], "parameters"}, engine);
 }
 
 void Transfers::place(const TransferEvent &event, Engine &engine) {
   GatherUnit &unit = units[event.index];
   if (!unit.work)
     return;
-  finish(unit.work, Subject{buckets[unit.buckets[0]], "parameters"});
-  if (unit.inPlace)
-    return;
-  CopyWork copy = {tensors.data(), buckets.data(), &unit.others,
-                   getMemory(unit, event.slot), true};
-  runWork(engine, unit.bytes * 2, copy);
+  finish(unit.work, Subject{buckets[unit.buckets[0]], "parameters"}, engine);
+  if (!unit.inPlace)
+    copy(unit, getMemory(unit, event.slot), /*out=*/true, engine);
 }
 
 //===----------------------------------------------------------------------===//
@@ -355,11 +377,13 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
   }
 }
 
-void Transfers::bring(Engine &engine, BucketStepper &stepper) {
+void Transfers::bring(Engine &engine, BucketStepper &stepper,
+                      const size_t *list, size_t count) {
   try {
+    pack(engine, list, count);
     run(beginGive, engine, stepper);
   } catch (...) {
-    abandon();
+    abandon(engine);
     throw;
   }
 }
@@ -368,7 +392,7 @@ void Transfers::give(Engine &engine, BucketStepper &stepper) {
   try {
     run(events.size(), engine, stepper);
   } catch (...) {
-    abandon();
+    abandon(engine);
     throw;
   }
 }

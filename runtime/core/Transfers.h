@@ -64,8 +64,10 @@ struct EntryTensor {
   /// Where the sum of the part comes to lie; 0: nowhere, the gradient is read
   /// where the caller has it.
   uintptr_t landing = 0;
-  /// Where its elements are in what the bucket packs.
+  /// Where its elements are in what the bucket packs, and the place of the
+  /// first piece.
   std::vector<Piece> pieces;
+  size_t place = 0;
   /// Whether another rank owns it: this one has no state of it, nor steps it.
   bool elsewhere = false;
 
@@ -106,6 +108,8 @@ struct TransferBucket {
   int64_t ownElements = 0;
   uintptr_t send = 0;
   uintptr_t landing = 0;
+  /// Of what the second stage sends.
+  size_t place = 0;
 
   // Of the step under way.
 
@@ -135,6 +139,8 @@ struct GatherUnit {
   size_t rank = 0;
   /// What this rank has stepped, and what others have.
   std::vector<GatherSegment> own, others;
+  /// Of the pieces: first its own.
+  size_t place = 0;
   std::vector<int64_t> received;
   int64_t ownAt = 0;
   int64_t bytes = 0;
@@ -172,6 +178,8 @@ struct NewTransfers {
   std::vector<GatherUnit> units;
   std::vector<TransferEvent> events;
   size_t beginGive = 0;
+  /// Of pieces, with those of calls before.
+  size_t numPlaces = 0;
   TransferRing receive, gather;
   /// For the second stage of a bucket with two.
   Memory scratch;
@@ -235,6 +243,7 @@ public:
   void commit(NewTransfers &&made) noexcept;
 
   bool any() const { return !tensors.empty(); }
+  size_t getNumPlaces() const { return numPlaces; }
   std::vector<EntryTensor> &getTensors() { return tensors; }
   const std::vector<EntryTensor> &getTensors() const { return tensors; }
   const TransferBucket &getBucket(size_t index) const { return buckets[index]; }
@@ -250,17 +259,16 @@ public:
   /// The gradient of a tensor has come; it is packed by pack(), or when its
   /// bucket starts.
   void setReady(size_t tensor) noexcept;
-  /// Packs tensors that are ready.
-  void pack(Engine &engine, const size_t *list, size_t count) noexcept;
   /// What is not ready takes no part.
   void closeAll() noexcept;
-  /// Brings gradients as far as buckets are ready. Throws
-  /// STEPC_COMMUNICATION_ERROR; then nothing is under way any more.
-  void bring(Engine &engine, BucketStepper &stepper);
+  /// Packs tensors that are ready, and brings gradients as far as buckets are.
+  /// Throws STEPC_COMMUNICATION_ERROR; then nothing is under way any more.
+  void bring(Engine &engine, BucketStepper &stepper, const size_t *list,
+             size_t count);
   /// And gives parameters away, where no part has done so.
   void give(Engine &engine, BucketStepper &stepper);
   /// Waits for all that is under way, whatever comes of it.
-  void abandon() noexcept;
+  void abandon(Engine &engine) noexcept;
 
   /// Whether the communicator has failed, so that memory for what crosses may
   /// still be written.
@@ -279,6 +287,7 @@ private:
   const Mesh &getMesh() const;
   void place(TransferBucket &bucket, std::vector<EntryTensor> &created) const;
   void addEvents(NewTransfers &made) const;
+  void addPlaces(NewTransfers &made) const;
   void takeMemory(NewTransfers &made, const TakeMemory &take) const;
 
   /// What a message is about; a step makes words of it only when it fails.
@@ -290,7 +299,12 @@ private:
   // TransferStep.cpp
   void run(size_t end, Engine &engine, BucketStepper &stepper);
   void start(const TransferEvent &event, Engine &engine);
-  void clearAbsent(const TransferBucket &bucket) const noexcept;
+  void addPieces(EntryTensor &tensor);
+  void pack(Engine &engine, const size_t *list, size_t count);
+  void packRest(const TransferBucket &bucket, Engine &engine);
+  void copy(const GatherUnit &unit, uintptr_t memory, bool out, Engine &engine);
+  void sum(const TransferStage &stage, uintptr_t rows, uintptr_t target,
+           const EntryTerms &terms, double divisor, Engine &engine);
   void land(const TransferEvent &event, Engine &engine);
   void reduceAgain(TransferBucket &bucket, Engine &engine);
   void gather(const TransferEvent &event, Engine &engine);
@@ -298,10 +312,11 @@ private:
   bool takesPart(const GatherUnit &unit) const;
   uintptr_t getMemory(const GatherUnit &unit, size_t slot) const;
   void startAllToAll(const TransferBucket &bucket, const TransferStage &stage,
-                     uintptr_t send, uintptr_t receive, void *&work);
+                     uintptr_t send, uintptr_t receive, void *&work,
+                     Engine &engine);
   void start(const StepcTransfer &transfer, int64_t bytes, void *&work,
-             const Subject &subject);
-  void finish(void *&work, const Subject &subject);
+             const Subject &subject, Engine &engine);
+  void finish(void *&work, const Subject &subject, Engine &engine);
   std::string describe(const Subject &subject) const;
   template <typename Call>
   void callCommunicator(Call &&call, const Subject &subject);
@@ -325,8 +340,9 @@ private:
 
   /// The first event that is not done.
   size_t next = 0;
-  /// What a bucket has still to pack; there is memory for all.
-  std::vector<size_t> packing;
+  size_t numPlaces = 0;
+  /// What is to be packed or copied; there is memory for all.
+  std::vector<ConvertPiece> converting;
   int64_t numCalls = 0;
   int64_t numBytes = 0;
   /// Whether the communicator has failed since memory was kept for it; and
