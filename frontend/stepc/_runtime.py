@@ -81,6 +81,10 @@ _SIGNATURES = {
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
     "stepcGradReady": [c_void_p, POINTER(c_int64), c_int64],
     "stepcStepEnd": [c_void_p],
+    "stepcPassBegin": [c_void_p],
+    "stepcPassEnd": [c_void_p],
+    "stepcPlanForgetGrads": [c_void_p],
+    "stepcPlanTakeGrads": [c_void_p, c_void_p],
     "stepcPlanSetBuckets": [c_void_p, c_int64, c_int64],
     "stepcPlanGetPart": [c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64)],
     "stepcPlanGetCount": [c_void_p, c_int64, POINTER(c_int64)],
@@ -381,6 +385,21 @@ class Plan:
         bucket that is complete begins to cross."""
         ids = (c_int64 * max(len(tensors), 1))(*tensors)
         self._calling_back(self._lib.stepcGradReady, ids, len(tensors))
+
+    def pass_begin(self) -> None:
+        """Begins a backward pass: gradients cross ranks ahead of the step, and add up."""
+        self._calling_back(self._lib.stepcPassBegin)
+
+    def pass_end(self) -> None:
+        self._calling_back(self._lib.stepcPassEnd)
+
+    def forget_grads(self) -> None:
+        """Forgets what passes have brought."""
+        check(self._lib, self._lib.stepcPlanForgetGrads(self._handle))
+
+    def take_grads(self, plan: Plan) -> None:
+        """Takes over what passes have brought to another plan of the same tensors."""
+        check(self._lib, self._lib.stepcPlanTakeGrads(self._handle, plan._handle))
 
     def part(self, tensor: int) -> tuple[int, int]:
         """Which elements of a tensor, in row-major order, this rank steps: [begin, end)."""

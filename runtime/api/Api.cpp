@@ -310,6 +310,29 @@ StepcStatus stepcStepEnd(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.stepEnd(); });
 }
 
+StepcStatus stepcPassBegin(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.passBegin(); });
+}
+
+StepcStatus stepcPassEnd(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.passEnd(); });
+}
+
+StepcStatus stepcPlanForgetGrads(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.forgetGrads(); });
+}
+
+StepcStatus stepcPlanTakeGrads(StepcPlan *plan, StepcPlan *from) {
+  if (!from)
+    return reportNull("from");
+  return withPlan(plan, [&] {
+    StepcStatus status =
+        withPlan(from, [&] { plan->plan.takeGrads(from->plan); });
+    if (status != STEPC_OK)
+      throw Error(status, stepcLastErrorMessage());
+  });
+}
+
 StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,
                               int64_t *outCount) {
   if (!outCount)

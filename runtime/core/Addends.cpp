@@ -142,12 +142,14 @@ constexpr int64_t kBlock = 2048;
 
 template <typename Sum, typename Wire>
 void add(const void *first, int64_t stride, int64_t numPieces, void *target,
-         int64_t count, double divisor) noexcept {
+         int64_t count, double divisor, bool adds) noexcept {
   auto *pieces = static_cast<const typename Wire::Memory *>(first);
   auto by = Sum(divisor);
+  Sum block[kBlock];
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     int64_t size = std::min(kBlock, count - begin);
-    auto *__restrict out = static_cast<Sum *>(target) + begin;
+    auto *own = static_cast<Sum *>(target) + begin;
+    Sum *__restrict out = adds ? block : own;
     const typename Wire::Memory *in = pieces + begin;
     for (int64_t i = 0; i < size; ++i)
       out[i] = Sum(Wire::load(in[i]));
@@ -158,6 +160,8 @@ void add(const void *first, int64_t stride, int64_t numPieces, void *target,
     }
     for (int64_t i = 0; by != Sum(1) && i < size; ++i)
       out[i] /= by;
+    for (int64_t i = 0; adds && i < size; ++i)
+      own[i] += block[i];
   }
 }
 
@@ -186,12 +190,12 @@ void stepc::convertElements(const void *source, Storage from, void *target,
 
 void stepc::addElements(const void *first, int64_t stride, int64_t numPieces,
                         Storage wire, void *target, Storage sum, int64_t count,
-                        double divisor) noexcept {
+                        double divisor, bool adds) noexcept {
   withStorage(wire, [&](auto own) {
     using Wire = decltype(own);
     if (sum == Storage::F64)
-      add<double, Wire>(first, stride, numPieces, target, count, divisor);
+      add<double, Wire>(first, stride, numPieces, target, count, divisor, adds);
     else
-      add<float, Wire>(first, stride, numPieces, target, count, divisor);
+      add<float, Wire>(first, stride, numPieces, target, count, divisor, adds);
   });
 }

@@ -30,10 +30,11 @@ void convertElements(const void *source, Storage from, void *target, Storage to,
 
 /// The sum of `numPieces` rows of `count` elements of type `wire`, each
 /// `stride` elements behind the one before, in their order; divided where the
-/// divisor is not 1. `sum` is f64 or f32.
+/// divisor is not 1, and with `adds` then added to what the target has. `sum`
+/// is f64 or f32.
 void addElements(const void *first, int64_t stride, int64_t numPieces,
                  Storage wire, void *target, Storage sum, int64_t count,
-                 double divisor) noexcept;
+                 double divisor, bool adds) noexcept;
 
 } // namespace stepc
 

@@ -37,7 +37,8 @@ struct ConvertPiece {
 };
 
 /// Rows of elements that are added up in their order, in the type of the sum,
-/// which is then divided where the divisor is not 1.
+/// which is then divided where the divisor is not 1, and with `adds` added to
+/// what the target has.
 struct RowSum {
   uintptr_t rows;
   /// From a row to the next, in elements.
@@ -49,6 +50,7 @@ struct RowSum {
   /// F32 or F64.
   Storage sum;
   double divisor;
+  bool adds;
 };
 
 } // namespace stepc

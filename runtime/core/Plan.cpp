@@ -66,6 +66,8 @@ void Plan::requireGroup(int64_t group) const {
 void Plan::requireNoStep(const char *call) const {
   if (inStep)
     fail(STEPC_WRONG_STATE, "%s between stepcStepBegin and stepcStepEnd", call);
+  if (inPass)
+    fail(STEPC_WRONG_STATE, "%s between stepcPassBegin and stepcPassEnd", call);
 }
 
 int64_t Plan::addGroup(const StepcOption *options, int64_t numOptions,

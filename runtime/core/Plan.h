@@ -45,6 +45,10 @@ public:
   void stepTensors(const int64_t *ids, int64_t size);
   void stepEnd();
   void gradReady(const int64_t *ids, int64_t size);
+  void passBegin();
+  void passEnd();
+  void forgetGrads();
+  void takeGrads(Plan &from);
   void setBuckets(int64_t gradientBytes, int64_t parameterBytes);
   void getPart(int64_t id, int64_t &begin, int64_t &end) const;
   int64_t getCount(int64_t id) const;
@@ -136,17 +140,23 @@ private:
   void stepPhases();
   void bring();
   void give();
-  void beginEntries() noexcept;
+  void beginEntries();
   void stepListed(const std::vector<int64_t> &ids);
   void beforeWait() override;
   void stepBucket(const TransferBucket &bucket) override;
   void requireReady(int64_t id) const;
+  void requireNotLanded(const EntryTensor &entry) const;
+  void markReady(const int64_t *ids, int64_t size);
   void setReady(int64_t id) noexcept;
   void stepNamed();
   void stepNamedAtOnce();
   void countElsewhere() noexcept;
   void endParts() noexcept;
   void dropParts() noexcept;
+
+  // PlanPass.cpp
+  void dropPass() noexcept;
+  void wakeEntries() noexcept;
 
   // PlanStep.cpp
   void checkOverlap();
@@ -168,6 +178,7 @@ private:
   StepcLastStep lastStep = {};
   int64_t numSkipped = 0;
   bool inStep = false;
+  bool inPass = false;
   std::vector<int64_t> steppedIds;
   /// What a part of a step takes together; and what is stepped before a bucket
   /// is waited for.

@@ -75,8 +75,9 @@ bool Plan::touchesEntry(const BoundTensor &tensor,
 
 /// In a step what has come is settled; what is set is for the next one.
 void Plan::setEntryActive(BoundTensor &tensor) noexcept {
-  if (!inStep)
-    setGradActive(tensor, getEntry(tensor).hasGrad && !tensor.elsewhere);
+  const EntryTensor &entry = getEntry(tensor);
+  if (!inStep && !inPass)
+    setGradActive(tensor, (entry.hasGrad || entry.landed) && !tensor.elsewhere);
 }
 
 /// A gradient that kernels read where it is.

@@ -25,10 +25,13 @@ void Plan::stepWithTransfers() {
 }
 
 /// Every gradient that there is has come.
-void Plan::beginEntries() noexcept {
-  transfers.begin();
-  readyEntries.clear();
+void Plan::beginEntries() {
+  for (const EntryTensor &entry : transfers.getTensors())
+    if (entry.hasGrad)
+      requireNotLanded(entry);
+  transfers.begin(/*isPass=*/false);
   written = false;
+  readyEntries.clear();
   for (size_t i = 0; i < transfers.getTensors().size(); ++i)
     if (transfers.getTensors()[i].hasGrad)
       transfers.setReady(i);
@@ -72,21 +75,23 @@ void Plan::stepPhases() {
 /// Has buckets cross, as far as they are ready. An error ends the step: before
 /// anything was written it has changed nothing.
 void Plan::bring() {
+  bool ofPass = inPass;
   try {
     transfers.bring(*engine, *this, readyEntries.data(), readyEntries.size());
     readyEntries.clear();
     beforeWait();
   } catch (const Error &error) {
-    dropParts();
+    inPass ? dropPass() : dropParts();
     if (!written && !engine->isBroken() &&
         error.getStatus() == STEPC_COMMUNICATION_ERROR)
       fail(STEPC_COMMUNICATION_ERROR,
-           "%s; nothing was written, parameters and states are as before",
-           error.what());
+           "%s; nothing was written, parameters and states are as before%s",
+           error.what(),
+           ofPass ? ", what passes had brought is forgotten" : "");
     engine->poison();
     throw;
   } catch (...) {
-    dropParts();
+    inPass ? dropPass() : dropParts();
     engine->poison();
     throw;
   }
@@ -124,15 +129,32 @@ void Plan::stepBucket(const TransferBucket &bucket) {
 void Plan::requireReady(int64_t id) const {
   requireId(id);
   const BoundTensor &tensor = model.tensors[id];
+  const char *name = model.names[id].c_str();
+  if (inPass && (tensor.entry < 0 || !getEntry(tensor).landing))
+    fail(
+        STEPC_WRONG_STATE,
+        "the gradient of tensor %s is no sum over ranks: a step reads it where "
+        "it is",
+        name);
   if (tensor.entry < 0 && transfers.permitsParts())
     return requireSteppable(id);
-  const char *name = model.names[id].c_str();
   if (!hasGradOf(tensor))
     fail(STEPC_WRONG_STATE, "tensor %s has no gradient", name);
+  if (tensor.entry >= 0 && !inPass)
+    requireNotLanded(getEntry(tensor));
   if (tensor.entry < 0 ? tensor.stepped : getEntry(tensor).ready)
     fail(STEPC_WRONG_STATE,
-         "the gradient of tensor %s has come since stepcStepBegin already",
-         name);
+         "the gradient of tensor %s has come since %s already", name,
+         inPass ? "stepcPassBegin" : "stepcStepBegin");
+}
+
+/// What passes have brought is all that a step takes of a bucket.
+void Plan::requireNotLanded(const EntryTensor &entry) const {
+  if (transfers.getBucket(entry.bucket).landed)
+    fail(STEPC_WRONG_STATE,
+         "tensor %s has a gradient, and passes have brought gradients of its "
+         "bucket; bring it by stepcPassBegin, or stepcPlanForgetGrads",
+         entry.name.c_str());
 }
 
 /// What is read where the caller has it is stepped at once, where that may be.
@@ -153,30 +175,41 @@ void Plan::setReady(int64_t id) noexcept {
   }
 }
 
-void Plan::gradReady(const int64_t *ids, int64_t size) {
-  if (!inStep)
-    fail(STEPC_WRONG_STATE, "stepcGradReady without stepcStepBegin");
-  if (!transfers.any())
-    return stepTensors(ids, size);
-  if (size < 0 || (size > 0 && !ids))
-    fail(STEPC_INVALID_ARGUMENT, "%lld tensors were given, without ids",
-         static_cast<long long>(size));
-  checkOverlap();
+/// Refuses all of them, or marks them, so that one that comes twice is noticed.
+void Plan::markReady(const int64_t *ids, int64_t size) {
   auto mark = [&](int64_t id, bool value) {
     BoundTensor &tensor = model.tensors[id];
     (tensor.entry < 0 ? tensor.stepped : getEntry(tensor).ready) = value;
   };
   int64_t marked = 0;
+  readyEntries.clear();
   try {
     for (; marked < size; ++marked) {
       requireReady(ids[marked]);
       mark(ids[marked], true);
+      const BoundTensor &tensor = model.tensors[ids[marked]];
+      if (tensor.entry >= 0)
+        readyEntries.push_back(size_t(tensor.entry));
     }
+    transfers.reserveSends(readyEntries, getTransferMemory());
   } catch (...) {
     while (marked-- > 0)
       mark(ids[marked], false);
     throw;
   }
+}
+
+void Plan::gradReady(const int64_t *ids, int64_t size) {
+  if (!inStep && !inPass)
+    fail(STEPC_WRONG_STATE,
+         "stepcGradReady without stepcStepBegin or stepcPassBegin");
+  if (!transfers.any() && !inPass)
+    return stepTensors(ids, size);
+  if (size < 0 || (size > 0 && !ids))
+    fail(STEPC_INVALID_ARGUMENT, "%lld tensors were given, without ids",
+         static_cast<long long>(size));
+  checkOverlap();
+  markReady(ids, size);
   readyEntries.clear();
   for (int64_t i = 0; i < size; ++i)
     setReady(ids[i]);
@@ -195,9 +228,7 @@ void Plan::stepNamed() {
   } else {
     stepNamedAtOnce();
   }
-  for (BoundTensor &tensor : model.tensors)
-    if (tensor.entry >= 0)
-      setEntryActive(tensor);
+  wakeEntries();
 }
 
 /// Those that were not named sleep in this step.
@@ -222,9 +253,7 @@ void Plan::stepNamedAtOnce() {
   auto wake = [&] {
     for (int64_t id : partIds)
       setGradActive(model.tensors[size_t(id)], true);
-    for (BoundTensor &tensor : model.tensors)
-      if (tensor.entry >= 0)
-        setEntryActive(tensor);
+    wakeEntries();
   };
   try {
     stepPhases();
@@ -259,7 +288,5 @@ void Plan::dropParts() noexcept {
   for (Cohort &cohort : model.cohorts.getList())
     cohort.stepped = 0;
   inStep = false;
-  for (BoundTensor &tensor : model.tensors)
-    if (tensor.entry >= 0)
-      setEntryActive(tensor);
+  wakeEntries();
 }

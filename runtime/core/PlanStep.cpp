@@ -84,7 +84,7 @@ void Plan::stepBegin() {
   if (!model.cohortsValid)
     model.formCohorts(engine->getScalarRows());
   engine->beginParts();
-  transfers.begin();
+  transfers.begin(/*isPass=*/false);
   written = false;
   inStep = true;
 }

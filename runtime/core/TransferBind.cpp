@@ -76,7 +76,7 @@ void Transfers::place(TransferBucket &bucket,
     }
     stage.line.push_back(at);
     setBytes(terms, stage);
-  } else if (!terms.isGradInPlace()) {
+  } else if (terms.getReduceAxes()) {
     for (size_t member : bucket.members) {
       EntryTensor &tensor = created[member];
       if (tensor.begin < tensor.end)
@@ -94,44 +94,44 @@ void Transfers::place(TransferBucket &bucket,
   }
 }
 
-/// Of what is packed, and of sums.
-static size_t getSendBytes(const TransferBucket &bucket) {
-  int64_t item = getByteSize(bucket.terms.wire);
-  if (bucket.scatters())
-    return roundUpToLine(bucket.scatter.line.back() * item);
-  return bucket.reduces() ? roundUpToLine(bucket.ownElements * item) : 0;
+size_t TransferBucket::getSendBytes() const {
+  int64_t item = getByteSize(terms.wire);
+  if (scatters())
+    return roundUpToLine(scatter.line.back() * item);
+  return reduces() ? roundUpToLine(ownElements * item) : 0;
 }
 
+/// Of sums.
 static size_t getLandingBytes(const TransferBucket &bucket) {
   if (bucket.terms.isGradInPlace())
     return 0;
   return roundUpToLine(bucket.ownElements * getByteSize(bucket.terms.sum));
 }
 
-/// Bytes of the second stage of a bucket with two: what is sent, then what is
-/// received.
+/// Bytes of the second stage of a bucket with two: the sums of the first, what
+/// is sent, then what is received.
 static size_t getScratchBytes(const TransferBucket &bucket) {
   if (!bucket.scatters() || !bucket.reduces())
     return 0;
   int64_t item = getByteSize(bucket.terms.wire);
   const TransferStage &stage = bucket.reduce;
-  return roundUpToLine(bucket.ownElements * item) +
+  return roundUpToLine(bucket.ownElements * getByteSize(bucket.terms.sum)) +
+         roundUpToLine(bucket.ownElements * item) +
          roundUpToLine(stage.getOwn() * stage.size * item);
 }
 
 void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
   size_t bytes = 64, scratchBytes = scratch.size;
   for (const TransferBucket &bucket : made.buckets) {
-    bytes += getSendBytes(bucket) + getLandingBytes(bucket);
+    bytes += getLandingBytes(bucket);
     scratchBytes = std::max(scratchBytes, getScratchBytes(bucket));
   }
   made.scratch = scratchBytes > scratch.size ? take(scratchBytes) : scratch;
   made.blocks.push_back(take(bytes));
   uintptr_t next = made.blocks.back().address;
   for (TransferBucket &bucket : made.buckets) {
-    bucket.send = next;
-    bucket.landing = next + getSendBytes(bucket);
-    next = bucket.landing + getLandingBytes(bucket);
+    bucket.landing = next;
+    next += getLandingBytes(bucket);
     uintptr_t at = bucket.landing;
     for (size_t member : bucket.members) {
       EntryTensor &tensor = made.tensors[member];
@@ -149,6 +149,42 @@ void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
   };
   grow(receiveRing, made.receive);
   grow(gatherRing, made.gather);
+  made.sends = growSends(made, take);
+}
+
+/// As many memories as buckets cross at a time, of the size of the largest.
+SendPool Transfers::growSends(const NewTransfers &made,
+                              const TakeMemory &take) const {
+  SendPool pool = sends;
+  size_t size = sends.size;
+  for (const TransferBucket &bucket : made.buckets)
+    size = std::max(size, bucket.getSendBytes());
+  if (size > sends.size) {
+    pool.size = size;
+    pool.memory.clear();
+  }
+  while (size > 0 && pool.memory.size() < made.receive.sizes.size())
+    pool.memory.push_back(take(size));
+  pool.free.reserve(pool.memory.size());
+  return pool;
+}
+
+void Transfers::reserveSends(const std::vector<size_t> &list,
+                             const TakeMemory &take) {
+  size_t needed = 0, last = SIZE_MAX;
+  for (size_t tensor : list) {
+    size_t own = tensors[tensor].bucket;
+    // Those of a bucket that come one after the other need one memory.
+    if (own != last && !buckets[own].send && buckets[own].getSendBytes())
+      ++needed;
+    last = own;
+  }
+  while (sends.free.size() < needed) {
+    reserveAtLeast(sends.memory, sends.memory.size() + 1);
+    reserveAtLeast(sends.free, sends.memory.size() + 1);
+    sends.memory.push_back(take(sends.size));
+    sends.free.push_back(sends.memory.back().address);
+  }
 }
 
 void Transfers::addPlaces(NewTransfers &made) const {
@@ -198,6 +234,7 @@ void Transfers::renew(const TakeMemory &take) {
   std::vector<Memory> receive = takeLike(receiveRing.memory);
   std::vector<Memory> gather = takeLike(gatherRing.memory);
   std::vector<Memory> second = takeLike({scratch});
+  std::vector<Memory> sent = takeLike(sends.memory);
   std::vector<Memory> fresh = takeLike(blocks);
   auto move = [&](uintptr_t &address) {
     for (size_t i = 0; i < blocks.size(); ++i)
@@ -206,16 +243,15 @@ void Transfers::renew(const TakeMemory &take) {
         return;
       }
   };
-  for (TransferBucket &bucket : buckets) {
-    move(bucket.send);
+  for (TransferBucket &bucket : buckets)
     move(bucket.landing);
-  }
   for (EntryTensor &tensor : tensors)
     if (tensor.landing)
       move(tensor.landing);
   receiveRing.memory.swap(receive);
   gatherRing.memory.swap(gather);
   std::swap(scratch, second[0]);
+  sends.memory.swap(sent);
   fresh.reserve(blocks.capacity());
   blocks.swap(fresh);
   stale = false;
@@ -243,6 +279,7 @@ void Transfers::commit(NewTransfers &&made) noexcept {
   numPlaces = made.numPlaces;
   receiveRing = std::move(made.receive);
   gatherRing = std::move(made.gather);
+  sends = std::move(made.sends);
   scratch = std::move(made.scratch);
   owners = std::move(made.owners);
 }
@@ -257,7 +294,8 @@ size_t Transfers::getBytes() const {
 
 size_t Transfers::getBufferBytes() const {
   size_t bytes = scratch.size;
-  for (const auto *list : {&blocks, &receiveRing.memory, &gatherRing.memory})
+  for (const auto *list :
+       {&blocks, &receiveRing.memory, &gatherRing.memory, &sends.memory})
     for (const Memory &memory : *list)
       bytes += memory.size;
   return bytes;

@@ -11,119 +11,30 @@
 #include "core/Status.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <mutex>
 
 using namespace stepc;
-
-//===----------------------------------------------------------------------===//
-// The communicator
-//===----------------------------------------------------------------------===//
-
-std::string Transfers::describe(const Subject &subject) const {
-  const std::vector<size_t> &members = subject.bucket.members;
-  std::string text =
-      std::string(subject.what) + " of tensor " + tensors[members[0]].name;
-  if (members.size() > 1)
-    text += " and " + std::to_string(members.size() - 1) + " more";
-  return text;
-}
-
-template <typename Call>
-void Transfers::callCommunicator(Call &&call, const Subject &subject) {
-  message[0] = '\0';
-  int32_t code = 0;
-  const char *words = message;
-  try {
-    code = call(getMesh().getCommunicator());
-    if (code == getMesh().getCommunicator().success)
-      return;
-  } catch (...) {
-    words = "the communicator threw";
-  }
-  failed = true;
-  message[sizeof(message) - 1] = '\0';
-  if (!words[0])
-    std::snprintf(message, sizeof(message), "the communicator returned %d",
-                  int(code));
-  fail(STEPC_COMMUNICATION_ERROR, "%s: %s", describe(subject).c_str(), words);
-}
-
-/// `bytes` are what goes to other ranks.
-void Transfers::start(const StepcTransfer &transfer, int64_t bytes, void *&work,
-                      const Subject &subject, Engine &engine) {
-  ++numCalls;
-  numBytes += bytes;
-  void *made = nullptr;
-  callCommunicator(
-      [&](const StepcCommunicator &communicator) {
-        return engine.startTransfer(communicator, transfer, &made, message,
-                                    sizeof(message));
-      },
-      subject);
-  // What is nothing to the communicator has to be finished all the same.
-  work = made ? made : &started;
-}
-
-void Transfers::finish(void *&work, const Subject &subject, Engine &engine) {
-  void *own = work == &started ? nullptr : work;
-  work = nullptr;
-  callCommunicator(
-      [&](const StepcCommunicator &communicator) {
-        return engine.finishTransfer(communicator, own, message,
-                                     sizeof(message));
-      },
-      subject);
-}
-
-/// Where a communicator has failed it may still write what it was to receive,
-/// and who waits for it reads what was sent: that memory stays for good.
-void Transfers::keepMemory() noexcept {
-  failed = false;
-  stale = true;
-  static std::mutex mutex;
-  static auto *const kept = new std::vector<Memory>();
-  std::lock_guard<std::mutex> lock(mutex);
-  try {
-    kept->push_back(scratch);
-    for (const auto *list : {&blocks, &receiveRing.memory, &gatherRing.memory})
-      kept->insert(kept->end(), list->begin(), list->end());
-  } catch (...) {
-    // There is none for the list: nothing that could be done about it.
-  }
-}
-
-void Transfers::abandon(Engine &engine) noexcept {
-  auto end = [&](void *&work) {
-    if (!work)
-      return;
-    try {
-      finish(work, {buckets[0], "what is under way"}, engine);
-    } catch (...) {
-      // Of what has failed the caller is told the first.
-    }
-  };
-  for (TransferBucket &bucket : buckets)
-    end(bucket.work);
-  for (GatherUnit &unit : units)
-    end(unit.work);
-  // Also where it is nothing of these that has failed.
-  if (failed)
-    keepMemory();
-}
 
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
 
-void Transfers::begin() noexcept {
+void Transfers::begin(bool isPass) noexcept {
+  pass = isPass;
   next = 0;
+  sends.free.clear();
+  for (const Memory &memory : sends.memory)
+    sends.free.push_back(memory.address);
   for (TransferBucket &bucket : buckets) {
-    bucket.numReady = 0;
-    bucket.takesPart = false;
+    // What passes have brought is complete.
+    bool complete = bucket.landed && !pass;
+    bucket.numReady = complete ? bucket.members.size() : 0;
+    bucket.takesPart = complete;
+    bucket.send = 0;
   }
-  for (EntryTensor &tensor : tensors)
-    tensor.ready = tensor.packed = tensor.stepped = false;
+  for (EntryTensor &tensor : tensors) {
+    tensor.packed = tensor.stepped = false;
+    tensor.ready = tensor.landed && !pass;
+  }
 }
 
 void Transfers::setReady(size_t index) noexcept {
@@ -139,10 +50,25 @@ void Transfers::closeAll() noexcept {
     bucket.numReady = bucket.members.size();
 }
 
+/// There is one: reserveSends() has taken it, or the bucket's turn has come.
+void Transfers::takeSend(TransferBucket &bucket) noexcept {
+  if (bucket.send || !bucket.getSendBytes())
+    return;
+  bucket.send = sends.free.back();
+  sends.free.pop_back();
+}
+
+void Transfers::freeSend(TransferBucket &bucket) noexcept {
+  if (bucket.send)
+    sends.free.push_back(bucket.send);
+  bucket.send = 0;
+}
+
 /// Rounds a gradient to what crosses; what does not has no pieces. One that is
 /// not there is an addend of zeros.
 void Transfers::addPieces(EntryTensor &tensor) {
-  const TransferBucket &bucket = buckets[tensor.bucket];
+  TransferBucket &bucket = buckets[tensor.bucket];
+  takeSend(bucket);
   const EntryTerms &terms = bucket.terms;
   tensor.packed = tensor.ready;
   size_t place = tensor.place;
@@ -164,7 +90,7 @@ void Transfers::pack(Engine &engine, const size_t *list, size_t count) {
 }
 
 /// What of a bucket has not been packed.
-void Transfers::packRest(const TransferBucket &bucket, Engine &engine) {
+void Transfers::packRest(TransferBucket &bucket, Engine &engine) {
   converting.clear();
   bool clears = bucket.crosses() && !STEPC_FAULT("transfer-absent-not-zero");
   for (size_t member : bucket.members)
@@ -191,7 +117,7 @@ void Transfers::startAllToAll(const TransferBucket &bucket,
 
 void Transfers::start(const TransferEvent &event, Engine &engine) {
   TransferBucket &bucket = buckets[event.index];
-  if (!bucket.takesPart)
+  if (!isBrought(bucket))
     return;
   packRest(bucket, engine);
   if (!bucket.crosses())
@@ -205,10 +131,10 @@ void Transfers::start(const TransferEvent &event, Engine &engine) {
 /// Adds up what the ranks of a stage have sent of this rank's piece.
 void Transfers::sum(const TransferStage &stage, uintptr_t rows,
                     uintptr_t target, const EntryTerms &terms, double divisor,
-                    Engine &engine) {
+                    bool adds, Engine &engine) {
   int64_t own = stage.getOwn();
-  RowSum work = {rows, own,        stage.size, target,
-                 own,  terms.wire, terms.sum,  divisor};
+  RowSum work = {rows,       own,       stage.size, target, own,
+                 terms.wire, terms.sum, divisor,    adds};
   if (STEPC_FAULT("transfer-sum-in-another-order")) {
     work.rows += uintptr_t(own * (stage.size - 1) * getByteSize(terms.wire));
     work.stride = -own;
@@ -221,10 +147,11 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   const EntryTerms &terms = bucket.terms;
   const TransferStage &stage = bucket.reduce;
   int64_t item = getByteSize(terms.wire);
-  uintptr_t send = scratch.address;
+  uintptr_t send = scratch.address +
+                   roundUpToLine(bucket.ownElements * getByteSize(terms.sum));
   uintptr_t receive = send + roundUpToLine(bucket.ownElements * item);
   ConvertPiece piece = {
-      bucket.landing,
+      scratch.address,
       send,
       STEPC_FAULT("transfer-second-sum-of-old") ? 0 : bucket.ownElements,
       terms.sum,
@@ -239,13 +166,13 @@ void Transfers::reduceAgain(TransferBucket &bucket, Engine &engine) {
   sum(stage, stage.axes ? receive : send,
       bucket.landing +
           uintptr_t(stage.line[size_t(stage.rank)] * getByteSize(terms.sum)),
-      terms, terms.divideBefore ? 1.0 : terms.divisor, engine);
+      terms, terms.divideBefore ? 1.0 : terms.divisor, addsUp(bucket), engine);
 }
 
 void Transfers::land(const TransferEvent &event, Engine &engine) {
   TransferBucket &bucket = buckets[event.index];
   const EntryTerms &terms = bucket.terms;
-  if (!bucket.takesPart || !bucket.crosses() ||
+  if (!isBrought(bucket) || !bucket.crosses() ||
       bucket.getFirst().line.back() == 0)
     return;
   const TransferStage &stage = bucket.getFirst();
@@ -255,26 +182,32 @@ void Transfers::land(const TransferEvent &event, Engine &engine) {
     rows = receiveRing.memory[event.slot].address;
   }
   bool twice = bucket.scatters() && bucket.reduces();
-  uintptr_t target = bucket.landing;
+  uintptr_t target = twice ? scratch.address : bucket.landing;
   if (!bucket.scatters())
     target +=
         uintptr_t(stage.line[size_t(stage.rank)] * getByteSize(terms.sum));
   bool divides = !twice && !terms.divideBefore;
   if (STEPC_FAULT("transfer-divided-twice") && twice)
     divides = true;
-  sum(stage, rows, target, terms, divides ? terms.divisor : 1.0, engine);
+  sum(stage, rows, target, terms, divides ? terms.divisor : 1.0,
+      !twice && addsUp(bucket), engine);
+  freeSend(bucket);
   if (twice && bucket.ownElements > 0)
     reduceAgain(bucket, engine);
+  if (bucket.reduces() && bucket.reduce.axes && bucket.ownElements > 0)
+    shareSum(bucket, engine);
+}
+
+/// Puts the pieces of a sum together where all ranks have the same.
+void Transfers::shareSum(TransferBucket &bucket, Engine &engine) {
   const TransferStage &last = bucket.reduce;
-  if (!bucket.reduces() || !last.axes || bucket.ownElements == 0)
-    return;
   StepcTransfer transfer = {};
   transfer.axes = last.axes;
   transfer.kind = STEPC_ALL_GATHER;
   transfer.receive = reinterpret_cast<void *>(bucket.landing);
   transfer.send = reinterpret_cast<const void *>(
       bucket.landing +
-      uintptr_t(last.line[size_t(last.rank)] * getByteSize(terms.sum)));
+      uintptr_t(last.line[size_t(last.rank)] * getByteSize(bucket.terms.sum)));
   transfer.receiveBytes = bucket.summed.data();
   const Subject subject = {bucket, "gradients"};
   start(transfer, bucket.summed[size_t(last.rank)] * (last.size - 1),
@@ -364,11 +297,12 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
     case Kind::Land:
       stepper.beforeWait();
       land(event, engine);
-      if (parts && buckets[event.index].takesPart)
+      if (parts && !pass && buckets[event.index].takesPart)
         stepper.stepBucket(buckets[event.index]);
       break;
     case Kind::Gather:
-      gather(event, engine);
+      if (!pass)
+        gather(event, engine);
       break;
     case Kind::Place:
       place(event, engine);

@@ -81,7 +81,7 @@ struct SumWork {
                 sum.stride, sum.numRows, sum.wire,
                 reinterpret_cast<void *>(
                     sum.target + uintptr_t(share.first * getByteSize(sum.sum))),
-                sum.sum, share.last - share.first, sum.divisor);
+                sum.sum, share.last - share.first, sum.divisor, sum.adds);
   }
 };
 

@@ -28,6 +28,7 @@
 #include "core/Cuts.h"
 #include "core/Engine.h"
 #include "core/EntryTerms.h"
+#include "core/Fault.h"
 #include "core/Memory.h"
 #include "core/TensorView.h"
 
@@ -70,6 +71,8 @@ struct EntryTensor {
   size_t place = 0;
   /// Whether another rank owns it: this one has no state of it, nor steps it.
   bool elsewhere = false;
+  /// Whether backward passes have brought gradients of it, which landed.
+  bool landed = false;
 
   // Of the step under way.
 
@@ -106,8 +109,9 @@ struct TransferBucket {
   std::vector<int64_t> summed;
   /// What this rank steps of it, side by side.
   int64_t ownElements = 0;
-  uintptr_t send = 0;
   uintptr_t landing = 0;
+  /// Whether backward passes have brought any of it.
+  bool landed = false;
   /// Of what the second stage sends.
   size_t place = 0;
 
@@ -115,6 +119,9 @@ struct TransferBucket {
 
   size_t numReady = 0;
   bool takesPart = false;
+  /// Where it is packed, from the first gradient until all have landed: one of
+  /// the memories for what is sent; 0: nowhere.
+  uintptr_t send = 0;
   void *work = nullptr;
 
   bool scatters() const { return !scatter.line.empty(); }
@@ -123,6 +130,8 @@ struct TransferBucket {
   const TransferStage &getFirst() const {
     return scatters() ? scatter : reduce;
   }
+  /// Of what is packed; 0: nothing is.
+  size_t getSendBytes() const;
   int64_t countElements(const std::vector<EntryTensor> &tensors) const;
 };
 
@@ -165,6 +174,16 @@ struct TransferEvent {
   size_t slot;
 };
 
+/// Memories of one size for what buckets send, each for one after the other.
+/// There are as many as cross at a time. A gradient that comes long before its
+/// bucket's turn takes one more.
+struct SendPool {
+  size_t size = 0;
+  std::vector<Memory> memory;
+  /// Those that no bucket has.
+  std::vector<uintptr_t> free;
+};
+
 /// Memories, each for one thing after the other.
 struct TransferRing {
   std::vector<size_t> sizes;
@@ -181,6 +200,7 @@ struct NewTransfers {
   /// Of pieces, with those of calls before.
   size_t numPlaces = 0;
   TransferRing receive, gather;
+  SendPool sends;
   /// For the second stage of a bucket with two.
   Memory scratch;
   std::vector<Memory> blocks;
@@ -253,9 +273,12 @@ public:
   /// Whether buckets are stepped as they land.
   bool permitsParts() const { return parts; }
 
-  // A step.
+  // A step, or a backward pass ahead of it. What passes bring is added up where
+  // it lands, and every step takes it until it is forgotten.
 
-  void begin() noexcept;
+  void begin(bool isPass) noexcept;
+  /// Takes the memory that packing these tensors needs.
+  void reserveSends(const std::vector<size_t> &list, const TakeMemory &take);
   /// The gradient of a tensor has come; it is packed by pack(), or when its
   /// bucket starts.
   void setReady(size_t tensor) noexcept;
@@ -265,6 +288,11 @@ public:
   /// Throws STEPC_COMMUNICATION_ERROR; then nothing is under way any more.
   void bring(Engine &engine, BucketStepper &stepper, const size_t *list,
              size_t count);
+  /// What has been brought stays until forget().
+  void endPass() noexcept;
+  void forget() noexcept;
+  /// What passes have brought to tensors that are the same. Refuses others.
+  void takeLanded(const Transfers &from, Engine &engine);
   /// And gives parameters away, where no part has done so.
   void give(Engine &engine, BucketStepper &stepper);
   /// Waits for all that is under way, whatever comes of it.
@@ -288,6 +316,7 @@ private:
   void place(TransferBucket &bucket, std::vector<EntryTensor> &created) const;
   void addEvents(NewTransfers &made) const;
   void addPlaces(NewTransfers &made) const;
+  SendPool growSends(const NewTransfers &made, const TakeMemory &take) const;
   void takeMemory(NewTransfers &made, const TakeMemory &take) const;
 
   /// What a message is about; a step makes words of it only when it fails.
@@ -296,17 +325,29 @@ private:
     const char *what;
   };
 
+  void requireLike(const Transfers &from) const;
+
   // TransferStep.cpp
   void run(size_t end, Engine &engine, BucketStepper &stepper);
   void start(const TransferEvent &event, Engine &engine);
+  void takeSend(TransferBucket &bucket) noexcept;
+  void freeSend(TransferBucket &bucket) noexcept;
   void addPieces(EntryTensor &tensor);
   void pack(Engine &engine, const size_t *list, size_t count);
-  void packRest(const TransferBucket &bucket, Engine &engine);
+  void packRest(TransferBucket &bucket, Engine &engine);
   void copy(const GatherUnit &unit, uintptr_t memory, bool out, Engine &engine);
   void sum(const TransferStage &stage, uintptr_t rows, uintptr_t target,
-           const EntryTerms &terms, double divisor, Engine &engine);
+           const EntryTerms &terms, double divisor, bool adds, Engine &engine);
   void land(const TransferEvent &event, Engine &engine);
   void reduceAgain(TransferBucket &bucket, Engine &engine);
+  void shareSum(TransferBucket &bucket, Engine &engine);
+  /// Whether gradients of it cross now, and are added to what has landed.
+  bool isBrought(const TransferBucket &bucket) const {
+    return bucket.takesPart && (pass || !bucket.landed);
+  }
+  bool addsUp(const TransferBucket &bucket) const {
+    return bucket.landed && !STEPC_FAULT("transfer-forgets-a-pass");
+  }
   void gather(const TransferEvent &event, Engine &engine);
   void place(const TransferEvent &event, Engine &engine);
   bool takesPart(const GatherUnit &unit) const;
@@ -334,12 +375,15 @@ private:
   /// The first event behind the step, where parts are not permitted.
   size_t beginGive = 0;
   TransferRing receiveRing, gatherRing;
+  SendPool sends;
   Memory scratch;
   std::vector<Memory> blocks;
   Owners owners;
 
   /// The first event that is not done.
   size_t next = 0;
+  /// Whether what is under way is a backward pass.
+  bool pass = false;
   size_t numPlaces = 0;
   /// What is to be packed or copied; there is memory for all.
   std::vector<ConvertPiece> converting;

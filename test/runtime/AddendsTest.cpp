@@ -110,11 +110,11 @@ TEST(Addends, sums) {
         value = normal(random) * std::exp2(float(random() % 20));
       std::vector<float> sum(kCount), parts(kCount);
       addElements(values.data(), kStride, rows, Storage::F32, sum.data(),
-                  Storage::F32, kCount, divisor);
+                  Storage::F32, kCount, divisor, false);
       for (int64_t at = 0; at < kCount; at += 77)
         addElements(values.data() + at, kStride, rows, Storage::F32,
                     parts.data() + at, Storage::F32,
-                    std::min<int64_t>(77, kCount - at), divisor);
+                    std::min<int64_t>(77, kCount - at), divisor, false);
       ASSERT_EQ(sum, parts);
       for (int64_t i = 0; i < kCount; ++i) {
         float expected = values[size_t(i)];
@@ -122,13 +122,20 @@ TEST(Addends, sums) {
           expected += values[size_t(i + row * kStride)];
         ASSERT_EQ(expected / float(divisor), sum[size_t(i)]);
       }
+      // What is there already comes first.
+      std::vector<float> more = values;
+      more.resize(kCount);
+      addElements(values.data(), kStride, rows, Storage::F32, more.data(),
+                  Storage::F32, kCount, divisor, true);
+      for (int64_t i = 0; i < kCount; ++i)
+        ASSERT_EQ(values[size_t(i)] + sum[size_t(i)], more[size_t(i)]);
     }
 }
 
 /// A sum begins with its first addend: -0 stays.
 TEST(Addends, signOfZero) {
   float zeros[] = {-0.0f, -0.0f}, sum = 1.0f;
-  addElements(zeros, 1, 2, Storage::F32, &sum, Storage::F32, 1, 1.0);
+  addElements(zeros, 1, 2, Storage::F32, &sum, Storage::F32, 1, 1.0, false);
   EXPECT_TRUE(std::signbit(sum));
 }
 

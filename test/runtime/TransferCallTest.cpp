@@ -147,7 +147,8 @@ TEST(TransferCall, gradReady) {
   EntryRank &rank = world.ranks[0];
   StepcPlan *plan = rank.plan.get();
   int64_t ids[] = {0, 1, 2, 3};
-  EXPECT_REFUSED(STEPC_WRONG_STATE, "stepcGradReady without stepcStepBegin",
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "stepcGradReady without stepcStepBegin or stepcPassBegin",
                  stepcGradReady(plan, ids, 1));
   ASSERT_OK(rank.setGrad(2, false));
   ASSERT_OK(stepcStepBegin(plan));

@@ -92,6 +92,7 @@ class Model:
     buckets: tuple
     orders: list
     kept: str = ""  # how bf16 is kept: "master=f32", "rounding=stochastic"
+    ahead: list | None = None  # of each step, whether a backward pass brings what crosses before it
 
     @property
     def world(self):
@@ -241,15 +242,27 @@ class Run:
         if self.is_alone or order is None:
             self.plan.step()
             return
-        self.plan.step_begin()
         ready = [number for number in order[self.rank] if number in named]
+        if self.model.ahead and self.model.ahead[step]:
+            brought = [number for number in ready if self.model.tensors[number].entry.partial]
+            self.plan.pass_begin()
+            self.tell(brought, step)
+            self.plan.pass_end()
+            for number in brought:
+                self.plan.set_grad(self.ids[number], None)
+            ready = [number for number in ready if number not in brought]
+        self.plan.step_begin()
+        self.tell(ready, step)
+        self.plan.step_end()
+        self.plan.forget_grads()
+
+    def tell(self, ready, step):
         while ready:
             some = ready[: 1 + (step + self.rank) % 3]
             self.plan.grad_ready([self.ids[number] for number in some])
             for number in some:  # Freed: what is there then is nobody's gradient.
                 self.spoil(number)
             ready = ready[len(some) :]
-        self.plan.step_end()
 
     def spoil(self, number):
         """Only what crosses is copied, or used, when it comes."""

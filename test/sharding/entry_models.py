@@ -99,4 +99,5 @@ def random_model(seed, mesh=None):
               for _ in range(steps)]  # fmt: skip
     buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
     kept = str(rng.choice(KEPT)) if storages[0] == "bf16" else ""
-    return Model(definition, hypers, options, mesh, tensors, buckets, orders, kept)
+    ahead = [bool(rng.random() < 0.3) for _ in range(steps)]
+    return Model(definition, hypers, options, mesh, tensors, buckets, orders, kept, ahead)

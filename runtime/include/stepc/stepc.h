@@ -492,6 +492,29 @@ STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
 STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
                                      int64_t n);
 
+/* Brings gradients ahead of the step, in a backward pass: between begin and end
+ * stepcGradReady tells of gradients as in a step, which are copied, cross ranks
+ * and are added up where they are stepped. Of several passes, as of several
+ * micro-batches, each adds what the ranks' sum of it comes to, divided where
+ * the entry says so. Gradients that were not named count as zeros; one that is
+ * no sum over ranks does not cross, and is refused. Steps behind it take what
+ * has come, each of them, until it is forgotten; a bucket of which passes have
+ * brought something has no other gradients then. The ranks of a group begin
+ * and end the same passes, and name the same tensors of those that they share.
+ * An error of the communicator ends the pass, and what passes have brought is
+ * forgotten; parameters and states are as before. */
+STEPC_API StepcStatus stepcPassBegin(StepcPlan *plan);
+STEPC_API StepcStatus stepcPassEnd(StepcPlan *plan);
+
+/* Forgets what passes have brought. */
+STEPC_API StepcStatus stepcPlanForgetGrads(StepcPlan *plan);
+
+/* Takes over what passes have brought to another plan, with the same tensors
+ * bound in the same order: for who has to bind anew before the step.
+ * STEPC_INVALID_ARGUMENT for other tensors, or where this rank has other parts
+ * of them. */
+STEPC_API StepcStatus stepcPlanTakeGrads(StepcPlan *plan, StepcPlan *from);
+
 /*===--- What is inside a plan
  * ---------------------------------------------===*/
 

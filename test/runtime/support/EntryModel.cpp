@@ -214,35 +214,49 @@ StepcStatus EntryRank::step() {
   return status;
 }
 
-StepcStatus EntryRank::stepByEvents(uint32_t seed, size_t atATime) {
+/// Tells of all gradients, in some order.
+StepcStatus EntryRank::nameAll(uint32_t seed, size_t atATime) {
   std::mt19937 random(seed);
   std::vector<size_t> order;
   for (size_t i = 0; i < ids.size(); ++i)
     if (!missing[i])
       order.push_back(i);
   std::shuffle(order.begin(), order.end(), random);
-  auto run = [&] {
-    if (StepcStatus status = stepcStepBegin(plan.get()))
+  for (size_t at = 0; at < order.size(); at += atATime) {
+    size_t end = std::min(at + atATime, order.size());
+    std::vector<int64_t> own;
+    for (size_t k = at; k < end; ++k)
+      own.push_back(ids[order[k]]);
+    if (StepcStatus status =
+            stepcGradReady(plan.get(), own.data(), int64_t(own.size())))
       return status;
-    for (size_t at = 0; at < order.size(); at += atATime) {
-      size_t end = std::min(at + atATime, order.size());
-      std::vector<int64_t> own;
-      for (size_t k = at; k < end; ++k)
-        own.push_back(ids[order[k]]);
-      if (StepcStatus status =
-              stepcGradReady(plan.get(), own.data(), int64_t(own.size())))
-        return status;
-      // What crosses ranks may be freed.
-      for (size_t k = at; k < end; ++k)
-        if (specs[order[k]].partial) {
-          stepcPlanSetGrad(plan.get(), ids[order[k]], nullptr);
-          for (int64_t e = 0; e < grads[order[k]].size(); ++e)
-            grads[order[k]].set(e, NAN);
-        }
-    }
-    return stepcStepEnd(plan.get());
-  };
-  StepcStatus status = run();
+    // What crosses ranks may be freed.
+    for (size_t k = at; k < end; ++k)
+      if (specs[order[k]].partial) {
+        stepcPlanSetGrad(plan.get(), ids[order[k]], nullptr);
+        for (int64_t e = 0; e < grads[order[k]].size(); ++e)
+          grads[order[k]].set(e, NAN);
+      }
+  }
+  return STEPC_OK;
+}
+
+StepcStatus EntryRank::stepByEvents(uint32_t seed, size_t atATime) {
+  StepcStatus status = stepcStepBegin(plan.get());
+  if (status == STEPC_OK)
+    status = nameAll(seed, atATime);
+  if (status == STEPC_OK)
+    status = stepcStepEnd(plan.get());
+  message = status == STEPC_OK ? "" : stepcLastErrorMessage();
+  return status;
+}
+
+StepcStatus EntryRank::pass(uint32_t seed, size_t atATime) {
+  StepcStatus status = stepcPassBegin(plan.get());
+  if (status == STEPC_OK)
+    status = nameAll(seed, atATime);
+  if (status == STEPC_OK)
+    status = stepcPassEnd(plan.get());
   message = status == STEPC_OK ? "" : stepcLastErrorMessage();
   return status;
 }
@@ -384,6 +398,33 @@ void EntryWorld::step() {
   stepWhole();
   forEachRank([](EntryRank &rank) {
     StepcStatus status = rank.step();
+    EXPECT_EQ(STEPC_OK, status) << rank.message;
+  });
+}
+
+/// The one process adds up what the ranks' sums are.
+void EntryWorld::pass(uint32_t seed, bool first) {
+  std::mt19937 random(seed);
+  std::vector<bool> without(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i)
+    without[i] = random() % 4 == 0;
+  fillGrads(seed);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (EntryRank &rank : ranks)
+      ASSERT_OK(rank.setGrad(i, !without[i]));
+    bool there = !(first || missing[i]);
+    missing[i] = missing[i] && !first ? bool(without[i])
+                                      : (first ? bool(without[i]) : false);
+    for (int64_t k = 0; !without[i] && k < grads[i].size(); ++k)
+      grads[i].set(k, there ? roundTo(getSumType(specs[i]),
+                                      grads[i].get(k) + getSum(i, k))
+                            : getSum(i, k));
+    ASSERT_OK(stepcPlanSetGrad(plan.get(), ids[i],
+                               missing[i] ? nullptr : grads[i].dl()));
+  }
+  forEachRank([&](EntryRank &rank) {
+    auto own = uint32_t(&rank - ranks.data());
+    StepcStatus status = rank.pass(seed * 31 + own, 1 + (seed + own) % 5);
     EXPECT_EQ(STEPC_OK, status) << rank.message;
   });
 }

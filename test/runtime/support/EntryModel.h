@@ -59,6 +59,8 @@ public:
   /// a time; their memory is spoiled behind that.
   StepcStatus step();
   StepcStatus stepByEvents(uint32_t seed, size_t atATime);
+  /// The same of a backward pass ahead of the step.
+  StepcStatus pass(uint32_t seed, size_t atATime);
 
   std::vector<EntrySpec> specs;
   std::vector<StepcAxis> axes;
@@ -75,6 +77,7 @@ public:
   std::string message;
 
 private:
+  StepcStatus nameAll(uint32_t seed, size_t atATime);
   void addStates(std::vector<StepcBinding> &bindings, size_t begin,
                  std::vector<std::array<const DLTensor *, 2>> &lists);
 };
@@ -101,6 +104,9 @@ public:
   void step();
   void stepByEvents(uint32_t seed, size_t atATime);
   void stepWhole();
+  /// A backward pass, in which some have no gradient; the first or another one
+  /// behind the gradients that were forgotten.
+  void pass(uint32_t seed, bool first);
   /// Steps at once and as gradients come, with new gradients each time, and
   /// checks.
   void run(std::vector<const char *> states, bool integers = false);
