@@ -78,6 +78,10 @@ START = CFUNCTYPE(
     c_int32, c_void_p, POINTER(Transfer), POINTER(c_void_p), POINTER(c_char), c_size_t
 )
 FINISH = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_char), c_size_t)
+ENQUEUE_START = CFUNCTYPE(
+    c_int32, c_void_p, POINTER(Transfer), c_void_p, POINTER(c_void_p), POINTER(c_char), c_size_t
+)
+ENQUEUE_FINISH = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, POINTER(c_char), c_size_t)
 
 
 class CommunicatorStruct(Structure):
@@ -93,6 +97,8 @@ class CommunicatorStruct(Structure):
         ("reserved", c_int32),
         ("start", START),
         ("finish", FINISH),
+        ("enqueueStart", ENQUEUE_START),
+        ("enqueueFinish", ENQUEUE_FINISH),
     ]
 
 
@@ -130,6 +136,7 @@ def communicator_of(
     reduce: Callable[[Sequence[ReduceCall]], None],
     enqueue: Callable[[Sequence[ReduceCall], int], None] | None = None,
     start: Callable[[Transfer], Callable[[], None]] | None = None,
+    enqueue_start: Callable[[Transfer, int], Callable[[int], None]] | None = None,
 ) -> CommunicatorStruct:
     """A communicator whose rounds are made by a Python function.
 
@@ -138,6 +145,8 @@ def communicator_of(
     it is. ``enqueue`` gets those whose data is
     on a device, and the stream (a CUstream) on which they are to be done; it does not wait.
     ``start`` gets a transfer, which it copies what it needs of, and returns what waits for it.
+    ``enqueue_start`` gets one whose data is on a device, and the stream behind which it is to be
+    made; it returns what has the stream that it gets wait for it, and neither waits itself.
     """
     under_way: dict[int, Callable[[], None]] = {}
     numbers = itertools.count(1)
@@ -166,6 +175,17 @@ def communicator_of(
         under_way[number] = start(transfer[0])
         work[0] = number
 
+    def begin_there(transfer, stream, work):
+        number = next(numbers)
+        under_way[number] = enqueue_start(transfer[0], stream or 0)
+        work[0] = number
+
+    def run_start_there(_context, transfer, stream, work, message, size):
+        return run(message, size, begin_there, transfer, stream, work)
+
+    def run_finish_there(_context, work, stream, message, size):
+        return run(message, size, lambda: under_way.pop(work)(stream or 0))
+
     def run_start(_context, transfer, work, message, size):
         return run(message, size, begin, transfer, work)
 
@@ -175,6 +195,9 @@ def communicator_of(
     made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct), None, REDUCE(run_here))
     if start is not None:
         made.start, made.finish = START(run_start), FINISH(run_finish)
+    if enqueue_start is not None:
+        made.enqueueStart = ENQUEUE_START(run_start_there)
+        made.enqueueFinish = ENQUEUE_FINISH(run_finish_there)
     if enqueue is not None:
         made.enqueue = ENQUEUE(run_there)
     made.success = _DONE
@@ -275,6 +298,36 @@ class Layout:
             layout.start = ctypes.cast(start, POINTER(c_int64))
         layout.keep = (shape, axes, start)
         return layout
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a parameter and its gradient lie around a step (``StepcEntry``), in which each is a
+    part as a :class:`Layout` says, cut over the axes ``whole``. The gradient is a sum over the
+    axes ``partial``, divided by ``divisor``, each addend ``before`` it is rounded to the storage
+    type ``wire``, or the sum."""
+
+    whole: tuple[str, ...]
+    partial: tuple[str, ...] = ()
+    divisor: float = 1.0
+    before: bool = False
+    wire: str = ""
+
+    def request(self) -> str:
+        """What ``--variant`` says of it, beside the layout."""
+        words = [f"layout.whole={'+'.join(self.whole)}"]
+        if self.partial:
+            words += [f"layout.partial={'+'.join(self.partial)}", f"layout.wire={self.wire}"]
+        return ",".join(words)
+
+    def struct(self, mesh: Mesh) -> EntryStruct:
+        """``StepcEntry``."""
+        entry = EntryStruct(ctypes.sizeof(EntryStruct))
+        entry.wholeAxes, entry.partialAxes = mesh.bits(self.whole), mesh.bits(self.partial)
+        entry.divisor, entry.divideBefore = self.divisor, int(self.before)
+        if self.partial:
+            entry.wireType = _structures.DATA_TYPES[self.wire]
+        return entry
 
 
 class SimulatedWorld:

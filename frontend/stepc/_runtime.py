@@ -67,6 +67,16 @@ _SIGNATURES = {
     "stepcPlanSetHypers": [c_void_p, c_int64, POINTER(c_double), c_int64],
     "stepcPlanSetMesh": [c_void_p, c_void_p, c_int64, c_void_p],
     "stepcPlanBind": [c_void_p, POINTER(Binding), c_int64, POINTER(c_int64)],
+    "stepcGetParts": [
+        c_void_p,
+        c_int64,
+        POINTER(Binding),
+        c_int64,
+        c_int64,
+        c_int64,
+        POINTER(c_int64),
+        POINTER(c_int64),
+    ],
     "stepcPlanSetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanSetParam": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPlanMoveGrad": [c_void_p, c_int64, POINTER(DLTensor), POINTER(DLTensor)],
@@ -85,7 +95,7 @@ _SIGNATURES = {
     "stepcPassEnd": [c_void_p],
     "stepcPlanForgetGrads": [c_void_p],
     "stepcPlanTakeGrads": [c_void_p, c_void_p],
-    "stepcPlanSetBuckets": [c_void_p, c_int64, c_int64],
+    "stepcPlanSetBuckets": [c_void_p, c_int64, c_int64, c_int64],
     "stepcPlanGetPart": [c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64)],
     "stepcPlanGetCount": [c_void_p, c_int64, POINTER(c_int64)],
     "stepcPlanGetScalar": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
@@ -159,6 +169,23 @@ def cpu_target() -> str:
 def address_of(function) -> int:
     """The address of a function of the library, for the extension."""
     return ctypes.cast(function, c_void_p).value
+
+
+def parts_of(
+    axes: ctypes.Array, bindings: ctypes.Array, gradient_bytes: int, parameter_bytes: int
+) -> list[tuple[int, int]]:
+    """Which elements of each tensor this rank steps, as a plan with this mesh and these buckets
+    cuts bindings with an entry: [begin, end) in row-major order."""
+    for binding in bindings:
+        binding.structSize = ctypes.sizeof(Binding)
+    lib, size = load_library(), len(bindings)
+    begins, ends = (c_int64 * max(size, 1))(), (c_int64 * max(size, 1))()
+    status = lib.stepcGetParts(
+        ctypes.addressof(axes), len(axes), bindings, size, gradient_bytes, parameter_bytes,
+        begins, ends,
+    )  # fmt: skip
+    check(lib, status)
+    return list(zip(begins[:size], ends[:size], strict=True))
 
 
 _EXCEPTIONS = {
@@ -325,10 +352,13 @@ class Plan:
         """Enqueues what has changed since the last step, for graphs of steps."""
         check(self._lib, self._lib.stepcPlanUpload(self._handle))
 
-    def set_buckets(self, gradient_bytes: int = 0, parameter_bytes: int = 0) -> None:
+    def set_buckets(
+        self, gradient_bytes: int = 0, parameter_bytes: int = 0, under_way: int = 0
+    ) -> None:
         """How much crosses ranks at a time, before anything is bound: bytes of gradients, as
-        they cross, and of parameters; 0: 25 MiB."""
-        self._taking_memory(self._lib.stepcPlanSetBuckets, gradient_bytes, parameter_bytes)
+        they cross, and of parameters; 0: 25 MiB. ``under_way``: how many buckets; 0: 4."""
+        function = self._lib.stepcPlanSetBuckets
+        self._taking_memory(function, gradient_bytes, parameter_bytes, under_way)
 
     def bind(self, bindings: ctypes.Array) -> list[int]:
         """Binds an array of :class:`Binding`; returns the tensors' ids."""
@@ -441,6 +471,14 @@ class Plan:
         out = c_int64()
         check(self._lib, self._lib.stepcPlanGetCount(self._handle, tensor, byref(out)))
         return out.value
+
+    def is_poisoned(self) -> bool:
+        """Whether a step has failed midway, after something was written."""
+        try:
+            self.count(0)
+        except errors.StatusError as error:
+            return error.status == "STEPC_POISONED"
+        return False
 
     def info(self) -> PlanInfo:
         out = PlanInfo(ctypes.sizeof(PlanInfo))

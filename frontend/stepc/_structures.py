@@ -27,6 +27,14 @@ class DLDataType(Structure):
     _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
 
 
+DATA_TYPES = {
+    "f32": DLDataType(2, 32, 1),
+    "f64": DLDataType(2, 64, 1),
+    "bf16": DLDataType(4, 16, 1),
+    "f16": DLDataType(2, 16, 1),
+}
+
+
 class DLTensor(Structure):
     _fields_ = [
         ("data", c_void_p),

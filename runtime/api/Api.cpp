@@ -228,9 +228,11 @@ StepcStatus stepcPlanBind(StepcPlan *plan, const StepcBinding *bindings,
 }
 
 StepcStatus stepcPlanSetBuckets(StepcPlan *plan, int64_t gradientBytes,
-                                int64_t parameterBytes) {
-  return withPlan(
-      plan, [&] { plan->plan.setBuckets(gradientBytes, parameterBytes); });
+                                int64_t parameterBytes, int64_t underWay) {
+  return withPlan(plan, [&] {
+    plan->plan.setBuckets(
+        makeBucketSizes(gradientBytes, parameterBytes, underWay));
+  });
 }
 
 StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
@@ -241,7 +243,8 @@ StepcStatus stepcGetParts(const StepcAxis *axes, int64_t numAxes,
     return reportNull(outBegin ? "outEnd" : "outBegin");
   return guarded([&] {
     cutParts(Mesh(axes, numAxes), bindings, n,
-             makeBucketBytes(gradientBytes, parameterBytes), outBegin, outEnd);
+             makeBucketSizes(gradientBytes, parameterBytes, 0), outBegin,
+             outEnd);
   });
 }
 

@@ -37,6 +37,8 @@ struct BoundTensor {
   bool flat = false;
   /// Whether another rank owns it: this one has none of its states.
   bool elsewhere = false;
+  /// Whether that rank steps it in the whole step under way, or the last one.
+  bool follows = false;
   /// Of the plan's entry tensors the one that it is a part of; -1: it was bound
   /// without an entry.
   int32_t entry = -1;

@@ -150,6 +150,10 @@ public:
 
   // What crosses ranks, behind all that was asked for before.
 
+  /// Whether tensors are stepped together even where parts are permitted.
+  virtual bool stepsWhole() const { return false; }
+  /// Begins a whole step that brings gradients, when it is made ready.
+  virtual void beginTransfers() {}
   /// The pieces write nothing that another one reads.
   virtual void convert(const ConvertPiece *pieces, size_t size);
   virtual void addUp(const RowSum &sum);

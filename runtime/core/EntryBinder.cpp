@@ -41,7 +41,7 @@ const EntryTerms *EntryBinder::getTerms(int64_t i) const {
   return entry < 0 ? nullptr : &terms[size_t(entry)];
 }
 
-void EntryBinder::cut(BucketBytes bytes, int64_t *begin, int64_t *end) {
+void EntryBinder::cut(BucketSizes bytes, int64_t *begin, int64_t *end) {
   for (int64_t i = 0; i < size; ++i)
     add(i);
   made = cutTensors(mesh, bytes, {}, 0, std::move(tensors), terms);
@@ -54,23 +54,11 @@ void EntryBinder::cut(BucketBytes bytes, int64_t *begin, int64_t *end) {
   }
 }
 
-void EntryBinder::requireCommunicator() const {
-  const StepcCommunicator &communicator = mesh.getCommunicator();
-  if (communicator.start && communicator.finish)
-    return;
-  for (size_t i = 0; i < terms.size(); ++i)
-    if (uint64_t wide =
-            (terms[i].wholeAxes | terms[i].partialAxes) & mesh.getWideAxes())
-      fail(STEPC_INVALID_ARGUMENT,
-           "tensor %s: its entry crosses %s, and the communicator has no start "
-           "and finish",
-           tensors[i].name.c_str(), mesh.describe(wide).c_str());
-}
-
 void EntryBinder::run(Transfers &transfers, const TakeMemory &take) {
   for (int64_t i = 0; i < size; ++i)
     add(i);
-  requireCommunicator();
+  for (size_t entry = 0; entry < terms.size(); ++entry)
+    requireCommunicator(terms[entry], tensors[entry].name);
   made = transfers.prepare(std::move(tensors), terms, take);
   parts.resize(terms.size());
   for (int64_t i = 0; i < size; ++i)
@@ -105,11 +93,6 @@ void EntryBinder::add(int64_t i) {
 
 void EntryBinder::requireFields(const StepcBinding &binding) const {
   const char *text = name.c_str();
-  if (place.device_type != kDLCPU)
-    fail(STEPC_LAYOUT_UNSUPPORTED,
-         "tensor %s has an entry, and the plan runs on CUDA device %d; entries "
-         "are for plans on the cpu",
-         text, int(place.device_id));
   if (!binding.param)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s has no parameter", text);
 }
@@ -152,6 +135,7 @@ void EntryBinder::describe(const StepcBinding &binding, EntryTensor &tensor,
     fail(STEPC_DTYPE_MISMATCH, "%s has dtype i16, and is to be added up",
          gradName.str().c_str());
   tensor.hasGrad = binding.grad != nullptr;
+  tensor.gradType = grad;
   if (binding.grad) {
     requireShape(*binding.grad, tensor.shape.data(), param.ndim, gradName);
     tensor.grad = requireDense(*binding.grad, grad, Role::Grad, strides);
@@ -159,6 +143,24 @@ void EntryBinder::describe(const StepcBinding &binding, EntryTensor &tensor,
   own = makeEntryTerms(mesh, *binding.entry,
                        binding.layout && binding.layout->flat != 0, storage,
                        grad, name);
+}
+
+/// Refuses what crosses ranks where the communicator cannot bring it.
+void EntryBinder::requireCommunicator(const EntryTerms &own,
+                                      const std::string &tensor) const {
+  uint64_t wide = (own.wholeAxes | own.partialAxes) & mesh.getWideAxes();
+  const StepcCommunicator &communicator = mesh.getCommunicator();
+  bool onDevice = place.device_type != kDLCPU;
+  bool has = onDevice ? communicator.enqueueStart && communicator.enqueueFinish
+                      : communicator.start && communicator.finish;
+  if (!wide || has)
+    return;
+  fail(STEPC_INVALID_ARGUMENT,
+       "tensor %s: its entry crosses %s, and the communicator has no %s",
+       tensor.c_str(), mesh.describe(wide).c_str(),
+       onDevice ? "enqueueStart and enqueueFinish, which a plan on a CUDA "
+                  "device needs"
+                : "start and finish");
 }
 
 void EntryBinder::requireFlat(const StepcLayout &layout,
@@ -334,7 +336,7 @@ void EntryBinder::translate(int64_t i) {
 }
 
 void stepc::cutParts(const Mesh &mesh, const StepcBinding *bindings,
-                     int64_t size, BucketBytes bytes, int64_t *begin,
+                     int64_t size, BucketSizes bytes, int64_t *begin,
                      int64_t *end) {
   if (size < 0 || (size > 0 && !bindings))
     fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",

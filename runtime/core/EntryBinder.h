@@ -36,7 +36,7 @@ public:
   /// Checks entries, has the transfers cut the tensors, and makes the bindings.
   void run(Transfers &transfers, const TakeMemory &take);
   /// The first half of it: which elements of binding `i` this rank would step.
-  void cut(BucketBytes bytes, int64_t *begin, int64_t *end);
+  void cut(BucketSizes bytes, int64_t *begin, int64_t *end);
 
   const StepcBinding *getBindings() const { return bindings.data(); }
   /// Of binding `i`; null where it has no entry.
@@ -56,10 +56,11 @@ private:
 
   const StepcBinding &getGiven(int64_t i) const;
   void add(int64_t i);
-  void requireCommunicator() const;
   void requireFields(const StepcBinding &binding) const;
   void describe(const StepcBinding &binding, EntryTensor &tensor,
                 EntryTerms &terms) const;
+  void requireCommunicator(const EntryTerms &terms,
+                           const std::string &tensor) const;
   uintptr_t requireDense(const DLTensor &tensor, Storage storage, Role role,
                          std::vector<int64_t> &strides) const;
   void requireLayout(const StepcBinding &binding,
@@ -91,7 +92,7 @@ private:
 
 /// What stepcGetParts does.
 void cutParts(const Mesh &mesh, const StepcBinding *bindings, int64_t size,
-              BucketBytes bytes, int64_t *begin, int64_t *end);
+              BucketSizes bytes, int64_t *begin, int64_t *end);
 
 } // namespace stepc
 

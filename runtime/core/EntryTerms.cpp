@@ -17,8 +17,10 @@ using namespace stepc;
 
 bool EntryTerms::operator==(const EntryTerms &other) const {
   auto all = [](const EntryTerms &t) {
+    bool crosses = t.partialAxes != 0;
     return std::tuple(t.wholeAxes, t.partialAxes, t.divisor, t.divideBefore,
-                      t.owned, t.rows, t.param, t.grad, t.wire, t.sum);
+                      t.owned, t.rows, t.param, crosses ? t.wire : t.param,
+                      crosses ? t.sum : t.param);
   };
   return all(*this) == all(other);
 }

@@ -19,7 +19,8 @@
 namespace stepc {
 
 /// What a binding's StepcEntry says, checked. Tensors of equal terms share
-/// buckets.
+/// buckets, and they are cut alike: whichever types the gradients come in, of
+/// which only what crosses matters.
 struct EntryTerms {
   uint64_t wholeAxes = 0;
   uint64_t partialAxes = 0;
@@ -44,7 +45,7 @@ struct EntryTerms {
   /// What a variant has to have for it, in the order of its schedule.
   std::vector<TransferKind> getKinds() const;
   /// Whether kernels read the gradient where the caller has it.
-  bool isGradInPlace() const { return partialAxes == 0 && grad == sum; }
+  bool isGradInPlace() const { return partialAxes == 0; }
   /// Whether a variant brings the gradient and gives the parameter away so.
   bool fits(const Variant &variant) const;
 };

@@ -28,6 +28,7 @@ Package::Package(std::string packageName, const ZipReader &zip)
   for (const Variant &variant : manifest.variants) {
     maxScalarSlots = std::max(maxScalarSlots, variant.scalarSlots);
     carriesScalars |= !variant.carried.empty();
+    transfers |= !variant.getTransfers().empty();
   }
 }
 

@@ -39,6 +39,8 @@ public:
   size_t getMaxScalarSlots() const { return maxScalarSlots; }
   /// Whether some variant carries scalars from step to step.
   bool carries() const { return carriesScalars; }
+  /// Whether some variant brings gradients or gives parameters away.
+  bool hasTransfers() const { return transfers; }
 
 private:
   std::string name;
@@ -47,6 +49,7 @@ private:
   std::vector<DeviceCode> deviceCode;
   size_t maxScalarSlots = 0;
   bool carriesScalars = false;
+  bool transfers = false;
 };
 
 /// The bytes of a file.

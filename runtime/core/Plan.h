@@ -49,7 +49,7 @@ public:
   void passEnd();
   void forgetGrads();
   void takeGrads(Plan &from);
-  void setBuckets(int64_t gradientBytes, int64_t parameterBytes);
+  void setBuckets(BucketSizes sizes);
   void getPart(int64_t id, int64_t &begin, int64_t &end) const;
   int64_t getCount(int64_t id) const;
   void setCount(int64_t id, int64_t count);
@@ -133,6 +133,7 @@ private:
 
   TakeMemory getTransferMemory();
   void renewTransfers();
+  void requireEntryMemory(const NewTransfers &made) const;
 
   // PlanParts.cpp
   void stepWithTransfers();
@@ -140,7 +141,10 @@ private:
   void stepPhases();
   void bring();
   void give();
-  void beginEntries();
+  void beginEntries(bool together);
+  template <typename Takes>
+  void setFollows(Takes &&takes) noexcept;
+  void followGrads() noexcept;
   void stepListed(const std::vector<int64_t> &ids);
   void beforeWait() override;
   void stepBucket(const TransferBucket &bucket) override;

@@ -250,6 +250,17 @@ void Binder::advise() const noexcept {
   }
 }
 
+/// Refuses addresses that steps cannot use.
+void Plan::requireEntryMemory(const NewTransfers &made) const {
+  for (const EntryTensor &tensor : made.tensors) {
+    if (tensor.elements == 0)
+      continue;
+    engine->requireMemory(tensor.param, {tensor.name, Role::Param, {}});
+    if (tensor.hasGrad)
+      engine->requireMemory(tensor.grad, {tensor.name, Role::Grad, {}});
+  }
+}
+
 void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   requireNoStep("stepcPlanBind");
   if (size < 0 || (size > 0 && !bindings))
@@ -261,6 +272,7 @@ void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
                       int64_t(model.tensors.size()), bindings, size);
   if (entries.any()) {
     entries.run(transfers, getTransferMemory());
+    requireEntryMemory(entries.getMade());
     bindings = entries.getBindings();
   }
   Binder(*this, bindings, size, entries).run(outIds);

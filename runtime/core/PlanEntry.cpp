@@ -13,12 +13,12 @@
 
 using namespace stepc;
 
-void Plan::setBuckets(int64_t gradientBytes, int64_t parameterBytes) {
+void Plan::setBuckets(BucketSizes sizes) {
   requireNoStep("stepcPlanSetBuckets");
   if (!model.tensors.empty())
     fail(STEPC_WRONG_STATE, "stepcPlanSetBuckets after %zu tensors were bound",
          model.tensors.size());
-  transfers.setBuckets(makeBucketBytes(gradientBytes, parameterBytes));
+  transfers.setBuckets(sizes);
 }
 
 void Plan::getPart(int64_t id, int64_t &begin, int64_t &end) const {
@@ -86,8 +86,7 @@ void Plan::placeGrad(BoundTensor &tensor, uintptr_t grad) noexcept {
   entry.grad = grad;
   if (!entry.landing && !STEPC_FAULT("transfer-old-slice"))
     model.getRow(tensor)[tensor.gradWord] =
-        int64_t(grad) +
-        entry.begin * getByteSize(transfers.getTerms(entry).grad);
+        int64_t(grad) + entry.begin * getByteSize(entry.gradType);
 }
 
 TakeMemory Plan::getTransferMemory() {
@@ -117,14 +116,15 @@ bool Plan::setEntryGradFast(BoundTensor &tensor,
     return true;
   }
   const EntryTerms &terms = transfers.getTerms(entry);
-  if (!isEntryLike(entry, terms.grad, *grad))
+  if (!isEntryLike(entry, entry.gradType, *grad))
     return false;
   View view = makeEntryView(entry, terms, /*isGrad=*/true);
   view.address = reinterpret_cast<uintptr_t>(grad->data) + grad->byte_offset;
   if (view.address & uintptr_t(view.itemSize - 1))
     return false;
   if (view.address != entry.grad) {
-    if (touchesEntry(tensor, view))
+    if (touchesEntry(tensor, view) ||
+        (!isOnProcessor() && !engine->hasMemory(view.address)))
       return false;
     placeGrad(tensor, view.address);
   }
@@ -141,7 +141,7 @@ View Plan::requireEntryView(int64_t id, size_t operand,
   const EntryTerms &terms = transfers.getTerms(entry);
   OperandName name = model.getOperandName(id, operand);
   bool isGrad = operand == getVariant(tensor).grad;
-  Storage bound = isGrad ? terms.grad : terms.param;
+  Storage bound = isGrad ? entry.gradType : terms.param;
   Storage storage = requireStorage(given, model.place, name);
   if (storage != bound)
     fail(STEPC_NEEDS_BIND, "%s has dtype %s, it was bound with %s",
@@ -157,6 +157,8 @@ View Plan::requireEntryView(int64_t id, size_t operand,
     fail(STEPC_LAYOUT_UNSUPPORTED,
          "%s has strides %s; with an entry it must be row-major without gaps",
          name.str().c_str(), describeShape(strides.data(), rank).c_str());
+  if (entry.elements != 0)
+    engine->requireMemory(view.address, name);
   return view;
 }
 
@@ -185,6 +187,12 @@ void Plan::setEntryParam(int64_t id, const DLTensor &param) {
   size_t operand = getVariant(tensor).param;
   View view = requireEntryView(id, operand, param);
   EntryTensor &entry = getEntry(tensor);
+  if (entry.beside && view.address != entry.param)
+    fail(
+        STEPC_NEEDS_BIND,
+        "%s has moved; it was bound side by side with others, with which it is "
+        "gathered there",
+        model.getOperandName(id, operand).str().c_str());
   entry.param = view.address;
   // An owner's part begins at 0, and so does that of another rank, which has
   // none.

@@ -15,21 +15,36 @@ using namespace stepc;
 // a bucket is stepped as it lands. Else all gradients come, the step is one,
 // and then the parameters leave.
 
+/// Which tensors others step, for who counts on a device.
+template <typename Takes>
+void Plan::setFollows(Takes &&takes) noexcept {
+  for (const EntryTensor &entry : transfers.getTensors())
+    model.tensors[size_t(entry.id)].follows = entry.elsewhere && takes(entry);
+}
+
+/// For a step that is uploaded.
+void Plan::followGrads() noexcept {
+  setFollows(
+      [](const EntryTensor &entry) { return entry.hasGrad || entry.landed; });
+}
+
 void Plan::stepWithTransfers() {
   renewTransfers();
-  beginEntries();
-  if (transfers.permitsParts())
+  bool inParts =
+      transfers.permitsParts() && transfers.overlaps() && !engine->stepsWhole();
+  beginEntries(!inParts);
+  if (inParts)
     stepBuckets();
   else
     stepPhases();
 }
 
 /// Every gradient that there is has come.
-void Plan::beginEntries() {
+void Plan::beginEntries(bool together) {
   for (const EntryTensor &entry : transfers.getTensors())
     if (entry.hasGrad)
       requireNotLanded(entry);
-  transfers.begin(/*isPass=*/false);
+  transfers.begin(/*isPass=*/false, together);
   written = false;
   readyEntries.clear();
   for (size_t i = 0; i < transfers.getTensors().size(); ++i)
@@ -59,16 +74,22 @@ void Plan::stepBuckets() {
 }
 
 void Plan::stepPhases() {
+  setFollows([](const EntryTensor &entry) { return entry.ready; });
   prepareStep();
   engine->prepare();
+  engine->beginTransfers();
   bring();
   StepOutcome outcome = runWhole();
   if (outcome.kind != StepOutcome::Kind::Skipped ||
       STEPC_FAULT("transfer-gathers-a-skipped-step")) {
     written = true;
     give();
-    countElsewhere();
   }
+  // Else the device counts, or nothing has happened.
+  if (outcome.kind == StepOutcome::Kind::Stepped)
+    countElsewhere();
+  if (outcome.kind == StepOutcome::Kind::Captured)
+    transfers.uncount();
   countWhole(outcome);
 }
 
@@ -138,14 +159,22 @@ void Plan::requireReady(int64_t id) const {
         name);
   if (tensor.entry < 0 && transfers.permitsParts())
     return requireSteppable(id);
-  if (!hasGradOf(tensor))
+  // Of a sum over ranks it may be others that have an addend.
+  bool sums = tensor.entry >= 0 && getEntry(tensor).landing;
+  if (!sums && !hasGradOf(tensor))
     fail(STEPC_WRONG_STATE, "tensor %s has no gradient", name);
-  if (tensor.entry >= 0 && !inPass)
+  if (tensor.entry >= 0 && !inPass && getEntry(tensor).hasGrad)
     requireNotLanded(getEntry(tensor));
   if (tensor.entry < 0 ? tensor.stepped : getEntry(tensor).ready)
     fail(STEPC_WRONG_STATE,
          "the gradient of tensor %s has come since %s already", name,
          inPass ? "stepcPassBegin" : "stepcStepBegin");
+  if (tensor.entry >= 0 && transfers.getBucket(getEntry(tensor).bucket).done &&
+      !inPass)
+    fail(STEPC_WRONG_STATE,
+         "tensor %s comes behind its bucket, which passes have brought; what "
+         "they have not is named first, in one call",
+         name);
 }
 
 /// What passes have brought is all that a step takes of a bucket.

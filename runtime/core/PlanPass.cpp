@@ -20,7 +20,9 @@ void Plan::passBegin() {
   requireNoStep("stepcPassBegin");
   renewTransfers();
   checkOverlap();
-  transfers.begin(/*isPass=*/true);
+  engine->requireParts();
+  engine->beginTransfers();
+  transfers.begin(/*isPass=*/true, /*allTogether=*/false);
   written = false;
   inPass = true;
 }
@@ -28,6 +30,7 @@ void Plan::passBegin() {
 void Plan::passEnd() {
   if (!inPass)
     fail(STEPC_WRONG_STATE, "stepcPassEnd without stepcPassBegin");
+  transfers.reserveRest(getTransferMemory());
   transfers.closeAll();
   bring();
   transfers.endPass();

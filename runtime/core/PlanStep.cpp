@@ -84,7 +84,7 @@ void Plan::stepBegin() {
   if (!model.cohortsValid)
     model.formCohorts(engine->getScalarRows());
   engine->beginParts();
-  transfers.begin(/*isPass=*/false);
+  transfers.begin(/*isPass=*/false, /*allTogether=*/false);
   written = false;
   inStep = true;
 }
@@ -183,6 +183,7 @@ void Plan::endParts() noexcept {
 void Plan::upload() {
   requireNoStep("stepcPlanUpload");
   engine->requireUpload();
+  followGrads();
   prepareStep();
   engine->prepare();
   engine->upload();

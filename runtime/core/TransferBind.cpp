@@ -12,6 +12,7 @@
 #include "core/Status.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 using namespace stepc;
@@ -33,7 +34,7 @@ View stepc::makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
                           bool isGrad) {
   return {isGrad ? tensor.grad : tensor.param, int64_t(tensor.shape.size()),
           tensor.shape.data(), tensor.strides.data(),
-          getByteSize(isGrad ? terms.grad : terms.param)};
+          getByteSize(isGrad ? tensor.gradType : terms.param)};
 }
 
 const Mesh &Transfers::getMesh() const { return exchange.getMesh(); }
@@ -149,11 +150,11 @@ void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
   };
   grow(receiveRing, made.receive);
   grow(gatherRing, made.gather);
-  made.sends = growSends(made, take);
+  made.sends = makeSends(made, take);
 }
 
 /// As many memories as buckets cross at a time, of the size of the largest.
-SendPool Transfers::growSends(const NewTransfers &made,
+SendPool Transfers::makeSends(const NewTransfers &made,
                               const TakeMemory &take) const {
   SendPool pool = sends;
   size_t size = sends.size;
@@ -175,10 +176,26 @@ void Transfers::reserveSends(const std::vector<size_t> &list,
   for (size_t tensor : list) {
     size_t own = tensors[tensor].bucket;
     // Those of a bucket that come one after the other need one memory.
-    if (own != last && !buckets[own].send && buckets[own].getSendBytes())
+    bool brought = pass || !buckets[own].landed;
+    if (own != last && brought && !buckets[own].send &&
+        buckets[own].getSendBytes())
       ++needed;
     last = own;
   }
+  growSends(needed, take);
+}
+
+/// At the end of a pass those cross, too, of which nothing has been packed, so
+/// many at a time.
+void Transfers::reserveRest(const TakeMemory &take) {
+  auto unpacked = size_t(std::count_if(
+      buckets.begin(), buckets.end(), [](const TransferBucket &bucket) {
+        return !bucket.done && !bucket.send && bucket.getSendBytes();
+      }));
+  growSends(std::min(unpacked, receiveRing.sizes.size()), take);
+}
+
+void Transfers::growSends(size_t needed, const TakeMemory &take) {
   while (sends.free.size() < needed) {
     reserveAtLeast(sends.memory, sends.memory.size() + 1);
     reserveAtLeast(sends.free, sends.memory.size() + 1);
@@ -204,15 +221,28 @@ void Transfers::addPlaces(NewTransfers &made) const {
   made.numPlaces = next;
 }
 
+static size_t countTensors(const GatherUnit &unit) {
+  std::set<size_t> all;
+  for (const auto *list : {&unit.own, &unit.others})
+    for (const GatherSegment &segment : *list)
+      all.insert(segment.tensor);
+  return all.size();
+}
+
 NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
                                 const std::vector<EntryTerms> &terms,
                                 const TakeMemory &take) {
-  NewTransfers made = cutTensors(getMesh(), bucketBytes, owners, buckets.size(),
+  NewTransfers made = cutTensors(getMesh(), bucketSizes, owners, buckets.size(),
                                  std::move(created), terms);
   for (TransferBucket &bucket : made.buckets)
     place(bucket, made.tensors);
   made.units = makeGatherUnits(getMesh(), made, tensors.size(), buckets.size(),
-                               bucketBytes.parameters);
+                               bucketSizes.parameters);
+  for (const GatherUnit &unit : made.units)
+    if (unit.inPlace && countTensors(unit) > 1)
+      for (const auto *list : {&unit.own, &unit.others})
+        for (const GatherSegment &segment : *list)
+          made.tensors[segment.tensor - tensors.size()].beside = true;
   addEvents(made);
   addPlaces(made);
   takeMemory(made, take);

@@ -105,4 +105,3 @@ void Transfers::abandon(Engine &engine) noexcept {
   if (failed)
     keepMemory();
 }
-

@@ -22,7 +22,7 @@ namespace {
 /// Puts tensors into buckets and cuts these.
 class TensorCutter {
 public:
-  TensorCutter(const Mesh &mesh, BucketBytes bytes)
+  TensorCutter(const Mesh &mesh, BucketSizes bytes)
       : mesh(mesh), bytes(bytes) {}
 
   std::vector<TransferBucket> fill(const std::vector<EntryTensor> &created,
@@ -35,7 +35,7 @@ public:
 
 private:
   const Mesh &mesh;
-  BucketBytes bytes;
+  BucketSizes bytes;
 };
 
 } // namespace
@@ -135,8 +135,9 @@ void TensorCutter::cut(TransferBucket &bucket,
   }
 }
 
-BucketBytes stepc::makeBucketBytes(int64_t gradients, int64_t parameters) {
-  BucketBytes made;
+BucketSizes stepc::makeBucketSizes(int64_t gradients, int64_t parameters,
+                                   int64_t underWay) {
+  BucketSizes made;
   for (auto [given, own] : {std::pair(gradients, &made.gradients),
                             std::pair(parameters, &made.parameters)}) {
     if (given < 0)
@@ -145,10 +146,16 @@ BucketBytes stepc::makeBucketBytes(int64_t gradients, int64_t parameters) {
     if (given)
       *own = given;
   }
+  if (underWay < 0)
+    fail(STEPC_INVALID_ARGUMENT,
+         "%lld buckets are to be under way, which is negative",
+         static_cast<long long>(underWay));
+  if (underWay)
+    made.underWay = underWay;
   return made;
 }
 
-NewTransfers stepc::cutTensors(const Mesh &mesh, BucketBytes bytes,
+NewTransfers stepc::cutTensors(const Mesh &mesh, BucketSizes bytes,
                                const Owners &before, size_t firstBucket,
                                std::vector<EntryTensor> created,
                                const std::vector<EntryTerms> &terms) {

@@ -15,9 +15,6 @@
 
 using namespace stepc;
 
-/// Buckets that cross at the same time, and units.
-static constexpr size_t kUnderWay = 4;
-
 namespace {
 
 /// Makes the list of events; it knows of what is under way which memory is
@@ -26,9 +23,10 @@ class EventMaker {
 public:
   EventMaker(const std::vector<const TransferBucket *> &buckets,
              const std::vector<const GatherUnit *> &units, bool parts,
-             NewTransfers &made)
-      : buckets(buckets), units(units), parts(parts), made(made),
-        slots(buckets.size()), unitSlots(units.size()), landed(units.size()) {}
+             size_t underWay, NewTransfers &made)
+      : buckets(buckets), units(units), parts(parts), underWay(underWay),
+        made(made), slots(buckets.size()), unitSlots(units.size()),
+        landed(units.size()) {}
 
   void run();
 
@@ -49,6 +47,8 @@ private:
   const std::vector<const TransferBucket *> &buckets;
   const std::vector<const GatherUnit *> &units;
   bool parts;
+  /// Buckets that cross at the same time, and units.
+  size_t underWay;
   NewTransfers &made;
   Slots receive, collect;
   std::vector<size_t> slots, unitSlots;
@@ -88,7 +88,7 @@ void EventMaker::start(size_t bucket) {
   const EntryTerms &terms = buckets[bucket]->terms;
   std::deque<size_t> &own = started[{terms.wholeAxes, terms.partialAxes}];
   own.push_back(bucket);
-  if (own.size() < kUnderWay)
+  if (own.size() < underWay)
     return;
   size_t first = own.front();
   own.pop_front();
@@ -107,7 +107,7 @@ void EventMaker::land(size_t bucket) {
 }
 
 void EventMaker::gather(size_t unit) {
-  if (gathered.size() == kUnderWay)
+  if (gathered.size() == underWay)
     placeFirst();
   const GatherUnit &own = *units[unit];
   unitSlots[unit] =
@@ -152,5 +152,5 @@ void Transfers::addEvents(NewTransfers &made) const {
   append(made.buckets, all);
   append(units, allUnits);
   append(made.units, allUnits);
-  EventMaker(all, allUnits, parts, made).run();
+  EventMaker(all, allUnits, parts, size_t(bucketSizes.underWay), made).run();
 }

@@ -24,13 +24,13 @@ void Transfers::forget() noexcept {
     bucket.landed = false;
 }
 
-/// Refuses tensors of which this rank has other parts.
+/// Refuses tensors of which this rank has other parts; there may be more.
 void Transfers::requireLike(const Transfers &from) const {
-  if (tensors.size() != from.tensors.size())
+  if (tensors.size() < from.tensors.size())
     fail(STEPC_INVALID_ARGUMENT,
          "%zu tensors with an entry are bound, in the other plan %zu",
          tensors.size(), from.tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  for (size_t i = 0; i < from.tensors.size(); ++i) {
     const EntryTensor &own = tensors[i], &other = from.tensors[i];
     if (own.shape != other.shape || own.begin != other.begin ||
         own.end != other.end || getTerms(own).sum != from.getTerms(other).sum ||
@@ -45,7 +45,7 @@ void Transfers::requireLike(const Transfers &from) const {
 void Transfers::takeLanded(const Transfers &from, Engine &engine) {
   requireLike(from);
   converting.clear();
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  for (size_t i = 0; i < from.tensors.size(); ++i) {
     const EntryTensor &own = tensors[i];
     Storage sum = getTerms(own).sum;
     if (from.tensors[i].landed && own.begin < own.end)
@@ -53,7 +53,7 @@ void Transfers::takeLanded(const Transfers &from, Engine &engine) {
                             own.end - own.begin, sum, sum, 1.0, own.place});
   }
   engine.convert(converting.data(), converting.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  for (size_t i = 0; i < from.tensors.size(); ++i) {
     tensors[i].landed = from.tensors[i].landed;
     buckets[tensors[i].bucket].landed |= tensors[i].landed;
   }

@@ -18,8 +18,12 @@ using namespace stepc;
 // Gradients
 //===----------------------------------------------------------------------===//
 
-void Transfers::begin(bool isPass) noexcept {
+void Transfers::begin(bool isPass, bool allTogether) noexcept {
   pass = isPass;
+  together = parts && allTogether;
+  giving = false;
+  callsBefore = numCalls;
+  bytesBefore = numBytes;
   next = 0;
   sends.free.clear();
   for (const Memory &memory : sends.memory)
@@ -29,12 +33,18 @@ void Transfers::begin(bool isPass) noexcept {
     bool complete = bucket.landed && !pass;
     bucket.numReady = complete ? bucket.members.size() : 0;
     bucket.takesPart = complete;
+    bucket.done = false;
     bucket.send = 0;
   }
   for (EntryTensor &tensor : tensors) {
     tensor.packed = tensor.stepped = false;
     tensor.ready = tensor.landed && !pass;
   }
+}
+
+void Transfers::uncount() noexcept {
+  numCalls = callsBefore;
+  numBytes = bytesBefore;
 }
 
 void Transfers::setReady(size_t index) noexcept {
@@ -45,9 +55,13 @@ void Transfers::setReady(size_t index) noexcept {
   ++bucket.numReady;
 }
 
+/// In a pass all buckets cross, as the ranks may have gradients of different
+/// tensors.
 void Transfers::closeAll() noexcept {
-  for (TransferBucket &bucket : buckets)
+  for (TransferBucket &bucket : buckets) {
     bucket.numReady = bucket.members.size();
+    bucket.takesPart |= pass && bucket.crosses();
+  }
 }
 
 /// There is one: reserveSends() has taken it, or the bucket's turn has come.
@@ -74,18 +88,20 @@ void Transfers::addPieces(EntryTensor &tensor) {
   size_t place = tensor.place;
   for (const Piece &piece : tensor.pieces)
     converting.push_back(
-        {tensor.ready
-             ? tensor.grad + uintptr_t(piece.first * getByteSize(terms.grad))
+        {tensor.ready && tensor.hasGrad
+             ? tensor.grad +
+                   uintptr_t(piece.first * getByteSize(tensor.gradType))
              : 0,
          bucket.send + uintptr_t(piece.at * getByteSize(terms.wire)),
-         piece.last - piece.first, terms.grad, terms.wire,
+         piece.last - piece.first, tensor.gradType, terms.wire,
          terms.divideBefore ? terms.divisor : 1.0, place++});
 }
 
 void Transfers::pack(Engine &engine, const size_t *list, size_t count) {
   converting.clear();
   for (size_t i = 0; i < count; ++i)
-    addPieces(tensors[list[i]]);
+    if (isBrought(buckets[tensors[list[i]].bucket]))
+      addPieces(tensors[list[i]]);
   engine.convert(converting.data(), converting.size());
 }
 
@@ -227,7 +243,11 @@ bool Transfers::takesPart(const GatherUnit &unit) const {
 uintptr_t Transfers::getMemory(const GatherUnit &unit, size_t slot) const {
   if (!unit.inPlace)
     return gatherRing.memory[slot].address;
-  return tensors[(unit.own.empty() ? unit.others : unit.own)[0].tensor].param;
+  const GatherSegment &segment = (unit.own.empty() ? unit.others : unit.own)[0];
+  const EntryTensor &tensor = tensors[segment.tensor];
+  int64_t item = getByteSize(buckets[tensor.bucket].terms.param);
+  return tensor.param + uintptr_t(segment.piece.first * item) -
+         uintptr_t(segment.piece.at);
 }
 
 /// Copies elements of parameters into what is gathered, or out of it.
@@ -285,6 +305,9 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
   using Kind = TransferEvent::Kind;
   for (; next < end; ++next) {
     const TransferEvent &event = events[next];
+    bool gives = event.kind == Kind::Gather || event.kind == Kind::Place;
+    if (together && gives != giving)
+      continue;
     switch (event.kind) {
     case Kind::Start: {
       const TransferBucket &bucket = buckets[event.index];
@@ -297,7 +320,8 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
     case Kind::Land:
       stepper.beforeWait();
       land(event, engine);
-      if (parts && !pass && buckets[event.index].takesPart)
+      buckets[event.index].done = true;
+      if (parts && !pass && !together && buckets[event.index].takesPart)
         stepper.stepBucket(buckets[event.index]);
       break;
     case Kind::Gather:
@@ -323,6 +347,10 @@ void Transfers::bring(Engine &engine, BucketStepper &stepper,
 }
 
 void Transfers::give(Engine &engine, BucketStepper &stepper) {
+  if (together) {
+    next = 0;
+    giving = true;
+  }
   try {
     run(events.size(), engine, stepper);
   } catch (...) {

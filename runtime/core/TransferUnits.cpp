@@ -33,6 +33,7 @@ private:
   void append(GatherUnit &unit, size_t rank, size_t bucket, int64_t from,
               int64_t to) const;
   bool join(size_t bucket, int64_t bytes);
+  bool isInPlace(const GatherUnit &unit) const;
 
   const Mesh &mesh;
   const NewTransfers &made;
@@ -140,15 +141,31 @@ void UnitMaker::addPieces(size_t bucket) {
     units.push_back(makeUnit({bucket}, from, from + step));
 }
 
-/// A unit of one tensor needs no memory: its parts are in the order of the
-/// ranks.
+/// Whether the parameters lie as they are gathered, so that no memory is
+/// needed: those of one bucket do where they lie side by side, as its parts are
+/// in the order of the ranks.
+bool UnitMaker::isInPlace(const GatherUnit &unit) const {
+  auto getBase = [&](const GatherSegment &segment) {
+    const EntryTensor &tensor = made.tensors[segment.tensor - firstTensor];
+    Storage type = made.buckets[tensor.bucket - firstBucket].terms.param;
+    return tensor.param + uintptr_t(segment.piece.first * getByteSize(type)) -
+           uintptr_t(segment.piece.at);
+  };
+  uintptr_t base = 0;
+  for (const auto *list : {&unit.own, &unit.others})
+    for (const GatherSegment &segment : *list) {
+      if (base && getBase(segment) != base)
+        return false;
+      base = getBase(segment);
+    }
+  return base != 0;
+}
+
 std::vector<GatherUnit> UnitMaker::run() {
   for (size_t bucket = 0; bucket < made.buckets.size(); ++bucket)
     add(bucket);
   for (GatherUnit &unit : units)
-    unit.inPlace =
-        unit.buckets.size() == 1 &&
-        made.buckets[unit.buckets[0] - firstBucket].members.size() == 1;
+    unit.inPlace = isInPlace(unit);
   return std::move(units);
 }
 

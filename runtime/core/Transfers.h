@@ -61,6 +61,7 @@ struct EntryTensor {
   /// The caller's.
   uintptr_t param = 0;
   uintptr_t grad = 0;
+  Storage gradType = Storage::F32;
   bool hasGrad = false;
   /// Where the sum of the part comes to lie; 0: nowhere, the gradient is read
   /// where the caller has it.
@@ -71,6 +72,8 @@ struct EntryTensor {
   size_t place = 0;
   /// Whether another rank owns it: this one has no state of it, nor steps it.
   bool elsewhere = false;
+  /// Whether it is gathered where it lies, side by side with others.
+  bool beside = false;
   /// Whether backward passes have brought gradients of it, which landed.
   bool landed = false;
 
@@ -119,6 +122,8 @@ struct TransferBucket {
 
   size_t numReady = 0;
   bool takesPart = false;
+  /// Whether it is behind where it lands.
+  bool done = false;
   /// Where it is packed, from the first gradient until all have landed: one of
   /// the memories for what is sent; 0: nowhere.
   uintptr_t send = 0;
@@ -153,7 +158,7 @@ struct GatherUnit {
   std::vector<int64_t> received;
   int64_t ownAt = 0;
   int64_t bytes = 0;
-  /// One tensor whose parts lie in order: it is put together where it is.
+  /// What is gathered lies as it crosses: it is put together where it is.
   bool inPlace = false;
 
   // Of the step under way.
@@ -207,19 +212,22 @@ struct NewTransfers {
   Owners owners;
 };
 
-/// How much crosses at a time, as it crosses.
-struct BucketBytes {
+/// How much crosses at a time: bytes of a bucket, as they cross, and how many
+/// are under way.
+struct BucketSizes {
   int64_t gradients = int64_t(25) << 20;
   int64_t parameters = int64_t(25) << 20;
+  int64_t underWay = 4;
 };
 
 /// Checks what stepcPlanSetBuckets was given; 0: the default.
-BucketBytes makeBucketBytes(int64_t gradients, int64_t parameters);
+BucketSizes makeBucketSizes(int64_t gradients, int64_t parameters,
+                            int64_t underWay);
 
 /// Puts tensors of these terms, whose ids follow each other, into buckets, and
 /// cuts them. `before`: what ranks own already; `firstBucket`: how many buckets
 /// there are.
-NewTransfers cutTensors(const Mesh &mesh, BucketBytes bytes,
+NewTransfers cutTensors(const Mesh &mesh, BucketSizes bytes,
                         const Owners &before, size_t firstBucket,
                         std::vector<EntryTensor> created,
                         const std::vector<EntryTerms> &terms);
@@ -249,7 +257,7 @@ public:
   /// `exchange` has the mesh; outlives this.
   Transfers(const Manifest &manifest, const Exchange &exchange);
 
-  void setBuckets(BucketBytes bytes) { bucketBytes = bytes; }
+  void setBuckets(BucketSizes bytes) { bucketSizes = bytes; }
 
   // Binding.
 
@@ -270,15 +278,22 @@ public:
   const EntryTerms &getTerms(const EntryTensor &tensor) const {
     return buckets[tensor.bucket].terms;
   }
-  /// Whether buckets are stepped as they land.
+  /// Whether buckets may be stepped as they land.
   bool permitsParts() const { return parts; }
+  /// Whether one may be while others cross.
+  bool overlaps() const {
+    return bucketSizes.underWay > 1 && buckets.size() > 1;
+  }
 
   // A step, or a backward pass ahead of it. What passes bring is added up where
   // it lands, and every step takes it until it is forgotten.
 
-  void begin(bool isPass) noexcept;
+  /// `allTogether`: no bucket is stepped as it lands.
+  void begin(bool isPass, bool allTogether) noexcept;
   /// Takes the memory that packing these tensors needs.
   void reserveSends(const std::vector<size_t> &list, const TakeMemory &take);
+  /// And what the end of a pass needs.
+  void reserveRest(const TakeMemory &take);
   /// The gradient of a tensor has come; it is packed by pack(), or when its
   /// bucket starts.
   void setReady(size_t tensor) noexcept;
@@ -293,6 +308,8 @@ public:
   void forget() noexcept;
   /// What passes have brought to tensors that are the same. Refuses others.
   void takeLanded(const Transfers &from, Engine &engine);
+  /// Takes back what was counted of calls since the step began.
+  void uncount() noexcept;
   /// And gives parameters away, where no part has done so.
   void give(Engine &engine, BucketStepper &stepper);
   /// Waits for all that is under way, whatever comes of it.
@@ -316,7 +333,8 @@ private:
   void place(TransferBucket &bucket, std::vector<EntryTensor> &created) const;
   void addEvents(NewTransfers &made) const;
   void addPlaces(NewTransfers &made) const;
-  SendPool growSends(const NewTransfers &made, const TakeMemory &take) const;
+  SendPool makeSends(const NewTransfers &made, const TakeMemory &take) const;
+  void growSends(size_t needed, const TakeMemory &take);
   void takeMemory(NewTransfers &made, const TakeMemory &take) const;
 
   /// What a message is about; a step makes words of it only when it fails.
@@ -366,7 +384,7 @@ private:
   const Exchange &exchange;
   /// Whether the definition permits to step some tensors before others.
   bool parts;
-  BucketBytes bucketBytes;
+  BucketSizes bucketSizes;
 
   std::vector<EntryTensor> tensors;
   std::vector<TransferBucket> buckets;
@@ -384,6 +402,11 @@ private:
   size_t next = 0;
   /// Whether what is under way is a backward pass.
   bool pass = false;
+  /// Whether all buckets land before any is stepped, where parts are permitted:
+  /// then the events are gone through twice.
+  bool together = false;
+  bool giving = false;
+  int64_t callsBefore = 0, bytesBefore = 0;
   size_t numPlaces = 0;
   /// What is to be packed or copied; there is memory for all.
   std::vector<ConvertPiece> converting;

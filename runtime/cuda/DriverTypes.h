@@ -69,6 +69,7 @@ using CUstreamCaptureStatus = int;
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                     \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                    \
   X(CU_EVENT_DISABLE_TIMING, 2)                                                \
+  X(CU_STREAM_NON_BLOCKING, 1)                                                 \
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                          \
   X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                         \
   X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                          \

@@ -53,7 +53,22 @@ cuda::Engine::Engine(Model &model, const StepcCudaConfig &config)
     rows.setTogether();
 }
 
-cuda::Engine::~Engine() { executor.waitForRanks(); }
+cuda::Engine::~Engine() {
+  executor.waitForRanks();
+  retired->keeps = false;
+  retired->blocks.clear();
+}
+
+void cuda::Engine::Retired::take(DeviceBlock *block) noexcept {
+  std::unique_ptr<DeviceBlock> own(block);
+  try {
+    if (keeps && !STEPC_FAULT("device-graph-packs-freed"))
+      blocks.push_back(std::move(own));
+  } catch (...) {
+    // There is no memory to remember it: what a graph names stays for good.
+    own.release();
+  }
+}
 
 std::string cuda::Engine::getName() const {
   return "CUDA device " + std::to_string(executor.getOrdinal());
@@ -80,7 +95,9 @@ void cuda::Engine::setMesh(Mesh &&mesh) {
 }
 
 Memory cuda::Engine::allocate(size_t bytes, const std::string &what) {
-  auto block = std::make_shared<DeviceBlock>(executor.allocate(bytes, what));
+  std::shared_ptr<DeviceBlock> block(
+      new DeviceBlock(executor.allocate(bytes, what)),
+      [own = retired](DeviceBlock *gone) { own->take(gone); });
   auto address = uintptr_t(block->getAddress());
   return {address, block->getSize(), std::move(block)};
 }
@@ -149,11 +166,8 @@ void cuda::Engine::reserveWorkspace(const WorkspaceNeed &need) {
   executor.reserveWorkspace(size_t(need.total));
 }
 
-/// Graphs may still name what packs have lain in before.
-void cuda::Engine::commit() noexcept {
-  if (!captured || STEPC_FAULT("device-graph-packs-freed"))
-    model.exchange.freeReplaced();
-}
+/// What graphs may still name is kept when it goes.
+void cuda::Engine::commit() noexcept { model.exchange.freeReplaced(); }
 
 /// The next step or upload does it, for all tensors.
 void cuda::Engine::forgetCarried(size_t first, size_t end) noexcept {
@@ -196,16 +210,48 @@ void cuda::Engine::requireStep() {
          "in the last step; call stepcPlanUpload before");
 }
 
-StepOutcome cuda::Engine::run(bool some) {
+void cuda::Engine::requireTold() const {
   bool tells = !executor.hasScalars(step) || step.forgets;
   if (capturing && tells && !STEPC_FAULT("device-capture-stores-counts"))
     fail(STEPC_WRONG_STATE,
          "the stream captures a graph, and counts, scalars or hyper-parameters "
          "have changed since the last step; call stepcPlanUpload before");
+}
+
+/// In front of all of a step that is captured.
+void cuda::Engine::beginTransfers() {
+  requireTold();
+  captured |= capturing;
+  retired->keeps |= captured;
+  executor.beginTransfers(capturing);
+}
+
+int32_t cuda::Engine::startTransfer(const StepcCommunicator &communicator,
+                                    const StepcTransfer &transfer,
+                                    void **outWork, char *message,
+                                    size_t messageSize) {
+  return executor.callCommunicator(communicator.success, [&](void *stream) {
+    return communicator.enqueueStart(communicator.context, &transfer, stream,
+                                     outWork, message, messageSize);
+  });
+}
+
+int32_t cuda::Engine::finishTransfer(const StepcCommunicator &communicator,
+                                     void *work, char *message,
+                                     size_t messageSize) {
+  return executor.callCommunicator(communicator.success, [&](void *stream) {
+    return communicator.enqueueFinish(communicator.context, work, stream,
+                                      message, messageSize);
+  });
+}
+
+StepOutcome cuda::Engine::run(bool some) {
+  requireTold();
   step.graph = capturing;
   step.waitedFor = model.isWaitedFor();
   if (some) {
     captured |= capturing;
+    retired->keeps |= captured;
     executor.run(step, [this](size_t rows) { return describeRows(rows); });
     leaveToDevice();
     valuesOnDevice = executor.hasRounds();
@@ -238,6 +284,7 @@ void cuda::Engine::requireParts() {
 }
 
 void cuda::Engine::beginParts() {
+  executor.beginTransfers(/*graph=*/false);
   list(/*activeOnly=*/false);
   step.rows.clear();
   step.waitedFor = false;

@@ -50,6 +50,9 @@ public:
   void reserveTensors(size_t numTensors) override;
   void reserveRows(size_t rowClass) override;
   void reserveWorkspace(const WorkspaceNeed &need) override;
+  void reservePieces(size_t numPlaces) override {
+    executor.reservePieces(numPlaces);
+  }
   void commit() noexcept override;
   void beginChange(const char *call, Change change) override;
   void forgetCarried(size_t first, size_t end) noexcept override;
@@ -64,6 +67,18 @@ public:
   StepOutcome run(bool some) override;
   void beginParts() override;
   void runParts() override;
+
+  bool stepsWhole() const override { return capturing || captured; }
+  void beginTransfers() override;
+  void convert(const ConvertPiece *pieces, size_t size) override {
+    executor.convert(pieces, size);
+  }
+  void addUp(const RowSum &sum) override { executor.addUp(sum); }
+  int32_t startTransfer(const StepcCommunicator &communicator,
+                        const StepcTransfer &transfer, void **outWork,
+                        char *message, size_t messageSize) override;
+  int32_t finishTransfer(const StepcCommunicator &communicator, void *work,
+                         char *message, size_t messageSize) override;
 
   void setStream(void *stream) override { executor.setStream(stream); }
   void upload() override;
@@ -81,12 +96,14 @@ private:
   size_t countCarriedWords(size_t numTensors) const;
   bool listsAreStored() const;
   void leaveToDevice();
+  void requireTold() const;
   std::string describeRows(size_t rowClass) const;
 
   // EngineLists.cpp
   void list(bool activeOnly);
   void listRows();
   void listScalars(bool activeOnly);
+  void listFollowed(bool activeOnly);
   void listGroups();
   void listValues();
   void listRounds();
@@ -98,10 +115,18 @@ private:
   void tellStale() const;
   void takeValues();
 
+  /// Blocks that were given out and are gone, where graphs may name them.
+  struct Retired {
+    bool keeps = false;
+    std::vector<std::unique_ptr<DeviceBlock>> blocks;
+    void take(DeviceBlock *block) noexcept;
+  };
+  std::shared_ptr<Retired> retired = std::make_shared<Retired>();
   /// Asking the device waits for it, and changes nothing that a caller knows.
   mutable Executor executor;
   DeviceStep step;
-  /// The cohort of each entry of the list of scalars.
+  /// The cohort of each entry of the list of scalars; -1 - id for a tensor that
+  /// another rank steps, whose steps the device counts.
   std::vector<int32_t> listedCohorts;
   /// Whether the stream captures the step under way.
   bool capturing = false;

@@ -136,6 +136,19 @@ void cuda::Engine::listScalars(bool activeOnly) {
     if (begin != end)
       step.ranges.push_back({v, begin, end});
   }
+  listFollowed(activeOnly);
+}
+
+/// Entries that are counted, and no more: of tensors that other ranks step. In
+/// parts the host counts.
+void cuda::Engine::listFollowed(bool activeOnly) {
+  for (size_t id = 0; activeOnly && id < model.tensors.size(); ++id) {
+    if (!model.tensors[id].follows || STEPC_FAULT("device-others-uncounted"))
+      continue;
+    step.scalars.insert(step.scalars.end(), {0, 0, model.counts[id] + 1,
+                                             int64_t(model.fresh[id]), 0});
+    listedCohorts.push_back(-1 - int32_t(id));
+  }
 }
 
 void cuda::Engine::list(bool activeOnly) {

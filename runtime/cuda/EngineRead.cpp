@@ -66,17 +66,21 @@ void cuda::Engine::takeCounts() {
   std::vector<int64_t> entries(listedCohorts.size() * STEPC_SCALAR_ENTRY_WORDS);
   executor.takeScalars(entries.data(), entries.size());
   std::vector<const int64_t *> entryOf(model.tensors.size(), nullptr);
-  for (size_t e = 0; e < listedCohorts.size(); ++e)
-    entryOf[size_t(listedCohorts[e])] =
-        entries.data() + e * STEPC_SCALAR_ENTRY_WORDS;
-  for (size_t id = 0; id < model.tensors.size(); ++id) {
-    if (model.cohortOf[id] < 0 || !entryOf[size_t(model.cohortOf[id])])
-      continue;
-    const int64_t *entry = entryOf[size_t(model.cohortOf[id])];
+  auto take = [&](size_t id, const int64_t *entry) {
     model.counts[id] = entry[STEPC_SCALAR_ENTRY_COUNT] - 1;
     model.fresh[id] = uint64_t(entry[STEPC_SCALAR_ENTRY_FRESH]);
     model.setMirror(int64_t(id));
+  };
+  for (size_t e = 0; e < listedCohorts.size(); ++e) {
+    const int64_t *entry = entries.data() + e * STEPC_SCALAR_ENTRY_WORDS;
+    if (listedCohorts[e] < 0)
+      take(size_t(-1 - listedCohorts[e]), entry);
+    else
+      entryOf[size_t(listedCohorts[e])] = entry;
   }
+  for (size_t id = 0; id < model.tensors.size(); ++id)
+    if (model.cohortOf[id] >= 0 && entryOf[size_t(model.cohortOf[id])])
+      take(id, entryOf[size_t(model.cohortOf[id])]);
   countsOnDevice = STEPC_FAULT("device-set-count-lost");
   // Cohorts keep the counts too.
   model.cohortsValid = false;
@@ -85,8 +89,10 @@ void cuda::Engine::takeCounts() {
 int64_t cuda::Engine::getCount(int64_t id) const {
   if (!countsOnDevice)
     return stepc::Engine::getCount(id);
-  auto entry = std::find(listedCohorts.begin(), listedCohorts.end(),
-                         model.cohortOf[size_t(id)]);
+  int32_t listed = model.tensors[size_t(id)].follows
+                       ? -1 - int32_t(id)
+                       : model.cohortOf[size_t(id)];
+  auto entry = std::find(listedCohorts.begin(), listedCohorts.end(), listed);
   if (entry == listedCohorts.end())
     return stepc::Engine::getCount(id);
   requireReadable("counts");

@@ -355,7 +355,7 @@ void Executor::readState(int64_t *words) {
 
 int64_t Executor::getBytes() const {
   size_t bytes = groups.getBytes() + scalars.getBytes() + values.getBytes() +
-                 roundWords.getBytes() + carried.getBytes();
+                 roundWords.getBytes() + carried.getBytes() + pieces.getBytes();
   for (const std::unique_ptr<DeviceBlock> *block :
        {&scalarRows, &workspace, &scratch, &crossing, &state})
     bytes += *block ? (*block)->getSize() : 0;

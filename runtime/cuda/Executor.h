@@ -26,6 +26,7 @@
 
 #include "core/Fault.h"
 #include "core/Package.h"
+#include "core/Pieces.h"
 #include "core/RowList.h"
 #include "core/TensorView.h"
 #include "cuda/Launcher.h"
@@ -106,6 +107,7 @@ public:
   void reserveCarried(size_t words);
   /// What rounds need for so many tensors and groups.
   void reserveRounds(size_t tensors, size_t numGroups);
+  void reservePieces(size_t numPlaces);
   /// A block of zeros.
   DeviceBlock allocate(size_t size, const std::string &what);
   void write(CUdeviceptr to, const void *from, size_t size);
@@ -132,6 +134,16 @@ public:
   /// The parts of one, which is not counted on the device.
   void runScalars(DeviceStep &step);
   void runKernels(DeviceStep &step, const DescribeRows &describe);
+
+  // What crosses ranks (ExecutorTransfers.cpp).
+  void beginTransfers(bool graph);
+  void convert(const ConvertPiece *list, size_t size);
+  void addUp(const RowSum &sum);
+  /// Calls the communicator with the stream, the context being current; what it
+  /// returns. Where that is not `success` the plan goes on no more.
+  int32_t callCommunicator(int32_t success,
+                           const std::function<int32_t(void *)> &call);
+
   /// Tells the engine that the device has counted a step in the list, of so
   /// many words.
   void countKnown(size_t words);
@@ -186,6 +198,9 @@ private:
   void addAdvance(const DeviceStep &step);
   void enqueue(const DescribeRows &describe);
   void enqueueRound(int64_t round);
+  int64_t getTransferSkip() const;
+  void setPiece(const ConvertPiece &piece, int64_t tile);
+  void launchPieces(size_t place, size_t count, int64_t tiles);
   template <typename Work>
   void guard(Work &&work);
 
@@ -206,6 +221,9 @@ private:
   RoundList roundList;
   Mirror values{"the values of groups"};
   Mirror roundWords{"the list of rounds"};
+  /// What is converted, and as the host has it last.
+  Mirror pieces{"the list of what crosses ranks"};
+  std::vector<int64_t> pieceWords;
   /// Contributions, while they are combined.
   std::unique_ptr<DeviceBlock> scratch;
   Exchange *exchange = nullptr;
@@ -221,6 +239,8 @@ private:
   /// Whether steps have been captured, and this one is.
   bool captured = false;
   bool capturing = false;
+  /// Whether a step that is captured has begun, to bring what it needs.
+  bool begun = false;
   /// Of what graphs rely on.
   int64_t version = 0;
   std::vector<size_t> listedClasses;

@@ -28,7 +28,7 @@ int64_t Executor::getSkip(bool always) const {
 void Executor::beginLaunches(bool graph) {
   launches.clear();
   gated = graph || maySkip();
-  if (!gated)
+  if (!gated || begun)
     return;
   launches.push_back({&launcher.getModule().getBegin(),
                       1,
@@ -216,6 +216,7 @@ void Executor::run(DeviceStep &step, const DescribeRows &describe) {
     addAdvance(step);
   if (STEPC_FAULT("device-step-waits"))
     guard([&] { launcher.synchronize(); });
+  begun = false;
   enqueue(describe);
 }
 

@@ -107,20 +107,37 @@ bool Mirror::has(const int64_t *words, size_t count) const {
   return true;
 }
 
+/// Words [begin, begin + size) of one store.
+void Mirror::storeUnit(Launcher &launcher, const int64_t *words, size_t begin,
+                       size_t size) {
+  int64_t *own = known.data() + begin;
+  uint8_t &ownIsKnown = isKnown[begin / STEPC_STORE_WORDS];
+  if (ownIsKnown && (std::equal(words + begin, words + begin + size, own) ||
+                     STEPC_FAULT("device-stale-words")))
+    return;
+  std::copy_n(words + begin, size, own);
+  ownIsKnown = STEPC_FAULT("device-lost-store-known");
+  launcher.store(getAddress() + begin * sizeof(int64_t), own);
+  ownIsKnown = !inGraphs;
+}
+
 void Mirror::update(Launcher &launcher, const int64_t *words, size_t count) {
-  for (size_t begin = 0; begin < count; begin += STEPC_STORE_WORDS) {
-    size_t size = std::min<size_t>(STEPC_STORE_WORDS, count - begin);
-    int64_t *own = known.data() + begin;
-    uint8_t &ownIsKnown = isKnown[begin / STEPC_STORE_WORDS];
-    if (ownIsKnown && (std::equal(words + begin, words + begin + size, own) ||
-                       STEPC_FAULT("device-stale-words")))
-      continue;
-    std::copy_n(words + begin, size, own);
-    ownIsKnown = STEPC_FAULT("device-lost-store-known");
-    launcher.store(getAddress() + begin * sizeof(int64_t), own);
-    ownIsKnown = !inGraphs;
-  }
+  for (size_t begin = 0; begin < count; begin += STEPC_STORE_WORDS)
+    storeUnit(launcher, words, begin,
+              std::min<size_t>(STEPC_STORE_WORDS, count - begin));
   told = count;
+}
+
+void Mirror::updatePart(Launcher &launcher, const std::vector<int64_t> &words,
+                        size_t first, size_t end, bool captures) {
+  inGraphs |= captures;
+  for (size_t begin = first / STEPC_STORE_WORDS * STEPC_STORE_WORDS;
+       begin < end; begin += STEPC_STORE_WORDS) {
+    if (captures)
+      isKnown[begin / STEPC_STORE_WORDS] = 0;
+    storeUnit(launcher, words.data(), begin,
+              std::min<size_t>(STEPC_STORE_WORDS, words.size() - begin));
+  }
 }
 
 void Mirror::capture(Launcher &launcher, const int64_t *words, size_t count) {

@@ -104,6 +104,10 @@ public:
   }
   /// Enqueues what makes them so.
   void update(Launcher &launcher, const int64_t *words, size_t count);
+  /// The same of words [first, end) alone, without telling how many there are;
+  /// `captures`: in a graph.
+  void updatePart(Launcher &launcher, const std::vector<int64_t> &words,
+                  size_t first, size_t end, bool captures);
   /// The same in a graph, which stores them all.
   void capture(Launcher &launcher, const int64_t *words, size_t count);
 
@@ -113,6 +117,8 @@ public:
   size_t getTold() const { return told; }
 
 private:
+  void storeUnit(Launcher &launcher, const int64_t *words, size_t begin,
+                 size_t size);
   /// The size of a block for so many words, half as much again, so that growing
   /// step by step costs little.
   size_t getCapacity(size_t words) const;

@@ -144,6 +144,10 @@ void Module::resolve() {
   forget = getKernel(STEPC_FORGET_KERNEL);
   begin = getKernel(STEPC_BEGIN_KERNEL);
   decide = getKernel(STEPC_DECIDE_KERNEL);
+  if (package->hasTransfers()) {
+    convert = getKernel(STEPC_CONVERT_KERNEL);
+    sum = getKernel(STEPC_SUM_KERNEL);
+  }
   resolveRounds();
   for (const Variant &variant : package->getManifest().variants) {
     VariantKernels kernels;

@@ -64,6 +64,9 @@ public:
   const Kernel &getForget() const { return forget; }
   const Kernel &getBegin() const { return begin; }
   const Kernel &getDecide() const { return decide; }
+  /// Without functions where the package has no transfers.
+  const Kernel &getConvert() const { return convert; }
+  const Kernel &getSum() const { return sum; }
   /// Without a function where the package has no such statistic.
   const Kernel &getStatistic(bool maximum) const { return statistics[maximum]; }
   /// The function of a call of a round.
@@ -94,6 +97,8 @@ private:
   Kernel forget;
   Kernel begin;
   Kernel decide;
+  Kernel convert;
+  Kernel sum;
   Kernel statistics[2];
   std::vector<std::vector<Kernel>> rounds;
 };

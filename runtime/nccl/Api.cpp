@@ -11,6 +11,7 @@
 #include "nccl/World.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 using namespace stepc;
@@ -115,6 +116,12 @@ StepcStatus stepcNcclWorldGetCommunicator(StepcNcclWorld *world,
     requireNotNull(world, "world");
     requireNotNull(out, "out");
     StepcCommunicator own = world->world.getCommunicator();
+    // Callers of the first version say nothing of their room: what is there may
+    // be anything.
+    constexpr size_t kLeast = offsetof(StepcCommunicator, success),
+                     kMost = 4096;
+    size_t room = out->structSize > kMost ? kLeast : out->structSize;
+    own.structSize = std::clamp(room, kLeast, sizeof(own));
     std::memcpy(out, &own, own.structSize);
   });
 }

@@ -52,6 +52,7 @@ struct ncclConfig_t {
   X(ncclInvalidUsage, 5)                                                       \
   X(ncclRemoteError, 6)                                                        \
   X(ncclInProgress, 7)                                                         \
+  X(ncclInt8, 0)                                                               \
   X(ncclInt64, 4)                                                              \
   X(ncclFloat64, 8)                                                            \
   X(ncclSum, 0)                                                                \

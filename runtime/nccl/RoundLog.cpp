@@ -41,16 +41,14 @@ void RoundLog::destroyEvents() noexcept {
       device->getDriver().cuEventDestroy(entry.event);
 }
 
-void RoundLog::add(const StepcReduceCall &call, int64_t numCalls,
-                   CUstream stream) {
+void RoundLog::add(const Entry &given, CUstream stream) {
   getOldest();
   if (size == kEntries)
     return;
   Entry &entry = entries[(begin + size) % kEntries];
   device->require(device->getDriver().cuEventRecord(entry.event, stream),
                   "cuEventRecord");
-  entry.call = call;
-  entry.numCalls = numCalls;
+  entry = {entry.event, given.call, given.numCalls, given.transferKind};
   ++size;
 }
 

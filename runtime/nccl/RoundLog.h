@@ -16,9 +16,9 @@
 
 namespace stepc::nccl {
 
-/// Rounds that were enqueued, each with an event behind it, so that one that
-/// does not end can be named. Remembers the oldest ones that are not done; the
-/// device's context is current in all calls but the destructor.
+/// Rounds and transfers that were enqueued, each with an event behind it, so
+/// that one that does not end can be named. Remembers the oldest ones that are
+/// not done; the device's context is current in all calls but the destructor.
 class RoundLog {
 public:
   struct Entry {
@@ -26,6 +26,9 @@ public:
     /// The first call, and how many there are.
     StepcReduceCall call = {};
     int64_t numCalls = 0;
+    /// Of a transfer, which has the axes and the bytes of the call; -1: of a
+    /// round.
+    int32_t transferKind = -1;
   };
 
   explicit RoundLog(std::shared_ptr<const cuda::Device> device);
@@ -35,7 +38,11 @@ public:
 
   /// A round that has just been enqueued on the stream, which does not capture.
   void add(const StepcReduceCall &call, int64_t numCalls,
-           cuda::CUstream stream);
+           cuda::CUstream stream) {
+    add({nullptr, call, numCalls, -1}, stream);
+  }
+  /// That or a transfer; the event is not read.
+  void add(const Entry &given, cuda::CUstream stream);
   /// The oldest that is not done, as far as is known; null: there is none.
   const Entry *getOldest();
 

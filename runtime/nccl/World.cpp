@@ -28,22 +28,11 @@ static std::shared_ptr<const Device> openDeviceOf(ncclComm_t comm) {
   return std::make_shared<const Device>(ordinal, nullptr);
 }
 
-/// Runs `body` and says whose error it is that it throws.
-template <typename Body>
-static void asRank(int64_t rank, Body &&body) {
-  try {
-    body();
-  } catch (const Error &error) {
-    throw Error(error.getStatus(),
-                "rank " + std::to_string(rank) + ": " + error.what());
-  }
-}
-
 World::World(Grid ownGrid, int64_t rank, const ncclUniqueId &id,
              int32_t ordinal, std::chrono::milliseconds deadline)
     : device(std::make_shared<const Device>(ordinal, nullptr)),
-      communicators(device, deadline), log(device), grid(std::move(ownGrid)),
-      rank(rank) {
+      communicators(device, deadline), log(device), ownStream(device),
+      grid(std::move(ownGrid)), rank(rank) {
   if (grid.getNumPlaces() == 1)
     return;
   asRank(rank, [&] {
@@ -56,7 +45,7 @@ World::World(Grid ownGrid, int64_t rank, const ncclUniqueId &id,
 World::World(Grid ownGrid, ncclComm_t borrowed,
              std::chrono::milliseconds deadline)
     : device(openDeviceOf(borrowed)), communicators(device, deadline),
-      log(device), grid(std::move(ownGrid)) {
+      log(device), ownStream(device), grid(std::move(ownGrid)) {
   ContextScope scope(*device);
   const NcclTable &nccl = communicators.getTable();
   int numRanks = 0, ownRank = 0;
@@ -79,7 +68,7 @@ World::~World() {
 
 /// " of ranks [0, 2]". Of many only some are named, " of ranks [0, 1, ..., 255]
 /// (256 in all)": what messages say behind them is not to be cut off.
-static std::string describeRanks(const nccl::Group &group) {
+static std::string describeMembers(const nccl::Group &group) {
   constexpr size_t kShown = 8;
   size_t size = group.ranks.size();
   // One that is left out would be as long as the dots.
@@ -104,15 +93,18 @@ void World::makeGroups(ncclComm_t all, bool ours) {
         ours && axes == wide
             ? all
             : communicators.split(all, int(group.ranks.front()), int(rank),
-                                  describeAxes(axes) + describeRanks(group));
+                                  describeAxes(axes) + describeMembers(group));
     if (STEPC_FAULT("nccl-groups-are-the-world"))
       group.comm = groups[wide].comm;
   }
 }
 
+std::string World::describeRanks(uint64_t axes) const {
+  return describeMembers(groups.at(axes));
+}
+
 std::string World::describe(const StepcReduceCall &call) const {
-  return describeCall(call) +
-         describeRanks(groups.at(call.axes & grid.getWideAxes()));
+  return describeCall(call) + describeRanks(call.axes & grid.getWideAxes());
 }
 
 std::string World::describeRound(const StepcReduceCall &first,
@@ -121,24 +113,6 @@ std::string World::describeRound(const StepcReduceCall &first,
   if (numCalls > 1)
     text += " and " + std::to_string(numCalls - 1) + " more";
   return text;
-}
-
-/// After what goes wrong the others would wait for ever: all is aborted, and
-/// the first words say most.
-template <typename Body>
-void World::guard(Body &&body) {
-  if (!failure.empty())
-    throw Error(STEPC_COMMUNICATION_ERROR, failure);
-  try {
-    asRank(rank, [&] {
-      ContextScope scope(*device);
-      body();
-    });
-  } catch (const std::exception &error) {
-    failure = error.what();
-    communicators.abort();
-    throw Error(STEPC_COMMUNICATION_ERROR, failure);
-  }
 }
 
 void World::takeParts(const StepcReduceCall *calls, int64_t numCalls) {
@@ -218,8 +192,10 @@ void World::wait(CUstream stream) {
       deadline.pause();
     }
     const RoundLog::Entry *entry = log.getOldest();
-    std::string what = entry ? describeRound(entry->call, entry->numCalls)
-                             : "the work on the stream";
+    std::string what = !entry ? "the work on the stream"
+                       : entry->transferKind >= 0
+                           ? describeTransfer(*entry)
+                           : describeRound(entry->call, entry->numCalls);
     fail(STEPC_COMMUNICATION_ERROR, "%s did not end within %lld ms",
          what.c_str(),
          static_cast<long long>(communicators.getLength().count()));
@@ -228,9 +204,7 @@ void World::wait(CUstream stream) {
 
 StepcCommunicator World::getCommunicator() {
   StepcCommunicator communicator = {};
-  // It has no field of a later version, for which callers may have no room.
-  communicator.structSize =
-      offsetof(StepcCommunicator, wait) + sizeof(communicator.wait);
+  communicator.structSize = sizeof(communicator);
   communicator.context = this;
   communicator.reduce = [](void *, const StepcReduceCall *, int64_t,
                            char *message, size_t messageSize) -> int32_t {
@@ -250,6 +224,21 @@ StepcCommunicator World::getCommunicator() {
                          size_t messageSize) {
     return tell(message, messageSize, [&] {
       static_cast<World *>(context)->wait(static_cast<CUstream>(stream));
+    });
+  };
+  communicator.enqueueStart = [](void *context, const StepcTransfer *transfer,
+                                 void *stream, void **outWork, char *message,
+                                 size_t messageSize) {
+    return tell(message, messageSize, [&] {
+      *outWork = static_cast<World *>(context)->startTransfer(
+          *transfer, static_cast<CUstream>(stream));
+    });
+  };
+  communicator.enqueueFinish = [](void *context, void *work, void *stream,
+                                  char *message, size_t messageSize) {
+    return tell(message, messageSize, [&] {
+      static_cast<World *>(context)->finishTransfer(
+          static_cast<CUevent>(work), static_cast<CUstream>(stream));
     });
   };
   return communicator;

@@ -10,6 +10,7 @@
 
 #include "comm/Grid.h"
 #include "nccl/Communicators.h"
+#include "nccl/OwnStream.h"
 #include "nccl/RoundLog.h"
 
 #include <map>
@@ -46,6 +47,11 @@ public:
   /// Puts a round on the stream. Throws Error.
   void enqueue(const StepcReduceCall *calls, int64_t numCalls,
                cuda::CUstream stream);
+  /// Puts a transfer on a stream of the world's, behind what is on this one,
+  /// and returns what finishTransfer() has a stream wait for. Both throw Error.
+  cuda::CUevent startTransfer(const StepcTransfer &transfer,
+                              cuda::CUstream stream);
+  void finishTransfer(cuda::CUevent done, cuda::CUstream stream);
   /// Waits for the stream. Throws Error.
   void wait(cuda::CUstream stream);
 
@@ -60,6 +66,21 @@ private:
   void takeParts(const StepcReduceCall *calls, int64_t numCalls);
   void launch(cuda::CUstream stream);
   void remember(cuda::CUstream stream);
+  // WorldTransfers.cpp
+  void copyOwn(const StepcTransfer &transfer, size_t own,
+               cuda::CUstream stream);
+  ncclResult_t callAllToAll(const StepcTransfer &transfer, size_t own,
+                            const Group &group, cuda::CUstream stream);
+  ncclResult_t callAllGather(const StepcTransfer &transfer, const Group &group,
+                             cuda::CUstream stream);
+  void launchTransfer(const StepcTransfer &transfer, const Group &group,
+                      const RoundLog::Entry &entry, cuda::CUstream stream);
+  std::string describeTransfer(const RoundLog::Entry &entry) const;
+  static bool isFine(ncclResult_t result) {
+    return result == ncclSuccess || result == ncclInProgress;
+  }
+
+  std::string describeRanks(uint64_t axes) const;
   std::string describe(const StepcReduceCall &call) const;
   std::string describeRound(const StepcReduceCall &first,
                             int64_t numCalls) const;
@@ -69,6 +90,7 @@ private:
   std::shared_ptr<const cuda::Device> device;
   Communicators communicators;
   RoundLog log;
+  OwnStream ownStream;
   const Grid grid;
   int64_t rank = 0;
   /// By their axes, which are wide ones.
@@ -77,6 +99,35 @@ private:
   /// What went wrong first; "": nothing did.
   std::string failure;
 };
+
+/// Runs `body` and says whose error it is that it throws.
+template <typename Body>
+void asRank(int64_t rank, Body &&body) {
+  try {
+    body();
+  } catch (const Error &error) {
+    throw Error(error.getStatus(),
+                "rank " + std::to_string(rank) + ": " + error.what());
+  }
+}
+
+/// After what goes wrong the others would wait for ever: all is aborted, and
+/// the first words say most.
+template <typename Body>
+void World::guard(Body &&body) {
+  if (!failure.empty())
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  try {
+    asRank(rank, [&] {
+      cuda::ContextScope scope(*device);
+      body();
+    });
+  } catch (const std::exception &error) {
+    failure = error.what();
+    communicators.abort();
+    throw Error(STEPC_COMMUNICATION_ERROR, failure);
+  }
+}
 
 } // namespace stepc::nccl
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs tests of this folder until one fails, and says which:
 
-    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA CARRIED
+    device_faults.py ADAMW SCALED DADAPT LAMB PARTLY MAXIMA CARRIED ENTRIES
 
 of which each is the package of the fixture.
 
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import test_device_carried
+import test_device_entries
 import test_device_errors
 import test_device_graphs
 import test_device_ranks
@@ -41,6 +42,8 @@ def run(package, test, *arguments):
             test(*arguments, make_models(package, double), double)
         elif "models" in inspect.signature(test).parameters:
             test(test_device_rounds.make_streamed(package, double), double)
+        elif test.__module__ == "test_device_entries":
+            test({"whole": (test_device_entries.make_whole(), package)}, *arguments, double)
         elif test.__module__ in ("test_device_carried", "test_device_ranks"):
             test(package, double, *arguments)
         elif test.__module__ == "test_device_rounds":
@@ -53,7 +56,7 @@ def run(package, test, *arguments):
 
 
 def main():
-    package, scaled, dadapt, lamb, partly, maxima, carried = (
+    package, scaled, dadapt, lamb, partly, maxima, carried, entries = (
         Package.from_bytes(Path(path).read_bytes()) for path in sys.argv[1:]
     )  # fmt: skip
     run(package, test_device_steps.test_nothing_is_told_twice)
@@ -84,6 +87,9 @@ def main():
     run(maxima, test_device_ranks.test_maxima)
     run(carried, test_device_carried.test_what_others_write_is_told)
     run(carried, test_device_carried.test_what_is_not_told_is_found)
+    run(entries, test_device_entries.test_the_bits_of_one_process, "whole")
+    run(entries, test_device_entries.test_a_graph)
+    run(entries, test_device_entries.test_steps_beside_a_graph)
 
 
 if __name__ == "__main__":

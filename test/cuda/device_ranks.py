@@ -23,7 +23,10 @@ from double import ROOT, ZOO, compile_package, read_interface
 from stepc import _runtime as runtime
 from stepc import _structures as structures
 from stepc._mesh import (
+    ALL_GATHER,
     ENQUEUE,
+    ENQUEUE_FINISH,
+    ENQUEUE_START,
     MAX_I64,
     WAIT,
     CommunicatorStruct,
@@ -62,18 +65,96 @@ def write_message(message, size, error):
     ctypes.memmove(message, text + b"\0", len(text) + 1)
 
 
+BEGIN = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+READY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Meetings:
+    """Transfers of ranks on streams of the double: one is made when those of all ranks of its
+    group have come to it. What is called by the double touches memory, and calls nothing.
+    """
+
+    def __init__(self, mesh):
+        self.mesh = mesh
+        self.kept, self.met, self.counts = {}, {}, {}
+        self.fault = ""
+        self.calls = BEGIN(self.begin), READY(self.is_ready), RUN(self.run)
+
+    def keep(self, rank, transfer):
+        """A copy of it; what the double is to call with."""
+        axes = [a for k, a in enumerate(self.mesh.names) if transfer.axes >> k & 1]
+        fixed = [k for k, a in enumerate(self.mesh.names) if a not in axes]
+        own = self.mesh.coordinates(rank)
+        group = [r for r in range(int(np.prod(self.mesh.sizes)))
+                 if all(self.mesh.coordinates(r)[k] == own[k] for k in fixed)]  # fmt: skip
+        received = transfer.receiveBytes[: len(group)]
+        gathers = transfer.kind == ALL_GATHER
+        sent = [received[group.index(rank)]] if gathers else transfer.sendBytes[: len(group)]
+        number = 1 + len(self.kept)
+        self.kept[number] = (
+            rank, tuple(group), gathers, transfer.send, transfer.receive, sent, received, None
+        )  # fmt: skip
+        return number
+
+    def begin(self, number):
+        """It comes onto a stream."""
+        rank, group, *rest, _ = self.kept[number]
+        turn = self.counts[rank, group] = self.counts.get((rank, group), 0) + 1
+        made = 1 + len(self.kept)
+        self.kept[made] = (rank, group, *rest, turn)
+        return made
+
+    def is_ready(self, number):
+        own = self.kept[number]
+        here = self.met.setdefault((own[1], own[-1]), {})
+        if here.get(own[0]) is None:
+            here[own[0]] = own
+            if len(here) == len(own[1]):
+                self.exchange([here[rank] for rank in own[1]])
+                here["done"] = True
+        return int("done" in here)
+
+    def exchange(self, works):
+        def read(sender, place):
+            gathers, send, sent = sender[2], sender[3] or 0, sender[5]
+            begin = 0 if gathers else sum(sent[:place])
+            size = sent[0] if gathers else sent[place]
+            return ctypes.string_at(send + begin, size) if size else b""
+
+        pieces = [[read(sender, k) for sender in works] for k in range(len(works))]
+        for own, parts in zip(works, pieces, strict=True):
+            at, received = own[4] or 0, own[6]
+            if [len(part) for part in parts] != received or own[2] != works[0][2]:
+                self.fault = self.fault or f"rank {own[0]} is sent other pieces than it receives"
+                continue
+            for part in parts:
+                ctypes.memmove(at, part, len(part))
+                at += len(part)
+
+    def run(self, number):
+        pass
+
+
 class StreamCommunicator:
     """Another communicator's rounds for streams of the double: waits for the stream, and
     takes what crosses to the host and back.
     """
 
-    def __init__(self, inner, double, device):
+    def __init__(self, inner, double, device, rank=0, meetings=None):
         self.inner, self.double, self.device = inner, double, device
+        self.rank, self.meetings = rank, meetings
         self.rounds, self.waits, self.failing = [], 0, None
+        self.transfers, self.failing_transfer, self.finished = [], None, 0
+        self.own_stream = double.make_stream(device)
+        self.events = {}
         self.struct = CommunicatorStruct(
             ctypes.sizeof(CommunicatorStruct), None, inner.reduce, ENQUEUE(self.enqueue),
             WAIT(self.wait),
         )  # fmt: skip
+        if meetings:
+            self.struct.enqueueStart = ENQUEUE_START(self.enqueue_start)
+            self.struct.enqueueFinish = ENQUEUE_FINISH(self.enqueue_finish)
 
     def reduce(self, calls, message, size):
         return self.inner.reduce(self.inner.context, calls, len(calls), message, size)
@@ -99,6 +180,44 @@ class StreamCommunicator:
         for call, array in zip(calls, arrays, strict=True):
             self.double.put(call.data, array, self.device)
         return code
+
+    def record(self, stream):
+        event = ctypes.c_void_p()
+        self.double.call("cuEventCreate", ctypes.byref(event), 2)
+        self.double.call("cuEventRecord", event, ctypes.c_void_p(stream))
+        return event
+
+    def let_wait(self, stream, event):
+        self.double.call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
+        self.double.call("cuEventDestroy_v2", event)
+
+    def enqueue_start(self, _context, transfer, stream, work, message, size):
+        """On a stream of its own, behind what is on the other one."""
+        try:
+            if self.failing_transfer == len(self.transfers):
+                raise AssertionError("a cable is loose")
+            number = self.meetings.keep(self.rank, transfer[0])
+            self.transfers.append(self.meetings.kept[number][1:3])
+            self.let_wait(self.own_stream, self.record(stream))
+            self.double.call(
+                "cudaDoubleEnqueueWork", ctypes.c_void_p(self.own_stream), *self.meetings.calls,
+                ctypes.c_void_p(number),
+            )  # fmt: skip
+            self.events[number] = self.record(self.own_stream)
+            work[0] = number
+            return 0
+        except BaseException as error:
+            write_message(message, size, error)
+            return 1
+
+    def enqueue_finish(self, _context, work, stream, message, size):
+        try:
+            self.finished += 1
+            self.let_wait(stream, self.events.pop(work))
+            return 0
+        except BaseException as error:
+            write_message(message, size, error)
+            return 1
 
     def wait(self, _context, stream, message, size):
         self.waits += 1

@@ -4,8 +4,6 @@
 a plan that is poisoned if tensors may have been updated in part.
 """
 
-import ctypes
-
 import pytest
 from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, Tensor, assert_same
 from device_rules import FEW, RuleModel, make_rule_models
@@ -13,7 +11,6 @@ from double import ERRORS
 from stepc import _runtime as runtime
 from stepc import _structures as structures
 from stepc import errors
-from stepc._mesh import EntryStruct
 from stepc._runtime import Plan
 
 # Every function that the engine calls, but for those that tell of errors.
@@ -355,16 +352,3 @@ def test_reserved_fields(package, double):
     config = structures.CudaConfig(runtime.ctypes.sizeof(structures.CudaConfig), 0, 7)
     with pytest.raises(errors.StatusError, match="a reserved field of the config is 7, not 0"):
         runtime.check(lib, lib.stepcPlanSetCuda(plan.address, config))
-
-
-def test_entries_are_of_the_processor(package, double):
-    """What is exchanged around a step is not for devices yet."""
-    model = Model(package, DeviceMemory(double), specs=SPECS[:1], own_states=True, begin=False)
-    entry = EntryStruct(ctypes.sizeof(EntryStruct), 1, 1, 1.0)
-    model.bindings[0].entry = ctypes.addressof(entry)
-    with pytest.raises(errors.StatusError) as refused:
-        model.begin()
-    assert refused.value.status == "STEPC_LAYOUT_UNSUPPORTED"
-    assert str(refused.value).endswith(
-        " has an entry, and the plan runs on CUDA device 0; entries are for plans on the cpu"
-    )

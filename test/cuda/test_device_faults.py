@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from device_entries import DevicePackages
 from double import FAULTY_RUNTIME, ROOT, make_zip
+from test_device_entries import make_whole
 
 NAMES = sorted(
     name
@@ -38,6 +40,12 @@ def packages(request, tmp_path_factory):
     for k, own in enumerate(request.getfixturevalue(f"{name}members") for name in names):
         paths.append(tmp_path_factory.mktemp("faults") / f"{k}.stepc")
         paths[-1].write_bytes(make_zip(own))
+    model = make_whole()
+    compiled = DevicePackages(tmp_path_factory.mktemp("entries")).compile(
+        model.definition, set(model.variants()), "whole"
+    )
+    paths.append(paths[0].with_name("entries.stepc"))
+    paths[-1].write_bytes(compiled)
     return paths
 
 

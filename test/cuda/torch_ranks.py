@@ -65,6 +65,7 @@ class RankTorch(CudaTorch):
         monkeypatch.setattr(dist, "all_gather_object", self._objects(dist.all_gather_object))
         monkeypatch.setattr(_exchanges, "speaks_on_host", lambda group: group in _hosts)
         monkeypatch.setattr(_meshes, "tensor_at", self._tensor_at)
+        monkeypatch.setattr(_meshes, "bytes_at", self._bytes_at)
         for name in ("_take", "_end_pass"):
             hook = getattr(_reducer.GradientReducer, name)
             monkeypatch.setattr(_reducer.GradientReducer, name, self._hook(hook))
@@ -86,8 +87,13 @@ class RankTorch(CudaTorch):
     def _tensor_at(self, address, count, dtype, device):
         """Memory of the engine's."""
         assert device.type == "cuda"
-        self.adopt(address, 8 * count)
+        self.adopt(address, dtype.itemsize * count)
         return _device_memory.tensor_at(address, count, dtype, torch.device("cpu"))
+
+    def _bytes_at(self, address, count, device):
+        if not count:
+            return self.place(torch.empty(0, dtype=torch.uint8, device="cpu"), device)
+        return self._tensor_at(address, count, torch.uint8, device)
 
     # --- Work on the stream ---------------------------------------------------
 

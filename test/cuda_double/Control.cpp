@@ -35,6 +35,29 @@ private:
   void *argument;
 };
 
+/// Work that waits for that of other ranks.
+class RankWork : public Work {
+public:
+  RankWork(void *(*make)(void *), int32_t (*ready)(void *),
+           void (*function)(void *), void *argument)
+      : make(make), ready(ready), function(function), argument(argument) {}
+  std::shared_ptr<Work> begin() override {
+    return std::make_shared<RankWork>(make, ready, function, make(argument));
+  }
+  bool mayRun() override { return ready(argument) != 0; }
+  CUresult run() override {
+    function(argument);
+    getState().changed.notify_all();
+    return CUDA_SUCCESS;
+  }
+
+private:
+  void *(*make)(void *);
+  int32_t (*ready)(void *);
+  void (*function)(void *);
+  void *argument;
+};
+
 } // namespace
 
 extern "C" {
@@ -128,6 +151,16 @@ int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
   Operation operation;
   operation.kind = Operation::Kind::Other;
   operation.work = std::make_shared<HostCall>(function, argument);
+  return enqueue(context, static_cast<CUstream>(stream), std::move(operation));
+}
+
+int32_t cudaDoubleEnqueueWork(void *stream, void *(*begin)(void *),
+                              int32_t (*ready)(void *), void (*run)(void *),
+                              void *argument) {
+  ENTER_CONTEXT("cudaDoubleEnqueueWork");
+  Operation operation;
+  operation.kind = Operation::Kind::Other;
+  operation.work = std::make_shared<RankWork>(begin, ready, run, argument);
   return enqueue(context, static_cast<CUstream>(stream), std::move(operation));
 }
 

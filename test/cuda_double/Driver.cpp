@@ -375,6 +375,17 @@ CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t size,
   return enqueue(context, stream, std::move(operation));
 }
 
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source,
+                              size_t size, CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyDtoDAsync");
+  Operation operation;
+  operation.kind = Operation::Kind::CopyHere;
+  operation.device = target;
+  operation.source = reinterpret_cast<const void *>(source);
+  operation.size = size;
+  return enqueue(context, stream, std::move(operation));
+}
+
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
                                CUdeviceptr address) {
   ENTER("cuPointerGetAttribute");
@@ -412,6 +423,23 @@ CUresult cuStreamQuery(CUstream stream) {
   return own->queue.empty() ? context->broken : CUDA_ERROR_NOT_READY;
 }
 
+CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
+  ENTER_CONTEXT("cuStreamCreate");
+  *out = add(getState().streams);
+  (*out)->isBlocking = !(flags & CU_STREAM_NON_BLOCKING);
+  (*out)->context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  ENTER_CONTEXT("cuStreamDestroy");
+  if (!isAlive(stream) || stream->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  pump(context, stream);
+  erase(getState().streams, stream);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   ENTER_CONTEXT("cuStreamIsCapturing");
   CUstream own = findStream(context, stream);
@@ -420,8 +448,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   // It is told, and nothing is spoiled by the question.
   if (own->isDefault && blocksDefault(context, /*spoil=*/false))
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  *out = own->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                      : CU_STREAM_CAPTURE_STATUS_NONE;
+  *out = own->capture || own->joined ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                     : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 
@@ -453,6 +481,27 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   Operation operation;
   operation.kind = Operation::Kind::Event;
   operation.reached = event->reached = std::make_shared<bool>(false);
+  CUstream own = findStream(context, stream);
+  event->stream = own && (own->joined || own->capture) ? own : nullptr;
+  return enqueue(context, stream, std::move(operation));
+}
+
+/// A stream that waits for an event of a capture comes to be part of it.
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  ENTER_CONTEXT("cuStreamWaitEvent");
+  CUstream own = findStream(context, stream);
+  if (!own || !isAlive(event) || event->context != context || flags)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Operation operation;
+  operation.kind = Operation::Kind::Wait;
+  operation.reached = event->reached;
+  if (CUstream from = isAlive(event->stream) ? event->stream : nullptr) {
+    CUstream origin = from->joined ? from->joined : from;
+    if (origin != own)
+      own->joined = origin;
+    else
+      from->isOpen = false;
+  }
   return enqueue(context, stream, std::move(operation));
 }
 

@@ -21,23 +21,6 @@ using CUgraphExec = CUgraphExec_st *;
 
 extern "C" {
 
-CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
-  ENTER_CONTEXT("cuStreamCreate");
-  *out = add(getState().streams);
-  (*out)->isBlocking = !(flags & CU_STREAM_NON_BLOCKING);
-  (*out)->context = context;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream) {
-  ENTER_CONTEXT("cuStreamDestroy");
-  if (!isAlive(stream) || stream->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  pump(context, stream);
-  erase(getState().streams, stream);
-  return CUDA_SUCCESS;
-}
-
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   ENTER_CONTEXT("cuStreamBeginCapture");
   // The default stream cannot capture.
@@ -55,11 +38,23 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out) {
   if (!isAlive(stream) || !stream->capture)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = stream->capture.release();
-  if (!stream->captureInvalid)
+  for (auto &event : getState().events)
+    if (isAlive(event->stream) &&
+        (event->stream == stream || event->stream->joined == stream))
+      event->stream = nullptr;
+  bool open = false;
+  for (auto &other : getState().streams)
+    if (other->joined == stream) {
+      open |= other->isOpen;
+      other->joined = nullptr;
+      other->isOpen = false;
+    }
+  if (!stream->captureInvalid && !open)
     return CUDA_SUCCESS;
   delete *out;
   *out = nullptr;
-  return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  return open ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+              : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,

@@ -31,7 +31,7 @@ inline constexpr int CUDA_ERROR_INVALID_HANDLE = 400;
 inline constexpr int CUDA_ERROR_NOT_FOUND = 500;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr int CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
-inline constexpr int CU_STREAM_NON_BLOCKING = 1;
+inline constexpr int CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904;
 
 namespace cuda_double {
 
@@ -52,7 +52,16 @@ public:
 
 /// A launch, copy or memset that was enqueued, an event, or other work.
 struct Operation {
-  enum class Kind { Launch, CopyIn, CopyOut, Set, Event, Other };
+  enum class Kind {
+    Launch,
+    CopyIn,
+    CopyOut,
+    CopyHere,
+    Set,
+    Event,
+    Wait,
+    Other
+  };
 
   Kind kind = Kind::Launch;
   /// Position among all that were enqueued.
@@ -66,7 +75,7 @@ struct Operation {
   void *target = nullptr;
   size_t size = 0;
   unsigned char value = 0;
-  /// Set when the event is reached.
+  /// Set when the event is reached; of what waits for one, null: there is none.
   std::shared_ptr<bool> reached;
   std::shared_ptr<Work> work;
 };
@@ -191,6 +200,8 @@ struct CUevent_st {
   CUctx_st *context = nullptr;
   /// Of its last record; null: it was not recorded.
   std::shared_ptr<bool> reached;
+  /// Where a capture has it.
+  CUstream_st *stream = nullptr;
 };
 
 struct CUmod_st {
@@ -220,6 +231,10 @@ struct CUstream_st {
   stepc::cuda::CUstreamCaptureMode captureMode = 0;
   std::thread::id captureThread;
   bool captureInvalid = false;
+  /// The stream whose capture this one has come to be part of, and whether that
+  /// stream has yet to wait for what this one has there.
+  CUstream_st *joined = nullptr;
+  bool isOpen = false;
 };
 
 #endif // STEPC_TEST_CUDA_DOUBLE_STATE_H

@@ -42,8 +42,11 @@ CUresult cuda_double::enqueue(CUcontext context, CUstream stream,
   if (own->isDefault && blocksDefault(context))
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   operation.number = ++getState().numbered;
-  if (own->capture) {
-    own->capture->operations.push_back(std::move(operation));
+  // What several streams have of a graph is in the order of the calls.
+  CUstream origin = own->joined ? own->joined : own;
+  if (origin->capture) {
+    own->isOpen = origin != own;
+    origin->capture->operations.push_back(std::move(operation));
     return CUDA_SUCCESS;
   }
   if (operation.work)
@@ -68,6 +71,8 @@ bool mayRun(const CUstream_st &stream) {
         other->queue.front().number < stream.queue.front().number)
       return false;
   const Operation &next = stream.queue.front();
+  if (next.kind == Operation::Kind::Wait && !stream.context->broken)
+    return !next.reached || *next.reached;
   return !next.work || stream.context->broken || next.work->mayRun();
 }
 
@@ -79,7 +84,14 @@ CUresult runCopy(CUcontext context, const Operation &operation) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   void *memory = reinterpret_cast<void *>(operation.device);
-  if (operation.kind == Operation::Kind::CopyIn)
+  auto from = reinterpret_cast<CUdeviceptr>(operation.source);
+  if (operation.kind == Operation::Kind::CopyHere &&
+      !findAllocation(from, operation.size)) {
+    getState().fault = "a copy leaves its allocation";
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  if (operation.kind == Operation::Kind::CopyIn ||
+      operation.kind == Operation::Kind::CopyHere)
     std::memcpy(memory, operation.source, operation.size);
   else if (operation.kind == Operation::Kind::CopyOut)
     std::memcpy(operation.target, memory, operation.size);
@@ -94,6 +106,8 @@ CUresult runOperation(CUcontext context, const Operation &operation) {
     return runGrid(context, operation);
   case Operation::Kind::Event:
     *operation.reached = true;
+    return CUDA_SUCCESS;
+  case Operation::Kind::Wait:
     return CUDA_SUCCESS;
   case Operation::Kind::Other:
     return operation.work->run();

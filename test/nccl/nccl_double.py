@@ -12,7 +12,7 @@ from ctypes import byref, c_int32, c_int64, c_void_p
 import numpy as np
 from double import BUILD, get_double
 from stepc import _runtime
-from stepc._mesh import CommunicatorStruct, ReduceCall
+from stepc._mesh import CommunicatorStruct, ReduceCall, Transfer
 
 LIBRARY = BUILD / "test" / "nccl_double" / "libnccl.so.2"
 SUM_F64, MAX_I64 = 0, 1
@@ -146,7 +146,7 @@ class World:
     def __init__(self, handle, cuda, device):
         self.lib, self.handle, self.cuda, self.device = get_library(), handle, cuda, device
         self.rank = self.lib.stepcNcclWorldGetRank(handle)
-        self.communicator = CommunicatorStruct()
+        self.communicator = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         status = self.lib.stepcNcclWorldGetCommunicator(handle, byref(self.communicator))
         _runtime.check(self.lib, status)
         self.stream = cuda.make_stream(device)
@@ -185,6 +185,20 @@ class World:
         return self._say(
             self.communicator.enqueue, array, len(calls), self.stream if stream is None else stream
         )
+
+    def start(self, axes, kind, send, receive, sent, received, stream=None):
+        """What ends it, and the error's words, or ""."""
+        transfer, work = Transfer(axes, kind), c_void_p()
+        transfer.send, transfer.receive = send, receive
+        lists = [(c_int64 * max(len(own), 1))(*own) for own in (sent, received)]
+        transfer.sendBytes, transfer.receiveBytes = lists
+        stream = self.stream if stream is None else stream
+        words = self._say(self.communicator.enqueueStart, byref(transfer), stream, byref(work))
+        return work.value, words
+
+    def finish(self, work, stream=None):
+        stream = self.stream if stream is None else stream
+        return self._say(self.communicator.enqueueFinish, work, stream)
 
     def wait(self):
         return self._say(self.communicator.wait, self.stream)

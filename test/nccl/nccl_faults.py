@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
 
 import test_nccl_errors
+import test_nccl_transfers
 import test_nccl_world
 from nccl_double import get_doubles
 
@@ -33,6 +34,7 @@ def main():
     for seed in range(3):
         run(test_nccl_world.test_what_is_behind_a_round_waits_for_all_ranks, seed)
         run(test_nccl_world.test_captured_rounds, seed)
+        run(test_nccl_transfers.test_captured_transfers, seed)
     run(test_nccl_errors.test_words_of_a_call_that_fails)
     run(test_nccl_errors.test_an_error_of_another_rank)
 

@@ -55,8 +55,12 @@ uint64_t combine(const Reduction &reduction, uint64_t a, uint64_t b) {
   return bits;
 }
 
+std::string read(const void *from, size_t bytes) {
+  return {static_cast<const char *>(from), bytes};
+}
+
 /// The parts go around a ring: that of a rank is finished at this rank.
-std::vector<uint64_t> reduce(const Meeting &meeting, size_t index) {
+std::string reduce(const Meeting &meeting, size_t index) {
   const Reduction &first = (*meeting.ranks[0])[index];
   size_t size = meeting.ranks.size(), part = first.count / size + 1;
   std::vector<uint64_t> results(first.count);
@@ -68,16 +72,79 @@ std::vector<uint64_t> reduce(const Meeting &meeting, size_t index) {
       results[i] =
           k == 0 ? elements[i] : combine(first, results[i], elements[i]);
     }
-  return results;
+  return read(results.data(), results.size() * 8);
 }
 
+/// What all ranks have to call alike.
 std::string describe(const std::vector<Reduction> &reductions) {
   std::string text;
   for (const Reduction &reduction : reductions)
-    text += (text.empty() ? "" : ", ") + std::to_string(reduction.count) + "x" +
-            std::to_string(reduction.type) + "/" +
-            std::to_string(reduction.operation);
+    if (reduction.kind < Reduction::Kind::Send)
+      text += (text.empty() ? "" : ", ") + std::to_string(reduction.count) +
+              "x" + std::to_string(reduction.type) + "/" +
+              std::to_string(reduction.operation) +
+              (reduction.kind == Reduction::Kind::AllReduce
+                   ? ""
+                   : "/" + std::to_string(int(reduction.kind)) + "/" +
+                         std::to_string(reduction.peer));
   return text;
+}
+
+/// What rank `from` sends to rank `to`, in the order of its calls.
+std::vector<const Reduction *> getPairs(const Meeting &meeting, size_t from,
+                                        size_t to, bool sent) {
+  using Kind = Reduction::Kind;
+  std::vector<const Reduction *> found;
+  for (const Reduction &call : *meeting.ranks[sent ? from : to])
+    if (call.kind == (sent ? Kind::Send : Kind::Receive) &&
+        call.peer == int32_t(sent ? to : from))
+      found.push_back(&call);
+  return found;
+}
+
+/// Whether each piece that is sent is received.
+bool arePaired(const Meeting &meeting) {
+  for (size_t from = 0; from < meeting.ranks.size(); ++from)
+    for (size_t to = 0; to < meeting.ranks.size(); ++to) {
+      auto sent = getPairs(meeting, from, to, true);
+      auto received = getPairs(meeting, from, to, false);
+      bool same = sent.size() == received.size();
+      for (size_t i = 0; same && i < sent.size(); ++i)
+        same = sent[i]->getBytes() == received[i]->getBytes();
+      if (same)
+        continue;
+      noteFault("rank " + std::to_string(from) +
+                " sends other pieces than rank " + std::to_string(to) +
+                " receives");
+      return false;
+    }
+  return true;
+}
+
+std::string getResult(const Meeting &meeting, size_t rank, size_t index) {
+  const Reduction &own = (*meeting.ranks[rank])[index];
+  switch (own.kind) {
+  case Reduction::Kind::AllReduce:
+    return reduce(meeting, index);
+  case Reduction::Kind::AllGather: {
+    std::string all;
+    for (const auto *calls : meeting.ranks)
+      all += read((*calls)[index].from, own.getBytes());
+    return all;
+  }
+  case Reduction::Kind::Broadcast:
+    return read((*meeting.ranks[size_t(own.peer)])[index].from, own.getBytes());
+  case Reduction::Kind::Send:
+    return "";
+  case Reduction::Kind::Receive: {
+    auto sent = getPairs(meeting, size_t(own.peer), rank, true);
+    auto received = getPairs(meeting, size_t(own.peer), rank, false);
+    size_t place = size_t(std::find(received.begin(), received.end(), &own) -
+                          received.begin());
+    return read(sent[place]->from, own.getBytes());
+  }
+  }
+  return "";
 }
 
 /// All ranks' kernels have begun.
@@ -92,21 +159,33 @@ void meet(Meeting &meeting) {
     meeting.dead = true;
     return;
   }
-  for (size_t index = 0; index < meeting.ranks[0]->size(); ++index)
-    meeting.results.push_back(reduce(meeting, index));
+  if (!arePaired(meeting)) {
+    meeting.dead = true;
+    return;
+  }
+  for (size_t rank = 0; rank < meeting.ranks.size(); ++rank) {
+    meeting.results.emplace_back();
+    for (size_t index = 0; index < meeting.ranks[rank]->size(); ++index)
+      meeting.results[rank].push_back(getResult(meeting, rank, index));
+  }
   meeting.complete = true;
 }
 
 bool Kernel::hasMemory() const {
-  for (const Reduction &reduction : reductions)
-    for (const void *address :
-         {reduction.from, static_cast<const void *>(reduction.to)}) {
-      auto *allocation = cuda_double::findAllocation(
-          reinterpret_cast<cuda_double::CUdeviceptr>(address),
-          reduction.count * 8);
-      if (!allocation || allocation->context != comm->context)
-        return false;
-    }
+  using Kind = Reduction::Kind;
+  auto has = [&](const void *address, size_t bytes) {
+    auto *allocation = cuda_double::findAllocation(
+        reinterpret_cast<cuda_double::CUdeviceptr>(address), bytes);
+    return allocation && allocation->context == comm->context;
+  };
+  for (const Reduction &call : reductions) {
+    size_t all = call.kind == Kind::AllGather ? size_t(comm->clique->size) : 1;
+    bool reads = call.kind != Kind::Receive &&
+                 (call.kind != Kind::Broadcast || call.peer == comm->rank);
+    if ((reads && !has(call.from, call.getBytes())) ||
+        (call.kind != Kind::Send && !has(call.to, call.getBytes() * all)))
+      return false;
+  }
   return true;
 }
 
@@ -120,7 +199,7 @@ bool Kernel::mayRun() {
   meeting.ranks.resize(size_t(comm->clique->size));
   if (!meeting.ranks[rank]) {
     if (!hasMemory()) {
-      cuda_double::getState().fault = "an all-reduce leaves its allocation";
+      cuda_double::getState().fault = "a call of NCCL leaves its allocation";
       comm->context->broken = stepc::cuda::CUDA_ERROR_ILLEGAL_ADDRESS;
       return true;
     }
@@ -138,14 +217,16 @@ cuda_double::CUresult Kernel::run() {
   if (comm->aborted) {
     // Wherever it was, it ends there.
     for (const Reduction &reduction : reductions)
-      if (hasMemory())
-        std::memset(reduction.to, 0xa5, reduction.count * 8);
+      if (reduction.kind != Reduction::Kind::Send && hasMemory())
+        std::memset(reduction.to, 0xa5, reduction.getBytes());
     return stepc::cuda::CUDA_SUCCESS;
   }
   Meeting &meeting = getMeeting();
+  const std::vector<std::string> &results = meeting.results[size_t(comm->rank)];
   for (size_t index = 0; index < reductions.size(); ++index)
-    std::memcpy(reductions[index].to, meeting.results[index].data(),
-                reductions[index].count * 8);
+    if (reductions[index].kind != Reduction::Kind::Send)
+      std::memcpy(reductions[index].to, results[index].data(),
+                  results[index].size());
   if (++meeting.ended == comm->clique->size)
     comm->clique->meetings.erase(number);
   return stepc::cuda::CUDA_SUCCESS;
@@ -214,6 +295,28 @@ ncclResult_t endGroup() {
   return start(job);
 }
 
+/// Adds a call to the group, which fails with it.
+ncclResult_t addCall(const char *name, ncclComm_t comm, cudaStream_t stream,
+                     const Reduction &made, bool known) {
+  auto call = [&]() -> ncclResult_t {
+    ENTER_COMM(name);
+    if (!known || isBusy(*own) || own->finalized)
+      return noteFault(std::string(name) + " that NCCL refuses");
+    if (own->error)
+      return own->error;
+    if (made.peer >= own->clique->size)
+      return noteFault(std::string(name) + " of a rank that does not exist");
+    if (group.depth == 0)
+      noteFault(std::string(name) + " outside of a group");
+    group.calls.push_back({own, made, stream});
+    return ncclSuccess;
+  };
+  ncclResult_t result = call();
+  if (group.depth > 0 && result && !group.error)
+    group.error = result;
+  return result;
+}
+
 } // namespace
 
 extern "C" {
@@ -239,23 +342,40 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count,
                            ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream) {
-  auto call = [&]() -> ncclResult_t {
-    ENTER_COMM("ncclAllReduce");
-    bool known = (type == ncclFloat64 && operation == ncclSum) ||
-                 (type == ncclInt64 && operation == ncclMax);
-    if (!known || !from || !to || isBusy(*own) || own->finalized)
-      return noteFault("ncclAllReduce that NCCL refuses");
-    if (own->error)
-      return own->error;
-    if (group.depth == 0)
-      noteFault("ncclAllReduce outside of a group");
-    group.calls.push_back({own, {from, to, count, type, operation}, stream});
-    return ncclSuccess;
-  };
-  ncclResult_t result = call();
-  if (group.depth > 0 && result && !group.error)
-    group.error = result;
-  return result;
+  bool known = (type == ncclFloat64 && operation == ncclSum) ||
+               (type == ncclInt64 && operation == ncclMax);
+  return addCall("ncclAllReduce", comm, stream,
+                 {from, to, count, type, operation}, known && from && to);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count,
+                           ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return addCall("ncclAllGather", comm, stream,
+                 {from, to, count, type, 0, Reduction::Kind::AllGather},
+                 type == ncclInt8 && from && to);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count,
+                           ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return addCall("ncclBroadcast", comm, stream,
+                 {from, to, count, type, 0, Reduction::Kind::Broadcast, root},
+                 type == ncclInt8 && to && root >= 0);
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t comm, cudaStream_t stream) {
+  return addCall("ncclSend", comm, stream,
+                 {from, nullptr, count, type, 0, Reduction::Kind::Send, peer},
+                 type == ncclInt8 && from && peer >= 0);
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return addCall("ncclRecv", comm, stream,
+                 {nullptr, to, count, type, 0, Reduction::Kind::Receive, peer},
+                 type == ncclInt8 && to && peer >= 0);
 }
 
 } // extern "C"

@@ -29,12 +29,20 @@ struct Job {
   std::function<void()> finish;
 };
 
+/// A call of a group.
 struct Reduction {
+  enum class Kind { AllReduce, AllGather, Broadcast, Send, Receive };
+
   const void *from;
   void *to;
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t operation;
+  Kind kind = Kind::AllReduce;
+  /// The root, or the other rank.
+  int32_t peer = -1;
+
+  size_t getBytes() const { return count * (type == ncclInt8 ? 1 : 8); }
 };
 
 /// Kernels of all ranks that belong together.
@@ -46,8 +54,8 @@ struct Meeting {
   bool complete = false;
   /// Never ends: the ranks differ, or one was aborted.
   bool dead = false;
-  /// Bits of the elements of each reduction.
-  std::vector<std::vector<uint64_t>> results;
+  /// Of each rank what each of its calls writes; of what reads alone nothing.
+  std::vector<std::vector<std::string>> results;
 };
 
 /// A communicator is split by all its ranks.

@@ -8,6 +8,7 @@
 #include "support/EntryModel.h"
 
 #include <cstddef>
+#include <deque>
 
 using namespace stepc_test;
 
@@ -102,16 +103,19 @@ TEST(TransferCall, buckets) {
   StepcPlan *plan = world.ranks[0].plan.get();
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "a bucket has -1 bytes, which is negative",
-                 stepcPlanSetBuckets(plan, -1, 0));
+                 stepcPlanSetBuckets(plan, -1, 0, 0));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "a bucket has -3 bytes, which is negative",
-                 stepcPlanSetBuckets(plan, 0, -3));
+                 stepcPlanSetBuckets(plan, 0, -3, 0));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "-2 buckets are to be under way, which is negative",
+                 stepcPlanSetBuckets(plan, 0, 0, -2));
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "plan is NULL",
-                 stepcPlanSetBuckets(nullptr, 0, 0));
+                 stepcPlanSetBuckets(nullptr, 0, 0, 0));
   world.bindAll();
   EXPECT_REFUSED(STEPC_WRONG_STATE,
                  "stepcPlanSetBuckets after 1 tensors were bound",
-                 stepcPlanSetBuckets(plan, 0, 0));
+                 stepcPlanSetBuckets(plan, 0, 0, 0));
   int64_t begin, end;
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "tensor 1 does not exist, the plan has 1",
@@ -123,7 +127,55 @@ TEST(TransferCall, buckets) {
   ASSERT_OK(stepcStepBegin(plan));
   EXPECT_REFUSED(STEPC_WRONG_STATE,
                  "stepcPlanSetBuckets between stepcStepBegin and stepcStepEnd",
-                 stepcPlanSetBuckets(plan, 0, 0));
+                 stepcPlanSetBuckets(plan, 0, 0, 0));
+}
+
+/// Parameters that lie side by side are gathered there, and do not move alone.
+TEST(TransferCall, sideBySide) {
+  std::vector<EntrySpec> specs = {makeEntry({8, 6}, A, A, 2.0),
+                                  makeEntry({5}, A, A, 2.0),
+                                  makeEntry({7, 3}, A, A, 2.0)};
+  int64_t bytes[2];
+  for (bool beside : {false, true}) {
+    EntryWorld world(getToyTransfers(), {2}, specs);
+    std::deque<std::vector<float>> lines;
+    for (EntryRank &rank : world.ranks) {
+      std::vector<float> &line = lines.emplace_back();
+      for (Array &param : rank.params)
+        for (int64_t e = 0; e < param.size(); ++e)
+          line.push_back(float(param.get(e)));
+      size_t at = 0;
+      for (Array &param : rank.params) {
+        if (beside) {
+          param.dl()->data = line.data() + at;
+          param.dl()->byte_offset = 0;
+        }
+        at += size_t(param.size());
+      }
+    }
+    world.bindAll();
+    StepcPlan *plan = world.ranks[0].plan.get();
+    bytes[beside] = getInfo(plan).bytesAllocated;
+    for (int step = 0; step < 3; ++step) {
+      world.fillGrads(uint32_t(step));
+      world.step();
+    }
+    for (size_t r = 0; beside && r < 2; ++r) {
+      size_t at = 0;
+      for (const Array &param : world.params)
+        for (int64_t e = 0; e < param.size(); ++e)
+          ASSERT_EQ(float(param.get(e)), lines[r][at++]);
+    }
+    Array other(Type::F32, {5});
+    if (beside)
+      EXPECT_REFUSED(STEPC_NEEDS_BIND,
+                     "tensor 1: parameter has moved; it was bound side by side "
+                     "with others, with which it is gathered there",
+                     stepcPlanSetParam(plan, 1, other.dl()));
+    else
+      EXPECT_STATUS(STEPC_OK, stepcPlanSetParam(plan, 1, other.dl()));
+  }
+  EXPECT_LT(bytes[1], bytes[0]);
 }
 
 /// A tensor without an entry steps all of it.
@@ -142,7 +194,7 @@ TEST(TransferCall, gradReady) {
   EntrySpec plain;
   plain.shape = {9};
   EntryWorld world(getToyTransfers(), {1},
-                   {makeEntry({8, 6}, A, A), plain, makeEntry({8, 6}, A, A)});
+                   {makeEntry({8, 6}, A, A), plain, makeEntry({8, 6}, A, 0)});
   world.bindAll();
   EntryRank &rank = world.ranks[0];
   StepcPlan *plan = rank.plan.get();

@@ -85,7 +85,7 @@ struct LonelyRank {
       : communicator(lonely.get()),
         rank(getToyTransfers(), makeFour(partial), {{"dp", 2, 0}},
              &communicator, makeConfig(2), 1) {
-    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), 1, 1));
+    EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), 1, 1, 0));
     for (Array &grad : rank.grads)
       grad.fill(3);
     for (size_t i = numTensors; i < 4; ++i)

@@ -133,19 +133,76 @@ TEST(TransferPass, taken) {
   EntryWorld less(getToyTransfers(), {2}, {specs[0]});
   less.bindAll();
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
-                 "8 tensors with an entry are bound, in the other plan 1",
-                 stepcPlanTakeGrads(plan, less.ranks[0].plan.get()));
+                 "1 tensors with an entry are bound, in the other plan 8",
+                 stepcPlanTakeGrads(less.ranks[0].plan.get(), plan));
+}
+
+/// A gradient that other ranks alone have had, in a pass or a step.
+TEST(TransferPass, gradientsOfOthers) {
+  std::vector<EntrySpec> specs = makeSpecs(A, A, 2.0);
+  for (bool pass : {false, true}) {
+    EntryWorld world(getToyTransfers(), {2}, specs, {}, 600, 900);
+    world.bindAll();
+    for (size_t i = 0; i < specs.size(); ++i) {
+      // Of zeros that are not there.
+      Array &zeros = world.ranks[i % 2].grads[i];
+      for (int64_t e = 0; e < zeros.size(); ++e)
+        zeros.set(e, 0.0);
+      ASSERT_OK(world.ranks[i % 2].setGrad(i, false));
+    }
+    world.stepWhole();
+    world.forEachRank([&](EntryRank &rank) {
+      StepcPlan *plan = rank.plan.get();
+      std::vector<int64_t> own, others;
+      for (size_t i = 0; i < specs.size(); ++i)
+        (rank.missing[i] ? others : own).push_back(rank.ids[i]);
+      auto name = [&](const std::vector<int64_t> &ids) {
+        ASSERT_OK(stepcGradReady(plan, ids.data(), int64_t(ids.size())));
+      };
+      if (pass) {
+        ASSERT_OK(stepcPassBegin(plan));
+        name(own);
+        ASSERT_OK(stepcPassEnd(plan));
+        for (int64_t id : own)
+          ASSERT_OK(stepcPlanSetGrad(plan, id, nullptr));
+      }
+      ASSERT_OK(stepcStepBegin(plan));
+      name(others);
+      if (!pass)
+        name(own);
+      ASSERT_OK(stepcStepEnd(plan));
+    });
+    world.check({"second", "momentum_buffer"});
+  }
+}
+
+/// Of what nothing has come there is nothing to send it from, until the end.
+TEST(TransferPass, lateTensorAlone) {
+  std::vector<EntrySpec> specs(9, makeEntry({64}, A, A, 2.0));
+  EntryWorld world(getToyTransfers(), {2}, specs, {}, 1, 1);
+  world.bindAll();
+  for (size_t i = 0; i < 7; ++i)
+    for (EntryRank &rank : world.ranks)
+      ASSERT_OK(rank.setGrad(i, false));
+  world.setMissing({true, true, true, true, true, true, true, false, false});
+  world.stepWhole();
+  world.forEachRank([](EntryRank &rank) {
+    EXPECT_EQ(STEPC_OK, rank.pass(1, 1)) << rank.message;
+    EXPECT_EQ(STEPC_OK, rank.step()) << rank.message;
+  });
+  world.check({"second", "momentum_buffer"});
 }
 
 TEST(TransferPass, refused) {
   EntrySpec plain;
   plain.shape = {9};
   EntryWorld world(getToyTransfers(), {1},
-                   {makeEntry({8, 6}, A, A), plain, makeEntry({8, 6}, A, 0)});
+                   {makeEntry({8, 6}, A, A), plain, makeEntry({8, 6}, A, 0),
+                    makeEntry({8, 6}, A, A)});
   world.bindAll();
   EntryRank &rank = world.ranks[0];
   StepcPlan *plan = rank.plan.get();
-  int64_t ids[] = {0, 1, 2};
+  int64_t ids[] = {0, 1, 2, 3};
   EXPECT_REFUSED(STEPC_WRONG_STATE, "stepcPassEnd without stepcPassBegin",
                  stepcPassEnd(plan));
   ASSERT_OK(stepcPassBegin(plan));
@@ -172,7 +229,14 @@ TEST(TransferPass, refused) {
   EXPECT_REFUSED(STEPC_WRONG_STATE, both, stepcStep(plan));
   ASSERT_OK(stepcStepBegin(plan));
   EXPECT_REFUSED(STEPC_WRONG_STATE, both, stepcGradReady(plan, ids, 1));
+  ASSERT_OK(stepcGradReady(plan, ids + 1, 2));
+  ASSERT_OK(stepcPlanSetGrad(plan, 3, nullptr));
+  EXPECT_REFUSED(STEPC_WRONG_STATE,
+                 "tensor 3 comes behind its bucket, which passes have brought; "
+                 "what they have not is named first, in one call",
+                 stepcGradReady(plan, ids + 3, 1));
   ASSERT_OK(stepcStepEnd(plan));
+  ASSERT_OK(stepcPlanSetGrad(plan, 3, rank.grads[3].dl()));
   ASSERT_OK(stepcPlanForgetGrads(plan));
   ASSERT_OK(stepcStep(plan));
 }

@@ -60,7 +60,7 @@ TEST(Transfer, zero2) {
                                       << ", " << buckets.parameters);
       EntryWorld world(getToyTransfers(), {size},
                        makeEntries(A, A, double(size)), {}, buckets.gradients,
-                       buckets.parameters);
+                       buckets.parameters, 1, size % 3);
       world.bindAll();
       runToy(world);
     }
@@ -415,7 +415,7 @@ Distinct::Distinct(const EntrySpec &shared, const EntrySpec &distinct,
         world.ranks.emplace_back(getToyTransfers(), specs, plain.ranks[r].axes,
                                  &communicator, makeConfig(1), 1);
     EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), buckets.gradients,
-                                            buckets.parameters));
+                                            buckets.parameters, 0));
     for (size_t i = 0; i < specs.size(); ++i)
       if (which[r][i] < all.size())
         copyArray(plain.ranks[r].params[which[r][i]], rank.params[i]);

@@ -193,23 +193,34 @@ class Run:
 
     def __init__(self, model, package, communicator=None, rank=0):
         self.model, self.rank, self.is_alone = model, rank, communicator is None
-        self.plan = _runtime.Plan(package, threads=1 + rank % 2)
+        self.plan = self.make_plan(package)
         hypers = package.manifest["hypers"]
         values = tuple(model.hypers.get(h["name"], h["default"]) for h in hypers)
         self.plan.add_group(dict(model.options), values)
         if communicator is not None:
             self.plan.set_mesh(model.mesh.struct(rank), communicator)
             self.plan.set_buckets(*model.buckets)
-        self.params = [Operand(tensor.param.copy()) for tensor in model.tensors]
+        self.params = []
         self.grads = [None] * len(model.tensors)
         self.keep = []
         self.ids = self.bind()
 
+    def make_plan(self, package):
+        return _runtime.Plan(package, threads=1 + self.rank % 2)
+
+    def make_operand(self, values, storage):
+        """An operand and its DLTensor."""
+        made = Operand(values)
+        tensor, borrowed = made.dltensor()
+        self.keep.append(borrowed)
+        return made, tensor
+
     def bind(self):
         bindings = (_structures.Binding * len(self.model.tensors))()
         for number, (binding, tensor) in enumerate(zip(bindings, self.model.tensors, strict=True)):
-            param, borrowed = self.params[number].dltensor()
-            self.keep.append((param, borrowed))
+            own, param = self.make_operand(tensor.param.copy(), tensor.storages[0])
+            self.params.append(own)
+            self.keep.append(param)
             binding.name = f"t{number}".encode()
             binding.param = ctypes.cast(pointer(param), c_void_p)
             grad = tensor.landed if self.is_alone else tensor.storages[1]
@@ -230,9 +241,11 @@ class Run:
             own = tensor.grads[step]
             if own is not None:
                 own = landed(self.model, tensor, own) if self.is_alone else own[self.rank]
-                self.grads[number] = Operand(np.array(own))
+                storage = tensor.landed if self.is_alone else tensor.storages[1]
+                self.grads[number], made = self.make_operand(np.array(own), storage)
                 named.append(number)
-            made = None if own is None else self.grads[number].dltensor()[0]
+            else:
+                made = None
             self.plan.set_grad(self.ids[number], made)
         return named
 
@@ -297,8 +310,11 @@ class Run:
         size = int(np.prod(shape, dtype=int))
         if not size:
             return np.zeros(shape, kind)
-        kept = (ctypes.c_char * (size * kind().itemsize)).from_address(out.data)
-        return np.frombuffer(kept, kind).reshape(shape).copy()
+        return self.read(out.data, np.zeros(shape, kind))
+
+    def read(self, address, like):
+        kept = (ctypes.c_char * like.nbytes).from_address(address)
+        return np.frombuffer(kept, like.dtype).reshape(like.shape).copy()
 
 
 # --- Comparison -------------------------------------------------------------------
@@ -389,11 +405,14 @@ class Packages:
             _, variants = wanted.setdefault(self.key(model), (model.definition, set()))
             variants.update(model.variants())
         for number, (key, (definition, variants)) in enumerate(wanted.items()):
-            data = compile_package(
-                definition.path, self.folder, f"package{number}",
-                [*definition.arguments(), *(f"--variant={spec}" for spec in sorted(variants))],
-            )  # fmt: skip
+            data = self.compile(definition, variants, f"package{number}")
             self.loaded[key] = _runtime.Package.from_bytes(data)
+
+    def compile(self, definition, variants, name):
+        return compile_package(
+            definition.path, self.folder, name,
+            [*definition.arguments(), *(f"--variant={spec}" for spec in sorted(variants))],
+        )  # fmt: skip
 
     def get(self, model):
         return self.loaded[self.key(model)]

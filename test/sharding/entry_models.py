@@ -98,6 +98,7 @@ def random_model(seed, mesh=None):
               [[int(i) for i in rng.permutation(len(tensors))] for _ in range(world)]
               for _ in range(steps)]  # fmt: skip
     buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
+    buckets = (*buckets, int(rng.integers(4)))
     kept = str(rng.choice(KEPT)) if storages[0] == "bf16" else ""
     ahead = [bool(rng.random() < 0.3) for _ in range(steps)]
     return Model(definition, hypers, options, mesh, tensors, buckets, orders, kept, ahead)

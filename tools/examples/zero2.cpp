@@ -331,7 +331,7 @@ int main(int argc, char **argv) {
   check(stepcPlanCreate(package, nullptr, &plan));
   check(stepcPlanAddGroup(plan, nullptr, 0, nullptr, 0, nullptr));
   check(stepcPlanSetMesh(plan, &axis, 1, &communicator));
-  check(stepcPlanSetBuckets(plan, 640, 2048));
+  check(stepcPlanSetBuckets(plan, 640, 2048, 0));
 
   Numbers numbers(1);
   Perceptron model(numbers);

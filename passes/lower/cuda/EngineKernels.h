@@ -17,6 +17,8 @@ namespace mlir::step {
 void emitEngineKernels(const Words &w);
 /// Those of carried scalars, which are among them.
 void emitCarriedKernels(const Words &w);
+/// Those of what crosses ranks, where a program of the module has a transfer.
+void emitTransferKernels(const Words &w, ModuleOp module);
 
 } // namespace mlir::step
 

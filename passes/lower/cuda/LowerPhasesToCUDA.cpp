@@ -128,6 +128,7 @@ struct LowerPhasesToCUDA
     for (auto optimizer : module.getOps<OptimizerOp>())
       emitStatistics(builder, optimizer);
     emitEngineKernels(Words(builder, module.getLoc()));
+    emitTransferKernels(Words(builder, module.getLoc()), module);
     for (auto optimizer :
          llvm::make_early_inc_range(module.getOps<OptimizerOp>()))
       optimizer.erase();

@@ -217,7 +217,20 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
  *       state has another one; STALE counts those
  *   decide(list, begin, end, state, round, after)
  *       after a round: skips the rest of the step where an i64 is not 0 that an
- *       entry, an address, names; LOST counts the rounds `after` it */
+ *       entry, an address, names; LOST counts the rounds `after` it
+ *
+ * A package that has transfers (docs/sharding.md) has two more:
+ *
+ *   convert(list, entries, tiles, skip)
+ *       elements become elements of another type, divided before in the type of
+ *       sums where the divisor is not 1. An entry has as many tiles as its
+ *       elements fill, from the one that it names on, which is the end of those
+ *       of the entry before; together they are `tiles`
+ *   sum(rows, stride, numRows, target, count, kind, divisor, adds, skip)
+ *       adds up rows of `count` elements, each `stride` elements behind the one
+ *       before, in their order, and divides the sum, where the divisor, the
+ * bits of an f64, is not 1; where `adds` is not 0 it is added to what is there
+ */
 #define STEPC_BLOCK_THREADS 256
 /* Blocks that share an entry of a chunk list in the tiles space, at most. */
 #define STEPC_TILE_PARTS 4
@@ -240,6 +253,26 @@ typedef int64_t (*StepcRoundFunction)(const double *hypers,
 #define STEPC_CARRIED_ENTRY_WORDS 4
 #define STEPC_BEGIN_KERNEL "step_begin"
 #define STEPC_DECIDE_KERNEL "step_decide"
+#define STEPC_CONVERT_KERNEL "transfer_convert"
+#define STEPC_SUM_KERNEL "transfer_sum"
+
+/* Words of an entry of what is converted: addresses; how many elements; of what
+ * kind; the bits of the divisor, an f64; the first tile. */
+#define STEPC_CONVERT_ENTRY_SOURCE 0
+#define STEPC_CONVERT_ENTRY_TARGET 1
+#define STEPC_CONVERT_ENTRY_COUNT 2
+#define STEPC_CONVERT_ENTRY_KIND 3
+#define STEPC_CONVERT_ENTRY_DIVISOR 4
+#define STEPC_CONVERT_ENTRY_TILE 5
+#define STEPC_CONVERT_ENTRY_WORDS 6
+#define STEPC_CONVERT_TILE_ELEMENTS 8192
+/* A kind is the bytes of an element that is copied, or is zero where the source
+ * is 0; or it names both types. */
+#define STEPC_TYPE_F32 0
+#define STEPC_TYPE_F64 1
+#define STEPC_TYPE_BF16 2
+#define STEPC_TYPE_F16 3
+#define STEPC_CONVERT_KIND(from, to) (16 + 4 * (from) + (to))
 
 /* Words of an engine's state on a device, zeros when it is made. SKIPPED is not
  * 0 for the rest of a step that a round skips, SKIPPED and STALE_NOW for the

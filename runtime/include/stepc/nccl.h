@@ -72,7 +72,9 @@ STEPC_API StepcStatus stepcNcclWorldBorrow(const int64_t *axisSizes,
                                            StepcNcclWorld **out);
 
 /* This rank's place, and what stepcPlanSetMesh takes with axes of these sizes
- * and the place's coordinates. Used by one thread at a time; valid until the
+ * and the place's coordinates. `out->structSize` says how large the caller's
+ * structure is, and gets so much of it; of 0 it gets what the first version
+ * had, which has no transfers. Used by one thread at a time; valid until the
  * world is destroyed. */
 STEPC_API int64_t stepcNcclWorldGetRank(const StepcNcclWorld *world);
 STEPC_API StepcStatus stepcNcclWorldGetCommunicator(StepcNcclWorld *world,

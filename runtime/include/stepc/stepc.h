@@ -241,6 +241,22 @@ typedef struct StepcCommunicator {
    * Called once for each `work`, in any order. */
   int32_t (*finish)(void *context, void *work, char *message,
                     size_t messageSize);
+  /* For plans on a CUDA device, as `enqueue`: starts a transfer in device
+   * memory behind what is on the stream (CUstream) by now, on a stream of its
+   * own where the communicator has one, and returns without waiting. Both are
+   * called on the thread that steps the plan with the device's context current;
+   * the stream may be capturing a graph. NULL: none, so that on a device no
+   * binding may have an entry that crosses ranks. Callers of an earlier version
+   * have neither. */
+  int32_t (*enqueueStart)(void *context, const StepcTransfer *transfer,
+                          void *stream, void **outWork, char *message,
+                          size_t messageSize);
+  /* Has the stream wait until the transfer is done, not the host, and frees
+   * `work`, also where it fails: 0, or another value and a message. Called once
+   * for each `work`, in any order. What the device does not come to the end of
+   * is for `wait` to tell. */
+  int32_t (*enqueueFinish)(void *context, void *work, void *stream,
+                           char *message, size_t messageSize);
 } StepcCommunicator;
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
@@ -346,12 +362,15 @@ typedef struct StepcBinding {
 /* How much crosses ranks at a time, before anything is bound: bytes of
  * gradients as they cross, and of parameters as they are; 0: 25 MiB. A bucket
  * has at most so many, or one tensor, of those that one call binds. Buckets
- * that fit are gathered together, and a larger one in pieces. All ranks say the
- * same, and bind the tensors with an entry that they have together in the same
- * calls and order; others may lie between them. */
+ * that fit are gathered together, and a larger one in pieces; where what is
+ * gathered lies side by side it is gathered there. `underWay`: how many cross
+ * at the same time, 0: 4. All ranks say the same, and bind the tensors with an
+ * entry that they have together in the same calls and order; others may lie
+ * between them. */
 STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
                                           int64_t gradientBytes,
-                                          int64_t parameterBytes);
+                                          int64_t parameterBytes,
+                                          int64_t underWay);
 
 /* Which elements of each tensor, in row-major order, this rank steps: [begin,
  * end), as stepcPlanBind cuts the same bindings where they are the first of a
@@ -482,7 +501,9 @@ STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
  * by stepcStepTensors. stepcStepEnd does what is left, until which parameters
  * are written; tensors that were not named take no part, with an entry or
  * without. The ranks of a group name, or have a gradient of, the same tensors
- * of those that they share, each in its own order.
+ * of those that they share, each in its own order. One that has no gradient
+ * here may be named where the gradient is a sum over ranks, which others add
+ * to.
  *
  * Of a definition that does not permit parts nothing is stepped at once, and
  * stepcStepTensors is refused: stepcStepEnd steps all tensors that were named,
@@ -496,13 +517,15 @@ STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
  * stepcGradReady tells of gradients as in a step, which are copied, cross ranks
  * and are added up where they are stepped. Of several passes, as of several
  * micro-batches, each adds what the ranks' sum of it comes to, divided where
- * the entry says so. Gradients that were not named count as zeros; one that is
- * no sum over ranks does not cross, and is refused. Steps behind it take what
- * has come, each of them, until it is forgotten; a bucket of which passes have
- * brought something has no other gradients then. The ranks of a group begin
- * and end the same passes, and name the same tensors of those that they share.
- * An error of the communicator ends the pass, and what passes have brought is
- * forgotten; parameters and states are as before. */
+ * the entry says so. All buckets cross: gradients that were not named count as
+ * zeros, and the ranks of a group may name different tensors of those that they
+ * share. A gradient that is no sum over ranks does not cross, and is refused.
+ * Steps behind it take the tensors that this rank has named, each of them,
+ * until they are forgotten; what others alone have named is named once more
+ * between stepcStepBegin and stepcStepEnd, without a gradient, in the first
+ * call. A bucket of which passes have brought something has no other gradients
+ * then. An error of the communicator ends the pass, and what passes have
+ * brought is forgotten; parameters and states are as before. */
 STEPC_API StepcStatus stepcPassBegin(StepcPlan *plan);
 STEPC_API StepcStatus stepcPassEnd(StepcPlan *plan);
 
@@ -510,7 +533,8 @@ STEPC_API StepcStatus stepcPassEnd(StepcPlan *plan);
 STEPC_API StepcStatus stepcPlanForgetGrads(StepcPlan *plan);
 
 /* Takes over what passes have brought to another plan, with the same tensors
- * bound in the same order: for who has to bind anew before the step.
+ * bound in the same order, and perhaps others behind them: for who has to bind
+ * anew before the step.
  * STEPC_INVALID_ARGUMENT for other tensors, or where this rank has other parts
  * of them. */
 STEPC_API StepcStatus stepcPlanTakeGrads(StepcPlan *plan, StepcPlan *from);

@@ -264,7 +264,7 @@ StepcStatus EntryRank::pass(uint32_t seed, size_t atATime) {
 EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
                        std::vector<EntrySpec> theSpecs, StepcPlanConfig config,
                        int64_t gradientBytes, int64_t parameterBytes,
-                       int64_t numGroups)
+                       int64_t numGroups, int64_t underWay)
     : specs(std::move(theSpecs)), plan(makePlan(package, config)),
       sizes(std::move(theSizes)), missing(specs.size(), false) {
   if (config.numThreads == 0)
@@ -277,7 +277,7 @@ EntryWorld::EntryWorld(StepcPackage *package, std::vector<int64_t> theSizes,
     rank.parameterBytes = parameterBytes;
     rank.givesStates = package == getToyTransfers() && ranks.size() % 2 == 0;
     EXPECT_EQ(STEPC_OK, stepcPlanSetBuckets(rank.plan.get(), gradientBytes,
-                                            parameterBytes));
+                                            parameterBytes, underWay));
   });
   for (int64_t g = 0; g < numGroups; ++g)
     EXPECT_EQ(STEPC_OK,

@@ -89,7 +89,7 @@ public:
   EntryWorld(StepcPackage *package, std::vector<int64_t> sizes,
              std::vector<EntrySpec> specs, StepcPlanConfig config = {},
              int64_t gradientBytes = 0, int64_t parameterBytes = 0,
-             int64_t numGroups = 1);
+             int64_t numGroups = 1, int64_t underWay = 0);
   ~EntryWorld();
 
   void bind(size_t begin, size_t end);
