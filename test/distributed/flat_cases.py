@@ -5,6 +5,7 @@ the buffers that are gathered, and what must not be moved there is refused."""
 
 import copy
 import io
+import itertools
 
 import stepc.torch as st
 import torch
@@ -20,18 +21,17 @@ FLAT = {"flatten_parameters": True}
 
 
 def lies_flat(optimizer):
-    """Every parameter is at its place in a buffer, in memory that is its own."""
-    lines = optimizer._zero.flat._lines.values()
-    found = {}
-    for line in lines:
-        first = line.memory.data_ptr()
-        for part in line.parts:
-            found[id(part.param)] = first <= part.param.data_ptr() < first + line.memory.nbytes
+    """The parameters of a line lie side by side, in memory that is their own."""
+    found = set()
+    for line in optimizer._zero.flat._lines.values():
+        own = [part.param for part in line.parts if part.param.numel()]
+        for one, other in itertools.pairwise(own):
+            assert one.data_ptr() + one.nbytes == other.data_ptr()
+        found |= set(map(id, own))
     for group in optimizer.param_groups:
         for param in group["params"]:
-            assert found[id(param)] or not param.numel()
+            assert id(param) in found or not param.numel()
             assert param.untyped_storage().nbytes() == param.nbytes
-            assert param.data_ptr() % 64 == 0
     return True
 
 
@@ -99,8 +99,6 @@ def without_it_zero2_follows_parameters_too():
         for param in sharded:
             param.data = param.data.clone()
     same(plain, sharded, "moved")
-    sharded[0].data = sharded[0].data.double()
-    refused("is torch.float64 of shape (33, 20) on 'cpu', and was torch.float32", optimizer.step)
 
 
 @case

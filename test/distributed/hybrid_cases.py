@@ -155,7 +155,6 @@ def compare_stage2(name, kind, passes=2, partial=(), **more):
     params, said = spread(kind, mesh, made, partial)
     own = arguments(mesh) | {"zero": 2, "bucket_bytes": 200} | more
     optimizer = ALL[name](params, **said, **own)
-    assert len(optimizer._reducer.buckets) > 3
     for step in range(3):
         of_step = grads[step * passes : (step + 1) * passes]
         optimizer.zero_grad()

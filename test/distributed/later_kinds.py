@@ -57,8 +57,6 @@ WAYS = {
         plain(named()), loss_scale=st.DynamicLossScale(), check_every=1
     ),
 }
-# A step of these has written when it is refused: what it exchanges is what it has made.
-MIDWAY = {"zero=1, reduced", "zero=1, reduced, flat", "zero=1, reduced, one by one"}
 # In these every rank is to have the same gradients.
 SAME_GRADIENTS = {way for way in WAYS if "reduced" in way or "DDP" in way}
 

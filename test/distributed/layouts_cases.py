@@ -245,7 +245,7 @@ def dtensors_and_zero_in_words():
         assert found[:2] == [["tp: ranks 2, 3"], ["zero: ranks 0, 2"]], found
         up, whole = (line[:5] for line in found[3:])
         assert up[:3] == ["up", "(12, 6)", f"{tuple(optimizer.state[param]['exp_avg'].shape)}"], up
-        assert up[3] == "dim 0 over tp, rows [5, 6) of that over zero", up
+        assert up[3] == "dim 0 over tp, rows [3, 6) of that over zero", up
         assert up[4] == "in any placements, mean over zero", up
         assert re.fullmatch(r"elements \[\d+, \d+\) of that over zero", whole[3]), whole
         assert whole[4] == "mean over zero", whole

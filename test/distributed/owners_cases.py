@@ -229,7 +229,7 @@ def skipped_steps_change_nothing():
 
 @case
 def plain_parts_and_zero():
-    """``layouts``, and zero=1 of whole tensors and of parts that tensor parallelism has cut."""
+    """``layouts``, and zero of whole tensors and of parts that tensor parallelism has cut."""
     made, grads = named_values(SHAPES, 1, 3)
     grads = [own[0] for own in grads]
     _, _, after = reference(made, grads)
@@ -249,6 +249,8 @@ def plain_parts_and_zero():
         "zero": ("whole", {"zero": 1, "gradients": "reduced"}),
         "zero in layouts": ("part", {"layouts": layouts, "zero": 1, "gradients": "local",
                                      "process_group": mesh["dp"].get_group()}),
+        "zero=2 in layouts": ("part", {"layouts": layouts, "zero": 2, "gradients": "local",
+                                       "process_group": mesh["dp"].get_group()}),
     }  # fmt: skip
     for way, (kind, more) in ways.items():
         own = part if kind == "part" else lambda name, value: value.clone()
@@ -256,8 +258,9 @@ def plain_parts_and_zero():
         optimizer = make(params, **more)
         for step, of_step in enumerate(grads):
             for name, param in params:
-                param.grad = own(name, of_step[name]).clone()
+                (param * own(name, of_step[name])).sum().backward()
             optimizer.step()
+            optimizer.zero_grad()
             for name, param in params:
                 same_bits(param, own(name, after[step][name]), f"{way}, {name} after {step}")
         buffer = io.BytesIO()

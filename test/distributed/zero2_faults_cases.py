@@ -11,7 +11,6 @@ import torch.distributed as dist
 from agreement_kinds import ODD, odd
 from on_ranks import case, main, same_bits
 from stepc import errors
-from stepc.torch.ranks.zero import gather as _gather
 
 SHAPES = [(64, 48), (37, 64), (5,), (200, 48)]
 SECONDS = datetime.timedelta(seconds=10)
@@ -54,10 +53,10 @@ def said_of(function, kind=errors.StepcError):
 MODELS = {
     "order": (
         lambda: parameters()[:: odd(-1, 1)],
-        "'p0', torch.float32 of shape (64, 48) in bucket 0",
+        "'p3', torch.float32 of shape (200, 48)",
     ),
     "dtype": (lambda: parameters(dtype=odd(torch.bfloat16, torch.float32)), "torch.bfloat16"),
-    "fewer": (lambda: parameters(SHAPES[: odd(3, 4)]), "'p2', torch.float32 of shape (5,)"),
+    "fewer": (lambda: parameters(SHAPES[: odd(3, 4)]), "nothing"),
     "more": (lambda: parameters([*SHAPES, (3,)][: odd(5, 4)]), "'p4', torch.float32 of shape (3,)"),
     "a shape": (lambda: parameters([*SHAPES[:3], (odd(201, 200), 48)]), "shape (201, 48)"),
 }
@@ -194,33 +193,36 @@ def a_pass_that_broke_off_is_not_gone_on_with():
 # --- In the middle of a step ---------------------------------------------------------
 
 
-def fails(*_, **__):
-    raise RuntimeError("the wire was cut")
+def step_that_fails(optimizer, named, name, calls=0):
+    """On all ranks, so that none waits, behind so many calls."""
+    whole, left = getattr(dist, name), [None] * calls
 
+    def fails(*given, **more):
+        if not left:
+            raise RuntimeError("the wire was cut")
+        left.pop()
+        return whole(*given, **more)
 
-def step_that_fails(optimizer, named, where, name):
-    """On all ranks, so that none waits."""
-    whole = getattr(where, name)
     backward(named, 1)
-    setattr(where, name, fails)
+    setattr(dist, name, fails)
     try:
         said = said_of(optimizer.step)
     finally:
-        setattr(where, name, whole)
+        setattr(dist, name, whole)
     assert "the wire was cut" in said, said
 
 
 @case
 def states_of_two_steps_are_not_saved():
     """After the exchange of parameters has failed; before, they are of one."""
-    for more in ({}, {"bucket_bytes": 10**7}, {"zero": 1}):
+    for more, calls in (({}, 0), ({"bucket_bytes": 10**7}, 0), ({"zero": 1}, 4)):
         named = parameters()
         optimizer = zero2(named, **more)
         backward(named, 0)
         optimizer.step()
         saved = optimizer.state_dict()
         optimizer.zero_grad()
-        step_that_fails(optimizer, named, _gather, "share")
+        step_that_fails(optimizer, named, "all_to_all_single", calls)
         for save in (optimizer.state_dict, optimizer.full_state_dict):
             said = said_of(save)
             assert "parameters and states are of two steps" in said, said
@@ -234,15 +236,17 @@ def states_of_two_steps_are_not_saved():
 
 @case
 def states_of_one_step_are_saved_where_nothing_was_written():
-    named = parameters()
-    optimizer = zero2(named)
-    backward(named, 0)
-    optimizer.step()
-    before = {k: v.clone() for k, v in optimizer.state_dict()["state"][0].items()}
-    optimizer.zero_grad()
-    step_that_fails(optimizer, named, dist, "all_reduce")
-    for key, value in optimizer.state_dict()["state"][0].items():
-        same_bits(value, before[key], key)
+    """In what ranks tell each other before it, and where gradients cross."""
+    for more, name in (({}, "all_reduce"), ({"zero": 1}, "all_to_all_single")):
+        named = parameters()
+        optimizer = zero2(named, **more)
+        backward(named, 0)
+        optimizer.step()
+        before = {k: v.clone() for k, v in optimizer.state_dict()["state"][0].items()}
+        optimizer.zero_grad()
+        step_that_fails(optimizer, named, name)
+        for key, value in optimizer.state_dict()["state"][0].items():
+            same_bits(value, before[key], key)
 
 
 if __name__ == "__main__":

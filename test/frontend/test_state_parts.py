@@ -1,13 +1,14 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ranges of elements as boxes, and where lines are cut."""
+"""Ranges of elements as boxes, and what zero cuts."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from stepc.torch.ranks.state_parts import StatePart, boxes_of_range
-from stepc.torch.ranks.zero.lines import cuts
+from stepc.torch.ranks.zero.shares import _cut
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (1, 3, 1, 2), (0, 4), (3, 0)])
@@ -39,13 +40,26 @@ def test_a_part_whose_place_is_not_known_is_no_checkpoint():
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
-def test_cuts_fall_between_rows_and_are_near_even(world):
-    sizes, units = [640, 17, 96, 0, 33, 3200], [20, 1, 12, 1, 11, 64]
-    found = cuts(sizes, units, world)
-    assert found[0] == 0 and found == sorted(found) and found[-1] >= sum(sizes)
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    for cut in found[1:-1]:
-        for start, size, unit in zip(starts, sizes, units, strict=True):
-            assert not start < cut < start + size or (cut - start) % unit == 0
-    even = -(-sum(sizes) // world)
-    assert all(b - a <= even + 16 + max(units) for a, b in zip(found, found[1:], strict=False))
+@pytest.mark.parametrize("rows", [False, True])
+def test_cuts_fall_between_rows_and_are_near_even(world, rows):
+    """Of what has rows each tensor is cut between them; else all are one line of elements."""
+    shapes = [(32, 20), (17,), (8, 12), (0, 3), (3, 11), (50, 64)]
+    inner = [
+        SimpleNamespace(local=torch.zeros(shape), name=f"p{number}", is_sharded=rows)
+        for number, shape in enumerate(shapes)
+    ]
+    how = SimpleNamespace(
+        world=world, local_gradients=True, predivide=False, reduce_dtype=None,
+        reduce_bytes=1 << 20, gather_bytes=1 << 20,
+    )  # fmt: skip
+    found = [_cut(inner, how, rank) for rank in range(world)]
+    total = sum(math.prod(shape) for shape in shapes)
+    for shape, cuts in zip(shapes, zip(*found, strict=True), strict=True):
+        assert cuts[0][0] == 0 and cuts[-1][1] == math.prod(shape)
+        assert all(a[1] == b[0] for a, b in zip(cuts, cuts[1:], strict=False))
+        unit = math.prod(shape[1:])
+        if rows:
+            assert all(begin % unit == 0 and end % unit == 0 for begin, end in cuts)
+            assert all(end - begin <= -(-shape[0] // world) * unit for begin, end in cuts)
+    if not rows:
+        assert all(sum(b - a for a, b in own) <= -(-total // world) + 16 for own in found)

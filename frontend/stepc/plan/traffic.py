@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .account import Call
-from .layouts import Layout
+from .layouts import Layout, Line
 from .models import BYTES, Model, Tensor
 
-_HEAD = 16  # bytes that say what a rank sends (ranks/alike.py)
+_DIGEST = 16  # bytes, of what ranks must have alike (ranks/alike.py)
 
 
 TIMES = FORWARD, BACKWARD, BEFORE, AFTER = (
@@ -48,27 +48,30 @@ def _row(when, what, operation, layout: Layout, axes, calls, data) -> Traffic:
 
 
 def _zero(layout: Layout, gradients: str) -> list[Traffic]:
-    """Of ``zero=``: what ranks/zero/lines.py makes for each line, reducer.py for each bucket."""
+    """Of ``zero=``: what the runtime has cross for each bucket, and what is told before."""
     axes, world = layout.data_axes, layout.size(layout.data_axes)
     lines = layout.lines
-    whole = gathered = sum(world * line.length * BYTES[line.dtype] for line in lines)
-    found = []
+    whole = sum(world * _fullest(line) * BYTES[line.dtype] for line in lines)
+    numbers = 16 * (sum(len(line.tensors) for line in lines) + 1)
+    found = [_row(BEFORE, "which gradients there are", "all_reduce", layout, axes, 1, numbers)]
     if gradients == "local":
-        numbers = 8 * (sum(len(line.tensors) for line in lines) + 2)
-        heads = _HEAD * world * len(lines) if layout.kind == "zero2" else 0
         # zero2 sends a bucket as soon as the backward pass has filled it.
         when = BACKWARD if layout.kind == "zero2" else BEFORE
-        found = [
-            _row(BEFORE, "which gradients there are", "all_reduce", layout, axes, 1, numbers),
-            _row(when, "gradients", "all_to_all", layout, axes, len(lines), whole + heads),
-        ]
+        found.append(_row(when, "gradients", "all_to_all", layout, axes, len(lines), whole))
     else:
         data = sum(tensor.bytes for line in lines for tensor in line.tensors)
-        found = [_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, axes, None, data)]
-        gathered += _HEAD * world  # of the first line
-    # One from each rank, as on Gloo.
-    calls = world * len(lines)
-    return [*found, _row(AFTER, "parameters", "broadcast", layout, axes, calls, gathered)]
+        found.append(_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, axes, None, data))
+    if layout.kind == "zero2":
+        what, broken = "which pass it is", "whether it broke off"
+        found.append(_row(BACKWARD, what, "all_reduce", layout, axes, 1, _DIGEST))
+        found.append(_row(BACKWARD, broken, "all_reduce", layout, axes, 1, world))
+    # A rank's part straight to each of the others, as a ring takes longer on Gloo.
+    return [*found, _row(AFTER, "parameters", "all_to_all", layout, axes, len(lines), whole)]
+
+
+def _fullest(line: Line) -> int:
+    """Elements that the first rank has of a line: no other has more."""
+    return min(line.length, sum(tensor.elements for tensor in line.tensors))
 
 
 def _padded(layout: Layout, tensors: list[Tensor], at: dict[str, int]) -> int:
@@ -110,14 +113,12 @@ def _fsdp2(model: Model, layout: Layout, at: dict[str, int]) -> list[Traffic]:
 def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
     """What goes before a step with exchanges, for each set of axes that tensors lie on: two
     integers for each of them, whether it has a gradient, and two that check the rest."""
-    if not calls:
+    if not calls or layout.is_flat:  # with zero= it goes before every step
         return []
     numbers = Counter(
         tuple(sorted({axis for _, names in layout.dims(tensor) for axis in names}))
         for tensor in model.tensors
     )
-    if layout.is_flat:
-        numbers = {layout.data_axes: len(model.tensors)}
     what = "which gradients there are"
     return [
         _row(BEFORE, what, "all_reduce", layout, axes, 1, 16 * (number + 1))

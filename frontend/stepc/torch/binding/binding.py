@@ -97,6 +97,8 @@ class Binding:
         self._place = _devices.Place(self.plan, device)
         if self._mesh is not None:
             self._mesh.enter(self.plan)
+        if optimizer._buckets is not None:
+            self.plan.set_buckets(*optimizer._buckets)
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers + self._seed)
         self._set_scalars(optimizer._initial_scalars(interface))
@@ -111,7 +113,7 @@ class Binding:
         self._turn = 0
         self._remainders = Remainders(optimizer._versions)
         self._watched = WatchedParameters(self.plan, package.manifest)
-        self._attach(members)
+        self._attach(optimizer, members)
         # It would keep the old plan, and what that knows, for nothing.
         self._preparation.forget_counts()
 
@@ -128,7 +130,8 @@ class Binding:
         self._remainders.refresh()
         self._watched.refresh()
         # Those bound ahead of their first gradient stay. Now: others may drop gradients meanwhile.
-        taken = [member for member in self._pending if member.param.grad is not None]
+        brought = optimizer._brought
+        taken = [m for m in self._pending if m.param.grad is not None or id(m.param) in brought]
         try:
             self.plan.step()
         except BaseException:
@@ -207,7 +210,7 @@ class Binding:
             return False
         if not all(map(self._preparation.has_variant, members)):
             return False
-        self._attach(members)
+        self._attach(optimizer, members)
         return True
 
     def _bump(self) -> None:
@@ -315,6 +318,32 @@ class Binding:
         self._bump_states()
         self._watched.note()  # remainders have noted each parameter as it was stepped
 
+    # --- A backward pass ahead of the step ------------------------------------
+
+    def is_current(self, optimizer) -> bool:
+        """Whether it is of the optimizer as that is now."""
+        return self._is_current(optimizer)
+
+    def begin_pass(self) -> None:
+        """Begins a pass whose gradients cross ranks ahead of the step."""
+        self._place.follow(ordered=True)
+        self.plan.pass_begin()
+
+    def bring(self, params: list[torch.Tensor]) -> None:
+        """Brings the gradients of parameters, which may be freed then; that of one without counts
+        as zero."""
+        self._place.follow(ordered=True)
+        held = [param.grad for param in params]  # which other threads may drop meanwhile
+        own = self.set_grads([param for param in params if param.grad is not None])
+        self.plan.grad_ready([self._by_param[id(param)] for param in params])
+        for tensor in own:
+            self.plan.set_grad(tensor, None)
+        del held
+
+    def end_pass(self) -> None:
+        self._place.follow(ordered=True)
+        self.plan.pass_end()
+
     # --- On a device ----------------------------------------------------------
 
     def check_capture(self, optimizer) -> None:
@@ -408,11 +437,21 @@ class Binding:
 
     # --- Binding --------------------------------------------------------------
 
-    def _attach(self, members: list[Member]) -> None:
+    def _attach(self, optimizer, members: list[Member]) -> None:
         """Binds parameters; their states are made known after the step."""
         if not members:
             return
         self._preparation.prepare(members, counts=self._keeps_step)
+        for together in optimizer._calls_of(members):
+            self._bind(together)
+        self._pending.extend(members)
+        self._preparation.note(members)
+        self._hold_memory(members)
+        for tensor in itertools.chain.from_iterable(m.shown for m in members):
+            self._preparation.own(tensor)
+
+    def _bind(self, members: list[Member]) -> None:
+        """By one call."""
         array, keep = runtime_bindings(members, self._mesh.mesh if self._mesh else None)
         try:
             ids = self.plan.bind(array)
@@ -438,11 +477,6 @@ class Binding:
             if "remainder" in member.names:
                 remainder = member.states[member.names.index("remainder")]
                 self._remainders.add(member.param, remainder)
-        self._pending.extend(members)
-        self._preparation.note(members)
-        self._hold_memory(members)
-        for tensor in itertools.chain.from_iterable(m.shown for m in members):
-            self._preparation.own(tensor)
 
     def _have_memory_in_common(self) -> bool:
         """Whether two parameters are in one storage, and not one in itself or its gradient."""
@@ -481,5 +515,5 @@ def _placed(optimizer, members: Iterable[Member]) -> list[Member]:
     """The members with their layouts."""
     found = list(members)
     for member in found:
-        member.layout = optimizer._layout_of(member.param)
+        optimizer._place(member)
     return found

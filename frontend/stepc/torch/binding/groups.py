@@ -76,7 +76,7 @@ def _specs(
     optimizer._check_precision()
     interface = definition.interface()
     rules = Rules(interface, resolved)
-    return variant_specs(optimizer, interface, rules, members, optimizer._layout_of)
+    return variant_specs(optimizer, interface, rules, members, optimizer._request_of)
 
 
 def precompile(optimizer, target: str | None) -> None:

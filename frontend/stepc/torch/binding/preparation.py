@@ -88,7 +88,7 @@ class Preparation:
             variant = self._variants.find(member, self._rules.rule_of(member))
             self._used.setdefault(variant["name"], [variant, 0, 0])
             self._used[variant["name"]][1] += 1
-            self._used[variant["name"]][2] += member.param.numel()
+            self._used[variant["name"]][2] += member.own.numel()
         if not log.isEnabledFor(logging.INFO):
             return
         taken = [self._rules.rule_of(member).name for member in members]
@@ -161,7 +161,7 @@ class Preparation:
             if dims is not None:
                 # A range of elements has no rows or columns of its own.
                 flat = member.layout is not None and member.layout.flat
-                own = member.whole_shape if flat else tuple(member.param.shape)
+                own = member.whole_shape if flat else tuple(member.own.shape)
                 shape = rule.state_shape(dims, own, self._rules.options_of(member.group))
             given = state.get(name)
             if given is not None:
@@ -170,8 +170,8 @@ class Preparation:
                     member.states[slot], member.shown[slot] = given, shown
                     continue
             elif name in self._of_params and shape is None:
-                given = member.param.detach()
-            request = _states.Request(member.param, name, dtype, init, given, shape)
+                given = member.own.detach()
+            request = _states.Request(member.own, name, dtype, init, given, shape)
             missing.append((slot, request))
         return missing
 
@@ -215,7 +215,7 @@ class Preparation:
             raise ObstacleError(
                 f"{member.name} has a state '{name}' of layout {given.layout}", True
             )
-        expected = tuple(member.param.shape if shape is None else shape)
+        expected = tuple(member.own.shape if shape is None else shape)
         dropped = self._dropped.get(name)
         if dropped is not None:
             expected = (*expected[:dropped], *expected[len(expected) + dropped + 1 :])
@@ -284,5 +284,5 @@ def _is_usable(
     if shape is None:
         if given.is_shared():  # with other processes, from before the first step
             return True
-        return given._base is not None or not _states.is_small(member.param)
+        return given._base is not None or not _states.is_small(member.own)
     return given.is_contiguous() and (given._base is not None or given.numel() > _states.SMALL)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ..._mesh import Layout
 from ...interface import Interface, Options, Rule, describe_option, describe_options
 from ..tensors import views as _tensors
 from ..tensors.members import Member
@@ -124,7 +123,7 @@ def variant_specs(
     interface: Interface,
     rules: Rules,
     members: list[Member],
-    layout_of: Callable[[torch.Tensor], Layout | None],
+    request_of: Callable[[torch.Tensor], str],
 ) -> tuple[str, ...]:
     """The variants to ask for: those needed now, those that parameters without a gradient
     will need, and one for a group with none, as of a rank that only takes part: the plan
@@ -139,9 +138,7 @@ def variant_specs(
     for number, group in enumerate(optimizer.param_groups):
         for param in group["params"]:
             if param.dtype in _tensors.STORAGE:
-                layout = layout_of(param)
-                request = "" if layout is None else layout.request()
-                wanted.add((number, param.dtype, param.dtype, request))
+                wanted.add((number, param.dtype, param.dtype, request_of(param)))
     empty = set(range(len(optimizer.param_groups))) - {number for number, *_ in wanted}
     wanted.update((number, torch.float32, torch.float32, "") for number in empty)
     settable = set(interface.option_names)
@@ -195,7 +192,7 @@ class Variants:
 
     def _find(self, member: Member, rule: Rule, rounds: bool) -> dict | None:
         storage = _tensors.STORAGE
-        param, grad = storage[member.param.dtype], storage[member.grad_dtype]
+        param, grad = storage[member.param.dtype], storage[member.landed_dtype]
         master = self._kept.master_state(member.param)
         key = (rule.name, self._switches[member.group], param, grad, master, rounds)
         sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()

@@ -138,20 +138,6 @@ def same_addends(sums: torch.Tensor) -> bool:
     return bool(((one == 0) | (other == 0)).all())
 
 
-HEAD_BYTES = 16  # of a head, two numbers before what one rank sends
-
-
-def write_head(memory: torch.Tensor, digest: int, mark: int = 0) -> None:
-    """Into memory of any type, of that size."""
-    words = torch.tensor([digest, mark], dtype=torch.int64, device="cpu")
-    memory.view(torch.uint8).copy_(words.view(torch.uint8))
-
-
-def read_head(memory: torch.Tensor) -> list[int]:
-    """The digest, and the mark."""
-    return memory.clone().view(torch.int64).tolist()
-
-
 # --- A difference ---------------------------------------------------------------
 
 

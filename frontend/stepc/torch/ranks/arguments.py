@@ -193,21 +193,18 @@ class OnRanks:
     def _arrange(self) -> None:
         """With zero=2 makes the buckets of all parameters there are now, with
         ``flatten_parameters`` the memory in which they lie. TensorError."""
-        from .parts import Parts, batches
+        from .parts import Parts
 
         self._is_made = True
         if self._zero is None or (self._zero.stage != 2 and self._zero.flat is None):
             return
         with _said_of_tensors():
-            if self._zero.stage != 2:
-                Parts(self)
-            elif self._reducer is None:
-                from .zero.reducer import GradientReducer
+            parts = Parts(self)
+        if self._zero.stage == 2:
+            from .zero.reducer import GradientReducer
 
-                parts = Parts(self, cut=False)
-                self._reducer = GradientReducer(self, batches(self, parts.groups), self._zero)
-            else:
-                self._reducer.add(Parts(self, cut=False).groups[-1:])
+            self._reducer = self._reducer or GradientReducer(self)
+            self._reducer.watch(parts)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's, before a step or after. With zero=1 and 2 the
@@ -310,9 +307,19 @@ class OnRanks:
         with within(self._timeout):
             return (make_binding(self) if binding is None else binding).full_states()
 
-    def _layout_of(self, param: torch.Tensor):
-        """How a parameter lies on the mesh, as the plan is to be told: it is whole."""
-        return None
+    def _place(self, member) -> None:
+        """Says how a parameter lies on the mesh, as the plan is to be told: it is whole."""
+
+    def _request_of(self, param: torch.Tensor) -> str:
+        """What a variant is to be asked for that."""
+        return ""
+
+    def _calls_of(self, members: list) -> list[list]:
+        """Those that the plan binds together."""
+        return [members]
+
+    _buckets: tuple[int, int, int] | None = None  # how much crosses at a time: see Plan.set_buckets
+    _brought: frozenset[int] = frozenset()  # id() of parameters whose gradients the plan has
 
 
 def _number_of_steps(name: str, given) -> int:

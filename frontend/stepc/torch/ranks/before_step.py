@@ -19,6 +19,7 @@ from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
 
+LEFT = 2  # of a presence: in ``.grad``, to be brought by the step
 _COMPARING = "the gradients could not be compared before the step"
 
 
@@ -27,13 +28,20 @@ class BeforeStep:
 
     ``counts``: the steps that a part has taken, by ``id()`` of its local tensor; None where
     the definition keeps no counts. ``along``: the axes along which ranks have a part alike,
-    by its ``id()``, cut or whole: what a rank steps, all of them are to step.
+    by its ``id()``, cut or whole: what a rank steps, all of them are to step. ``passes``: the
+    binding of an optimizer whose gradients passes bring ahead of the step.
     """
 
     def __init__(
-        self, mesh, parts: list, counts: dict[int, int] | None, along: dict[int, set[str]]
+        self,
+        mesh,
+        parts: list,
+        counts: dict[int, int] | None,
+        along: dict[int, set[str]],
+        passes=None,
     ):
         self._mesh = mesh
+        self._passes = passes
         self._along = along
         self._lent: list = []  # tensors of the user's that have got zeros for this step
         self._sets: dict[tuple[str, ...], list] = {}
@@ -61,7 +69,7 @@ class BeforeStep:
         calls = []
         for axes in sorted(self._sets):
             own = self._sets[axes]
-            present = [int(_has_gradient(part)) for part in own]
+            present = [self._presence(part) for part in own]
             alike = self._facts(facts, axes, counted)
             words = [*present, *(-one for one in present), *_alike.ends(alike)]
             both = torch.tensor(words, dtype=torch.int64, device="cpu")
@@ -74,13 +82,25 @@ class BeforeStep:
                 work.wait()
             if not _alike.same_ends(*both[-2:].tolist()):
                 _alike.refuse(alike, [group], self._mesh.device)
+        late: list[tuple] = []
         for axes, own, _, _, both, _ in calls:
             high, low = both[:-2].view(2, -1).tolist()
             for part, most, least in zip(own, high, low, strict=True):
-                if most != -least:
+                if self._passes is not None and part.entry is not None:
+                    late.append((part, most, -least))
+                elif most != -least:
                     self._complete(part)
                 if most and self._counts:
                     self._sums[axes] += 1
+        if any(most == LEFT or most != least for _, most, least in late):
+            self._passes.bring_late([part for part, most, _ in late if most])
+
+    def _presence(self, part) -> int:
+        if self._passes is None or part.entry is None:
+            return int(_has_gradient(part))
+        if part.local.grad is not None:
+            return LEFT
+        return int(self._passes.has_brought(part))
 
     def _facts(self, facts: _alike.Facts, axes: tuple[str, ...], counted: bool) -> _alike.Facts:
         """With those of the parts that lie along the axes."""
@@ -94,8 +114,9 @@ class BeforeStep:
         )
 
     def _complete(self, part) -> None:
-        # Of what is flat zero has made them equal, or was told that they are.
-        if part.layout is not None and part.layout.flat:
+        # Gradients that were said to be reduced are on all ranks.
+        reduced = part.entry is not None and not part.entry.partial
+        if reduced or (part.entry is None and part.layout is not None and part.layout.flat):
             raise errors.DisagreementError(
                 f"{part.name} has a gradient on some ranks and none on others",
                 "STEPC_COMMUNICATION_ERROR",
@@ -145,7 +166,7 @@ class BeforeStep:
     def was_skipped(self) -> None:
         """The step counted for nothing."""
         for axes, own in self._sets.items() if self._counts else ():
-            self._sums[axes] -= sum(map(_has_gradient, own))
+            self._sums[axes] -= sum(bool(self._presence(part)) for part in own)
 
 
 def _has_gradient(part) -> bool:

@@ -76,7 +76,7 @@ def _row(part, states: dict | None, zero) -> tuple[str, ...]:
     return (
         part.name.removeprefix("parameter '").removesuffix("'"),
         "?" if part.whole_shape is None else str(part.whole_shape),
-        str(tuple(part.local.shape)),
+        str(tuple(getattr(part, "own", part.local).shape)),
         ", ".join(part.lies) or "whole",
         gradient,
         ", ".join(_state(name, state) for name, state in (states or {}).items()) or "-",

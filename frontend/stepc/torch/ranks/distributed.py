@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from . import alike as _alike
 from .agreement import Item
 from .before_step import BeforeStep
 from .in_parts import InParts
+from .in_passes import InPasses
 from .layouts import carriers
 from .local_optimizer import LocalOptimizer
 from .owned_part import OwnedPart
@@ -50,13 +52,13 @@ def _hidden(part, items: dict) -> dict:
 
 
 @contextlib.contextmanager
-def _midway(optimizer) -> Iterator[None]:
+def _midway(optimizer, plan=None) -> Iterator[None]:
     """What other ranks do not answer, or a user interrupts, leaves parameters and states of two
-    steps from here on."""
+    steps from here on; but where the plan says that it has written nothing."""
     try:
         yield
     except (errors.CommunicationError, KeyboardInterrupt):
-        optimizer._is_torn = True
+        optimizer._is_torn = plan is None or plan().is_poisoned()
         raise
 
 
@@ -73,7 +75,7 @@ class _Told:
     owners: Owners | None
 
 
-class DistributedBinding(InParts):
+class DistributedBinding(InParts, InPasses):
     """As :class:`~stepc.torch.binding.binding.Binding`, of the parts that this rank has."""
 
     def __init__(self, optimizer, previous=None):
@@ -93,6 +95,7 @@ class DistributedBinding(InParts):
             self._torch_mesh = TorchMesh(*own)
         if known is not None:
             parts.remember(known.parts, known.sharing, known.zero)
+        self._passes = optimizer._reducer
         axes = dict(zip(parts.meshes, self._torch_mesh.axes_of, strict=True))
         self._parts = list(parts)
         self._part_of = {id(part.param): part for part in self._parts}
@@ -107,7 +110,7 @@ class DistributedBinding(InParts):
         self._carriers = carriers(self._in_order)
         owned = find_owned(optimizer, parts.groups)
         before = None if known is None else known.owners
-        self._owners = Owners(owned, self._torch_mesh, before) if owned else None
+        self._owners = Owners(owned, self._torch_mesh, before, self._zero) if owned else None
         optimizer._told = _Told(
             self._torch_mesh, self._parts, self._sharing, self._zero, self._owners
         )
@@ -115,7 +118,7 @@ class DistributedBinding(InParts):
         # As the plan has them: an owner has the whole of what it steps for others.
         groups = [[own_part.get(id(part), part) for part in own] for own in parts.groups]
         self._planned = list(itertools.chain.from_iterable(groups))
-        self._local = LocalOptimizer(optimizer, groups, self._torch_mesh)
+        self._local = LocalOptimizer(optimizer, groups, self._torch_mesh, self._zero)
         for part in self._planned:
             if part.param in self._state:
                 self._local.state.put_quietly(part.local, _hidden(part, self._state[part.param]))
@@ -167,8 +170,6 @@ class DistributedBinding(InParts):
                 spoken |= part.speaks(axes)
         self._torch_mesh.tell(items)
         self._torch_mesh.agree(spoken)
-        steps = _alike.with_steps(_alike.Facts((), list), list(parts), self._state).values[0]
-        self._taken = sum(steps)  # of all parameters together
 
     def _bind(self) -> None:
         """Makes the plan of the parts, and finds out what it exchanges."""
@@ -177,6 +178,8 @@ class DistributedBinding(InParts):
         # Where a gradient comes with another type, say, a loss scale goes on from where it is.
         self._local._keep_scalars(before)
         inner = self._inner = Binding(self._local, before, ahead=True)
+        if self._passes is not None:
+            self._passes.take_over(inner)
         self._shown.clear()
         # What is of the model is of the same round everywhere; exchanges may be fewer.
         calls = [f"{number}: {', '.join(r)}" for number, r in enumerate(inner.rounds) if r]
@@ -197,8 +200,11 @@ class DistributedBinding(InParts):
         kept = {id(part.local): inner.count(part.local) for part in self._planned}
         # Which steps were skipped the device alone knows.
         known = self._local._keeps_step and not (self._on_device and inner.may_skip)
-        before = BeforeStep(self._torch_mesh, self._planned, kept if known else None, along)
-        self._before = before if inner.exchanges else None
+        counts = kept if known else None
+        # Weakly, as this has it.
+        passes = None if self._passes is None else weakref.proxy(self)
+        before = BeforeStep(self._torch_mesh, self._planned, counts, along, passes)
+        self._before = before if inner.exchanges or self._zero is not None else None
 
     # --- A step ---------------------------------------------------------------
 
@@ -213,20 +219,15 @@ class DistributedBinding(InParts):
         if due:
             self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
         self._refresh(facts)
-        if self._zero is not None:
-            self._zero.begin_reduce(self._with_count(facts), due)
+        if self._zero is not None and not self._zero.how.local_gradients:
+            self._zero.compare_reduced(due)
         self._local.follow()
-        if not self._step_by_lines(optimizer):
-            self._step_at_once(optimizer, facts)
-        stepped = [
-            p.param for p in self._parts if p.layout is not None and p.local.grad is not None
-        ]
+        self._step_at_once(optimizer, facts)
+        stepped = [p.param for p in self._parts if p.layout is not None and self._has_gradient(p)]
         torch._C._increment_version(stepped)
-        if not self._on_device and not self._inner.was_skipped():
-            self._taken += sum(param.requires_grad for param in stepped)
         self._inner.note_versions()
         if self._zero is not None:
-            self._zero.note_versions()
+            self._zero.give_back()
         if capturing and self not in optimizer._captured:
             # Graphs use what is bound for as long as they are launched.
             optimizer._captured = (*optimizer._captured, self)
@@ -239,14 +240,6 @@ class DistributedBinding(InParts):
         if not self._on_device:
             scalars = _alike.kept_scalars(optimizer, self._interface, self._inner)
         return _alike.of_groups(optimizer, self._interface, self._reader, scalars)
-
-    def _with_count(self, facts: _alike.Facts) -> _alike.Facts:
-        """With the steps that all parameters have taken together. Which were skipped a device
-        alone knows."""
-        if self._on_device:
-            return facts
-        taken = self._taken
-        return facts.also(taken, lambda: [f"{taken:g} steps of all parameters together"])
 
     def _facts_along(self, axis: str, facts: _alike.Facts) -> _alike.Facts:
         """With those of the parameters that ranks along the axis have alike."""
@@ -283,17 +276,9 @@ class DistributedBinding(InParts):
                 "the first step, or one after a change, cannot be captured in a CUDA graph; make "
                 "one before the capture"
             )
-        if self._steps_by_lines():
-            raise errors.StepcError(
-                f"a step that takes its {len(self._zero.lines)} buckets one by one cannot be "
-                "captured in a CUDA graph; give the optimizer Zero(..., overlap=False)"
-            )
 
     def _step_at_once(self, optimizer, facts: _alike.Facts) -> None:
         """Steps all parts, whose gradients have come."""
-        lines = range(0 if self._zero is None else len(self._zero.lines))
-        for number in lines:
-            self._zero.end_reduce(number)
         if self._inner is None:
             self._bind()
         if self._owners is not None:
@@ -304,7 +289,7 @@ class DistributedBinding(InParts):
                 self._torch_mesh.agree(before.axes)
                 # Where there are graphs the host does not know how many steps were taken.
                 before.run(facts, counted=not optimizer._captured)
-            with _midway(optimizer):
+            with _midway(optimizer, lambda: self.plan):
                 self._run_inner()
             if before is not None and self._before not in (None, before):
                 self._before.remember(before)
@@ -318,13 +303,9 @@ class DistributedBinding(InParts):
         self._show()
         if skipped:
             return
-        with _midway(optimizer):
-            if self._owners is not None:
+        if self._owners is not None:
+            with _midway(optimizer):
                 self._owners.send_back(self._state, self._local._keeps_step)
-            if self._zero is not None:
-                for number in lines:
-                    self._zero.begin_gather(number)
-                self._zero.end_gather()
 
     def _run_inner(self) -> None:
         if self._inner.run(self._local):
@@ -335,47 +316,8 @@ class DistributedBinding(InParts):
         if not self._inner.run(self._local):
             raise errors.StepcError("the optimizer changed while its step was being prepared")
 
-    def _step_by_lines(self, optimizer) -> bool:
-        """Steps each line of ``zero`` as its gradients come, and sends it on while the next
-        is stepped. False, with nothing done, where all are to be stepped at once."""
-        if not self._steps_by_lines():
-            return False
-        if self._owners is not None:  # what they send comes before it is gathered
-            return False
-        zero, inner = self._zero, self._inner
-        if not self._begin_lines():
-            self._inner, self._previous = None, inner
-            return False
-        stepped: set[int] = set()
-        with _midway(optimizer):
-            try:
-                for number, line in enumerate(zero.lines):
-                    zero.end_reduce(number)
-                    own = [part.local for part in line.parts if part.local.grad is not None]
-                    stepped.update(inner.step_some(own))
-                    zero.begin_gather(number)
-            finally:
-                inner.end(stepped)
-            self._show()
-            zero.end_gather()
-        return True
-
-    def _steps_by_lines(self) -> bool:
-        zero, inner = self._zero, self._inner
-        return zero is not None and zero.overlaps and inner is not None and inner.in_parts
-
-    def _begin_lines(self) -> bool:
-        """False, with nothing done, where another binding is needed."""
-        if not self._inner.begin(self._local):
-            return False
-        if not self._zero.local_gradients:
-            # They are the user's, and may be of another kind than before.
-            try:
-                self._inner.set_grads([p.local for p in self._parts if p.local.grad is not None])
-            except errors.NeedsBindError:
-                self._inner.end(set())
-                return False
-        return True
+    def _has_gradient(self, part) -> bool:
+        return part.local.grad is not None or self.has_brought(part)
 
     def _is_current(self, optimizer) -> bool:
         groups = optimizer.param_groups

@@ -39,7 +39,7 @@ class DTensorPart:
     dims.
     """
 
-    layout = None
+    layout = entry = None
     sums_at_step = False
     gradient = "in any placements"
     sum_key = ""

@@ -77,7 +77,6 @@ class InParts:
                 if part.local is not part.param:
                     part.local.grad = None
         torch._C._increment_version([p.param for p in parts if p.local is not p.param])
-        self._taken += len(parts)
         return ids
 
     def end(self, stepped: set[int]) -> None:

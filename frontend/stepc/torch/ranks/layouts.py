@@ -161,7 +161,7 @@ class PlainPart:
     a gradient to be summed (:mod:`.presence`).
     """
 
-    layout = None
+    layout = entry = None
     first: tuple[int, ...] | None = None
     has_grad = True
     facts: _alike.Facts | None = None  # that go with the next sum

@@ -9,6 +9,7 @@ import weakref
 import torch
 
 from ..binding.state_map import StateMap
+from ..tensors.members import Member, request_of
 
 
 class LocalOptimizer:
@@ -18,21 +19,55 @@ class LocalOptimizer:
     _captured: tuple = ()  # those with steps in CUDA graphs
     _exclusive_writes = False  # versions of parts say little of who writes the whole
 
-    def __init__(self, optimizer, groups: list[list], mesh):
+    def __init__(self, optimizer, groups: list[list], mesh, shares=None):
         self._optimizer = weakref.ref(optimizer)  # which has the binding that has this
         self._mesh = mesh
+        self._shares = shares  # of zero
         self.param_groups = [
             {**group, "params": [part.local for part in parts]}
             for group, parts in zip(optimizer.param_groups, groups, strict=True)
         ]
-        self._layouts = {id(part.local): part.layout for parts in groups for part in parts}
+        self._parts = {id(part.local): part for parts in groups for part in parts}
         self.state = StateMap()
 
     def __getattr__(self, name: str):
         return getattr(self._optimizer(), name)
 
-    def _layout_of(self, param: torch.Tensor):
-        return self._layouts[id(param)]
+    def _place(self, member: Member) -> None:
+        part = self._parts[id(member.param)]
+        member.layout = part.layout
+        if part.entry is not None:
+            member.layout, member.entry, member.cut = part.bound, part.entry, part.own
+
+    def _request_of(self, param: torch.Tensor) -> str:
+        part = self._parts[id(param)]
+        return request_of(part.layout, part.entry)
+
+    def _calls_of(self, members: list[Member]) -> list[list[Member]]:
+        """With ``zero`` those that are cut together, in the order of their gradients."""
+        if self._shares is None:
+            return [members]
+        found = {id(member.param): member for member in members}
+        calls = [[found[id(p.local)] for p in own if id(p.local) in found]
+                 for own in self._shares.calls]  # fmt: skip
+        shared = {id(part.local) for part in self._shares}
+        # What owners step stands for a part that is cut.
+        owned = [member for member in members if id(member.param) not in shared]
+        return [own for own in (*calls, owned) if own]
+
+    @property
+    def _buckets(self) -> tuple[int, int, int] | None:
+        if self._shares is None:
+            return None
+        how = self._shares.how
+        return how.reduce_bytes, how.gather_bytes, int(not how.overlap)
+
+    @property
+    def _brought(self) -> frozenset[int]:
+        reducer = self._optimizer()._reducer
+        if reducer is None:
+            return frozenset()
+        return frozenset(id(self._shares.part_of(p).local) for p in reducer.brought)
 
     def follow(self) -> None:
         """Takes over what the user has changed in the groups."""

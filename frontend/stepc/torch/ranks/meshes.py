@@ -71,7 +71,10 @@ class TorchMesh:
         )
         on_device = device.type != "cpu"
         self.communicator = communicator_of(
-            self._reduce, self._enqueue if on_device else None, self._start
+            self._reduce,
+            self._enqueue if on_device else None,
+            self._start,
+            self._enqueue_start if on_device else None,
         )
 
     def is_of(
@@ -174,19 +177,28 @@ class TorchMesh:
     def _start(self, transfer: Transfer) -> Callable[[], None]:
         """Begins what a plan transfers; returns what waits for it."""
         group = self._group(transfer.axes)
-        what = "what a step transfers between ranks could not be"
+        what = "could not cross ranks"
         size, rank = dist.get_world_size(group), dist.get_rank(group)
         received = transfer.receiveBytes[:size]
         gathers = transfer.kind == ALL_GATHER
         sent = [received[rank]] * size if gathers else transfer.sendBytes[:size]
         whole = bytes_at(transfer.receive, sum(received), self.device)
-        if gathers:
+        # Of pieces that differ NCCL's all_gather takes copies besides.
+        together = gathers and self.device.type != "cpu" and len(set(received)) == 1
+        if together:
+            own = bytes_at(transfer.send, received[rank], self.device)
+        elif gathers:
             # Straight to each of them: a ring, as Gloo's all_gather, takes three times as long.
             own = bytes_at(transfer.send, received[rank], self.device).repeat(size)
         else:
             own = bytes_at(transfer.send, sum(sent), self.device)
         with exchanging(what, group):
-            work = dist.all_to_all_single(whole, own, received, sent, group=group, async_op=True)
+            if together:
+                work = dist.all_gather_single(whole, own, group=group, async_op=True)
+            else:
+                work = dist.all_to_all_single(
+                    whole, own, received, sent, group=group, async_op=True
+                )
 
         def finish() -> None:
             with exchanging(what, group):
@@ -199,6 +211,13 @@ class TorchMesh:
         plan's while a step is made."""
         with torch.no_grad():
             self._reduce(calls)
+
+    def _enqueue_start(self, transfer: Transfer, _stream: int) -> Callable[[int], None]:
+        """The same on a device: it begins behind what is on the current stream, which its end
+        makes wait, and not the host."""
+        with torch.no_grad():
+            finish = self._start(transfer)
+        return lambda _stream: finish()
 
     def group_of(self, names: Sequence[str]) -> dist.ProcessGroup:
         """The process group of the axes of these names."""

@@ -11,7 +11,7 @@ import torch
 from ..._mesh import Layout
 from ..binding.rules import Indices, Slot
 from .dtensor import DTensorPart
-from .zero.part import ZeroPart
+from .zero.part import SharedPart, ZeroPart
 
 
 def indices_of(part) -> Indices:
@@ -61,6 +61,8 @@ class OwnedPart:
     ``layout`` are the plan's: a whole tensor that ranks along ``axes`` do not have.
     """
 
+    entry = None
+
     def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):
         self.inner, self.param, self.name = inner, inner.param, inner.name
         self.group, self.axes, self.reason = group, axes, reason
@@ -69,10 +71,26 @@ class OwnedPart:
         self.owner = 0  # its place along the axes
         self.parts: dict[str, torch.Tensor] = {}  # of the states, as the user has them
         self.slots: list[Slot] = []
+        self.reduced: torch.Tensor | None = None  # see OwnedRows
         self.stepped, self.count = False, 0
         self.made: dict = {}  # states that the user is to have since the last step
         below = inner.layout
         self.layout = Layout(below.shape, distinct=(*below.distinct, *axes))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the rank has more than its part: zero has cut what others have, too."""
+        return isinstance(self.inner, SharedPart)
+
+    @property
+    def held(self) -> torch.Tensor:
+        """This rank's part, in the user's memory."""
+        return self.inner.own if self.is_shared else self.inner.local
+
+    @property
+    def gradient(self) -> torch.Tensor | None:
+        """Of this rank's part, over all ranks."""
+        return self.reduced if self.is_shared else self.inner.local.grad
 
     @property
     def shape(self) -> tuple[int, ...]:

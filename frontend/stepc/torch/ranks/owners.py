@@ -12,7 +12,6 @@ there is a gradient or not; where any rank has one, it counts as zero on the oth
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import torch
@@ -26,9 +25,10 @@ from ..tensors.members import ObstacleError
 from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
+from .messages import Reader, aligned, exchange, pack
 from .owned_part import Indices, OwnedPart, numel, put, take
+from .owned_rows import OwnedRows
 
-_ALIGNMENT = 16  # bytes, of each tensor in a message
 _HEAD = 2  # numbers before the tensors of a parameter
 _COMPARING = "the parts could not be compared"
 _OWN_DTYPE, _WIDE = 1, 2  # of a gradient that is there
@@ -123,12 +123,12 @@ class _Among:
             line = [torch.tensor([digest, 0], dtype=torch.int64, device="cpu")]
             for part in self.owned_by(owner):
                 line += _sent(part)
-            messages.append(_pack(line))
-        head = _aligned(8 * _HEAD)
+            messages.append(pack(line))
+        head = aligned(8 * _HEAD)
         sizes = [head + sum(_there(part, rank) for part in self.owned_by(self.rank))
                  for rank in range(self.world)]  # fmt: skip
-        received = _exchange(messages, sizes, self.group)
-        if any(_Reader(message).numbers(_HEAD)[0] != digest for message in received):
+        received = exchange(messages, sizes, self.group)
+        if any(Reader(message).numbers(_HEAD)[0] != digest for message in received):
             _alike.refuse(facts, [self.group], self._device)
         self._received = [message[head:] for message in received]
         # What a message has, whatever a new binding has in its place when it is read.
@@ -141,7 +141,7 @@ class _Among:
         kinds: dict[int, list[int]] = {id(part): [] for part in owned}
         grads = {id(part): torch.zeros(part.shape, dtype=part.wide, device="cpu") for part in owned}
         for rank, message in enumerate(self._received):
-            reader = _Reader(message)
+            reader = Reader(message)
             for part in owned:
                 kind, present = reader.numbers(_HEAD)
                 at = part.at[rank]
@@ -177,34 +177,34 @@ class _Among:
                 at, states = part.at[rank], states_of(part)
                 line.append(take(part.local.detach(), at))
                 line += [take(states[slot.name], slot.at(at)) for slot in part.slots]
-            messages.append(_pack(line))
+            messages.append(pack(line))
         sizes = [sum(_back(part, self.rank) for part in self.owned_by(owner))
                  for owner in range(self.world)]  # fmt: skip
-        for owner, message in enumerate(_exchange(messages, sizes, self.group)):
-            reader = _Reader(message)
+        for owner, message in enumerate(exchange(messages, sizes, self.group)):
+            reader = Reader(message)
             for part in self.owned_by(owner):
                 self._take_back(part, reader)
 
-    def _take_back(self, part: OwnedPart, reader: _Reader) -> None:
+    def _take_back(self, part: OwnedPart, reader: Reader) -> None:
         stepped, part.count = reader.numbers(_HEAD)
         part.stepped = bool(stepped)
         new = reader.tensor(part.param.dtype, numel(part.own))
         values = [reader.tensor(*piece) for piece in part.pieces(self.rank)]
         if not part.stepped:
             return
-        local = part.inner.local.detach()
+        local = part.held.detach()
         local.copy_(new.view(local.shape))
         part.made = part.make_missing()
         for slot, value in zip(part.slots, values, strict=True):
             own = part.parts[slot.name]
             own.copy_(value.view(own.shape))
-        if part.inner.local.grad is None:  # other ranks had one
+        if not part.is_shared and part.inner.local.grad is None:  # other ranks had one
             set_grad(part.inner.local, torch.zeros_like(local))
 
 
 def _sent(part: OwnedPart) -> list[torch.Tensor]:
     """What a rank sends of its part."""
-    local, grad = part.inner.local.detach(), part.inner.local.grad
+    local, grad = part.held.detach(), part.gradient
     kind = 0 if grad is None else _OWN_DTYPE if grad.dtype == local.dtype else _WIDE
     present = sum(1 << bit for bit, slot in enumerate(part.slots) if slot.name in part.parts)
     wide = (
@@ -237,70 +237,29 @@ def _put_where_other(whole: torch.Tensor, at: Indices, part: torch.Tensor) -> No
         put(whole, at, part)
 
 
-# --- Messages -------------------------------------------------------------------
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+# --- Sizes ---------------------------------------------------------------------
 
 
 def _there(part: OwnedPart, rank: int) -> int:
     """The bytes of what a rank sends of its part."""
-    return _back(part, rank) + _aligned(numel(part.at[rank]) * part.wide.itemsize)
+    return _back(part, rank) + aligned(numel(part.at[rank]) * part.wide.itemsize)
 
 
 def _back(part: OwnedPart, rank: int) -> int:
     """And of what it gets."""
-    states = sum(_aligned(dtype.itemsize * size) for dtype, size in part.pieces(rank))
-    own = _aligned(numel(part.at[rank]) * part.param.dtype.itemsize)
-    return _aligned(8 * _HEAD) + own + states
-
-
-def _pack(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """One after the other, as bytes."""
-    line = torch.zeros(
-        sum(_aligned(t.numel() * t.element_size()) for t in tensors),
-        dtype=torch.uint8,
-        device="cpu",
-    )
-    place = 0
-    for tensor in tensors:
-        own = tensor.detach().contiguous().view(-1).view(torch.uint8)
-        line[place : place + own.numel()] = own
-        place += _aligned(own.numel())
-    return line
-
-
-class _Reader:
-    """Takes tensors out of a message, in their order."""
-
-    def __init__(self, message: torch.Tensor):
-        self._message, self._place = message, 0
-
-    def tensor(self, dtype: torch.dtype, size: int) -> torch.Tensor:
-        begin, length = self._place, size * dtype.itemsize
-        self._place += _aligned(length)
-        return self._message[begin : begin + length].view(dtype)
-
-    def numbers(self, size: int) -> list[int]:
-        return self.tensor(torch.int64, size).tolist()
-
-
-def _exchange(messages, sizes: list[int], group: dist.ProcessGroup) -> list[torch.Tensor]:
-    """Gives each rank its message; returns those of all ranks, of these sizes."""
-    sent = torch.cat(messages)
-    received = torch.zeros(sum(sizes), dtype=torch.uint8, device="cpu")
-    own = [message.numel() for message in messages]
-    dist.all_to_all_single(received, sent, sizes, own, group=group)
-    ends = list(itertools.accumulate(sizes, initial=0))
-    return [received[a:b].clone() for a, b in itertools.pairwise(ends)]
+    states = sum(aligned(dtype.itemsize * size) for dtype, size in part.pieces(rank))
+    own = aligned(numel(part.at[rank]) * part.param.dtype.itemsize)
+    return aligned(8 * _HEAD) + own + states
 
 
 class Owners:
     """The parameters of an optimizer that owners step."""
 
-    def __init__(self, parts: list[OwnedPart], mesh, before: Owners | None):
+    def __init__(self, parts: list[OwnedPart], mesh, before: Owners | None, zero=None):
         self.parts = parts
+        # Of what zero has cut the plan brings no gradients, and gathers nothing.
+        shared = [part for part in parts if part.is_shared]
+        self._rows = OwnedRows(shared, zero) if shared else None
         self._binding = None
         self._knows = before is not None  # so has the user been told
         sets: dict[tuple[str, ...], list[OwnedPart]] = {}
@@ -342,13 +301,19 @@ class Owners:
     def bring(self, facts: _alike.Facts, state) -> None:
         """Brings parts to their owners: all ranks together, which are to have the same facts.
         ``state``: the user's."""
-        groups = [among.group for among in self._among]
+        groups = self._groups()
         what = "the parts could not be brought to their owners"
         with exchanging(what, *groups), torch.no_grad():
+            if self._rows is not None:
+                self._rows.reduce()
             for among in self._among:
                 own = _alike.frozen(facts, among.parts)
                 among.bring(_alike.with_steps(own, among.parts, state))
         self.deliver()
+
+    def _groups(self) -> list:
+        rows = [] if self._rows is None else [self._rows.group]
+        return [*rows, *(among.group for among in self._among)]
 
     def deliver(self) -> None:
         """Gives what has come to the plan, which may be another one than before."""
@@ -359,11 +324,13 @@ class Owners:
     def send_back(self, state, keeps_step: bool) -> None:
         """Sends new parts back, and puts new states where the user sees them: all ranks
         together."""
-        groups = [among.group for among in self._among]
+        groups = self._groups()
         what = "the parts could not be sent by their owners"
         with exchanging(what, *groups), torch.no_grad():
             for among in self._among:
                 among.send_back(self._states_of, lambda part: self._binding.count(part.local))
+            if self._rows is not None:
+                self._rows.gather()
         for part in self.parts:
             if part.stepped:
                 self._show(part, state, keeps_step)

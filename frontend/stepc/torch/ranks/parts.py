@@ -58,7 +58,7 @@ def is_distributed(optimizer) -> bool:
 class WholePart:
     """A parameter that every rank has as it is."""
 
-    layout = place = None
+    layout = entry = place = None
     is_sharded = sums_at_step = False
     first: tuple[int, ...] | None = None
     lies: tuple[str, ...] = ()
@@ -121,13 +121,10 @@ class WholePart:
 
 
 class Parts:
-    """Those of all parameters, by group; ``zero`` has the lines that they are cut from,
-    ``shared_over`` is the process group over which their states are, if one is.
+    """Those of all parameters, by group; ``zero`` says which parts ranks step of what they have
+    alike, ``shared_over`` is the process group over which their states are, if one is."""
 
-    ``cut`` False: before zero cuts them, what ranks have alike.
-    """
-
-    def __init__(self, optimizer, *, cut: bool = True):
+    def __init__(self, optimizer):
         if optimizer._zero is not None and optimizer._zero.flat is not None:
             optimizer._zero.flat.restore()
         states_of = _states_of(optimizer)
@@ -142,15 +139,11 @@ class Parts:
         every = list(itertools.chain.from_iterable(inner))
         # A rank that has none takes part in what is of all.
         self.meshes = meshes_of(every) or self.sharing.meshes
-        self.zero = _zero_of(optimizer, batches(optimizer, inner)) if cut else None
+        self.zero = _shares_of(optimizer, batches(optimizer, inner))
         self.shared_over = _shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
             self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
-            for part in every:  # a line may be older than what the groups now say
-                own = self.zero.part_of(part.param)
-                part.remember(own.inner)
-                own.follow(part)
 
     def __iter__(self):
         return itertools.chain.from_iterable(self.groups)
@@ -213,15 +206,13 @@ def batches(optimizer, groups: list[list]) -> list[list]:
     return [list(itertools.chain.from_iterable(own)) for own in found]
 
 
-def _zero_of(optimizer, batches: list[list]):
-    """The lines of ``zero``, or None."""
+def _shares_of(optimizer, batches: list[list]):
+    """What ranks step with ``zero``, or None."""
     if optimizer._zero is None:
         return None
-    if optimizer._reducer is not None:
-        return optimizer._reducer.zero
-    from .zero.lines import Zero
+    from .zero.shares import Shares
 
-    return Zero.of(batches, optimizer._zero)
+    return Shares(batches, optimizer._zero)
 
 
 def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:

@@ -93,6 +93,7 @@ class MasterPart(ZeroPart):
         self._memory = master.data_ptr()
         with torch.no_grad():
             self.local = self._of_master(master).detach().requires_grad_(master.requires_grad)
+            self.own = self.local
 
     def _check_rows(self) -> None:
         row = max(row_size(self.inner.local), 1)

@@ -36,9 +36,8 @@ class Account:
     them. ``runtime``: what the library allocated beside them, workspace included.
     ``moved``: what the kernels read and write in a step, of operands with the parameter's
     shape; ``least``: each of these once. ``exchanges``: rounds, calls and bytes of statistics
-    in a step, on average so far; ``zero``: bytes of gradients and parameters that ``zero=``
-    brings to their ranks. ``eager``: why torch's own step runs, or None; ``apart``: the names
-    of parameters that it has taken beside the compiled step of the others.
+    in a step, on average so far. ``eager``: why torch's own step runs, or None; ``apart``: the
+    names of parameters that it has taken beside the compiled step of the others.
     """
 
     optimizer: str
@@ -52,7 +51,6 @@ class Account:
     rounds: float
     calls: float
     exchanged: float
-    zero: int
     eager: str | None
     apart: tuple[str, ...]
 
@@ -69,7 +67,6 @@ def account(optimizer) -> Account:
         kernels, moved, least = _kernels(inner.used())
         plan = inner.plan.info()
     steps = max(plan.steps, 1) if plan else 1
-    zero = getattr(binding, "_zero", None)
     return Account(
         optimizer=type(optimizer).__name__,
         parameters=_parameters(optimizer),
@@ -82,7 +79,6 @@ def account(optimizer) -> Account:
         rounds=plan.exchangeRounds / steps if plan else 0.0,
         calls=plan.exchangeCalls / steps if plan else 0.0,
         exchanged=plan.exchangeBytes / steps if plan else 0.0,
-        zero=sum(2 * line.nbytes for line in zero.lines) if zero is not None else 0,
         eager=optimizer._eager_reason if inner is None else None,
         apart=optimizer._apart.names() if optimizer._apart is not None else (),
     )
@@ -184,6 +180,4 @@ def _lines(account: Account) -> list[str]:
             f"  statistics cross in {account.rounds:.3g} rounds and {account.calls:.3g} calls a "
             f"step, {size(round(account.exchanged))}"
         )
-    if account.zero:
-        lines.append(f"  zero= brings {size(account.zero)} of gradients and parameters a step")
     return lines

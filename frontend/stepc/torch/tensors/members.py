@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ... import _structures
-from ..._mesh import Layout, Mesh
+from ..._mesh import Entry, Layout, Mesh
 from . import views as _tensors
 
 
@@ -53,6 +53,13 @@ class Member:
     mirror: int = 0
     step: torch.Tensor | None = None  # where the plan mirrors its count
     layout: Layout | None = None  # how it lies on a mesh; None: it is whole
+    entry: Entry | None = None  # how it comes to a step, where that is not as the layout says
+    cut: torch.Tensor | None = None  # what of it this rank then steps
+
+    @property
+    def own(self) -> torch.Tensor:
+        """What this rank steps."""
+        return self.param if self.cut is None else self.cut
 
     @property
     def whole_shape(self) -> tuple[int, ...]:
@@ -62,12 +69,25 @@ class Member:
     @property
     def request(self) -> str:
         """What a variant is to be asked for the layout; "" where it is whole."""
-        return "" if self.layout is None else self.layout.request()
+        return request_of(self.layout, self.entry)
 
     @property
     def grad_dtype(self) -> torch.dtype:
         """Of its gradient; autograd gives a parameter one of its own dtype."""
         return (self.param if self.grad is None else self.grad).dtype
+
+    @property
+    def landed_dtype(self) -> torch.dtype:
+        """In which a kernel reads the gradient."""
+        if self.entry is None or not self.entry.partial:
+            return self.grad_dtype
+        return torch.promote_types(self.grad_dtype, torch.float32)
+
+
+def request_of(layout: Layout | None, entry: Entry | None) -> str:
+    """What a variant is to be asked for how a parameter lies; "" where it is whole."""
+    words = [own.request() for own in (layout, entry) if own is not None]
+    return ",".join(filter(None, words))
 
 
 def parameter_name(group: dict, number: int, position: int) -> str:
@@ -173,6 +193,9 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         if member.layout is not None:
             layouts.append(member.layout.struct(mesh))
             binding.layout = ctypes.addressof(layouts[-1])
+        if member.entry is not None:
+            layouts.append(member.entry.struct(mesh))
+            binding.entry = ctypes.addressof(layouts[-1])
         at += ctypes.sizeof(ctypes.c_void_p) * len(member.states)
         flags += len(member.states)
     return array, [described, pointers, created, layouts]

@@ -1,9 +1,10 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""``flatten_parameters``: parameters that lie in the buffers in which they are gathered.
+"""``flatten_parameters``: parameters that lie side by side, so that they are gathered there.
 
-``.data`` of a parameter is pointed into the buffer of its line, so that what a rank has
-stepped is sent from there, and what other ranks have comes to its place. The parameter is the
+``.data`` of a parameter is pointed into the buffer of its line, in which the parameters of a bucket
+follow each other: what a rank has stepped is sent from there, and what other ranks have comes to
+its place. The parameter is the
 same object with the same shape and values. Its memory is a storage of its own that is a part of
 the buffer's: what is saved or copied of it is the parameter alone.
 
@@ -14,37 +15,31 @@ moves, and pointed back with the values that it then has.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 
 import torch
 
 from ...tensors.members import ObstacleError
 from ..dtensor import is_dtensor
 
-_UNIT = 32  # elements: parameters of two bytes or more lie on 64, as in torch's own memory
-
-
-def room(tensor: torch.Tensor) -> int:
-    """How many elements are kept free for a tensor, in any type the same."""
-    return -(-tensor.numel() // _UNIT) * _UNIT
-
 
 class _Line:
-    """Parameters and where they are in a buffer."""
+    """Parameters of one dtype side by side in a buffer."""
 
-    def __init__(self, parts: list, starts: list[int], length: int):
-        first = parts[0].param
+    def __init__(self, parts: list):
+        first, sizes = parts[0].param, [part.param.numel() for part in parts]
         self.parts = parts
-        self.memory = torch.zeros(length, dtype=first.dtype, device=first.device)
+        memory = torch.zeros(sum(sizes), dtype=first.dtype, device=first.device)
         self._places = [
-            _alone(self.memory[start : start + part.param.numel()], part.param.shape)
-            for part, start in zip(parts, starts, strict=False)
+            _alone(piece, part.param.shape)
+            for part, piece in zip(parts, memory.split(sizes), strict=True)
         ]
 
-    def is_of(self, parts: list, length: int) -> bool:
+    def is_of(self, parts: list) -> bool:
         same = len(parts) == len(self.parts) and all(
             part.param is own.param for part, own in zip(parts, self.parts, strict=True)
         )
-        return same and len(self.memory) == length and self.fits()
+        return same and self.fits()
 
     def fits(self) -> bool:
         """Whether the parameters are still what there is a place for."""
@@ -78,15 +73,18 @@ class FlatMemory:
     def __init__(self):
         self._lines: dict[int, _Line] = {}
 
-    def place(self, parts: list, starts: list[int], length: int) -> torch.Tensor:
-        """The buffer of a line, in which its parameters then lie; they have been checked."""
-        key = id(parts[0].param)
-        line = self._lines.get(key)
-        if line is None or not line.is_of(parts, length):
-            line = self._lines[key] = _Line(parts, starts, length)
-        line.parts = parts
-        line.take_back()
-        return line.memory
+    def place(self, parts: list) -> None:
+        """Has parameters that are bound together lie side by side; they have been checked."""
+        kinds = defaultdict(list)
+        for part in parts:
+            kinds[part.param.dtype].append(part)
+        for own in kinds.values():
+            key = id(own[0].param)
+            line = self._lines.get(key)
+            if line is None or not line.is_of(own):
+                line = self._lines[key] = _Line(own)
+            line.parts = own
+            line.take_back()
 
     def restore(self) -> None:
         """Points parameters back that have been moved elsewhere since. ObstacleError, with

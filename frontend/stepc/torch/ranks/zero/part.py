@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
 from .... import errors
-from ...._mesh import Layout
+from ...._mesh import Entry, Layout
 from ...binding.rules import WholeState
 from ...tensors.members import ObstacleError
-from ...tensors.views import set_grad
+from ...tensors.views import STORAGE, set_grad
 from ..dtensor import is_dtensor
 from ..state_parts import (
     StatePart,
@@ -23,6 +24,7 @@ from ..state_parts import (
     state_sizes,
     unresolved,
 )
+from .settings import ZeroSettings
 
 
 class ZeroPart:
@@ -31,47 +33,20 @@ class ZeroPart:
     ``inner`` is what the ranks of the group have alike. Where that is a whole tensor, the
     part is a range of its elements, and the layout is flat; where it is itself a part of
     a larger tensor, as tensor parallelism makes them, the part is a range of its rows, so
-    that dim 0 is sharded by one axis more. ``begin`` and ``end`` count elements in both.
+    that dim 0 is sharded by one axis more. ``begin`` and ``end`` count elements in both;
+    ``own`` is the part.
     """
 
-    layout = None
-
-    def __init__(self, inner, begin: int, end: int):
-        self.inner, self.param, self.name = inner, inner.param, inner.name
-        self.begin, self.end = begin, end
-        self.by_rows = has_rows(inner)
-        self._cut_local()
-
-    def _cut_local(self) -> None:
-        tensor = self.inner.local
-        self._memory, self._kind = tensor.data_ptr(), _kind(tensor)
-        # Rows are views in any strides.
-        self._in_place = self.by_rows or tensor.is_contiguous()
-        self._version = tensor._version
-        with torch.no_grad():
-            self.local = self._cut(tensor).detach().requires_grad_(self.param.requires_grad)
-
-    def follow(self, inner) -> None:
-        """The same part of what the parameter now is. ObstacleError where that has become
-        another kind of tensor since it was cut."""
-        if _kind(inner.local) != self._kind:
-            raise ObstacleError(
-                f"{self.name} is {_kind(inner.local)}, and was {self._kind} when zero made its "
-                "bucket; make the optimizer anew",
-                False,
-            )
-        self.inner = inner
-        if inner.local.data_ptr() != self._memory:
-            self._cut_local()
+    layout = entry = None
+    inner: object
+    begin: int
+    end: int
+    by_rows: bool
+    own: torch.Tensor
 
     @property
     def whole(self) -> dict:
         return self.inner.whole
-
-    @property
-    def grad(self) -> torch.Tensor | None:
-        """The gradient of all that the ranks of the group have."""
-        return self.inner.local.grad
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -141,40 +116,11 @@ class ZeroPart:
         placed = tuple(sorted(dims.items()))
         self.layout = Layout(below.shape, placed, distinct=below.distinct, start=start)
 
-    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+    def cut(self, tensor: torch.Tensor) -> torch.Tensor:
         """This rank's part; of a contiguous tensor, and of rows, a view."""
         if self.by_rows:
             return tensor[slice(*self.rows)]
         return tensor.reshape(-1)[self.begin : self.end]
-
-    def is_current(self) -> bool:
-        return self.inner.is_current() and self.inner.local.data_ptr() == self._memory
-
-    def refresh(self) -> None:
-        """Takes the gradient's part, and the parameter's where it is not in place."""
-        self.inner.refresh()
-        with torch.no_grad():
-            if not self._in_place:
-                self._follow_parameter()
-            grad = self.inner.local.grad
-            set_grad(self.local, None if grad is None else self._cut(grad).detach())
-
-    def _follow_parameter(self) -> None:
-        """Takes over what was written to the parameter. A write to the copy says, by its
-        version, that somebody has."""
-        own = self._cut(self.inner.local)
-        if own.device.type == "cpu":
-            if not torch.equal(own.view(torch.uint8), self.local.view(torch.uint8)):
-                self.local.copy_(own)
-            return
-        # To compare them would be to wait for the device.
-        self.local.data.copy_(own)
-        if self.inner.local._version != self._version:
-            torch._C._increment_version([self.local])
-
-    def note_version(self) -> None:
-        """What is written to the parameter from now on is not the step's."""
-        self._version = self.inner.local._version
 
     def is_cut(self, name: str) -> bool:
         """Whether a rank has a range of the state, as of the parameter's elements."""
@@ -200,14 +146,14 @@ class ZeroPart:
             state = self.inner.hide(name, state)
         if self.by_rows:
             return self._hide_rows(name, whole, state)
-        if not self.is_cut(name) or state.shape == self.local.shape:
+        if not self.is_cut(name) or state.shape == self.own.shape:
             return state
         if state.shape == self.inner.local.shape:
-            return self._cut(state).clone()
-        raise self._misshapen(name, state, tuple(self.local.shape))
+            return self.cut(state).clone()
+        raise self._misshapen(name, state, tuple(self.own.shape))
 
     def _hide_rows(self, name: str, whole: WholeState, state: torch.Tensor) -> torch.Tensor:
-        own = state_sizes(whole, self.local.shape)
+        own = state_sizes(whole, self.own.shape)
         if tuple(state.shape) == own:
             return state
         if tuple(state.shape) == state_sizes(whole, self.inner.local.shape):
@@ -226,7 +172,7 @@ class ZeroPart:
         )
 
     def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        part = self.is_cut(name) and state.shape == self.local.shape
+        part = self.is_cut(name) and state.shape == self.own.shape
         return part and state.shape != self.inner.local.shape
 
     def saved(self, name: str, state):
@@ -235,25 +181,94 @@ class ZeroPart:
             return state
         if self.by_rows and self.layout is None:
             return unresolved(
-                state, self.inner.states_of(tuple(self.local.shape)).get(name), self.place
+                state, self.inner.states_of(tuple(self.own.shape)).get(name), self.place
             )
         whole = self.whole.get(name)
         if whole is None:
             return state
         if self.by_rows:
             return box_part(state, whole, self._first(), self.place)
-        if not self.is_cut(name) or state.shape != self.local.shape:
+        if not self.is_cut(name) or state.shape != self.own.shape:
             return state
         boxes = boxes_of_range(whole.shape, self.begin, self.end)
         return StatePart.of(state, whole.shape, self.place, boxes)
 
     def full(self, name: str, state, mesh):
-        """The whole of a state that is cut by rows: all ranks together."""
+        """The whole of a state that is cut by rows: all ranks together. Of ranges
+        :class:`~stepc.torch.ranks.zero.shares.Shares` makes the whole."""
         whole = self.whole.get(name)
         if whole is None or not self.by_rows:
             return state
         axes = [axis for _, names in self.layout.dims for axis in names]
         return assemble(state, whole.shape, offsets_of(whole, self._first()), mesh.group_of(axes))
+
+
+class SharedPart(ZeroPart):
+    """Of a parameter that all ranks of the group have, which ``zero`` is to cut. ``local`` is all
+    of it, dense and row-major, as the plan takes it: the parameter, or a copy of one that lies
+    otherwise."""
+
+    def __init__(self, inner, how: ZeroSettings, begin: int, end: int):
+        self.inner, self.param, self.name = inner, inner.param, inner.name
+        self.begin, self.end, self._how = begin, end, how
+        self.by_rows = has_rows(inner)
+        tensor = self.inner.local
+        self._memory = tensor.data_ptr()
+        self.is_copy = not tensor.is_contiguous()
+        self._version = tensor._version
+        self.local = tensor
+        with torch.no_grad():
+            if self.is_copy:
+                self.local = tensor.detach().contiguous().requires_grad_(tensor.requires_grad)
+            self.own = self.cut(self.local).detach()
+
+    def resolve(self, axes: dict, mesh) -> None:
+        super().resolve(axes, mesh)
+        how, over = self._how, (self.axis,)
+        # Where the part begins says the runtime; the caller's tensor, where its own does.
+        below = None if self.inner.layout is None else self.inner.layout.start
+        self.bound = replace(self.layout, begin=-1)
+        if self.by_rows:
+            self.bound = replace(self.layout, start=below)
+        if not how.local_gradients:
+            self.entry = Entry(over)
+            return
+        wire = STORAGE[how.reduce_dtype or self.local.dtype]
+        self.entry = Entry(over, over, float(how.world), how.predivide, wire)
+
+    def is_current(self) -> bool:
+        return self.inner.is_current() and self.inner.local.data_ptr() == self._memory
+
+    def refresh(self) -> None:
+        """Takes the gradient, and the parameter where that lies otherwise."""
+        self.inner.refresh()
+        grad = self.inner.local.grad
+        if self.is_copy:
+            self._follow_parameter()
+            set_grad(self.local, None if grad is None else grad.detach().contiguous())
+        elif grad is not None and not grad.is_contiguous():
+            self.inner.local.grad = grad.contiguous()
+
+    def _follow_parameter(self) -> None:
+        """Takes over what was written to the parameter. A write to the copy says, by its
+        version, that somebody has."""
+        own = self.inner.local.detach().contiguous()
+        if own.device.type == "cpu":
+            if not torch.equal(own.view(torch.uint8), self.local.detach().view(torch.uint8)):
+                with torch.no_grad():
+                    self.local.copy_(own)
+            return
+        # To compare them would be to wait for the device.
+        self.local.data.copy_(own)
+        if self.inner.local._version != self._version:
+            torch._C._increment_version([self.local])
+
+    def give_back(self) -> None:
+        """What a step has written to the copy."""
+        if self.is_copy:
+            with torch.no_grad():
+                self.inner.local.copy_(self.local)
+            self._version = self.inner.local._version
 
 
 def has_rows(inner) -> bool:
@@ -264,7 +279,3 @@ def has_rows(inner) -> bool:
 def row_size(tensor: torch.Tensor) -> int:
     """The elements of one index of dim 0."""
     return math.prod(tensor.shape[1:])
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{tensor.dtype} of shape {tuple(tensor.shape)} on '{tensor.device}'"

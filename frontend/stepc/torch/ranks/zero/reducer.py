@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ZeRO-2: gradients leave for the ranks that step them during the backward pass.
 
-Rajbhandari et al., SC 2020, P_os+g. Parameters are put into buckets, the last first, as
-their gradients come in that order; each bucket is a line that is cut evenly. A gradient
-goes into its bucket's buffer as soon as it is whole, and ``.grad`` is freed; a full bucket
-is sent, in the order of the buckets, which is the same on all ranks. What arrives is added
-up in f32: first over ranks in their order, then over micro-batches.
+Rajbhandari et al., SC 2020, P_os+g. The plan brings them: a gradient goes into its bucket as soon
+as it is whole, ``.grad`` is freed, and a full bucket is sent, in an order that is the same on all
+ranks. What arrives is added up in f32: over ranks in their order, then over micro-batches.
 
 Where tensor parallelism has cut a parameter, the ranks of the group have the same part of
 it, whose gradient goes the same way. One that is still to be summed over other ranks is
@@ -17,212 +15,87 @@ passes; the step takes it. A DTensor is redistributed as it comes.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 import torch.distributed as dist
 
 from .... import __version__, errors
+from ...binding.hypers import HyperReader
 from .. import alike as _alike
-from ..agreement import Item, compare, note
 from ..exchanges import exchanging, within
-from .lines import REDUCING, Zero, ZeroLine, buckets, check
-from .part import ZeroPart
-from .settings import ZeroSettings
 
-_LEFT = 2  # of a presence: in ``.grad``, to be sent by the step
-
-
-class Bucket(ZeroLine):
-    """A line whose gradients are reduced when all are there, or the pass has ended.
-
-    What it sends says what it is: which of what buckets, how often it has been sent, and whether
-    the pass broke off on this rank before all was there. On a device it says nothing, as the host
-    would have to wait to read it.
-    """
-
-    def __init__(self, inner: list, how: ZeroSettings):
-        self.tells = inner[0].local.device.type == "cpu"
-        super().__init__(inner, how, _alike.HEAD_BYTES if self.tells else 0)
-        self._overlap = how.overlap
-        self._places = {id(part): n for n, part in enumerate(self.parts)}
-        self._sent: torch.Tensor | None = None
-        self._here: set[int] = set()  # of this backward pass
-        self.clear()
-
-    def describe(self, number: int, buckets: _alike.Facts) -> None:
-        """Which it is, of all ``buckets``."""
-        self._facts = buckets.also(number, lambda: [f"bucket {number}"])
-
-    def clear(self) -> None:
-        """Forgets the gradients: as ``zero_grad``."""
-        self._sum: torch.Tensor | None = None
-        self._seen: set[int] = set()
-        self._sends = 0
-        self.broken: set[int] = set()  # ranks whose pass broke off
-
-    def drop(self) -> None:
-        """Forgets them, and those that are on their way."""
-        self._flight = self._sent = None
-        self._here = set()
-        self.clear()
-
-    def take(self, part: ZeroPart) -> None:
-        """Moves a gradient into the buffer."""
-        place, inner = self._places[id(part)], part.inner.local
-        if self._sent is None:
-            self._sent = self._zeros("sent")
-        own = self._addend(inner.grad.reshape(-1))
-        for first, last, at in self._pieces[place]:
-            self._sent[at : at + last - first] += own[first:last]
-        part.param.grad = inner.grad = None
-        self._here.add(place)
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._here) == len(self.parts)
-
-    def send(self, broken: bool = False) -> None:
-        """Sends what is there; a gradient that is not counts as zero."""
-        self.land()
-        self._sends += 1
-        self._told = self._facts.also(
-            self._sends, lambda n=self._sends: [f"sent for the {n}. time since zero_grad()"]
-        )
-        sent, self._sent = self._sent, None
-        if sent is None:
-            sent = self._zeros("sent")
-        digest = self._told.digest()
-        for rank, (first, _) in enumerate(self.ranges if self.tells else ()):
-            at = first + rank * self._head
-            _alike.write_head(sent[at : at + self._head], digest, int(broken))
-        received = self._zeros("received")
-        self._flight = self._exchange(sent, received, async_op=True), sent, received
-        self._seen |= self._here
-        self._here = set()
-        if not self._overlap:
-            self.land()
-
-    def land(self) -> None:
-        """Adds up what has been sent, if anything. DisagreementError where a rank has sent
-        something else."""
-        if self._flight is None:
-            return
-        received = self._flight[2].view(self.world, -1)
-        total = self._landed()
-        own = self._told.digest()
-        for rank, row in enumerate(received if self.tells else ()):
-            digest, broken = _alike.read_head(row[: self._head])
-            if digest != own:
-                _alike.refuse(self._told, [self.group], self.device)
-            if broken:
-                self.broken.add(dist.get_global_rank(self.group, rank))
-        self._sum = total if self._sum is None else self._sum.add_(total)
-
-    def presence(self) -> list[int]:
-        """2 for what came by no pass, or by one without sync, and is still in ``.grad``."""
-        return [
-            int(n in self._seen) if part.grad is None else _LEFT
-            for n, part in enumerate(self.parts)
-        ]
-
-    def begin_reduce(self, present: list[int]) -> None:
-        """Sends what any rank has left."""
-        if _LEFT in present:
-            for part in self.parts:
-                if part.grad is not None:
-                    self.take(part)
-            self.send()
-
-    def end_reduce(self, present: list[int]) -> None:
-        """Gives each part the mean over ranks of what they have added up, in f32."""
-        self.land()
-        if any(present):
-            self._give(self._mean(self._sum), present)
-        else:
-            self._give(torch.empty(self.length, dtype=torch.float32, device=self.device), present)
+_ENDING = "the end of the backward pass could not be told"
 
 
 class GradientReducer:
-    """The buckets of an optimizer, and the hooks that fill them.
+    """The backward passes of an optimizer, whose gradients its plan brings.
 
-    ``optimizer``: what is poisoned when an exchange fails in a pass, and says how long one may
-    take. ``batches``: the parts of groups that were added together.
+    ``brought``: the parameters of which passes have brought gradients since ``zero_grad``;
+    ``holder``: the Binding whose plan has them.
     """
 
-    def __init__(self, optimizer, batches: list[list], how: ZeroSettings):
+    def __init__(self, optimizer):
         self._optimizer = weakref.ref(optimizer)  # which has this
-        self._how = how
-        self.buckets: list[Bucket] = []
-        self._in_passes: list[Bucket] = []
-        self._agreed = 0  # of these, the first that ranks know to be alike
-        self._of: dict[int, Bucket] = {}
-        self._next = 0  # the first bucket that this pass has not sent
+        self._interface = optimizer._get_definition().interface()
+        self._reader = HyperReader(optimizer, self._interface)
+        self.brought: list[torch.Tensor] = []
+        self.holder = None
+        self._known: set[int] = set()  # id() of these
+        self._watched: set[int] = set()
+        self._words: list[str] = []  # what ranks are to have alike before anything crosses
+        self._passes = 0  # since zero_grad
+        self._compared = False
         self._pass: weakref.ref | None = None  # what autograd has until it ends
         self._paused = False
         self._hooks: list = []
         weakref.finalize(self, _remove, self._hooks)
-        self.zero = Zero([], how)
-        self.add(batches)
 
-    def add(self, batches: list[list]) -> None:
-        """Makes buckets for parts that have none, behind the others; what these have keeps its
-        place. ObstacleError, with nothing done, for parts that cannot be cut."""
-        inner = list(itertools.chain.from_iterable(batches))
-        check(inner, self._how)
-        for batch in batches:
-            lines = defaultdict(list)
-            for part in reversed(batch):
-                lines[part.sums_at_step, part.local.dtype].append(part)
-            for (late, _), parts in lines.items():
-                made = [Bucket(own, self._how) for own in buckets(parts, self._how.line_bytes)]
-                self.buckets += made
-                self._in_passes += [] if late else made
-        words = self._words()
-        every = _alike.Facts((_alike.digest_of(words),), lambda: words)
-        for number, bucket in enumerate(self.buckets):
-            bucket.describe(number, every)
-        self.zero.take_over(self.buckets)
-        self._of = {id(part.param): b for b in self._in_passes for part in b.parts}
+    def watch(self, parts: Iterable) -> None:
+        """Has gradients of these taken as they come."""
         take = _weakly(self._take)
-        self._hooks += [
-            part.param.register_post_accumulate_grad_hook(take)
-            for part in inner
-            if part.param.requires_grad and not part.sums_at_step
-        ]
-
-    def _words(self) -> list[str]:
-        """What ranks are to have alike before anything crosses."""
-        found = [f"stepc {__version__}", str(self._how)]
-        for number, bucket in enumerate(self.buckets):
-            found += [
-                f"{part.name}, {bucket.dtype} of shape {tuple(part.inner.local.shape)} in bucket "
-                f"{number}"
-                for part in bucket.parts
-            ]
-        return found
+        words = self._words = [f"stepc {__version__}", str(self._optimizer()._zero)]
+        for part in parts:
+            param = part.param
+            words.append(f"{part.name}, {param.dtype} of shape {tuple(part.inner.local.shape)}")
+            if id(param) in self._watched or not param.requires_grad or part.inner.sums_at_step:
+                continue
+            self._watched.add(id(param))
+            self._hooks.append(param.register_post_accumulate_grad_hook(take))
 
     def remove(self) -> None:
         _remove(self._hooks)
 
+    def has(self, param: torch.Tensor) -> bool:
+        return id(param) in self._known
+
+    def note(self, params: Iterable[torch.Tensor]) -> None:
+        """Of these passes have brought gradients."""
+        new = [param for param in params if id(param) not in self._known]
+        self.brought += new
+        self._known |= set(map(id, new))
+
     def clear(self) -> None:
         """Forgets the gradients, as ``zero_grad``: also those of a pass that broke off."""
         optimizer = self._optimizer()
-        if optimizer is None or optimizer._poison is None:
-            with self._exchanging():
-                self._end_broken()
-                for bucket in self.buckets:
-                    bucket.land()
-        self._forget()
+        if optimizer is None:
+            return
+        if optimizer._poison is None and self._pass is not None:
+            self._end_broken(optimizer)
+        self._forget(optimizer)
 
-    def _forget(self) -> None:
-        """Also those under way, in a pass that ends so."""
-        for bucket in self.buckets:
-            bucket.drop()
-        self._next, self._pass = 0, None
+    def _forget(self, optimizer) -> None:
+        self.brought, self._known, self._pass, self._passes = [], set(), None, 0
+        holder, self.holder = self.holder, None
+        if holder is not None and not holder.plan.is_poisoned():
+            holder.plan.forget_grads()
+
+    def take_over(self, binding) -> None:
+        """Has a new Binding hold what passes have brought."""
+        if self.holder is not None:
+            binding.plan.take_grads(self.holder.plan)
+            self.holder = binding
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -235,34 +108,62 @@ class GradientReducer:
     # --- A backward pass --------------------------------------------------------
 
     def _take(self, param: torch.Tensor) -> None:
-        if self._paused:
+        optimizer = self._optimizer()
+        if self._paused or optimizer is None:
             return
-        part = self.zero.part_of(param)
-        with self._exchanging():
+        with self._exchanging(optimizer):
             if self._pass is not None and self._pass() is None:
-                self._end_broken()
+                self._end_broken(optimizer)
+                self._forget(optimizer)
             if self._pass is None:
+                self._begin_pass(optimizer)
+            if optimizer._binding.bring(param):
+                self.note([param])
 
-                def end() -> None:
-                    self._end_pass()
+    def _begin_pass(self, optimizer) -> None:
+        self._compare(optimizer)
+        self._ready_binding(optimizer).begin_pass()
 
-                self._pass = weakref.ref(end)  # autograd drops it with a pass that breaks off
-                torch.autograd.Variable._execution_engine.queue_callback(end)
-            part.inner.refresh()
-            self._of[id(param)].take(part)
-            # The last stays until the pass has ended well, so that one that breaks off can say so.
-            self._send(lambda bucket: bucket.is_full and bucket is not self._in_passes[-1])
+        def end() -> None:
+            self._end_pass()
+
+        self._pass = weakref.ref(end)  # autograd drops it with a pass that breaks off
+        torch.autograd.Variable._execution_engine.queue_callback(end)
+
+    def _compare(self, optimizer) -> None:
+        """That ranks have the same parameters, and are in the same pass: before a gradient
+        crosses, as backends end the process where sizes differ. DisagreementError. On devices,
+        where the host would have to wait, before the first pass alone."""
+        self._passes += 1
+        device = next(p.device for g in optimizer.param_groups for p in g["params"])
+        if device.type != "cpu" and self._compared:
+            return
+        number = self._passes
+        facts = _alike.Facts((number,), lambda: [f"sent for the {number}. time since zero_grad()"])
+        groups = _alike.of_groups(optimizer, self._interface, self._reader, {})
+        facts = facts.also(groups.values, groups.words)
+        facts = facts.also(_alike.digest_of(self._words), lambda: self._words)
+        _alike.compare(facts, optimizer._zero.group, device)
+        self._compared = True
+
+    def _ready_binding(self, optimizer):
+        """A binding of the optimizer as it is now."""
+        before = optimizer._binding
+        if before is not None and before.is_ready(optimizer):
+            return before
+        binding = optimizer._bind(before)
+        binding.make_ready()
+        optimizer._binding = binding
+        return binding
 
     def _end_pass(self) -> None:
-        """All ranks send all buckets, whatever gradients the pass had."""
-        with self._exchanging():
-            self._send(lambda bucket: True)
-            for bucket in self._in_passes:
-                bucket.land()
-        self._next, self._pass = 0, None
-        broken = sorted(set().union(*(bucket.broken for bucket in self._in_passes)))
+        optimizer = self._optimizer()
+        with self._exchanging(optimizer):
+            optimizer._binding.end_pass()
+            broken = self._broken(optimizer, False)
+        self._pass = None
         if broken:
-            self._forget()
+            self._forget(optimizer)
             ranks = ", ".join(map(str, broken))
             raise errors.CommunicationError(
                 f"the backward pass of rank {ranks} broke off; gradients since the last "
@@ -270,16 +171,25 @@ class GradientReducer:
                 "STEPC_COMMUNICATION_ERROR",
             )
 
-    def _end_broken(self) -> None:
-        """Where an error has ended this rank's pass, what is left of it is sent all the same, with
-        a mark: other ranks wait for it, and the next pass begins at the first bucket on all."""
-        if self._pass is None:
-            return
-        if self._in_passes[0].tells:
-            self._send(lambda bucket: True, broken=True)
-            for bucket in self._in_passes:
-                bucket.land()
-        self._forget()
+    def _end_broken(self, optimizer) -> None:
+        """Where an error has ended this rank's pass, it ends all the same, with a mark: other
+        ranks wait for it, and the next pass begins at the first bucket on all."""
+        with self._exchanging(optimizer):
+            optimizer._binding.end_pass()
+            self._broken(optimizer, True)
+        self._pass = None
+
+    def _broken(self, optimizer, own: bool) -> list[int]:
+        """The ranks whose pass broke off: all of them tell each other. On a device nothing is
+        told, as the host would have to wait to read it."""
+        group = optimizer._zero.group
+        if optimizer._binding.is_on_device:
+            return []
+        marks = torch.zeros(dist.get_world_size(group), dtype=torch.uint8, device="cpu")
+        marks[dist.get_rank(group)] = own
+        with exchanging(_ENDING, group):
+            dist.all_reduce(marks, dist.ReduceOp.MAX, group=group)
+        return [dist.get_global_rank(group, int(rank)) for rank in marks.nonzero()]
 
     def refuse_broken(self) -> None:
         """StepcError where a pass broke off and its gradients have not been forgotten."""
@@ -290,36 +200,17 @@ class GradientReducer:
                 "forgotten, and nothing else has changed"
             )
 
-    def _send(self, is_ready, broken: bool = False) -> None:
-        while self._next < len(self._in_passes) and is_ready(self._in_passes[self._next]):
-            if self._next == self._agreed:
-                self._agree()
-            self._in_passes[self._next].send(broken)
-            self._next += 1
-
-    def _agree(self) -> None:
-        """That the buckets are alike which ranks have not compared: before one crosses, as
-        backends end the process where sizes differ. DisagreementError."""
-        for bucket in self._in_passes[: self._agreed]:
-            bucket.land()  # says so where this rank alone has more than before
-        note(list(map(Item, self._words())), "zero", self._how.group)
-        compare(self._how.group)
-        self._agreed = len(self._in_passes)
-
     @contextlib.contextmanager
-    def _exchanging(self) -> Iterator[None]:
+    def _exchanging(self, optimizer) -> Iterator[None]:
         """As in a step: an exchange that fails poisons the optimizer."""
-        optimizer = self._optimizer()
-        timeout = None if optimizer is None else optimizer._timeout
-        if optimizer is not None:
-            optimizer._refuse_poisoned()
+        optimizer._refuse_poisoned()
         try:
-            with torch.no_grad(), within(timeout), exchanging(REDUCING, self._how.group):
+            with torch.no_grad(), within(optimizer._timeout):
                 yield
         except errors.CommunicationError as error:
-            if optimizer is not None and not isinstance(error, errors.DisagreementError):
+            if not isinstance(error, errors.DisagreementError):
                 optimizer._poison = str(error)
-            self._forget()
+            self._forget(optimizer)
             raise
 
 

@@ -76,22 +76,30 @@ class ZeroSettings:
     group: dist.ProcessGroup
     local_gradients: bool
     stage: int
-    line_bytes: int  # of what is reduced and stepped together, at most, or one parameter
+    reduce_bytes: int  # of what is reduced and stepped together, at most, or one parameter
     gather_bytes: int  # of what is gathered together
     reduce_dtype: torch.dtype | None
     predivide: bool
     overlap: bool
     flat: FlatMemory | None  # in which the parameters lie
 
+    @property
+    def world(self) -> int:
+        return dist.get_world_size(self.group)
+
+    @property
+    def rank(self) -> int:
+        return dist.get_rank(self.group)
+
     def __str__(self) -> str:
         words = [
             f"zero={self.stage}",
             f"gradients='{'local' if self.local_gradients else 'reduced'}'",
         ]
-        if self.line_bytes == self.gather_bytes:
-            words.append(f"bucket_bytes={self.line_bytes}")
+        if self.reduce_bytes == self.gather_bytes:
+            words.append(f"bucket_bytes={self.reduce_bytes}")
         else:
-            words.append(f"reduce_bucket_bytes={self.line_bytes}")
+            words.append(f"reduce_bucket_bytes={self.reduce_bytes}")
             words.append(f"gather_bucket_bytes={self.gather_bytes}")
         if self.reduce_dtype is not None:
             words.append(f"reduce_dtype={self.reduce_dtype}")

@@ -1,0 +1,62 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Backward passes whose gradients the plan brings ahead of the step."""
+
+from __future__ import annotations
+
+import torch
+
+
+class InPasses:
+    """Mix-in of :class:`~stepc.torch.ranks.distributed.DistributedBinding`."""
+
+    def is_ready(self, optimizer) -> bool:
+        """Whether it is of the optimizer as that is now, and gradients can be brought."""
+        if self._inner is None or not self._is_current(optimizer):
+            return False
+        self._local.follow()
+        return self._inner.is_current(self._local)
+
+    def make_ready(self) -> None:
+        """Makes the plan."""
+        self._bind()
+
+    @property
+    def is_on_device(self) -> bool:
+        return self._on_device
+
+    def has_brought(self, part) -> bool:
+        """Whether passes have brought a gradient of the part."""
+        return self._passes is not None and self._passes.has(part.param)
+
+    def begin_pass(self) -> None:
+        self._inner.begin_pass()
+
+    def bring(self, param: torch.Tensor) -> bool:
+        """Brings the gradient of a parameter, and frees it. False for what an owner steps, whose
+        gradient stays until then."""
+        part = self._part_of[id(param)]
+        owned = () if self._owners is None else self._owners.parts
+        if any(own.inner is part for own in owned):
+            return False
+        part.refresh()
+        self._bring([part])
+        return True
+
+    def _bring(self, parts: list) -> None:
+        """Of parts that are refreshed; one that has no gradient counts as zero."""
+        self._passes.holder = self._inner
+        self._inner.bring([part.local for part in parts])
+        for part in parts:
+            part.param.grad = part.inner.local.grad = part.local.grad = None
+
+    def bring_late(self, parts: list) -> None:
+        """What came by no pass, or one without sync, and what other ranks alone have had: a pass
+        of all ranks, in the step, for which the parts are refreshed."""
+        self.begin_pass()
+        self._bring([p for p in parts if p.local.grad is not None or not self.has_brought(p)])
+        self.end_pass()
+        self._passes.note([part.param for part in parts])
+
+    def end_pass(self) -> None:
+        self._inner.end_pass()

@@ -1,0 +1,207 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ZeRO over plain parameters: each rank keeps the states of a part of the elements and steps
+it, and the ranks put the parameters together again.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+Models", SC 2020, P_os. Which part of what a rank has, says the runtime, which cuts buckets of
+parameters, has their gradients cross ranks and gathers them (docs/sharding.md). Groups that are
+added are bound apart, so that what a rank has of the others stays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections import defaultdict
+
+import torch
+import torch.distributed as dist
+
+from .... import _runtime, _structures, errors
+from ...._mesh import Entry, Layout, Mesh
+from ...tensors import views as _tensors
+from ...tensors.members import ObstacleError
+from .. import alike as _alike
+from ..exchanges import exchanging
+from . import flat as _flat
+from .part import SharedPart, has_rows
+from .settings import ZeroSettings
+
+_TOGETHER = "the states could not be put together"
+
+
+def check(parts: list, how: ZeroSettings) -> None:
+    """ObstacleError for a parameter that cannot be cut, or not be where the settings want it, or
+    of which the ranks of the group have other parts: before anything crosses, for their sizes may
+    differ."""
+    ranks_of = dist.get_process_group_ranks
+    own = set(ranks_of(how.group))
+    for part in parts:
+        if any(len(own.intersection(ranks_of(over))) > 1 for over in part.cut_over()):
+            raise ObstacleError(
+                f"{part.name} is another part on each rank of the process group, over which zero "
+                "shares states of equal parts",
+                False,
+            )
+        param, first = part.local, parts[0]
+        words = _tensors.why_not_stepped_there(param)
+        if param.layout is not torch.strided:
+            words = f"has layout {param.layout}; zero takes dense parameters"
+        elif not words and param.device != first.local.device:
+            words = f"is on device '{param.device}', {first.name} on '{first.local.device}'; a "
+            words += "step is of one device"
+        elif not words and param.dtype not in _tensors.STORAGE:
+            words = (
+                f"has dtype {param.dtype}; supported are {', '.join(map(str, _tensors.STORAGE))}"
+            )
+        if words:
+            raise ObstacleError(f"{part.name} {words}", False)
+    if how.flat is not None:
+        _flat.check(parts)
+
+
+def in_order(inner: list, how: ZeroSettings) -> list[list]:
+    """The parts of a batch as they are bound, in calls of their own: those whose gradients come
+    first are first. What a step sums before it crosses comes apart, behind the others."""
+    if how.stage != 2:
+        return [inner]
+    late = [part for part in reversed(inner) if part.sums_at_step]
+    early = [part for part in reversed(inner) if not part.sums_at_step]
+    return [own for own in (early, late) if own]
+
+
+def _cut(inner: list, how: ZeroSettings, rank: int) -> list[tuple[int, int]]:
+    """Which elements of each the rank of the group steps, where they are bound in one call."""
+    mesh = Mesh(("zero",), (how.world,))
+    over = ("zero",)
+    tensors = [part.local.detach().contiguous() for part in inner]
+    described = _tensors.describe(tensors)
+    bindings, keep = (_structures.Binding * len(inner))(), [tensors]
+    size = ctypes.sizeof(_structures.DLTensor)
+    for number, (part, binding) in enumerate(zip(inner, bindings, strict=True)):
+        shape = tuple(part.local.shape)
+        layout = Layout(shape, flat=over, begin=-1)
+        if has_rows(part):
+            layout = Layout(shape, ((0, over),))
+        wire = _tensors.STORAGE[how.reduce_dtype or part.local.dtype]
+        entry = Entry(over, over, float(how.world), how.predivide, wire)
+        entry = (entry if how.local_gradients else Entry(over)).struct(mesh)
+        layout = layout.struct(mesh)
+        keep += [layout, entry]
+        binding.name = part.name.encode()
+        binding.param = ctypes.addressof(described) + number * size
+        binding.gradDtype = described[number].dtype
+        binding.layout, binding.entry = map(ctypes.addressof, (layout, entry))
+    return _runtime.parts_of(mesh.struct(rank), bindings, how.reduce_bytes, how.gather_bytes)
+
+
+class Shares:
+    """What each rank of the group steps of the parameters of an optimizer.
+
+    ``batches``: the parts of groups that were added together, which the ranks have alike.
+    """
+
+    def __init__(self, batches: list[list], how: ZeroSettings):
+        self.how = how
+        self._checked = False
+        self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
+        self.calls: list[list[SharedPart]] = []  # that are bound together
+        self.add(batches)
+
+    def add(self, batches: list[list]) -> None:
+        """Cuts parameters behind those that there are. ObstacleError, with nothing done, for what
+        cannot be cut."""
+        check(list(itertools.chain.from_iterable(batches)), self.how)
+        for inner in itertools.chain.from_iterable(in_order(own, self.how) for own in batches):
+            if not inner:
+                continue
+            if self.how.flat is not None:
+                self.how.flat.place(inner)
+            cuts = _cut(inner, self.how, self.how.rank)
+            parts = [SharedPart(p, self.how, *own) for p, own in zip(inner, cuts, strict=True)]
+            self.calls.append(parts)
+            self._parts |= {id(part.param): part for part in parts}
+
+    def __iter__(self):
+        return itertools.chain.from_iterable(self.calls)
+
+    def part_of(self, param: torch.Tensor) -> SharedPart:
+        return self._parts[id(param)]
+
+    def remember(self, other: Shares) -> None:
+        """Whether the gradients of the same parameters have been compared before."""
+        self._checked = other._checked and other._parts.keys() == self._parts.keys()
+
+    def give_back(self) -> None:
+        for part in self._parts.values():
+            part.give_back()
+
+    # --- Gradients ------------------------------------------------------------
+
+    def compare_reduced(self, due: bool) -> None:
+        """Where gradients are said to be reduced: that they have the same bits on all ranks, where
+        that is due, or for the first time. TensorError."""
+        if self._checked and not due:
+            return
+        self._checked = True
+        parts = list(self)
+        device = parts[0].local.device
+        sums = torch.stack([_alike.checksum(part.inner.local.grad, device) for part in parts])
+        ends = torch.cat([sums, -sums])
+        with exchanging("the gradients could not be compared", self.how.group):
+            dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.how.group)
+        high, low = ends.view(2, -1)
+        for part, same in zip(parts, (high == -low).tolist(), strict=True):
+            if not same:
+                raise errors.TensorError(
+                    f"the gradient of {part.name} is another one on some ranks, but "
+                    "gradients='reduced' says that all have the same; gradients='local' takes "
+                    "the mean",
+                    "STEPC_INVALID_ARGUMENT",
+                )
+
+    # --- States ---------------------------------------------------------------
+
+    def full(self, states: dict[int, dict]) -> None:
+        """Puts whole states in place of this rank's ranges: all ranks together.
+
+        ``states``: by ``id()`` of the parameter; all ranks have the same names.
+        """
+        kinds = defaultdict(list)
+        for part in self:
+            for name, state in states.get(id(part.param), {}).items():
+                if part.is_cut(name):
+                    kinds[state.dtype].append((part, name))
+        cuts = self.cuts()
+        with torch.no_grad():
+            for held in kinds.values():
+                self._put_together(held, states, cuts)
+
+    def cuts(self) -> list[dict[int, tuple[int, int]]]:
+        """The elements that each rank steps, by ``id()`` of the parameter."""
+        return [
+            {
+                id(part.param): cut
+                for own in self.calls
+                for part, cut in zip(own, _cut([p.inner for p in own], self.how, rank), strict=True)
+            }
+            for rank in range(self.how.world)
+        ]
+
+    def _put_together(self, held: list[tuple], states: dict, cuts: list[dict]) -> None:
+        """Of one dtype: every rank sends what it has, side by side."""
+        own = [states[id(part.param)][name].reshape(-1) for part, name in held]
+        whole = [own[0].new_empty(part.inner.local.numel()) for part, _ in held]
+        for rank, cut in enumerate(cuts):
+            sizes = [end - begin for begin, end in (cut[id(part.param)] for part, _ in held)]
+            line = torch.cat(own) if rank == self.how.rank else own[0].new_empty(sum(sizes))
+            if not len(line):
+                continue
+            source = dist.get_global_rank(self.how.group, rank)
+            with exchanging(_TOGETHER, self.how.group):
+                dist.broadcast(line.view(torch.uint8), source, group=self.how.group)
+            for (part, _), target, piece in zip(held, whole, line.split(sizes), strict=True):
+                target[slice(*cut[id(part.param)])] = piece
+        for (part, name), made in zip(held, whole, strict=True):
+            states[id(part.param)][name] = made.view(part.inner.local.shape)
