@@ -176,7 +176,7 @@ def a_collective_that_fails_poisons():
         ("layouts", "all_reduce", "of parameter 'norm' could not be summed: a cable"),
         ("DTensors", "all_reduce", "a cable is loose"),
         ("local", "all_to_all_single", "and 3 more: could not cross ranks: a cable is loose"),
-        ("reduced", "all_to_all_single", "and 3 more: could not cross ranks: a cable is loose"),
+        ("reduced", "broadcast", "and 3 more: could not cross ranks: a cable is loose"),
     ]
     for name, collective, words in kinds:
         with on_device() as place:

@@ -26,21 +26,20 @@ def counted(name):
 
 
 def calls_of(**sizes):
-    """Of a step: what brings gradients, and gathers."""
-    with counted("all_to_all_single") as found:
+    """Of a step: what brings gradients, and what gathers parameters."""
+    with counted("all_to_all_single") as buckets, counted("broadcast") as gathers:
         compare(ALL["AdamW"], "local", torch.float32, **sizes)
-    return len(found) / 4  # four steps
+    return len(buckets) / 4, len(gathers) / 4  # four steps
 
 
 @case
 def parameters_are_gathered_in_pieces_or_several_buckets_at_once():
-    both = calls_of(bucket_bytes=3000)
-    pieces = calls_of(bucket_bytes=3000, gather_bucket_bytes=1000)
-    at_once = calls_of(reduce_bucket_bytes=3000, gather_bucket_bytes=10**6)
-    some = calls_of(reduce_bucket_bytes=3000, gather_bucket_bytes=5000)
-    buckets = at_once - 1
-    assert both == 2 * buckets and buckets > 2, (both, buckets)
-    assert at_once < some < both < pieces, (at_once, some, both, pieces)
+    buckets, both = calls_of(bucket_bytes=3000)
+    of_pieces, pieces = calls_of(bucket_bytes=3000, gather_bucket_bytes=1000)
+    of_all, at_once = calls_of(reduce_bucket_bytes=3000, gather_bucket_bytes=10**6)
+    of_some, some = calls_of(reduce_bucket_bytes=3000, gather_bucket_bytes=5000)
+    assert of_pieces == of_all == of_some == buckets > 2
+    assert at_once == 4 < some < both < pieces, (at_once, some, both, pieces)
 
 
 @case
@@ -73,16 +72,17 @@ def types_that_follow_each_other_are_gathered_apart():
             a.grad = sum(of_rank[i].double() for of_rank in own).div(4).to(a.dtype)
             b.grad = own[dist.get_rank()][i].to(b.dtype)
         reference.step()
-        with counted("all_to_all_single") as found:
+        with counted("broadcast") as found:
             optimizer.step()
     for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
         same_bits(b, a, f"parameter {i}")
-    assert len(found) > 2 + 2, len(found)  # more than two buckets, of two types
+    assert 4 < len(found) <= 8, len(found)  # from each rank, of two types
 
 
 @case
 def sizes_of_zero2():
-    """What no pass has brought crosses in buckets; parameters come together again in one call."""
+    """What no pass has brought crosses in buckets; parameters come together again in one call
+    of each rank."""
     made, grads = values()
     plain, sharded = parameters(made), parameters(made)
     reference = ALL["AdamW"](plain)
@@ -95,9 +95,9 @@ def sizes_of_zero2():
             param.grad = own[dist.get_rank()][i].clone()
             plain[i].grad = sum(of_rank[i] for of_rank in own) / 4
         reference.step()
-        with counted("all_to_all_single") as found:
+        with counted("broadcast") as found:
             optimizer.step()
-        assert len(found) > 2 + 1, len(found)
+        assert len(found) == 4, len(found)
         for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
             same_bits(b, a, f"step {k}, parameter {i}")
 

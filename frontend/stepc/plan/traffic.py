@@ -65,8 +65,11 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
         what, broken = "which pass it is", "whether it broke off"
         found.append(_row(BACKWARD, what, "all_reduce", layout, axes, 1, _DIGEST))
         found.append(_row(BACKWARD, broken, "all_reduce", layout, axes, 1, world))
-    # A rank's part straight to each of the others, as a ring takes longer on Gloo.
-    return [*found, _row(AFTER, "parameters", "all_to_all", layout, axes, len(lines), whole)]
+    # One from each rank that has a part, as on Gloo.
+    sizes = [sum(tensor.elements for tensor in line.tensors) for line in lines]
+    calls = sum(-(-size // line.length) for size, line in zip(sizes, lines, strict=True))
+    data = sum(size * BYTES[line.dtype] for size, line in zip(sizes, lines, strict=True))
+    return [*found, _row(AFTER, "parameters", "broadcast", layout, axes, calls, data)]
 
 
 def _fullest(line: Line) -> int:
