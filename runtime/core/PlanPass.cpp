@@ -38,7 +38,12 @@ void Plan::passEnd() {
   wakeEntries();
 }
 
+/// Also of a pass that is under way, which ends so.
 void Plan::forgetGrads() {
+  if (inPass) {
+    transfers.abandon(*engine);
+    return dropPass();
+  }
   requireNoStep("stepcPlanForgetGrads");
   transfers.forget();
   wakeEntries();

@@ -252,7 +252,7 @@ NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
   return made;
 }
 
-/// All of it is taken before anything changes.
+/// All of it is taken before anything changes. What passes had brought is gone.
 void Transfers::renew(const TakeMemory &take) {
   auto takeLike = [&](const std::vector<Memory> &before) {
     std::vector<Memory> fresh(before.size());
@@ -285,6 +285,7 @@ void Transfers::renew(const TakeMemory &take) {
   fresh.reserve(blocks.capacity());
   blocks.swap(fresh);
   stale = false;
+  forget();
 }
 
 void Transfers::reserve(const NewTransfers &made) {

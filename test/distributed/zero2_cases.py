@@ -177,6 +177,29 @@ def gradients_that_no_pass_brought_are_reduced_by_the_step():
 
 
 @case
+def a_gradient_that_comes_twice_in_a_pass():
+    """As of a weight in two segments that are computed again, each in a pass of its own."""
+    from torch.utils.checkpoint import checkpoint
+
+    def step(optimizer, weight, head):
+        x = torch.full((8,), 0.5, requires_grad=True)
+        for _ in range(2):
+            x = checkpoint(lambda own: own * weight, x, use_reentrant=True)
+        (x * head).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    made = [torch.linspace(0.5, 1.5, 8), torch.linspace(1.0, 2.0, 8)]
+    plain, sharded = parameters(made), parameters(made)
+    reference, optimizer = st.AdamW(plain), st.AdamW(sharded, zero=2, gradients="local")
+    for _ in range(3):  # the same on all ranks, whose mean is exact
+        step(reference, *plain)
+        step(optimizer, *sharded)
+    for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+        same_bits(b, a, f"parameter {i}")
+
+
+@case
 def zero_grad_forgets():
     made, grads = values()
     plain, sharded = parameters(made), parameters(made)

@@ -56,7 +56,7 @@ MODELS = {
         "'p3', torch.float32 of shape (200, 48)",
     ),
     "dtype": (lambda: parameters(dtype=odd(torch.bfloat16, torch.float32)), "torch.bfloat16"),
-    "fewer": (lambda: parameters(SHAPES[: odd(3, 4)]), "nothing"),
+    "fewer": (lambda: parameters(SHAPES[: odd(3, 4)]), "3 parameters"),
     "more": (lambda: parameters([*SHAPES, (3,)][: odd(5, 4)]), "'p4', torch.float32 of shape (3,)"),
     "a shape": (lambda: parameters([*SHAPES[:3], (odd(201, 200), 48)]), "shape (201, 48)"),
 }

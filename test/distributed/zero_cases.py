@@ -141,6 +141,38 @@ def a_gradient_on_one_rank_only():
 
 
 @case
+def frozen_parameters():
+    """Before the first step, later, and again, with what is bound anew then: what ranks have of
+    the others stays."""
+    frozen = [{1, 4}, {1, 4}, {4}, {0, 4}]
+    for stage in (1, 2):
+        made, grads = values()
+        plain, sharded = parameters(made), parameters(made)
+        for params in (plain, sharded):
+            for i in frozen[0]:
+                params[i].requires_grad_(False)
+        reference = ALL["AdamW"](plain)
+        optimizer = ALL["AdamW"](sharded, zero=stage, gradients="local", bucket_bytes=3000)
+        for k, own in enumerate(grads):
+            for params in (plain, sharded):
+                for i, param in enumerate(params):
+                    param.requires_grad_(i not in frozen[k])
+            optimizer.zero_grad()
+            if k == 3:
+                optimizer.load_state_dict(optimizer.state_dict())
+            absent = frozen[k] | {i for i, param in enumerate(plain) if not param.numel()}
+            step_whole(reference, plain, own, absent)
+            if stage == 2:
+                pairs = enumerate(zip(sharded, own[dist.get_rank()], strict=True))
+                sum((p * g).sum() for i, (p, g) in pairs if i not in absent).backward()
+                optimizer.step()
+            else:
+                step_zero(optimizer, sharded, own, "local", absent)
+        for i, (a, b) in enumerate(zip(plain, sharded, strict=True)):
+            same_bits(b, a, f"zero={stage}, parameter {i}")
+
+
+@case
 def reduced_gradients_that_differ_are_refused():
     made, grads = values()
     params = parameters(made)
@@ -158,6 +190,12 @@ def reduced_gradients_that_differ_are_refused():
         raise AssertionError("it was not refused")
     for param, then in zip(params, before, strict=True):
         same_bits(param, then, "parameter")
+    try:  # it is looked for again
+        optimizer.step()
+    except errors.TensorError as error:
+        assert "is another one on some ranks" in str(error), error
+    else:
+        raise AssertionError("it was not refused again")
 
 
 @case

@@ -206,7 +206,7 @@ TEST(TransferPass, refused) {
   EXPECT_REFUSED(STEPC_WRONG_STATE, "stepcPassEnd without stepcPassBegin",
                  stepcPassEnd(plan));
   ASSERT_OK(stepcPassBegin(plan));
-  for (auto call : {stepcStep, stepcPassBegin, stepcPlanForgetGrads})
+  for (auto call : {stepcStep, stepcPassBegin})
     EXPECT_EQ(STEPC_WRONG_STATE, call(plan));
   EXPECT_REFUSED(STEPC_WRONG_STATE,
                  "stepcStepBegin between stepcPassBegin and stepcPassEnd",
@@ -222,6 +222,14 @@ TEST(TransferPass, refused) {
       STEPC_WRONG_STATE,
       "the gradient of tensor 0 has come since stepcPassBegin already",
       stepcGradReady(plan, ids, 1));
+  ASSERT_OK(stepcPassEnd(plan));
+  // A pass that is forgotten has ended.
+  ASSERT_OK(stepcPassBegin(plan));
+  ASSERT_OK(stepcPlanForgetGrads(plan));
+  EXPECT_REFUSED(STEPC_WRONG_STATE, "stepcPassEnd without stepcPassBegin",
+                 stepcPassEnd(plan));
+  ASSERT_OK(stepcPassBegin(plan));
+  ASSERT_OK(stepcGradReady(plan, ids, 1));
   ASSERT_OK(stepcPassEnd(plan));
   const char *both =
       "tensor 0 has a gradient, and passes have brought gradients of its "

@@ -404,7 +404,9 @@ STEPC_API StepcStatus stepcPlanSetGrad(StepcPlan *plan, int64_t id,
  * not. Cheap when nothing changed. Parameters move one by one, so that shared
  * memory is looked for when the next step begins, which is refused then. A
  * tensor with an entry does not move between stepcStepBegin and stepcStepEnd,
- * until which its parameter is written: STEPC_WRONG_STATE. */
+ * until which its parameter is written, nor in a pass: STEPC_WRONG_STATE; and
+ * one that is gathered where it lies beside others not alone:
+ * STEPC_NEEDS_BIND. */
 STEPC_API StepcStatus stepcPlanSetParam(StepcPlan *plan, int64_t id,
                                         const DLTensor *param);
 
@@ -529,7 +531,7 @@ STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
 STEPC_API StepcStatus stepcPassBegin(StepcPlan *plan);
 STEPC_API StepcStatus stepcPassEnd(StepcPlan *plan);
 
-/* Forgets what passes have brought. */
+/* Forgets what passes have brought; one that is under way ends so. */
 STEPC_API StepcStatus stepcPlanForgetGrads(StepcPlan *plan);
 
 /* Takes over what passes have brought to another plan, with the same tensors

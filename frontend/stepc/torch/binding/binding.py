@@ -64,7 +64,7 @@ class Binding:
         self._groups = bound_groups(optimizer, interface, self._reader)
         groups = optimizer.param_groups
         self._mesh = optimizer._mesh
-        members = _placed(optimizer, trainable_members(groups) if ahead else members_of(groups))
+        members = _placed(optimizer, trainable_members(optimizer) if ahead else members_of(groups))
         resolved = [interface.resolve(bound.options, bound.hypers) for bound in self._groups]
         device = _devices.device_of(members)
         if self._mesh is not None:  # on which ranks agree, also where one has nothing yet
@@ -250,7 +250,7 @@ class Binding:
         self._place.follow()
         if not self._is_current(optimizer):
             return False
-        members = list(trainable_members(optimizer.param_groups))
+        members = list(trainable_members(optimizer))
         if any(member.index not in self._ids for member in members):
             return False
         try:
@@ -379,11 +379,6 @@ class Binding:
         self._place.follow()
         tensor = self._by_param.get(id(param))
         return 0 if tensor is None else self.plan.count(tensor)
-
-    def hypers_of(self, optimizer) -> list[tuple[float, ...]]:
-        """The hyper-parameters of each group as they are now."""
-        groups = enumerate(optimizer.param_groups)
-        return [self._reader.read(optimizer, number, group) for number, group in groups]
 
     def slots_of(self, part) -> list:
         """The states that the plan has beside an :class:`~stepc.torch.ranks.owned_part.OwnedPart`,

@@ -86,7 +86,7 @@ def precompile(optimizer, target: str | None) -> None:
     groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
     resolved = [interface.resolve(bound.options, bound.hypers) for bound in groups]
     try:
-        members = list(trainable_members(optimizer.param_groups))
+        members = list(trainable_members(optimizer))
         targets = _devices.target_flags(_devices.device_of(members))
     except ObstacleError as obstacle:
         raise errors.TensorError(str(obstacle), "STEPC_INVALID_ARGUMENT") from None

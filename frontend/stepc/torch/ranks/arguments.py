@@ -310,6 +310,10 @@ class OnRanks:
     def _place(self, member) -> None:
         """Says how a parameter lies on the mesh, as the plan is to be told: it is whole."""
 
+    def _is_trained(self, param: torch.Tensor) -> bool:
+        """Whether the parameter may get a gradient."""
+        return param.requires_grad
+
     def _request_of(self, param: torch.Tensor) -> str:
         """What a variant is to be asked for that."""
         return ""

@@ -98,7 +98,7 @@ class BeforeStep:
     def _presence(self, part) -> int:
         if self._passes is None or part.entry is None:
             return int(_has_gradient(part))
-        if part.local.grad is not None:
+        if _has_gradient(part):
             return LEFT
         return int(self._passes.has_brought(part))
 

@@ -15,7 +15,8 @@ class InPasses:
         if self._inner is None or not self._is_current(optimizer):
             return False
         self._local.follow()
-        return self._inner.is_current(self._local)
+        trained = (p.local for p in self._zero if p.frozen_at_first and p.param.requires_grad)
+        return all(map(self._inner.has, trained)) and self._inner.is_current(self._local)
 
     def make_ready(self) -> None:
         """Makes the plan."""

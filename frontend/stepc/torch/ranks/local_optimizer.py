@@ -39,6 +39,12 @@ class LocalOptimizer:
         if part.entry is not None:
             member.layout, member.entry, member.cut = part.bound, part.entry, part.own
 
+    def _is_trained(self, param: torch.Tensor) -> bool:
+        """What was cut together is bound together, also when it is frozen later."""
+        part = self._parts[id(param)]
+        cut = part.entry is not None and not self._shares.how.frozen.was(part.param)
+        return cut or param.requires_grad
+
     def _request_of(self, param: torch.Tensor) -> str:
         part = self._parts[id(param)]
         return request_of(part.layout, part.entry)

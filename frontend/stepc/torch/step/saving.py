@@ -104,6 +104,8 @@ class Saving:
         with outside(), torch.no_grad():
             self.state = self._adopt(state_dict)
         self._versions.clear()
+        if self._poison is not None and self._reducer is not None:
+            self._reducer.forget()
         self._poison, self._is_torn = None, False
         scalars = _merged_scalars([g.pop(SCALARS, {}) for g in self.param_groups])
         seeds = scalars.pop(SEED, None)

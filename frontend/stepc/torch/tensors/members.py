@@ -118,10 +118,11 @@ def members_at(groups: list[dict], indices: Iterable[int], known=()) -> Iterator
     return _members(groups, indices, known, lambda param: param.grad is not None)
 
 
-def trainable_members(groups: list[dict], known=()) -> Iterator[Member]:
+def trainable_members(optimizer) -> Iterator[Member]:
     """All that may get a gradient, whether or not they have one now."""
+    groups = optimizer.param_groups
     every = range(sum(len(group["params"]) for group in groups))
-    return _members(groups, every, known, lambda param: param.requires_grad)
+    return _members(groups, every, (), optimizer._is_trained)
 
 
 def _members(groups, indices, known, wanted) -> Iterator[Member]:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """``flatten_parameters``: parameters that lie side by side, so that they are gathered there.
 
-``.data`` of a parameter is pointed into the buffer of its line, in which the parameters of a bucket
-follow each other: what a rank has stepped is sent from there, and what other ranks have comes to
-its place. The parameter is the
-same object with the same shape and values. Its memory is a storage of its own that is a part of
-the buffer's: what is saved or copied of it is the parameter alone.
+``.data`` of a parameter is pointed into a buffer of all that are bound together and have its
+dtype: the parameters of a bucket follow each other there. What a rank has stepped is sent from
+there, and what other ranks have comes to its place. The parameter is the same object with the same
+shape and values. Its memory is a storage of its own that is a part of the buffer's: what is saved
+or copied of it is the parameter alone.
 
 What is moved elsewhere afterwards, as by ``model.to()``, is noticed as any parameter that
 moves, and pointed back with the values that it then has.

@@ -211,6 +211,7 @@ class SharedPart(ZeroPart):
     def __init__(self, inner, how: ZeroSettings, begin: int, end: int):
         self.inner, self.param, self.name = inner, inner.param, inner.name
         self.begin, self.end, self._how = begin, end, how
+        self.frozen_at_first = how.frozen.was(inner.param)
         self.by_rows = has_rows(inner)
         tensor = self.inner.local
         self._memory = tensor.data_ptr()

@@ -44,6 +44,8 @@ class GradientReducer:
         self.holder = None
         self._known: set[int] = set()  # id() of these
         self._watched: set[int] = set()
+        self._frozen: list[torch.Tensor] = []  # which are not watched
+        self._come: set[int] = set()  # id() of those whose gradients this pass has brought
         self._words: list[str] = []  # what ranks are to have alike before anything crosses
         self._passes = 0  # since zero_grad
         self._compared = False
@@ -55,17 +57,31 @@ class GradientReducer:
     def watch(self, parts: Iterable) -> None:
         """Has gradients of these taken as they come."""
         take = _weakly(self._take)
-        words = self._words = [f"stepc {__version__}", str(self._optimizer()._zero)]
+        how = self._optimizer()._zero
+        words, self._frozen = [f"stepc {__version__}", str(how)], []
         for part in parts:
             param = part.param
-            words.append(f"{part.name}, {param.dtype} of shape {tuple(part.inner.local.shape)}")
-            if id(param) in self._watched or not param.requires_grad or part.inner.sums_at_step:
+            shape = tuple(part.inner.local.shape)
+            frozen = ", frozen at first" if how.frozen.was(param) else ""
+            words.append(f"{part.name}, {param.dtype} of shape {shape}{frozen}")
+            if id(param) in self._watched or part.inner.sums_at_step:
+                continue
+            if not param.requires_grad:
+                self._frozen.append(param)
                 continue
             self._watched.add(id(param))
             self._hooks.append(param.register_post_accumulate_grad_hook(take))
+        self._words = [*words, f"{len(words) - 2} parameters"]
 
-    def remove(self) -> None:
-        _remove(self._hooks)
+    def _watch_thawed(self) -> None:
+        """Those that have been trained since."""
+        take = _weakly(self._take)
+        thawed = [param for param in self._frozen if param.requires_grad]
+        for param in thawed:
+            self._watched.add(id(param))
+            self._hooks.append(param.register_post_accumulate_grad_hook(take))
+        if thawed:
+            self._frozen = [param for param in self._frozen if not param.requires_grad]
 
     def has(self, param: torch.Tensor) -> bool:
         return id(param) in self._known
@@ -83,9 +99,11 @@ class GradientReducer:
             return
         if optimizer._poison is None and self._pass is not None:
             self._end_broken(optimizer)
-        self._forget(optimizer)
+        self.forget()
+        self._watch_thawed()
 
-    def _forget(self, optimizer) -> None:
+    def forget(self) -> None:
+        """Forgets the gradients, and the pass that is under way."""
         self.brought, self._known, self._pass, self._passes = [], set(), None, 0
         holder, self.holder = self.holder, None
         if holder is not None and not holder.plan.is_poisoned():
@@ -93,9 +111,13 @@ class GradientReducer:
 
     def take_over(self, binding) -> None:
         """Has a new Binding hold what passes have brought."""
-        if self.holder is not None:
-            binding.plan.take_grads(self.holder.plan)
-            self.holder = binding
+        if self.holder is None:
+            return
+        if self.holder.plan.is_poisoned():
+            self.forget()
+            return
+        binding.plan.take_grads(self.holder.plan)
+        self.holder = binding
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -114,15 +136,18 @@ class GradientReducer:
         with self._exchanging(optimizer):
             if self._pass is not None and self._pass() is None:
                 self._end_broken(optimizer)
-                self._forget(optimizer)
+                self.forget()
             if self._pass is None:
                 self._begin_pass(optimizer)
-            if optimizer._binding.bring(param):
+            # Of one that comes twice, as of a checkpoint in a pass, the step brings the rest.
+            if id(param) not in self._come and optimizer._binding.bring(param):
+                self._come.add(id(param))
                 self.note([param])
 
     def _begin_pass(self, optimizer) -> None:
         self._compare(optimizer)
         self._ready_binding(optimizer).begin_pass()
+        self._come.clear()
 
         def end() -> None:
             self._end_pass()
@@ -140,9 +165,9 @@ class GradientReducer:
             return
         number = self._passes
         facts = _alike.Facts((number,), lambda: [f"sent for the {number}. time since zero_grad()"])
+        facts = facts.also(_alike.digest_of(self._words), lambda: self._words)
         groups = _alike.of_groups(optimizer, self._interface, self._reader, {})
         facts = facts.also(groups.values, groups.words)
-        facts = facts.also(_alike.digest_of(self._words), lambda: self._words)
         _alike.compare(facts, optimizer._zero.group, device)
         self._compared = True
 
@@ -163,7 +188,7 @@ class GradientReducer:
             broken = self._broken(optimizer, False)
         self._pass = None
         if broken:
-            self._forget(optimizer)
+            self.forget()
             ranks = ", ".join(map(str, broken))
             raise errors.CommunicationError(
                 f"the backward pass of rank {ranks} broke off; gradients since the last "
@@ -174,10 +199,12 @@ class GradientReducer:
     def _end_broken(self, optimizer) -> None:
         """Where an error has ended this rank's pass, it ends all the same, with a mark: other
         ranks wait for it, and the next pass begins at the first bucket on all."""
-        with self._exchanging(optimizer):
-            optimizer._binding.end_pass()
-            self._broken(optimizer, True)
-        self._pass = None
+        try:
+            with self._exchanging(optimizer):
+                optimizer._binding.end_pass()
+                self._broken(optimizer, True)
+        finally:
+            self._pass = None
 
     def _broken(self, optimizer, own: bool) -> list[int]:
         """The ranks whose pass broke off: all of them tell each other. On a device nothing is
@@ -207,10 +234,14 @@ class GradientReducer:
         try:
             with torch.no_grad(), within(optimizer._timeout):
                 yield
-        except errors.CommunicationError as error:
+        except BaseException as error:
+            failed = isinstance(error, errors.CommunicationError)
+            if isinstance(error, Exception) and not failed:
+                raise
             if not isinstance(error, errors.DisagreementError):
-                optimizer._poison = str(error)
-            self._forget(optimizer)
+                words = f"{type(error).__name__} came in a backward pass of several ranks"
+                optimizer._poison = str(error) if failed else words
+            self.forget()
             raise
 
 

@@ -69,6 +69,17 @@ class Zero:
 ARGUMENTS = {field.name: field.default for field in fields(Zero) if field.name != "stage"}
 
 
+class Frozen:
+    """Which parameters were frozen when they were cut first. They have no states, and are cut
+    alone, so that what ranks have of the others does not depend on them, then or later."""
+
+    def __init__(self):
+        self._known: dict[int, bool] = {}  # by id() of parameters, which the optimizer keeps
+
+    def was(self, param: torch.Tensor) -> bool:
+        return self._known.setdefault(id(param), not param.requires_grad)
+
+
 @dataclass(frozen=True)
 class ZeroSettings:
     """What a :class:`Zero` says, checked, and with the defaults that depend on each other."""
@@ -82,6 +93,7 @@ class ZeroSettings:
     predivide: bool
     overlap: bool
     flat: FlatMemory | None  # in which the parameters lie
+    frozen: Frozen  # those that are cut alone
 
     @property
     def world(self) -> int:
@@ -167,6 +179,7 @@ def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSe
         bool(given["predivide"]),
         bool(given["overlap"]),
         FlatMemory() if given["flatten_parameters"] else None,
+        Frozen(),
     )
 
 

@@ -63,12 +63,15 @@ def check(parts: list, how: ZeroSettings) -> None:
 
 def in_order(inner: list, how: ZeroSettings) -> list[list]:
     """The parts of a batch as they are bound, in calls of their own: those whose gradients come
-    first are first. What a step sums before it crosses comes apart, behind the others."""
+    first are first. What a step sums before it crosses comes apart, behind the others, and each
+    that was frozen."""
+    frozen = [[part] for part in inner if how.frozen.was(part.param)]
+    rest = [part for part in inner if not how.frozen.was(part.param)]
     if how.stage != 2:
-        return [inner]
-    late = [part for part in reversed(inner) if part.sums_at_step]
-    early = [part for part in reversed(inner) if not part.sums_at_step]
-    return [own for own in (early, late) if own]
+        return [own for own in (rest, *frozen) if own]
+    late = [part for part in reversed(rest) if part.sums_at_step]
+    early = [part for part in reversed(rest) if not part.sums_at_step]
+    return [own for own in (early, late, *frozen) if own]
 
 
 def _cut(inner: list, how: ZeroSettings, rank: int) -> list[tuple[int, int]]:
@@ -100,6 +103,7 @@ class Shares:
     """What each rank of the group steps of the parameters of an optimizer.
 
     ``batches``: the parts of groups that were added together, which the ranks have alike.
+    ObstacleError for one that cannot be cut.
     """
 
     def __init__(self, batches: list[list], how: ZeroSettings):
@@ -107,15 +111,8 @@ class Shares:
         self._checked = False
         self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
         self.calls: list[list[SharedPart]] = []  # that are bound together
-        self.add(batches)
-
-    def add(self, batches: list[list]) -> None:
-        """Cuts parameters behind those that there are. ObstacleError, with nothing done, for what
-        cannot be cut."""
-        check(list(itertools.chain.from_iterable(batches)), self.how)
-        for inner in itertools.chain.from_iterable(in_order(own, self.how) for own in batches):
-            if not inner:
-                continue
+        check(list(itertools.chain.from_iterable(batches)), how)
+        for inner in itertools.chain.from_iterable(in_order(own, how) for own in batches):
             if self.how.flat is not None:
                 self.how.flat.place(inner)
             cuts = _cut(inner, self.how, self.how.rank)
@@ -144,7 +141,6 @@ class Shares:
         that is due, or for the first time. TensorError."""
         if self._checked and not due:
             return
-        self._checked = True
         parts = list(self)
         device = parts[0].local.device
         sums = torch.stack([_alike.checksum(part.inner.local.grad, device) for part in parts])
@@ -160,6 +156,7 @@ class Shares:
                     "the mean",
                     "STEPC_INVALID_ARGUMENT",
                 )
+        self._checked = True
 
     # --- States ---------------------------------------------------------------
 
