@@ -100,7 +100,7 @@ def a_rank_that_does_not_come_is_named():
         optimizer.step()
         optimizer._timeout = second
         if dist.get_rank() < 3:
-            words = r"the gradients could not be reduced \(no word of rank 3\)"
+            words = r"the gradients could not be compared before the step \(no word of rank 3\)"
             with pytest.raises(errors.CommunicationError, match=words):
                 optimizer.step()
             with pytest.raises(errors.StatusError, match="an earlier step failed midway"):

@@ -32,7 +32,7 @@ SQUARE = Path(__file__).parent / "definitions" / "square.mlir"
 MESHES = ("of two dims", "owned of two dims", "in tensor parallelism")  # kinds on two dims
 COLLECTIVES = ["all_reduce", "all_to_all_single", "all_gather_single", "broadcast"]
 WORDS = ("round", "gradients could not be", "parameters could not be", "could not be summed",
-         "could not be reduced", "parts could not be", "has not come to its step",
+         "could not cross ranks", "parts could not be", "has not come to its step",
          "rank 2")  # fmt: skip
 
 

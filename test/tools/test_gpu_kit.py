@@ -24,7 +24,7 @@ def kit(tmp_path_factory):
                "--optimizers", "AdamW", "--out", archive]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "22 packages" in done.stdout  # of four storages: three for processors; of ranks
+    assert "25 packages" in done.stdout  # of four storages: three for processors; of ranks
     elsewhere = folder / "elsewhere"
     with tarfile.open(archive) as unpacked:
         unpacked.extractall(elsewhere, filter="data")
