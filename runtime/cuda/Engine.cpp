@@ -66,7 +66,7 @@ void cuda::Engine::Retired::take(DeviceBlock *block) noexcept {
       blocks.push_back(std::move(own));
   } catch (...) {
     // There is no memory to remember it: what a graph names stays for good.
-    static_cast<void>(own.release());
+    [[maybe_unused]] DeviceBlock *kept = own.release();
   }
 }
 
