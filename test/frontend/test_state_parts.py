@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ranges of elements as boxes, and what zero cuts."""
 
+import functools
 import math
 from types import SimpleNamespace
 
 import pytest
 import torch
 from stepc.torch.ranks.state_parts import StatePart, boxes_of_range
-from stepc.torch.ranks.zero.shares import _cut
+from stepc.torch.ranks.zero.settings import ZeroSettings
+from stepc.torch.ranks.zero.shares import _cuts
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (1, 3, 1, 2), (0, 4), (3, 0)])
@@ -52,7 +54,8 @@ def test_cuts_fall_between_rows_and_are_near_even(world, rows):
         world=world, local_gradients=True, predivide=False, reduce_dtype=None,
         reduce_bytes=1 << 20, gather_bytes=1 << 20,
     )  # fmt: skip
-    found = [_cut(inner, how, rank) for rank in range(world)]
+    how.entry = functools.partial(ZeroSettings.entry, how)
+    found = _cuts(inner, how, range(world))
     total = sum(math.prod(shape) for shape in shapes)
     for shape, cuts in zip(shapes, zip(*found, strict=True), strict=True):
         assert cuts[0][0] == 0 and cuts[-1][1] == math.prod(shape)

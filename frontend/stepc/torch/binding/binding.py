@@ -21,7 +21,6 @@ import torch
 from ... import _runtime, errors
 from ...interface import Scalar
 from ..tensors import devices as _devices
-from ..tensors import views as _tensors
 from ..tensors import walk as _walk
 from ..tensors.members import (
     Member,
@@ -37,11 +36,12 @@ from .exclusive_writes import WatchedParameters
 from .features import states_of
 from .groups import bound_groups, exchanges, get_package, may_skip, owned_state
 from .hypers import HyperReader
+from .in_parts import InParts
 from .precision import MASTERS, SEED, Remainders
 from .preparation import Preparation
 
 
-class Binding:
+class Binding(InParts):
     """One plan, the tensors it reads and writes, and what they looked like.
 
     ``optimizer`` is a :class:`~stepc.torch.step.compiled.CompiledStep`. A ``previous``
@@ -125,7 +125,7 @@ class Binding:
     def run(self, optimizer) -> bool:
         """One step; False, with nothing done, when another Binding is needed."""
         self._place.follow()
-        if not (self._is_current(optimizer) and self._refresh(optimizer)):
+        if not (self.is_current(optimizer) and self._refresh(optimizer)):
             return False
         self._remainders.refresh()
         self._watched.refresh()
@@ -163,7 +163,8 @@ class Binding:
         self._remainders.note()
         self._watched.note()
 
-    def _is_current(self, optimizer) -> bool:
+    def is_current(self, optimizer) -> bool:
+        """Whether it is of the optimizer as that is now."""
         groups = optimizer.param_groups
         if (
             self._walk.moved()
@@ -238,32 +239,6 @@ class Binding:
                 "(zero_grad of this optimizer keeps it)"
             )
 
-    # --- A step in parts ------------------------------------------------------
-
-    def begin(self, optimizer) -> bool:
-        """Begins a step whose gradients come one by one.
-
-        False, with nothing done, when another Binding is needed. StatusError where the
-        definition needs all gradients at once.
-        """
-        self._refuse_rounds()
-        self._place.follow()
-        if not self._is_current(optimizer):
-            return False
-        members = list(trainable_members(optimizer))
-        if any(member.index not in self._ids for member in members):
-            return False
-        try:
-            for member in members:
-                described = _tensors.describe([member.param])
-                self.plan.set_param(self._ids[member.index], described[0])
-        except errors.NeedsBindError:
-            return False
-        self._remainders.refresh()
-        self._watched.refresh()
-        self.plan.step_begin()
-        return True
-
     def has(self, param: torch.Tensor) -> bool:
         """Whether the parameter is bound."""
         return id(param) in self._by_param
@@ -271,78 +246,6 @@ class Binding:
     def compare(self, optimizer) -> None:
         """Compares with other ranks what is stepped with, where that is due."""
         optimizer._compare_plain(self)
-
-    def _refuse_rounds(self) -> None:
-        if self.in_parts:
-            return
-        rounds = [name for names in self.rounds for name in names]
-        what = f", for {', '.join(rounds)}" if rounds else ""
-        raise errors.StatusError(
-            f"'{self.interface.name}' computes something of all tensors together{what}: it cannot "
-            "be stepped in the backward pass, one parameter after the other",
-            "STEPC_WRONG_STATE",
-        )
-
-    def set_grads(self, params: list[torch.Tensor]) -> list[int]:
-        """Tells the plan the gradients of parameters. Returns its ids of them. NeedsBindError
-        for one that it was not made for."""
-        ids = [self._by_param[id(param)] for param in params]
-        for param, tensor in zip(params, ids, strict=True):
-            self.plan.set_grad(tensor, _tensors.describe([param.grad])[0])
-        return ids
-
-    def step_some(self, params: list[torch.Tensor]) -> list[int]:
-        """Steps parameters, which have gradients, between begin and end. Returns the plan's
-        ids of them."""
-        held = [param.grad for param in params]  # which other threads may drop meanwhile
-        self._place.follow(ordered=True)
-        ids = self.set_grads(params)
-        self.plan.step_tensors(ids)
-        torch._C._increment_version(params)
-        self._remainders.note(params)
-        del held
-        return ids
-
-    def end(self, stepped: set[int]) -> None:
-        """Ends it. ``stepped``: ids of the tensors that took part; their gradients
-        may be gone."""
-        self._place.follow(ordered=True)
-        self.plan.step_end()
-        self._noted += 1
-        for tensor in stepped:
-            self.plan.set_grad(tensor, None)
-        if self._pending:
-            taken = [m for m in self._pending if self._ids[m.index] in stepped]
-            self._pending = [m for m in self._pending if self._ids[m.index] not in stepped]
-            self._commit(taken)
-        self._bump_states()
-        self._watched.note()  # remainders have noted each parameter as it was stepped
-
-    # --- A backward pass ahead of the step ------------------------------------
-
-    def is_current(self, optimizer) -> bool:
-        """Whether it is of the optimizer as that is now."""
-        return self._is_current(optimizer)
-
-    def begin_pass(self) -> None:
-        """Begins a pass whose gradients cross ranks ahead of the step."""
-        self._place.follow(ordered=True)
-        self.plan.pass_begin()
-
-    def bring(self, params: list[torch.Tensor]) -> None:
-        """Brings the gradients of parameters, which may be freed then; that of one without counts
-        as zero."""
-        self._place.follow(ordered=True)
-        held = [param.grad for param in params]  # which other threads may drop meanwhile
-        own = self.set_grads([param for param in params if param.grad is not None])
-        self.plan.grad_ready([self._by_param[id(param)] for param in params])
-        for tensor in own:
-            self.plan.set_grad(tensor, None)
-        del held
-
-    def end_pass(self) -> None:
-        self._place.follow(ordered=True)
-        self.plan.pass_end()
 
     # --- On a device ----------------------------------------------------------
 
@@ -352,7 +255,7 @@ class Binding:
     def upload(self, optimizer) -> bool:
         """Brings hyper-parameters to the device, for a graph that is to be launched.
         False where another Binding is needed."""
-        if not self._is_current(optimizer):
+        if not self.is_current(optimizer):
             return False
         self._place.upload()
         return True
@@ -457,6 +360,11 @@ class Binding:
             raise ObstacleError(str(error), True, error.status) from None
         del keep
         for member, tensor in zip(members, ids, strict=True):
+            if member.entry is not None and self.plan.part(tensor) != member.elements:
+                raise errors.StepcError(
+                    f"{member.name} has states of its elements {member.elements}, and the plan "
+                    f"steps {self.plan.part(tensor)}"
+                )
             self._ids[member.index] = tensor
             self._by_param[id(member.param)] = tensor
             self._watched.add(member.param)

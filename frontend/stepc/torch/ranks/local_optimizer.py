@@ -38,6 +38,7 @@ class LocalOptimizer:
         member.layout = part.layout
         if part.entry is not None:
             member.layout, member.entry, member.cut = part.bound, part.entry, part.own
+            member.elements = part.begin, part.end
 
     def _is_trained(self, param: torch.Tensor) -> bool:
         """What was cut together is bound together, also when it is frozen later."""

@@ -55,6 +55,7 @@ class Member:
     layout: Layout | None = None  # how it lies on a mesh; None: it is whole
     entry: Entry | None = None  # how it comes to a step, where that is not as the layout says
     cut: torch.Tensor | None = None  # what of it this rank then steps
+    elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
 
     @property
     def own(self) -> torch.Tensor:

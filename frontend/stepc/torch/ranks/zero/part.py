@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 
 from .... import errors
-from ...._mesh import Entry, Layout
+from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.members import ObstacleError
-from ...tensors.views import STORAGE, set_grad
+from ...tensors.views import set_grad
 from ..dtensor import is_dtensor
 from ..state_parts import (
     StatePart,
@@ -225,17 +225,12 @@ class SharedPart(ZeroPart):
 
     def resolve(self, axes: dict, mesh) -> None:
         super().resolve(axes, mesh)
-        how, over = self._how, (self.axis,)
         # Where the part begins says the runtime; the caller's tensor, where its own does.
         below = None if self.inner.layout is None else self.inner.layout.start
         self.bound = replace(self.layout, begin=-1)
         if self.by_rows:
             self.bound = replace(self.layout, start=below)
-        if not how.local_gradients:
-            self.entry = Entry(over)
-            return
-        wire = STORAGE[how.reduce_dtype or self.local.dtype]
-        self.entry = Entry(over, over, float(how.world), how.predivide, wire)
+        self.entry = self._how.entry(self.local.dtype, self.axis)
 
     def is_current(self) -> bool:
         return self.inner.is_current() and self.inner.local.data_ptr() == self._memory

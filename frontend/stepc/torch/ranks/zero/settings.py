@@ -11,7 +11,9 @@ import torch
 import torch.distributed as dist
 
 from .... import errors
+from ...._mesh import Entry
 from ...tensors.callers import level_of_caller
+from ...tensors.views import STORAGE
 from .flat import FlatMemory
 
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
@@ -102,6 +104,13 @@ class ZeroSettings:
     @property
     def rank(self) -> int:
         return dist.get_rank(self.group)
+
+    def entry(self, dtype: torch.dtype, axis: str) -> Entry:
+        """How a parameter of the dtype comes to a step, where ``axis`` is the group's."""
+        if not self.local_gradients:
+            return Entry((axis,))
+        wire = STORAGE[self.reduce_dtype or dtype]
+        return Entry((axis,), (axis,), float(self.world), self.predivide, wire)
 
     def __str__(self) -> str:
         words = [

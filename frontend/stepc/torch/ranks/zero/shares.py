@@ -14,12 +14,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import defaultdict
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 
 from .... import _runtime, _structures, errors
-from ...._mesh import Entry, Layout, Mesh
+from ...._mesh import Layout, Mesh
 from ...tensors import views as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
@@ -74,29 +75,28 @@ def in_order(inner: list, how: ZeroSettings) -> list[list]:
     return [own for own in (early, late, *frozen) if own]
 
 
-def _cut(inner: list, how: ZeroSettings, rank: int) -> list[tuple[int, int]]:
-    """Which elements of each the rank of the group steps, where they are bound in one call."""
-    mesh = Mesh(("zero",), (how.world,))
-    over = ("zero",)
+def _cuts(inner: list, how: ZeroSettings, ranks: Iterable[int]) -> list[list[tuple[int, int]]]:
+    """Of each of these ranks of the group, which elements of each it steps, where they are bound
+    in one call."""
+    axis = "zero"
+    mesh = Mesh((axis,), (how.world,))
     tensors = [part.local.detach().contiguous() for part in inner]
     described = _tensors.describe(tensors)
     bindings, keep = (_structures.Binding * len(inner))(), [tensors]
     size = ctypes.sizeof(_structures.DLTensor)
     for number, (part, binding) in enumerate(zip(inner, bindings, strict=True)):
         shape = tuple(part.local.shape)
-        layout = Layout(shape, flat=over, begin=-1)
+        layout = Layout(shape, flat=(axis,), begin=-1)
         if has_rows(part):
-            layout = Layout(shape, ((0, over),))
-        wire = _tensors.STORAGE[how.reduce_dtype or part.local.dtype]
-        entry = Entry(over, over, float(how.world), how.predivide, wire)
-        entry = (entry if how.local_gradients else Entry(over)).struct(mesh)
-        layout = layout.struct(mesh)
+            layout = Layout(shape, ((0, (axis,)),))
+        layout, entry = layout.struct(mesh), how.entry(part.local.dtype, axis).struct(mesh)
         keep += [layout, entry]
         binding.name = part.name.encode()
         binding.param = ctypes.addressof(described) + number * size
         binding.gradDtype = described[number].dtype
         binding.layout, binding.entry = map(ctypes.addressof, (layout, entry))
-    return _runtime.parts_of(mesh.struct(rank), bindings, how.reduce_bytes, how.gather_bytes)
+    sizes = how.reduce_bytes, how.gather_bytes
+    return [_runtime.parts_of(mesh.struct(rank), bindings, *sizes) for rank in ranks]
 
 
 class Shares:
@@ -115,7 +115,7 @@ class Shares:
         for inner in itertools.chain.from_iterable(in_order(own, how) for own in batches):
             if self.how.flat is not None:
                 self.how.flat.place(inner)
-            cuts = _cut(inner, self.how, self.how.rank)
+            (cuts,) = _cuts(inner, self.how, [self.how.rank])
             parts = [SharedPart(p, self.how, *own) for p, own in zip(inner, cuts, strict=True)]
             self.calls.append(parts)
             self._parts |= {id(part.param): part for part in parts}
@@ -177,14 +177,13 @@ class Shares:
 
     def cuts(self) -> list[dict[int, tuple[int, int]]]:
         """The elements that each rank steps, by ``id()`` of the parameter."""
-        return [
-            {
-                id(part.param): cut
-                for own in self.calls
-                for part, cut in zip(own, _cut([p.inner for p in own], self.how, rank), strict=True)
-            }
-            for rank in range(self.how.world)
-        ]
+        ranks = range(self.how.world)
+        found: list[dict] = [{} for _ in ranks]
+        for own in self.calls:
+            of_ranks = _cuts([part.inner for part in own], self.how, ranks)
+            for cuts, of_rank in zip(found, of_ranks, strict=True):
+                cuts |= {id(p.param): cut for p, cut in zip(own, of_rank, strict=True)}
+        return found
 
     def _put_together(self, held: list[tuple], states: dict, cuts: list[dict]) -> None:
         """Of one dtype: every rank sends what it has, side by side."""
