@@ -21,7 +21,7 @@ def test_two_ranks(tmp_path):
     # torch's Adafactor raises on DTensors.
     assert set(results["absent"]) <= {"rows-torch-adafactor"}, results["absent"]
     assert all(len(values) == 2 for values in results["seconds"].values())
-    assert len(results["ratios"]) == 17
+    assert len(results["ratios"]) == 19
     sent = results["sent"]
     assert sent["rows-adamw"] == {"calls": 0, "bytes": 0.0}
     # 1106 elements, of which each rank sends half; and which of five tensors have a gradient, with

@@ -119,6 +119,14 @@ def redundancy(**options):
     return make
 
 
+def redundancy_in_view(world):
+    """Its best form, in which what owners have is sent from where it lies, a call for each. It
+    moves parameters: of its own."""
+    params = [torch.nn.Parameter(one.detach().clone()) for one in world.whole]
+    make = redundancy(fused=True, parameters_as_bucket_view=True)
+    return Steps(make, params, world.gradients)
+
+
 def torch_adafactor(params):
     return torch.optim.Adafactor(params, lr=LR)
 
@@ -205,6 +213,9 @@ ENTRIES = {
     "redundancy-fused": Entry(
         "torch ZeroRedundancyOptimizer AdamW fused", whole(redundancy(fused=True))
     ),
+    "redundancy-view": Entry(
+        "torch ZeroRedundancyOptimizer AdamW fused, bucket view", redundancy_in_view
+    ),
     "zero-adamw-local": Entry("stepc AdamW zero=1, local", zero("AdamW", "local")),
     "zero-adafactor-local": Entry("stepc Adafactor zero=1, local", zero("Adafactor", "local")),
     "zero-adamw-waiting": Entry(
@@ -249,6 +260,8 @@ ENTRIES = {
 PAIRS = (
     ("zero-adamw", "redundancy-foreach"),
     ("zero-adamw", "redundancy-fused"),
+    ("zero-adamw", "redundancy-view"),
+    ("flat-adamw", "redundancy-view"),
     ("flat-adamw", "zero-adamw"),
     ("zero-adafactor", "redundancy-fused"),
     ("zero-adamw-local", "reduce-redundancy"),
