@@ -45,7 +45,7 @@ def chunk(extent: int, parts: int, at: int) -> int:
 @dataclass(frozen=True)
 class Line:
     """Tensors of one dtype as ``zero=`` puts them on one line of elements. ``length``: of a
-    rank's part, in elements, with the padding at the end."""
+    rank's part, in elements; that of the last rank ends with the line."""
 
     tensors: tuple[Tensor, ...]
     starts: tuple[int, ...]

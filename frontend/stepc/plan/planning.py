@@ -16,6 +16,8 @@ from .package import Package, Source
 
 GRADIENTS = ("local", "reduced")
 
+_UNDER_WAY = 4  # buckets, where stepcPlanSetBuckets is told nothing else
+
 
 @dataclass(frozen=True)
 class Request:
@@ -73,21 +75,24 @@ class Plan:
         return found
 
     def _flat_memory(self) -> dict[str, int]:
-        """Every rank has whole parameters, and with zero1 whole gradients; with zero2 the
-        sums of its part, their means, and two buckets on their way."""
+        """Every rank has whole parameters, and with zero1 whole gradients; where these are its
+        own, f32 means of its part. Of buckets that cross at a time there is memory for what is sent
+        and received, and for what is gathered, but of one tensor, which is gathered where it is."""
         lines, ranks = self.layout.lines, self.layout.ranks
+        under_way = min(_UNDER_WAY, len(lines))
         wholes = [line.length * ranks * BYTES[line.dtype] for line in lines]
-        grads = {line.dtype: BYTES[self.package.grad_of(line.dtype)] for line in lines}
+        joined = [n for n, line in zip(wholes, lines, strict=True) if len(line.tensors) > 1]
         found = {"parameters": sum(t.bytes for t in self.model.tensors)}
         if self.layout.kind == "zero1":
-            found["gradients"] = sum(t.elements * grads[t.dtype] for t in self.model.tensors)
-            if self.request.gradients == "local":
-                found["gradients sent and received"] = 2 * sum(wholes)
-        else:
-            found["gradients"] = sum(line.length * grads[line.dtype] for line in lines)
-            found["means of gradients"] = found["gradients"]
-            found["buckets of gradients"] = 3 * max(wholes)
-        return found | {"gathered parameters": sum(wholes)}
+            found["gradients"] = sum(
+                t.elements * BYTES[self.package.grad_of(t.dtype)] for t in self.model.tensors
+            )
+        if self.request.gradients == "local" or self.layout.kind == "zero2":
+            sums = sum(line.length * max(BYTES[line.dtype], BYTES["f32"]) for line in lines)
+            found["means of gradients"] = sums
+            found["buckets of gradients"] = 2 * under_way * max(wholes)
+        gathered = min(under_way, len(joined)) * max(joined, default=0)
+        return found | {"gathered parameters": gathered}
 
     @property
     def memory(self) -> dict[str, int | dict]:
