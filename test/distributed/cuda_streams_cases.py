@@ -158,6 +158,8 @@ def steps_that_no_graph_can_have():
         words = "other tensors have gradients than in the last step; call upload() before"
         refused_in_a_graph(place, optimizer, words)
         optimizer.step()
+        optimizer.upload()
+        place.captured(optimizer)()
         params = [torch.nn.Parameter(place.place(v)) for v in values()[0].values()]
         optimizer = st.AdamW(params, zero=2, gradients="local")
         for _ in range(2):

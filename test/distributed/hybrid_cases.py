@@ -168,6 +168,8 @@ def compare_stage2(name, kind, passes=2, partial=(), **more):
         optimizer.step()
         assert all(param.grad is None for _, param in params)
         same_as(kind, mesh, params, dict(plain), f"{name}, {kind}, step {step}")
+    calls = optimizer._binding.plan.info().exchangeCalls
+    assert calls > 3 * passes * 3, calls  # more than three buckets in a pass
     return optimizer
 
 

@@ -67,9 +67,7 @@ class OwnedRows:
             return None
         if not self._how.predivide:
             total = divided(total, self._how.world)
-        # Where it is said in what gradients cross, the mean stays as it was added up.
-        kept = part.wide if self._how.reduce_dtype is not None else part.param.dtype
-        return total.to(kept).view(own.shape)
+        return total.view(own.shape)
 
     def gather(self) -> None:
         """Puts the rows of all ranks together, of what was stepped: the same on all."""
