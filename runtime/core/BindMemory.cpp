@@ -40,9 +40,7 @@ void Binder::allocateStates() {
     return elements;
   };
   auto getSize = [&](const NewTensor &tensor, size_t k, const Operand &state) {
-    size_t size =
-        size_t(countElements(tensor, k)) * size_t(getByteSize(state.storage));
-    return (size + 63) & ~size_t(63);
+    return roundUpToLine(countElements(tensor, k) * getByteSize(state.storage));
   };
   forEachState([&](NewTensor &tensor, size_t k, const Operand &state) {
     if (__builtin_add_overflow(bytes, getSize(tensor, k, state), &bytes))
@@ -67,7 +65,8 @@ int64_t Binder::getOwnBytes(const NewTensor &tensor) const {
   const Variant &variant = getVariant(tensor);
   if (variant.space != Space::Tiles)
     return 0;
-  int64_t slots = (int64_t(variant.tensorSlots * sizeof(double)) + 63) & ~63;
+  auto slots =
+      int64_t(roundUpToLine(int64_t(variant.tensorSlots * sizeof(double))));
   if (tensor.bound.elsewhere)
     return slots;
   int64_t live = getWorkspaceBytes(variant, tensor.tiles, /*live=*/true);

@@ -219,7 +219,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
   uintptr_t address = tensor.ownMemory;
   words[STEPC_TILE_SLOTS] = int64_t(address);
   storeTileShape(tensor.tiles, words);
-  address += (variant.tensorSlots * sizeof(double) + 63) & ~size_t(63);
+  address += roundUpToLine(int64_t(variant.tensorSlots * sizeof(double)));
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     // What crosses ranks lies side by side with other tensors'.
     bool own = buffer.live && !buffer.crosses;
@@ -247,17 +247,6 @@ void Binder::advise() const noexcept {
       plan.engine->advise(view.address + uintptr_t(span.low),
                           size_t(span.high - span.low));
     }
-  }
-}
-
-/// Refuses addresses that steps cannot use.
-void Plan::requireEntryMemory(const NewTransfers &made) const {
-  for (const EntryTensor &tensor : made.tensors) {
-    if (tensor.elements == 0)
-      continue;
-    engine->requireMemory(tensor.param, {tensor.name, Role::Param, {}});
-    if (tensor.hasGrad)
-      engine->requireMemory(tensor.grad, {tensor.name, Role::Grad, {}});
   }
 }
 

@@ -133,6 +133,17 @@ bool Plan::setEntryGradFast(BoundTensor &tensor,
   return true;
 }
 
+/// Refuses addresses that steps cannot use.
+void Plan::requireEntryMemory(const NewTransfers &made) const {
+  for (const EntryTensor &tensor : made.tensors) {
+    if (tensor.elements == 0)
+      continue;
+    engine->requireMemory(tensor.param, {tensor.name, Role::Param, {}});
+    if (tensor.hasGrad)
+      engine->requireMemory(tensor.grad, {tensor.name, Role::Grad, {}});
+  }
+}
+
 /// What `given` is as the operand. Refuses another dtype or shape, and gaps.
 View Plan::requireEntryView(int64_t id, size_t operand,
                             const DLTensor &given) const {

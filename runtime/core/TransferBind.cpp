@@ -12,7 +12,6 @@
 #include "core/Status.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 using namespace stepc;
@@ -221,12 +220,14 @@ void Transfers::addPlaces(NewTransfers &made) const {
   made.numPlaces = next;
 }
 
-static size_t countTensors(const GatherUnit &unit) {
-  std::set<size_t> all;
-  for (const auto *list : {&unit.own, &unit.others})
-    for (const GatherSegment &segment : *list)
-      all.insert(segment.tensor);
-  return all.size();
+/// Whether parts of more than one tensor are gathered.
+static bool hasSeveral(const GatherUnit &unit) {
+  size_t first = (unit.own.empty() ? unit.others : unit.own)[0].tensor;
+  auto differs = [&](const GatherSegment &segment) {
+    return segment.tensor != first;
+  };
+  return std::any_of(unit.own.begin(), unit.own.end(), differs) ||
+         std::any_of(unit.others.begin(), unit.others.end(), differs);
 }
 
 NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
@@ -239,7 +240,7 @@ NewTransfers Transfers::prepare(std::vector<EntryTensor> created,
   made.units = makeGatherUnits(getMesh(), made, tensors.size(), buckets.size(),
                                bucketSizes.parameters);
   for (const GatherUnit &unit : made.units)
-    if (unit.inPlace && countTensors(unit) > 1)
+    if (unit.inPlace && hasSeveral(unit))
       for (const auto *list : {&unit.own, &unit.others})
         for (const GatherSegment &segment : *list)
           made.tensors[segment.tensor - tensors.size()].beside = true;

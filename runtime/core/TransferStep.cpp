@@ -245,9 +245,7 @@ uintptr_t Transfers::getMemory(const GatherUnit &unit, size_t slot) const {
     return gatherRing.memory[slot].address;
   const GatherSegment &segment = (unit.own.empty() ? unit.others : unit.own)[0];
   const EntryTensor &tensor = tensors[segment.tensor];
-  int64_t item = getByteSize(buckets[tensor.bucket].terms.param);
-  return tensor.param + uintptr_t(segment.piece.first * item) -
-         uintptr_t(segment.piece.at);
+  return getGatherBase(tensor, segment, buckets[tensor.bucket].terms.param);
 }
 
 /// Copies elements of parameters into what is gathered, or out of it.

@@ -147,9 +147,8 @@ void UnitMaker::addPieces(size_t bucket) {
 bool UnitMaker::isInPlace(const GatherUnit &unit) const {
   auto getBase = [&](const GatherSegment &segment) {
     const EntryTensor &tensor = made.tensors[segment.tensor - firstTensor];
-    Storage type = made.buckets[tensor.bucket - firstBucket].terms.param;
-    return tensor.param + uintptr_t(segment.piece.first * getByteSize(type)) -
-           uintptr_t(segment.piece.at);
+    return getGatherBase(tensor, segment,
+                         made.buckets[tensor.bucket - firstBucket].terms.param);
   };
   uintptr_t base = 0;
   for (const auto *list : {&unit.own, &unit.others})

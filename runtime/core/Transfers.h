@@ -243,6 +243,14 @@ std::vector<GatherUnit> makeGatherUnits(const Mesh &mesh,
 View makeEntryView(const EntryTensor &tensor, const EntryTerms &terms,
                    bool isGrad);
 
+/// Where what is gathered would begin, were all of it to lie as this segment
+/// does.
+inline uintptr_t getGatherBase(const EntryTensor &tensor,
+                               const GatherSegment &segment, Storage param) {
+  return tensor.param + uintptr_t(segment.piece.first * getByteSize(param)) -
+         uintptr_t(segment.piece.at);
+}
+
 /// Who steps what has come.
 class BucketStepper {
 public:
@@ -271,7 +279,6 @@ public:
   void commit(NewTransfers &&made) noexcept;
 
   bool any() const { return !tensors.empty(); }
-  size_t getNumPlaces() const { return numPlaces; }
   std::vector<EntryTensor> &getTensors() { return tensors; }
   const std::vector<EntryTensor> &getTensors() const { return tensors; }
   const TransferBucket &getBucket(size_t index) const { return buckets[index]; }
@@ -343,6 +350,7 @@ private:
     const char *what;
   };
 
+  // TransferPass.cpp
   void requireLike(const Transfers &from) const;
 
   // TransferStep.cpp
@@ -373,6 +381,8 @@ private:
   void startAllToAll(const TransferBucket &bucket, const TransferStage &stage,
                      uintptr_t send, uintptr_t receive, void *&work,
                      Engine &engine);
+
+  // TransferCalls.cpp
   void start(const StepcTransfer &transfer, int64_t bytes, void *&work,
              const Subject &subject, Engine &engine);
   void finish(void *&work, const Subject &subject, Engine &engine);

@@ -18,12 +18,6 @@
 using namespace stepc;
 using namespace stepc::cuda;
 
-static int64_t getBits(double value) {
-  int64_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
 /// The classes that have rows.
 void cuda::Engine::listRows() {
   step.rows.clear();

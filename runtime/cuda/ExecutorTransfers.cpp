@@ -29,12 +29,6 @@ static_assert(int(Storage::F32) == STEPC_TYPE_F32 &&
 /// Bytes of one access of a thread.
 static constexpr int64_t kAccessBytes = 16;
 
-static int64_t getDoubleBits(double value) {
-  int64_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
 static int64_t getKind(Storage from, Storage to) {
   return STEPC_CONVERT_KIND(int64_t(from), int64_t(to));
 }
@@ -78,7 +72,7 @@ void Executor::setPiece(const ConvertPiece &piece, int64_t tile) {
   entry[STEPC_CONVERT_ENTRY_COUNT] = piece.count;
   entry[STEPC_CONVERT_ENTRY_KIND] =
       copied ? getByteSize(piece.to) : getKind(piece.from, piece.to);
-  entry[STEPC_CONVERT_ENTRY_DIVISOR] = getDoubleBits(piece.divisor);
+  entry[STEPC_CONVERT_ENTRY_DIVISOR] = getBits(piece.divisor);
   entry[STEPC_CONVERT_ENTRY_TILE] = tile;
 }
 
@@ -119,9 +113,9 @@ void Executor::addUp(const RowSum &sum) {
   if (sum.count == 0)
     return;
   int64_t arguments[] = {
-      int64_t(sum.rows),          sum.stride,        sum.numRows,
-      int64_t(sum.target),        sum.count,         getKind(sum.wire, sum.sum),
-      getDoubleBits(sum.divisor), int64_t(sum.adds), getTransferSkip()};
+      int64_t(sum.rows),    sum.stride,        sum.numRows,
+      int64_t(sum.target),  sum.count,         getKind(sum.wire, sum.sum),
+      getBits(sum.divisor), int64_t(sum.adds), getTransferSkip()};
   int64_t lanes =
       kAccessBytes / std::min(getByteSize(sum.wire), getByteSize(sum.sum));
   int64_t perBlock = kBlockThreads * lanes;

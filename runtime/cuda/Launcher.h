@@ -12,11 +12,19 @@
 #include "cuda/Module.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace stepc::cuda {
+
+/// A double as a word of a list.
+inline int64_t getBits(double value) {
+  int64_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
 
 /// Enqueues kernels of a module on the stream that the caller named last. The
 /// device's context is current in all calls.

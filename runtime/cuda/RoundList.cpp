@@ -187,9 +187,7 @@ void RoundList::addFills(int64_t round) {
   for (const IdleBuffer &buffer : in->idle)
     if (buffer.round == round && !STEPC_FAULT("device-idle-not-neutral"))
       words.insert(words.end(), {buffer.address, buffer.count, buffer.word});
-  double one = 1.0;
-  int64_t oneBits;
-  std::memcpy(&oneBits, &one, sizeof(oneBits));
+  int64_t oneBits = getBits(1.0);
   forEachCrossing(round, [&](const PackedWord &word, int64_t address) {
     if (word.statistic >= 0)
       return;

@@ -67,7 +67,6 @@ def write_message(message, size, error):
 
 BEGIN = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 READY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Meetings:
@@ -79,7 +78,7 @@ class Meetings:
         self.mesh = mesh
         self.kept, self.met, self.counts = {}, {}, {}
         self.fault = ""
-        self.calls = BEGIN(self.begin), READY(self.is_ready), RUN(self.run)
+        self.calls = BEGIN(self.begin), READY(self.is_ready)
 
     def keep(self, rank, transfer):
         """A copy of it; what the double is to call with."""
@@ -131,9 +130,6 @@ class Meetings:
             for part in parts:
                 ctypes.memmove(at, part, len(part))
                 at += len(part)
-
-    def run(self, number):
-        pass
 
 
 class StreamCommunicator:

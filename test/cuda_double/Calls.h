@@ -9,6 +9,25 @@
 
 #include "State.h"
 
+namespace cuda_double {
+
+/// Whether a call that is "potentially unsafe", as it may wait for others, is
+/// not permitted to this thread: by a capture of its own, or by one of any
+/// thread that was begun in the global mode, unless the thread's mode says
+/// otherwise.
+bool isProhibited(CUcontext context);
+/// Fails and spoils the captures, as a call that is not permitted in one does.
+CUresult refuseCapture(CUcontext context);
+
+} // namespace cuda_double
+
+// The functions are those that the engine looks for.
+extern "C" {
+using namespace stepc::cuda;
+#define STEPC_CUDA_SYMBOL(name, symbol, parameters) CUresult symbol parameters;
+#include "cuda/DriverSymbols.def"
+}
+
 /// Begins each function: locks, counts, fails on demand.
 #define ENTER(name)                                                            \
   std::lock_guard<std::mutex> lock(getState().mutex);                          \

@@ -38,15 +38,13 @@ private:
 /// Work that waits for that of other ranks.
 class RankWork : public Work {
 public:
-  RankWork(void *(*make)(void *), int32_t (*ready)(void *),
-           void (*function)(void *), void *argument)
-      : make(make), ready(ready), function(function), argument(argument) {}
+  RankWork(void *(*make)(void *), int32_t (*ready)(void *), void *argument)
+      : make(make), ready(ready), argument(argument) {}
   std::shared_ptr<Work> begin() override {
-    return std::make_shared<RankWork>(make, ready, function, make(argument));
+    return std::make_shared<RankWork>(make, ready, make(argument));
   }
   bool mayRun() override { return ready(argument) != 0; }
   CUresult run() override {
-    function(argument);
     getState().changed.notify_all();
     return CUDA_SUCCESS;
   }
@@ -54,7 +52,6 @@ public:
 private:
   void *(*make)(void *);
   int32_t (*ready)(void *);
-  void (*function)(void *);
   void *argument;
 };
 
@@ -155,12 +152,11 @@ int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
 }
 
 int32_t cudaDoubleEnqueueWork(void *stream, void *(*begin)(void *),
-                              int32_t (*ready)(void *), void (*run)(void *),
-                              void *argument) {
+                              int32_t (*ready)(void *), void *argument) {
   ENTER_CONTEXT("cudaDoubleEnqueueWork");
   Operation operation;
   operation.kind = Operation::Kind::Other;
-  operation.work = std::make_shared<RankWork>(begin, ready, run, argument);
+  operation.work = std::make_shared<RankWork>(begin, ready, argument);
   return enqueue(context, static_cast<CUstream>(stream), std::move(operation));
 }
 

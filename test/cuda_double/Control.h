@@ -57,13 +57,12 @@ void cudaDoubleSetPatience(int64_t milliseconds);
  * memory and call nothing of the double. */
 int32_t cudaDoubleEnqueue(void *stream, void (*function)(void *),
                           void *argument);
-/* The same of work of several ranks: `begin` is called when it comes onto the
- * stream and makes what the others get; `ready` when all before it is done, as
- * often as need be, until it returns what is not 0; then `run`. They may be
+/* Work of several ranks: `begin` is called when it comes onto the stream and
+ * makes what the other gets; `ready` when all before it is done, as often as
+ * need be, until it has done the work and returns what is not 0. They may be
  * called by any thread. */
 int32_t cudaDoubleEnqueueWork(void *stream, void *(*begin)(void *),
-                              int32_t (*ready)(void *), void (*run)(void *),
-                              void *argument);
+                              int32_t (*ready)(void *), void *argument);
 /* Opens all device memory to the host, or protects it again: between the two
  * the host stands for operations of others that a stream has run. */
 void cudaDoubleOpen(int32_t open);

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Those that the engine calls; Graphs.cpp has others.
+// Those that the engine calls, of devices, modules, memory and launches;
+// StreamCalls.cpp and Graphs.cpp have others.
 // Errors are what the driver's documentation says of each function.
 //
 //===----------------------------------------------------------------------===//
@@ -17,7 +18,6 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <type_traits>
 #include <unistd.h>
 
 using namespace cuda_double;
@@ -30,26 +30,6 @@ bool isCapturing(CUcontext context) {
   for (auto &stream : getState().streams)
     if (stream->context == context && stream->capture)
       return true;
-  return false;
-}
-
-/// Whether a call that is "potentially unsafe", as it may wait for others, is
-/// not permitted to this thread: by a capture of its own, or by one of any
-/// thread that was begun in the global mode, unless the thread's mode says
-/// otherwise.
-bool isProhibited(CUcontext context) {
-  CUstreamCaptureMode mode = getCaptureMode();
-  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-    return false;
-  for (auto &stream : getState().streams) {
-    if (stream->context != context || !stream->capture)
-      continue;
-    bool own = stream->captureMode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-               stream->captureThread == std::this_thread::get_id();
-    if (own || (mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                stream->captureMode == CU_STREAM_CAPTURE_MODE_GLOBAL))
-      return true;
-  }
   return false;
 }
 
@@ -90,14 +70,6 @@ CUresult findText(CUresult error, int column, const char **out) {
     }
   *out = nullptr;
   return CUDA_ERROR_INVALID_VALUE;
-}
-
-/// Fails and spoils the captures, as a call that is not permitted in one does.
-CUresult refuseCapture(CUcontext context) {
-  for (auto &stream : getState().streams)
-    if (stream->context == context && stream->capture)
-      stream->captureInvalid = true;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /// Whether a kernel of the module is still to run.
@@ -396,125 +368,6 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSynchronize(CUstream stream) {
-  ENTER_CONTEXT("cuStreamSynchronize");
-  if (isProhibited(context))
-    return refuseCapture(context);
-  CUstream own = findStream(context, stream);
-  if (!own)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (own->capture)
-    return refuseCapture(context);
-  if (own->isDefault && blocksDefault(context))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  return pump(context, own);
-}
-
-CUresult cuStreamQuery(CUstream stream) {
-  ENTER_CONTEXT("cuStreamQuery");
-  CUstream own = findStream(context, stream);
-  if (!own)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (own->capture || isProhibited(context))
-    return refuseCapture(context);
-  if (own->isDefault && blocksDefault(context))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  advance();
-  return own->queue.empty() ? context->broken : CUDA_ERROR_NOT_READY;
-}
-
-CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
-  ENTER_CONTEXT("cuStreamCreate");
-  *out = add(getState().streams);
-  (*out)->isBlocking = !(flags & CU_STREAM_NON_BLOCKING);
-  (*out)->context = context;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream) {
-  ENTER_CONTEXT("cuStreamDestroy");
-  if (!isAlive(stream) || stream->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  pump(context, stream);
-  erase(getState().streams, stream);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
-  ENTER_CONTEXT("cuStreamIsCapturing");
-  CUstream own = findStream(context, stream);
-  if (!own)
-    return CUDA_ERROR_INVALID_HANDLE;
-  // It is told, and nothing is spoiled by the question.
-  if (own->isDefault && blocksDefault(context, /*spoil=*/false))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  *out = own->capture || own->joined ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                     : CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-  ENTER("cuThreadExchangeStreamCaptureMode");
-  std::swap(*mode, getCaptureMode());
-  return CUDA_SUCCESS;
-}
-
-CUresult cuEventCreate(CUevent *out, unsigned int) {
-  ENTER_CONTEXT("cuEventCreate");
-  *out = add(getState().events);
-  (*out)->context = context;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuEventDestroy_v2(CUevent event) {
-  ENTER_CONTEXT("cuEventDestroy");
-  if (!isAlive(event) || event->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  erase(getState().events, event);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-  ENTER_CONTEXT("cuEventRecord");
-  if (!isAlive(event) || event->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  Operation operation;
-  operation.kind = Operation::Kind::Event;
-  operation.reached = event->reached = std::make_shared<bool>(false);
-  CUstream own = findStream(context, stream);
-  event->stream = own && (own->joined || own->capture) ? own : nullptr;
-  return enqueue(context, stream, std::move(operation));
-}
-
-/// A stream that waits for an event of a capture comes to be part of it.
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
-  ENTER_CONTEXT("cuStreamWaitEvent");
-  CUstream own = findStream(context, stream);
-  if (!own || !isAlive(event) || event->context != context || flags)
-    return CUDA_ERROR_INVALID_HANDLE;
-  Operation operation;
-  operation.kind = Operation::Kind::Wait;
-  operation.reached = event->reached;
-  if (CUstream from = isAlive(event->stream) ? event->stream : nullptr) {
-    CUstream origin = from->joined ? from->joined : from;
-    if (origin != own)
-      own->joined = origin;
-    else
-      from->isOpen = false;
-  }
-  return enqueue(context, stream, std::move(operation));
-}
-
-CUresult cuEventQuery(CUevent event) {
-  ENTER_CONTEXT("cuEventQuery");
-  if (!isAlive(event) || event->context != context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (isProhibited(context))
-    return refuseCapture(context);
-  return event->reached && !*event->reached ? CUDA_ERROR_NOT_READY
-                                            : CUDA_SUCCESS;
-}
-
 CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,
                         unsigned int gridY, unsigned int gridZ,
                         unsigned int blockX, unsigned int blockY,
@@ -538,10 +391,5 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gridX,
     operation.arguments.push_back(*static_cast<int64_t *>(parameters[k]));
   return enqueue(context, stream, std::move(operation));
 }
-
-// The functions are those that the engine looks for.
-#define STEPC_CUDA_SYMBOL(name, symbol, parameters)                            \
-  static_assert(std::is_same_v<decltype(symbol), CUresult parameters>);
-#include "cuda/DriverSymbols.def"
 
 } // extern "C"
