@@ -18,7 +18,7 @@ from stepc._mesh import SimulatedWorld
 sys.path += [str(ROOT / "test" / name) for name in ("sharding", "exact", "interpreter")]
 import entries
 from definitions import Definition
-from entries import DTYPES, Entry, Model, Run, Tensor, compare, group_of, run_alone
+from entries import Entry, Model, Run, Tensor, compare, group_of, run_alone
 from values import fill
 
 __all__ = [
@@ -50,7 +50,7 @@ class DeviceOperand:
         self.shape = (ctypes.c_int64 * max(self.like.ndim, 1))(*self.like.shape)
         self.tensor = structures.DLTensor(
             self.address, structures.DLDevice(CUDA, self.device), self.like.ndim,
-            structures.DLDataType(*DTYPES[storage], 1),
+            structures.DATA_TYPES[storage],
             ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64)), None, 0,
         )  # fmt: skip
         return self.tensor

@@ -18,8 +18,6 @@ from stepc import _runtime, _structures, errors
 from stepc._mesh import EntryStruct, Layout, Mesh, SimulatedWorld
 from steps import Group
 
-DTYPES = {"f32": (2, 32), "f64": (2, 64), "bf16": (4, 16), "f16": (2, 16)}
-
 
 @dataclass
 class Entry:
@@ -57,7 +55,7 @@ class Entry:
         entry.divisor, entry.divideBefore = self.divisor, self.before
         entry.owned = self.kind == "owned"
         if self.wire is not None and self.partial:
-            entry.wireType = _structures.DLDataType(*DTYPES[self.wire], 1)
+            entry.wireType = _structures.DATA_TYPES[self.wire]
         return entry
 
 
@@ -224,7 +222,7 @@ class Run:
             binding.name = f"t{number}".encode()
             binding.param = ctypes.cast(pointer(param), c_void_p)
             grad = tensor.landed if self.is_alone else tensor.storages[1]
-            binding.gradDtype = _structures.DLDataType(*DTYPES[grad], 1)
+            binding.gradDtype = _structures.DATA_TYPES[grad]
             binding.number = number + 1
             if not self.is_alone:
                 layout = tensor.entry.layout(self.model.mesh, tensor.shape)

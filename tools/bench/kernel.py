@@ -7,67 +7,11 @@ import ctypes
 import math
 import os
 import subprocess
-from ctypes import (
-    POINTER,
-    Structure,
-    byref,
-    c_char_p,
-    c_int32,
-    c_int64,
-    c_size_t,
-    c_uint8,
-    c_uint16,
-    c_uint64,
-    c_void_p,
-    sizeof,
-)
+from ctypes import byref, c_char_p, c_int64, c_void_p, sizeof
 
-DL_FLOAT, DL_BFLOAT, DL_CPU = 2, 4, 1
-DTYPES = {"f32": (DL_FLOAT, 32), "bf16": (DL_BFLOAT, 16)}
+from stepc._structures import DATA_TYPES, Binding, DLDevice, DLTensor, PlanConfig
 
-
-class DLDataType(Structure):
-    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
-
-
-class DLTensor(Structure):
-    _fields_ = [
-        ("data", c_void_p),
-        ("device_type", c_int32),
-        ("device_id", c_int32),
-        ("ndim", c_int32),
-        ("dtype", DLDataType),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("byte_offset", c_uint64),
-    ]
-
-
-class PlanConfig(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("num_threads", c_int32),
-        ("huge_pages", c_int32),
-        ("chunk_elements", c_int64),
-        ("reserved", c_uint64 * 4),
-    ]
-
-
-class Binding(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("name", c_char_p),
-        ("group", c_int64),
-        ("param", POINTER(DLTensor)),
-        ("grad", POINTER(DLTensor)),
-        ("grad_dtype", DLDataType),
-        ("states", POINTER(POINTER(DLTensor))),
-        ("num_states", c_int64),
-        ("count", c_int64),
-        ("fresh", c_int32),
-        ("reserved0", c_int32),
-        ("count_mirror", c_void_p),
-    ]
+DL_CPU = 1
 
 
 def compile_package(definition, dtype, path):
@@ -78,10 +22,8 @@ def compile_package(definition, dtype, path):
 
 
 def dl_tensor(address, dtype, elements):
-    code, bits = DTYPES[dtype]
     shape, stride = (c_int64 * 1)(elements), (c_int64 * 1)(1)
-    kind = DLDataType(code, bits, 1)
-    tensor = DLTensor(address, DL_CPU, 0, 1, kind, shape, stride, 0)
+    tensor = DLTensor(address, DLDevice(DL_CPU, 0), 1, DATA_TYPES[dtype], shape, stride, 0)
     tensor.keep = (shape, stride)
     return tensor
 
@@ -117,10 +59,10 @@ class Kernel:
                     arena.addresses, arena.item_bytes, kinds, strict=True
                 )
             )
-            states = (POINTER(DLTensor) * 2)(ctypes.pointer(m), ctypes.pointer(v))
-            binding.struct_size = sizeof(Binding)
-            binding.param, binding.grad = ctypes.pointer(p), ctypes.pointer(g)
-            binding.states, binding.num_states = states, 2
+            states = (c_void_p * 2)(ctypes.addressof(m), ctypes.addressof(v))
+            binding.structSize = sizeof(Binding)
+            binding.param, binding.grad = ctypes.addressof(p), ctypes.addressof(g)
+            binding.states, binding.numStates = ctypes.addressof(states), 2
             self.keep.append((p, g, m, v, states))
             offset += size
         self._call("stepcPlanBind", self.plan, bindings, c_int64(len(sizes)), None)
