@@ -8,17 +8,13 @@
 #include "mpi/Exchange.h"
 
 #include "comm/Describe.h"
-#include "core/FloatMode.h"
+#include "comm/RankSums.h"
 
-#include <algorithm>
 #include <climits>
 #include <cstring>
 
 using namespace stepc;
 using namespace stepc::mpi;
-
-/// Up to so many elements of all ranks together travel in one phase.
-static constexpr int64_t kWholeElements = 8192;
 
 Exchange::Exchange(const StepcReduceCall &call, const Group &group)
     : call(call), group(group),
@@ -32,7 +28,7 @@ Exchange::Exchange(const StepcReduceCall &call, const Group &group)
 }
 
 int64_t Exchange::getBegin(int rank) const {
-  return call.count * rank / group.size;
+  return getPartBegin(call.count, rank, group.size);
 }
 
 MPI_Request Exchange::begin() {
@@ -66,7 +62,8 @@ MPI_Request Exchange::beginSecond() {
   int64_t own = getBegin(group.rank + 1) - begin;
   // What was sent has arrived: it makes room for the results.
   std::vector<int64_t> reduced(size_t(own), 0);
-  reduceInto(reinterpret_cast<char *>(reduced.data()), own, own);
+  combineRanks(call.reduction, received.data(), own, group.size,
+               reduced.data());
   received = std::move(reduced);
   MPI_Request request;
   require(MPI_Iallgatherv(received.data(), int(own), MPI_INT64_T, sent.data(),
@@ -78,29 +75,9 @@ MPI_Request Exchange::beginSecond() {
 
 void Exchange::end() {
   if (whole)
-    reduceInto(reinterpret_cast<char *>(sent.data()), call.count, call.count);
+    combineRanks(call.reduction, received.data(), call.count, group.size,
+                 sent.data());
   std::memcpy(call.data, sent.data(), size_t(call.count) * sizeof(int64_t));
-}
-
-/// Elements `i + stride * rank` of what was received, for all ranks in order.
-void Exchange::reduceInto(char *out, int64_t count, int64_t stride) {
-  FloatMode mode;
-  for (int64_t i = 0; i < count; ++i) {
-    if (call.reduction == STEPC_MAX_I64) {
-      int64_t most = received[size_t(i)];
-      for (int other = 1; other < group.size; ++other)
-        most = std::max(most, received[size_t(i + stride * other)]);
-      std::memcpy(out + i * 8, &most, sizeof(most));
-      continue;
-    }
-    double sum, term;
-    std::memcpy(&sum, &received[size_t(i)], sizeof(sum));
-    for (int other = 1; other < group.size; ++other) {
-      std::memcpy(&term, &received[size_t(i + stride * other)], sizeof(term));
-      sum += term;
-    }
-    std::memcpy(out + i * 8, &sum, sizeof(sum));
-  }
 }
 
 std::string Exchange::describe() const { return describeCall(call); }

@@ -34,7 +34,6 @@ public:
 private:
   /// Where the part of a rank begins.
   int64_t getBegin(int rank) const;
-  void reduceInto(char *out, int64_t count, int64_t stride);
 
   const StepcReduceCall call;
   const Group &group;

@@ -108,6 +108,7 @@ others=$(echo "$symbols" | grep -v '^stepc[A-Z][A-Za-z]*$')
 declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
   "$source_dir/runtime/include/stepc/stepc.h" \
   "$source_dir/runtime/include/stepc/simulated.h" \
+  "$source_dir/runtime/include/stepc/shared_memory.h" \
   "$source_dir/runtime/include/stepc/nccl.h" | tr -d '(' | sort -u)
 [ "$declared" = "$(echo "$symbols" | sort -u)" ] ||
   fail "the headers and the exports differ:" \
