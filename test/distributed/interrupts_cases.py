@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 from on_ranks import case, main
 from stepc import errors
-from stepc.torch.ranks.meshes import TorchMesh
+from stepc._mesh import SUM_F64
+from stepc._shared_memory import SharedGroup
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -32,18 +33,19 @@ def interrupted_in_a_round():
     param, optimizer = make(mesh)
     before, state = param.to_local().clone(), copy.deepcopy(optimizer.state_dict())
     if dist.get_rank() == 0:
-        real = TorchMesh._reduce_over
+        real = SharedGroup.reduce
 
-        def interrupted(self, calls, groups):
-            real(self, calls, groups)
-            signal.raise_signal(signal.SIGINT)  # it came while this rank waited
+        def interrupted(self, calls):
+            real(self, calls)
+            if calls[0].reduction == SUM_F64:  # of the step, not of what ranks tell before it
+                signal.raise_signal(signal.SIGINT)  # it came while this rank waited
 
-        TorchMesh._reduce_over = interrupted
+        SharedGroup.reduce = interrupted
         try:
             optimizer.step()
             raise AssertionError("it was not interrupted")
         except KeyboardInterrupt:
-            TorchMesh._reduce_over = real
+            SharedGroup.reduce = real
         assert param.to_local().equal(before), "it stepped"
         try:
             optimizer.step()

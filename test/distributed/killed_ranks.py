@@ -22,6 +22,7 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from stepc import errors
+from stepc._shared_memory import SharedGroup
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
@@ -121,6 +122,8 @@ def count_calls(rank, point, how):
 
     for name in COLLECTIVES:
         setattr(dist, name, counted(getattr(dist, name)))
+    for name in ("reduce", "start"):
+        setattr(SharedGroup, name, counted(getattr(SharedGroup, name)))
     DTensor.redistribute = counted(DTensor.redistribute)
 
 

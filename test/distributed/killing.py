@@ -10,12 +10,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 
-def said_of(arguments) -> str:
-    """What is not as it should be, "" where all is."""
+def said_of(arguments, shared=True) -> str:
+    """What is not as it should be, "" where all is. ``shared``: whether ranks exchange through
+    memory, or through the sockets of Gloo alone."""
     variables = {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(HERE.parents[1] / "frontend"),
         "PYTHONWARNINGS": "ignore",
+        "STEPC_SHARED_MEMORY": str(int(shared)),
     }
     run = subprocess.run(
         [sys.executable, str(HERE / "killed_ranks.py"), *arguments],
@@ -28,4 +30,4 @@ def said_of(arguments) -> str:
 
 def warm_up(kinds) -> None:
     """Has the cache know what the kinds need: a deadline is not of a compiler's."""
-    assert said_of([f"{kind},-1," for kind in kinds]) == ""
+    assert said_of([f"{kind},-1," for kind in kinds], shared=False) == ""

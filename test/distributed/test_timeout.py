@@ -40,7 +40,9 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout():
         "local,0",
         "zero2,0",
     ]
-    assert said_of([f"{point},stopped,own" for point in sample(points, "timeout", 2)]) == ""
+    chosen = [f"{point},stopped,own" for point in sample(points, "timeout", 2)]
+    assert said_of(chosen[::2]) == ""
+    assert said_of(chosen[1::2], shared=False) == ""
 
 
 def test_groups_of_a_mesh_have_it_too():
@@ -50,7 +52,8 @@ def test_groups_of_a_mesh_have_it_too():
 
 
 def test_a_rank_that_is_late_says_it_too():
-    assert said_of(["partial,5,late,own"]) == ""
+    assert said_of(["partial,5,late,own"], shared=False) == ""
+    assert said_of(["zero2,7,late,own"]) == ""
 
 
 def test_times_that_are_none_are_refused():

@@ -32,8 +32,10 @@ from ..binding.hypers import HyperReader
 from ..tensors.members import parameter_name
 from .agreement import difference
 from .exchanges import exchanging, gathered, host_group, within
+from .shared_memory import all_reduce
 
 _BITS = 62  # so that the negative is an int64, too
+_PIECE = 1 << 16  # elements of which a checksum is made at a time
 COMPARING = "what ranks step with could not be compared"
 ADDENDS = 2 * _BITS
 
@@ -146,7 +148,7 @@ def compare(facts: Facts, group: dist.ProcessGroup, device: torch.device) -> Non
     group = host_group(group, device)
     both = torch.tensor(ends(facts), dtype=torch.int64, device="cpu")
     with exchanging(COMPARING, group):
-        dist.all_reduce(both, dist.ReduceOp.MAX, group=group)
+        all_reduce(both, dist.ReduceOp.MAX, group)
     if not same_ends(*both.tolist()):
         refuse(facts, [group], device)
 
@@ -170,15 +172,20 @@ def refuse(facts: Facts, groups: list[dist.ProcessGroup], device: torch.device, 
 
 
 def checksum(tensor: torch.Tensor | None, device: torch.device) -> torch.Tensor:
-    """Of the bits in their places; another one for no tensor."""
+    """Of the bits in their places; another one for no tensor. It takes little memory, however
+    large the tensor is."""
     if tensor is None:
         return torch.full((), -1, dtype=torch.int64, device=device)
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = kinds.get(tensor.element_size(), torch.int8)
-    bits = tensor.detach().contiguous().view(-1).view(kind).to(torch.int64)
-    odd = 2 * torch.arange(bits.numel(), dtype=torch.int64, device=device) + 1
+    bits = tensor.detach().contiguous().view(-1).view(kind)
+    odd = 2 * torch.arange(min(_PIECE, bits.numel()), dtype=torch.int64, device=device) + 1
+    found = torch.zeros((), dtype=torch.int64, device=device)
+    for number, piece in enumerate(bits.split(_PIECE)):
+        places = odd[: piece.numel()] + 2 * _PIECE * number
+        found += (piece * places).sum()
     # Kept below 2^62, so that its negative is there too.
-    return ((bits * odd).sum() & (2**62 - 1)).reshape(())
+    return found & (2**62 - 1)
 
 
 def kept_scalars(optimizer, interface, binding) -> dict:

@@ -18,6 +18,7 @@ from ... import errors
 from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
+from .shared_memory import all_reduce
 
 LEFT = 2  # of a presence: in ``.grad``, to be brought by the step
 _COMPARING = "the gradients could not be compared before the step"
@@ -75,15 +76,13 @@ class BeforeStep:
             both = torch.tensor(words, dtype=torch.int64, device="cpu")
             group = self._mesh.host(self._mesh.group_of(axes))
             with exchanging(_COMPARING, group):
-                work = dist.all_reduce(both, dist.ReduceOp.MAX, group=group, async_op=True)
-            calls.append((axes, own, group, alike, both, work))
-        for _, _, group, alike, both, work in calls:
-            with exchanging(_COMPARING, group):
-                work.wait()
+                all_reduce(both, dist.ReduceOp.MAX, group)
+            calls.append((axes, own, group, alike, both))
+        for _, _, group, alike, both in calls:
             if not _alike.same_ends(*both[-2:].tolist()):
                 _alike.refuse(alike, [group], self._mesh.device)
         late: list[tuple] = []
-        for axes, own, _, _, both, _ in calls:
+        for axes, own, _, _, both in calls:
             high, low = both[:-2].view(2, -1).tolist()
             for part, most, least in zip(own, high, low, strict=True):
                 if self._passes is not None and part.entry is not None:

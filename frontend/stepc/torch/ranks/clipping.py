@@ -19,6 +19,7 @@ from ..tensors.members import ObstacleError, parameter_name
 from .dtensor import _local, is_dtensor
 from .exchanges import exchanging, within
 from .layouts import Layout, find
+from .shared_memory import all_reduce
 from .sharing import Sharing, is_whole, placement_on, ranks_along
 
 _Axes = tuple[tuple[int, ...], ...]
@@ -70,12 +71,12 @@ class _Parts:
         if not self._inf:
             value = value.clone()
             with exchanging(what, group):
-                dist.all_reduce(value, group=group)
+                all_reduce(value, dist.ReduceOp.SUM, group)
             return value
         # A MAX of floats loses a NaN on some backends: it travels as a flag.
         pair = torch.stack([value.nan_to_num(nan=0.0, posinf=math.inf), value.isnan().double()])
         with exchanging(what, group):
-            dist.all_reduce(pair, dist.ReduceOp.MAX, group=group)
+            all_reduce(pair, dist.ReduceOp.MAX, group)
         return torch.where(pair[1] > 0, torch.full_like(pair[0], math.nan), pair[0])
 
 

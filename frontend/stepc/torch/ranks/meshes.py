@@ -23,9 +23,12 @@ from . import agreement as _agreement
 from . import alike as _alike
 from .describe import axis_names
 from .exchanges import Ranks, exchanging, gathered, group_among, host_group
+from .shared_memory import shared_group
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
+
+    from ..._shared_memory import SharedGroup
 
 
 _CPU = torch.device("cpu")
@@ -160,43 +163,62 @@ class TorchMesh:
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
         """All calls of a round are under way together."""
         self.agree(set().union(*(self.names_of(call.axes) for call in calls)))
-        groups = [self._group(call.axes) for call in calls]
-        with exchanging("a sum over ranks could not be made", *groups):
-            self._reduce_over(calls, groups)
+        of_group: dict[dist.ProcessGroup, list[ReduceCall]] = {}
+        for call in calls:
+            of_group.setdefault(self._group(call.axes), []).append(call)
+        with exchanging("a sum over ranks could not be made", *of_group):
+            works = []
+            for group, own in of_group.items():
+                shared = self._shared(group)
+                if shared is not None:
+                    shared.reduce(own)
+                else:
+                    works += [self._all_reduce(call, group) for call in own]
+            for work in works:
+                work.wait()
 
-    def _reduce_over(self, calls: Sequence[ReduceCall], groups: list[dist.ProcessGroup]) -> None:
-        works = []
-        for call, group in zip(calls, groups, strict=True):
-            highest = call.reduction == MAX_I64
-            kind = torch.int64 if highest else torch.float64
-            tensor = tensor_at(call.data, call.count, kind, self.device)
-            operation = dist.ReduceOp.MAX if highest else dist.ReduceOp.SUM
-            works.append(dist.all_reduce(tensor, operation, group=group, async_op=True))
-        for work in works:
-            work.wait()
+    def _all_reduce(self, call: ReduceCall, group: dist.ProcessGroup) -> dist.Work:
+        highest = call.reduction == MAX_I64
+        kind = torch.int64 if highest else torch.float64
+        tensor = tensor_at(call.data, call.count, kind, self.device)
+        operation = dist.ReduceOp.MAX if highest else dist.ReduceOp.SUM
+        return dist.all_reduce(tensor, operation, group=group, async_op=True)
+
+    def _shared(self, group: dist.ProcessGroup) -> SharedGroup | None:
+        """The memory that the group's ranks share, where it is that of the tensors."""
+        return shared_group(group) if self.device.type == "cpu" else None
 
     def _start(self, transfer: Transfer) -> Callable[[], None]:
         """Begins what a plan transfers; returns what waits for it."""
         group = self._group(transfer.axes)
-        size = dist.get_world_size(group)
-        received = transfer.receiveBytes[:size]
-        whole = bytes_at(transfer.receive, sum(received), self.device)
         with exchanging(_CROSSING, group):
-            if transfer.kind == ALL_GATHER:
-                works = self._gather(transfer.send, whole, received, group)
-            else:
-                sent = transfer.sendBytes[:size]
-                own = bytes_at(transfer.send, sum(sent), self.device)
-                works = [
-                    dist.all_to_all_single(whole, own, received, sent, group=group, async_op=True)
-                ]
+            shared = self._shared(group)
+            wait = self._start_by_torch(transfer, group) if shared is None else None
+            wait = wait or shared.start(transfer)
 
         def finish() -> None:
             with exchanging(_CROSSING, group):
-                for work in works:
-                    work.wait()
+                self._shared(group)  # by the timeout of now
+                wait()
 
         return finish
+
+    def _start_by_torch(self, transfer: Transfer, group: dist.ProcessGroup) -> Callable[[], None]:
+        size = dist.get_world_size(group)
+        received = transfer.receiveBytes[:size]
+        whole = bytes_at(transfer.receive, sum(received), self.device)
+        if transfer.kind == ALL_GATHER:
+            works = self._gather(transfer.send, whole, received, group)
+        else:
+            sent = transfer.sendBytes[:size]
+            own = bytes_at(transfer.send, sum(sent), self.device)
+            works = [dist.all_to_all_single(whole, own, received, sent, group=group, async_op=True)]
+
+        def wait() -> None:
+            for work in works:
+                work.wait()
+
+        return wait
 
     def _gather(self, send: int | None, whole: torch.Tensor, received: list[int], group) -> list:
         """Puts the ranks' pieces together. From each rank straight to all others, all at once: a

@@ -9,6 +9,8 @@ import itertools
 import torch
 import torch.distributed as dist
 
+from .shared_memory import all_to_all
+
 _ALIGNMENT = 16  # bytes, of each tensor in a message
 
 
@@ -51,6 +53,6 @@ def exchange(messages, sizes: list[int], group: dist.ProcessGroup) -> list[torch
     sent = torch.cat(messages)
     received = torch.zeros(sum(sizes), dtype=torch.uint8, device="cpu")
     own = [message.numel() for message in messages]
-    dist.all_to_all_single(received, sent, sizes, own, group=group)
+    all_to_all(received, sent, sizes, own, group)
     ends = list(itertools.accumulate(sizes, initial=0))
     return [received[a:b].clone() for a, b in itertools.pairwise(ends)]

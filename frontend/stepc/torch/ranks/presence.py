@@ -14,6 +14,7 @@ import torch.distributed as dist
 from . import alike as _alike
 from .exchanges import exchanging
 from .layouts import PlainPart
+from .shared_memory import all_reduce
 
 
 def note_presence(parts: list, mesh, facts: _alike.Facts) -> None:
@@ -40,7 +41,7 @@ def note_presence(parts: list, mesh, facts: _alike.Facts) -> None:
             words = torch.tensor(own_words, dtype=torch.int64, device="cpu")
             host = mesh.host(group)
             with exchanging("the gradients could not be compared before the step", host):
-                dist.all_reduce(words, dist.ReduceOp.MAX, group=host)
+                all_reduce(words, dist.ReduceOp.MAX, host)
             *found, high, low = words.tolist()
             if not _alike.same_ends(high, low):
                 _alike.refuse(own_facts, [group], mesh.device)

@@ -25,6 +25,7 @@ from ...tensors import views as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
 from ..exchanges import exchanging
+from ..shared_memory import all_reduce
 from . import flat as _flat
 from .part import SharedPart, has_rows
 from .settings import ZeroSettings
@@ -146,7 +147,7 @@ class Shares:
         sums = torch.stack([_alike.checksum(part.inner.local.grad, device) for part in parts])
         ends = torch.cat([sums, -sums])
         with exchanging("the gradients could not be compared", self.how.group):
-            dist.all_reduce(ends, dist.ReduceOp.MAX, group=self.how.group)
+            all_reduce(ends, dist.ReduceOp.MAX, self.how.group)
         high, low = ends.view(2, -1)
         for part, same in zip(parts, (high == -low).tolist(), strict=True):
             if not same:
