@@ -60,14 +60,12 @@ TensorCutter::fill(const std::vector<EntryTensor> &created,
   for (size_t i = 0; i < created.size(); ++i) {
     const EntryTerms &own = terms[i];
     // Of what is not reduced the parameters alone cross.
-    bool reduced = own.partialAxes != 0;
-    int64_t most = reduced ? bytes.gradients : bytes.parameters;
-    int64_t size =
-        created[i].elements * getByteSize(reduced ? own.wire : own.param);
+    int64_t size = created[i].elements *
+                   getByteSize(own.partialAxes ? own.wire : own.param);
     auto found = std::find_if(open.begin(), open.end(), [&](auto &entry) {
       return made[entry.first].terms == own;
     });
-    if (found != open.end() && found->second + size > most)
+    if (found != open.end() && found->second + size > bytes.gradients)
       found = open.erase(found), found = open.end();
     if (found == open.end()) {
       open.push_back({made.size(), 0});

@@ -359,14 +359,14 @@ typedef struct StepcBinding {
                         says. On the processor. Nor this */
 } StepcBinding;
 
-/* How much crosses ranks at a time, before anything is bound: bytes of
- * gradients as they cross, and of parameters as they are; 0: 25 MiB. A bucket
- * has at most so many, or one tensor, of those that one call binds. Buckets
- * that fit are gathered together, and a larger one in pieces; where what is
- * gathered lies side by side it is gathered there. `underWay`: how many cross
- * at the same time, 0: 4. All ranks say the same, and bind the tensors with an
- * entry that they have together in the same calls and order; others may lie
- * between them. */
+/* How much crosses ranks at a time, before anything is bound; 0: 25 MiB. A
+ * bucket has at most `gradientBytes` of gradients as they cross, or of
+ * parameters where no gradient does, or one tensor, of those that one call
+ * binds. At most `parameterBytes` are gathered at a time: buckets that fit
+ * together, and a larger one in pieces; where what is gathered lies side by
+ * side it is gathered there. `underWay`: how many cross at the same time, 0: 4.
+ * All ranks say the same, and bind the tensors with an entry that they have
+ * together in the same calls and order; others may lie between them. */
 STEPC_API StepcStatus stepcPlanSetBuckets(StepcPlan *plan,
                                           int64_t gradientBytes,
                                           int64_t parameterBytes,

@@ -11,6 +11,8 @@ import torch
 from ..binding.state_map import StateMap
 from ..tensors.members import Member, request_of
 
+_CPU = torch.device("cpu")
+
 
 class LocalOptimizer:
     """An optimizer of the parts: what the user's is, but for parameters and states."""
@@ -67,7 +69,8 @@ class LocalOptimizer:
         if self._shares is None:
             return None
         how = self._shares.how
-        return how.reduce_bytes, how.gather_bytes, int(not how.overlap)
+        device = next((part.local.device for part in self._shares), _CPU)
+        return how.reduce_bytes, how.gathered_at_once(device), int(not how.overlap)
 
     @property
     def _brought(self) -> frozenset[int]:

@@ -14,9 +14,13 @@ from .... import errors
 from ...._mesh import Entry
 from ...tensors.callers import level_of_caller
 from ...tensors.views import STORAGE
+from ..shared_memory import shared_group
 from .flat import FlatMemory
 
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
+# Of parameters that are gathered in memory that ranks share: a call costs little there, and what
+# is received lies beside the parameters until it is copied.
+_SHARED_GATHER_BYTES = 2**20
 _REDUCE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -36,7 +40,7 @@ class Zero:
         process_group: the ranks, each of which has the same parameters; by default all.
         bucket_bytes: of what is exchanged at a time; by default 25 MiB, or one parameter.
         reduce_bucket_bytes: the same of gradients alone, which is also what is stepped together.
-        gather_bucket_bytes: of parameters alone.
+        gather_bucket_bytes: of parameters alone; by default 1 MiB where ranks share memory.
         reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
             torch.float32; by default their own. They are added up in f32 in any case.
         predivide: divides by the number of ranks before the sum, and not after it.
@@ -91,6 +95,7 @@ class ZeroSettings:
     stage: int
     reduce_bytes: int  # of what is reduced and stepped together, at most, or one parameter
     gather_bytes: int  # of what is gathered together
+    gather_is_given: bool  # by the user
     reduce_dtype: torch.dtype | None
     predivide: bool
     overlap: bool
@@ -104,6 +109,13 @@ class ZeroSettings:
     @property
     def rank(self) -> int:
         return dist.get_rank(self.group)
+
+    def gathered_at_once(self, device: torch.device) -> int:
+        """Bytes of what a plan on the device gathers together. All ranks call it together."""
+        shares = device.type == "cpu" and not self.gather_is_given and self.flat is None
+        if shares and shared_group(self.group) is not None:
+            return min(self.gather_bytes, _SHARED_GATHER_BYTES)
+        return self.gather_bytes
 
     def entry(self, dtype: torch.dtype, axis: str) -> Entry:
         """How a parameter of the dtype comes to a step, where ``axis`` is the group's."""
@@ -184,6 +196,7 @@ def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSe
         zero,
         line,
         gather,
+        given["gather_bucket_bytes"] is not None or given["bucket_bytes"] is not None,
         reduce_dtype,
         bool(given["predivide"]),
         bool(given["overlap"]),
