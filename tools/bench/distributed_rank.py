@@ -18,16 +18,44 @@ import shapes
 import torch
 import torch.distributed as dist
 from sharded import ENTRIES, REFERENCE, World
+from stepc._mesh import ALL_GATHER
+from stepc._shared_memory import SharedGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Sent(TorchDispatchMode):
     """Counts collectives and what this rank sends in them, in bytes: of an all-reduce what
-    a ring sends, of a broadcast a rank's share, of the others each part once."""
+    a ring sends, of a broadcast a rank's share, of the others each part once. Those that go
+    through memory which ranks share count as they would over sockets."""
 
     def __init__(self, world):
         super().__init__()
         self.world, self.calls, self.bytes = world, 0, 0.0
+        self._own = {name: getattr(SharedGroup, name) for name in ("reduce", "start")}
+
+    def __enter__(self):
+        sent = self
+
+        def reduce(group, calls):
+            for call in calls:
+                sent._add("allreduce", 8 * call.count)
+            return sent._own["reduce"](group, calls)
+
+        def start(group, transfer):
+            rank, numbers = dist.get_rank(), range(sent.world)
+            if transfer.kind == ALL_GATHER:
+                sent._add("allgather", transfer.receiveBytes[rank])
+            else:
+                sent._add("alltoall", sum(transfer.sendBytes[n] for n in numbers))
+            return sent._own["start"](group, transfer)
+
+        SharedGroup.reduce, SharedGroup.start = reduce, start
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        for name, function in self._own.items():
+            setattr(SharedGroup, name, function)
+        return super().__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.namespace == "c10d" and "barrier" not in func.name():
@@ -35,18 +63,23 @@ class Sent(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name, args):
-        share = (self.world - 1) / self.world
-        self.calls += 1
         if "allgather" in name:  # output, input
             own = args[1] if isinstance(args[1], torch.Tensor) else args[1][0]
-            self.bytes += own.nbytes * (self.world - 1)
+            self._add(name, own.nbytes)
         elif "alltoall" in name:
-            self.bytes += args[1].nbytes * share
+            self._add(name, args[1].nbytes)
         elif "allreduce" in name or "broadcast" in name:
-            size = sum(tensor.nbytes for tensor in args[0])
-            self.bytes += size * share * (2 if "allreduce" in name else 1)
+            self._add(name, sum(tensor.nbytes for tensor in args[0]))
         else:
             raise ValueError(f"'{name}' is not a collective that is counted")
+
+    def _add(self, name, size):
+        share = (self.world - 1) / self.world
+        self.calls += 1
+        if "allgather" in name:
+            self.bytes += size * (self.world - 1)
+        else:
+            self.bytes += size * share * (2 if "allreduce" in name else 1)
 
 
 def timed(contestant):
