@@ -49,6 +49,7 @@ STRUCTURES = {
     "StepcPlanConfig": "configuration of the plan",
     "StepcPlanInfo": "report of the plan",
     "StepcSimulatedCounters": "counters of simulated ranks",
+    "StepcTensorQuery": "question about a tensor",
 }
 _KNOWN = {**NAMES, **STRUCTURES}
 _NAME = re.compile(r"(?<![\w'/.])(?:stepc[A-Z]\w*|Stepc[A-Z]\w*|--[a-z]+(?:-[a-z]+)*)(?![\w'])")

@@ -62,17 +62,8 @@ void Binder::allocateStates() {
 
 /// The slots and live buffers of a tensor.
 int64_t Binder::getOwnBytes(const NewTensor &tensor) const {
-  const Variant &variant = getVariant(tensor);
-  if (variant.space != Space::Tiles)
-    return 0;
-  auto slots =
-      int64_t(roundUpToLine(int64_t(variant.tensorSlots * sizeof(double))));
-  if (tensor.bound.elsewhere)
-    return slots;
-  int64_t live = getWorkspaceBytes(variant, tensor.tiles, /*live=*/true);
-  if (__builtin_add_overflow(slots, live, &live))
-    throw std::bad_alloc();
-  return live;
+  return getKeptBytes(getVariant(tensor), tensor.tiles,
+                      /*buffers=*/!tensor.bound.elsewhere);
 }
 
 /// All slots and live buffers of one call in one block.

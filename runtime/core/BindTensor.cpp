@@ -8,6 +8,8 @@
 #include "core/Binder.h"
 #include "core/BoundDims.h"
 #include "core/Fault.h"
+#include "core/RuleChoice.h"
+#include "core/StateDims.h"
 #include "core/Status.h"
 #include "core/VariantChoice.h"
 
@@ -137,15 +139,17 @@ void Binder::describe(int64_t i) {
       requireElements(*binding.param, {tensor.name, Role::Param, {}}) == 0;
   tensor.layout = makeLayout(model.exchange.getMesh(), getLayout(binding),
                              *binding.param, tensor.name);
-  bound.variant = int32_t(chooseVariant(
-      model.package->getManifest(), model.groups[binding.group], binding,
-      model.place, tensor.layout, entries.getTerms(i), tensor.name));
+  const Manifest &manifest = model.package->getManifest();
+  const std::vector<int64_t> &options = model.groups[binding.group].options;
+  VariantRequest request =
+      makeRequest(binding, model.place, entries.getTerms(i), tensor.name);
+  size_t rule = chooseRule(manifest, options, tensor.layout.shape, tensor.name);
+  bound.variant = int32_t(chooseVariant(manifest, options, rule, tensor.layout,
+                                        request, tensor.name));
   bound.rank = binding.param->ndim;
   setLayout(tensor);
   const Variant &variant = getVariant(tensor);
-  const Manifest &manifest = model.package->getManifest();
-  tensor.boundExtents = getBoundExtents(manifest, manifest.rules[variant.rule],
-                                        model.groups[binding.group],
+  tensor.boundExtents = getBoundExtents(manifest, manifest.rules[rule], options,
                                         tensor.layout.shape, tensor.name);
   Storage gradStorage = variant.operands[variant.grad].storage;
   bound.gradType = getDLDataType(gradStorage);
@@ -287,36 +291,18 @@ void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
     setRowMajor(whole.data(), bound.rank, bound.getStrides(operand));
 }
 
-/// Those of the rank's part, or with a flat range of the whole tensor: of each
-/// dim what the rule's dim of its name has, and 1 of what is reduced.
+/// Those beside the rank's part, or with a flat range beside the whole tensor.
 void Binder::setReducedExtents(size_t operand, NewTensor &tensor) const {
   const BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
-  const Dims &dims = variant.operands[operand].dims;
-  int64_t rank = bound.reducedRank;
-  int64_t *own = bound.getReducedExtents(variant.operands.size(), operand);
-  std::copy_n(bound.flat && !STEPC_FAULT("shard-reduced-state-cut")
-                  ? tensor.layout.shape.data()
-                  : bound.getExtents(),
-              rank, own);
-  // From the last dim on, for leading ones are the parameter's.
-  const Rule &rule = model.package->getManifest().rules[variant.rule];
-  const Dims &whole = rule.dims;
-  const std::vector<int64_t> extents(own, own + rank);
-  for (int64_t d = 1; d <= int64_t(dims.size()) && d <= rank; ++d) {
-    const std::string &dim = dims[dims.size() - size_t(d)];
-    if (dim == whole[whole.size() - size_t(d)])
-      continue;
-    auto found = std::find(whole.rbegin(), whole.rend(), dim);
-    if (dim == "1")
-      own[rank - d] = 1;
-    else if (found != whole.rend())
-      own[rank - d] =
-          extents[size_t(rank - 1) - size_t(found - whole.rbegin())];
-    for (size_t i = 0; i < rule.boundDims.size(); ++i)
-      if (rule.boundDims[i].name == dim)
-        own[rank - d] = tensor.boundExtents[i];
-  }
+  const int64_t *whole = bound.flat && !STEPC_FAULT("shard-reduced-state-cut")
+                             ? tensor.layout.shape.data()
+                             : bound.getExtents();
+  stepc::setReducedExtents(
+      model.package->getManifest().rules[variant.rule],
+      variant.operands[operand].dims, tensor.boundExtents, whole,
+      bound.reducedRank,
+      bound.getReducedExtents(variant.operands.size(), operand));
 }
 
 /// Takes an operand from the caller.

@@ -18,7 +18,7 @@ using namespace stepc;
 
 std::vector<int64_t> stepc::getBoundExtents(const Manifest &manifest,
                                             const Rule &rule,
-                                            const Group &group,
+                                            const std::vector<int64_t> &options,
                                             const std::vector<int64_t> &shape,
                                             const std::string &tensor) {
   std::vector<int64_t> extents;
@@ -29,7 +29,7 @@ std::vector<int64_t> stepc::getBoundExtents(const Manifest &manifest,
   for (const BoundDim &dim : rule.boundDims) {
     int64_t least = dim.most.value_or(std::numeric_limits<int64_t>::max());
     if (dim.option)
-      least = std::min(least, group.options[*dim.option]);
+      least = std::min(least, options[*dim.option]);
     for (size_t index : dim.leastOf)
       least = std::min(least, own[index]);
     int64_t extent = least <= 0 ? least : (least - 1) / dim.per + 1;
@@ -37,7 +37,7 @@ std::vector<int64_t> stepc::getBoundExtents(const Manifest &manifest,
       std::string words;
       if (dim.option)
         words = " with option '" + manifest.options[*dim.option].name +
-                "' = " + std::to_string(group.options[*dim.option]);
+                "' = " + std::to_string(options[*dim.option]);
       fail(STEPC_SHAPE_MISMATCH,
            "tensor %s: dim '%s' of rule '%s' is %lld for shape %s%s",
            tensor.c_str(), dim.name.c_str(), rule.name.c_str(),

@@ -23,9 +23,14 @@ std::string stepc::at(const std::string &where, const char *key) {
   return where.empty() ? key : where + "." + key;
 }
 
+std::string FieldReader::describeFile() const {
+  return file ? "package '" + std::string(file) + "'" : "the interface";
+}
+
 void FieldReader::bad(const std::string &where, const char *what) const {
-  fail(STEPC_CORRUPT_PACKAGE, "package '%s' is corrupt: manifest.json: '%s' %s",
-       file, where.c_str(), what);
+  fail(STEPC_CORRUPT_PACKAGE, "%s is corrupt: %s'%s' %s",
+       describeFile().c_str(), file ? "manifest.json: " : "", where.c_str(),
+       what);
 }
 
 const Json &FieldReader::get(const Json &object, const char *key,

@@ -23,9 +23,11 @@ namespace stepc {
 
 class FieldReader {
 public:
+  /// `file` is the package's; null: of the text of an interface.
   explicit FieldReader(const char *file) : file(file) {}
 
-  const char *getFile() const { return file; }
+  /// "package 'x.stepc'"
+  std::string describeFile() const;
 
   [[noreturn]] void bad(const std::string &where, const char *what) const;
   const Json &get(const Json &object, const char *key,

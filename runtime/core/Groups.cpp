@@ -82,22 +82,27 @@ void addRoundMemory(const Manifest &manifest, Group &group) {
 
 } // namespace
 
-Group stepc::makeGroup(const Package &package, const StepcOption *options,
-                       int64_t numOptions, const double *hypers,
-                       int64_t numHypers) {
-  const Manifest &manifest = package.getManifest();
-  Group group;
+std::vector<double> stepc::makeHypers(const Manifest &manifest,
+                                      const double *hypers, int64_t numHypers) {
+  std::vector<double> values;
   if (hypers || numHypers) {
     requireHypers(manifest, hypers, numHypers);
-    group.hypers.assign(hypers, hypers + numHypers);
+    values.assign(hypers, hypers + numHypers);
   } else {
     for (const Hyper &hyper : manifest.hypers)
-      group.hypers.push_back(hyper.defaultValue);
+      values.push_back(hyper.defaultValue);
   }
+  return values;
+}
 
+std::vector<int64_t> stepc::makeOptions(const Manifest &manifest,
+                                        const std::vector<double> &hypers,
+                                        const StepcOption *options,
+                                        int64_t numOptions) {
+  std::vector<int64_t> values;
   for (const Option &option : manifest.options)
-    group.options.push_back(option.derived ? option.derive(group.hypers)
-                                           : option.defaultValue);
+    values.push_back(option.derived ? option.derive(hypers)
+                                    : option.defaultValue);
   if (numOptions < 0 || (numOptions && !options))
     fail(STEPC_INVALID_ARGUMENT, "%lld options were given, without values",
          static_cast<long long>(numOptions));
@@ -112,8 +117,18 @@ Group stepc::makeGroup(const Package &package, const StepcOption *options,
       fail(STEPC_INVALID_ARGUMENT, "option '%s' is %lld, neither 0 nor 1",
            options[i].name, static_cast<long long>(options[i].value));
     named[index] = true;
-    group.options[index] = options[i].value;
+    values[index] = options[i].value;
   }
+  return values;
+}
+
+Group stepc::makeGroup(const Package &package, const StepcOption *options,
+                       int64_t numOptions, const double *hypers,
+                       int64_t numHypers) {
+  const Manifest &manifest = package.getManifest();
+  Group group;
+  group.hypers = makeHypers(manifest, hypers, numHypers);
+  group.options = makeOptions(manifest, group.hypers, options, numOptions);
   requireVariant(package, group);
   addRoundMemory(manifest, group);
   return group;

@@ -41,6 +41,17 @@ struct Group {
   const double *getScalars() const { return results.data() + numResults; }
 };
 
+/// The hyper-parameters, those of the manifest where none are given.
+std::vector<double> makeHypers(const Manifest &manifest, const double *hypers,
+                               int64_t numHypers);
+
+/// A value of each of the manifest's options, derived ones included. Refuses
+/// options that there are not, and values that they cannot have.
+std::vector<int64_t> makeOptions(const Manifest &manifest,
+                                 const std::vector<double> &hypers,
+                                 const StepcOption *options,
+                                 int64_t numOptions);
+
 /// Makes a group from the arguments of stepcPlanAddGroup. Refuses options that
 /// no variant of the package has.
 Group makeGroup(const Package &package, const StepcOption *options,

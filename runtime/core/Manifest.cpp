@@ -155,6 +155,17 @@ bool Variant::waitsForRow(const ScheduleEntry &entry) const {
                      });
 }
 
+bool Variant::takesRows(const ScheduleEntry &entry) const {
+  return entry.kind == EntryKind::Finish || waitsForRow(entry);
+}
+
+bool Variant::takesRows() const {
+  return std::any_of(schedule.begin(), schedule.end(),
+                     [&](const ScheduleEntry &entry) {
+                       return entry.isCalled() && takesRows(entry);
+                     });
+}
+
 std::vector<const Transfer *> Variant::getTransfers() const {
   std::vector<const Transfer *> transfers;
   for (const ScheduleEntry &entry : schedule)

@@ -136,15 +136,29 @@ struct BoundDim {
   int64_t per = 1;
 };
 
+/// A state as a rule declares it. Variants may have more: what is kept of a
+/// parameter in more bits.
+struct DeclaredState {
+  std::string name;
+  Dims dims;
+  double initialValue = 0.0;
+  /// The option that it exists under.
+  std::optional<size_t> guard;
+};
+
 struct Rule {
   std::string name;
   Dims dims;
   std::vector<BoundDim> boundDims;
+  std::vector<DeclaredState> states;
   /// All of them hold for the parameters that the rule takes.
   std::vector<GuardTerm> guard;
   /// Dims that ranks cannot share out, and kFlatRange where none may have a
   /// range of the elements.
   Dims unshardable;
+  /// Where the definition says what makes them so; 0: not known.
+  int64_t line = 0;
+  int64_t column = 0;
 };
 
 /// The position is where each element stands among those of all tensors: its
@@ -261,6 +275,10 @@ struct Variant {
   bool hasProducts() const;
   /// Whether a row needs all chunks of an entry that is called before this one.
   bool waitsForRow(const ScheduleEntry &entry) const;
+  /// Whether rows are taken through the schedule one by one for this entry,
+  /// and whether they are for any.
+  bool takesRows(const ScheduleEntry &entry) const;
+  bool takesRows() const;
   /// What brings its gradient and gives away its parameter, in their order.
   std::vector<const Transfer *> getTransfers() const;
   /// The names of `layout`.
@@ -316,6 +334,11 @@ bool isSeed(double value);
 /// Reads and checks the JSON text of the package `file`. Throws
 /// STEPC_CORRUPT_PACKAGE or STEPC_VERSION_MISMATCH.
 Manifest readManifest(const char *file, std::string_view text);
+
+/// Reads what the compiler prints of a definition, which has no variants; or a
+/// manifest, as readManifest does. Throws STEPC_CORRUPT_PACKAGE or
+/// STEPC_VERSION_MISMATCH.
+Manifest readInterface(std::string_view text);
 
 } // namespace stepc
 

@@ -23,9 +23,8 @@ static void checkVersion(const FieldReader &fields, const Json &root,
                          const char *key, int64_t expected) {
   int64_t found = fields.getInteger(root, key, "");
   if (found != expected)
-    fail(STEPC_VERSION_MISMATCH,
-         "package '%s' has %s %lld, this runtime reads %s %lld",
-         fields.getFile(), key, static_cast<long long>(found), key,
+    fail(STEPC_VERSION_MISMATCH, "%s has %s %lld, this runtime reads %s %lld",
+         fields.describeFile().c_str(), key, static_cast<long long>(found), key,
          static_cast<long long>(expected));
 }
 
@@ -144,24 +143,48 @@ static void readSeed(const FieldReader &fields, Manifest &manifest) {
                "is not an integer from 0 to 2^53");
 }
 
-Manifest stepc::readManifest(const char *file, std::string_view text) {
-  FieldReader fields(file);
+static Json parseObject(const FieldReader &fields, std::string_view text) {
   if (text.size() > kMaxTextSize)
     fields.bad("", "is larger than 16 MiB");
   Json root;
   if (!parseJson(text, root) || !root.is(Json::Kind::Object))
     fields.bad("", "is not an object in JSON");
-  checkVersion(fields, root, "format", kFormat);
-  checkVersion(fields, root, "kernel_abi", STEPC_KERNEL_ABI_VERSION);
+  return root;
+}
 
+/// What a definition says of itself, and a package of the definition.
+static Manifest readNames(const FieldReader &fields, const Json &root) {
   Manifest manifest;
   manifest.optimizer = fields.getString(root, "optimizer", "");
   readHypers(fields, root, manifest);
   readOptions(fields, root, manifest);
+  return manifest;
+}
+
+static Manifest readWhole(const FieldReader &fields, const Json &root) {
+  checkVersion(fields, root, "format", kFormat);
+  checkVersion(fields, root, "kernel_abi", STEPC_KERNEL_ABI_VERSION);
+  Manifest manifest = readNames(fields, root);
   readRounds(fields, root, manifest);
   readRules(fields, root, manifest);
   readVariants(fields, root, manifest);
   readCode(fields, root, manifest);
   readSeed(fields, manifest);
+  return manifest;
+}
+
+Manifest stepc::readManifest(const char *file, std::string_view text) {
+  FieldReader fields(file);
+  return readWhole(fields, parseObject(fields, text));
+}
+
+Manifest stepc::readInterface(std::string_view text) {
+  FieldReader fields(nullptr);
+  Json root = parseObject(fields, text);
+  if (root.find("variants"))
+    return readWhole(fields, root);
+  Manifest manifest = readNames(fields, root);
+  if (root.find("rules"))
+    readRules(fields, root, manifest);
   return manifest;
 }

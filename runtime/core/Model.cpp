@@ -11,8 +11,6 @@
 
 using namespace stepc;
 
-static constexpr int64_t kDefaultChunkElements = 16384;
-
 Model::Model(std::shared_ptr<const Package> loaded,
              const StepcPlanConfig &config)
     : package(std::move(loaded)), config(config),
@@ -41,8 +39,7 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
   for (; entry < schedule.size() && schedule[entry].segment == segment &&
          schedule[entry].isCalled();
        ++entry) {
-    made.whole |= schedule[entry].kind == EntryKind::Finish ||
-                  variant.waitsForRow(schedule[entry]);
+    made.whole |= variant.takesRows(schedule[entry]);
     made.elementBytes += variant.getBytesPerElement(schedule[entry]) +
                          schedule[entry].products * kProductBytes;
   }
@@ -54,14 +51,11 @@ static ClassSegment makeSegment(const Variant &variant, int64_t segment,
 }
 
 void Model::addClasses(const Variant &variant, int64_t chunkElements) {
-  bool anyWhole = false;
   size_t entry = 0;
-  for (int64_t s = 0; s < getManifest().getNumSegments(); ++s) {
+  for (int64_t s = 0; s < getManifest().getNumSegments(); ++s)
     classSegments.push_back(makeSegment(variant, s, entry));
-    anyWhole |= classSegments.back().whole;
-  }
   for (int kind = 0; kind < 2; ++kind)
-    classes.emplace_back(variant, chunkElements, anyWhole);
+    classes.emplace_back(variant, chunkElements);
 
   const std::vector<Statistic> &statistics = getManifest().statistics;
   size_t first = contributionSlots.size();

@@ -25,9 +25,10 @@ static constexpr int64_t kLargeChunks = 4;
 /// little then, and the line is still cut fine enough.
 static constexpr int64_t kBatchBytes = 256 * 1024;
 
-RowClass::RowClass(const Variant &variant, int64_t chunkElements, bool whole)
-    : variant(variant), chunkElements(chunkElements), whole(whole),
-      tiles(variant.space == Space::Tiles), products(variant.hasProducts()),
+RowClass::RowClass(const Variant &variant, int64_t chunkElements)
+    : variant(variant), chunkElements(chunkElements),
+      whole(variant.takesRows()), tiles(variant.space == Space::Tiles),
+      products(variant.hasProducts()),
       operandsWord(tiles ? STEPC_TILE_OPERANDS(variant.roles.numDims)
                          : STEPC_ROW_OPERANDS),
       fixedWords(operandsWord + int64_t(variant.operands.size()) +

@@ -20,6 +20,9 @@ namespace stepc {
 /// What a chunk or row costs beside its bytes, in bytes: the call of its loop.
 inline constexpr int64_t kItemWeight = 512;
 
+/// The elements of a chunk where nobody asks for others.
+inline constexpr int64_t kDefaultChunkElements = 16384;
+
 /// How much work a row is.
 struct RowSize {
   int64_t elements = 0;
@@ -42,9 +45,8 @@ struct RowSize {
 /// listing them allocates nothing.
 class RowClass {
 public:
-  /// `whole`: whether some segment takes rows through a schedule one by one.
   /// Chunks have about `chunkElements` elements.
-  RowClass(const Variant &variant, int64_t chunkElements, bool whole);
+  RowClass(const Variant &variant, int64_t chunkElements);
 
   /// From now on rows are worked on all at once: each has a workspace of its
   /// own, and a chunk has one tile. Before the first row is added.

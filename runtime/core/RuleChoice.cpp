@@ -18,9 +18,9 @@ namespace {
 /// a rule does not take it, or "".
 class RuleMatcher {
 public:
-  RuleMatcher(const Manifest &manifest, const Group &group,
+  RuleMatcher(const Manifest &manifest, const std::vector<int64_t> &options,
               const std::vector<int64_t> &shape)
-      : manifest(manifest), group(group), extents(shape.data()),
+      : manifest(manifest), options(options), extents(shape.data()),
         rank(int64_t(shape.size())) {}
 
   std::string refuseDims(const Dims &dims) const;
@@ -46,7 +46,7 @@ private:
   }
 
   const Manifest &manifest;
-  const Group &group;
+  const std::vector<int64_t> &options;
   const int64_t *extents;
   int64_t rank;
 };
@@ -88,7 +88,7 @@ std::string RuleMatcher::refuseTerm(const GuardTerm &term) const {
     break;
   case GuardTerm::Subject::Option:
     subject = describeOption(term.option);
-    found = group.options[term.option];
+    found = options[term.option];
     break;
   }
   int64_t other = term.value;
@@ -103,7 +103,7 @@ std::string RuleMatcher::refuseTerm(const GuardTerm &term) const {
     break;
   case GuardTerm::Other::Option:
     name = describeOption(term.otherOption);
-    other = group.options[term.otherOption];
+    other = options[term.otherOption];
     break;
   }
   if (compare(double(found), term.predicate, double(other)))
@@ -120,10 +120,11 @@ std::string RuleMatcher::refuse(const Rule &rule) const {
   return reason;
 }
 
-size_t stepc::chooseRule(const Manifest &manifest, const Group &group,
+size_t stepc::chooseRule(const Manifest &manifest,
+                         const std::vector<int64_t> &options,
                          const std::vector<int64_t> &shape,
                          const std::string &name) {
-  RuleMatcher matcher(manifest, group, shape);
+  RuleMatcher matcher(manifest, options, shape);
   for (size_t i = 0; i < manifest.rules.size(); ++i)
     if (matcher.refuse(manifest.rules[i]).empty())
       return i;

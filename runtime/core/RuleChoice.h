@@ -8,7 +8,7 @@
 #ifndef STEPC_CORE_RULECHOICE_H
 #define STEPC_CORE_RULECHOICE_H
 
-#include "core/Groups.h"
+#include "core/Manifest.h"
 
 #include <string>
 #include <vector>
@@ -16,9 +16,9 @@
 namespace stepc {
 
 /// The first rule whose dims the whole tensor's shape fits and whose guard
-/// holds. Refuses tensors for which there is none. `name` is the tensor's in
-/// messages.
-size_t chooseRule(const Manifest &manifest, const Group &group,
+/// holds under the values of its group's options. Refuses tensors for which
+/// there is none. `name` is the tensor's in messages.
+size_t chooseRule(const Manifest &manifest, const std::vector<int64_t> &options,
                   const std::vector<int64_t> &shape, const std::string &name);
 
 } // namespace stepc

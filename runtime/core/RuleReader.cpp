@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/ManifestReader.h"
+#include "core/StateDims.h"
 
 #include "stepc/kernel_abi.h"
 
@@ -110,6 +111,54 @@ static void readBoundDims(const FieldReader &fields, const Json &value,
     fields.bad(place, "has more than three dims");
 }
 
+/// {"name": "row", "dims": ["n", "1"], "init": 0.0, "guard": null}, where the
+/// guard may be the name of an option.
+static DeclaredState readState(const FieldReader &fields, const Json &value,
+                               const std::string &where,
+                               const Manifest &manifest, const Rule &rule) {
+  DeclaredState state;
+  state.name = fields.getString(value, "name", where);
+  state.dims = fields.getDims(value, where);
+  if (!followsFrom(rule, state.dims))
+    fields.bad(at(where, "dims"), "does not follow from the rule's");
+  state.initialValue = fields.getNumber(value, "init", where);
+  const Json *guard = value.find("guard");
+  if (!guard || guard->is(Json::Kind::Null))
+    return state;
+  state.guard =
+      findName(manifest.options, fields.getString(value, "guard", where));
+  if (state.guard == manifest.options.size())
+    fields.bad(at(where, "guard"), "is not an option");
+  return state;
+}
+
+static void readStates(const FieldReader &fields, const Json &value,
+                       const std::string &where, const Manifest &manifest,
+                       Rule &rule) {
+  const Json &list = fields.getArray(value, "states", where);
+  std::string place = at(where, "states");
+  for (size_t i = 0; i < list.elements.size(); ++i)
+    rule.states.push_back(
+        readState(fields, list.elements[i], at(place, i), manifest, rule));
+  if (hasTwins(rule.states))
+    fields.bad(place, "has a name twice");
+}
+
+/// {"dims": ["n"], "line": 3, "column": 5}: what ranks cannot share out, and
+/// where the definition says so.
+static void readUnshardable(const FieldReader &fields, const Json &value,
+                            const std::string &where, Rule &rule) {
+  for (const Json &dim : fields.getArray(value, "dims", where).elements) {
+    if (!dim.is(Json::Kind::String))
+      fields.bad(at(where, "dims"), "has an element that is not a string");
+    rule.unshardable.push_back(dim.string);
+  }
+  if (value.find("line"))
+    rule.line = fields.getInteger(value, "line", where);
+  if (value.find("column"))
+    rule.column = fields.getInteger(value, "column", where);
+}
+
 void stepc::readRules(const FieldReader &fields, const Json &root,
                       Manifest &manifest) {
   const Json &list = fields.getArray(root, "rules", "");
@@ -125,15 +174,10 @@ void stepc::readRules(const FieldReader &fields, const Json &root,
                                     at(at(where, "guard"), k), manifest));
     if (element.find("bound_dims"))
       readBoundDims(fields, element, where, manifest, rule);
-    if (element.find("unshardable")) {
-      std::string place = at(where, "unshardable");
-      const Json &object = fields.getObject(element, "unshardable", where);
-      for (const Json &dim : fields.getArray(object, "dims", place).elements) {
-        if (!dim.is(Json::Kind::String))
-          fields.bad(at(place, "dims"), "has an element that is not a string");
-        rule.unshardable.push_back(dim.string);
-      }
-    }
+    readStates(fields, element, where, manifest, rule);
+    if (element.find("unshardable"))
+      readUnshardable(fields, fields.getObject(element, "unshardable", where),
+                      at(where, "unshardable"), rule);
     manifest.rules.push_back(std::move(rule));
   }
   if (list.elements.empty())

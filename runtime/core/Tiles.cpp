@@ -8,6 +8,7 @@
 #include "core/Tiles.h"
 
 #include "core/Fault.h"
+#include "core/Memory.h"
 #include "stepc/kernel_abi.h"
 
 #include <algorithm>
@@ -171,5 +172,18 @@ int64_t stepc::getWorkspaceBytes(const Variant &variant, const TileShape &shape,
     if (buffer.live == live && !buffer.crosses &&
         __builtin_add_overflow(bytes, getBufferBytes(buffer, shape), &bytes))
       throw std::bad_alloc();
+  return bytes;
+}
+
+int64_t stepc::getKeptBytes(const Variant &variant, const TileShape &shape,
+                            bool buffers) {
+  if (variant.space != Space::Tiles)
+    return 0;
+  auto bytes =
+      int64_t(roundUpToLine(int64_t(variant.tensorSlots * sizeof(double))));
+  if (buffers &&
+      __builtin_add_overflow(
+          bytes, getWorkspaceBytes(variant, shape, /*live=*/true), &bytes))
+    throw std::bad_alloc();
   return bytes;
 }

@@ -74,6 +74,11 @@ int64_t getBufferEntries(const WorkspaceBuffer &buffer, const TileShape &shape);
 int64_t getWorkspaceBytes(const Variant &variant, const TileShape &shape,
                           bool live);
 
+/// The bytes that a tensor keeps between steps, slots and, where it has its
+/// `buffers` here, those that are live.
+int64_t getKeptBytes(const Variant &variant, const TileShape &shape,
+                     bool buffers);
+
 } // namespace stepc
 
 #endif // STEPC_CORE_TILES_H

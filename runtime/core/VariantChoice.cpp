@@ -7,49 +7,28 @@
 
 #include "core/VariantChoice.h"
 
-#include "core/RuleChoice.h"
+#include "core/FieldReader.h"
 #include "core/Status.h"
 #include "core/TensorView.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace stepc;
 
 namespace {
 
-/// The storage types that a binding asks for.
-struct Types {
-  Storage param;
-  Storage grad;
-  std::vector<Storage> states;
-};
-
-Types getTypes(const StepcBinding &binding, DLDevice place,
-               const std::string &name) {
-  Types types;
-  types.param = requireStorage(*binding.param, place, {name, Role::Param, {}});
-  DLTensor none = {};
-  none.device = place;
-  none.dtype = binding.gradDtype;
-  types.grad = requireStorage(binding.grad ? *binding.grad : none, place,
-                              {name, Role::Grad, {}});
-  for (int64_t k = 0; k < binding.numStates; ++k)
-    types.states.push_back(requireStorage(
-        *binding.states[k], place, {name, Role::State, std::to_string(k)}));
-  return types;
-}
-
 /// What decides beside the types.
 struct Choice {
   const Manifest &manifest;
-  const Group &group;
+  const std::vector<int64_t> &options;
   size_t rule;
   Dims shardedDims;
-  const EntryTerms *entry;
+  const VariantRequest &request;
 
   bool isOfRule(const Variant &variant) const {
     return variant.rule == rule &&
-           manifest.selectSame(variant.options, group.options);
+           manifest.selectSame(variant.options, options);
   }
   /// Whether elements alone matter, wherever they lie.
   bool isElementwise() const {
@@ -63,9 +42,52 @@ struct Choice {
     return isOfRule(variant) && variant.serves(shardedDims);
   }
   bool hasTransfers(const Variant &variant) const {
-    return entry ? entry->fits(variant) : variant.getTransfers().empty();
+    return request.entry ? request.entry->fits(variant)
+                         : request.anyEntry || variant.getTransfers().empty();
   }
+  /// `rounds`: whether the one that is kept is to be rounded by random bits.
+  bool fits(const Variant &variant, bool rounds) const;
+
+private:
+  bool hasStates(const Variant &variant) const;
+  bool keeps(const Variant &variant, const std::string &master,
+             bool rounds) const;
 };
+
+bool Choice::hasStates(const Variant &variant) const {
+  if (!request.states)
+    return true;
+  return std::equal(request.states->begin(), request.states->end(),
+                    variant.states.begin(), variant.states.end(),
+                    [&](Storage storage, size_t operand) {
+                      return variant.operands[operand].storage == storage;
+                    });
+}
+
+/// What a variant has beside the states that its rule declares is the master.
+bool Choice::keeps(const Variant &variant, const std::string &master,
+                   bool rounds) const {
+  const std::vector<DeclaredState> &declared = manifest.rules[rule].states;
+  bool hasPosition = false, hasMaster = false;
+  for (const Operand &operand : variant.operands) {
+    hasPosition |= operand.role == Role::Position;
+    if (operand.role != Role::State ||
+        findName(declared, operand.name) != declared.size())
+      continue;
+    if (operand.name != master)
+      return false;
+    hasMaster = true;
+  }
+  return hasPosition == rounds && hasMaster == !master.empty();
+}
+
+bool Choice::fits(const Variant &variant, bool rounds) const {
+  const std::vector<Operand> &operands = variant.operands;
+  return operands[variant.param].storage == request.param &&
+         operands[variant.grad].storage == request.grad &&
+         isCandidate(variant) && hasTransfers(variant) && hasStates(variant) &&
+         (!request.kept || keeps(variant, request.kept->master, rounds));
+}
 
 /// Refuses dims for which there is no variant, whatever the types.
 void requireServed(const Choice &choice, const std::string &name) {
@@ -96,26 +118,28 @@ std::string describeTypes(Storage param, Storage grad) {
   return std::string("param ") + getName(param) + ", grad " + getName(grad);
 }
 
-[[noreturn]] void failNoVariant(const Choice &choice, const Types &types,
-                                const std::string &name) {
-  std::string wanted = describeTypes(types.param, types.grad);
-  for (Storage state : types.states)
-    wanted += std::string(", state ") + getName(state);
-  if (choice.entry)
-    wanted += ", " + describe(*choice.entry);
-  std::string held;
+[[noreturn]] void failNoVariant(const Choice &choice, const std::string &name) {
+  const VariantRequest &request = choice.request;
+  std::string types = describeTypes(request.param, request.grad);
+  std::string wanted = types, held;
+  size_t numStates = request.states ? request.states->size() : 0;
+  for (size_t i = 0; i < numStates; ++i)
+    wanted += std::string(", state ") + getName((*request.states)[i]);
+  if (request.kept && !request.kept->master.empty())
+    wanted += ", state '" + request.kept->master + "'";
+  if (request.entry)
+    wanted += ", " + describe(*request.entry);
   for (const Variant &variant : choice.manifest.variants) {
     if (!choice.isCandidate(variant))
       continue;
     const std::vector<Operand> &operands = variant.operands;
     std::string text = describeTypes(operands[variant.param].storage,
                                      operands[variant.grad].storage);
-    if (text == describeTypes(types.param, types.grad) && !choice.entry &&
-        choice.hasTransfers(variant) &&
-        variant.states.size() != types.states.size())
+    if (text == types && request.states && !request.entry &&
+        choice.hasTransfers(variant) && variant.states.size() != numStates)
       fail(STEPC_INVALID_ARGUMENT,
            "tensor %s has %zu states, variant '%s' has %zu", name.c_str(),
-           types.states.size(), variant.name.c_str(), variant.states.size());
+           numStates, variant.name.c_str(), variant.states.size());
     for (size_t k : variant.states)
       text += std::string(", state ") + getName(operands[k].storage);
     if (std::string own = describeTransfers(variant.getTransfers());
@@ -130,29 +154,43 @@ std::string describeTypes(Storage param, Storage grad) {
 
 } // namespace
 
-size_t stepc::chooseVariant(const Manifest &manifest, const Group &group,
-                            const StepcBinding &binding, DLDevice place,
-                            const TensorLayout &layout, const EntryTerms *entry,
+VariantRequest stepc::makeRequest(const StepcBinding &binding, DLDevice place,
+                                  const EntryTerms *entry,
+                                  const std::string &name) {
+  VariantRequest request;
+  request.param =
+      requireStorage(*binding.param, place, {name, Role::Param, {}});
+  DLTensor none = {};
+  none.device = place;
+  none.dtype = binding.gradDtype;
+  request.grad = requireStorage(binding.grad ? *binding.grad : none, place,
+                                {name, Role::Grad, {}});
+  request.entry = entry;
+  if (binding.states)
+    request.states.emplace();
+  for (int64_t k = 0; k < binding.numStates; ++k)
+    request.states->push_back(requireStorage(
+        *binding.states[k], place, {name, Role::State, std::to_string(k)}));
+  return request;
+}
+
+size_t stepc::chooseVariant(const Manifest &manifest,
+                            const std::vector<int64_t> &options, size_t rule,
+                            const TensorLayout &layout,
+                            const VariantRequest &request,
                             const std::string &name) {
-  Types types = getTypes(binding, place, name);
-  size_t rule = chooseRule(manifest, group, layout.shape, name);
   const Dims &dims = manifest.rules[rule].dims;
-  Choice choice{manifest, group, rule, layout.getShardedDims(dims), entry};
+  Choice choice{manifest, options, rule, layout.getShardedDims(dims), request};
   if (!choice.isElementwise())
     requireShardable(layout, manifest.rules[rule], name);
   requireServed(choice, name);
-  for (size_t i = 0; i < manifest.variants.size(); ++i) {
-    const Variant &variant = manifest.variants[i];
-    const std::vector<Operand> &operands = variant.operands;
-    if (operands[variant.param].storage != types.param ||
-        operands[variant.grad].storage != types.grad ||
-        !choice.isCandidate(variant) || !choice.hasTransfers(variant))
-      continue;
-    bool sameStates = types.states.size() == variant.states.size();
-    for (size_t k = 0; sameStates && k < types.states.size(); ++k)
-      sameStates = operands[variant.states[k]].storage == types.states[k];
-    if (sameStates || !binding.states)
-      return i;
-  }
-  failNoVariant(choice, types, name);
+  // Where all that is bf16 has fewer dims than the parameter, no variant rounds
+  // by random bits.
+  bool rounds = request.kept && request.kept->rounds;
+  do {
+    for (size_t i = 0; i < manifest.variants.size(); ++i)
+      if (choice.fits(manifest.variants[i], rounds))
+        return i;
+  } while (std::exchange(rounds, false));
+  failNoVariant(choice, name);
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/ManifestReader.h"
+#include "core/StateDims.h"
 
 #include <algorithm>
 
@@ -150,33 +151,13 @@ void VariantReader::readStorage(const Json &value, const std::string &where,
   fields.bad(at(where, "storage"), "is not a storage type");
 }
 
-/// Parameter and gradient have the rule's dims; states have as many, each of
-/// which is one of the rule's, or 1.
+/// Parameter and gradient have the rule's dims.
 void VariantReader::setReach(const std::string &where, Operand &operand) const {
-  const Dims &whole = manifest.rules[variant.rule].dims;
-  if (operand.dims == whole)
-    return;
-  if (operand.role != Role::State)
-    fields.bad(where, "is not the rule's");
-  if (operand.dims.empty() || operand.dims == Dims{"1"}) {
-    operand.reach = Reach::Single;
-    return;
-  }
-  operand.reach = Reach::Reduced;
   const Rule &rule = manifest.rules[variant.rule];
-  auto isSingle = [&](const std::string &dim) {
-    return dim == "1" ||
-           (dim.rfind("...", 0) != 0 &&
-            (std::find(whole.begin(), whole.end(), dim) != whole.end() ||
-             std::any_of(
-                 rule.boundDims.begin(), rule.boundDims.end(),
-                 [&](const BoundDim &bound) { return bound.name == dim; })));
-  };
-  bool known = operand.dims.size() == whole.size();
-  for (size_t i = 0; known && i < whole.size(); ++i)
-    known = operand.dims[i] == whole[i] ||
-            (whole[i].rfind("...", 0) != 0 && isSingle(operand.dims[i]));
-  if (!known)
+  operand.reach = getReach(rule, operand.dims);
+  if (operand.reach != Reach::Full && operand.role != Role::State)
+    fields.bad(where, "is not the rule's");
+  if (!followsFrom(rule, operand.dims))
     fields.bad(where, "does not follow from the rule's");
 }
 

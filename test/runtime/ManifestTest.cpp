@@ -198,6 +198,16 @@ TEST(Manifest, rules) {
       "'rules[0].guard[0]' compares with an extent and a value");
   refuseAt("/rules/0/unshardable", {{"dims", {1}}},
            "'rules[0].unshardable.dims' has an element that is not a string");
+  json state = {{"name", "m"}, {"dims", {"n"}}, {"init", 0.0}};
+  refuseAt("/rules/0/states", json::array({state}),
+           "'rules[0].states[0].dims' does not follow from the rule's");
+  state["dims"] = {"*"};
+  state["guard"] = "nesterov";
+  refuseAt("/rules/0/states", json::array({state}),
+           "'rules[0].states[0].guard' is not an option");
+  state["guard"] = nullptr;
+  refuseAt("/rules/0/states", json::array({state, state}),
+           "'rules[0].states' has a name twice");
   json twice = makeToyManifest()["rules"];
   twice.push_back(twice[0]);
   refuseAt("/rules", twice, "'rules' has a name twice");

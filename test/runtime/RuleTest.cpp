@@ -16,8 +16,11 @@ namespace {
 /// rule's name.
 void addRule(json &manifest, const std::string &name, json dims, json guard,
              json stateDims = nullptr) {
+  json states = {{{"name", name},
+                  {"dims", stateDims.is_null() ? dims : stateDims},
+                  {"init", 0.0}}};
   manifest["rules"].push_back(
-      {{"name", name}, {"dims", dims}, {"guard", guard}});
+      {{"name", name}, {"dims", dims}, {"guard", guard}, {"states", states}});
   json variant = {{"name", "v_" + name},
                   {"rule", name},
                   {"options", {{"factored", true}}},
@@ -73,6 +76,7 @@ protected:
   void addGroup(int64_t factored, int64_t min) {
     StepcOption options[] = {{"min", min}, {"factored", factored}};
     ASSERT_OK(stepcPlanAddGroup(plan.get(), options, 2, nullptr, 0, nullptr));
+    groups.emplace_back(factored, min);
   }
   StepcStatus bind(std::vector<int64_t> shape, int64_t group, int64_t &id) {
     params.push_back(std::make_unique<Array>(Type::F32, shape));
@@ -89,10 +93,38 @@ protected:
     ASSERT_OK(stepcPlanGetState(plan.get(), id, rule, &state));
     EXPECT_EQ(stateShape,
               std::vector<int64_t>(state.shape, state.shape + state.ndim));
+    expectDescribed(rule, shape, stateShape, group);
+  }
+  /// Asked about before it is bound, the tensor is said to get the same.
+  void expectDescribed(const char *rule, const std::vector<int64_t> &shape,
+                       const std::vector<int64_t> &stateShape, int64_t group) {
+    const char *text;
+    size_t size;
+    ASSERT_OK(stepcPackageManifest(package.get(), &text, &size));
+    InterfacePtr interface = loadInterface({text, size});
+    int64_t options[2];
+    const auto &[factored, min] = groups[size_t(group)];
+    StepcOption given[] = {{"min", min}, {"factored", factored}};
+    ASSERT_OK(
+        stepcInterfaceResolve(interface.get(), given, 2, nullptr, 0, options));
+    StepcTensorQuery query = makeQuery("w", shape, options);
+    query.param = {kDLFloat, 32, 1};
+    DescriptionPtr answer = describe(interface.get(), {query});
+    const StepcTensorDescription &tensor = *answer->tensors[0];
+    ASSERT_NE(nullptr, tensor.rule) << tensor.refusal;
+    EXPECT_STREQ(rule, tensor.rule->name);
+    ASSERT_EQ(1, tensor.numStates) << tensor.refusal;
+    const StepcStateDescription &state = *tensor.states[0];
+    EXPECT_STREQ(rule, state.name);
+    EXPECT_EQ(stateShape,
+              std::vector<int64_t>(state.shape, state.shape + state.ndim));
+    EXPECT_EQ(stateShape,
+              std::vector<int64_t>(state.part, state.part + state.partNdim));
   }
 
   PackagePtr package;
   PlanPtr plan;
+  std::vector<std::pair<int64_t, int64_t>> groups; // factored, min
   std::vector<std::unique_ptr<Array>> params, grads;
 };
 

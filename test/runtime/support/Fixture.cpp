@@ -23,6 +23,36 @@ PackagePtr stepc_test::loadManifest(const nlohmann::json &manifest) {
   return loadPackage(makePackage(manifest, readFile(STEPC_TEST_KERNELS)));
 }
 
+InterfacePtr stepc_test::loadInterface(const std::string &text) {
+  StepcInterface *interface = nullptr;
+  EXPECT_EQ(STEPC_OK, stepcInterfaceLoad(text.data(), text.size(), &interface))
+      << stepcLastErrorMessage();
+  return InterfacePtr(interface);
+}
+
+StepcTensorQuery stepc_test::makeQuery(const char *name,
+                                       const std::vector<int64_t> &shape,
+                                       const int64_t *options) {
+  StepcTensorQuery query = {};
+  query.structSize = sizeof(query);
+  query.name = name;
+  query.options = options;
+  query.shape = shape.data();
+  query.ndim = int32_t(shape.size());
+  return query;
+}
+
+DescriptionPtr
+stepc_test::describe(const StepcInterface *interface,
+                     const std::vector<StepcTensorQuery> &queries) {
+  const StepcDescription *description = nullptr;
+  EXPECT_EQ(STEPC_OK,
+            stepcInterfaceDescribe(interface, queries.data(),
+                                   int64_t(queries.size()), &description))
+      << stepcLastErrorMessage();
+  return DescriptionPtr(description);
+}
+
 StepcPackage *stepc_test::getToy() {
   static PackagePtr package = loadPackage(getToyPackage());
   return package.get();

@@ -28,8 +28,21 @@ struct PackageDeleter {
 struct PlanDeleter {
   void operator()(StepcPlan *plan) const { stepcPlanDestroy(plan); }
 };
+struct InterfaceDeleter {
+  void operator()(StepcInterface *interface) const {
+    stepcInterfaceDestroy(interface);
+  }
+};
+struct DescriptionDeleter {
+  void operator()(const StepcDescription *description) const {
+    stepcDescriptionDestroy(description);
+  }
+};
 using PackagePtr = std::unique_ptr<StepcPackage, PackageDeleter>;
 using PlanPtr = std::unique_ptr<StepcPlan, PlanDeleter>;
+using InterfacePtr = std::unique_ptr<StepcInterface, InterfaceDeleter>;
+using DescriptionPtr =
+    std::unique_ptr<const StepcDescription, DescriptionDeleter>;
 
 /// Checks a status, and shows the message when it is another.
 #define EXPECT_STATUS(expected, call)                                          \
@@ -54,6 +67,14 @@ using PlanPtr = std::unique_ptr<StepcPlan, PlanDeleter>;
 PackagePtr loadPackage(const std::string &bytes);
 /// A package of the test kernels with a manifest that must be good.
 PackagePtr loadManifest(const nlohmann::json &manifest);
+/// An interface, or a manifest, that must be good.
+InterfacePtr loadInterface(const std::string &text);
+/// A whole tensor, of which no variant is asked for.
+StepcTensorQuery makeQuery(const char *name, const std::vector<int64_t> &shape,
+                           const int64_t *options);
+/// The answer to queries that must be good.
+DescriptionPtr describe(const StepcInterface *interface,
+                        const std::vector<StepcTensorQuery> &queries);
 /// The toy optimizer, loaded once.
 StepcPackage *getToy();
 PlanPtr makePlan(StepcPackage *package, StepcPlanConfig config = {});

@@ -278,6 +278,12 @@ json stepc_test::makeToyManifest() {
       {{"name", "has_momentum"},
        {"derived",
         {{"hyper", "momentum"}, {"predicate", "ne"}, {"value", 0.0}}}}};
+  json second = {{"name", "second"}, {"dims", {"*"}}, {"init", 0.5}};
+  json buffer = {{"name", "momentum_buffer"},
+                 {"dims", {"*"}},
+                 {"init", 0.0},
+                 {"guard", "has_momentum"}};
+  manifest["rules"][0]["states"] = {second, buffer};
   for (const char *type : {"f32", "f64", "bf16"})
     for (bool maximize : {false, true})
       for (bool momentum : {true, false})

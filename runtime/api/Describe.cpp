@@ -1,0 +1,101 @@
+//===- Describe.cpp - the C ABI: what tensors would get -----------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Description.h"
+#include "core/Groups.h"
+#include "core/Status.h"
+
+#include <algorithm>
+#include <memory>
+
+using namespace stepc;
+
+struct StepcInterface {
+  std::shared_ptr<const Interface> interface;
+};
+
+namespace {
+
+/// What the caller gets; what it points to is behind it.
+struct OwnedDescription : StepcDescription {
+  explicit OwnedDescription(std::shared_ptr<const Interface> interface)
+      : StepcDescription{}, content(std::move(interface)) {}
+
+  Description content;
+};
+
+void requireGiven(const void *argument, const char *name) {
+  if (!argument)
+    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
+} // namespace
+
+StepcStatus stepcInterfaceLoad(const char *json, size_t size,
+                               StepcInterface **out) {
+  return guarded([&] {
+    requireGiven(json, "json");
+    requireGiven(out, "out");
+    auto made = std::make_unique<StepcInterface>();
+    made->interface =
+        std::make_shared<const Interface>(std::string_view(json, size));
+    *out = made.release();
+  });
+}
+
+void stepcInterfaceDestroy(StepcInterface *interface) { delete interface; }
+
+StepcStatus stepcInterfaceResolve(const StepcInterface *interface,
+                                  const StepcOption *options,
+                                  int64_t numOptions, const double *hypers,
+                                  int64_t numHypers, int64_t *outValues) {
+  return guarded([&] {
+    requireGiven(interface, "interface");
+    const Manifest &manifest = interface->interface->getManifest();
+    std::vector<int64_t> values = makeOptions(
+        manifest, makeHypers(manifest, hypers, numHypers), options, numOptions);
+    if (!values.empty())
+      requireGiven(outValues, "outValues");
+    std::copy(values.begin(), values.end(), outValues);
+  });
+}
+
+StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
+                                   const StepcTensorQuery *queries, int64_t n,
+                                   const StepcDescription **out) {
+  return guarded([&] {
+    requireGiven(interface, "interface");
+    requireGiven(out, "out");
+    if (n < 0 || (n > 0 && !queries))
+      fail(STEPC_INVALID_ARGUMENT, "%lld tensors were asked about%s",
+           static_cast<long long>(n), n < 0 ? "" : ", without a list");
+    auto made = std::make_unique<OwnedDescription>(interface->interface);
+    if (n > 0)
+      requireStructSize(queries, sizeof(StepcTensorQuery), "StepcTensorQuery");
+    size_t stride = n > 0 ? queries->structSize : 0;
+    for (int64_t i = 0; i < n; ++i) {
+      // The caller's structure may be longer than ours.
+      const auto &query = *reinterpret_cast<const StepcTensorQuery *>(
+          reinterpret_cast<const char *>(queries) + size_t(i) * stride);
+      if (query.structSize != stride)
+        fail(STEPC_INVALID_ARGUMENT,
+             "tensor %lld: struct size %zu, that of the first query is %zu",
+             static_cast<long long>(i), query.structSize, stride);
+      requireStructSize(&query, sizeof(query), "StepcTensorQuery");
+      made->content.add(
+          makeQuery(interface->interface->getManifest(), query, i));
+    }
+    made->structSize = sizeof(StepcDescription);
+    made->numTensors = n;
+    made->tensors = made->content.getTensors();
+    *out = made.release();
+  });
+}
+
+void stepcDescriptionDestroy(const StepcDescription *description) {
+  delete static_cast<const OwnedDescription *>(description);
+}
