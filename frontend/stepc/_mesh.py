@@ -25,7 +25,6 @@ from ctypes import (
 from dataclasses import dataclass
 
 from . import _callbacks, _runtime, _structures, errors
-from .interface import FLAT_RANGE
 
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
@@ -265,19 +264,10 @@ class Layout:
             words = [f"layout.flat={'+'.join(self.flat)}"]
         return ",".join([*words, f"rank={rank}"]) if words and rank else ",".join(words)
 
-    def sharded_dims(self, rule_dims: tuple[str, ...]) -> frozenset[str]:
-        """The dims of a rule that fits the shape which are sharded, by name; or ``FLAT_RANGE``."""
-        if self.flat:
-            return frozenset({FLAT_RANGE})
-        found = set()
-        for dim, axes in self.dims:
-            index = len(rule_dims) + dim - len(self.shape)
-            if not axes:
-                continue
-            if rule_dims == ("*",) or index < 0 or rule_dims[index].startswith("..."):
-                index = 0
-            found.add(rule_dims[index])
-        return frozenset(found)
+    @property
+    def sharded(self) -> int:
+        """Bit k says that ranks share dim k."""
+        return sum(1 << dim for dim, axes in self.dims if axes)
 
     def struct(self, mesh: Mesh) -> LayoutStruct:
         """``StepcLayout``; it keeps alive what it points to."""

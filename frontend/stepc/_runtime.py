@@ -55,6 +55,21 @@ _SIGNATURES = {
     "stepcPackageLoad": [c_char_p, POINTER(c_void_p)],
     "stepcPackageLoadBytes": [c_char_p, c_size_t, POINTER(c_void_p)],
     "stepcPackageManifest": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "stepcInterfaceLoad": [c_char_p, c_size_t, POINTER(c_void_p)],
+    "stepcInterfaceResolve": [
+        c_void_p,
+        POINTER(Option),
+        c_int64,
+        POINTER(c_double),
+        c_int64,
+        POINTER(c_int64),
+    ],
+    "stepcInterfaceDescribe": [
+        c_void_p,
+        c_void_p,
+        c_int64,
+        POINTER(c_void_p),
+    ],
     "stepcPlanCreate": [c_void_p, POINTER(PlanConfig), POINTER(c_void_p)],
     "stepcPlanAddGroup": [
         c_void_p,
@@ -127,7 +142,8 @@ def _open(path: str) -> ctypes.CDLL:
             function.argtypes = arguments
             function.restype = c_int32
         library.stepcCpuTarget.restype = c_char_p
-        for name in ("stepcPackageDestroy", "stepcPlanDestroy"):
+        for name in ("Package", "Plan", "Interface", "Description"):
+            name = f"stepc{name}Destroy"
             getattr(library, name).argtypes = [c_void_p]
             getattr(library, name).restype = None
         library.stepcLastErrorMessage.restype = c_char_p
@@ -227,14 +243,15 @@ def check(lib: ctypes.CDLL, status: int) -> None:
 
 
 class Package:
-    """A loaded package. ``manifest`` is its manifest as a dict."""
+    """A loaded package. ``manifest`` is its manifest as a dict, ``text`` as it stands there."""
 
     def __init__(self, handle: c_void_p, lib: ctypes.CDLL):
         self._lib = lib
         self._handle = handle
         text, size = c_void_p(), c_size_t()
         check(lib, lib.stepcPackageManifest(handle, byref(text), byref(size)))
-        self.manifest = json.loads(ctypes.string_at(text.value, size.value))
+        self.text = ctypes.string_at(text.value, size.value)
+        self.manifest = json.loads(self.text)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "<memory>") -> Package:

@@ -9,6 +9,7 @@ from ctypes import (
     POINTER,
     Structure,
     c_char_p,
+    c_double,
     c_int32,
     c_int64,
     c_size_t,
@@ -32,6 +33,7 @@ DATA_TYPES = {
     "f64": DLDataType(2, 64, 1),
     "bf16": DLDataType(4, 16, 1),
     "f16": DLDataType(2, 16, 1),
+    "i16": DLDataType(0, 16, 1),
 }
 
 
@@ -122,4 +124,86 @@ class LastStep(Structure):
         ("skipped", c_int32),
         ("skippedRound", c_int32),
         ("numTensors", c_int64),
+    ]
+
+
+class TensorQuery(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("name", c_char_p),
+        ("options", c_void_p),
+        ("shape", c_void_p),
+        ("ndim", c_int32),
+        ("flat", c_int32),
+        ("part", c_void_p),
+        ("shardedDims", c_uint64),
+        ("begin", c_int64),
+        ("end", c_int64),
+        ("param", DLDataType),
+        ("grad", DLDataType),
+        ("master", c_char_p),
+        ("rounds", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class RuleDescription(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("name", c_char_p),
+        ("dims", c_void_p),
+        ("numDims", c_int64),
+        ("unshardable", c_void_p),
+        ("numUnshardable", c_int64),
+        ("needsMatrices", c_int32),
+        ("reserved", c_int32),
+        ("line", c_int64),
+        ("column", c_int64),
+    ]
+
+
+class StateDescription(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("name", c_char_p),
+        ("dims", c_void_p),
+        ("numDims", c_int64),
+        ("ndim", c_int32),
+        ("partNdim", c_int32),
+        ("shape", c_void_p),
+        ("part", c_void_p),
+        ("paramDims", c_void_p),
+        ("initialValue", c_double),
+        ("bytes", c_int64),
+        ("dtype", DLDataType),
+        ("exists", c_int32),
+        ("isFull", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class TensorDescription(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("rule", c_void_p),
+        ("variant", c_int64),
+        ("states", c_void_p),
+        ("numStates", c_int64),
+        ("cutDim", c_char_p),
+        ("refusal", c_char_p),
+        ("status", c_int32),
+        ("isShared", c_int32),
+        ("elements", c_int64),
+        ("keptBytes", c_int64),
+        ("workspaceBytes", c_int64),
+        ("bufferEntries", c_void_p),
+        ("numBuffers", c_int64),
+    ]
+
+
+class Description(Structure):
+    _fields_ = [
+        ("structSize", c_size_t),
+        ("numTensors", c_int64),
+        ("tensors", c_void_p),
     ]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -102,12 +101,13 @@ class Definition:
         """The definition's names, those of its fragments too; asks the compiler, or
         its cache."""
         if self.package_bytes is not None:
-            return Interface.from_json(self.package(()).manifest)
+            package = self.package(())
+            return Interface.from_json(package.manifest, package.text)
         return _cache.load_or_make(
             self._key("interface"),
             "interface",
             lambda: _compiler.interface(self.text, self.path, self.fragments).encode(),
-            lambda data: Interface.from_json(json.loads(data)),
+            Interface.from_text,
         )
 
     def check_options(self, options: Options, hypers: tuple[float, ...]) -> None:
@@ -117,10 +117,9 @@ class Definition:
         """
         if self.package_bytes is None:
             return
-        manifest = self.package(()).manifest
-        wanted = Interface.from_json(manifest).resolve(options, hypers)
+        wanted = self.interface().resolve(options, hypers)
         wanted = {name: on for name, on in wanted.items() if isinstance(on, bool)}
-        there = [variant["options"] for variant in manifest["variants"]]
+        there = [variant["options"] for variant in self.package(()).manifest["variants"]]
         if wanted in there:
             return
         found = sorted({describe_options(options) or "no options" for options in there})

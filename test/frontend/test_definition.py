@@ -31,7 +31,7 @@ def test_interface_of_sgd():
     assert interface.name == "sgd"
     assert interface.hyper_names == ("lr", "momentum", "dampening", "weight_decay")
     assert interface.option_names == ("nesterov", "maximize")
-    assert {derived[0] for derived in interface.derived} == {"has_momentum", "has_weight_decay"}
+    assert set(interface.derived) == {"has_momentum", "has_weight_decay"}
 
 
 def test_derived_options():

@@ -1,16 +1,39 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Interfaces of format 2: which rule takes which shape, shapes of states, names."""
+"""Interfaces: names; and which rule takes which shape, with which states, as the library says."""
 
 import json
+import pickle
 
 import pytest
-from stepc.interface import Condition, Interface, Rule, describe_options
+from stepc import errors
+from stepc._describe import Query
+from stepc.interface import Interface, describe_options
+
+OPTIONS = [
+    {"name": "min", "default": 3},
+    {"name": "on", "default": True},
+    {"name": "off", "default": False},
+]
 
 
-def rule(*dims, guard=(), name="r", states=()):
-    data = {"name": name, "dims": list(dims), "guard": list(guard), "states": list(states)}
-    return Rule.from_json(data)
+def rule(*dims, guard=(), name="r", states=(), **more):
+    states = [{"name": f"s{i}", "dims": list(own), "init": 0.0} for i, own in enumerate(states)]
+    return {"name": name, "dims": list(dims), "guard": list(guard), "states": states, **more}
+
+
+def interface(*rules):
+    data = {"optimizer": "x", "hypers": [], "options": OPTIONS, "rules": list(rules)}
+    return Interface.from_json(data)
+
+
+def ask(given, *shapes, **options):
+    values = given.in_order(given.resolve(options, ()))
+    return given.describe([Query(values, shape) for shape in shapes])
+
+
+def takes(given, shape):
+    return ask(given, shape)[0].rule is not None
 
 
 @pytest.mark.parametrize(
@@ -26,9 +49,9 @@ def rule(*dims, guard=(), name="r", states=()):
     ],
 )
 def test_dims(dims, fits, does_not):
-    given = rule(*dims.split())
-    assert [shape for shape in fits if not given.holds(shape, {})] == []
-    assert [shape for shape in does_not if given.holds(shape, {})] == []
+    given = interface(rule(*dims.split()))
+    assert [shape for shape in fits if not takes(given, shape)] == []
+    assert [shape for shape in does_not if takes(given, shape)] == []
 
 
 @pytest.mark.parametrize(
@@ -50,30 +73,85 @@ def test_dims(dims, fits, does_not):
 )
 def test_conditions(condition, shape, expected):
     """A condition on an extent that is not there does not hold."""
-    options = {"min": 3, "on": True, "off": False}
-    assert Condition.from_json(condition).holds(shape, options) is expected
+    assert takes(interface(rule("*", guard=[condition])), shape) is expected
+
+
+def shapes(given, shape, **options):
+    return [state.shape for state in ask(given, shape, **options)[0].states]
 
 
 def test_shapes_of_states():
-    given = rule("...b", "n", "m")
-    assert given.state_shape(("...b", "n", "1"), (2, 5, 3, 4), {}) == (2, 5, 3, 1)
-    assert given.state_shape(("...b", "1", "m"), (3, 4), {}) == (1, 4)
-    assert given.state_shape(("...b", "1", "1"), (2, 3, 4), {}) == (2, 1, 1)
-    assert given.state_shape(("1",), (2, 3, 4), {}) == (1,)
-    assert given.state_shape(("m", "n"), (0, 4), {}) == (4, 0)
-    assert rule("*").state_shape(("*",), (2, 3), {}) == (2, 3)
+    dims = ["...b", "n", "m"]
+    reduced = [("...b", "n", "1"), ("...b", "1", "m"), ("...b", "1", "1"), ("1",), dims]
+    given = interface(rule(*dims, states=reduced))
+    assert shapes(given, (2, 5, 3, 4)) == [
+        (2, 5, 3, 1),
+        (2, 5, 1, 4),
+        (2, 5, 1, 1),
+        (1,),
+        (2, 5, 3, 4),
+    ]
+    assert shapes(given, (3, 4)) == [(3, 1), (1, 4), (1, 1), (1,), (3, 4)]
+    assert shapes(interface(rule("n", "m", states=[("m", "n")])), (0, 4)) == [(4, 0)]
+    [found] = ask(given, (2, 5, 3, 4))
+    assert [state.of_param for state in found.states] == [
+        (0, 1, 2, None),
+        (0, 1, None, 3),
+        (0, 1, None, None),
+        (None,),
+        (0, 1, 2, 3),
+    ]
+    assert [state.is_full for state in found.states] == [False] * 4 + [True]
+
+
+def test_parts():
+    """Of a rank: rows, and a range of the elements, beside which reduced states are whole."""
+    dims = ["n", "m"]
+    given = interface(rule(*dims, states=[("n", "1"), ("1", "m"), dims]))
+    values = given.in_order(given.resolve({}, ()))
+    cut, ranged = given.describe(
+        [
+            Query(values, (6, 4), part=(2, 4), sharded=1),
+            Query(values, (6, 4), range=(5, 12)),
+        ]
+    )
+    assert [state.part for state in cut.states] == [(2, 1), (1, 4), (2, 4)]
+    assert [state.part for state in ranged.states] == [(6, 1), (1, 4), (7,)]
+    assert (cut.elements, ranged.elements) == (8, 7)
+    with pytest.raises(errors.TensorError, match=r"a part of shape \[2, 4\] is not one"):
+        given.describe([Query(values, (6, 4), part=(2, 4))])
+
+
+def test_dims_that_ranks_cannot_share():
+    lasting = {"dims": ["n", "flat range"], "line": 4, "column": 9}
+    given = interface(rule("n", "n", unshardable=lasting), rule("*", name="any"))
+    values = given.in_order(given.resolve({}, ()))
+    square, other, ranged = given.describe(
+        [
+            Query(values, (6, 6), sharded=2),
+            Query(values, (6, 4), sharded=2),
+            Query(values, (6, 6), range=(0, 9)),
+        ]
+    )
+    assert square.rule.needs_matrices and square.rule.unshardable == ("n",)
+    assert (square.rule.line, square.rule.column) == (4, 9)
+    assert (square.cut_dim, other.cut_dim, ranged.cut_dim) == ("n", None, "flat range")
+    assert not other.rule.needs_matrices and other.rule.name == "any"
 
 
 def test_dims_that_follow_from_others():
     bound = [
-        {"name": "r", "least_of": ["n", "m"], "option": "rank", "most": 6, "per": 1},
+        {"name": "r", "least_of": ["n", "m"], "option": "min", "most": 6, "per": 1},
         {"name": "k", "least_of": ["m"], "per": 64},
     ]
-    given = Rule.from_json({"dims": ["...b", "n", "m"], "states": [], "bound_dims": bound})
-    assert given.state_shape(("...b", "n", "r"), (2, 9, 5), {"rank": 8}) == (2, 9, 5)
-    assert given.state_shape(("...b", "n", "r"), (2, 9, 8), {"rank": 8}) == (2, 9, 6)
-    assert given.state_shape(("r", "r"), (9, 8), {"rank": 3}) == (3, 3)
-    assert given.state_shape(("k", "1"), (9, 65), {"rank": 3}) == (2, 1)
+    states = [("...b", "n", "r"), ("...b", "r", "r"), ("...b", "k", "1")]
+    given = interface(rule("...b", "n", "m", states=states, bound_dims=bound))
+    assert shapes(given, (2, 9, 5), min=8) == [(2, 9, 5), (2, 5, 5), (2, 1, 1)]
+    assert shapes(given, (2, 9, 8), min=8) == [(2, 9, 6), (2, 6, 6), (2, 1, 1)]
+    assert shapes(given, (9, 65), min=3) == [(9, 3), (3, 3), (2, 1)]
+    [found] = ask(given, (9, 8), min=0)
+    assert found.rule.name == "r" and found.states == ()
+    assert "dim 'r' of rule 'r' is 0 for shape [9, 8] with option 'min' = 0" in found.refusal
 
 
 EXAMPLE = {
@@ -111,23 +189,33 @@ EXAMPLE = {
 }
 
 
-def test_interface_of_format_2():
+def ask_example(shape, **options):
+    interface = Interface.from_json(EXAMPLE)
+    values = interface.in_order(interface.resolve(options, (0.5,)))
+    return interface.describe([Query(values, shape)])[0]
+
+
+def test_names():
     interface = Interface.from_json(json.loads(json.dumps(EXAMPLE)))
     assert interface.options == (("factored", True), ("min_dim", 128))
     assert interface.states == ("row", "all")
     assert [(s.name, s.scope, s.default) for s in interface.scalars] == [("scale", "model", 65536)]
     assert [(s.name, s.scope) for s in interface.statistics] == [("norm2", "group")]
     assert [(s.name, s.scope) for s in interface.reports] == [("grad_norm", "model")]
-    assert interface.rules[0].states[0].init == 1.0
-    assert interface.rules[1].states[1].guard == "factored"
-    assert not interface.rules[0].takes_all and interface.rules[1].takes_all
+    assert interface.rules == ("matrix", "any")
+    found, other, without = [
+        ask_example(shape, **options).states
+        for shape, options in (((2, 128), {}), ((3,), {}), ((3,), {"factored": False}))
+    ]
+    assert [(s.name, s.init, s.exists) for s in found] == [("row", 1.0, True)]
+    assert [(s.name, s.init, s.exists) for s in other] == [("row", 0.0, True), ("all", 0.0, True)]
+    assert [(s.name, s.exists) for s in without] == [("row", True), ("all", False)]
+    assert pickle.loads(pickle.dumps(interface)) == interface
 
 
 def test_the_first_rule_that_holds():
-    interface = Interface.from_json(EXAMPLE)
-
     def name(shape, **options):
-        return interface.rule_of(shape, interface.resolve(options, (0.5,))).name
+        return ask_example(shape, **options).rule.name
 
     assert name((2, 128)) == "matrix" and name((7, 2, 200)) == "matrix"
     assert name((2, 127)) == name((1, 128)) == name((128,)) == name(()) == "any"
@@ -136,9 +224,10 @@ def test_the_first_rule_that_holds():
 
 
 def test_no_rule():
-    data = {**EXAMPLE, "rules": EXAMPLE["rules"][:1]}
-    interface = Interface.from_json(data)
-    assert interface.rule_of((3,), interface.resolve({}, (0.5,))) is None
+    [found] = ask(interface(rule("n", "m", name="matrix")), (3,))
+    assert found.rule is None and found.variant is None and found.states == ()
+    words = "tensor 0: no rule of optimizer 'x' takes shape [3]: 'matrix' has dims [n, m]"
+    assert (found.refusal, found.status) == (words, "STEPC_SHAPE_MISMATCH")
 
 
 def test_integers_stay_integers():
@@ -148,10 +237,9 @@ def test_integers_stay_integers():
     assert describe_options(full) == "factored=true, min_dim=3, moves=false"
 
 
-def test_format_1():
-    """What the compiler printed before there were dims of rules."""
-    data = {k: EXAMPLE[k] for k in ("optimizer", "hypers")}
-    data["options"] = []
-    data["rules"] = [{"name": "any", "states": [{"name": "m", "dims": ["*"], "guard": None}]}]
-    interface = Interface.from_json(data)
-    assert interface.rule_of((2, 3), {}).takes_all and interface.scalars == ()
+def test_text_that_the_library_refuses():
+    data = {**EXAMPLE, "rules": [{**EXAMPLE["rules"][1], "dims": ["n"]}]}
+    interface = Interface.from_json(data)  # which knows names alone
+    words = r"the interface is corrupt: 'rules\[0\].states\[0\].dims' does not follow"
+    with pytest.raises(errors.PackageError, match=words):
+        interface.resolve({}, (0.5,))

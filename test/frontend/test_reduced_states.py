@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """States of fewer dims than their parameter: memory, shapes, what can be bound."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from stepc import errors
 from stepc.interface import Interface
 from stepc.torch.binding.precision import Kept
 from stepc.torch.binding.preparation import Preparation
+from stepc.torch.binding.rules import Variants
 from stepc.torch.binding.state_map import StateMap
 from stepc.torch.tensors.members import Member
 
+HEADER = Path(__file__).resolve().parents[2] / "runtime" / "include" / "stepc" / "kernel_abi.h"
+KERNEL_ABI = int(re.search(r"STEPC_KERNEL_ABI_VERSION (\d+)", HEADER.read_text())[1])
 DIMS = ["...b", "n", "m"]
 STATES = {"exp_avg": DIMS, "row": ["...b", "n", "1"], "col": ["...b", "1", "m"]}
 RULES = [
@@ -30,11 +36,16 @@ INTERFACE = Interface.from_json(
 
 
 def operand(role, name, dims):
-    return {"role": role, "name": name, "dims": dims, "storage": "f32", "init": 0.0}
+    access = {"reads": True, "writes": role != "grad"}
+    return {"role": role, "name": name, "dims": dims, "storage": "f32", "init": 0.0, **access}
 
 
 MANIFEST = {
+    "format": 4,
+    "kernel_abi": KERNEL_ABI,
     "optimizer": "example",
+    **{key: [] for key in ("hypers", "options", "scalars", "statistics", "reports", "rounds")},
+    "results": 0,
     "rules": RULES,
     "variants": [
         {
@@ -47,8 +58,25 @@ MANIFEST = {
                 operand("grad", "grad", DIMS),
                 *(operand("state", name, dims) for name, dims in STATES.items()),
             ],
+            "fresh": [],
+            "scalars": {"functions": [], "slots": 0},
+            "tensor_slots": 0,
+            "space": "tiles",
+            "workspace": [],
+            "schedule": [
+                {
+                    "kernel": "k",
+                    "strided_kernel": "k",
+                    "segment": 0,
+                    "reads": [1],
+                    "writes": [0],
+                    "after": [],
+                }
+            ],
+            "subsets": True,
         }
     ],
+    "code": [{"target": "x86-64-v3", "file": "code/x86-64-v3.so", "cpu_features": []}],
 }
 DROPPED = {"row": -1, "col": -2}
 
@@ -56,13 +84,14 @@ DROPPED = {"row": -1, "col": -2}
 def make(states, dropped, number=1):
     """Of parameters that have no masters and are not rounded by chance."""
     kept = Kept(master=None, state_dtype=None, rounding=None)
-    return Preparation(states, INTERFACE, MANIFEST, [{}], dropped, number, kept)
+    variants = Variants(Interface.from_json(MANIFEST), [{}], kept)
+    return Preparation(states, INTERFACE, MANIFEST, variants, dropped, number)
 
 
 def prepare(param, state=None, dropped=DROPPED):
     preparation = make(StateMap({} if state is None else {param: state}), dropped)
     member = Member(0, 0, "parameter 'w'", "w", param, torch.ones_like(param))
-    assert preparation.has_variant(member)
+    assert preparation.have_variants([member])
     preparation.prepare([member], counts=True)
     return member
 
@@ -137,7 +166,7 @@ def test_no_rule_takes_the_shape():
     param = torch.nn.Parameter(torch.ones(3))
     member = Member(0, 0, "parameter 'w'", "w", param, torch.ones_like(param))
     preparation = make(StateMap(), {})
-    assert not preparation.has_variant(member)
+    assert not preparation.have_variants([member])
     words = r"no rule of optimizer 'example' takes parameter 'w' of shape \(3,\); rules: 'matrix'"
     with pytest.raises(errors.TensorError, match=words):
         preparation.prepare([member], counts=True)

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 
 from .layouts import Layout, Part
 from .models import BYTES
-from .package import Package, Tiles, operand_bytes, reach, state_elements
+from .package import Package
 from .usage import widths
 
 ENTRY = 8  # bytes of what crosses: an f64 or an integer
-_CHUNK = 16384  # elements of a chunk of work; the runtime's default
-_LARGE_BYTES, _LARGE_CHUNKS = 1 << 20, 4  # from these on all workers share a tensor
 _BATCH_BYTES = 256 * 1024
 
 
@@ -34,14 +32,6 @@ class PartAccount:
     exchange: Counter = field(default_factory=Counter)
 
 
-def _is_whole(variant: dict) -> bool:
-    """Whether some segment takes tensors through a schedule one by one."""
-    entries = Counter(entry["segment"] for entry in variant["schedule"])
-    return max(entries.values(), default=0) > 1 or any(
-        "finish" in entry for entry in variant["schedule"]
-    )
-
-
 def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
     """The axes over which a buffer crosses: all that shard its dims."""
     if part.flat:
@@ -55,36 +45,23 @@ def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
 
 
 def account_part(package: Package, part: Part) -> PartAccount:
-    rule, variant = package.rule(part.shape), package.variant(part)
-    tiles = Tiles(rule, part, package.options)
-    states, footprint = {}, 0
-    for operand in variant["operands"]:
-        footprint += operand_bytes(operand) if reach(operand, rule) == "full" else 0
-        if operand["role"] == "state":
-            states[operand["name"]] = state_elements(
-                operand, rule, part, package.options
-            ) * operand_bytes(operand)
-    grad = BYTES[package.grad_of(part.dtype)]
-    found = PartAccount(tiles.elements * BYTES[part.dtype], tiles.elements * grad, states)
-    for kernel in widths(variant, rule):
-        found.moved[kernel.segment] += tiles.elements * kernel.total
-    if variant["space"] != "tiles":
-        return found
-    found.kept = -(-variant["tensor_slots"] * 8 // 64) * 64
-    crossings = {e["buffer"]: e for e in variant["schedule"] if "buffer" in e}
-    for number, buffer in enumerate(variant["workspace"]):
-        if crossing := crossings.get(number):
-            key = (crossing["segment"], _exchange_axes(crossing, rule, part), crossing["op"])
-            found.exchange[key] += tiles.entries(buffer)
-        elif buffer["live"]:
-            found.kept += tiles.bytes(buffer)
-        else:
-            found.workspace += tiles.bytes(buffer)
-    tile = min(tiles.n, 64) * min(tiles.m, 4096)
-    chunks = -(-tiles.tiles // max(1, _CHUNK // max(tile, 1)))
-    bytes_of_row = tiles.elements * footprint + found.workspace
-    found.is_shared = _is_whole(variant) and bytes_of_row > _LARGE_BYTES
-    found.is_shared = found.is_shared and chunks >= _LARGE_CHUNKS
+    described, variant = package.part(part), package.variant(part)
+    elements, grad = described.elements, BYTES[package.grad_of(part.dtype)]
+    found = PartAccount(
+        elements * BYTES[part.dtype],
+        elements * grad,
+        {state.name: state.bytes for state in described.states},
+        described.kept,
+        described.workspace,
+        described.is_shared,
+    )
+    for kernel in widths(variant, described.rule):
+        found.moved[kernel.segment] += elements * kernel.total
+    for crossing in variant["schedule"]:
+        if (buffer := crossing.get("buffer")) is not None:
+            axes = _exchange_axes(crossing, described.rule, part)
+            key = (crossing["segment"], axes, crossing["op"])
+            found.exchange[key] += described.entries[buffer]
     return found
 
 

@@ -7,21 +7,19 @@ from __future__ import annotations
 import functools
 import io
 import json
-import math
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _compiler, errors
+from .._describe import Query, Rule, Tensor
 from .._mesh import Layout as WholeLayout
 from ..definition import _zoo_text
-from ..interface import Interface, Rule, describe_option
+from ..interface import Interface, describe_option
 from .failure import PlanError
 from .layouts import Part
 from .models import BYTES
-
-ROW_LEAF, LEAF, TILE_COLUMNS = 64, 1024, 4096  # of kernel_abi.h
 
 
 @dataclass(frozen=True)
@@ -62,20 +60,25 @@ def open_source(name: str, fragments: Iterable[str] = ()) -> Source:
     return Source(path, text, texts)
 
 
-def _manifest(data: bytes, name: str) -> dict:
+def _manifest(data: bytes, name: str) -> bytes:
+    """Its text."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return json.loads(archive.read("manifest.json"))
+            return archive.read("manifest.json")
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise PlanError(f"'{name}' is no package: {error}") from None
 
 
 @functools.cache
-def _compiled(source: Source, requests: tuple[str, ...], state: str | None) -> dict:
+def _compiled(source: Source, requests: tuple[str, ...], state: str | None) -> bytes:
     arguments = [f"--variant={request}" for request in requests]
     arguments += [f"--state={state}"] if state else []
     data = _compiler.compile_package(source.text, source.name, arguments, source.fragments)
     return _manifest(data, source.name)
+
+
+# What a parameter may be kept in beside itself, and whether it is rounded by random bits.
+_KEPT = ((None, False), (None, True), ("master", True), ("remainder", True))
 
 
 def whole_layout(part: Part) -> WholeLayout:
@@ -99,12 +102,17 @@ class Package:
             types = f"param={part.dtype},grad={self.grad_of(part.dtype)}"
             requests.add(types + options + ("," + layout if layout else ""))
         if source.package is not None:
-            self.manifest = _manifest(source.package, source.name)
+            text = _manifest(source.package, source.name)
         else:
-            self.manifest = _compiled(source, tuple(sorted(requests)), state)
-        self.interface = Interface.from_json(self.manifest)
-        self.options = self._resolve(values)
-        self._switches = {n: v for n, v in self.options.items() if isinstance(v, bool)}
+            text = _compiled(source, tuple(sorted(requests)), state)
+        try:
+            self.manifest = json.loads(text)
+        except ValueError as error:
+            raise PlanError(f"'{source.name}' is no package: {error}") from None
+        self.interface = Interface.from_json(self.manifest, text)
+        self._values = self.interface.in_order(self._resolve(values))
+        self._tensors: dict[tuple, Tensor] = {}
+        self._parts: dict[Part, Tensor] = {}
 
     def grad_of(self, dtype: str) -> str:
         """The storage of gradients of parameters of this one."""
@@ -126,115 +134,51 @@ class Package:
         options = {n: v for n, v in values.items() if n in self.interface.option_names}
         return self.interface.resolve(options, hypers)
 
-    def rule(self, shape: tuple[int, ...]) -> Rule:
-        rule = self.interface.rule_of(shape, self.options)
-        if rule is None:
+    def tensor(self, shape: tuple[int, ...]) -> Tensor:
+        """The rule of a whole tensor, and its states."""
+        if shape not in self._tensors:
+            [self._tensors[shape]] = self.interface.describe([Query(self._values, shape)])
+        if self._tensors[shape].rule is None:
             raise PlanError(f"no rule of '{self.name}' takes shape {shape}")
-        return rule
+        return self._tensors[shape]
+
+    def part(self, part: Part) -> Tensor:
+        """What updates a part, with which states and how much memory."""
+        if part not in self._parts:
+            self._parts[part] = self._describe(part)
+        return self._parts[part]
 
     def variant(self, part: Part) -> dict:
-        """The variant that updates a part; one of elements serves every layout."""
-        rule = self.rule(part.shape)
-        sharded = whole_layout(part).sharded_dims(rule.dims)
-        elements, grad = None, self.grad_of(part.dtype)
-        for variant in self.manifest["variants"]:
-            storage = {o["role"]: o["storage"] for o in variant["operands"]}
-            if (variant["rule"] != rule.name or variant["options"] != self._switches
-                    or storage["param"] != part.dtype
-                    or storage.get("grad", grad) != grad):  # fmt: skip
-                continue
-            if frozenset(variant["layout"]) == sharded:
-                return variant
-            if variant["space"] == "elements" and not variant["layout"]:
-                elements = elements or variant
-        if elements is None:
+        """The variant that updates a part."""
+        return self.manifest["variants"][self.part(part).variant]
+
+    def _describe(self, part: Part) -> Tensor:
+        rule = self.tensor(part.shape).rule
+        sharded = whole_layout(part).sharded
+        query = Query(
+            self._values,
+            part.shape,
+            part.local if sharded else None,
+            0 if part.flat else sharded,
+            (part.begin, part.end) if part.flat else None,
+            part.dtype,
+            self.grad_of(part.dtype),
+        )
+        # A package may have those with a master alone.
+        kept = [query._replace(master=master, rounds=rounds) for master, rounds in _KEPT]
+        answers = self.interface.describe(kept)
+        found = next((one for one in answers if one.variant is not None), None)
+        if found is None:
             raise PlanError(
-                f"'{self.name}' has no variant of rule '{rule.name}' for {part.dtype}, sharded in "
-                f"{', '.join(sorted(sharded)) or 'no dims'}"
+                f"'{self.name}' has no variant of rule '{rule.name}' for {part.dtype} of shape "
+                f"{part.shape}: {answers[0].refusal.partition(': ')[2]}"
             )
-        return elements
+        return found
 
 
-# --- Sizes --------------------------------------------------------------------
-
-
-def _tile_extents(dims: tuple[str, ...], extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Of the rule's dims: leading ones are one, and so are all where the rule names none."""
-    named = len(dims) - dims[0].startswith("...") if dims else 0
-    if named == 0 or dims[0] == "*":
-        return (math.prod(extents),)
-    leading = extents[: len(extents) - named]
-    return (*([math.prod(leading)] if len(dims) > named else []), *extents[len(leading) :])
-
-
-def _up(size: int, by: int) -> int:
-    return -(-size // by)
-
-
-class Tiles:
-    """A part as kernels see it (docs/statistics.md)."""
-
-    def __init__(self, rule: Rule, part: Part, options: dict):
-        self.dims = rule.dims or ("*",)
-        whole = _tile_extents(rule.dims, part.shape)
-        is_cut = bool(part.flat) and len(rule.dims) > 1
-        if is_cut:
-            self.extents, begin, end = whole, part.begin, part.end
-        elif part.flat:
-            self.extents = (part.end - part.begin,)
-        else:
-            self.extents = _tile_extents(rule.dims, part.local)
-        single = [k for k, dim in enumerate(self.dims) if dim != "1" and dim[:3] != "..."]
-        self.m = self.extents[single[-1] if single else 0]
-        self.n = self.extents[single[-2]] if len(single) > 1 else 1
-        if not is_cut:
-            begin, end = 0, math.prod(self.extents)
-        self.elements = end - begin
-        rows = blocks = 0
-        if begin < end:
-            rows = (end - 1) // self.m - begin // self.m + 1
-            blocks = self._block((end - 1) // self.m) - self._block(begin // self.m) + 1
-        self.tiles = blocks * _up(self.m, TILE_COLUMNS)
-        self._touched = {"range rows": rows, "range blocks": blocks}
-        for bound in rule.bound_dims:
-            self._touched[bound.name] = bound.extent(rule.extents(part.shape), options)
-
-    def _block(self, row: int) -> int:
-        return row // self.n * _up(self.n, ROW_LEAF) + row % self.n // ROW_LEAF
-
-    def _factor(self, text: str) -> int:
-        """Of a factor of a buffer's size: "n", "m/1024", "range rows"."""
-        dim, _, leaf = text.partition("/")
-        extent = self._touched.get(dim)
-        if extent is None:
-            extent = self.extents[self.dims.index(dim)]
-        return _up(extent, int(leaf or 1))
-
-    def entries(self, buffer: dict) -> int:
-        return math.prod(map(self._factor, buffer["size"]))
-
-    def bytes(self, buffer: dict) -> int:
-        """Of a buffer in the workspace, to whole lines of 64 bytes."""
-        return _up(self.entries(buffer) * buffer["bytes"], 64) * 64
-
-
-def reach(operand: dict, rule: Rule) -> str:
-    """ "full" in the parameter's dims, "single" of one element, or "reduced"."""
-    dims = tuple(operand["dims"])
-    if dims == rule.dims:
-        return "full"
-    return "single" if dims in ((), ("1",)) else "reduced"
-
-
-def state_elements(operand: dict, rule: Rule, part: Part, options: dict) -> int:
-    """Of the part's state; with a flat range states of fewer dims are whole."""
-    kind = reach(operand, rule)
-    if kind == "single":
-        return 1
-    if kind == "full":
-        return part.end - part.begin if part.flat else math.prod(part.local)
-    shape = part.shape if part.flat else part.local
-    return math.prod(rule.state_shape(tuple(operand["dims"]), shape, options))
+def is_full(operand: dict, rule: Rule) -> bool:
+    """Whether it has the parameter's dims."""
+    return tuple(operand["dims"]) == rule.dims
 
 
 def operand_bytes(operand: dict) -> int:

@@ -116,14 +116,12 @@ def rules(plan: Plan) -> list[list[str]]:
     """A row of :data:`RULES` for each rule that takes tensors; the same on every layout."""
     rows = []
     for name, tensors in usage.by_rule(plan.package, plan.model).items():
-        rule = plan.package.rule(tensors[0].shape)
-        states = listed(
-            f"{state.name} [{listed(state.dims)}]"
-            for state in rule.states
-            if state.guard is None or plan.package.options[state.guard]
-        )
+        found = plan.package.tensor(tensors[0].shape)
+        states = listed(f"{s.name} [{listed(s.dims)}]" for s in found.states if s.exists)
         elements = sum(tensor.elements for tensor in tensors)
-        rows.append([name, f"[{listed(rule.dims)}]", states, str(len(tensors)), f"{elements:,}"])
+        rows.append(
+            [name, f"[{listed(found.rule.dims)}]", states, str(len(tensors)), f"{elements:,}"]
+        )
     return rows
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .. import schedule
-from ..interface import Rule
+from .._describe import Rule
 from .layouts import Part
 from .models import Model, Tensor
-from .package import Package, Tiles, operand_bytes, reach
+from .package import Package, is_full, operand_bytes
 
 
 class Widths(NamedTuple):
@@ -36,7 +36,7 @@ def widths(variant: dict, rule: Rule) -> list[Widths]:
 
     def full(indices) -> dict[str, int]:
         found = (operands[i] for i in indices)
-        return {o["name"]: operand_bytes(o) for o in found if reach(o, rule) == "full"}
+        return {o["name"]: operand_bytes(o) for o in found if is_full(o, rule)}
 
     return [
         Widths(access.kernel, access.segment, full(access.reads), full(access.writes))
@@ -51,7 +51,7 @@ def least(variant: dict, rule: Rule) -> int:
         operand_bytes(operands[i])
         for indices in schedule.least(variant)
         for i in indices
-        if reach(operands[i], rule) == "full"
+        if is_full(operands[i], rule)
     )
 
 
@@ -76,12 +76,12 @@ def by_variant(package: Package, parts: Counter[Part]) -> list[Use]:
     """The variants that update a rank's parts, in the order of the package."""
     found: dict[str, Use] = {}
     for part, count in parts.items():
-        rule, variant = package.rule(part.shape), package.variant(part)
-        name = variant["name"]
+        described, variant = package.part(part), package.variant(part)
+        name, rule = variant["name"], described.rule
         if name not in found:
             found[name] = Use(rule, variant, kernels=widths(variant, rule),
                               least=least(variant, rule))  # fmt: skip
-        elements = Tiles(rule, part, package.options).elements * count
+        elements = described.elements * count
         found[name].tensors += count if elements else 0
         found[name].elements += elements
     order = [variant["name"] for variant in package.manifest["variants"]]
@@ -92,5 +92,5 @@ def by_rule(package: Package, model: Model) -> dict[str, list[Tensor]]:
     """The tensors that each rule takes, on any layout."""
     found: dict[str, list[Tensor]] = {}
     for tensor in model.tensors:
-        found.setdefault(package.rule(tensor.shape).name, []).append(tensor)
+        found.setdefault(package.tensor(tensor.shape).rule.name, []).append(tensor)
     return found

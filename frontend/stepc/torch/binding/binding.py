@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ... import _runtime, errors
-from ...interface import Scalar
+from ...interface import Interface, Scalar
 from ..tensors import devices as _devices
 from ..tensors import walk as _walk
 from ..tensors.members import (
@@ -39,6 +39,7 @@ from .hypers import HyperReader
 from .in_parts import InParts
 from .precision import MASTERS, SEED, Remainders
 from .preparation import Preparation
+from .rules import Variants
 
 
 class Binding(InParts):
@@ -72,14 +73,14 @@ class Binding(InParts):
         targets = _devices.target_flags(device)
         package = get_package(optimizer, definition, resolved, members, targets)
         check_partitions(optimizer, package.manifest)
+        own = Interface.from_json(package.manifest, package.text)
         self._preparation = Preparation(
             self._state,
             interface,
             package.manifest,
-            resolved,
+            Variants(own, resolved, optimizer._kept),
             optimizer._dropped_dims,
             sum(len(group["params"]) for group in groups),
-            optimizer._kept,
             previous._exact_count if previous else None,
             states_of(optimizer._features),
         )
@@ -209,7 +210,7 @@ class Binding(InParts):
         members = _placed(optimizer, members_at(groups, attention, self._by_param))
         if not self._place.has(members):
             return False
-        if not all(map(self._preparation.has_variant, members)):
+        if not self._preparation.have_variants(members):
             return False
         self._attach(optimizer, members)
         return True
@@ -288,7 +289,7 @@ class Binding(InParts):
         on every rank, whether it owns it or not."""
         member = Member(0, part.group, part.name, part.name, part.local.detach(), None)
         member.layout = part.layout
-        return self._preparation.slots(member, part.inner.whole)
+        return self._preparation.slots(member)
 
     def shown_states(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         """Those of a parameter by name, also before its first step is done."""

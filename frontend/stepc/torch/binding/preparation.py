@@ -15,13 +15,13 @@ import torch
 
 from ... import errors
 from ..._log import log, parameters
-from ...interface import Interface, Options, Rule
+from ...interface import Interface
 from ..tensors import views as _tensors
 from ..tensors.members import Member, ObstacleError, is_counter
 from . import memory as _states
 from .features import STATES
-from .precision import MASTERS, Kept
-from .rules import Rules, Slot, Variants, WholeState, whole_states
+from .precision import MASTERS
+from .rules import Slot, Variants, whole_states
 from .state_map import StateMap
 
 Known = Callable[[torch.Tensor], int | None]
@@ -36,6 +36,7 @@ def known_states(interface: Interface) -> frozenset[str]:
 class Preparation:
     """Finds or makes what members need, and keeps the version counters that move.
 
+    ``manifest``: of the package; ``variants``: which of them members get.
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     ``exact_count``: what another plan knows of a parameter's count, or None.
     ``of_params``: the states that begin as the parameter.
@@ -46,18 +47,15 @@ class Preparation:
         state: StateMap,
         interface: Interface,
         manifest: dict,
-        options: list[Options],
+        variants: Variants,
         dropped: dict[str, int],
         num_params: int,
-        kept: Kept,
         exact_count: Known | None = None,
         of_params: frozenset[str] = frozenset(),
     ):
         self._state = state
-        self._rules = Rules(interface, options)
-        self._variants = Variants(manifest, options, kept)
-        self._states_of: dict[str, list[tuple]] = {}  # by the variant's name
-        self._used: dict[str, list] = {}  # by the variant's name
+        self._manifest, self._variants = manifest, variants
+        self._used: dict[int, list] = {}  # by the variant's index
         self._dropped = dropped
         self._num_params = num_params
         self._exact_count = exact_count
@@ -69,10 +67,9 @@ class Preparation:
         self._spare: dict[torch.dtype, list] = {}
         self.counters: list[_states.Counters] = []
 
-    def has_variant(self, member: Member) -> bool:
-        """Whether the package can step the parameter."""
-        rule = self._rules.find(member.group, torch.Size(member.whole_shape))
-        return rule is not None and self._variants.find(member, rule) is not None
+    def have_variants(self, members: list[Member]) -> bool:
+        """Whether the package can step the parameters."""
+        return all(found.variant is not None for found in self._variants.of(members))
 
     def prepare(self, members: list[Member], *, counts: bool) -> None:
         """Gives each member its states, and where ``counts`` a counter."""
@@ -85,13 +82,12 @@ class Preparation:
     def note(self, members: list[Member]) -> None:
         """Of parameters that are bound: says which rules take them, and keeps how many."""
         for member in members:
-            variant = self._variants.find(member, self._rules.rule_of(member))
-            self._used.setdefault(variant["name"], [variant, 0, 0])
-            self._used[variant["name"]][1] += 1
-            self._used[variant["name"]][2] += member.own.numel()
+            used = self._used.setdefault(member.gets.variant, [0, 0])
+            used[0] += 1
+            used[1] += member.own.numel()
         if not log.isEnabledFor(logging.INFO):
             return
-        taken = [self._rules.rule_of(member).name for member in members]
+        taken = [member.gets.rule.name for member in members]
         for rule, number in Counter(taken).items():
             of = f"rule '{rule}' of optimizer '{self._interface.name}'"
             log.info("%s takes %s", of, parameters(number))
@@ -100,7 +96,8 @@ class Preparation:
 
     def used(self) -> list[tuple[dict, int, int]]:
         """The variants that step parameters, each with how many and their elements."""
-        return [tuple(entry) for entry in self._used.values()]
+        variants = self._manifest["variants"]
+        return [(variants[index], *used) for index, used in self._used.items()]
 
     def forget_counts(self) -> None:
         """Asks ``exact_count`` no more."""
@@ -115,23 +112,21 @@ class Preparation:
         self.owners.append(owner)
         return True
 
-    def slots(self, member: Member, known: dict[str, WholeState]) -> list[Slot]:
+    def slots(self, member: Member) -> list[Slot]:
         """The states of a whole tensor, as the user has them; TensorError where there is no
-        variant. ``known``: the shapes of those that the definition declares."""
-        rule = self._rules.rule_of(member)
-        variant = self._variants.find(member, rule)
-        if variant is None:
-            raise self._variants.missing(member, rule)
-        options = self._rules.options_of(member.group)
-        shapes = {**whole_states(rule, member.whole_shape, self._dropped, options), **known}
-        return [Slot(name, dtype, shapes[name]) for name, dtype, *_ in self._wanted(rule, variant)]
+        variant."""
+        [found] = self._variants.of([member])
+        if found.variant is None:
+            raise self._variants.missing(member, found)
+        wholes = whole_states(found, self._dropped)
+        return [Slot(s.name, _tensors.DTYPE[s.storage], wholes[s.name]) for s in found.states]
 
     # --- States ---------------------------------------------------------------
 
     def _prepare_states(self, members: list[Member]) -> None:
         """Finds or makes each member's state tensors, in the variant's order."""
         requests, places = [], []
-        for member in members:
+        for member, member.gets in zip(members, self._variants.of(members), strict=True):
             for slot, request in self._missing_states(member):
                 requests.append(request)
                 places.append((member, slot))
@@ -143,26 +138,22 @@ class Preparation:
 
     def _missing_states(self, member: Member) -> list[tuple[int, _states.Request]]:
         """Gives the member the states that it has; returns those to be made."""
-        rule = self._rules.rule_of(member)
-        variant = self._variants.find(member, rule)
-        if variant is None:
-            raise self._variants.missing(member, rule)
+        found = member.gets
+        if found.variant is None:
+            raise self._variants.missing(member, found)
         state = self._state.get(member.param) or {}
         self._refuse_unknown(member, state)
-        wanted = self._wanted(rule, variant)
+        wanted = found.states
         member.fresh = not state
-        member.created = [state.get(name) is None for name, *_ in wanted]
-        member.names = [name for name, *_ in wanted]
+        member.created = [state.get(one.name) is None for one in wanted]
+        member.names = [one.name for one in wanted]
         member.states = [None] * len(wanted)
         member.shown = [None] * len(wanted)
         missing = []
-        for slot, (name, dtype, dims, init) in enumerate(wanted):
-            shape = None
-            if dims is not None:
-                # A range of elements has no rows or columns of its own.
-                flat = member.layout is not None and member.layout.flat
-                own = member.whole_shape if flat else tuple(member.own.shape)
-                shape = rule.state_shape(dims, own, self._rules.options_of(member.group))
+        for slot, one in enumerate(wanted):
+            # None: the parameter's.
+            name, shape = one.name, None if one.is_full else one.part
+            dtype = _tensors.DTYPE[one.storage]
             given = state.get(name)
             if given is not None:
                 shown, given = given, self._as_bound(given, member, name, shape)
@@ -171,7 +162,7 @@ class Preparation:
                     continue
             elif name in self._of_params and shape is None:
                 given = member.own.detach()
-            request = _states.Request(member.own, name, dtype, init, given, shape)
+            request = _states.Request(member.own, name, dtype, one.init, given, shape)
             missing.append((slot, request))
         return missing
 
@@ -188,21 +179,6 @@ class Preparation:
                 raise errors.NameNotFoundError(
                     f"{' '.join(filter(None, words))}; states: {known}", "STEPC_UNKNOWN_NAME"
                 )
-
-    def _wanted(self, rule: Rule, variant: dict) -> list[tuple]:
-        """Name, dtype, dims (None: the parameter's) and initial value of each state."""
-        if variant["name"] not in self._states_of:
-            self._states_of[variant["name"]] = [
-                (
-                    operand["name"],
-                    _tensors.DTYPE[operand["storage"]],
-                    None if (dims := tuple(operand["dims"])) == rule.dims else dims,
-                    float(operand["init"]),
-                )
-                for operand in variant["operands"]
-                if operand["role"] == "state"
-            ]
-        return self._states_of[variant["name"]]
 
     def _as_bound(self, given, member: Member, name: str, shape: tuple | None) -> torch.Tensor:
         """A state that the user has, in the plan's shape; TensorError."""

@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which rule, and which variant of a package, updates a parameter."""
+"""Which rule, and which variant of a package, updates a parameter: what the runtime library
+says, asked once for tensors that are alike."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import NamedTuple
 import torch
 
 from ... import errors
-from ...interface import Interface, Options, Rule, describe_option, describe_options
+from ..._describe import Query, Tensor
+from ..._mesh import Layout
+from ...interface import Interface, Options, describe_option, describe_options
 from ..tensors import views as _tensors
 from ..tensors.members import Member
 from . import features as _features
@@ -20,42 +23,124 @@ Indices = list[Sequence[int]]  # of each dim, those that a part has
 
 
 class Rules:
-    """The rule of each shape in each group, remembered.
+    """What tensors of each group get, remembered.
 
     ``options``: the value of every option, derived ones too, of each group.
     """
 
     def __init__(self, interface: Interface, options: list[Options]):
-        self._interface = interface
-        self._options = options
-        self._only = interface.rules[0] if _is_plain(interface) else None
-        self._found: dict[tuple, Rule | None] = {}
-
-    def find(self, group: int, shape: torch.Size) -> Rule | None:
-        """The rule for a parameter of this shape in this group, or None."""
-        if self._only is not None:
-            return self._only
-        key = (group, shape)
-        if key not in self._found:
-            self._found[key] = self._interface.rule_of(tuple(shape), self._options[group])
-        return self._found[key]
+        self._interface, self._options = interface, options
+        self._values = [interface.in_order(of_group) for of_group in options]
+        self._found: dict[tuple, Tensor] = {}
 
     def options_of(self, group: int) -> Options:
         """The value of every option in the group."""
         return self._options[group]
 
-    def rule_of(self, member: Member) -> Rule:
-        """The rule of a parameter; TensorError where none takes it."""
-        rule = self.find(member.group, torch.Size(member.whole_shape))
+    def find(self, group: int, shape: Sequence[int], layout: Layout | None = None) -> Tensor:
+        """Of a whole tensor, of which ranks may share dims as the layout says."""
+        sharded = layout.sharded if layout else 0
+        key = (group, tuple(shape), sharded)
+        if key not in self._found:
+            self._ask({key: Query(self._values[group], key[1], sharded=sharded)})
+        return self._found[key]
+
+    def require(self, members: Sequence[Member]) -> None:
+        """TensorError where no rule takes one of them."""
+        alike = {(member.group, _whole_shape(member)): member for member in members}
+        queries = [Query(self._values[group], shape) for group, shape in alike]
+        rules = self._interface.rules_of(queries)
+        for member, rule in zip(alike.values(), rules, strict=True):
+            if rule is None:
+                raise self.no_rule(member)
+
+    def no_rule(self, member: Member) -> errors.TensorError:
+        """What to raise where none takes a member."""
+        names = ", ".join(f"'{rule}'" for rule in self._interface.rules)
+        options = describe_options(self._options[member.group])
+        return errors.TensorError(
+            f"no rule of optimizer '{self._interface.name}' takes {member.name} of shape "
+            f"{member.whole_shape}; rules: {names}" + (f"; {options}" if options else ""),
+            "STEPC_SHAPE_MISMATCH",
+        )
+
+    def _ask(self, queries: dict[tuple, Query]) -> None:
+        """By one call."""
+        if queries:
+            answers = self._interface.describe(list(queries.values()))
+            self._found.update(zip(queries, answers, strict=True))
+
+
+def _whole_shape(member: Member) -> tuple[int, ...]:
+    """As it is there: thousands of tuples are thousands of objects to collect."""
+    return member.param.shape if member.layout is None else member.layout.shape
+
+
+class Variants(Rules):
+    """Those of a package; ``kept`` says which are meant."""
+
+    def __init__(self, interface: Interface, options: list[Options], kept: Kept):
+        super().__init__(interface, options)
+        self._kept = kept
+
+    def of(self, members: Sequence[Member]) -> list[Tensor]:
+        """What members get, each with the states of its variant, if it has one."""
+        found, keys = self._found, [self._key(member) for member in members]
+        new = {k: m for k, m in zip(keys, members, strict=True) if k not in found}
+        self._ask({key: self._query(key, member) for key, member in new.items()})
+        return [found[key] for key in keys]
+
+    @staticmethod
+    def _key(member: Member) -> tuple:
+        """What it depends on."""
+        layout, dtypes = member.layout, (member.param.dtype, member.landed_dtype)
+        if layout is None:
+            return member.group, member.param.shape, None, 0, None, *dtypes
+        # Where a range of elements lies makes no difference to its states.
+        elements = (0, member.own.numel()) if layout.flat else None
+        sharded = layout.sharded
+        part = tuple(member.own.shape) if sharded else None
+        return member.group, layout.shape, part, sharded, elements, *dtypes
+
+    def _query(self, key: tuple, member: Member) -> Query:
+        group, shape, part, sharded, elements, dtype, landed = key
+        return Query(
+            self._values[group],
+            tuple(shape),
+            part,
+            sharded,
+            elements,
+            _tensors.STORAGE[dtype],
+            _tensors.STORAGE[landed],
+            self._kept.master_state(member.param),
+            self._kept.rounds(dtype),
+        )
+
+    def missing(self, member: Member, found: Tensor) -> errors.TensorError:
+        """What to raise where a member has no variant."""
+        rule, name = found.rule, self._interface.name
         if rule is None:
-            names = ", ".join(f"'{rule.name}'" for rule in self._interface.rules)
-            options = describe_options(self._options[member.group])
-            raise errors.TensorError(
-                f"no rule of optimizer '{self._interface.name}' takes {member.name} of shape "
-                f"{member.whole_shape}; rules: {names}" + (f"; {options}" if options else ""),
-                "STEPC_SHAPE_MISMATCH",
+            return self.no_rule(member)
+        if found.status not in ("STEPC_DTYPE_MISMATCH", "STEPC_LAYOUT_UNSUPPORTED"):
+            return errors.TensorError(found.refusal, found.status)
+        if member.layout is not None and member.layout.flat and rule.needs_matrices:
+            return errors.TensorError(
+                f"{member.name}: rule '{rule.name}' of optimizer '{name}' needs whole "
+                "matrices, and this rank has a range of its elements, as with zero= or a flat "
+                "layout; where it is a DTensor, as under FSDP2, one rank steps the whole",
+                "STEPC_LAYOUT_UNSUPPORTED",
             )
-        return rule
+        words = describe_options(_switches(self._options[member.group]))
+        of_rule = f", rule '{rule.name}'" if len(self._interface.rules) > 1 else ""
+        layout = f", layout '{member.request}'" if member.request else ""
+        master = self._kept.master_state(member.param)
+        kept = f", its f32 kept as '{master}'" if master else ""
+        return errors.TensorError(
+            f"the package of optimizer '{name}' has no variant for {member.name}: "
+            f"{member.param.dtype} with a gradient of {member.grad_dtype}{kept}{of_rule}{layout}"
+            + (f", {words}" if words else ""),
+            "STEPC_DTYPE_MISMATCH",
+        )
 
 
 class WholeState(NamedTuple):
@@ -83,34 +168,19 @@ class Slot(NamedTuple):
         return [range(extent) if of is None else indices[of] for extent, of in pairs]
 
 
-def whole_states(
-    rule: Rule, shape: tuple[int, ...], dropped: dict[str, int], options: Options
-) -> dict[str, WholeState]:
-    """Every state of a rule beside a parameter of ``shape``, as the user has it, under the
-    options of its group.
+def whole_states(found: Tensor, dropped: dict[str, int]) -> dict[str, WholeState]:
+    """The states of a tensor, as the user has them.
 
     ``dropped``: the kept dim of a state, by its name, that the user does not see.
     """
-    found = {}
-    for state in rule.states:
-        own = rule.state_shape(state.dims, shape, options)
-        rank = len(own)
-        of_param: list[int | None] = list(range(rank)) if rank == len(shape) else [None] * rank
-        # Dims count from the end: leading ones may be any number.
-        for back in range(1, min(len(state.dims), rank) + 1):
-            # One of the parameter's, in its place: also an extent of 1 that both have.
-            if state.dims[-back] != rule.dims[-back]:
-                of_param[-back] = None
-        at = dropped.get(state.name)
-        if at is not None:
-            own = (*own[:at], *own[rank + at + 1 :])
-            del of_param[at]
-        found[state.name] = WholeState(own, tuple(of_param))
-    return found
-
-
-def _is_plain(interface: Interface) -> bool:
-    return len(interface.rules) == 1 and interface.rules[0].takes_all
+    states = {}
+    for state in found.states:
+        shape, of_param = state.shape, state.of_param
+        if (at := dropped.get(state.name)) is not None:
+            at += len(shape)
+            shape, of_param = (own[:at] + own[at + 1 :] for own in (shape, of_param))
+        states[state.name] = WholeState(shape, of_param)
+    return states
 
 
 def _switches(options: Options) -> Options:
@@ -132,8 +202,8 @@ def variant_specs(
     TensorError where no rule takes a member.
     """
     wanted = set()
+    rules.require(members)
     for member in members:
-        rules.rule_of(member)
         wanted.add((member.group, member.param.dtype, member.grad_dtype, member.request))
     for number, group in enumerate(optimizer.param_groups):
         for param in group["params"]:
@@ -158,68 +228,3 @@ def variant_specs(
         ]
         specs.add(",".join([*parts, layout] if layout else parts))
     return tuple(sorted(specs))
-
-
-class Variants:
-    """The variants of a package, by rule, options and storage. ``options``: of each
-    group, as for :class:`Rules`."""
-
-    def __init__(self, manifest: dict, options: list[Options], kept: Kept):
-        self._kept = kept
-        self._optimizer = manifest["optimizer"]
-        self._switches = [frozenset(_switches(of_group).items()) for of_group in options]
-        self._found: dict[tuple, dict] = {}
-        declared = {rule["name"]: {s["name"] for s in rule["states"]} for rule in manifest["rules"]}
-        for variant in manifest["variants"]:
-            operands = variant["operands"]
-            storage = {o["role"]: o["storage"] for o in operands if o["role"] != "state"}
-            options = frozenset(variant["options"].items())
-            # A rule that does not read the gradient may not list it.
-            states = {o["name"] for o in operands if o["role"] == "state"}
-            # What the compiler has added.
-            master = next(iter(states - declared[variant["rule"]]), None)
-            rounds = "position" in storage
-            key = (variant["rule"], options, storage["param"], storage.get("grad"), master, rounds)
-            self._found.setdefault((*key, frozenset(variant["layout"])), variant)
-
-    def find(self, member: Member, rule: Rule) -> dict | None:
-        """The variant for a parameter, or None."""
-        found = None
-        if self._kept.rounds(member.param.dtype):
-            found = self._find(member, rule, True)
-        # Where all that is bfloat16 has fewer dims than the parameter, nothing is rounded so.
-        return self._find(member, rule, False) if found is None else found
-
-    def _find(self, member: Member, rule: Rule, rounds: bool) -> dict | None:
-        storage = _tensors.STORAGE
-        param, grad = storage[member.param.dtype], storage[member.landed_dtype]
-        master = self._kept.master_state(member.param)
-        key = (rule.name, self._switches[member.group], param, grad, master, rounds)
-        sharded = member.layout.sharded_dims(rule.dims) if member.layout else frozenset()
-        found = self._found.get((*key, sharded))
-        if found is None and sharded:
-            # One of elements serves every layout.
-            found = self._found.get((*key, frozenset()))
-            found = found if found and found["space"] == "elements" else None
-        return found
-
-    def missing(self, member: Member, rule: Rule) -> errors.TensorError:
-        """What to raise where ``find`` gives None."""
-        if member.layout is not None and member.layout.flat and rule.needs_matrices:
-            return errors.TensorError(
-                f"{member.name}: rule '{rule.name}' of optimizer '{self._optimizer}' needs whole "
-                "matrices, and this rank has a range of its elements, as with zero= or a flat "
-                "layout; where it is a DTensor, as under FSDP2, one rank steps the whole",
-                "STEPC_LAYOUT_UNSUPPORTED",
-            )
-        words = describe_options(dict(self._switches[member.group]))
-        of_rule = f", rule '{rule.name}'" if len({key[0] for key in self._found}) > 1 else ""
-        layout = f", layout '{member.request}'" if member.request else ""
-        master = self._kept.master_state(member.param)
-        kept = f", its f32 kept as '{master}'" if master else ""
-        return errors.TensorError(
-            f"the package of optimizer '{self._optimizer}' has no variant for {member.name}: "
-            f"{member.param.dtype} with a gradient of {member.grad_dtype}{kept}{of_rule}{layout}"
-            + (f", {words}" if words else ""),
-            "STEPC_DTYPE_MISMATCH",
-        )

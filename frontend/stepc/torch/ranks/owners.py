@@ -34,14 +34,16 @@ _COMPARING = "the parts could not be compared"
 _OWN_DTYPE, _WIDE = 1, 2  # of a gradient that is there
 
 
-def why_owned(optimizer, rule, part) -> str | None:
-    """Why the rule, or what rounds its results, cannot have a resolved part, in words and with
-    the place in the definition; None where it can."""
+def why_owned(optimizer, rules: Rules, number: int, part) -> str | None:
+    """Why the rule, or what rounds its results, cannot have a resolved part of the group, in
+    words and with the place in the definition; None where it can, or where no rule takes it."""
     layout = part.layout
-    if layout is None or layout.flat or not any(axes for _, axes in layout.dims):
+    if layout is None or layout.flat or not layout.sharded or part.whole_shape is None:
         return None
-    sharded = layout.sharded_dims(rule.dims)
-    dim = next((dim for dim in rule.unshardable if dim in sharded), None)
+    found = rules.find(number, part.whole_shape, layout)
+    rule, dim = found.rule, found.cut_dim
+    if rule is None:
+        return None
     if dim is not None:
         has = "has a dim of 1" if dim == "1" else f"has dim '{dim}' twice"
         if rule.needs_matrices:
@@ -63,11 +65,7 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
     found = []
     for number, parts in enumerate(groups):
         for part in parts:
-            if part.layout is None or (shape := part.whole_shape) is None:
-                continue
-            rule = rules.find(number, torch.Size(shape))
-            why = None if rule is None else why_owned(optimizer, rule, part)
-            if why is not None:
+            if (why := why_owned(optimizer, rules, number, part)) is not None:
                 if part.local.device.type != "cpu":
                     raise ObstacleError(
                         f"{part.name} is on device '{part.local.device}', and {why}; an owner "

@@ -236,9 +236,7 @@ def _states_of(optimizer) -> Callable[[int], StatesOf]:
             interface = optimizer._get_definition().interface()
             groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
             rules.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
-        rule = rules[0].find(number, torch.Size(shape))
-        options = rules[0].options_of(number)
-        own = whole_states(rule, tuple(shape), optimizer._dropped_dims, options) if rule else {}
+        own = whole_states(rules[0].find(number, shape), optimizer._dropped_dims)
         # Some are of a whole tensor on every rank, and not of its elements.
         return {name: s for name, s in own.items() if name not in optimizer._scalar_states}
 

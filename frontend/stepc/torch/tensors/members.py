@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ... import _structures
+from ..._describe import Tensor
 from ..._mesh import Entry, Layout, Mesh
 from . import views as _tensors
 
@@ -56,6 +57,7 @@ class Member:
     entry: Entry | None = None  # how it comes to a step, where that is not as the layout says
     cut: torch.Tensor | None = None  # what of it this rank then steps
     elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
+    gets: Tensor | None = None  # which rule, variant and states
 
     @property
     def own(self) -> torch.Tensor:

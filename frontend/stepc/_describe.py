@@ -1,0 +1,303 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which rule, variant and states a tensor gets: asked of the runtime library, which decides by
+the same code when tensors are bound."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from ctypes import (
+    byref,
+    c_char,
+    c_double,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+    string_at,
+)
+from typing import NamedTuple, TypeVar
+
+from . import _runtime
+from ._structures import (
+    DATA_TYPES,
+    Description,
+    DLDataType,
+    Option,
+    RuleDescription,
+    StateDescription,
+    TensorDescription,
+    TensorQuery,
+)
+
+T = TypeVar("T")
+
+_TYPES = {"": (0, 0, 0), **{name: (t.code, t.bits, t.lanes) for name, t in DATA_TYPES.items()}}
+_STORAGES = {(t.code, t.bits): name for name, t in DATA_TYPES.items()}
+
+
+class Query(NamedTuple):
+    """A tensor to ask about. ``options``: the values of all, in the order of the interface;
+    ``shape``: of the whole tensor; ``part``: extents of what the rank has, None: all;
+    ``sharded``: bit k says that ranks share dim k; ``range``: the elements of the rank where it
+    has a range of them. ``param`` and ``grad``: storage types, "" where no variant is asked for;
+    ``master``: the state that keeps the parameter's f32, None: none; ``rounds``: whether it is
+    rounded by random bits."""
+
+    options: tuple[int, ...]
+    shape: tuple[int, ...]
+    part: tuple[int, ...] | None = None
+    sharded: int = 0
+    range: tuple[int, int] | None = None
+    param: str = ""
+    grad: str = ""
+    master: str | None = None
+    rounds: bool = False
+
+
+class Rule(NamedTuple):
+    """How tensors of one kind of shape are updated. ``dims``: ``("*",)``, names, or names after
+    ``"...b"``; ``unshardable``: those that ranks cannot share, and ``needs_matrices``: nor a range
+    of the elements, for which the definition has its reason at ``line`` and ``column``."""
+
+    name: str
+    dims: tuple[str, ...]
+    unshardable: tuple[str, ...]
+    needs_matrices: bool
+    line: int
+    column: int
+
+
+class State(NamedTuple):
+    """A state beside a tensor. ``shape``: of the whole, ``part``: beside the rank's part;
+    ``of_param``: for each dim the parameter's that it is, or None; ``is_full``: it has all of
+    them. Without a variant ``storage`` is "" and ``bytes``, of the part, 0; ``exists``: whether
+    the group's options are for it."""
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    part: tuple[int, ...]
+    of_param: tuple[int | None, ...]
+    is_full: bool
+    init: float
+    storage: str
+    bytes: int
+    exists: bool
+
+
+class Tensor(NamedTuple):
+    """What a tensor gets. ``rule``: None where none takes it; ``variant``: its index in the
+    manifest, None where there is none or none was asked for; ``states``: the variant's, in the
+    order of a binding, else the rule's; ``cut_dim``: the first that ranks share and the rule
+    cannot. ``refusal``: why something is missing, "" where nothing is, and ``status``, as the
+    runtime's own. Of the rank's part ``elements``, and with a variant the bytes ``kept`` between
+    steps and of the ``workspace``, ``entries`` of its buffers, and whether all threads work on
+    the tensor together."""
+
+    rule: Rule | None
+    variant: int | None
+    states: tuple[State, ...]
+    cut_dim: str | None
+    refusal: str
+    status: str
+    elements: int
+    kept: int
+    workspace: int
+    entries: tuple[int, ...]
+    is_shared: bool
+
+
+# Of a field of ``stepc/stepc.h``, for :mod:`struct`, which reads thousands of structures in half
+# the time that ctypes takes for their fields.
+_CODES = {
+    c_size_t: "N",
+    c_int32: "i",
+    c_int64: "q",
+    c_uint64: "Q",
+    c_double: "d",
+    DLDataType: "BBH",
+}
+
+
+def _layout_of(structure: type[ctypes.Structure]) -> struct.Struct:
+    found = struct.Struct("@" + "".join(_CODES.get(kind, "P") for _, kind in structure._fields_))
+    assert found.size == ctypes.sizeof(structure), structure
+    return found
+
+
+_QUERY, _RULE = _layout_of(TensorQuery), _layout_of(RuleDescription)
+_STATE, _TENSOR = _layout_of(StateDescription), _layout_of(TensorDescription)
+
+
+def _read(layout: struct.Struct, address: int) -> tuple:
+    return layout.unpack(string_at(address, layout.size))
+
+
+def _numbers(address: int | None, size: int, code: str = "q") -> tuple[int, ...]:
+    layout = f"@{size}{code}"
+    return struct.unpack(layout, string_at(address, struct.calcsize(layout))) if size else ()
+
+
+class Handle:
+    """An interface, or a manifest, that the library has read. PackageError where it cannot."""
+
+    def __init__(self, text: bytes):
+        self._lib, self._handle = _runtime.load_library(), c_void_p()
+        # By address: they live as long as the interface.
+        self._rules: dict[int, Rule] = {}
+        self._texts: dict[int, str] = {}
+        self._lists: dict[int | None, tuple[str, ...]] = {None: ()}
+        status = self._lib.stepcInterfaceLoad(text, len(text), byref(self._handle))
+        _runtime.check(self._lib, status)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.stepcInterfaceDestroy(self._handle)
+            self._handle = None
+
+    def resolve(self, options: dict[str, int], hypers: Sequence[float], size: int) -> list[int]:
+        """The values of all ``size`` options, in their order."""
+        given = (Option * max(len(options), 1))()
+        for own, (name, value) in zip(given, options.items(), strict=False):
+            own.name, own.value = name.encode(), value
+        numbers = (c_double * max(len(hypers), 1))(*hypers)
+        values = (c_int64 * max(size, 1))()
+        status = self._lib.stepcInterfaceResolve(
+            self._handle, given, len(options), numbers, len(hypers), values
+        )
+        _runtime.check(self._lib, status)
+        return values[:size]
+
+    def describe(self, queries: Sequence[Query]) -> list[Tensor]:
+        """One answer for each, by one call; TensorError for a tensor that cannot be."""
+        return self._ask(queries, self._tensor)
+
+    def rules(self, queries: Sequence[Query]) -> list[Rule | None]:
+        """The rules alone, which take less time to read."""
+        return self._ask(queries, self._rule_of)
+
+    def _ask(self, queries: Sequence[Query], read: Callable[[int], T]) -> list[T]:
+        given, out = _Queries(queries), c_void_p()
+        status = self._lib.stepcInterfaceDescribe(
+            self._handle, given.array, len(queries), byref(out)
+        )
+        _runtime.check(self._lib, status)
+        try:
+            found = Description.from_address(out.value)
+            return [read(at) for at in _numbers(found.tensors, found.numTensors, "P")]
+        finally:
+            self._lib.stepcDescriptionDestroy(out)
+
+    def _tensor(self, address: int) -> Tensor:
+        (_, rule, variant, states, num_states, cut, refusal, status, is_shared, elements, kept,
+         workspace, entries, num_entries) = _read(_TENSOR, address)  # fmt: skip
+        return Tensor(
+            self._rule(rule) if rule else None,
+            None if variant < 0 else variant,
+            tuple([self._state(at) for at in _numbers(states, num_states, "P")]),
+            self._text(cut) if cut else None,
+            string_at(refusal).decode() if refusal else "",
+            self._lib.stepcStatusString(status).decode() if refusal else "",
+            elements,
+            kept,
+            workspace,
+            _numbers(entries, num_entries),
+            bool(is_shared),
+        )
+
+    def _rule_of(self, address: int) -> Rule | None:
+        rule = _read(_TENSOR, address)[1]
+        return self._rule(rule) if rule else None
+
+    def _rule(self, address: int) -> Rule:
+        if address not in self._rules:
+            _, name, dims, num_dims, fixed, num_fixed, matrices, _, *place = _read(_RULE, address)
+            texts = self._dims(dims, num_dims), self._dims(fixed, num_fixed)
+            self._rules[address] = Rule(self._text(name), *texts, bool(matrices), *place)
+        return self._rules[address]
+
+    def _state(self, address: int) -> State:
+        (_, name, dims, num_dims, rank, part_rank, shape, part, of_param, init, size, code, bits, _,
+         exists, is_full, _) = _read(_STATE, address)  # fmt: skip
+        extents = _numbers(shape, rank)
+        if is_full:
+            of = tuple(range(rank))
+        else:
+            of = tuple([None if dim < 0 else dim for dim in _numbers(of_param, rank, "i")])
+        return State(
+            self._text(name),
+            self._dims(dims, num_dims),
+            extents,
+            extents if part == shape else _numbers(part, part_rank),
+            of,
+            bool(is_full),
+            init,
+            _STORAGES.get((code, bits), ""),
+            size,
+            bool(exists),
+        )
+
+    def _text(self, address: int) -> str:
+        """A name of the interface, which has it where it is."""
+        if address not in self._texts:
+            self._texts[address] = string_at(address).decode()
+        return self._texts[address]
+
+    def _dims(self, address: int, size: int) -> tuple[str, ...]:
+        """Of a rule, a state or an operand, likewise."""
+        if address not in self._lists:
+            texts = [self._text(at) for at in _numbers(address, size, "P")]
+            self._lists[address] = tuple(texts)
+        return self._lists[address]
+
+
+class _Queries:
+    """Queries as the library reads them."""
+
+    def __init__(self, queries: Sequence[Query]):
+        self._keep: dict[object, ctypes.Array] = {}
+        size = ctypes.sizeof(TensorQuery)
+        self.array = (c_char * (size * max(len(queries), 1)))()
+        for place, query in enumerate(queries):
+            flat, part = query.range is not None, query.part
+            begin, end = query.range or (0, 0)
+            _QUERY.pack_into(
+                self.array,
+                place * size,
+                size,
+                0,
+                self._extents(query.options),
+                self._extents(query.shape),
+                len(query.shape),
+                flat,
+                0 if part is None else self._extents(part),
+                query.sharded,
+                begin,
+                end,
+                *_TYPES[query.param],
+                *_TYPES[query.grad],
+                self._text(query.master) if query.master else 0,
+                query.rounds,
+                0,
+            )
+
+    def _extents(self, extents: tuple[int, ...]) -> int:
+        if extents not in self._keep:
+            self._keep[extents] = (c_int64 * max(len(extents), 1))(*extents)
+        return ctypes.addressof(self._keep[extents])
+
+    def _text(self, text: str) -> int:
+        if text not in self._keep:
+            self._keep[text] = ctypes.create_string_buffer(text.encode())
+        return ctypes.addressof(self._keep[text])
+
+
+@functools.lru_cache(maxsize=64)
+def handle_of(text: bytes) -> Handle:
+    """The library's own form of an interface or a manifest, read once."""
+    return Handle(text)
