@@ -155,23 +155,6 @@ def whole_matrices():
 
 
 @case
-def ranges_of_matrices_are_refused():
-    made, grads = named_values(MATRICES, 1, 1)
-    for stage in (1, 2):
-        params = [(n, torch.nn.Parameter(v.clone())) for n, v in made.items()]
-        optimizer = st.Muon(params, zero=stage, gradients="local")
-        try:
-            for name, param in params:
-                (param * grads[0][0][name]).sum().backward()
-            optimizer.step()
-        except stepc.errors.TensorError as error:
-            assert "needs whole matrices" in str(error) and "zero=" in str(error), str(error)
-        else:
-            raise AssertionError(f"zero={stage} was taken")
-        assert all(p.equal(made[n]) for n, p in params)
-
-
-@case
 def averages_begin_as_the_parameter():
     compare("fsdp2", line(), more={"average": st.EMA(0.5)})
 

@@ -143,7 +143,7 @@ class Preparation:
             raise self._variants.missing(member, found)
         state = self._state.get(member.param) or {}
         self._refuse_unknown(member, state)
-        wanted = found.states
+        wanted = () if member.elsewhere else found.states
         member.fresh = not state
         member.created = [state.get(one.name) is None for one in wanted]
         member.names = [one.name for one in wanted]

@@ -123,13 +123,6 @@ class Variants(Rules):
             return self.no_rule(member)
         if found.status not in ("STEPC_DTYPE_MISMATCH", "STEPC_LAYOUT_UNSUPPORTED"):
             return errors.TensorError(found.refusal, found.status)
-        if member.layout is not None and member.layout.flat and rule.needs_matrices:
-            return errors.TensorError(
-                f"{member.name}: rule '{rule.name}' of optimizer '{name}' needs whole "
-                "matrices, and this rank has a range of its elements, as with zero= or a flat "
-                "layout; where it is a DTensor, as under FSDP2, one rank steps the whole",
-                "STEPC_LAYOUT_UNSUPPORTED",
-            )
         words = describe_options(_switches(self._options[member.group]))
         of_rule = f", rule '{rule.name}'" if len(self._interface.rules) > 1 else ""
         layout = f", layout '{member.request}'" if member.request else ""

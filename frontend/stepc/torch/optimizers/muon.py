@@ -29,8 +29,8 @@ class Muon(CompiledStep, torch.optim.Muon):
     torch computes it in bfloat16. And the momentum buffer of a 16-bit parameter is float32.
 
     ``ns_steps`` other than 5 and parameters that cannot be compiled for run torch's own step,
-    with one warning. A parameter that ranks have parts of is stepped whole by one of them
-    (docs/distributed.md); ``zero=``, which cuts parameters into ranges, is refused.
+    with one warning. A parameter that ranks have parts of is stepped whole by one of them, and
+    with ``zero=`` each is stepped, and its momentum kept, by one rank (docs/distributed.md).
 
     ``static_grads``, ``clip`` and ``loss_scale`` are as for every optimizer of Stepc:
     see :class:`stepc.torch.Optimizer`.

@@ -48,7 +48,8 @@ def _hidden(part, items: dict) -> dict:
     """States of the user's as the plan is to have them."""
     if isinstance(part, OwnedPart):
         return part.begin_state(items)
-    return {name: part.hide(name, value) for name, value in items.items()}
+    hidden = {name: part.hide(name, value) for name, value in items.items()}
+    return {name: value for name, value in hidden.items() if value is not None}
 
 
 @contextlib.contextmanager
@@ -398,8 +399,8 @@ class DistributedBinding(InParts, InPasses):
         """Whole states by ``id()`` of the parameter: all ranks together."""
         states = {
             id(part.param): {
-                name: part.show(name, part.hide(name, value))
-                for name, value in self._state[part.param].items()
+                name: part.show(name, value)
+                for name, value in _hidden(part, self._state[part.param]).items()
             }
             for part in self._parts
             if part.param in self._state

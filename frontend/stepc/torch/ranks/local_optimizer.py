@@ -41,6 +41,7 @@ class LocalOptimizer:
         if part.entry is not None:
             member.layout, member.entry, member.cut = part.bound, part.entry, part.own
             member.elements = part.begin, part.end
+            member.elsewhere = part.is_owned and not part.owns
 
     def _is_trained(self, param: torch.Tensor) -> bool:
         """What was cut together is bound together, also when it is frozen later."""

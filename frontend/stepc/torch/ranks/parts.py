@@ -127,7 +127,8 @@ class Parts:
     def __init__(self, optimizer):
         if optimizer._zero is not None and optimizer._zero.flat is not None:
             optimizer._zero.flat.restore()
-        states_of = _states_of(optimizer)
+        rules = _rules_of(optimizer)
+        states_of = _states_of(optimizer, rules)
         self.sharing = Sharing(optimizer)
         inner = [
             [
@@ -139,7 +140,7 @@ class Parts:
         every = list(itertools.chain.from_iterable(inner))
         # A rank that has none takes part in what is of all.
         self.meshes = meshes_of(every) or self.sharing.meshes
-        self.zero = _shares_of(optimizer, batches(optimizer, inner))
+        self.zero = _shares_of(optimizer, batches(optimizer, inner), _needs_all(rules, inner))
         self.shared_over = _shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
@@ -206,13 +207,13 @@ def batches(optimizer, groups: list[list]) -> list[list]:
     return [list(itertools.chain.from_iterable(own)) for own in found]
 
 
-def _shares_of(optimizer, batches: list[list]):
+def _shares_of(optimizer, batches: list[list], needs_all: Callable[[object], bool]):
     """What ranks step with ``zero``, or None."""
     if optimizer._zero is None:
         return None
     from .zero.shares import Shares
 
-    return Shares(batches, optimizer._zero)
+    return Shares(batches, optimizer._zero, needs_all)
 
 
 def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
@@ -225,19 +226,40 @@ def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
     }
 
 
-def _states_of(optimizer) -> Callable[[int], StatesOf]:
-    """For a group what gives the states beside a parameter of a shape."""
-    rules: list[Rules] = []  # made when one is asked for: a constructor may not be done
+def _rules_of(optimizer) -> Callable[[], Rules]:
+    """Which rules parameters get; found when it is first asked: a constructor may not be done."""
+    made: list[Rules] = []
     known = weakref.ref(optimizer)  # which has the parts that ask
 
-    def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
-        optimizer = known()
-        if not rules:
+    def rules() -> Rules:
+        if not made:
+            optimizer = known()
             interface = optimizer._get_definition().interface()
             groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-            rules.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
-        own = whole_states(rules[0].find(number, shape), optimizer._dropped_dims)
+            made.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
+        return made[0]
+
+    return rules
+
+
+def _states_of(optimizer, rules: Callable[[], Rules]) -> Callable[[int], StatesOf]:
+    """For a group what gives the states beside a parameter of a shape."""
+    dropped, scalar = optimizer._dropped_dims, optimizer._scalar_states
+
+    def states(number: int, shape: tuple[int, ...]) -> dict[str, WholeState]:
+        own = whole_states(rules().find(number, shape), dropped)
         # Some are of a whole tensor on every rank, and not of its elements.
-        return {name: s for name, s in own.items() if name not in optimizer._scalar_states}
+        return {name: s for name, s in own.items() if name not in scalar}
 
     return lambda number: functools.partial(states, number)
+
+
+def _needs_all(rules: Callable[[], Rules], groups: list[list]) -> Callable[[object], bool]:
+    """Whether the rule of a part that is all of a parameter is one of whole matrices."""
+    numbers = {id(part): number for number, parts in enumerate(groups) for part in parts}
+
+    def needs(part) -> bool:
+        rule = rules().find(numbers[id(part)], part.whole_shape).rule
+        return rule is not None and rule.needs_matrices
+
+    return needs

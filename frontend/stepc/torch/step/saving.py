@@ -73,9 +73,11 @@ class Saving:
         states = self._full_states()
         numbers = chain.from_iterable(group["params"] for group in packed["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
-        for number, param in zip(numbers, params, strict=True):
-            if number in packed["state"] and id(param) in states:
-                packed["state"][number] = states[id(param)]
+        # Also of what this rank has nothing of; in torch's order.
+        saved = {n: states.get(id(param)) for n, param in zip(numbers, params, strict=True)}
+        whole = {number: own for number, own in saved.items() if own}
+        others = {n: own for n, own in packed["state"].items() if n not in whole}
+        packed["state"] = {**whole, **others}
         self._finish_saving(packed)
         return packed
 

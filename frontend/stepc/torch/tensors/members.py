@@ -57,6 +57,7 @@ class Member:
     entry: Entry | None = None  # how it comes to a step, where that is not as the layout says
     cut: torch.Tensor | None = None  # what of it this rank then steps
     elements: tuple[int, int] = (0, 0)  # which these are, [begin, end) in row-major order
+    elsewhere: bool = False  # whether another rank steps all of it, and has the states
     gets: Tensor | None = None  # which rule, variant and states
 
     @property
@@ -187,7 +188,7 @@ def runtime_bindings(members: list[Member], mesh: Mesh | None = None) -> tuple[c
         if member.grad is None:
             binding.grad = None
             binding.gradDtype = described[i].dtype
-        binding.states = at
+        binding.states = None if member.elsewhere else at
         binding.numStates = len(member.states)
         binding.count = member.count
         binding.fresh = member.fresh

@@ -38,6 +38,7 @@ class ZeroPart:
     """
 
     layout = entry = None
+    is_owned = False  # all of it is one rank's
     inner: object
     begin: int
     end: int

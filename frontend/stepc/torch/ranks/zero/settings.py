@@ -117,12 +117,13 @@ class ZeroSettings:
             return min(self.gather_bytes, _SHARED_GATHER_BYTES)
         return self.gather_bytes
 
-    def entry(self, dtype: torch.dtype, axis: str) -> Entry:
-        """How a parameter of the dtype comes to a step, where ``axis`` is the group's."""
+    def entry(self, dtype: torch.dtype, axis: str, owned: bool = False) -> Entry:
+        """How a parameter of the dtype comes to a step, where ``axis`` is the group's: cut, or
+        ``owned``."""
         if not self.local_gradients:
-            return Entry((axis,))
+            return Entry((axis,), owned=owned)
         wire = STORAGE[self.reduce_dtype or dtype]
-        return Entry((axis,), (axis,), float(self.world), self.predivide, wire)
+        return Entry((axis,), (axis,), float(self.world), self.predivide, wire, owned)
 
     def __str__(self) -> str:
         words = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.distributed as dist
@@ -24,9 +24,10 @@ from ...._mesh import Layout, Mesh
 from ...tensors import views as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
-from ..exchanges import exchanging
+from ..exchanges import exchanging, gathered
 from ..shared_memory import all_reduce
 from . import flat as _flat
+from .owned_share import OwnedShare
 from .part import SharedPart, has_rows
 from .settings import ZeroSettings
 
@@ -76,9 +77,11 @@ def in_order(inner: list, how: ZeroSettings) -> list[list]:
     return [own for own in (early, late, *frozen) if own]
 
 
-def _cuts(inner: list, how: ZeroSettings, ranks: Iterable[int]) -> list[list[tuple[int, int]]]:
+def _cuts(
+    inner: list, owned: list[bool], how: ZeroSettings, ranks: Iterable[int]
+) -> list[list[tuple[int, int]]]:
     """Of each of these ranks of the group, which elements of each it steps, where they are bound
-    in one call."""
+    in one call; ``owned``: which of them one rank is to step."""
     axis = "zero"
     mesh = Mesh((axis,), (how.world,))
     tensors = [part.local.detach().contiguous() for part in inner]
@@ -88,9 +91,12 @@ def _cuts(inner: list, how: ZeroSettings, ranks: Iterable[int]) -> list[list[tup
     for number, (part, binding) in enumerate(zip(inner, bindings, strict=True)):
         shape = tuple(part.local.shape)
         layout = Layout(shape, flat=(axis,), begin=-1)
-        if has_rows(part):
+        if owned[number]:
+            layout = Layout(shape)
+        elif has_rows(part):
             layout = Layout(shape, ((0, (axis,)),))
-        layout, entry = layout.struct(mesh), how.entry(part.local.dtype, axis).struct(mesh)
+        layout = layout.struct(mesh)
+        entry = how.entry(part.local.dtype, axis, owned[number]).struct(mesh)
         keep += [layout, entry]
         binding.name = part.name.encode()
         binding.param = ctypes.addressof(described) + number * size
@@ -104,10 +110,11 @@ class Shares:
     """What each rank of the group steps of the parameters of an optimizer.
 
     ``batches``: the parts of groups that were added together, which the ranks have alike.
-    ObstacleError for one that cannot be cut.
+    ``needs_all``: whether a part's rule is of whole matrices. ObstacleError for one that cannot be
+    cut.
     """
 
-    def __init__(self, batches: list[list], how: ZeroSettings):
+    def __init__(self, batches: list[list], how: ZeroSettings, needs_all: Callable[[object], bool]):
         self.how = how
         self._checked = False
         self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
@@ -116,8 +123,13 @@ class Shares:
         for inner in itertools.chain.from_iterable(in_order(own, how) for own in batches):
             if self.how.flat is not None:
                 self.how.flat.place(inner)
-            (cuts,) = _cuts(inner, self.how, [self.how.rank])
-            parts = [SharedPart(p, self.how, *own) for p, own in zip(inner, cuts, strict=True)]
+            owned = [not has_rows(part) and needs_all(part) for part in inner]
+            (cuts,) = _cuts(inner, owned, self.how, [self.how.rank])
+            kinds = [OwnedShare if one else SharedPart for one in owned]
+            parts = [
+                kind(part, self.how, *own)
+                for kind, part, own in zip(kinds, inner, cuts, strict=True)
+            ]
             self.calls.append(parts)
             self._parts |= {id(part.param): part for part in parts}
 
@@ -169,19 +181,42 @@ class Shares:
         kinds = defaultdict(list)
         for part in self:
             for name, state in states.get(id(part.param), {}).items():
-                if part.is_cut(name):
+                if part.is_cut(name) and not part.is_owned:
                     kinds[state.dtype].append((part, name))
         cuts = self.cuts()
         with torch.no_grad():
             for held in kinds.values():
                 self._put_together(held, states, cuts)
+            self._send_owned([part for part in self if part.is_owned], states)
+
+    def _send_owned(self, parts: list, states: dict) -> None:
+        """Every owner sends the states that it has."""
+        if not parts:
+            return
+        own = [
+            {n: (tuple(s.shape), s.dtype) for n, s in states.get(id(part.param), {}).items()
+             if part.owns and part.is_cut(n)}
+            for part in parts
+        ]  # fmt: skip
+        every = gathered(own, _TOGETHER, self.how.group, parts[0].local.device)
+        for number, part in enumerate(parts):
+            of_part = states.setdefault(id(part.param), {})
+            for rank, of_rank in enumerate(every):
+                for name, (shape, dtype) in of_rank[number].items():
+                    if rank != self.how.rank:
+                        of_part[name] = part.local.new_empty(shape, dtype=dtype)
+                    line = of_part[name].contiguous().view(-1).view(torch.uint8)
+                    source = dist.get_global_rank(self.how.group, rank)
+                    with exchanging(_TOGETHER, self.how.group):
+                        dist.broadcast(line, source, group=self.how.group)
 
     def cuts(self) -> list[dict[int, tuple[int, int]]]:
         """The elements that each rank steps, by ``id()`` of the parameter."""
         ranks = range(self.how.world)
         found: list[dict] = [{} for _ in ranks]
         for own in self.calls:
-            of_ranks = _cuts([part.inner for part in own], self.how, ranks)
+            owned = [part.is_owned for part in own]
+            of_ranks = _cuts([part.inner for part in own], owned, self.how, ranks)
             for cuts, of_rank in zip(found, of_ranks, strict=True):
                 cuts |= {id(p.param): cut for p, cut in zip(own, of_rank, strict=True)}
         return found

@@ -1,0 +1,207 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""``zero`` with rules that need whole matrices: one rank steps each and has its states, beside
+parameters that are cut. On four ranks against one process, to the bit."""
+
+import io
+import itertools
+import tempfile
+from pathlib import Path
+
+import stepc.torch as st
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from named_values import named_values
+from on_ranks import case, main, same_bits
+
+DEFINITION = Path(__file__).parent / "definitions" / "matrices.mlir"
+MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
+SHAPES = {**MATRICES, "norm": (7,), "bias": (33,), "conv": (3, 2, 2), "scale": ()}
+STEPS = 3
+
+
+def muon(named, **more):
+    return st.Muon(named, lr=0.05, **more)
+
+
+def mixed(named, **more):
+    return st.Optimizer(named, DEFINITION, lr=0.05, **more)
+
+
+MAKES = {"muon": (muon, MATRICES), "mixed": (mixed, SHAPES)}
+
+
+def fresh(made, dtype):
+    return [(name, torch.nn.Parameter(value.to(dtype))) for name, value in made.items()]
+
+
+def mean(grads, name, dtype):
+    return (sum(own[name].double() for own in grads) / len(grads)).to(dtype)
+
+
+def alone(kind, steps=STEPS, dtype=torch.float32, absent=(), **more):
+    """One process that has the mean of all gradients."""
+    make, shapes = MAKES[kind]
+    made, grads = named_values(shapes, dist.get_world_size(), steps)
+    named = fresh(made, dtype)
+    opt = make(named, **more)
+    for of_step in grads:
+        for name, param in named:
+            param.grad = None if name in absent else mean(of_step, name, dtype)
+        opt.step()
+    return opt, named
+
+
+def train(opt, named, grads, stage, mode, absent=()):
+    """The steps of one rank."""
+    rank = dist.get_rank()
+    for of_step in grads:
+        opt.zero_grad()
+        if stage == 2:
+            used = [(n, p) for n, p in named if n not in absent]
+            sum((p * of_step[rank][n].to(p.dtype)).sum() for n, p in used).backward()
+        for name, param in named if stage == 1 else ():
+            own = of_step[rank][name].to(param.dtype)
+            param.grad = own if mode == "local" else mean(of_step, name, param.dtype)
+            if name in absent:
+                param.grad = None
+        opt.step()
+
+
+def shared(kind, stage, mode, steps=STEPS, dtype=torch.float32, absent=(), zero=None, **more):
+    make, shapes = MAKES[kind]
+    made, grads = named_values(shapes, dist.get_world_size(), steps)
+    named = fresh(made, dtype)
+    opt = make(named, zero=st.Zero(stage, mode, **(zero or {})), **more)
+    train(opt, named, grads, stage, mode, absent)
+    return opt, named
+
+
+def compare(kind, stage, mode, zero=None, **more):
+    expected, others = alone(kind, **more)
+    opt, named = shared(kind, stage, mode, zero=zero, **more)
+    for (name, param), (_, other) in zip(named, others, strict=True):
+        same_bits(param, other, f"{kind} zero={stage} {mode}: {name}")
+    full, whole = opt.full_state_dict()["state"], expected.state_dict()["state"]
+    assert list(full) == list(whole), (list(full), list(whole))
+    for number, states in whole.items():
+        assert set(full[number]) == set(states), (number, set(full[number]), set(states))
+        for name, state in states.items():
+            if isinstance(state, torch.Tensor):
+                same_bits(full[number][name], state, f"{kind}: state {name} of {number}")
+    return opt, named
+
+
+WAYS = [(1, "reduced"), (1, "local"), (2, "local")]
+
+
+@case
+def of_all_kinds_and_stages():
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode)
+
+
+@case
+def each_matrix_and_its_states_are_one_ranks():
+    opt, named = shared("mixed", 1, "local")
+    have = [None] * dist.get_world_size()
+    own = [name for name, p in named if name in MATRICES and "gram" in opt.state[p]]
+    dist.all_gather_object(have, own)
+    assert sorted(itertools.chain.from_iterable(have)) == sorted(MATRICES), have
+    assert len(max(have, key=len)) < len(MATRICES), have
+    for name, param in named:
+        for state, value in opt.state[param].items():
+            if name in MATRICES and state != "step":
+                rows = param.shape[0]
+                expected = (rows, rows) if state == "gram" else tuple(param.shape)
+                assert tuple(value.shape) == expected, (name, state, value.shape)
+    words = opt.describe_layouts()
+    assert "of that over zero, as its rule needs whole matrices" in words, words
+
+
+@case
+def small_buckets_and_flat_memory():
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode, zero={"bucket_bytes": 300})
+        compare(kind, stage, mode, zero={"flatten_parameters": True})
+        compare(kind, stage, mode, zero={"overlap": False})
+
+
+@case
+def clipped_with_masters_and_averages():
+    clip = {"clip": st.ClipByNorm(0.5), "reproducible": True}
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode, **clip)
+        compare(kind, stage, mode, average=st.EMA(0.5))
+        compare(kind, stage, mode, dtype=torch.bfloat16, master="f32")
+
+
+@case
+def a_gradient_that_no_rank_has():
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode, absent={"up"})
+
+
+@case
+def it_goes_on_from_what_was_saved():
+    """From a rank's own state, the whole, and a checkpoint of parts."""
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        _, others = alone(kind, 2 * STEPS)
+        make, shapes = MAKES[kind]
+        world = dist.get_world_size()
+        made, grads = named_values(shapes, world, 2 * STEPS)
+        before = fresh(made, torch.float32)
+        first = make(before, zero=st.Zero(stage, mode))
+        train(first, before, grads[:STEPS], stage, mode)
+        full, own = first.full_state_dict(), io.BytesIO()
+        torch.save(first.state_dict(), own)
+        own.seek(0)
+        kept = {"own": torch.load(own, weights_only=True), "full": full}
+        for how, state in kept.items():
+            named = [(n, torch.nn.Parameter(p.detach().clone())) for n, p in before]
+            opt = make(named, zero=st.Zero(stage, mode))
+            opt.load_state_dict(state)
+            train(opt, named, grads[STEPS:], stage, mode)
+            for (name, param), (_, other) in zip(named, others, strict=True):
+                same_bits(param, other, f"{kind} zero={stage} {mode} from {how}: {name}")
+
+
+@case
+def a_checkpoint_of_parts_loads():
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    opt, named = shared("mixed", 1, "local")
+    flat = {
+        f"{number}.{name}": value
+        for number, states in opt.state_dict()["state"].items()
+        for name, value in states.items()
+        if isinstance(value, torch.Tensor)
+    }
+    dcp.save(flat, checkpoint_id=folder[0])
+    wholes = {}
+    for number, states in opt.full_state_dict()["state"].items():
+        for name, value in states.items():
+            if isinstance(value, torch.Tensor):
+                wholes[f"{number}.{name}"] = value
+    read = {name: torch.zeros_like(value) for name, value in wholes.items()}
+    dcp.load(read, checkpoint_id=folder[0])
+    for name, value in wholes.items():
+        same_bits(read[name], value, name)
+
+
+@case
+def a_matrix_without_elements():
+    named = [
+        ("none", torch.nn.Parameter(torch.zeros(0, 4))),
+        ("some", torch.nn.Parameter(torch.ones(4, 4))),
+    ]
+    opt = mixed(named, zero=st.Zero(1, "reduced"))
+    for _, param in named:
+        param.grad = torch.ones_like(param)
+    opt.step()
+    assert not named[1][1].equal(torch.ones(4, 4))
+
+
+if __name__ == "__main__":
+    main()
