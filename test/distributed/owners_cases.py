@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import stepc
 import stepc.torch as st
 import torch
 import torch.distributed as dist
