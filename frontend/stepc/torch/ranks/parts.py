@@ -259,7 +259,7 @@ def _needs_all(rules: Callable[[], Rules], groups: list[list]) -> Callable[[obje
     numbers = {id(part): number for number, parts in enumerate(groups) for part in parts}
 
     def needs(part) -> bool:
-        rule = rules().find(numbers[id(part)], part.whole_shape).rule
+        rule = rules().find(numbers[id(part)], tuple(part.local.shape)).rule
         return rule is not None and rule.needs_matrices
 
     return needs
