@@ -122,7 +122,8 @@ class Variants(Rules):
         if rule is None:
             return self.no_rule(member)
         if found.status not in ("STEPC_DTYPE_MISMATCH", "STEPC_LAYOUT_UNSUPPORTED"):
-            return errors.TensorError(found.refusal, found.status)
+            words = found.refusal.partition(": ")[2]
+            return errors.TensorError(f"{member.name}: {words}", found.status)
         words = describe_options(_switches(self._options[member.group]))
         of_rule = f", rule '{rule.name}'" if len(self._interface.rules) > 1 else ""
         layout = f", layout '{member.request}'" if member.request else ""
