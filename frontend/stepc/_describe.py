@@ -134,13 +134,18 @@ _QUERY, _RULE = _layout_of(TensorQuery), _layout_of(RuleDescription)
 _STATE, _TENSOR = _layout_of(StateDescription), _layout_of(TensorDescription)
 
 
+_EVERY = tuple(range(64))  # dims, of which no tensor has more
+_WIDTHS = {code: struct.calcsize(f"@{code}") for code in "qiP"}
+
+
 def _read(layout: struct.Struct, address: int) -> tuple:
     return layout.unpack(string_at(address, layout.size))
 
 
 def _numbers(address: int | None, size: int, code: str = "q") -> tuple[int, ...]:
-    layout = f"@{size}{code}"
-    return struct.unpack(layout, string_at(address, struct.calcsize(layout))) if size else ()
+    if not size:
+        return ()
+    return struct.unpack(f"@{size}{code}", string_at(address, size * _WIDTHS[code]))
 
 
 class Handle:
@@ -181,7 +186,7 @@ class Handle:
         """The rules alone, which take less time to read."""
         return self._ask(queries, self._rule_of)
 
-    def _ask(self, queries: Sequence[Query], read: Callable[[int], T]) -> list[T]:
+    def _ask(self, queries: Sequence[Query], read: Callable[[int, Query], T]) -> list[T]:
         given, out = _Queries(queries), c_void_p()
         status = self._lib.stepcInterfaceDescribe(
             self._handle, given.array, len(queries), byref(out)
@@ -189,17 +194,18 @@ class Handle:
         _runtime.check(self._lib, status)
         try:
             found = Description.from_address(out.value)
-            return [read(at) for at in _numbers(found.tensors, found.numTensors, "P")]
+            pointers = _numbers(found.tensors, found.numTensors, "P")
+            return [read(at, query) for at, query in zip(pointers, queries, strict=True)]
         finally:
             self._lib.stepcDescriptionDestroy(out)
 
-    def _tensor(self, address: int) -> Tensor:
+    def _tensor(self, address: int, query: Query) -> Tensor:
         (_, rule, variant, states, num_states, cut, refusal, status, is_shared, elements, kept,
          workspace, entries, num_entries) = _read(_TENSOR, address)  # fmt: skip
         return Tensor(
             self._rule(rule) if rule else None,
             None if variant < 0 else variant,
-            tuple([self._state(at) for at in _numbers(states, num_states, "P")]),
+            tuple([self._state(at, query) for at in _numbers(states, num_states, "P")]),
             self._text(cut) if cut else None,
             string_at(refusal).decode() if refusal else "",
             self._lib.stepcStatusString(status).decode() if refusal else "",
@@ -210,7 +216,7 @@ class Handle:
             bool(is_shared),
         )
 
-    def _rule_of(self, address: int) -> Rule | None:
+    def _rule_of(self, address: int, query: Query) -> Rule | None:
         rule = _read(_TENSOR, address)[1]
         return self._rule(rule) if rule else None
 
@@ -221,13 +227,13 @@ class Handle:
             self._rules[address] = Rule(self._text(name), *texts, bool(matrices), *place)
         return self._rules[address]
 
-    def _state(self, address: int) -> State:
+    def _state(self, address: int, query: Query) -> State:
         (_, name, dims, num_dims, rank, part_rank, shape, part, of_param, init, size, code, bits, _,
          exists, is_full, _) = _read(_STATE, address)  # fmt: skip
-        extents = _numbers(shape, rank)
         if is_full:
-            of = tuple(range(rank))
+            extents, of = query.shape, _EVERY[:rank]
         else:
+            extents = _numbers(shape, rank)
             of = tuple([None if dim < 0 else dim for dim in _numbers(of_param, rank, "i")])
         return State(
             self._text(name),
