@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..schedule import widths
 from .layouts import Layout, Part
 from .models import BYTES
 from .package import Package
-from .usage import widths
 
 ENTRY = 8  # bytes of what crosses: an f64 or an integer
 _BATCH_BYTES = 256 * 1024
@@ -55,7 +55,7 @@ def account_part(package: Package, part: Part) -> PartAccount:
         described.workspace,
         described.is_shared,
     )
-    for kernel in widths(variant, described.rule):
+    for kernel in widths(variant):
         found.moved[kernel.segment] += elements * kernel.total
     for crossing in variant["schedule"]:
         if (buffer := crossing.get("buffer")) is not None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _compiler, errors
-from .._describe import Query, Rule, Tensor
+from .._describe import Query, Tensor
 from .._mesh import Layout as WholeLayout
 from ..definition import _zoo_text
 from ..interface import Interface, describe_option
 from .failure import PlanError
 from .layouts import Part
-from .models import BYTES
 
 
 @dataclass(frozen=True)
@@ -174,12 +173,3 @@ class Package:
                 f"{part.shape}: {answers[0].refusal.partition(': ')[2]}"
             )
         return found
-
-
-def is_full(operand: dict, rule: Rule) -> bool:
-    """Whether it has the parameter's dims."""
-    return tuple(operand["dims"]) == rule.dims
-
-
-def operand_bytes(operand: dict) -> int:
-    return BYTES[operand["storage"]]

@@ -6,53 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from .. import schedule
 from .._describe import Rule
+from ..schedule import Widths, least, widths
 from .layouts import Part
 from .models import Model, Tensor
-from .package import Package, is_full, operand_bytes
-
-
-class Widths(NamedTuple):
-    """Of one kernel: the operands that it reads and writes, with the bytes of one element;
-    those that have the parameter's dims. Segments: :class:`stepc.schedule.Access`."""
-
-    kernel: str
-    segment: int
-    reads: dict[str, int]
-    writes: dict[str, int]
-
-    @property
-    def total(self) -> int:
-        """Bytes that it moves for an element of the parameter."""
-        return sum(self.reads.values()) + sum(self.writes.values())
-
-
-def widths(variant: dict, rule: Rule) -> list[Widths]:
-    """Of each kernel in turn."""
-    operands = variant["operands"]
-
-    def full(indices) -> dict[str, int]:
-        found = (operands[i] for i in indices)
-        return {o["name"]: operand_bytes(o) for o in found if is_full(o, rule)}
-
-    return [
-        Widths(access.kernel, access.segment, full(access.reads), full(access.writes))
-        for access in schedule.accesses(variant)
-    ]
-
-
-def least(variant: dict, rule: Rule) -> int:
-    """Bytes for an element of the parameter where each operand is moved once."""
-    operands = variant["operands"]
-    return sum(
-        operand_bytes(operands[i])
-        for indices in schedule.least(variant)
-        for i in indices
-        if is_full(operands[i], rule)
-    )
+from .package import Package
 
 
 @dataclass
@@ -79,8 +38,7 @@ def by_variant(package: Package, parts: Counter[Part]) -> list[Use]:
         described, variant = package.part(part), package.variant(part)
         name, rule = variant["name"], described.rule
         if name not in found:
-            found[name] = Use(rule, variant, kernels=widths(variant, rule),
-                              least=least(variant, rule))  # fmt: skip
+            found[name] = Use(rule, variant, kernels=widths(variant), least=least(variant))
         elements = described.elements * count
         found[name].tensors += count if elements else 0
         found[name].elements += elements

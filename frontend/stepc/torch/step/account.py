@@ -12,7 +12,6 @@ import torch
 
 from ... import schedule
 from ..._units import size
-from ..tensors.views import DTYPE
 
 
 @dataclass(frozen=True)
@@ -123,30 +122,12 @@ def _kernels(used: list[tuple[dict, int, int]]) -> tuple[tuple[Kernel, ...], int
     what they move, and the least."""
     found, moved, once = [], 0, 0
     for variant, tensors, elements in used:
-        widths = _full_widths(variant)
-
-        def amount(operands: Iterable[int], widths=widths, elements=elements) -> int:
-            return elements * sum(widths.get(i, 0) for i in operands)
-
-        for access in schedule.accesses(variant):
-            read, written = amount(access.reads), amount(access.writes)
-            kernel = Kernel(access.kernel, variant["rule"], tensors, elements, read, written)
-            found.append(kernel)
-            moved += kernel.reads + kernel.writes
-        once += sum(map(amount, schedule.least(variant)))
+        for own in schedule.widths(variant):
+            amounts = elements * own.read, elements * own.written
+            found.append(Kernel(own.kernel, variant["rule"], tensors, elements, *amounts))
+            moved += sum(amounts)
+        once += elements * schedule.least(variant)
     return tuple(found), moved, once
-
-
-def _full_widths(variant: dict) -> dict[int, int]:
-    """Bytes of an element of each operand that has the parameter's dims, by its index. Positions
-    are in no memory."""
-    operands = variant["operands"]
-    dims = next(operand["dims"] for operand in operands if operand["role"] == "param")
-    return {
-        i: DTYPE[operand["storage"]].itemsize
-        for i, operand in enumerate(operands)
-        if operand["dims"] == dims and operand["role"] != "position"
-    }
 
 
 # --- In words -----------------------------------------------------------------
