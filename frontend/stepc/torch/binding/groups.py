@@ -53,6 +53,13 @@ def bound_groups(optimizer, interface: Interface, reader: HyperReader) -> list[B
     return bound
 
 
+def rules_of(optimizer) -> Rules:
+    """What tensors of the optimizer's groups get, as these are now."""
+    interface = optimizer._get_definition().interface()
+    groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
+    return Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups])
+
+
 def get_package(
     optimizer,
     definition: Definition,

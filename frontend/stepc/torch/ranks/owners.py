@@ -17,8 +17,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
-from ..binding.groups import bound_groups
-from ..binding.hypers import HyperReader
+from ..binding.groups import rules_of
 from ..binding.rules import Rules
 from ..tensors.callers import level_of_caller
 from ..tensors.members import ObstacleError
@@ -58,10 +57,7 @@ def why_owned(optimizer, rules: Rules, number: int, part) -> str | None:
 def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
     """Those of the resolved parts that an owner has to step, in their order. ObstacleError for
     one on a device: messages are in the host's memory."""
-    definition = optimizer._get_definition()
-    interface = definition.interface()
-    bound = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-    rules = Rules(interface, [interface.resolve(g.options, g.hypers) for g in bound])
+    rules = rules_of(optimizer)
     found = []
     for number, parts in enumerate(groups):
         for part in parts:

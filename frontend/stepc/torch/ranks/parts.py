@@ -33,8 +33,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..binding.groups import bound_groups
-from ..binding.hypers import HyperReader
+from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.members import parameter_name
 from .dtensor import DTensorPart, is_dtensor
@@ -233,10 +232,7 @@ def _rules_of(optimizer) -> Callable[[], Rules]:
 
     def rules() -> Rules:
         if not made:
-            optimizer = known()
-            interface = optimizer._get_definition().interface()
-            groups = bound_groups(optimizer, interface, HyperReader(optimizer, interface))
-            made.append(Rules(interface, [interface.resolve(g.options, g.hypers) for g in groups]))
+            made.append(rules_of(known()))
         return made[0]
 
     return rules
