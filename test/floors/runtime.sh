@@ -40,7 +40,7 @@ while read -r file; do
       frontend/* | tools/* | *dialect/* | *passes/*)
       fail "${file#"$source_dir"/} includes $name"
       ;;
-    api/* | comm/* | core/* | cpu/* | stepc/* | dlpack/*) ;;
+    api/* | comm/* | core/* | cpu/* | stepc/* | dlpack/* | numerics/*) ;;
     */*)
       case $name in
       sys/*) ;;
