@@ -193,8 +193,11 @@ Value getMemory(Value buffer);
 /// True for operations of the language that compute one value from others.
 bool isValueOp(Operation *op);
 
-/// True for those of whole matrices: products and transposes.
+/// True for those of whole matrices: products, transposes and the like.
 bool isMatrixOp(Operation *op);
+
+/// True for a scalar that nothing of a tensor or a round goes into.
+bool isKnownBeforeStep(Value scalar);
 
 /// True for what a definition may say, as it is written or as the define stage
 /// leaves it.

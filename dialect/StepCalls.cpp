@@ -79,7 +79,7 @@ static bool isYielded(Type type) {
 /// Whether every call may read the value: it is the same wherever the call
 /// stands, and known before any round.
 static bool isReadable(DefineOp define, Value value) {
-  if (value.getParentRegion() == &define.getBody())
+  if (define.getBody().isAncestor(value.getParentRegion()))
     return true;
   auto option = value.getDefiningOp<OptionOp>();
   return (option && !option.isInteger()) ||
@@ -88,18 +88,21 @@ static bool isReadable(DefineOp define, Value value) {
 
 static LogicalResult verifyInDefine(DefineOp define, Operation *op) {
   bool computes = isValueOp(op) && isSourceOp(op);
-  if (!computes && !isa<CallOp, YieldOp>(op))
+  if (!computes && !isa<CallOp, RepeatOp, YieldOp>(op))
     return op->emitOpError("is not allowed in 'step.define', only operations "
-                           "that compute a value, and calls");
+                           "that compute a value, calls and repetitions");
   auto reduction = dyn_cast<ReductionOpInterface>(op);
   if (reduction && reduction.getReassociable())
     return op->emitOpError("is 'reassociable' in 'step.define', which is for "
                            "rules alone");
-  for (Value operand : op->getOperands())
-    if (!isReadable(define, operand))
-      return op->emitOpError("reads in 'step.define' what is no argument, "
-                             "hyper-parameter, option or constant");
-  return success();
+  WalkResult result = op->walk([&](Operation *inner) -> WalkResult {
+    for (Value operand : inner->getOperands())
+      if (!isReadable(define, operand))
+        return inner->emitOpError("reads in 'step.define' what is no argument, "
+                                  "hyper-parameter, option or constant");
+    return success();
+  });
+  return failure(result.wasInterrupted());
 }
 
 LogicalResult DefineOp::verifyRegions() {
@@ -139,7 +142,7 @@ public:
 
 private:
   LogicalResult verifyCall(CallOp call);
-  LogicalResult count(Operation *inside, int64_t &total);
+  LogicalResult count(Block &body, int64_t times, int64_t &total);
 
   struct Made {
     DefineOp define;
@@ -175,18 +178,35 @@ LogicalResult Calls::verifyCall(CallOp call) {
   return success();
 }
 
-/// Adds to `total` what the calls inside of an operation make.
-LogicalResult Calls::count(Operation *inside, int64_t &total) {
-  WalkResult result = inside->walk([&](CallOp call) -> WalkResult {
-    if (failed(verifyCall(call)))
-      return failure();
-    total += made[call.getCallee()].operations;
-    if (total > kMostCalled)
-      return call.emitOpError() << "is one of calls that make " << total
-                                << " operations, the most are " << kMostCalled;
-    return success();
-  });
-  return failure(result.wasInterrupted());
+/// Adds to `total` what calls and repetitions make in a body that is run so
+/// often.
+LogicalResult Calls::count(Block &body, int64_t times, int64_t &total) {
+  for (Operation &op : body) {
+    if (auto call = dyn_cast<CallOp>(op)) {
+      if (failed(verifyCall(call)))
+        return failure();
+      total += times * made[call.getCallee()].operations;
+      if (total > kMostCalled)
+        return call.emitOpError()
+               << "is one of calls that make " << total
+               << " operations, the most are " << kMostCalled;
+      continue;
+    }
+    int64_t own = times;
+    if (auto repeat = dyn_cast<RepeatOp>(op)) {
+      // As much is too much as can be.
+      own *= std::clamp<int64_t>(repeat.getTimes(), 0, kMostCalled);
+      total += own * repeat.getBody().front().getOperations().size();
+      if (total > kMostCalled)
+        return repeat.emitOpError() << "makes more than " << kMostCalled
+                                    << " operations with what stands before it";
+    }
+    for (Region &region : op.getRegions())
+      for (Block &block : region)
+        if (failed(count(block, own, total)))
+          return failure();
+  }
+  return success();
 }
 
 LogicalResult Calls::verify(Operation *definition) {
@@ -197,8 +217,10 @@ LogicalResult Calls::verify(Operation *definition) {
   for (Operation &op : body) {
     auto define = dyn_cast<DefineOp>(op);
     int64_t own = define ? define.getBody().front().getOperations().size() : 0;
-    if (failed(count(&op, define ? own : total)))
-      return failure();
+    for (Region &region : op.getRegions())
+      for (Block &block : region)
+        if (failed(count(block, /*times=*/1, define ? own : total)))
+          return failure();
     if (define)
       made[define.getSymName()] = {define, own};
   }

@@ -55,6 +55,17 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
   ];
 }
 
+def Step_MatrixOpInterface : OpInterface<"MatrixOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = "step.matmul, step.transpose, step.first and step.eigh.";
+  let methods = [
+    InterfaceMethod<"The condition under which the operation is left out, and gives anything; "
+                    "null where it never is.", "::mlir::Value", "getUnless">,
+    InterfaceMethod<"Sets that condition.", "void", "setUnless",
+                    (ins "::mlir::Value":$flag)>,
+  ];
+}
+
 def Step_TransferOpInterface : OpInterface<"TransferOpInterface"> {
   let cppNamespace = "::mlir::step";
   let description = [{

@@ -39,11 +39,15 @@ def Step_MatrixGroup : OpDocGroup {
 }
 let opDocGroup = Step_MatrixGroup in {
 
-/// Operations of whole matrices.
+/// Operations of whole matrices. Passes leave out, `unless`, what nobody needs in a step.
 class Step_MatrixOp<string mnemonic>
-    : Step_ValueOp<mnemonic, [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    : Step_ValueOp<mnemonic, [DeclareOpInterfaceMethods<InferTypeOpInterface>,
+                              Step_MatrixOpInterface]> {
   let results = (outs Step_TensorType:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    void setUnless(::mlir::Value flag) { getUnlessMutable().assign(flag); }
+  }];
 }
 
 def Step_MatmulOp : Step_MatrixOp<"matmul"> {
@@ -55,14 +59,33 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     in rising order in f64; and that is rounded to the compute type. +0.0 where k has no
     elements.
 
+    With `accumulate = f64` the chain of a leaf is in f64 too, in which products of f32 are
+    exact: so a Gram matrix, whose small eigenvalues would else be roundings of the large ones,
+    is wrong by one rounding of its elements.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %gt, %g {accumulate = f64} : [m, n], [n, m]
+        %u = step.matmul %g, %gram : [n, m], [m, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
     Constraints:
     - each operand has two dims or more, and no `*`
     - the last dim of lhs has the name of the last but one of rhs
     - the dims before the last two are the same, and `...b` is none of the last two
+    - what it accumulates in is f64
   }];
-  let arguments = (ins Step_TensorType:$lhs, Step_TensorType:$rhs);
+  let arguments = (ins Step_TensorType:$lhs, Step_TensorType:$rhs, Optional<I1>:$unless,
+                       OptionalAttr<TypeAttr>:$accumulate);
   let assemblyFormat = [{
-    $lhs `,` $rhs attr-dict `:` custom<ShortTypes>(type($lhs), type($rhs))
+    $lhs `,` $rhs (`unless` $unless^)? attr-dict `:`
+    custom<ShortTypes>(type($lhs), type($rhs))
   }];
 }
 
@@ -75,8 +98,74 @@ def Step_TransposeOp : Step_MatrixOp<"transpose"> {
     - the operand has two dims or more, and no `*`
     - `...b` is none of the last two
   }];
-  let arguments = (ins Step_TensorType:$operand);
-  let assemblyFormat = "$operand attr-dict `:` custom<ShortType>(type($operand))";
+  let arguments = (ins Step_TensorType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` custom<ShortType>(type($operand))
+  }];
+}
+
+def Step_EighOp : Step_MatrixOp<"eigh"> {
+  let summary = "the eigenvectors of a symmetric matrix";
+  let description = [{
+    In columns, orthonormal, that of the largest eigenvalue first. Of each the component of the
+    largest magnitude, of several the first, is positive. Where eigenvalues are equal, their
+    eigenvectors are some basis of their space.
+
+    Of the matrix that the elements on and below the diagonal make, in f64: Householder
+    reflections to a tridiagonal matrix, then implicit QL (J. H. Wilkinson, C. Reinsch: Linear
+    Algebra, 1971, contributions II/2 and II/4), in an order that depends on nothing else
+    (`numerics/SymmetricEigen.cpp`); the result is rounded to the compute type. An infinite
+    element or NaN gives NaN everywhere.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %g, %gt {accumulate = f64} : [n, m], [m, n]
+        %q = step.eigh %gram : [n, n]
+        %qt = step.transpose %q : [n, n]
+        %u = step.matmul %qt, %g : [n, n], [n, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - the last two dims are one
+    - those of step.transpose
+  }];
+  let arguments = (ins Step_TensorType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` custom<ShortType>(type($operand))
+  }];
+}
+
+def Step_FirstOp : Step_MatrixOp<"first"> {
+  let summary = "the first columns of a matrix";
+  let description = [{
+    As many as a dim of the rule has, which is the least of the matrix's columns and others.
+
+    ```mlir
+    step.optimizer @example {
+      %rank = step.option "rank" = 4
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "left"[n, r])
+          dim r = min %rank, n, m {
+        %left = step.first %g, r : [n, m]
+        step.return %p, %left : [n, m], [n, r]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose
+    - in a rule, the dim is one that follows from the last dim of the operand, among others
+  }];
+  let arguments = (ins Step_TensorType:$operand, StrAttr:$dim, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand `,` custom<DimName>($dim) (`unless` $unless^)? attr-dict `:`
+    custom<ShortType>(type($operand))
+  }];
 }
 
 def Step_ExtentOp : Step_ValueOp<"extent"> {

@@ -66,7 +66,7 @@ def Step_OptimizerOp : Step_Op<"optimizer", [
     - nothing that is contributed to a statistic depends on what is computed
       from that statistic
     - a call is of a `step.define` before it, with its types
-    - calls make at most 10000 operations
+    - calls and repetitions make at most 10000 operations
   }];
   let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
@@ -379,8 +379,8 @@ def Step_DefineOp : Step_Op<"define", [
     - the name is not empty, and no rule's
     - arguments are tensors, f64, i1 or i64
     - the body holds only operations that compute a value, none of them
-      `reassociable`, and calls, and ends in a step.yield of at least one tensor,
-      f64 or i1
+      `reassociable`, calls and repetitions, and ends in a step.yield of at least
+      one tensor, f64 or i1
     - what is read from outside is a hyper-parameter, a constant, or an option
       that is no integer
   }];
@@ -394,7 +394,7 @@ def Step_DefineOp : Step_Op<"define", [
 }
 
 def Step_CallOp : Step_Op<"call", [
-    Pure, ParentOneOf<["RuleOp", "ScalarsOp", "DefineOp"]>]> {
+    Pure, ParentOneOf<["RuleOp", "ScalarsOp", "DefineOp", "RepeatOp", "WhenOp"]>]> {
   let summary = "values that a step.define makes";
   let description = [{
     The types are those of the arguments and of what is yielded. A tensor that it
@@ -419,6 +419,94 @@ def Step_CallOp : Step_Op<"call", [
   }];
 }
 
+def Step_RepeatOp : Step_Op<"repeat", [
+    Pure, SingleBlock, ParentOneOf<["RuleOp", "DefineOp", "RepeatOp", "WhenOp"]>]> {
+  let summary = "values that become others, again and again";
+  let description = [{
+    As often as the number says the body makes new values of the ones before; the first are
+    given, and the last are the results. It means what the operations would if they stood there
+    that often, and `step-unroll-repeats` puts them there. The body sees what stands before it.
+    A tensor that it gives is not returned by a rule as it is, as with `step.call`.
+
+    ```mlir
+    step.optimizer @example {
+      %half = step.constant 0.5
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %g, %gt : [n, m], [m, n]
+        %x = step.repeat 3 (%a: [n, m] = %g) {
+          %u = step.matmul %gram, %a : [n, n], [n, m]
+          %next = step.mul %u, %half : [n, m], f64
+          step.yield %next : [n, m]
+        }
+        %p1 = step.sub %p, %x : [n, m]
+        step.return %p1 : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - the number is not negative, and there is a value
+    - the body holds only operations that compute a value, none of them `reassociable`,
+      calls and repetitions, and ends in a step.yield of the values' types
+  }];
+  let arguments = (ins I64Attr:$times,
+                       Variadic<AnyTypeOf<[Step_TensorType, F64, I1]>>:$inits);
+  let results = (outs Variadic<AnyTypeOf<[Step_TensorType, F64, I1]>>:$values);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    YieldOp getYield();
+  }];
+}
+
+def Step_WhenOp : Step_Op<"when", [Pure, SingleBlock, HasParent<"RuleOp">]> {
+  let summary = "values that are new in some steps";
+  let description = [{
+    Where the condition holds what the body yields, else the values that are given. The
+    condition is the same for all tensors of a group and count: it is known before the step.
+
+    Products, transposes and decompositions that only the body needs are not made where it does
+    not hold. Other operations of it may be; they are worth little beside these. So passes make
+    `step.select` of it (`step-flatten-whens`), and leave out what no select takes
+    (`step-skip-products`).
+
+    ```mlir
+    step.optimizer @example {
+      %gap = step.hyper "gap" = 10.0
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %q: state "basis"[n, n],
+                        %t: count) {
+        %due = step.every %gap, %t
+        %q1 = step.when %due, %q : [n, n] {
+          %gt = step.transpose %g : [n, m]
+          %gram = step.matmul %g, %gt {accumulate = f64} : [n, m], [m, n]
+          %new = step.eigh %gram : [n, n]
+          step.yield %new : [n, n]
+        }
+        %u = step.matmul %q1, %g : [n, n], [n, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1, %q1 : [n, m], [n, n]
+      }
+    }
+    ```
+
+    Constraints:
+    - the condition is made of counts, fresh flags, hyper-parameters, options and constants
+    - there is a value
+    - the body holds only operations that compute a value, none of them `reassociable`,
+      calls and repetitions, and ends in a step.yield of the values' types
+  }];
+  let arguments = (ins I1:$condition, Variadic<AnyTypeOf<[Step_TensorType, F64]>>:$old);
+  let results = (outs Variadic<AnyTypeOf<[Step_TensorType, F64]>>:$values);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    YieldOp getYield();
+  }];
+}
+
 def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
   let summary = "ends a rule";
   let description = [{
@@ -436,7 +524,7 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
     Constraints:
     - one operand for the param and for each state, in the order in which the
       rule declares them; of a fragment one for the grad
-    - none is what a `step.call` gives
+    - none is what a `step.call` or a `step.repeat` gives
     - types of the operands are those of the arguments
   }];
   let arguments = (ins Variadic<Step_TensorType>:$values);
@@ -445,8 +533,8 @@ def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {
 }
 
 def Step_YieldOp : Step_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ScalarsOp", "DefineOp", "CohortScalarsOp",
-                                   "TraverseOp"]>]> {
+    Pure, Terminator, ParentOneOf<["ScalarsOp", "DefineOp", "RepeatOp", "WhenOp",
+                                   "CohortScalarsOp", "TraverseOp"]>]> {
   let summary = "ends a body that gives values";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` custom<EachShortType>(type($values)))? attr-dict";

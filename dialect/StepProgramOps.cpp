@@ -297,7 +297,7 @@ LogicalResult TraverseOp::verifyRegions() {
 }
 
 //===----------------------------------------------------------------------===//
-// CombineOp, ProductOp, TransposedOp, ExchangeOp, ReceiveOp, KeepOp
+// CombineOp, matrices, ExchangeOp, ReceiveOp, KeepOp
 //===----------------------------------------------------------------------===//
 
 /// Whether `type` is what the reduction leaves: an f64, or a buffer of the kept
@@ -381,6 +381,31 @@ LogicalResult TransposedOp::verify() {
   if (failed(verifyMatrices(*this, getOperand(), getType())))
     return failure();
   if (ArrayRef(getMatrixDims(getOperand(), true)) != getDims(getType()))
+    return emitOpError() << "makes " << getType() << " of "
+                         << getOperand().getType();
+  return success();
+}
+
+/// Whether both have the same dims, but for the last.
+static bool isBesideLast(Type type, Type other) {
+  return getDims(type).drop_back() == getDims(other).drop_back();
+}
+
+LogicalResult LeadingOp::verify() {
+  if (failed(verifyMatrices(*this, getOperand(), getType())))
+    return failure();
+  if (getDims(getType()).empty() ||
+      !isBesideLast(getType(), getOperand().getType()))
+    return emitOpError() << "makes " << getType() << " of "
+                         << getOperand().getType();
+  return success();
+}
+
+LogicalResult EigenvectorsOp::verify() {
+  if (failed(verifyMatrices(*this, getOperand(), getType())))
+    return failure();
+  ArrayRef<StringAttr> dims = getDims(getOperand().getType());
+  if (dims != getDims(getType()) || dims.back() != dims[dims.size() - 2])
     return emitOpError() << "makes " << getType() << " of "
                          << getOperand().getType();
   return success();

@@ -408,19 +408,22 @@ def Step_ProductOp : Step_Op<"product", [Pure, HasParent<"ProgramOp">]> {
   let description = [{
     Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
     `transposed` is read with rows for columns. Where the result is `symmetric`, to the bit, half
-    of it is computed.
+    of it is computed. One that is `wide` accumulates in f64. Where `unless` holds it is left
+    out, and what is in the result is not defined.
 
     Constraints:
     - rows, columns and what the operands have in common agree, by their names
     - what is symmetric has rows and columns of one name
     - the result is of the compute type, operands are of floats
   }];
-  let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, UnitAttr:$lhs_transposed,
-                       UnitAttr:$rhs_transposed, UnitAttr:$symmetric);
+  let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, Optional<I1>:$unless,
+                       UnitAttr:$lhs_transposed, UnitAttr:$rhs_transposed, UnitAttr:$symmetric,
+                       UnitAttr:$wide);
   let results = (outs Step_BufferType:$result);
   let assemblyFormat = [{
     $lhs (`transposed` $lhs_transposed^)? `,` $rhs (`transposed` $rhs_transposed^)?
-    (`symmetric` $symmetric^)? attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)
+    (`symmetric` $symmetric^)? (`wide` $wide^)? (`unless` $unless^)? attr-dict `:`
+    type($lhs) `,` type($rhs) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -428,15 +431,53 @@ def Step_ProductOp : Step_Op<"product", [Pure, HasParent<"ProgramOp">]> {
 def Step_TransposedOp : Step_Op<"transposed", [Pure, HasParent<"ProgramOp">]> {
   let summary = "matrices with rows for columns";
   let description = [{
-    A new buffer, of the compute type.
+    A new buffer, of the compute type. `unless` as in `step.product`.
 
     Constraints:
     - the last two dims of the result are those of the operand, exchanged
     - the result is of the compute type, the operand of floats
   }];
-  let arguments = (ins Step_BufferType:$operand);
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
   let results = (outs Step_BufferType:$result);
-  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_LeadingOp : Step_Op<"leading", [Pure, HasParent<"ProgramOp">]> {
+  let summary = "the first columns of matrices";
+  let description = [{
+    A new buffer, of the compute type, with as many columns as its last dim has, which are no
+    more than the operand's. `unless` as in `step.product`.
+
+    Constraints:
+    - the dims but the last are those of the operand
+    - the result is of the compute type, the operand of floats
+  }];
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Step_EigenvectorsOp : Step_Op<"eigenvectors", [Pure, HasParent<"ProgramOp">]> {
+  let summary = "the eigenvectors of symmetric matrices";
+  let description = [{
+    A new buffer, of the compute type, as `step.eigh` says: by a routine of the runtime
+    (`StepcRoutines` in `kernel_abi.h`). `unless` as in `step.product`.
+
+    Constraints:
+    - the result has the dims of the operand, of which the last two are one
+    - the result is of the compute type, the operand of floats
+  }];
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 
@@ -536,6 +577,16 @@ def Step_PrefetchOp : Step_Op<"prefetch", []> {
   }];
   let arguments = (ins I64:$address, UnitAttr:$write);
   let assemblyFormat = "$address (`write` $write^)? attr-dict";
+}
+
+def Step_InvokeOp : Step_Op<"invoke", []> {
+  let summary = "calls a routine of the runtime";
+  let description = [{
+    At an address that the runtime tells kernels (`StepcRoutines` in `kernel_abi.h`), with
+    words. Functions that do nothing else have it; devices have no routines.
+  }];
+  let arguments = (ins I64:$routine, Variadic<I64>:$words);
+  let assemblyFormat = "$routine `(` $words `)` attr-dict";
 }
 } // opDocGroup
 

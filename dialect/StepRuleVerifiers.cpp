@@ -277,8 +277,10 @@ bool mlir::step::isValueOp(Operation *op) { return isa<ValueOpInterface>(op); }
 
 bool mlir::step::isSourceOp(Operation *op) {
   auto reduction = dyn_cast<ReductionOpInterface>(op);
+  auto matrix = dyn_cast<MatrixOpInterface>(op);
   return !op->hasTrait<InsertedByPasses>() &&
-         !(reduction && (reduction.getAcrossAttr() || reduction.getUnless()));
+         !(reduction && (reduction.getAcrossAttr() || reduction.getUnless())) &&
+         !(matrix && matrix.getUnless());
 }
 
 /// Statistics go through step.scalars, and integer options are for conditions
@@ -304,10 +306,14 @@ LogicalResult RuleOp::verifyRegions() {
   if (block.empty() || !isa<ReturnOp>(block.back()))
     return emitOpError("does not end in 'step.return'");
   for (Operation &op : block.without_terminator()) {
-    if (!isValueOp(&op) && !isa<CallOp, ContributeOp, CarryOp>(op))
+    if (!isValueOp(&op) &&
+        !isa<CallOp, RepeatOp, WhenOp, ContributeOp, CarryOp>(op))
       return op.emitOpError("is not allowed in a rule, only operations of the "
                             "language");
-    if (failed(verifyOperandsInRule(&op)))
+    WalkResult result = op.walk([](Operation *inner) -> WalkResult {
+      return verifyOperandsInRule(inner);
+    });
+    if (result.wasInterrupted())
       return failure();
   }
   return success();
@@ -334,11 +340,12 @@ LogicalResult ReturnOp::verify() {
                            << rule.getRole(index).getDisplayName()
                            << "', which is " << expected;
     // Where it is rounded to its storage type follows from who makes it.
-    if (value.getDefiningOp<CallOp>())
+    if (isa_and_nonnull<CallOp, RepeatOp>(value.getDefiningOp()))
       return emitOpError() << "returns for '"
                            << rule.getRole(index).getDisplayName()
-                           << "' what a 'step.call' gives, and not a value "
-                              "that an operation of the rule makes";
+                           << "' what a '" << value.getDefiningOp()->getName()
+                           << "' gives, and not a value that an operation of "
+                              "the rule makes";
   }
   return success();
 }

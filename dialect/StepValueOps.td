@@ -395,6 +395,33 @@ def Step_ToF64Op : Step_ValueOp<"to_f64"> {
   let assemblyFormat = "$operand attr-dict";
 }
 
+def Step_EveryOp : Step_ValueOp<"every"> {
+  let summary = "whether a step is one of every so many";
+  let description = [{
+    Holds in the first step, and each time that `gap` more have been taken: of 3 in steps 1, 4,
+    7. With g = max(floor(gap), 1) that is where
+
+        (count - 1) - g * floor((count - 1) / g) = 0
+
+    in f64, exact for counts up to 2^52. Never where the gap is NaN, and of Inf in no step.
+
+    ```mlir
+    step.optimizer @example {
+      %gap = step.hyper "gap" = 10.0
+      step.rule @any(%p: param[*], %g: grad[*], %s: state "now_and_then"[*], %t: count) {
+        %due = step.every %gap, %t
+        %s1 = step.select %due, %g, %s : [*]
+        %p1 = step.sub %p, %s1 : [*]
+        step.return %p1, %s1
+      }
+    }
+    ```
+  }];
+  let arguments = (ins F64:$gap, I64:$count);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$gap `,` $count attr-dict";
+}
+
 } // opDocGroup
 
 #endif // STEP_VALUE_OPS

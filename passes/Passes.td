@@ -54,6 +54,44 @@ def InlineCalls : Pass<"step-inline-calls", "::mlir::ModuleOp"> {
   }];
 }
 
+def UnrollRepeats : Pass<"step-unroll-repeats", "::mlir::ModuleOp"> {
+  let summary = "put what a step.repeat does in its place, as often as it does it";
+  let description = [{
+    Before: rules with `step.repeat`. After: copies of the body stand in its place, one for each
+    time, of which each uses what the one before has made.
+
+    ```mlir
+    %x = step.repeat 2 (%a: [*] = %g) {
+      %b = step.mul %a, %half : [*], f64
+      step.yield %b : [*]
+    }
+    // ==>
+    %b = step.mul %g, %half : [*], f64
+    %x = step.mul %b, %half : [*], f64
+    ```
+  }];
+}
+
+def FlattenWhens : Pass<"step-flatten-whens", "::mlir::ModuleOp"> {
+  let summary = "make selects of step.when";
+  let description = [{
+    Before: rules with `step.when`. After: its operations stand in its place, and each of its
+    results is a `step.select` between what they make and the old value. Values stay as they
+    are: no operation depends on whether another is done. What need not be done,
+    `step-skip-products` finds again once options are decided and dead values are gone.
+
+    ```mlir
+    %q1 = step.when %due, %q : [n, n] {
+      %new = step.eigh %gram : [n, n]
+      step.yield %new : [n, n]
+    }
+    // ==>
+    %new = step.eigh %gram : [n, n]
+    %q1 = step.select %due, %new, %q : [n, n]
+    ```
+  }];
+}
+
 def ReassociateMeans : Pass<"step-reassociate-means", "::mlir::ModuleOp"> {
   let summary = "find means of squares column by column";
   let description = [{
@@ -284,6 +322,30 @@ def SkipReductions : Pass<"step-skip-reductions", "::mlir::step::OptimizerOp"> {
     // ==>
     %mean = step.mean %uu unless %flag : [n, m]
     %taken = step.select %flag, %other, %mean : f64
+    ```
+  }];
+}
+
+def SkipProducts : Pass<"step-skip-products", "::mlir::step::OptimizerOp"> {
+  let summary = "Leave out products that a select does not take";
+  let description = [{
+    Before: bound rules. After: a product, transpose or decomposition whose result reaches
+    nothing but selects by one flag, all on the same side, says `unless` of the flag where the
+    other side is taken: it is not computed then, and its memory has anything in it. So are those
+    of which only such are made.
+
+    Only where the flag is known before the step: it is made of the count, the fresh flags,
+    hyper-parameters and constants.
+
+    ```mlir
+    %gram = step.matmul %gt, %g : [m, n], [n, m]
+    %new = step.eigh %gram : [m, m]
+    %q1 = step.select %due, %new, %q : [m, m]
+    // ==>
+    %undue = step.not %due : i1
+    %gram = step.matmul %gt, %g unless %undue : [m, n], [n, m]
+    %new = step.eigh %gram unless %undue : [m, m]
+    %q1 = step.select %due, %new, %q : [m, m]
     ```
   }];
 }

@@ -26,6 +26,8 @@ static void addCleanup(OpPassManager &pm) {
 
 void mlir::step::buildDefinePipeline(OpPassManager &pm) {
   pm.addPass(createInlineCalls());
+  pm.addPass(createUnrollRepeats());
+  pm.addPass(createFlattenWhens());
   // Of each rule as it is written: fragments' operations are not the rule's.
   pm.addPass(createReassociateMeans());
   pm.addPass(createInlineFragments());
@@ -46,6 +48,7 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createResolveStorage());
   addCleanup(pm);
   pm.addNestedPass<OptimizerOp>(createSkipReductions());
+  pm.addNestedPass<OptimizerOp>(createSkipProducts());
   pm.addNestedPass<OptimizerOp>(createVerifyBound());
 }
 

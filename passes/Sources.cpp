@@ -40,3 +40,14 @@ bool mlir::step::walkSources(Value value, function_ref<Follow(Value)> enter,
   }
   return true;
 }
+
+void mlir::step::moveSourcesBefore(Value value, Operation *op) {
+  auto enter = [&](Value next) {
+    Operation *source = next.getDefiningOp();
+    return source && source->getBlock() == op->getBlock() &&
+                   op->isBeforeInBlock(source)
+               ? Follow::Operands
+               : Follow::Nothing;
+  };
+  walkSources(value, enter, [&](Operation *source) { source->moveBefore(op); });
+}

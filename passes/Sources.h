@@ -7,7 +7,7 @@
 #ifndef STEPC_PASSES_SOURCES_H
 #define STEPC_PASSES_SOURCES_H
 
-#include "mlir/IR/Value.h"
+#include "mlir/IR/Operation.h"
 
 namespace mlir::step {
 
@@ -30,6 +30,10 @@ enum class Follow {
 /// chain, and a rule may have any number of them.
 bool walkSources(Value value, function_ref<Follow(Value)> enter,
                  function_ref<void(Operation *)> leave);
+
+/// The value where it is to be used before it is made, in the block of `op`:
+/// what it is made of that stands behind `op` moves in front of it.
+void moveSourcesBefore(Value value, Operation *op);
 
 } // namespace mlir::step
 

@@ -1,4 +1,4 @@
-//===- Matrices.cpp - products, transposes, extents -----------------------===//
+//===- Matrices.cpp - products, decompositions, extents -------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -68,6 +68,9 @@ LogicalResult MatmulOp::verify() {
   if (lhs.drop_back(2) != rhs.drop_back(2))
     return emitOpError() << "multiplies " << left << " by " << right
                          << ", which are other batches";
+  if (getAccumulate() && !getAccumulate()->isF64())
+    return emitOpError() << "accumulates in " << *getAccumulate()
+                         << ", which is not f64";
   return success();
 }
 
@@ -99,11 +102,80 @@ LogicalResult TransposeOp::verify() {
 ValueParts TransposeOp::getParts() { return getMatrixParts(); }
 
 //===----------------------------------------------------------------------===//
+// step.eigh
+//===----------------------------------------------------------------------===//
+
+LogicalResult EighOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                       ValueRange operands, DictionaryAttr,
+                                       OpaqueProperties, RegionRange,
+                                       SmallVectorImpl<Type> &results) {
+  results.push_back(operands[0].getType());
+  return success();
+}
+
+LogicalResult EighOp::verify() {
+  Type type = getOperand().getType();
+  if (failed(verifyMatrix(*this, type)))
+    return failure();
+  ArrayRef<StringAttr> dims = getDims(type);
+  if (dims.back() != dims[dims.size() - 2])
+    return emitOpError() << "decomposes " << type << ", whose rows are '"
+                         << dims[dims.size() - 2].getValue()
+                         << "' and whose columns '" << dims.back().getValue()
+                         << "'";
+  return success();
+}
+
+ValueParts EighOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
+// step.first
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+FirstOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
+                          ValueRange operands, DictionaryAttr attributes,
+                          OpaqueProperties properties, RegionRange regions,
+                          SmallVectorImpl<Type> &results) {
+  FirstOp::Adaptor adaptor(operands, attributes, properties, regions);
+  SmallVector<StringAttr> dims(getDims(operands[0].getType()));
+  if (!dims.empty())
+    dims.back() = adaptor.getDimAttr();
+  results.push_back(SymTensorType::get(context, dims));
+  return success();
+}
+
+/// Whether the rule's dim is no more than `columns`.
+static bool isAtMost(RuleOp rule, StringAttr dim, StringAttr columns) {
+  if (dim == columns)
+    return true;
+  return llvm::any_of(rule.getRuleDims(), [&](const BoundDim &bound) {
+    return bound.attr.getName() == dim &&
+           llvm::is_contained(bound.attr.getOf(), columns);
+  });
+}
+
+/// In a definition the rule that calls it is not known: it is checked where it
+/// is called.
+LogicalResult FirstOp::verify() {
+  Type type = getOperand().getType();
+  if (failed(verifyMatrix(*this, type)))
+    return failure();
+  auto rule = (*this)->getParentOfType<RuleOp>();
+  if (rule && !isAtMost(rule, getDimAttr(), getDims(type).back()))
+    return emitOpError() << "takes '" << getDim() << "' columns of " << type
+                         << ", which may have fewer";
+  return success();
+}
+
+ValueParts FirstOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
 // step.extent
 //===----------------------------------------------------------------------===//
 
 LogicalResult ExtentOp::verify() {
-  auto rule = dyn_cast<RuleOp>((*this)->getParentOp());
+  auto rule = (*this)->getParentOfType<RuleOp>();
   auto program = dyn_cast<ProgramOp>((*this)->getParentOp());
   BlockArgument param;
   if (rule)

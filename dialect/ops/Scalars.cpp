@@ -1,4 +1,4 @@
-//===- Scalars.cpp - constants, counts, what is kept ----------------------===//
+//===- Scalars.cpp - constants, counts, what is due or kept ---------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,6 +9,9 @@
 #include "dialect/ops/Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -98,6 +101,55 @@ static Value emitToI64(OpBuilder &b, Operation *op, ValueRange in, Type) {
 ValueParts ToI64Op::getParts() {
   ValueParts parts;
   parts.emit = emitToI64;
+  return parts;
+}
+
+//===----------------------------------------------------------------------===//
+// step.every
+//===----------------------------------------------------------------------===//
+
+static Value emitEvery(OpBuilder &b, Operation *op, ValueRange in, Type) {
+  Location loc = op->getLoc();
+  auto constant = [&](double value) {
+    return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value));
+  };
+  Value count = arith::SIToFPOp::create(b, loc, b.getF64Type(), in[1]);
+  Value before = arith::SubFOp::create(b, loc, count, constant(1.0));
+  Value gap = arith::MaximumFOp::create(
+      b, loc, math::FloorOp::create(b, loc, in[0]), constant(1.0));
+  Value times =
+      math::FloorOp::create(b, loc, arith::DivFOp::create(b, loc, before, gap));
+  Value rest = arith::SubFOp::create(b, loc, before,
+                                     arith::MulFOp::create(b, loc, gap, times));
+  return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rest,
+                               constant(0.0));
+}
+
+static bool isDue(double gap, int64_t count) {
+  double before = static_cast<double>(count) - 1.0;
+  // NaN stays NaN, and is never due.
+  double whole = std::floor(gap) < 1.0 ? 1.0 : std::floor(gap);
+  return before - whole * std::floor(before / whole) == 0.0;
+}
+
+static Element evaluateEvery(Operation *, ArrayRef<Element> x, Format) {
+  return Element::ofInteger(isDue(x[0].number, x[1].integer));
+}
+
+/// What is not known to the bit may be any number of steps.
+static BoundElement boundEvery(Operation *, ArrayRef<BoundElement> x, Format) {
+  Interval gap = x[0].number;
+  if (gap.nan || gap.low != gap.high)
+    return BoundElement::of(Truth::Either);
+  return BoundElement::of(isDue(gap.low, x[1].integer) ? Truth::True
+                                                       : Truth::False);
+}
+
+ValueParts EveryOp::getParts() {
+  ValueParts parts;
+  parts.emit = emitEvery;
+  parts.evaluate = evaluateEvery;
+  parts.bound = boundEvery;
   return parts;
 }
 

@@ -1,4 +1,4 @@
-//===- Calls.h - scalars that are written once --------------------------===//
+//===- Calls.h - what is written once -----------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,12 +12,15 @@
 
 namespace mlir::step::reference {
 
+/// Computes one operation of operands that a frame holds.
+using EvaluateOp =
+    llvm::function_ref<llvm::Expected<Datum>(Operation *, const Frame &)>;
+
 /// Gives the results of a call, whose arguments the frame holds, their values.
-/// `evaluate` computes one operation of operands that a frame holds.
-llvm::Error evaluateCall(
-    CallOp call, Frame &frame,
-    llvm::function_ref<llvm::Expected<Datum>(Operation *, const Frame &)>
-        evaluate);
+llvm::Error evaluateCall(CallOp call, Frame &frame, EvaluateOp evaluate);
+
+/// The same of a repetition. The frame holds what its body sees of the outside.
+llvm::Error evaluateRepeat(RepeatOp repeat, Frame &frame, EvaluateOp evaluate);
 
 /// What the operations read, and those of what they call.
 void collectOperands(Block &body, SmallVectorImpl<Value> &operands);

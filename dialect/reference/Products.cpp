@@ -7,6 +7,8 @@
 
 #include "dialect/reference/Products.h"
 
+#include "numerics/SymmetricEigen.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +25,7 @@ MatrixExtents::MatrixExtents(Operation *op, const Shapes &shapes) {
     items *= shapes.getExtent(dim);
   rows = shapes.getExtent(dims[dims.size() - 2]);
   depth = columns = shapes.getExtent(dims.back());
-  if (isa<MatmulOp>(op))
+  if (isa<MatmulOp, FirstOp>(op))
     columns = shapes.getExtent(getDims(op->getResult(0).getType()).back());
 }
 
@@ -63,9 +65,9 @@ static double multiplyOne(ArrayRef<double> row, const double *column,
 std::vector<double>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<double> lhs, ArrayRef<double> rhs,
-                                Format compute) {
+                                Format compute, Format chain) {
   return multiplyEach(extents, lhs, rhs, [&](auto row, const double *column) {
-    double sum = compute == Format::F64
+    double sum = chain == Format::F64
                      ? multiplyOne<double>(row, column, extents.columns)
                      : multiplyOne<float>(row, column, extents.columns);
     return roundTo(compute, sum);
@@ -110,8 +112,42 @@ static Interval boundOne(ArrayRef<Interval> row, const Interval *column,
 std::vector<Interval>
 mlir::step::reference::multiply(const MatrixExtents &extents,
                                 ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
-                                Format compute) {
+                                Format compute, Format chain) {
   return multiplyEach(extents, lhs, rhs, [&](auto row, const Interval *column) {
-    return boundOne(row, column, extents.columns, compute);
+    Interval sum = boundOne(row, column, extents.columns, chain);
+    return chain == compute ? sum : roundTo(compute, sum);
   });
+}
+
+/// The same function of the same bits: another algorithm would have other
+/// eigenvectors of clusters.
+std::vector<double>
+mlir::step::reference::decompose(const MatrixExtents &extents,
+                                 ArrayRef<double> elements, Format compute) {
+  std::vector<double> result(elements.begin(), elements.end());
+  int64_t n = extents.rows;
+  std::vector<double> vectors(n * n), work(n * stepc::kEigenWork);
+  for (int64_t item = 0; item < extents.items; ++item)
+    stepc::findEigenvectors(result.data() + item * n * n, n, vectors.data(),
+                            work.data());
+  for (double &element : result)
+    element = roundTo(compute, element);
+  return result;
+}
+
+/// Orthonormal, but for roundings.
+std::vector<Interval>
+mlir::step::reference::decompose(const MatrixExtents &extents,
+                                 ArrayRef<Interval> elements, Format) {
+  int64_t size = extents.rows * extents.rows;
+  std::vector<Interval> result;
+  for (int64_t item = 0; item < extents.items; ++item) {
+    bool nan = llvm::any_of(elements.slice(item * size, size),
+                            [](const Interval &element) {
+                              return element.nan || holdsInfinity(element);
+                            });
+    result.insert(result.end(), size,
+                  Interval{-1.0 - 0x1p-20, 1.0 + 0x1p-20, nan});
+  }
+  return result;
 }

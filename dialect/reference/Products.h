@@ -18,23 +18,34 @@
 
 namespace mlir::step::reference {
 
-/// Of a matmul or a transpose: `items` matrices, row-major and side by side. A
-/// product is of [rows, depth] and [depth, columns]; what is transposed has
-/// `rows` and `columns`.
+/// Of an operation on matrices: `items` of them, row-major and side by side. A
+/// product is of [rows, depth] and [depth, columns]; what is transposed or
+/// decomposed has `rows` and `columns`, and `columns` of `depth` are the first
+/// of some.
 struct MatrixExtents {
   MatrixExtents(Operation *op, const Shapes &shapes);
 
   int64_t items, rows, depth, columns;
 };
 
-/// The products, of numbers of the compute format.
+/// The products, of numbers of the compute format, added up in `chain`.
 std::vector<double> multiply(const MatrixExtents &extents, ArrayRef<double> lhs,
-                             ArrayRef<double> rhs, Format compute);
+                             ArrayRef<double> rhs, Format compute,
+                             Format chain);
 
 /// What they may be, in whatever order is added.
 std::vector<Interval> multiply(const MatrixExtents &extents,
                                ArrayRef<Interval> lhs, ArrayRef<Interval> rhs,
-                               Format compute);
+                               Format compute, Format chain);
+
+/// Eigenvectors of the matrices: by the runtime's algorithm, so that they have
+/// its bits.
+std::vector<double> decompose(const MatrixExtents &extents,
+                              ArrayRef<double> elements, Format compute);
+
+/// What they may be, of whatever matrices: no component is above 1.
+std::vector<Interval> decompose(const MatrixExtents &extents,
+                                ArrayRef<Interval> elements, Format compute);
 
 template <typename ElementT>
 std::vector<ElementT> transpose(const MatrixExtents &extents,
@@ -49,7 +60,17 @@ std::vector<ElementT> transpose(const MatrixExtents &extents,
   return result;
 }
 
-/// What a matmul or a transpose gives, of its operands' elements.
+template <typename ElementT>
+std::vector<ElementT> takeFirst(const MatrixExtents &extents,
+                                ArrayRef<ElementT> elements) {
+  std::vector<ElementT> result;
+  for (int64_t row = 0; row < extents.items * extents.rows; ++row)
+    llvm::append_range(result,
+                       elements.slice(row * extents.depth, extents.columns));
+  return result;
+}
+
+/// What an operation on matrices gives, of its operands' elements.
 template <typename ElementT>
 std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
                                       ArrayRef<std::vector<ElementT>> operands,
@@ -57,7 +78,13 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
   MatrixExtents extents(op, shapes);
   if (isa<TransposeOp>(op))
     return transpose<ElementT>(extents, operands[0]);
-  return multiply(extents, operands[0], operands[1], compute);
+  if (isa<FirstOp>(op))
+    return takeFirst<ElementT>(extents, operands[0]);
+  if (isa<EighOp>(op))
+    return decompose(extents, operands[0], compute);
+  bool isWide = cast<MatmulOp>(op).getAccumulate().has_value();
+  return multiply(extents, operands[0], operands[1], compute,
+                  isWide ? Format::F64 : compute);
 }
 
 } // namespace mlir::step::reference

@@ -13,8 +13,11 @@ using namespace mlir::step::reference;
 
 unsigned Rounds::getSegment(Operation *op) const {
   unsigned segment = 0;
-  for (Value operand : op->getOperands())
-    segment = std::max(segment, segments.lookup(operand));
+  // What is inside of it uses what stands outside.
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      segment = std::max(segment, segments.lookup(operand));
+  });
   return segment;
 }
 

@@ -15,6 +15,7 @@
 #include "dialect/reference/StochasticRounding.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 #include <algorithm>
 #include <cmath>
@@ -358,9 +359,44 @@ Error TensorStep::evaluateReassociable(ReductionOpInterface reduction,
   return Error::success();
 }
 
+/// As it is stored, where the return stores it.
+Datum TensorStep::store(Value value, Datum datum) {
+  auto storage = stored.find(value);
+  if (storage == stored.end())
+    return datum;
+  if (auto *tensor = std::get_if<Tensor>(&datum))
+    return round(value, storage->second, std::move(*tensor));
+  if (auto *bounds = std::get_if<Bounds>(&datum))
+    return roundTo(storage->second.format, std::move(*bounds));
+  return datum;
+}
+
+/// As a select between what the body makes and the old value, which computes
+/// what it takes.
+Error TensorStep::evaluateWhen(WhenOp when, OpResult result) {
+  unsigned number = result.getResultNumber();
+  OpBuilder builder(when.getContext());
+  builder.setInsertionPointToEnd(&scratch);
+  Value select = SelectOp::create(builder, when.getLoc(), when.getCondition(),
+                                  when.getYield().getValues()[number],
+                                  when.getOld()[number]);
+  if (Error error = evaluate(select))
+    return error;
+  Datum datum = frame.get(select);
+  frame.values[result] = store(result, std::move(datum));
+  return Error::success();
+}
+
 Error TensorStep::evaluateResult(OpResult result) {
   Operation *op = result.getOwner();
+  if (auto when = dyn_cast<WhenOp>(op))
+    return evaluateWhen(when, result);
   SmallVector<Value> needed(op->getOperands());
+  if (isa<RepeatOp>(op)) {
+    llvm::SetVector<Value> seen;
+    getUsedValuesDefinedAbove(op->getRegions(), seen);
+    llvm::append_range(needed, seen);
+  }
   auto select = dyn_cast<SelectOp>(op);
   if (select && select.getCondition().getType().isInteger(1)) {
     if (Error error = evaluate(select.getCondition()))
@@ -375,10 +411,13 @@ Error TensorStep::evaluateResult(OpResult result) {
   for (Value operand : needed)
     if (Error error = evaluate(operand))
       return error;
+  auto evaluateInner = [&](Operation *inner, const Frame &local) {
+    return evaluateOperation(inner, local);
+  };
   if (auto call = dyn_cast<CallOp>(op))
-    return evaluateCall(call, frame, [&](Operation *inner, const Frame &local) {
-      return evaluateOperation(inner, local);
-    });
+    return evaluateCall(call, frame, evaluateInner);
+  if (auto repeat = dyn_cast<RepeatOp>(op))
+    return evaluateRepeat(repeat, frame, evaluateInner);
   Expected<Datum> datum = evaluateOperation(op, frame);
   if (!datum)
     return datum.takeError();
@@ -386,14 +425,7 @@ Error TensorStep::evaluateResult(OpResult result) {
   if (reduction && reduction.getReassociable())
     if (Error error = evaluateReassociable(reduction, *datum))
       return error;
-  auto storage = stored.find(result);
-  auto *tensor = std::get_if<Tensor>(&*datum);
-  if (tensor && storage != stored.end())
-    *tensor = round(result, storage->second, std::move(*tensor));
-  auto *bounds = std::get_if<Bounds>(&*datum);
-  if (bounds && storage != stored.end())
-    *bounds = roundTo(storage->second.format, std::move(*bounds));
-  frame.values[result] = std::move(*datum);
+  frame.values[result] = store(result, std::move(*datum));
   return Error::success();
 }
 

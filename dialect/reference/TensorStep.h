@@ -72,6 +72,8 @@ private:
   llvm::Error evaluate(Value value);
   llvm::Error evaluateArgument(BlockArgument argument);
   llvm::Error evaluateResult(OpResult result);
+  llvm::Error evaluateWhen(WhenOp when, OpResult result);
+  Datum store(Value value, Datum datum);
   llvm::Expected<Datum> evaluateOperation(Operation *op, const Frame &operands);
   llvm::Error evaluateReassociable(ReductionOpInterface reduction,
                                    Datum &datum);

@@ -74,19 +74,6 @@ static bool isKnownBefore(RuleOp rule, Value flag,
                       [&](Operation *op) { return before.contains(op); });
 }
 
-/// The value of the flag's block where it is to be used before it is made: what
-/// it is made of that stands behind `op` moves in front of it.
-static void moveBefore(Value flag, Operation *op) {
-  auto enter = [&](Value next) {
-    Operation *source = next.getDefiningOp();
-    return source && source->getBlock() == op->getBlock() &&
-                   op->isBeforeInBlock(source)
-               ? Follow::Operands
-               : Follow::Nothing;
-  };
-  walkSources(flag, enter, [&](Operation *source) { source->moveBefore(op); });
-}
-
 static void skip(RuleOp rule, ReductionOpInterface reduction) {
   // That of a vector takes no traversal of the tensor.
   Type full = rule.getArgumentOfKind(RoleKind::Param).getType();
@@ -97,7 +84,7 @@ static void skip(RuleOp rule, ReductionOpInterface reduction) {
   if (!unused.flag || unused.flag.getDefiningOp<ConstantOp>() ||
       !isKnownBefore(rule, unused.flag, reduction))
     return;
-  moveBefore(unused.flag, reduction);
+  moveSourcesBefore(unused.flag, reduction);
   OpBuilder builder(reduction);
   Value flag = unused.flag;
   if (!unused.holds)

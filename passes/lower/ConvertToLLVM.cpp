@@ -43,6 +43,26 @@ struct LowerPrefetch : ConvertOpToLLVMPattern<PrefetchOp> {
   }
 };
 
+/// A pointer takes the registers of a word.
+struct LowerInvoke : ConvertOpToLLVMPattern<InvokeOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult
+  matchAndRewrite(InvokeOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    SmallVector<Value> operands{LLVM::IntToPtrOp::create(
+        rewriter, op.getLoc(), LLVM::LLVMPointerType::get(getContext()),
+        adaptor.getRoutine())};
+    llvm::append_range(operands, adaptor.getWords());
+    auto type = LLVM::LLVMFunctionType::get(
+        LLVM::LLVMVoidType::get(getContext()),
+        llvm::to_vector(ValueRange(adaptor.getWords()).getTypes()));
+    LLVM::CallOp::create(rewriter, op.getLoc(), type, operands);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
@@ -50,7 +70,7 @@ struct ConvertToLLVM : step::impl::ConvertToLLVMBase<ConvertToLLVM> {
     LLVMTypeConverter converter(context, options);
     RewritePatternSet patterns(context);
     populateViewPatterns(converter, patterns, /*addressSpace=*/0);
-    patterns.add<LowerPrefetch>(converter);
+    patterns.add<LowerPrefetch, LowerInvoke>(converter);
     arith::populateArithToLLVMConversionPatterns(converter, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);

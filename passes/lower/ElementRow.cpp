@@ -17,13 +17,15 @@ static_assert(offsetof(StepcCall, table) == 0 &&
                   offsetof(StepcCall, rowWords) == 8 &&
                   offsetof(StepcCall, chunks) == 16 &&
                   offsetof(StepcCall, workspace) == 24 &&
-                  sizeof(StepcCall) == 32 && sizeof(StepcChunk) == 24,
+                  offsetof(StepcCall, routines) == 32 &&
+                  offsetof(StepcRoutines, eigenvectors) == 0 &&
+                  sizeof(StepcCall) == 40 && sizeof(StepcChunk) == 24,
               "the kernels read these structures as 64-bit words");
 
 CallWords CallWords::load(const Words &w, Value call) {
   Value words = w.words(call);
   return {w.load(words, int64_t(0)), w.load(words, 1), w.load(words, 2),
-          w.load(words, 3)};
+          w.load(words, 3), w.load(words, 4)};
 }
 
 Chunk mlir::step::readChunk(const Words &w, const CallWords &call,

@@ -14,6 +14,8 @@ namespace mlir::step {
 /// The words of a StepcCall.
 struct CallWords {
   Value table, rowWords, chunks, workspace;
+  /// Null on a device, which has none.
+  Value routines;
 
   /// Emits the reading of the words from the address of one.
   static CallWords load(const Words &w, Value call);

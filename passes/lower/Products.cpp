@@ -1,4 +1,4 @@
-//===- Products.cpp - products and transposes in a finish -----------------===//
+//===- Products.cpp - matrices in a finish --------------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,6 +9,7 @@
 #include "passes/lower/Finish.h"
 
 #include "mlir/Support/DebugStringHelper.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -78,6 +79,8 @@ void mlir::step::callProduct(
   std::string name = kProductPrefix.str();
   for (Type type : {product.lhs.storage, product.rhs.storage, product.compute})
     name += debugString(type) + "_";
+  if (product.stored != product.compute)
+    name += debugString(product.stored) + "_";
   if (product.isSymmetric)
     name += "symmetric";
   SmallVector<Value> arguments;
@@ -102,14 +105,12 @@ void mlir::step::callProduct(
   func::CallOp::create(w.b, w.loc, function, arguments);
 }
 
-void mlir::step::emitProduct(const Words &w, const TileRow &row,
-                             const FinishPolicy &policy, Operation *op) {
-  if (auto transposed = dyn_cast<TransposedOp>(op))
-    return emitTransposed(w, row, policy, transposed);
-  auto product = cast<ProductOp>(op);
+static void emitProduct(const Words &w, const TileRow &row,
+                        const FinishPolicy &policy, ProductOp product) {
   Matrices lhs(w, row, product.getLhs()), rhs(w, row, product.getRhs());
   Matrices to(w, row, product.getResult());
   ProductMemory memory = row.storage.getProductMemory(product);
+  Type stored = to.type.getElement();
   w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
     Value item = w.toWord(index);
     Product one{lhs.get(item, product.getLhsTransposed()),
@@ -118,10 +119,84 @@ void mlir::step::emitProduct(const Words &w, const TileRow &row,
                 to.rows,
                 product.getLhsTransposed() ? lhs.rows : lhs.columns,
                 to.columns,
-                to.type.getElement(),
+                product.getWide() ? w.b.getF64Type() : stored,
+                stored,
                 product.getSymmetric(),
                 row.getWorkspaceAddress(memory.panels),
                 row.getWorkspaceAddress(memory.packed)};
     policy.multiply(one);
   });
+}
+
+/// The result's elements in their order, shared out.
+static void emitLeading(const Words &w, const TileRow &row,
+                        const FinishPolicy &policy, LeadingOp op) {
+  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+  Type compute = to.type.getElement();
+  Places places(to.columns, w.constantWord(1));
+  places.addOuter({w.mul(from.items, from.rows), from.columns});
+  Matrix source{from.address, from.type.getElement(), Value(), Value()};
+  policy.forEach(places, [&](Value number, Value offset) {
+    emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
+              to.address, w.toIndex(number));
+  });
+}
+
+void mlir::step::callRoutine(const Words &w, const Decomposition &in) {
+  std::string name = (kRoutinePrefix + "eigenvectors").str();
+  func::FuncOp function = getSharedFunction(
+      w, name, 5, 0, [](const Words &inner, ValueRange words) {
+        InvokeOp::create(inner.b, inner.loc, words.front(), words.drop_front());
+      });
+  // The routine's address is the structure's first word.
+  Value routine = w.load(w.words(in.routines), int64_t(0));
+  func::CallOp::create(
+      w.b, w.loc, function,
+      ValueRange{routine, in.matrix, in.rows, in.vectors, in.work});
+}
+
+/// Widened into memory of its own, decomposed there, and rounded.
+static void emitEigenvectors(const Words &w, const TileRow &row,
+                             const FinishPolicy &policy, EigenvectorsOp op) {
+  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+  Type f64 = w.b.getF64Type(), stored = to.type.getElement();
+  EigenMemory memory = row.storage.getEigenMemory(op);
+  Decomposition all{row.routines, row.getWorkspaceAddress(memory.matrix),
+                    from.rows, row.getWorkspaceAddress(memory.vectors),
+                    row.getWorkspaceAddress(memory.work)};
+  Matrix own{all.matrix, f64, Value(), Value()};
+  Places elements(w.mul(from.rows, from.columns), w.constantWord(1));
+  w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
+    Value item = w.toWord(index);
+    Matrix source = from.get(item, /*transposed=*/false);
+    policy.forEach(elements, [&](Value number, Value) {
+      Value place = w.toIndex(number);
+      emitStore(w, f64, 0, loadElement(w, source, f64, place), own.address,
+                place);
+    });
+    policy.decompose(all);
+    policy.forEach(elements, [&](Value number, Value) {
+      Value place = w.toIndex(number);
+      Value element = loadElement(w, own, f64, place);
+      if (stored != f64)
+        element = arith::TruncFOp::create(w.b, w.loc, stored, element);
+      emitStore(w, stored, 0, element, to.getAddress(item), place);
+    });
+  });
+}
+
+void mlir::step::emitMatrices(const Words &w, const TileRow &row,
+                              const FinishPolicy &policy, Operation *op) {
+  auto emit = [&](auto op, auto emitOne) {
+    if (Value unless = op.getUnless())
+      w.branch(
+          row.getScalar(unless), [] {}, [&] { emitOne(w, row, policy, op); });
+    else
+      emitOne(w, row, policy, op);
+  };
+  TypeSwitch<Operation *>(op)
+      .Case([&](ProductOp op) { emit(op, emitProduct); })
+      .Case([&](TransposedOp op) { emit(op, emitTransposed); })
+      .Case([&](LeadingOp op) { emit(op, emitLeading); })
+      .Case([&](EigenvectorsOp op) { emit(op, emitEigenvectors); });
 }

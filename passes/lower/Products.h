@@ -1,4 +1,4 @@
-//===- Products.h - products and transposes in a finish ---------*- C++ -*-===//
+//===- Products.h - matrices in a finish ------------------------*- C++ -*-===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,26 +22,44 @@ struct Matrix {
 };
 
 /// One product of [rows, depth] and [depth, columns], row-major into `result`,
-/// whose elements are of the compute type. Where the result is symmetric only
-/// one half has to be computed. All values are words.
+/// whose elements are of the type `stored`; they are added up in `compute`.
+/// Where the result is symmetric only one half has to be computed. All values
+/// are words.
 struct Product {
   Matrix lhs, rhs;
   Value result;
   Value rows, depth, columns;
-  Type compute;
+  Type compute, stored;
   bool isSymmetric;
   /// Memory for the operands as the policy wants them (ProductMemory).
   Value panels, packed;
 };
 
-/// Emits a `step.product` or a `step.transposed`, for each matrix of the batch.
-void emitProduct(const Words &w, const TileRow &row, const FinishPolicy &policy,
-                 Operation *op);
+/// Symmetric matrices of f64, side by side from `matrix` on, of `rows` rows
+/// each: eigenvectors take their places. All values are words.
+struct Decomposition {
+  Value routines; // the address of StepcRoutines
+  Value matrix, rows;
+  Value vectors, work; // what it works in
+};
+
+/// Emits what a finish does with matrices: a `step.product`, `step.transposed`,
+/// `step.leading` or `step.eigenvectors`, for each matrix of the batch; nothing
+/// is done where its `unless` holds.
+void emitMatrices(const Words &w, const TileRow &row,
+                  const FinishPolicy &policy, Operation *op);
 
 /// How the names of functions begin that multiply, and that alone may have
 /// fused multiply-adds. No name of a definition is mangled to one that begins
 /// so: behind each `$` are two hexadecimal digits then.
 inline constexpr llvm::StringLiteral kProductPrefix = "product$of_";
+
+/// How the names of functions begin that call a routine of the runtime, and
+/// that alone may call what is not of the module.
+inline constexpr llvm::StringLiteral kRoutinePrefix = "routine$of_";
+
+/// Calls the runtime's routine.
+void callRoutine(const Words &w, const Decomposition &decomposition);
 
 /// Calls the function of such products, which the module gets once: `emitBody`
 /// fills it.

@@ -13,7 +13,8 @@ using namespace mlir::step;
 
 TileRow::TileRow(const Words &w, const ProgramStorage &storage,
                  const CallWords &call, Value index)
-    : storage(storage), w(w), workspace(call.workspace), extents(w), whole(w) {
+    : storage(storage), routines(call.routines), w(w),
+      workspace(call.workspace), extents(w), whole(w) {
   ProgramOp program = storage.getProgram();
   llvm::append_range(names, step::getDims(program.getParam().getType()));
   llvm::append_range(names, program.getBoundDimNames());

@@ -79,6 +79,8 @@ public:
   const Extents &getExtents() const { return extents; }
 
   Value scalars, tensorSlots;
+  /// The address of StepcRoutines; null on a device.
+  Value routines;
   /// Rows and columns of an item, and items.
   Value B, N, M;
   Value rowBlocks;   // ceil(N / 64)

@@ -23,7 +23,8 @@ using namespace mlir::step;
 /// What kernels may be made of. Each computes exactly, calls nothing, and holds
 /// no state; anything else, as an intrinsic that becomes a call to a
 /// mathematical library, is refused by not being here. Fused multiply-adds are
-/// what products mean, and stand in their functions alone.
+/// what products mean, and stand in their functions alone, as calls of the
+/// runtime's routines do in theirs.
 static bool isAllowed(Operation *op) {
   return isa<
       // Structure.
@@ -54,6 +55,14 @@ static bool isOfProduct(Operation *op) {
   auto function = op->getParentOfType<LLVM::LLVMFuncOp>();
   return isa<LLVM::FMAOp>(op) && function &&
          function.getSymName().starts_with(kProductPrefix);
+}
+
+/// A routine of the runtime, whose address it tells the kernel.
+static bool callsRoutine(LLVM::CallOp call) {
+  auto function = call->getParentOfType<LLVM::LLVMFuncOp>();
+  return !call.getCalleeAttr() && function &&
+         function.getSymName().starts_with(kRoutinePrefix) &&
+         !call->getParentOfType<gpu::GPUModuleOp>();
 }
 
 static bool isShared(LLVM::LLVMPointerType type) {
@@ -109,7 +118,7 @@ static LogicalResult verifyOp(Operation *op, SymbolTableCollection &symbols) {
   if (auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
       function && function.isExternal())
     return function.emitOpError("has no body; kernels call nothing outside");
-  if (auto call = dyn_cast<LLVM::CallOp>(op)) {
+  if (auto call = dyn_cast<LLVM::CallOp>(op); call && !callsRoutine(call)) {
     if (!call.getCalleeAttr() ||
         !symbols.lookupNearestSymbolFrom<LLVM::LLVMFuncOp>(
             call, call.getCalleeAttr()))

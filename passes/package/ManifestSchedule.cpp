@@ -65,7 +65,7 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
   if (!entry.kernel) {
     object["finish"] = entry.name;
     if (int64_t products = llvm::count_if(
-            entry.finish, [](Operation *op) { return isa<ProductOp>(op); }))
+            entry.finish, llvm::IsaPred<ProductOp, EigenvectorsOp>))
       object["products"] = products;
     return object;
   }

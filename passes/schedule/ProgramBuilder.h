@@ -89,7 +89,7 @@ private:
   void buildReceive(ReductionOpInterface reduction, ValueRange shares);
   Type getResultType(ReductionOpInterface reduction);
 
-  // ProgramProducts.cpp: products and transposes.
+  // ProgramProducts.cpp: products, transposes and decompositions.
   void buildProduct(const SmallStep &step);
   std::pair<Value, bool> findMatrix(Value value) const;
   bool isSymmetric(Value value) const;

@@ -1,4 +1,4 @@
-//===- ProgramProducts.cpp - products of a program ------------------------===//
+//===- ProgramProducts.cpp - matrices of a program ------------------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -57,18 +57,25 @@ void ProgramBuilder::buildProduct(const SmallStep &step) {
   Location loc = op->getLoc();
   auto type =
       BufferType::get(builder.getContext(), getDims(result.getType()), compute);
-  auto product = dyn_cast<MatmulOp>(op);
-  if (!product) {
-    Value operand = cast<TransposeOp>(op).getOperand();
+  Value unless = cast<MatrixOpInterface>(op).getUnless();
+  if (unless)
+    unless = values.lookup(unless);
+  if (auto product = dyn_cast<MatmulOp>(op)) {
+    auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
+    auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
+    bool isWide = product.getAccumulate() && !compute.isF64();
     values.map(result,
-               TransposedOp::create(builder, loc, type, getBuffer(operand))
+               ProductOp::create(builder, loc, type, getBuffer(lhs),
+                                 getBuffer(rhs), unless, lhsTransposed,
+                                 rhsTransposed, isSymmetric(result), isWide)
                    .getResult());
     return;
   }
-  auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
-  auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
-  values.map(result, ProductOp::create(builder, loc, type, getBuffer(lhs),
-                                       getBuffer(rhs), lhsTransposed,
-                                       rhsTransposed, isSymmetric(result))
-                         .getResult());
+  Value operand = getBuffer(op->getOperand(0));
+  auto create = [&](auto kind) -> Value {
+    return decltype(kind)::create(builder, loc, type, operand, unless);
+  };
+  values.map(result, isa<TransposeOp>(op) ? create(TransposedOp())
+                     : isa<FirstOp>(op)   ? create(LeadingOp())
+                                          : create(EigenvectorsOp()));
 }

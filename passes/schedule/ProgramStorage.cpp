@@ -24,6 +24,8 @@ ProgramStorage::ProgramStorage(ProgramOp program)
   addPartials();
   for (auto product : program.getBody().getOps<ProductOp>())
     addProductMemory(product);
+  for (auto eigen : program.getBody().getOps<EigenvectorsOp>())
+    addEigenMemory(eigen);
 }
 
 void ProgramStorage::numberCohort() {
@@ -140,8 +142,9 @@ private:
 /// The operations of a train run together, so what one of them uses last is
 /// free behind all.
 DeadBuffers::DeadBuffers(ProgramOp program) {
-  if (program.getBody().getOps<ProductOp>().empty() &&
-      program.getBody().getOps<TransposedOp>().empty())
+  auto isOfMatrices =
+      llvm::IsaPred<ProductOp, TransposedOp, LeadingOp, EigenvectorsOp>;
+  if (llvm::none_of(program.getBody().front(), isOfMatrices))
     return;
   llvm::MapVector<Value, Operation *> last;
   DenseMap<Operation *, Operation *> trainEnds;
@@ -244,28 +247,44 @@ void ProgramStorage::addPartials() {
   }
 }
 
+/// What is worked in, once for all that have the same extents.
+int64_t ProgramStorage::findOrAdd(StringRef prefix, ArrayRef<std::string> size,
+                                  Type element, int64_t width) {
+  for (auto [index, buffer] : llvm::enumerate(workspace))
+    if (buffer.width == width && ArrayRef(buffer.size) == size &&
+        buffer.element == element && StringRef(buffer.name).starts_with(prefix))
+      return int64_t(index);
+  int64_t number = workspace.size();
+  workspace.push_back(
+      {(prefix + Twine(number)).str(), llvm::to_vector(size), element});
+  workspace.back().width = width;
+  return number;
+}
+
 void ProgramStorage::addProductMemory(ProductOp product) {
   ArrayRef<StringAttr> lhs = getDims(product.getLhs().getType());
   StringAttr depth =
       product.getLhsTransposed() ? lhs.drop_back().back() : lhs.back();
-  Type compute = product.getType().getElement();
-  int64_t panelColumns = STEPC_PANEL_BYTES / getBytes(compute);
+  Type chain = product.getType().getElement();
+  if (product.getWide())
+    chain = Float64Type::get(program.getContext());
+  int64_t panelColumns = STEPC_PANEL_BYTES / getBytes(chain);
   SmallVector<std::string> packed = getSize(depth), panels = packed;
   for (const std::string &columns : getSize(product.getType().getDims().back()))
     panels.push_back(columns + "/" + std::to_string(panelColumns));
-  auto find = [&](StringRef prefix, ArrayRef<std::string> size, int64_t width) {
-    for (auto [index, buffer] : llvm::enumerate(workspace))
-      if (buffer.width == width && ArrayRef(buffer.size) == size &&
-          StringRef(buffer.name).starts_with(prefix))
-        return int64_t(index);
-    int64_t number = workspace.size();
-    workspace.push_back(
-        {(prefix + Twine(number)).str(), llvm::to_vector(size), compute});
-    workspace.back().width = width;
-    return number;
-  };
-  products[product] = {find("panels", panels, panelColumns),
-                       find("packed", packed, STEPC_PACKED_ROWS)};
+  products[product] = {findOrAdd("panels", panels, chain, panelColumns),
+                       findOrAdd("packed", packed, chain, STEPC_PACKED_ROWS)};
+}
+
+void ProgramStorage::addEigenMemory(EigenvectorsOp eigen) {
+  Type f64 = Float64Type::get(program.getContext());
+  SmallVector<std::string> row = getSize(eigen.getType().getDims().back());
+  SmallVector<std::string> matrix(row);
+  llvm::append_range(matrix, row);
+  decompositions[eigen] = {
+      findOrAdd("symmetric", matrix, f64, 1),
+      findOrAdd("vectors", matrix, f64, 1),
+      findOrAdd("tridiagonal", row, f64, STEPC_EIGEN_WORK)};
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

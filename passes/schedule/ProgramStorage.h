@@ -39,6 +39,12 @@ struct ProductMemory {
   int64_t panels, packed;
 };
 
+/// The buffers of f64 that a decomposition works in: the matrix, its vectors,
+/// and for each row `STEPC_EIGEN_WORK`. Those of the same extents share them.
+struct EigenMemory {
+  int64_t matrix, vectors, work;
+};
+
 /// Where the values of a program lie: the one numbering that lowering, the
 /// manifest and explanations share.
 ///
@@ -78,6 +84,9 @@ public:
   ProductMemory getProductMemory(ProductOp product) const {
     return products.lookup(product);
   }
+  EigenMemory getEigenMemory(EigenvectorsOp eigen) const {
+    return decompositions.lookup(eigen);
+  }
   StringRef getBufferName(Value value) const {
     return workspace[getBufferIndex(value)].name;
   }
@@ -91,7 +100,10 @@ private:
   void numberCohort();
   void numberTensor();
   void addPartials();
+  int64_t findOrAdd(StringRef prefix, ArrayRef<std::string> size, Type element,
+                    int64_t width);
   void addProductMemory(ProductOp product);
+  void addEigenMemory(EigenvectorsOp eigen);
   void addVectors();
   void add(Value value, StringRef prefix, int64_t number,
            SmallVector<std::string> size, Type element);
@@ -103,6 +115,7 @@ private:
   std::vector<WorkspaceBuffer> workspace;
   DenseMap<Value, int64_t> buffers;
   DenseMap<Operation *, ProductMemory> products;
+  DenseMap<Operation *, EigenMemory> decompositions;
 };
 
 } // namespace mlir::step

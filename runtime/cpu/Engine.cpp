@@ -10,11 +10,19 @@
 #include "core/Fill.h"
 #include "cpu/HugePages.h"
 
+#include "numerics/SymmetricEigen.h"
+
 #include <algorithm>
 #include <new>
 
 using namespace stepc;
 using namespace stepc::cpu;
+
+static_assert(kEigenWork == STEPC_EIGEN_WORK,
+              "what kernels give it to work in");
+
+/// What kernels may call.
+static const StepcRoutines kRoutines = {findEigenvectors};
 
 cpu::Engine::Engine(Model &model, std::shared_ptr<const Code> ownCode)
     : stepc::Engine(model), code(std::move(ownCode)),
@@ -108,6 +116,7 @@ void cpu::Engine::listPart(int64_t segment, size_t rowClass,
   const RowClass &rows = model.classes[rowClass];
   WorkPart part = {};
   static_cast<RowList &>(part) = rows.getList();
+  part.call.routines = &kRoutines;
   part.entries =
       code->getVariant(variant).entries[rowClass % 2].data() + own.beginEntry;
   part.numEntries = own.endEntry - own.beginEntry;

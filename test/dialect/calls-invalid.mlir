@@ -87,7 +87,7 @@ step.optimizer @yields {
 
 step.optimizer @operation {
   step.define @f(%x: f64) {
-    // expected-error @+1 {{'test.op' op is not allowed in 'step.define', only operations that compute a value, and calls}}
+    // expected-error @+1 {{'test.op' op is not allowed in 'step.define', only operations that compute a value, calls and repetitions}}
     "test.op"() : () -> ()
     step.yield %x : f64
   }

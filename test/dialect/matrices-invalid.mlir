@@ -147,6 +147,78 @@ step.optimizer @batch {
 // -----
 
 //===----------------------------------------------------------------------===//
+// step.eigh
+//===----------------------------------------------------------------------===//
+
+step.optimizer @vector {
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    // expected-error @+1 {{'step.eigh' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.eigh %g : [n]
+    step.return %p : [n]
+  }
+}
+
+// -----
+
+step.optimizer @square {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.eigh' op decomposes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
+    %x = step.eigh %g : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.first
+//===----------------------------------------------------------------------===//
+
+step.optimizer @vector {
+  step.rule @any(%p: param[n], %g: grad[n]) dim r = min 2, n {
+    // expected-error @+1 {{'step.first' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.first %g, r : [n]
+    step.return %p : [n]
+  }
+}
+
+// -----
+
+step.optimizer @fewer {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) dim r = min 2, n {
+    // expected-error @+1 {{'step.first' op takes 'r' columns of '!step.tensor<n, m>', which may have fewer}}
+    %x = step.first %g, r : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @unknown {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.first' op takes 'n' columns of '!step.tensor<n, m>', which may have fewer}}
+    %x = step.first %g, n : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// What products add up in, and what passes leave out
+//===----------------------------------------------------------------------===//
+
+step.optimizer @narrow {
+  step.rule @any(%p: param[n, n], %g: grad[n, n]) {
+    // expected-error @+1 {{'step.matmul' op accumulates in 'bf16', which is not f64}}
+    %x = step.matmul %p, %g {accumulate = bf16} : [n, n]
+    step.return %p : [n, n]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // step.extent
 //===----------------------------------------------------------------------===//
 

@@ -99,3 +99,40 @@ step.optimizer @extents {
     step.return %p1
   }
 }
+
+// Decompositions; the first columns, as many as a dim of the rule has; f64 in a product.
+// CHECK-LABEL: step.optimizer @decomposed {
+// GENERIC-LABEL: sym_name = "decomposed"
+step.optimizer @decomposed {
+  %rank = step.option "rank" = 4
+  step.define @some(%g: [n, m]) {
+    %gt = step.transpose %g : [n, m]
+    // CHECK: step.matmul %{{.*}}, %{{.*}} {accumulate = f64} : [m, n], [n, m]{{$}}
+    %gram = step.matmul %gt, %g {accumulate = f64} : [m, n], [n, m]
+    // CHECK-NEXT: step.eigh %{{.*}} : [m, m]{{$}}
+    // GENERIC: "step.eigh"({{.*}}) : (!step.tensor<m, m>) -> !step.tensor<m, m>
+    %q = step.eigh %gram : [m, m]
+    // CHECK-NEXT: step.first %{{.*}}, r : [m, m]{{$}}
+    // GENERIC: "step.first"({{.*}}) <{dim = "r"}> : (!step.tensor<m, m>) -> !step.tensor<m, r>
+    %first = step.first %q, r : [m, m]
+    step.yield %first : [m, r]
+  }
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[m, r]) dim r = min %rank, n, m {
+    %s1 = step.call @some(%g) : ([n, m]) -> [m, r]
+    // CHECK: step.first %grad, r {note = "kept"} : [n, m]{{$}}
+    %left = step.first %g, r {note = "kept"} : [n, m]
+    // All of them.
+    // CHECK: step.first %grad, m : [n, m]{{$}}
+    %all = step.first %g, m : [n, m]
+    %st = step.transpose %s1 : [m, r]
+    %u = step.matmul %left, %st : [n, r], [r, m]
+    %v = step.add %u, %all : [n, m]
+    %s2 = step.add %s1, %s : [m, r]
+    step.return %v, %s2 : [n, m], [m, r]
+  }
+  step.rule @batch(%p: param[...b, n, n], %g: grad[...b, n, n]) {
+    // CHECK: step.eigh %grad {note = "kept"} : [...b, n, n]{{$}}
+    %q = step.eigh %g {note = "kept"} : [...b, n, n]
+    step.return %q : [...b, n, n]
+  }
+}

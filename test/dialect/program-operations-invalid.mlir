@@ -720,6 +720,55 @@ step.optimizer @opt {
 
 // -----
 
+// Of matrices of floats, into the compute type, as of products.
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.leading' op makes '!step.buffer<[n, n], bf16>' in a program of 'f32'}}
+    %x = step.leading %p : <[n, m], f32> -> <[n, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.leading' op makes '!step.buffer<[m, n], f32>' of '!step.buffer<[n, m], f32>'}}
+    %x = step.leading %p : <[n, m], f32> -> <[m, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[n, n], bf16>' in a program of 'f32'}}
+    %x = step.eigenvectors %p : <[n, n], f32> -> <[n, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[n, m], f32>' of '!step.buffer<[n, m], f32>'}}
+    %x = step.eigenvectors %p : <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
 // A buffer that was written is no operand.
 step.optimizer @opt {
   step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {

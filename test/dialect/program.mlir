@@ -95,6 +95,21 @@ step.optimizer @matrices {
     %gt = step.transposed %g : <[n, m], f32> -> <[m, n], f32>
     // CHECK-NEXT: step.transposed %param {note = "kept"} : <[n, m], bf16> -> <[m, n], f32>
     %pt = step.transposed %p {note = "kept"} : <[n, m], bf16> -> <[m, n], f32>
+    // CHECK-NEXT: step.leading %grad {note = "kept"} : <[n, m], f32> -> <[n, n], f32>
+    %first = step.leading %g {note = "kept"} : <[n, m], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.eigenvectors %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    %vectors = step.eigenvectors %left {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    // Left out where a scalar, of whatever, holds.
+    // CHECK-NEXT: %[[YES:.*]] = arith.constant true
+    %yes = arith.constant true
+    // CHECK-NEXT: step.product %{{.*}} transposed, %{{.*}} symmetric wide unless %[[YES]] {note = "kept"} : <[n, m], f32>, <[n, m], f32> -> <[m, m], f32>
+    %wide = step.product %g transposed, %g symmetric wide unless %yes {note = "kept"} : <[n, m], f32>, <[n, m], f32> -> <[m, m], f32>
+    // CHECK-NEXT: step.transposed %grad unless %[[YES]] : <[n, m], f32> -> <[m, n], f32>
+    %out0 = step.transposed %g unless %yes : <[n, m], f32> -> <[m, n], f32>
+    // CHECK-NEXT: step.leading %grad unless %[[YES]] : <[n, m], f32> -> <[n, n], f32>
+    %out1 = step.leading %g unless %yes : <[n, m], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.eigenvectors %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>
+    %out2 = step.eigenvectors %left unless %yes : <[n, n], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.extent m
     %columns = step.extent m
     // Over a dim twice, and over dims in another order.

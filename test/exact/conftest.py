@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interprete
 from driver import STORAGES, Checker, compile_package  # noqa: E402
 from formulas import OPTIONS  # noqa: E402
 from oracle import ZOO  # noqa: E402
+from stepc import _runtime  # noqa: E402
 
 
 def variants(name):
@@ -60,3 +61,13 @@ def pytest_pyfunc_call(pyfuncitem):
     if "checker" in pyfuncitem.funcargs:
         pyfuncitem.funcargs["checker"].verify()
     return result
+
+
+TARGETS = ["x86-64-v3", "x86-64-v4"]
+
+
+@pytest.fixture(params=TARGETS)
+def target(request):
+    if not _runtime.cpu_target().startswith(request.param) and request.param != "x86-64-v3":
+        pytest.skip("this processor has no AVX-512")
+    return request.param

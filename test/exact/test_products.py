@@ -5,15 +5,10 @@ the interpreter's bits, for each processor that this one can be."""
 
 import numpy as np
 import pytest
-from definitions import Definition
 from oracle import store
-from stepc import _runtime
-from steps import Case, Group, Packages, Tensor, check, interpret, launch
+from steps import Case, Group, Packages, check, interpret, launch
+from whole_matrices import SHAPES, TYPES, assert_exact, define, tensor
 
-HEADER = """
-  %lr = step.hyper "lr" = 0.125
-  %half = step.constant 0.5
-"""
 DEFINITIONS = {
     # Both sides' grams, of which the products are symmetric, and a product of three.
     "grams": """
@@ -120,43 +115,6 @@ ROUNDS = """
     %p1 = step.sub %p, %u : [n, m]
     step.return %p1, %l1, %t1 : [n, m], [n, n], [m, n]
   }"""
-
-# One of rows and columns around the tiles of both targets, and around what is packed at a time.
-EXTENTS = [1, 5, 6, 7, 11, 12, 13, 15, 16, 17]
-SHAPES = [
-    *zip(EXTENTS, EXTENTS[3:] + EXTENTS[:3], strict=True), *((n, n) for n in (1, 6, 12, 16, 17)),
-    (95, 33), (96, 17), (97, 12), (13, 95), (33, 96), (5, 97), (0, 3), (3, 0),
-]  # fmt: skip
-TARGETS = ["x86-64-v3", "x86-64-v4"]
-TYPES = [("f32", "f32", "f32"), ("f32", "bf16", "f32"), ("bf16", "bf16", "bf16"),
-         ("f64", "f64", "f64")]  # fmt: skip
-
-
-@pytest.fixture(params=TARGETS)
-def target(request):
-    if not _runtime.cpu_target().startswith(request.param) and request.param != "x86-64-v3":
-        pytest.skip("this processor has no AVX-512")
-    return request.param
-
-
-def define(folder, text):
-    path = folder / "products.mlir"
-    path.write_text(f"step.optimizer @products {{{HEADER}{text}\n}}\n")
-    return Definition(path)
-
-
-def tensor(rng, shape, storages, scale=1.0, steps=2, **settings):
-    """Of numbers that stay of their size; gradients of each step."""
-    names = {"param": storages[0]} | {f"grad:{k}": storages[1] for k in range(steps)}
-    size = scale / max(shape[-1], 1) ** 0.5
-    arrays = {n: store(rng.standard_normal(shape) * size, s) for n, s in names.items()}
-    arrays["grad"] = arrays["grad:0"]
-    return Tensor(shape, storages, arrays, fresh=True, **settings)
-
-
-def assert_exact(folder, cases, target):
-    failures = check(cases, Packages(folder, target=target))
-    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("what", DEFINITIONS, ids=lambda what: what.replace(" ", "-"))

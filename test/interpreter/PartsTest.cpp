@@ -199,6 +199,7 @@ step.optimizer @all {
     %b8 = step.pow %x, %x
     %i0 = step.powi %x, %t
     %i1 = step.to_f64 %t
+    %i2 = step.every %x, %t
     %stored = step.stored %g as [0] : [*]
     step.return %stored
   }
@@ -305,6 +306,9 @@ TEST_F(PartsOf, CodeComputesTheMeaning) {
     if (!parts.emit || isa<PowiOp, ExpOp, LogOp, PowOp>(op))
       return;
     for (Format format : {Format::F64, Format::F32}) {
+      // Of scalars alone, which are f64.
+      if (isa<EveryOp>(op) && format == Format::F32)
+        continue;
       OpBuilder b(&context);
       Type type = format == Format::F64 ? Type(b.getF64Type()) : b.getF32Type();
       Block block;

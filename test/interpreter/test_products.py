@@ -10,34 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from chains import LEAF, normal, product
 from fused import fma32, fma64
 from oracle import Batch, assert_same, interpret, special_values, write_definition
 
-LEAF = 512
 DTYPES = [np.float32, np.float64]
-
-
-# --- The order, written out ---------------------------------------------------
-
-
-def product(lhs, rhs, fma):
-    """Of [..., n, k] and [..., k, m]."""
-    depth, dtype = lhs.shape[-1], lhs.dtype.type
-    shape = (*lhs.shape[:-1], rhs.shape[-1])
-    total = np.zeros(shape)
-    for begin in range(0, depth, LEAF):
-        leaf = np.zeros(shape, dtype)
-        for k in range(begin, min(begin + LEAF, depth)):
-            left = np.broadcast_to(lhs[..., :, k, None], shape)
-            leaf = fma(left, np.broadcast_to(rhs[..., None, k, :], shape), leaf)
-        total = total + leaf if begin else leaf.astype(np.float64)
-    return total.astype(dtype)
-
-
-def normal(shape, dtype=np.float32, seed=0):
-    """Magnitudes that make every order a different result."""
-    rng = np.random.default_rng(seed)
-    return (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(dtype)
 
 
 def times(folder, batch=""):

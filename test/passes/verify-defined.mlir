@@ -97,7 +97,7 @@ step.optimizer @left_out {
 
 step.optimizer @reassociable {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.sum' op is left after 'step-inline-calls' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.sum' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
     %s = step.sum %g reassociable : [*]
     step.return %p
   }
@@ -111,8 +111,43 @@ step.optimizer @called {
     step.yield %lr : f64
   }
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls' and 'step-reassociate-means'}}
+    // expected-error @+1 {{'step.call' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
     %s = step.call @f() : () -> f64
     step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @repeated {
+  step.rule @any(%p: param[*], %g: grad[*]) {
+    // expected-error @+1 {{'step.repeat' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    %x = step.repeat 2 (%a: [*] = %g) {
+      step.yield %a : [*]
+    }
+    step.return %p
+  }
+}
+
+// -----
+
+step.optimizer @sometimes {
+  step.rule @any(%p: param[*], %g: grad[*], %f: fresh) {
+    // expected-error @+1 {{'step.when' op is left after 'step-inline-calls', 'step-unroll-repeats', 'step-flatten-whens' and 'step-reassociate-means'}}
+    %x = step.when %f, %g : [*] {
+      step.yield %p : [*]
+    }
+    step.return %p
+  }
+}
+
+// -----
+
+// What passes leave out, no source says.
+step.optimizer @skipped {
+  step.rule @any(%p: param[n, n], %g: grad[n, n], %f: fresh) {
+    // expected-error @+1 {{'step.eigh' op is no operation of a source definition}}
+    %x = step.eigh %g unless %f : [n, n]
+    step.return %p : [n, n]
   }
 }

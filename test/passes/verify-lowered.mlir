@@ -25,6 +25,24 @@ llvm.func @pointer(%f: !llvm.ptr) {
 
 // -----
 
+// In a function for that the runtime's routines are called.
+llvm.func @routine$of_any(%f: !llvm.ptr, %n: i64) {
+  llvm.call %f(%n) : !llvm.ptr, (i64) -> ()
+  llvm.return
+}
+
+// -----
+
+gpu.module @kernels {
+  llvm.func @routine$of_any(%f: !llvm.ptr, %n: i64) {
+    // expected-error @+1 {{'llvm.call' op calls something outside of the module}}
+    llvm.call %f(%n) : !llvm.ptr, (i64) -> ()
+    llvm.return
+  }
+}
+
+// -----
+
 llvm.func @exp(%x: f32) -> f32 {
   // expected-error @+1 {{'llvm.intr.exp' op is not allowed after the lower stage}}
   %y = llvm.intr.exp(%x) : (f32) -> f32

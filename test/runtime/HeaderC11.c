@@ -13,7 +13,7 @@
 /* Called from ApiTest.cpp: a C program links with the library, too. */
 uint32_t stepcTestVersionFromC(void);
 uint32_t stepcTestVersionFromC(void) {
-  StepcCall call = {0, 0, 0, 0};
+  StepcCall call = {0, 0, 0, 0, 0};
   StepcPlanInfo info = {0};
   return stepcVersion() + (uint32_t)call.rowWords + (uint32_t)info.steps;
 }

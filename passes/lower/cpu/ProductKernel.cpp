@@ -145,9 +145,9 @@ struct ResultTile {
 
 class TileEmitter {
 public:
-  TileEmitter(const Words &w, Type compute, int64_t numRows)
-      : numRows(numRows), w(w), compute(compute),
-        lanes(getPanelColumns(compute)), bytes(getBytes(compute)),
+  TileEmitter(const Words &w, const Product &product, int64_t numRows)
+      : numRows(numRows), w(w), compute(product.compute),
+        stored(product.stored), lanes(getPanelColumns(compute)),
         sums(emitStackBuffer(w, numRows * lanes * 8)) {}
 
   const int64_t numRows;
@@ -163,8 +163,8 @@ private:
   }
 
   const Words &w;
-  Type compute;
-  int64_t lanes, bytes;
+  Type compute, stored;
+  int64_t lanes;
   /// The tile in f64, on the stack.
   Value sums;
 };
@@ -212,11 +212,11 @@ void TileEmitter::addLeaf(ValueRange leaf, Value isFirst) const {
 void TileEmitter::storeRows(const ResultTile &tile) const {
   Type f64 = w.b.getF64Type();
   auto narrow = [&](Value sum) -> Value {
-    if (compute.isF64())
+    if (stored.isF64())
       return sum;
-    Type type = compute;
+    Type type = stored;
     if (auto shaped = dyn_cast<VectorType>(sum.getType()))
-      type = shaped.clone(compute);
+      type = shaped.clone(stored);
     return arith::TruncFOp::create(w.b, w.loc, type, sum);
   };
   Value rows = w.min(tile.rows, w.constantWord(numRows));
@@ -224,18 +224,18 @@ void TileEmitter::storeRows(const ResultTile &tile) const {
   Value isWhole = w.isLess(w.constantWord(lanes - 1), columns);
   w.loop(w.constant(0), w.toIndex(rows), 1, [&](Value index) {
     Value row = w.toWord(index), from = getRowSums(row);
-    Value to =
-        w.add(tile.to, w.mul(w.mul(row, tile.pitch), w.constantWord(bytes)));
+    Value to = w.add(tile.to, w.mul(w.mul(row, tile.pitch),
+                                    w.constantWord(getBytes(stored))));
     w.branch(
         isWhole,
         [&] {
           Value sum = emitLoad(w, f64, lanes, from, w.constant(0));
-          emitStore(w, compute, lanes, narrow(sum), to, w.constant(0));
+          emitStore(w, stored, lanes, narrow(sum), to, w.constant(0));
         },
         [&] {
           w.loop(w.constant(0), w.toIndex(columns), 1, [&](Value column) {
             Value sum = emitLoad(w, f64, 0, from, column);
-            emitStore(w, compute, 0, narrow(sum), to, column);
+            emitStore(w, stored, 0, narrow(sum), to, column);
           });
         });
   });
@@ -265,14 +265,14 @@ void TileEmitter::emit(const ResultTile &tile) const {
 
 /// The upper half of a symmetric result is the lower one.
 static void emitMirror(const Words &w, const Product &product) {
-  Matrix own{product.result, product.compute, product.columns, Value()};
+  Matrix own{product.result, product.stored, product.columns, Value()};
   w.loop(w.constant(0), w.toIndex(product.rows), 1, [&](Value i) {
     Value row = w.mul(w.toWord(i), product.columns);
     w.loop(w.constant(0), i, 1, [&](Value j) {
       Value from = w.add(row, w.toWord(j));
       Value to = w.add(w.mul(w.toWord(j), product.columns), w.toWord(i));
-      emitStore(w, product.compute, 0,
-                loadElement(w, own, product.compute, w.toIndex(from)),
+      emitStore(w, product.stored, 0,
+                loadElement(w, own, product.stored, w.toIndex(from)),
                 product.result, w.toIndex(to));
     });
   });
@@ -284,6 +284,7 @@ static void emitRows(const Words &w, const Product &product,
                      const TileEmitter &emitter, Value firstRow) {
   int64_t lanes = getPanelColumns(product.compute);
   Value bytes = w.constantWord(getBytes(product.compute));
+  Value storedBytes = w.constantWord(getBytes(product.stored));
   Value left =
       w.min(w.sub(product.rows, firstRow), w.constantWord(STEPC_PACKED_ROWS));
   Packing packing{product.lhs, left, product.depth, product.packed};
@@ -312,11 +313,11 @@ static void emitRows(const Words &w, const Product &product,
       Value row = w.mul(tile, w.constantWord(emitter.numRows));
       Value element =
           w.add(w.mul(w.add(firstRow, row), product.columns), column);
-      emitter.emit({w.add(product.packed, w.mul(tile, tileBytes)),
-                    w.add(product.panels, w.mul(panel, panelBytes)),
-                    product.depth, w.add(product.result, w.mul(element, bytes)),
-                    product.columns, w.sub(left, row),
-                    w.sub(product.columns, column)});
+      emitter.emit(
+          {w.add(product.packed, w.mul(tile, tileBytes)),
+           w.add(product.panels, w.mul(panel, panelBytes)), product.depth,
+           w.add(product.result, w.mul(element, storedBytes)), product.columns,
+           w.sub(left, row), w.sub(product.columns, column)});
     });
   });
 }
@@ -328,7 +329,7 @@ void mlir::step::emitPackedProduct(const Words &w, const Product &product,
   std::swap(packing.from.rowStride, packing.from.columnStride);
   emitPacking(w, packing, product.compute, getPanelColumns(product.compute));
   // Its memory on the stack is taken once.
-  TileEmitter emitter(w, product.compute, tileRows);
+  TileEmitter emitter(w, product, tileRows);
   w.loop(w.constant(0), w.toIndex(product.rows), STEPC_PACKED_ROWS,
          [&](Value row) { emitRows(w, product, emitter, w.toWord(row)); });
   if (product.isSymmetric)

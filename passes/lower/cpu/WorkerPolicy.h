@@ -33,6 +33,9 @@ public:
       emitPackedProduct(inner, own, *productRows);
     });
   }
+  void decompose(const Decomposition &decomposition) const override {
+    callRoutine(w, decomposition);
+  }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
 

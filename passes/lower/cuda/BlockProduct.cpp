@@ -58,8 +58,8 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     scf::YieldOp::create(w.b, w.loc, w.select(isFirst, leaf, sum));
     w.b.setInsertionPointAfter(leaves);
     Value result = leaves.getResult(0);
-    if (result.getType() != product.compute)
-      result = arith::TruncFOp::create(w.b, w.loc, product.compute, result);
-    emitStore(w, product.compute, 0, result, product.result, w.toIndex(number));
+    if (result.getType() != product.stored)
+      result = arith::TruncFOp::create(w.b, w.loc, product.stored, result);
+    emitStore(w, product.stored, 0, result, product.result, w.toIndex(number));
   });
 }

@@ -40,6 +40,10 @@ public:
   void multiply(const Product &product) const override {
     callProduct(w, product, emitBlockProduct);
   }
+  /// `step-lower-phases-to-cuda` has refused the program.
+  void decompose(const Decomposition &) const override {
+    llvm_unreachable("devices have no routines");
+  }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
 };

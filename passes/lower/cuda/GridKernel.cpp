@@ -72,7 +72,7 @@ gpu::GPUFuncOp mlir::step::emitChunkKernel(
     function_ref<void(const CallWords &, Value number)> emitEntry,
     int64_t parts) {
   return emitKernel(w, name, 7, [&](ValueRange in) {
-    CallWords call{in[0], in[1], in[2], in[3]};
+    CallWords call{in[0], in[1], in[2], in[3], Value()};
     auto [begin, end] = emitRange(w, in.drop_front(4));
     if (parts != 1) {
       begin = w.mul(begin, w.constant(parts));

@@ -72,7 +72,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 8
+#define STEPC_KERNEL_ABI_VERSION 9
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -138,6 +138,19 @@ typedef struct StepcChunk {
   int64_t length;
 } StepcChunk;
 
+/* How many doubles a decomposition works in for each row of the matrix. */
+#define STEPC_EIGEN_WORK 36
+
+/* Routines of the runtime that finishes call, of an engine that runs on a
+ * processor; devices have none. */
+typedef struct StepcRoutines {
+  /* Makes of a symmetric matrix of n rows, row-major, its eigenvectors as
+   * step.eigh orders them (docs/language.md). Works in n * n doubles and in n *
+   * STEPC_EIGEN_WORK. */
+  void (*eigenvectors)(double *matrix, int64_t n, double *vectors,
+                       double *work);
+} StepcRoutines;
+
 /* What one call of a kernel works on. Read only for the kernel. */
 typedef struct StepcCall {
   const int64_t *table;
@@ -146,6 +159,7 @@ typedef struct StepcCall {
   /* Where the buffers of the workspace lie that are not live; aligned to 64
    * bytes. Their contents are undefined when a segment of the row begins. */
   char *workspace;
+  const StepcRoutines *routines;
 } StepcCall;
 
 /* Runs the chunks [begin, end) of call->chunks. No threads, no allocation, no

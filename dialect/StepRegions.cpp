@@ -1,0 +1,178 @@
+//===- StepRegions.cpp - what is done again, or in some steps -------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialect/StepParsers.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// A body of operations that compute values, for the operation that holds it.
+static LogicalResult verifyBody(Operation *owner, Block &body,
+                                TypeRange types) {
+  StringRef name = owner->getName().getStringRef();
+  if (body.empty() || !isa<YieldOp>(body.back()))
+    return owner->emitOpError("does not end in 'step.yield'");
+  for (Operation &op : body.without_terminator()) {
+    bool computes = isValueOp(&op) && isSourceOp(&op);
+    if (!computes && !isa<CallOp, RepeatOp>(op))
+      return op.emitOpError()
+             << "is not allowed in '" << name
+             << "', only operations that compute a value, calls and "
+                "repetitions";
+    auto reduction = dyn_cast<ReductionOpInterface>(op);
+    if (reduction && reduction.getReassociable())
+      return op.emitOpError() << "is 'reassociable' in '" << name
+                              << "', which is for what a rule itself does";
+  }
+  TypeRange yielded = cast<YieldOp>(body.back()).getValues().getTypes();
+  if (types.empty())
+    return owner->emitOpError("gives no value");
+  if (!llvm::equal(yielded, types))
+    return owner->emitOpError()
+           << "yields (" << yielded << ") for (" << types << ")";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// step.repeat
+//===----------------------------------------------------------------------===//
+
+YieldOp RepeatOp::getYield() {
+  return cast<YieldOp>(getBody().front().getTerminator());
+}
+
+/// `step.repeat 5 (%x: [n, m] = %x0) { ... }`
+ParseResult RepeatOp::parse(OpAsmParser &parser, OperationState &result) {
+  int64_t times = 0;
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> inits;
+  auto parseValue = [&] {
+    OpAsmParser::Argument &argument = arguments.emplace_back();
+    return failure(parser.parseArgument(argument) ||
+                   parser.parseOptionalLocationSpecifier(argument.sourceLoc) ||
+                   parser.parseColon() || parseShort(parser, argument.type) ||
+                   parser.parseEqual() ||
+                   parser.parseOperand(inits.emplace_back()));
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseInteger(times) ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseValue) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
+    return failure();
+  result.addAttribute(getTimesAttrName(result.name),
+                      parser.getBuilder().getI64IntegerAttr(times));
+  for (const OpAsmParser::Argument &argument : arguments)
+    result.addTypes(argument.type);
+  return failure(
+      parser.resolveOperands(inits, result.types, loc, result.operands) ||
+      parseBody(parser, *result.addRegion(), arguments));
+}
+
+void RepeatOp::print(OpAsmPrinter &printer) {
+  printer << " " << getTimes() << " (";
+  llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInits()),
+                        printer, [&](auto pair) {
+                          auto [argument, init] = pair;
+                          printer.printRegionArgument(argument, {},
+                                                      /*omitType=*/true);
+                          printer << ": ";
+                          printShort(printer, argument.getType());
+                          printer << " = " << init;
+                        });
+  printer << ")";
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getTimesAttrName()});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+LogicalResult RepeatOp::verifyRegions() {
+  if (int64_t(getTimes()) < 0)
+    return emitOpError() << "repeats " << int64_t(getTimes()) << " times";
+  TypeRange arguments = getBody().getArgumentTypes();
+  if (!llvm::equal(getInits().getTypes(), arguments) ||
+      !llvm::equal(getResultTypes(), arguments))
+    return emitOpError() << "makes (" << getResultTypes() << ") of ("
+                         << getInits().getTypes() << "), and its body takes ("
+                         << arguments << ")";
+  return verifyBody(*this, getBody().front(), arguments);
+}
+
+//===----------------------------------------------------------------------===//
+// step.when
+//===----------------------------------------------------------------------===//
+
+YieldOp WhenOp::getYield() {
+  return cast<YieldOp>(getBody().front().getTerminator());
+}
+
+/// `step.when %due, %old : [n, n] { ... }`
+ParseResult WhenOp::parse(OpAsmParser &parser, OperationState &result) {
+  OpAsmParser::UnresolvedOperand condition;
+  SmallVector<OpAsmParser::UnresolvedOperand> old;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseOperand(condition) || parser.parseComma() ||
+      parser.parseOperandList(old) || parser.parseColon() ||
+      parser.parseCommaSeparatedList(
+          [&] { return parseShort(parser, result.types.emplace_back()); }) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
+    return failure();
+  return failure(
+      parser.resolveOperand(condition, parser.getBuilder().getI1Type(),
+                            result.operands) ||
+      parser.resolveOperands(old, result.types, loc, result.operands) ||
+      parseBody(parser, *result.addRegion()));
+}
+
+void WhenOp::print(OpAsmPrinter &printer) {
+  printer << " " << getCondition() << ", " << getOld() << " : ";
+  llvm::interleaveComma(getOld().getTypes(), printer,
+                        [&](Type type) { printShort(printer, type); });
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs());
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+/// Whether the scalar is known before the step, for all tensors of a group and
+/// count: nothing of a tensor or a round goes into it.
+bool mlir::step::isKnownBeforeStep(Value scalar) {
+  SmallVector<Value> worklist = {scalar};
+  llvm::SmallPtrSet<Value, 8> seen;
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    if (isShaped(value.getType()))
+      return false;
+    Operation *op = value.getDefiningOp();
+    // The count, and fresh flags.
+    if (!op) {
+      if (!isa<RuleOp>(value.getParentBlock()->getParentOp()))
+        return false;
+      continue;
+    }
+    if (isa<HyperOp, OptionOp, ConstantOp>(op))
+      continue;
+    if (!isValueOp(op) || isa<ReductionOpInterface, ExtentOp, CarriedOp>(op))
+      return false;
+    llvm::append_range(worklist, op->getOperands());
+  }
+  return true;
+}
+
+LogicalResult WhenOp::verifyRegions() {
+  if (!isKnownBeforeStep(getCondition()))
+    return emitOpError("has a condition that is made of more than counts, "
+                       "fresh flags, hyper-parameters, options and constants");
+  if (!llvm::equal(getResultTypes(), getOld().getTypes()))
+    return emitOpError() << "makes (" << getResultTypes() << ") in place of ("
+                         << getOld().getTypes() << ")";
+  if (getBody().getNumArguments() != 0)
+    return emitOpError() << "has a body that takes "
+                         << getBody().getNumArguments() << " arguments";
+  return verifyBody(*this, getBody().front(), getResultTypes());
+}

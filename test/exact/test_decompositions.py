@@ -1,0 +1,146 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Eigenvectors, first columns, what is done in some steps or again and again, and products that
+add up in f64: compiled code has the interpreter's bits, for each processor that this one can be.
+"""
+
+import numpy as np
+import pytest
+from steps import Case, Group
+from whole_matrices import SHAPES, TYPES, assert_exact, define, tensor
+
+GAP = '\n  %gap = step.hyper "gap" = 2.0\n  %rank = step.option "rank" = 3\n'
+DEFINITIONS = {
+    # A basis of each side, of its own dim, in every second step.
+    "bases": """
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %q: state "q"[m, r], %l: state "l"[n, n],
+                 %t: count) dim r = min %rank, n, m {
+    %due = step.every %gap, %t
+    %q1, %l1 = step.when %due, %q, %l : [m, r], [n, n] {
+      %gt = step.transpose %g : [n, m]
+      %right = step.matmul %gt, %g {accumulate = f64} : [m, n], [n, m]
+      %left = step.matmul %g, %gt {accumulate = f64} : [n, m], [m, n]
+      %v = step.eigh %right : [m, m]
+      %first = step.first %v, r : [m, m]
+      %u = step.eigh %left : [n, n]
+      step.yield %first, %u : [m, r], [n, n]
+    }
+    %low = step.matmul %g, %q1 : [n, m], [m, r]
+    %qt = step.transpose %q1 : [m, r]
+    %back = step.matmul %low, %qt : [n, r], [r, m]
+    %turned = step.matmul %l1, %back : [n, n], [n, m]
+    %d = step.mul %turned, %lr : [n, m], f64
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %q1, %l1 : [n, m], [m, r], [n, n]
+  }""",
+    # Of batches; what is decomposed is a state, and what it was is needed again.
+    "batches": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %c: state "c"[...b, n, n],
+                 %f: fresh, %t: count) dim r = min %rank, n, m {
+    %gt = step.transpose %g : [...b, n, m]
+    %gg = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
+    %c1 = step.lerp %c, %gg, %half : [...b, n, n], [...b, n, n], f64
+    %q = step.eigh %c1 : [...b, n, n]
+    %first = step.first %q, r : [...b, n, n]
+    %firstt = step.transpose %first : [...b, n, r]
+    %low = step.matmul %firstt, %g : [...b, r, n], [...b, n, m]
+    %u = step.matmul %first, %low : [...b, n, r], [...b, r, m]
+    %every = step.every %gap, %t
+    %either = step.or %every, %f : i1
+    %v = step.when %either, %u : [...b, n, m] {
+      %old = step.matmul %c, %g : [...b, n, n], [...b, n, m]
+      step.yield %old : [...b, n, m]
+    }
+    %d = step.mul %v, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %c1 : [...b, n, m], [...b, n, n]
+  }""",
+    # Products of products, as often as it says, of which some are not needed in some steps.
+    "repeated": """
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %v: state "v"[n, m], %t: count) {
+    %v1 = step.lerp %v, %g, %half : [n, m], [n, m], f64
+    %due = step.every %gap, %t
+    %x = step.when %due, %v1 : [n, m] {
+      %y = step.repeat 3 (%a: [n, m] = %v1) {
+        %at = step.transpose %a : [n, m]
+        %gram = step.matmul %a, %at : [n, m], [m, n]
+        %u = step.matmul %gram, %a : [n, n], [n, m]
+        %b = step.lerp %a, %u, %half : [n, m], [n, m], f64
+        step.yield %b : [n, m]
+      }
+      step.yield %y : [n, m]
+    }
+    %d = step.mul %x, %lr : [n, m], f64
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %v1 : [n, m], [n, m]
+  }""",
+}
+SMALL = [shape for shape in SHAPES if max(shape) < 40]
+
+
+def make(folder, what):
+    return define(folder, GAP + DEFINITIONS[what])
+
+
+@pytest.mark.parametrize("what", DEFINITIONS)
+def test_steps(what, target, tmp_path):
+    """Due and undue ones, of several tensors by several threads."""
+    rng, definition, tensors = np.random.default_rng(1), make(tmp_path, what), []
+    for number, storages in enumerate(TYPES):
+        for index, shape in enumerate(SMALL):
+            if number < 1 or index % 3 == number % 3:
+                tensors.append(tensor(rng, shape, storages, steps=4))
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=4, threads=3)], target)
+
+
+@pytest.mark.parametrize("gap", [1.0, 3.0, 100.0, 0.0])
+def test_gaps(gap, target, tmp_path):
+    rng, definition = np.random.default_rng(2), make(tmp_path, "bases")
+    tensors = [tensor(rng, shape, TYPES[0], steps=5) for shape in [(5, 7), (7, 5), (1, 1)]]
+    group = Group(hypers={"gap": gap}, options={"rank": 2})
+    assert_exact(tmp_path, [Case(definition, [group], tensors, steps=5)], target)
+
+
+def test_many_columns(target, tmp_path):
+    """More than what waiting rotations are applied to together, and than a vector has."""
+    rng, definition = np.random.default_rng(3), make(tmp_path, "bases")
+    tensors = [
+        tensor(rng, shape, TYPES[k], steps=1) for k, shape in [(0, (97, 70)), (3, (33, 130))]
+    ]
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=1)], target)
+
+
+def test_leaves(target, tmp_path):
+    rng, definition = np.random.default_rng(4), make(tmp_path, "bases")
+    tensors = [tensor(rng, shape, TYPES[0], steps=1) for shape in [(7, 513), (1025, 6)]]
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors[1:], steps=1)], target)
+
+
+def test_batches(target, tmp_path):
+    rng, definition = np.random.default_rng(5), make(tmp_path, "batches")
+    shapes = [(3, 7, 13), (2, 2, 17, 5), (0, 3, 4), (5, 1, 1), (2, 0, 3)]
+    tensors = [tensor(rng, shape, kind, steps=3) for shape in shapes for kind in TYPES]
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=3, threads=2)], target)
+
+
+def test_states_of_sixteen_bits(target, tmp_path):
+    """An old value is stored as it was."""
+    rng, definition = np.random.default_rng(6), make(tmp_path, "bases")
+    tensors = [
+        tensor(rng, shape, ("f32", "bf16", "f32"), states={"q": "bf16", "l": "f16"}, steps=4)
+        for shape in [(13, 17), (17, 6)]
+    ]
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=4)], target)
+
+
+def test_numbers_that_are_none(target, tmp_path):
+    """In due steps and others: a basis that is NaN is so until the next."""
+    rng, definition, tensors = np.random.default_rng(7), make(tmp_path, "bases"), []
+    for special in (np.inf, -np.inf, np.nan, 1e-42, 3e38, 0.0):
+        for step in range(3):
+            one = tensor(rng, (7, 5), TYPES[0], steps=4)
+            one.arrays[f"grad:{step}"][-1, -1] = special
+            if special in (0.0, 1e-42):
+                one.arrays[f"grad:{step}"][...] = special
+            tensors.append(one)
+    assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=4)], target)

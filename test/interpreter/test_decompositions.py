@@ -1,0 +1,291 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is done in some steps or again and again, eigenvectors, first columns, and products that
+add up in f64: of the interpreter, beside numpy."""
+
+import math
+
+import numpy as np
+import pytest
+from chains import normal, product
+from fused import fma64
+from oracle import Batch, assert_same, special_values, write_definition
+
+MODES = ["exact", "bound", "f64"]
+
+
+# --- step.every ---------------------------------------------------------------
+
+
+def is_due(gap, count):
+    """Of a gap of whole steps, with whole numbers."""
+    return math.isfinite(gap) and (count - 1) % max(math.floor(gap), 1) == 0
+
+
+GAPS = [1.0, 2.0, 3.0, 200.0, 0.0, -5.0, 0.5, 2.9, 2.0**31]
+COUNTS = [1, 2, 3, 4, 5, 7, 8, 199, 200, 201, 202, 401, 2**31 + 1, 2**40 + 1, 3 * 2**40 + 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every(mode, tmp_path):
+    path = write_definition(
+        tmp_path,
+        "%due = step.every %gap, %t\n%p1 = step.select %due, %g, %p : [*]\nstep.return %p1",
+        "%p: param[*], %g: grad[*], %t: count",
+        '%gap = step.hyper "gap" = 1.0',
+    )
+    batch, cases = Batch(), [(gap, count) for gap in GAPS for count in COUNTS]
+    zero, one = np.zeros(1, "f4"), np.ones(1, "f4")
+    for gap, count in cases:
+        arrays = {"param": zero, "grad": one}
+        batch.add(path, arrays, mode=mode, count=count, hypers={"gap": gap})
+    for (gap, count), result in zip(cases, batch.run(), strict=True):
+        name = "param" if "param" in result else "param:low"
+        assert result[name] == is_due(gap, count), (gap, count)
+    assert any(is_due(*case) for case in cases) and not all(is_due(*case) for case in cases)
+
+
+@pytest.mark.parametrize("mode", ["exact", "f64"])
+@pytest.mark.parametrize(("over", "gap"), [(0.0, math.nan), (1.0, math.inf), (-1.0, -math.inf)])
+def test_every_of_no_number(over, gap, mode, tmp_path):
+    """Which no hyper-parameter is, and a quotient may be."""
+    path = write_definition(
+        tmp_path,
+        "%gap = step.div %over, %none : f64\n%due = step.every %gap, %t\n"
+        "%p1 = step.select %due, %g, %p : [*]\nstep.return %p1",
+        "%p: param[*], %g: grad[*], %t: count",
+        '%over = step.hyper "over" = 1.0\n%none = step.hyper "none" = 0.0',
+    )
+    batch, zero, one = Batch(), np.zeros(1, "f4"), np.ones(1, "f4")
+    for count in (1, 2, 7):
+        arrays = {"param": zero, "grad": one}
+        batch.add(path, arrays, mode=mode, count=count, hypers={"over": over})
+    for count, result in zip((1, 2, 7), batch.run(), strict=True):
+        # Below 1 it is every step.
+        assert result["param"] == (gap < 0 or is_due(gap, count)), count
+
+
+# --- step.when ----------------------------------------------------------------
+
+
+def test_when(tmp_path):
+    """The old values are those that were stored, and are stored again to the bit."""
+    path = write_definition(
+        tmp_path,
+        "%due = step.every %gap, %t\n"
+        "%q1 = step.when %due, %q : [n, n] {\n"
+        "  %gt = step.transpose %g : [n, m]\n"
+        "  %gg = step.matmul %g, %gt : [n, m], [m, n]\n"
+        "  step.yield %gg : [n, n]\n"
+        "}\n"
+        "%u = step.matmul %q1, %g : [n, n], [n, m]\n"
+        "step.return %u, %q1 : [n, m], [n, n]",
+        '%p: param[n, m], %g: grad[n, m], %q: state "q"[n, n], %t: count',
+        '%gap = step.hyper "gap" = 2.0',
+    )
+    batch, grad, old = Batch(), normal((3, 5), seed=1), normal((3, 3), seed=2)
+    for count in (1, 2, 3):
+        batch.add(path, {"param": grad, "grad": grad, "q": old}, count=count)
+    first, second, third = batch.run()
+    assert_same(second["q"], old)
+    assert not np.array_equal(first["q"], old)
+    for name in first:
+        assert_same(first[name], third[name], name)
+
+
+def test_what_is_not_due_is_not_computed(tmp_path):
+    """A guarded state that is absent would be missed."""
+    path = write_definition(
+        tmp_path,
+        "%q1 = step.when %on, %g : [*] {\n"
+        "  %s1 = step.neg %s : [*]\n"
+        "  step.yield %s1 : [*]\n"
+        "}\n"
+        "%p1 = step.sub %p, %q1 : [*]\n"
+        "step.return %p1, %g",
+        '%p: param[*], %g: grad[*], %s: state "s"[*] if %on',
+        '%on = step.option "on" = false',
+    )
+    batch, one = Batch(), np.ones(2, "f4")
+    batch.add(path, {"param": one, "grad": one}, options={"on": False})
+    batch.add(path, {"param": one, "grad": one, "s": 3 * one}, options={"on": True})
+    off, on = batch.run()
+    assert_same(off["param"], 0 * one)
+    assert_same(on["param"], 4 * one)
+
+
+# --- step.repeat --------------------------------------------------------------
+
+STEP = """
+%t{0} = step.transpose %x{0} : [n, m]
+%gram{0} = step.matmul %x{0}, %t{0} : [n, m], [m, n]
+%y{0} = step.matmul %gram{0}, %x{0} : [n, n], [n, m]
+%s{0} = step.mean %y{0} : [n, m]
+%z{0} = step.mul %y{0}, %r{0} : [n, m], f64
+%x{1} = step.add %z{0}, %p : [n, m]
+%r{1} = step.add %r{0}, %s{0} : f64
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_repeated(mode, times, tmp_path):
+    """What is written as often."""
+    globals_ = '%r0 = step.hyper "rate" = 0.125'
+    arguments = "%p: param[n, m], %g: grad[n, m]"
+    body = STEP.format("a", "b").replace("%xa", "%a").replace("%ra", "%b")
+    repeated = (
+        f"%x, %r = step.repeat {times} (%a: [n, m] = %g, %b: f64 = %r0) {{\n{body}\n"
+        "step.yield %xb, %rb : [n, m], f64\n}\n"
+        "%u = step.mul %x, %r : [n, m], f64\nstep.return %u : [n, m]"
+    )
+    written = "".join(STEP.format(k, k + 1) for k in range(times)).replace("%x0", "%g")
+    last = "%g" if times == 0 else f"%x{times}"
+    written += f"%u = step.mul {last}, %r{times} : [n, m], f64\nstep.return %u : [n, m]"
+    batch, values = Batch(), normal((3, 4), seed=3) / 64
+    for name, text in (("repeated", repeated), ("written", written)):
+        (tmp_path / name).mkdir()
+        path = write_definition(tmp_path / name, text, arguments, globals_)
+        batch.add(path, {"param": values, "grad": 2 * values}, mode=mode)
+    one, other = batch.run()
+    for name in one:
+        assert_same(one[name], other[name], name)
+
+
+# --- Products that add up in f64 ----------------------------------------------
+
+
+def wide(folder, batch=""):
+    return write_definition(
+        folder,
+        f"%q = step.matmul %g, %r {{accumulate = f64}} : [{batch}n, m], [{batch}m, n]\n"
+        f"step.return %p, %q, %r : [{batch}n, m], [{batch}n, n], [{batch}m, n]",
+        f'%p: param[{batch}n, m], %g: grad[{batch}n, m], %l: state "l"[{batch}n, n], '
+        f'%r: state "r"[{batch}m, n]',
+    )
+
+
+@pytest.mark.parametrize("storage", ["f32", "f64"])
+def test_leaves_in_f64(storage, tmp_path):
+    dtype = np.float32 if storage == "f32" else np.float64
+    path, batch, cases = wide(tmp_path), Batch(), []
+    for depth in (0, 1, 3, 511, 512, 513, 1025):
+        lhs, rhs = normal((3, depth), dtype, depth), normal((depth, 3), dtype, 9)
+        cases.append((lhs, rhs))
+        arrays = {"param": lhs, "grad": lhs, "l": np.zeros((3, 3), dtype), "r": rhs}
+        batch.add(path, arrays, state=storage)
+    apart = 0
+    for (lhs, rhs), result in zip(cases, batch.run(), strict=True):
+        expected = product(lhs.astype("f8"), rhs.astype("f8"), fma64).astype(dtype)
+        assert_same(result["l"], expected, f"{lhs.shape}")
+        apart += storage == "f32" and (expected != (lhs @ rhs)).any()
+    assert apart or storage == "f64"
+
+
+# --- Eigenvectors -------------------------------------------------------------
+
+
+def decomposed(folder, batch=""):
+    return write_definition(
+        folder,
+        f"%q = step.eigh %g : [{batch}n, n]\nstep.return %q : [{batch}n, n]",
+        f"%p: param[{batch}n, n], %g: grad[{batch}n, n]",
+    )
+
+
+def symmetric(shape, dtype, seed=0):
+    values = normal(shape, dtype, seed)
+    return values + np.swapaxes(values, -1, -2)
+
+
+def check_vectors(matrix, q, unit):
+    """Residuals, orthogonality, order and signs, within a small multiple of n roundings."""
+    a, q = matrix.astype("f8"), q.astype("f8")
+    n, norm = len(a), np.linalg.norm(a)
+    values = np.einsum("ij,ij->j", q, a @ q)
+    bound = 16 * n * unit
+    assert np.abs(q.T @ q - np.eye(n)).max(initial=0.0) <= bound
+    assert np.abs(a @ q - q * values).max(initial=0.0) <= bound * norm
+    assert (np.diff(values) <= bound * norm).all()
+    for column in q.T:
+        assert column[np.abs(column).argmax()] > 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eigenvectors(dtype, tmp_path):
+    path, batch, cases = decomposed(tmp_path), Batch(), []
+    storage = "f32" if dtype == np.float32 else "f64"
+    for n in (1, 2, 3, 5, 8, 17, 40):
+        for matrix in (
+            symmetric((n, n), dtype, n),
+            np.eye(n, dtype=dtype),
+            np.zeros((n, n), dtype),
+        ):
+            cases.append(matrix)
+            batch.add(path, {"param": matrix, "grad": matrix}, param=storage)
+    for matrix, result in zip(cases, batch.run(), strict=True):
+        check_vectors(matrix, result["param"], np.finfo(dtype).eps)
+
+
+def test_a_batch_of_eigenvectors(tmp_path):
+    matrices = symmetric((2, 3, 4, 4), np.float32, 7)
+    (tmp_path / "one").mkdir()
+    batch = Batch()
+    batch.add(decomposed(tmp_path, "...b, "), {"param": matrices, "grad": matrices})
+    one = decomposed(tmp_path / "one")
+    for index in np.ndindex(2, 3):
+        batch.add(one, {"param": matrices[index], "grad": matrices[index]})
+    together, *alone = batch.run()
+    for index, result in zip(np.ndindex(2, 3), alone, strict=True):
+        assert_same(together["param"][index], result["param"])
+
+
+def test_no_numbers_have_no_eigenvectors(tmp_path):
+    path, batch, cases = decomposed(tmp_path), Batch(), []
+    for value in special_values(np.float32):
+        matrix = symmetric((3, 3), np.float32, 5)
+        matrix[2, 0] = matrix[0, 2] = value
+        cases.append(value)
+        batch.add(path, {"param": matrix, "grad": matrix})
+    for value, result in zip(cases, batch.run(), strict=True):
+        assert np.isnan(result["param"]).all() == (not np.isfinite(value)), value
+        assert np.isnan(result["param"]).any() == (not np.isfinite(value)), value
+
+
+def test_bounds_of_eigenvectors(tmp_path):
+    """No component is above 1; nothing more is said."""
+    path, batch = decomposed(tmp_path), Batch()
+    matrix = symmetric((4, 4), np.float32, 5)
+    batch.add(path, {"param": matrix, "grad": matrix}, mode="bound")
+    matrix = matrix.copy()
+    matrix[1, 1] = np.inf
+    batch.add(path, {"param": matrix, "grad": matrix}, mode="bound")
+    fine, none = batch.run()
+    assert (fine["param:low"] >= -1.001).all() and (fine["param:high"] <= 1.001).all()
+    assert not fine["param:nan"].any() and none["param:nan"].all()
+
+
+# --- First columns ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2, 9])
+def test_first_columns(rank, tmp_path):
+    path = tmp_path / "first.mlir"
+    path.write_text("""
+step.optimizer @example {
+  %rank = step.option "rank" = 1
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %s: state "s"[...b, n, r])
+      dim r = min %rank, n, m {
+    %f = step.first %g, r : [...b, n, m]
+    step.return %p, %f : [...b, n, m], [...b, n, r]
+  }
+}
+""")
+    batch, shapes = Batch(), [(3, 5), (5, 3), (2, 4, 2), (1, 1)]
+    for shape in shapes:
+        grad = normal(shape, seed=1)
+        r = min(rank, *shape[-2:])
+        arrays = {"param": grad, "grad": grad, "s": np.zeros((*shape[:-1], r), "f4")}
+        batch.add(path, arrays, options={"rank": rank})
+    for shape, result in zip(shapes, batch.run(), strict=True):
+        assert_same(result["s"], normal(shape, seed=1)[..., : min(rank, *shape[-2:])])
