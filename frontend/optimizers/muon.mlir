@@ -91,11 +91,10 @@ step.optimizer @muon {
 
     %divisor = step.call @divisor(%u) : ([n, m]) -> f64
     %x0 = step.div %u, %divisor : [n, m], f64
-    %x1 = step.call @newton_schulz(%x0) : ([n, m]) -> [n, m]
-    %x2 = step.call @newton_schulz(%x1) : ([n, m]) -> [n, m]
-    %x3 = step.call @newton_schulz(%x2) : ([n, m]) -> [n, m]
-    %x4 = step.call @newton_schulz(%x3) : ([n, m]) -> [n, m]
-    %x5 = step.call @newton_schulz(%x4) : ([n, m]) -> [n, m]
+    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
+      step.yield %next : [n, m]
+    }
 
     %rows = step.extent n
     %columns = step.extent m
@@ -115,11 +114,10 @@ step.optimizer @muon {
 
     %divisor = step.call @divisor(%u) : ([n, m]) -> f64
     %x0 = step.div %u, %divisor : [n, m], f64
-    %x1 = step.call @newton_schulz_tall(%x0) : ([n, m]) -> [n, m]
-    %x2 = step.call @newton_schulz_tall(%x1) : ([n, m]) -> [n, m]
-    %x3 = step.call @newton_schulz_tall(%x2) : ([n, m]) -> [n, m]
-    %x4 = step.call @newton_schulz_tall(%x3) : ([n, m]) -> [n, m]
-    %x5 = step.call @newton_schulz_tall(%x4) : ([n, m]) -> [n, m]
+    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([n, m]) -> [n, m]
+      step.yield %next : [n, m]
+    }
 
     %rows = step.extent n
     %columns = step.extent m
