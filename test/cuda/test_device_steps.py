@@ -18,6 +18,8 @@ STORAGES = [
     "param=bf16,grad=bf16,state=f32",
 ]
 # What a step must not do.
+# Its matrices are decomposed, which devices do not.
+NOT_ON_DEVICES = {"galore_adamw"}
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuModuleLoadDataEx", "cuModuleGetFunction",
@@ -35,7 +37,7 @@ def step_both(models, seed):
 
 
 @pytest.mark.sample(one_of=3)
-@pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
+@pytest.mark.parametrize("name", sorted({p.stem for p in ZOO.glob("*.mlir")} - NOT_ON_DEVICES))
 def test_zoo(name, double, tmp_path):
     """Every definition, over several steps."""
     members = compile_package(name, name_variants(read_interface(name), STORAGES), tmp_path)

@@ -42,9 +42,12 @@ def line():
 MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
 
 
-def make(params, muon=False, **more):
+def make(params, muon=False, galore=None, **more):
     if muon:
         return st.Muon(params, lr=0.05, **more)
+    if galore:
+        group = {"rank": 3, "update_proj_gap": 3, **galore}
+        return st.GaLoreAdamW([{"params": params, **group}], lr=0.05, **more)
     return st.Optimizer(params, DEFINITION, lr=0.05, **more)
 
 
@@ -150,6 +153,22 @@ def whole_matrices():
         optimizer, *_ = compare(way, mesh, MATRICES, more={"muon": True})
         assert "needs whole matrices" in optimizer.describe_layouts()
     more = {"muon": True, "clip": st.ClipByNorm(0.5), "master": "f32"}
+    compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
+
+
+@case
+def projected_matrices():
+    """GaLore's rules decompose them. States of rows or columns and of the rank lie on ranks as
+    parts, and the projection with them."""
+    for way, mesh, projection in (
+        ("fsdp2", line(), "std"),
+        ("tp1", grid(), "reverse_std"),
+        ("tp x fsdp2", grid(), "full"),
+    ):
+        more = {"galore": {"proj_type": projection}}
+        optimizer, *_ = compare(way, mesh, MATRICES, more=more)
+        assert "needs whole matrices" in optimizer.describe_layouts()
+    more = {"galore": {"update_proj_gap": 1}, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
 
 

@@ -92,6 +92,10 @@ ENTRIES = {
     "Adafactor": Entry(
         t.Adafactor, own.torch_adafactor, {}, ("beta2_decay",), {"beta2_decay": 1.0}
     ),
+    "GaLoreAdamW": Entry(t.GaLoreAdamW, own.galore_adamw, {"lr": 0.01, **L2}, refused=ONE),
+    "GaLoreAdamW uncorrected": Entry(
+        t.GaLoreAdamW, own.galore_adamw, {"correct_bias": False}, refused=ONE
+    ),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
     "SophiaG": Entry(t.SophiaG, own.sophia, {"lr": 0.01, **L2}, refused=ONE),
     "SM3": Entry(
@@ -108,6 +112,9 @@ ENTRIES = {
     "colossal.CAME": Entry(colossal.CAME, peers.came, {"lr": 0.01}),
     "colossal.CPUAdam": Entry(colossal.CPUAdam, peers.cpu_adam, {"adamw_mode": False, **L2}),
     "colossal.HybridAdam": Entry(colossal.HybridAdam, peers.cpu_adam, L2),
+    "colossal.DistGaloreAwamW": Entry(
+        colossal.DistGaloreAwamW, own.galore_adamw, {"nbits": 32, **L2}, refused=ONE
+    ),
     "colossal.FusedAdam": Entry(colossal.FusedAdam, peers.fused_adam, L2),
     "colossal.FusedLAMB": Entry(
         colossal.FusedLAMB, peers.apex_lamb, {"lr": 0.1, "use_nvlamb": True}, norm=True

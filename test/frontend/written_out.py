@@ -246,6 +246,18 @@ def muon(p, g, s, t, h):
     return p * (1 - h["lr"] * h["weight_decay"]) - rate * (x.T if rows > columns else x)
 
 
+def galore_adamw(p, g, s, t, h):
+    """The authors' AdamW, of a group without a rank; of bitsandbytes where there are bits."""
+    beta1, beta2 = h["betas"]
+    m = s["exp_avg"] = beta1 * zeros(s, "exp_avg", g) + (1 - beta1) * g
+    v = squares(s, "exp_avg_sq", g, beta2)
+    root = math.sqrt(1 - beta2**t)
+    alpha = h["lr"] * root / (1 - beta1**t) if h.get("correct_bias", True) else h["lr"]
+    eps = h["eps"] * root if "nbits" in h else h["eps"]
+    p = p - alpha * (m / (np.sqrt(v) + p.dtype.type(eps)))
+    return p - h["lr"] * h["weight_decay"] * p
+
+
 def lars(p, g, s, t, h):
     """pytorch_optimizer's."""
     if p.ndim > 1:

@@ -295,14 +295,63 @@ def muon(tensor, h, options):
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
 
 
+# --- GaLore -------------------------------------------------------------------
+
+
+def singular_vectors(g, rank):
+    """The first of each side, of which the largest component is positive."""
+    u, _, vt = np.linalg.svd(g, full_matrices=False)
+    sides = [u[:, :rank], vt[:rank].T]
+    return [x * np.sign(np.take_along_axis(x, np.abs(x).argmax(0)[None], 0)) for x in sides]
+
+
+def projections(tensor, h, options):
+    """The bases of the left and the right side; None where nothing is projected."""
+    g, tall = tensor.grad, len(tensor.grad) >= len(tensor.grad.T)
+    if not np.isfinite(g).all():
+        nothing = np.full((len(g), min(g.shape)), np.nan), np.full((len(g.T), min(g.shape)), np.nan)
+    left, right = singular_vectors(g, 128) if np.isfinite(g).all() else nothing
+    if options["both_sides"]:
+        return {"projection": left, "projection_right": right}
+    if options["tall_right"] if tall else options["wide_right"]:
+        return {"projection": right}
+    return {"projection": left}
+
+
+@of_each_tensor
+def galore_adamw(tensor, h, options):
+    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
+    if options["low_rank"]:
+        if (t - 1) % h["update_proj_gap"] == 0:
+            s.update(projections(tensor, h, options))
+        p, tall = s["projection"], len(g) >= len(g.T)
+        both = options["both_sides"]
+        to_right = not both and (options["tall_right"] if tall else options["wide_right"])
+        g = g @ p if to_right else p.T @ g
+        g = g @ s["projection_right"] if both else g
+    m, v = h["beta1"], h["beta2"]
+    s["exp_avg"] = m * tensor.state("exp_avg", g.shape) + (1 - m) * g
+    s["exp_avg_sq"] = v * tensor.state("exp_avg_sq", g.shape) + (1 - v) * g**2
+    root = np.sqrt(1 - v**t)
+    alpha = h["lr"] * root / (1 - m**t) if options["correct_bias"] else h["lr"]
+    eps = h["eps"] * (root if options["corrected_eps"] else 1)
+    u = s["exp_avg"] / (np.sqrt(s["exp_avg_sq"]) + eps)
+    if options["low_rank"]:
+        u = u @ s["projection_right"].T if both else u
+        u = h["scale"] * (u @ p.T if to_right else p @ u)
+    theta = theta - alpha * u
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta
+
+
 PAPERS = {
     "adafactor": adafactor, "torch_adafactor": torch_adafactor, "came": came, "lamb": lamb,
     "fused_lamb": fused_lamb, "deepspeed_lamb": deepspeed_lamb, "lars": lars, "lomo": lomo,
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
-    "muon": muon,
+    "muon": muon, "galore_adamw": galore_adamw,
 }  # fmt: skip
-OF_MATRICES = {"muon"}  # They take no other shapes.
+# They take no other shapes, or are elementwise for these.
+OF_MATRICES = {"muon", "galore_adamw"}
 
 # Every hyper-parameter away from what would hide it.
 HYPERS = {
@@ -334,6 +383,8 @@ HYPERS = {
     "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
     "muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "eps": 0.9,
              "ns_coefficient_a": 3.1, "ns_coefficient_b": -4.2, "ns_coefficient_c": 1.9},
+    "galore_adamw": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
+                     "weight_decay": 0.037, "update_proj_gap": 4.0, "scale": 0.7},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
@@ -344,6 +395,8 @@ OPTIONS = {
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "sm3": ["maximize"],
     "muon": ["nesterov", "match_rms_adamw"],
+    "galore_adamw": ["low_rank", "tall_right", "wide_right", "both_sides", "correct_bias",
+                     "corrected_eps"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
@@ -359,6 +412,7 @@ OTHERS = {
     "lars": {"lr": 0.17, "momentum": 0.0},
     "sm3": {"lr": 0.17, "momentum": 0.0, "beta": 0.0, "eps": 0.0},
     "muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.0, "weight_decay": 0.0},
+    "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},

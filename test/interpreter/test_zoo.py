@@ -132,6 +132,8 @@ def missing(grads, step):
 )  # fmt: skip
 @pytest.mark.parametrize("name", PAPERS)
 def test_odd_gradients(name, spoil):
+    if name == "galore_adamw" and spoil in (no_gradient, row_of_zeros, huge_element):
+        pytest.skip("singular vectors of one value are free: test/frontend/test_galore.py")
     for options in list(combinations(name))[:: max(1, 2 ** len(OPTIONS.get(name, [])) - 1)]:
         compare(name, options, spoil)
 

@@ -29,6 +29,8 @@ VARIANTS = [
     )
 ]
 
+# Devices decompose no matrices.
+MORE = {"galore_adamw": ",option.low_rank=false"}
 # Many variants of large kernels; test/ptx compiles them in other storages.
 SLOW = {"adafactor", "adalomo", "came", "dadapt_sgd", "fused_lamb", "lars", "torch_adafactor"}
 
@@ -54,13 +56,22 @@ OWN = (
 )  # fmt: skip
 
 
+def test_decompositions_are_refused(tmp_path):
+    """Where code for the processor alone is made."""
+    run = compile_zoo("galore_adamw", "cpu,compute_80", tmp_path / "x.stepc")
+    assert run.returncode != 0
+    assert "'step.eigenvectors' op decomposes matrices by a routine of the processor" in run.stderr
+    run = compile_zoo("galore_adamw", "cpu", tmp_path / "x.stepc")
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
 def test_zoo(name, tmp_path):
     """Each name in the manifest is an entry point, and there are no others."""
     package = tmp_path / "x.stepc"
     variants = VARIANTS[1:2] if name in SLOW else VARIANTS
-    run = compile_zoo(name, "compute_80", package, *variants)
+    run = compile_zoo(name, "compute_80", package, *(v + MORE.get(name, "") for v in variants))
     assert run.returncode == 0, run.stderr
     manifest = json.loads(read(package, "manifest.json"))
     text = read(package, "code/compute_80.ptx")

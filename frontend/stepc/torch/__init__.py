@@ -15,6 +15,7 @@ from .optimizers.adam import Adam
 from .optimizers.adamax import Adamax
 from .optimizers.adamw import AdamW
 from .optimizers.asgd import ASGD
+from .optimizers.galore import GaLoreAdamW
 from .optimizers.lars import LARS
 from .optimizers.lion import Lion
 from .optimizers.nadam import NAdam
@@ -48,6 +49,7 @@ __all__ = [
     "ClipByNorm",
     "ClipByValue",
     "DynamicLossScale",
+    "GaLoreAdamW",
     "GradScaler",
     "Layout",
     "Lion",

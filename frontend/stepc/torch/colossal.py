@@ -16,17 +16,20 @@ from . import apex, came
 from .binding.features import DynamicLossScale
 from .binding.hypers import BETAS
 from .optimizers.checks import check_betas, check_not_negative
+from .optimizers.galore import GaLoreStep
 from .optimizers.peer_adam import GroupCounts, PeerAdam
 from .step.compiled import CompiledStep
 
 __all__ = [
     "CAME",
     "CPUAdam",
+    "DistGaloreAwamW",
     "DynamicGradScaler",
     "FusedAdam",
     "FusedLAMB",
     "HybridAdam",
     "Lamb",
+    "get_galore_param_groups",
 ]
 
 CAME = came.CAME
@@ -218,6 +221,103 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "adam": self.adam}
+
+
+def get_galore_param_groups(
+    model: torch.nn.Module,
+    weight_decay: float,
+    rank: int = 256,
+    update_proj_gap: int = 200,
+    scale: float = 0.25,
+    proj_type: str = "std",
+) -> list[dict]:
+    """Groups of a model for :class:`DistGaloreAwamW`, as in ``colossalai.nn.optimizer.galore``:
+    matrices with a rank, other parameters, and those that do not decay, whose names have "bias"
+    or "LayerNorm.weight" in them."""
+    named = list(model.named_parameters())
+    decays = [not any(part in name for part in ("bias", "LayerNorm.weight")) for name, _ in named]
+    own = [param for (_, param), decay in zip(named, decays, strict=True) if decay]
+    return [
+        {
+            "params": [param for param in own if param.dim() == 2],
+            "rank": rank,
+            "update_proj_gap": update_proj_gap,
+            "scale": scale,
+            "proj_type": proj_type,
+            "weight_decay": weight_decay,
+        },
+        {"params": [p for p in own if p.dim() != 2], "weight_decay": weight_decay},
+        {
+            "params": [p for (_, p), decay in zip(named, decays, strict=True) if not decay],
+            "weight_decay": 0.0,
+        },
+    ]
+
+
+class DistGaloreAwamW(GaLoreStep, torch.optim.Optimizer):
+    """GaLore as in ``colossalai.nn.optimizer.DistGaloreAwamW`` with ``nbits=32``; definition
+    ``galore_adamw.mlir``, with the Adam of bitsandbytes, whose eps is corrected for bias.
+
+    Groups and ``state`` are as in :class:`stepc.torch.GaLoreAdamW`. Over ranks each matrix is
+    projected as a whole by one of them, so that the result is that of one process; ColossalAI
+    cuts the projected gradient into equal parts, whichever side it is on.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups; see
+            :func:`get_galore_param_groups`.
+        lr: learning rate.
+        betas: decays of the averages of the projected gradient and of its square.
+        eps: added to the root of the latter.
+        weight_decay: decoupled, times ``lr``, behind the update.
+        nbits: must be 32: there are no states of 8 bits.
+        min_8bit_size: not used.
+        percentile_clipping: must be 100: no gradient is clipped by those before.
+        block_wise: not used.
+        is_paged: must be False: states stay in memory.
+        args: must be None.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError for another ``nbits``, ``percentile_clipping``, ``is_paged`` or ``args``,
+    and for values out of range.
+    """
+
+    _corrected_eps = True
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-2,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        nbits: int = 8,
+        min_8bit_size: int = 4096,
+        percentile_clipping: int = 100,
+        block_wise: bool = True,
+        is_paged: bool = False,
+        args=None,
+        **features,
+    ) -> None:
+        only = {
+            "nbits": (nbits, 32, "there are no states of 8 bits"),
+            "percentile_clipping": (percentile_clipping, 100, "clip= clips gradients"),
+            "is_paged": (is_paged, False, "states stay in memory"),
+            "args": (args, None, "each argument is given by its name"),
+        }
+        for name, (value, expected, why) in only.items():
+            if value != expected:
+                raise ValueError(f"{name} is {value}, expected {expected}: {why}")
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        self._check_values(defaults)
+        super().__init__(params, defaults, **features)
+
+    @staticmethod
+    def _check_values(group: dict) -> None:
+        check_not_negative(group["lr"], "learning rate")
+        check_not_negative(group["eps"], "epsilon value")
+        check_betas(group["betas"])
+        check_not_negative(group["weight_decay"], "weight_decay value")
 
 
 class DynamicGradScaler(DynamicLossScale):

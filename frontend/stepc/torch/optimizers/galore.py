@@ -1,0 +1,175 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""GaLore-AdamW, of its authors' repository (jiaweizzhao/GaLore), with a compiled step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ..binding.hypers import BETAS
+from ..step.compiled import CompiledStep
+from .checks import CheckedGroups
+
+__all__ = ["GaLoreAdamW"]
+
+# What the authors' README has, where a group with a rank does not say.
+_DEFAULTS = {"update_proj_gap": 200, "scale": 0.25, "proj_type": "std"}
+
+
+class _Sides(NamedTuple):
+    """On which side a projection is: of matrices with no fewer rows than columns, of others,
+    and whether on both."""
+
+    tall_right: bool
+    wide_right: bool
+    both_sides: bool = False
+
+
+_SIDES = {
+    "std": _Sides(True, False),
+    "reverse_std": _Sides(False, True),
+    "right": _Sides(True, True),
+    "left": _Sides(False, False),
+    "full": _Sides(False, False, True),
+}
+
+
+def _check_whole(value, name: str) -> None:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value}, expected a whole number from 1 on")
+
+
+def _check_low_rank(group: dict) -> None:
+    """ValueError for what a group with a rank cannot have."""
+    _check_whole(group["rank"], "rank")
+    _check_whole(group["update_proj_gap"], "update_proj_gap")
+    if group["proj_type"] not in _SIDES:
+        kinds = ", ".join(_SIDES)
+        raise ValueError(f"proj_type is {group['proj_type']!r}, expected one of {kinds}")
+    if group.get("dim", 2) > 2:
+        raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
+    if group.get("proj_quant", False):
+        raise ValueError("proj_quant is True, expected False: projections are not quantized")
+    for number, param in enumerate(group["params"]):
+        if param.dim() != 2:
+            raise ValueError(
+                f"parameter {number} of a group with rank {group['rank']} has shape "
+                f"{tuple(param.shape)}: only matrices are projected, others are for a group "
+                "without rank"
+            )
+
+
+class GaLoreStep(CheckedGroups, CompiledStep):
+    """Mix-in before ``torch.optim.Optimizer``; definition ``galore_adamw.mlir``.
+
+    A group with a ``rank`` may have ``update_proj_gap``, ``scale`` and ``proj_type``; one
+    without is AdamW. ``_corrected_eps``: whether eps is corrected for bias as the root beside
+    it is.
+    """
+
+    _zoo_name = "galore_adamw"
+    _corrected_eps = False
+    _hypers = {
+        "lr": "lr",
+        **BETAS,
+        "eps": "eps",
+        "weight_decay": "weight_decay",
+        "update_proj_gap": lambda group: group.get("update_proj_gap", 1),
+        "scale": lambda group: group.get("scale", 1.0),
+    }
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
+        constructor does, and for a ``rank`` of what are no matrices."""
+        if isinstance(param_group, dict) and "rank" in param_group:
+            param_group = {**_DEFAULTS, **param_group}
+        super().add_param_group(param_group)
+        if "rank" not in self.param_groups[-1]:
+            return
+        try:
+            _check_low_rank(self.param_groups[-1])
+        except ValueError:
+            del self.param_groups[-1]
+            raise
+
+    def _read_options(self, group: dict) -> dict[str, bool | int]:
+        low_rank = "rank" in group
+        sides = _SIDES[group["proj_type"]] if low_rank else _SIDES["std"]
+        return {
+            "rank": int(group["rank"]) if low_rank else 1,
+            "low_rank": low_rank,
+            **sides._asdict(),
+            "correct_bias": bool(group.get("correct_bias", True)),
+            "corrected_eps": self._corrected_eps,
+        }
+
+
+class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
+    """AdamW of low rank, as in ``galore_torch.GaLoreAdamW``; definition ``galore_adamw.mlir``.
+
+    Zhao et al., "GaLore: Memory-Efficient LLM Training by Gradient Low-Rank Projection",
+    ICML 2024. Matrices of a group with the key ``rank`` have averages of a projection of their
+    gradients; other groups are AdamW::
+
+        GaLoreAdamW([
+            {"params": matrices, "rank": 128, "update_proj_gap": 200, "scale": 0.25,
+             "proj_type": "std"},
+            {"params": others},
+        ], lr=1e-2)
+
+    The projection is on the first ``rank`` singular vectors of the gradient, found again in
+    the first step and each time that ``update_proj_gap`` more have been taken. ``proj_type``
+    is "std" (of the shorter side), "reverse_std", "left", "right" or "full".
+
+    ``state`` has ``step``, ``exp_avg``, ``exp_avg_sq`` and, where there is a rank,
+    ``projection`` (with "full" ``projection_right`` too): float32, or float64 beside float64
+    parameters. So checkpoints hold no objects, and training goes on to the bit in the middle
+    of a gap. The sign of a singular vector is that with which its largest component is
+    positive. On CUDA devices groups with a rank are refused.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        betas: decays of the averages of the projected gradient and of its square.
+        eps: added to the root of the latter.
+        weight_decay: decoupled, times ``lr``, behind the update.
+        correct_bias: divide the averages by their weights' sums.
+        no_deprecation_warning: makes no difference.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError for values out of range.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        correct_bias: bool = True,
+        no_deprecation_warning: bool = False,
+        **features,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "correct_bias": correct_bias,
+        }
+        self._check_values(defaults)
+        super().__init__(params, defaults, **features)
+
+    @staticmethod
+    def _check_values(group: dict) -> None:
+        if not group["lr"] >= 0.0:
+            raise ValueError(f"Invalid learning rate: {group['lr']} - should be >= 0.0")
+        for beta in group["betas"]:
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter: {beta} - should be in [0.0, 1.0)")
+        if not group["eps"] >= 0.0:
+            raise ValueError(f"Invalid epsilon value: {group['eps']} - should be >= 0.0")
