@@ -29,7 +29,19 @@ def mixed(named, **more):
     return st.Optimizer(named, DEFINITION, lr=0.05, **more)
 
 
-MAKES = {"muon": (muon, MATRICES), "mixed": (mixed, SHAPES)}
+def galore(named, **more):
+    """Groups with a rank and without."""
+    low = [(n, p) for n, p in named if n in MATRICES]
+    rest = [(n, p) for n, p in named if n not in MATRICES]
+    groups = [{"params": rest}, {"params": low, "rank": 2, "update_proj_gap": 2}]
+    return st.GaLoreAdamW(groups, lr=0.05, **more)
+
+
+MAKES = {
+    "muon": (muon, MATRICES),
+    "mixed": (mixed, SHAPES),
+    "galore": (galore, {name: SHAPES[name] for name in reversed(SHAPES)}),
+}
 
 
 def fresh(made, dtype):
