@@ -46,7 +46,8 @@ ELEMENTWISE = {
     "adadelta": DECAY, "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
     "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
     "fused_adam": DECAY, "galore_adamw": ",option.low_rank=false", "lion": "", "lomo": "",
-    "nadam": DECAY, "radam": DECAY, "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true", "rprop": "",
+    "nadam": DECAY, "radam": DECAY, "rprop": "",
+    "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true",
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
     "sophia": ",option.has_estimate=true",
 }  # fmt: skip
