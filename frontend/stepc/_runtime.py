@@ -106,6 +106,11 @@ _SIGNATURES = {
     "stepcStepTensors": [c_void_p, POINTER(c_int64), c_int64],
     "stepcGradReady": [c_void_p, POINTER(c_int64), c_int64],
     "stepcStepEnd": [c_void_p],
+    "stepcStepAbandon": [c_void_p],
+    "stepcGradAbsent": [c_void_p, POINTER(c_int64), c_int64],
+    "stepcPlanFindUnused": [c_void_p, c_int32],
+    "stepcPlanShareSums": [c_void_p],
+    "stepcPlanGetGrad": [c_void_p, c_int64, POINTER(DLTensor)],
     "stepcPassBegin": [c_void_p],
     "stepcPassEnd": [c_void_p],
     "stepcPlanForgetGrads": [c_void_p],
@@ -221,6 +226,7 @@ _EXCEPTIONS = {
     "STEPC_COMMUNICATION_ERROR": errors.CommunicationError,
     "STEPC_STALE_STATISTICS": errors.StaleStatisticsError,
     "STEPC_DEVICE_ERROR": errors.DeviceError,
+    "STEPC_ABANDONED": errors.AbandonedError,
 }
 
 
@@ -433,12 +439,34 @@ class Plan:
         ids = (c_int64 * max(len(tensors), 1))(*tensors)
         self._calling_back(self._lib.stepcGradReady, ids, len(tensors))
 
+    def find_unused(self) -> None:
+        """Has ranks tell each other, in steps between begin and end, which tensors have a
+        gradient on any of them."""
+        check(self._lib, self._lib.stepcPlanFindUnused(self._handle, 1))
+
+    def share_sums(self) -> None:
+        """Has the sums of all buckets lie in one memory, before anything is bound: each is
+        stepped as it lands, where the definition permits it."""
+        check(self._lib, self._lib.stepcPlanShareSums(self._handle))
+
+    def grad_absent(self, tensors: Sequence[int]) -> None:
+        """Tells that these will have no gradient on this rank, so that nothing waits for one."""
+        ids = (c_int64 * max(len(tensors), 1))(*tensors)
+        self._calling_back(self._lib.stepcGradAbsent, ids, len(tensors))
+
     def pass_begin(self) -> None:
         """Begins a backward pass: gradients cross ranks ahead of the step, and add up."""
         self._calling_back(self._lib.stepcPassBegin)
 
     def pass_end(self) -> None:
         self._calling_back(self._lib.stepcPassEnd)
+
+    def grad(self, tensor: int) -> tuple[int, int, str]:
+        """What passes have brought of a tensor: where this rank's part lies, of how many
+        elements, and whether of "f64" or "f32"."""
+        out = DLTensor()
+        check(self._lib, self._lib.stepcPlanGetGrad(self._handle, tensor, byref(out)))
+        return out.data or 0, out.shape[0], f"f{out.dtype.bits}"
 
     def forget_grads(self) -> None:
         """Forgets what passes have brought."""
@@ -457,6 +485,10 @@ class Plan:
 
     def step_end(self) -> None:
         self._calling_back(self._lib.stepcStepEnd)
+
+    def step_abandon(self) -> None:
+        """Ends a step whose other gradients will not come: no rank steps them."""
+        self._calling_back(self._lib.stepcStepAbandon)
 
     def scalar(self, name: str, group: int = 0) -> float:
         """What the definition keeps between steps, as the coming step reads it."""

@@ -14,6 +14,7 @@ import re
 _IN_PARTS = "a step in parts"
 NAMES = {
     "stepcGradReady": "telling that gradients have come",
+    "stepcGradAbsent": "telling that gradients will not come",
     "stepcGetParts": "asking which part a rank has",
     "stepcPassBegin": "the begin of a backward pass",
     "stepcPassEnd": "the end of a backward pass",
@@ -21,6 +22,7 @@ NAMES = {
     "stepcPlanBind": "binding tensors",
     "stepcPlanSetBuckets": "choosing how much crosses ranks at a time",
     "stepcPlanSetParam": "moving a parameter",
+    "stepcPlanFindUnused": "finding unused parameters",
     "stepcPlanForgetGrads": "zero_grad()",
     "stepcPlanParametersWritten": "the tensor's version",
     "stepcPlanSetCount": "setting a count of steps",
@@ -28,9 +30,11 @@ NAMES = {
     "stepcPlanSetMesh": "choosing the ranks",
     "stepcPlanSetScalar": "set_scalar()",
     "stepcPlanSetStream": "choosing a stream",
+    "stepcPlanShareSums": "sharing the memory of sums",
     "stepcPlanTakeGrads": "taking over gradients",
     "stepcPlanUpload": "upload()",
     "stepcStep": "step()",
+    "stepcStepAbandon": f"giving up {_IN_PARTS}",
     "stepcStepBegin": f"the begin of {_IN_PARTS}",
     "stepcStepEnd": f"the end of {_IN_PARTS}",
     "stepcStepTensors": "stepping some tensors",

@@ -117,6 +117,11 @@ class DisagreementError(CommunicationError):
     they are alike goes on."""
 
 
+class AbandonedError(CommunicationError):
+    """The backward pass of another rank ended before all its gradients had come. What was stepped
+    is the same on all ranks, and they may go on."""
+
+
 class StaleStatisticsError(StatusError):
     """A parameter was written by others, which ``exclusive_writes=True`` promises not to
     happen; the step was made, with old statistics."""

@@ -147,6 +147,7 @@ const char *stepcStatusString(StepcStatus status) {
     STEPC_CASE(STEPC_COMMUNICATION_ERROR)
     STEPC_CASE(STEPC_STALE_STATISTICS)
     STEPC_CASE(STEPC_DEVICE_ERROR)
+    STEPC_CASE(STEPC_ABANDONED)
   }
 #undef STEPC_CASE
   return "STEPC_UNKNOWN_STATUS";
@@ -309,6 +310,22 @@ StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids, int64_t n) {
   return withPlan(plan, [&] { plan->plan.gradReady(ids, n); });
 }
 
+StepcStatus stepcPlanFindUnused(StepcPlan *plan, int32_t enabled) {
+  return withPlan(plan, [&] { plan->plan.findUnused(enabled != 0); });
+}
+
+StepcStatus stepcPlanShareSums(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.shareSums(); });
+}
+
+StepcStatus stepcGradAbsent(StepcPlan *plan, const int64_t *ids, int64_t n) {
+  return withPlan(plan, [&] { plan->plan.gradAbsent(ids, n); });
+}
+
+StepcStatus stepcStepAbandon(StepcPlan *plan) {
+  return withPlan(plan, [&] { plan->plan.stepAbandon(); });
+}
+
 StepcStatus stepcStepEnd(StepcPlan *plan) {
   return withPlan(plan, [&] { plan->plan.stepEnd(); });
 }
@@ -334,6 +351,12 @@ StepcStatus stepcPlanTakeGrads(StepcPlan *plan, StepcPlan *from) {
     if (status != STEPC_OK)
       throw Error(status, stepcLastErrorMessage());
   });
+}
+
+StepcStatus stepcPlanGetGrad(const StepcPlan *plan, int64_t id, DLTensor *out) {
+  if (!out)
+    return reportNull("out");
+  return withPlan(plan, [&] { plan->plan.getGrad(id, *out); });
 }
 
 StepcStatus stepcPlanGetCount(const StepcPlan *plan, int64_t id,

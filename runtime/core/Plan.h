@@ -45,6 +45,11 @@ public:
   void stepTensors(const int64_t *ids, int64_t size);
   void stepEnd();
   void gradReady(const int64_t *ids, int64_t size);
+  void findUnused(bool enabled);
+  void shareSums();
+  void gradAbsent(const int64_t *ids, int64_t size);
+  void stepAbandon();
+  void getGrad(int64_t id, DLTensor &out) const;
   void passBegin();
   void passEnd();
   void forgetGrads();
@@ -158,6 +163,10 @@ private:
   void endParts() noexcept;
   void dropParts() noexcept;
 
+  // PlanTell.cpp
+  void requireAbsent(int64_t id) const;
+  void refuseGivenUp(int64_t numTensors);
+
   // PlanPass.cpp
   void dropPass() noexcept;
   void wakeEntries() noexcept;
@@ -183,6 +192,8 @@ private:
   int64_t numSkipped = 0;
   bool inStep = false;
   bool inPass = false;
+  /// Whether steps between begin and end find out which gradients there are.
+  bool findsUnused = false;
   std::vector<int64_t> steppedIds;
   /// What a part of a step takes together; and what is stepped before a bucket
   /// is waited for.

@@ -31,7 +31,8 @@ void Plan::followGrads() noexcept {
 void Plan::stepWithTransfers() {
   renewTransfers();
   bool inParts =
-      transfers.permitsParts() && transfers.overlaps() && !engine->stepsWhole();
+      transfers.sharesSums() || (transfers.permitsParts() &&
+                                 transfers.overlaps() && !engine->stepsWhole());
   beginEntries(!inParts);
   if (inParts)
     stepBuckets();
@@ -169,6 +170,9 @@ void Plan::requireReady(int64_t id) const {
     fail(STEPC_WRONG_STATE,
          "the gradient of tensor %s has come since %s already", name,
          inPass ? "stepcPassBegin" : "stepcStepBegin");
+  if (tensor.entry >= 0 && getEntry(tensor).absent)
+    fail(STEPC_WRONG_STATE,
+         "the gradient of tensor %s was said not to come in this step", name);
   if (tensor.entry >= 0 && transfers.getBucket(getEntry(tensor).bucket).done &&
       !inPass)
     fail(STEPC_WRONG_STATE,
@@ -250,14 +254,20 @@ void Plan::stepNamed() {
   // What is refused leaves the step as it is, for another end.
   if (!transfers.permitsParts())
     checkStep();
+  if (transfers.tells())
+    transfers.reserveRest(getTransferMemory());
   transfers.closeAll();
-  if (transfers.permitsParts()) {
+  // Who takes part is known when all have landed.
+  if (transfers.permitsParts() || transfers.tells())
     bring();
+  if (transfers.permitsParts())
     endParts();
-  } else {
+  else if (!transfers.isGivenUp())
     stepNamedAtOnce();
-  }
+  else
+    dropParts();
   wakeEntries();
+  refuseGivenUp(transfers.permitsParts() ? lastStep.numTensors : 0);
 }
 
 /// Those that were not named sleep in this step.

@@ -18,6 +18,10 @@ using namespace stepc;
 
 void Plan::passBegin() {
   requireNoStep("stepcPassBegin");
+  if (transfers.sharesSums())
+    fail(STEPC_WRONG_STATE,
+         "stepcPassBegin of a plan whose sums share their memory: they are "
+         "stepped as they land");
   renewTransfers();
   checkOverlap();
   engine->requireParts();

@@ -84,7 +84,7 @@ void Plan::stepBegin() {
   if (!model.cohortsValid)
     model.formCohorts(engine->getScalarRows());
   engine->beginParts();
-  transfers.begin(/*isPass=*/false, /*allTogether=*/false);
+  transfers.begin(/*isPass=*/false, /*allTogether=*/false, findsUnused);
   written = false;
   inStep = true;
 }

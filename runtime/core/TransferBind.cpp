@@ -121,17 +121,18 @@ static size_t getScratchBytes(const TransferBucket &bucket) {
 }
 
 void Transfers::takeMemory(NewTransfers &made, const TakeMemory &take) const {
-  size_t bytes = 64, scratchBytes = scratch.size;
+  size_t bytes = 0, scratchBytes = scratch.size;
   for (const TransferBucket &bucket : made.buckets) {
-    bytes += getLandingBytes(bucket);
+    bytes = sumsShared ? std::max(bytes, getLandingBytes(bucket))
+                       : bytes + getLandingBytes(bucket);
     scratchBytes = std::max(scratchBytes, getScratchBytes(bucket));
   }
   made.scratch = scratchBytes > scratch.size ? take(scratchBytes) : scratch;
-  made.blocks.push_back(take(bytes));
+  made.blocks.push_back(take(bytes + 64));
   uintptr_t next = made.blocks.back().address;
   for (TransferBucket &bucket : made.buckets) {
     bucket.landing = next;
-    next += getLandingBytes(bucket);
+    next += sumsShared ? 0 : getLandingBytes(bucket);
     uintptr_t at = bucket.landing;
     for (size_t member : bucket.members) {
       EntryTensor &tensor = made.tensors[member];
@@ -292,6 +293,8 @@ void Transfers::renew(const TakeMemory &take) {
 void Transfers::reserve(const NewTransfers &made) {
   reserveAtLeast(tensors, tensors.size() + made.tensors.size());
   reserveAtLeast(converting, made.numPlaces);
+  for (const TransferBucket &bucket : made.buckets)
+    reserveAtLeast(told, 1 + 2 * bucket.members.size());
   reserveAtLeast(buckets, buckets.size() + made.buckets.size());
   reserveAtLeast(units, units.size() + made.units.size());
   reserveAtLeast(blocks, blocks.size() + made.blocks.size());

@@ -69,6 +69,22 @@ void Transfers::finish(void *&work, const Subject &subject, Engine &engine) {
       subject);
 }
 
+/// Puts the largest of each word over the ranks in its place.
+void Transfers::tell(uint64_t axes, const TransferBucket &bucket) {
+  if (!axes)
+    return;
+  ++numCalls;
+  numBytes += 8 * int64_t(told.size());
+  StepcReduceCall call = {axes, STEPC_MAX_I64, 0, told.data(),
+                          int64_t(told.size())};
+  callCommunicator(
+      [&](const StepcCommunicator &communicator) {
+        return communicator.reduce(communicator.context, &call, 1, message,
+                                   sizeof(message));
+      },
+      Subject{bucket, "gradients"});
+}
+
 /// Where a communicator has failed it may still write what it was to receive,
 /// and who waits for it reads what was sent: that memory stays for good.
 void Transfers::keepMemory() noexcept {

@@ -127,6 +127,7 @@ void TensorCutter::cut(TransferBucket &bucket,
     tensor.cuts = lines[k];
     tensor.begin = tensor.cuts[rank];
     tensor.end = tensor.cuts[rank + 1];
+    tensor.ownElements = tensor.end - tensor.begin;
     tensor.elsewhere =
         terms.owned && ownersOf[bucket.members[k]] != int64_t(rank);
     bucket.ownElements += tensor.end - tensor.begin;

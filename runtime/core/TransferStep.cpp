@@ -18,8 +18,11 @@ using namespace stepc;
 // Gradients
 //===----------------------------------------------------------------------===//
 
-void Transfers::begin(bool isPass, bool allTogether) noexcept {
+void Transfers::begin(bool isPass, bool allTogether, bool ranksTell) noexcept {
   pass = isPass;
+  telling = ranksTell;
+  gaveUp = false;
+  givenUpBy = -1;
   together = parts && allTogether;
   giving = false;
   callsBefore = numCalls;
@@ -33,11 +36,11 @@ void Transfers::begin(bool isPass, bool allTogether) noexcept {
     bool complete = bucket.landed && !pass;
     bucket.numReady = complete ? bucket.members.size() : 0;
     bucket.takesPart = complete;
-    bucket.done = false;
+    bucket.done = bucket.givenUp = false;
     bucket.send = 0;
   }
   for (EntryTensor &tensor : tensors) {
-    tensor.packed = tensor.stepped = false;
+    tensor.packed = tensor.stepped = tensor.absent = false;
     tensor.ready = tensor.landed && !pass;
   }
 }
@@ -56,11 +59,11 @@ void Transfers::setReady(size_t index) noexcept {
 }
 
 /// In a pass all buckets cross, as the ranks may have gradients of different
-/// tensors.
+/// tensors; and in a step that finds out of which.
 void Transfers::closeAll() noexcept {
   for (TransferBucket &bucket : buckets) {
     bucket.numReady = bucket.members.size();
-    bucket.takesPart |= pass && bucket.crosses();
+    bucket.takesPart |= (pass || telling) && bucket.crosses();
   }
 }
 
@@ -318,6 +321,8 @@ void Transfers::run(size_t end, Engine &engine, BucketStepper &stepper) {
     case Kind::Land:
       stepper.beforeWait();
       land(event, engine);
+      if (telling)
+        tellGradients(buckets[event.index]);
       buckets[event.index].done = true;
       if (parts && !pass && !together && buckets[event.index].takesPart)
         stepper.stepBucket(buckets[event.index]);

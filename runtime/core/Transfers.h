@@ -57,6 +57,7 @@ struct EntryTensor {
   Cuts cuts;
   int64_t begin = 0;
   int64_t end = 0;
+  int64_t ownElements = 0;
   size_t bucket = 0;
   /// The caller's.
   uintptr_t param = 0;
@@ -84,6 +85,8 @@ struct EntryTensor {
   bool packed = false;
   /// Whether it has been stepped before its bucket landed.
   bool stepped = false;
+  /// Whether this rank is to have no gradient of it.
+  bool absent = false;
 };
 
 /// Ranks that exchange pieces of one line of elements.
@@ -124,6 +127,8 @@ struct TransferBucket {
   bool takesPart = false;
   /// Whether it is behind where it lands.
   bool done = false;
+  /// Whether a rank has given it up, so that nobody steps it.
+  bool givenUp = false;
   /// Where it is packed, from the first gradient until all have landed: one of
   /// the memories for what is sent; 0: nowhere.
   uintptr_t send = 0;
@@ -266,6 +271,10 @@ public:
   Transfers(const Manifest &manifest, const Exchange &exchange);
 
   void setBuckets(BucketSizes bytes) { bucketSizes = bytes; }
+  /// Has sums of buckets that are bound from now on lie in one memory, where
+  /// each is stepped before the next lands.
+  void shareSums() { sumsShared = parts; }
+  bool sharesSums() const { return sumsShared; }
 
   // Binding.
 
@@ -295,8 +304,9 @@ public:
   // A step, or a backward pass ahead of it. What passes bring is added up where
   // it lands, and every step takes it until it is forgotten.
 
-  /// `allTogether`: no bucket is stepped as it lands.
-  void begin(bool isPass, bool allTogether) noexcept;
+  /// `allTogether`: no bucket is stepped as it lands; `ranksTell`: as one lands
+  /// the ranks tell each other which of its gradients there are.
+  void begin(bool isPass, bool allTogether, bool ranksTell = false) noexcept;
   /// Takes the memory that packing these tensors needs.
   void reserveSends(const std::vector<size_t> &list, const TakeMemory &take);
   /// And what the end of a pass needs.
@@ -304,12 +314,24 @@ public:
   /// The gradient of a tensor has come; it is packed by pack(), or when its
   /// bucket starts.
   void setReady(size_t tensor) noexcept;
+  /// There will be none of it here.
+  void setAbsent(size_t tensor) noexcept;
   /// What is not ready takes no part.
   void closeAll() noexcept;
   /// Packs tensors that are ready, and brings gradients as far as buckets are.
   /// Throws STEPC_COMMUNICATION_ERROR; then nothing is under way any more.
   void bring(Engine &engine, BucketStepper &stepper, const size_t *list,
              size_t count);
+  /// Whether the step under way finds out which gradients there are.
+  bool tells() const { return telling; }
+  /// The gradients of this rank that have not come will not.
+  void giveUp() noexcept;
+  /// Whether a rank has done so, and whether it was this one.
+  bool isGivenUp() const { return givenUpBy >= 0; }
+  bool hasGivenUp() const { return gaveUp; }
+  std::string describeWhoGaveUp() const;
+  /// Whether tensors may have been stepped of what was given up.
+  bool lacksHalfStepped() const;
   /// What has been brought stays until forget().
   void endPass() noexcept;
   void forget() noexcept;
@@ -353,6 +375,9 @@ private:
   // TransferPass.cpp
   void requireLike(const Transfers &from) const;
 
+  // TransferTell.cpp
+  void tellGradients(TransferBucket &bucket);
+
   // TransferStep.cpp
   void run(size_t end, Engine &engine, BucketStepper &stepper);
   void start(const TransferEvent &event, Engine &engine);
@@ -386,6 +411,7 @@ private:
   void start(const StepcTransfer &transfer, int64_t bytes, void *&work,
              const Subject &subject, Engine &engine);
   void finish(void *&work, const Subject &subject, Engine &engine);
+  void tell(uint64_t axes, const TransferBucket &bucket);
   std::string describe(const Subject &subject) const;
   template <typename Call>
   void callCommunicator(Call &&call, const Subject &subject);
@@ -394,6 +420,7 @@ private:
   const Exchange &exchange;
   /// Whether the definition permits to step some tensors before others.
   bool parts;
+  bool sumsShared = false;
   BucketSizes bucketSizes;
 
   std::vector<EntryTensor> tensors;
@@ -416,6 +443,13 @@ private:
   /// then the events are gone through twice.
   bool together = false;
   bool giving = false;
+  bool telling = false;
+  /// Who has given up gradients, among the ranks along these axes; -1: nobody.
+  int64_t givenUpBy = -1;
+  uint64_t givenUpOver = 0;
+  bool gaveUp = false;
+  /// What ranks tell each other of a bucket; there is memory for all.
+  std::vector<int64_t> told;
   int64_t callsBefore = 0, bytesBefore = 0;
   size_t numPlaces = 0;
   /// What is to be packed or copied; there is memory for all.

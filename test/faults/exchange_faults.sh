@@ -44,5 +44,5 @@ try() {
 }
 
 try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip'
-try transfer 13 'Transfer.*:TransferPass.*'
+try transfer 13 'Transfer.*:TransferPass.*:TransferTell.*'
 exit "$((failures != 0))"

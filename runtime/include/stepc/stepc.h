@@ -68,8 +68,10 @@ typedef enum StepcStatus {
   STEPC_COMMUNICATION_ERROR = 18, /* ranks could not combine their parts */
   STEPC_STALE_STATISTICS = 19,    /* parameters were written by others, although
                                      the package has --exclusive-writes */
-  STEPC_DEVICE_ERROR = 20         /* a call of a device's driver failed, or
+  STEPC_DEVICE_ERROR = 20,        /* a call of a device's driver failed, or
                                      there is no driver */
+  STEPC_ABANDONED = 21            /* another rank has given up its part of a
+                                     step, see stepcStepAbandon */
 } StepcStatus;
 
 /* major * 1000 + minor of the loaded library. */
@@ -641,6 +643,38 @@ STEPC_API StepcStatus stepcStepEnd(StepcPlan *plan);
 STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
                                      int64_t n);
 
+/* Has the steps between stepcStepBegin and stepcStepEnd find out which tensors
+ * are used, as those within a backward pass must: the ranks of a group may then
+ * name different tensors of those that they share. They tell each other which
+ * as a bucket lands, by a small call for each. All buckets whose gradients are
+ * sums cross, zeros where a rank has none, and a tensor takes part on all ranks
+ * where any has a gradient. Of gradients that all ranks have whole either all
+ * have one or none, else STEPC_INVALID_ARGUMENT, and the plan is poisoned. Not
+ * on CUDA devices: STEPC_WRONG_STATE. */
+STEPC_API StepcStatus stepcPlanFindUnused(StepcPlan *plan, int32_t enabled);
+
+/* Before anything is bound: the sums of all buckets have one memory, as large
+ * as the largest, in place of one for each. For plans whose gradients are
+ * stepped as they land: stepcPassBegin is refused. Where the definition does
+ * not permit parts (`subsets`) it changes nothing, as then all land before the
+ * step. Not on CUDA devices: STEPC_WRONG_STATE. */
+STEPC_API StepcStatus stepcPlanShareSums(StepcPlan *plan);
+
+/* Tells, in such a step, that these tensors will have no gradient on this rank,
+ * so that nothing waits for them until the end. */
+STEPC_API StepcStatus stepcGradAbsent(StepcPlan *plan, const int64_t *ids,
+                                      int64_t n);
+
+/* Ends such a step where the gradients that have not come will not, as an error
+ * has ended the backward pass. Buckets that are complete on this rank are
+ * stepped by all; the others cross all the same, and no rank steps them. On
+ * other ranks stepcStepEnd returns STEPC_ABANDONED, with a message that names
+ * this one. Where the definition does not permit parts nothing is stepped then.
+ * All may go on with the next step, but where gradients were named that all
+ * ranks have whole, which have been stepped on some alone: the plan is
+ * poisoned. */
+STEPC_API StepcStatus stepcStepAbandon(StepcPlan *plan);
+
 /* Brings gradients ahead of the step, in a backward pass: between begin and end
  * stepcGradReady tells of gradients as in a step, which are copied, cross ranks
  * and are added up where they are stepped. Of several passes, as of several
@@ -656,6 +690,12 @@ STEPC_API StepcStatus stepcGradReady(StepcPlan *plan, const int64_t *ids,
  * brought is forgotten; parameters and states are as before. */
 STEPC_API StepcStatus stepcPassBegin(StepcPlan *plan);
 STEPC_API StepcStatus stepcPassEnd(StepcPlan *plan);
+
+/* What passes have brought of a tensor: this rank's part, of as many elements
+ * as stepcPlanGetPart says, in the type of the sum. It is there until the next
+ * pass, step or bind. STEPC_WRONG_STATE where there is none. */
+STEPC_API StepcStatus stepcPlanGetGrad(const StepcPlan *plan, int64_t id,
+                                       DLTensor *out);
 
 /* Forgets what passes have brought; one that is under way ends so. */
 STEPC_API StepcStatus stepcPlanForgetGrads(StepcPlan *plan);
