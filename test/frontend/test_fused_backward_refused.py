@@ -104,9 +104,8 @@ def test_a_parameter_whose_group_is_gone():
 @pytest.mark.parametrize(
     "more, words",
     [
-        ({"zero": 1, "gradients": "local"}, "does not go with zero=1"),
         ({"static_grads": True}, "static_grads=True keeps them"),
-        ({"accumulation_steps": 2}, "accumulation_steps sums several"),
+        ({"accumulation_steps": 2}, "accumulation_steps sums several; zero=Zero.2. sums"),
         ({"exclusive_writes": True}, "exclusive_writes=True cannot look at one"),
     ],
 )

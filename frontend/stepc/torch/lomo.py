@@ -13,13 +13,17 @@ backward pass of its own::
 
 from __future__ import annotations
 
+import datetime
+
 import torch
 
 from .. import errors
 from .binding.features import ClipByValue, LossScale
 from .binding.hypers import Part
+from .ranks.zero.settings import Zero
+from .step.backward_norms import coefficient_of
 from .step.compiled import CompiledStep
-from .step.fused_backward import InBackward, coefficient_of
+from .step.fused_backward import InBackward
 
 __all__ = ["AdaLomo", "Lomo"]
 
@@ -27,7 +31,7 @@ __all__ = ["AdaLomo", "Lomo"]
 class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
     """What both have in common, as ``lomo_optim`` has it."""
 
-    def __init__(self, model: torch.nn.Module, defaults: dict, loss_scale: float | None):
+    def __init__(self, model: torch.nn.Module, defaults: dict, loss_scale: float | None, **ranks):
         norm, value = defaults["clip_grad_norm"], defaults["clip_grad_value"]
         if norm is not None and norm <= 0:
             raise ValueError(f"clip_grad_norm should be positive, got {norm}.")
@@ -35,7 +39,7 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
         # values: the same as multiplying what has been scaled and bounded.
         scale = (loss_scale or 1.0) if loss_scale or norm is not None else None
         clip = ClipByValue(value) if value is not None and value > 0 else None
-        super().__init__(model.named_parameters(), defaults, clip=clip, loss_scale=scale)
+        super().__init__(model.named_parameters(), defaults, clip=clip, loss_scale=scale, **ranks)
         self.model = model
         self.clip_coef: float | None = None
 
@@ -43,6 +47,10 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
     def clip_grad_norm(self) -> float | None:
         """The largest norm of all gradients together, or None."""
         return self.defaults["clip_grad_norm"]
+
+    @property
+    def _measures_norm(self) -> bool:
+        return self.clip_grad_norm is not None
 
     @property
     def clip_grad_value(self) -> float | None:
@@ -124,6 +132,8 @@ class Lomo(_InManner):
         weight_decay: decoupled, times ``lr``.
         loss_scale_args: of lomo_optim's scaler for losses in float16, which are refused;
             taken and not used.
+        zero, timeout: over ranks that have the same parameters, as of the other optimizers:
+            gradients are averaged, and each rank steps its part. Both passes cross.
 
     Raises ValueError for ``clip_grad_norm`` not above 0.
     """
@@ -140,6 +150,9 @@ class Lomo(_InManner):
         clip_grad_value: float | None = None,
         weight_decay: float = 0.0,
         loss_scale_args: dict | None = None,
+        *,
+        zero: Zero | None = None,
+        timeout: datetime.timedelta | None = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -147,7 +160,7 @@ class Lomo(_InManner):
             "clip_grad_value": clip_grad_value,
             "weight_decay": weight_decay,
         }
-        super().__init__(model, defaults, None)
+        super().__init__(model, defaults, None, zero=zero or 0, timeout=timeout)
 
 
 class AdaLomo(_InManner):
@@ -169,6 +182,7 @@ class AdaLomo(_InManner):
         clip_grad_norm: see the module; above 0.
         clip_grad_value: bound of the elements of gradients, before the norm's.
         weight_decay: decoupled, times the learning rate of the parameter.
+        zero, timeout: as of ``Lomo``.
 
     Raises ValueError for ``clip_grad_norm`` not above 0.
     """
@@ -195,6 +209,9 @@ class AdaLomo(_InManner):
         clip_grad_norm: float | None = None,
         clip_grad_value: float | None = None,
         weight_decay: float = 0.0,
+        *,
+        zero: Zero | None = None,
+        timeout: datetime.timedelta | None = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -205,4 +222,4 @@ class AdaLomo(_InManner):
             "clip_grad_value": clip_grad_value,
             "weight_decay": weight_decay,
         }
-        super().__init__(model, defaults, loss_scale)
+        super().__init__(model, defaults, loss_scale, zero=zero or 0, timeout=timeout)

@@ -94,12 +94,16 @@ class Binding(InParts):
         # Whether tensors may be stepped one after the other.
         variants = package.manifest["variants"]
         self.in_parts = not any(self.rounds) and all(v["subsets"] for v in variants)
+        # Whether what crosses ranks may be, as it arrives.
+        self.as_they_land = self.in_parts and not self.rounds
         self.plan = _runtime.Plan(package, huge_pages=_states.wants_huge_pages())
         self._place = _devices.Place(self.plan, device)
         if self._mesh is not None:
             self._mesh.enter(self.plan)
         if optimizer._buckets is not None:
             self.plan.set_buckets(*optimizer._buckets)
+        if optimizer._shares_sums:
+            self.plan.share_sums()
         for bound in self._groups:
             self.plan.add_group(bound.options, bound.hypers + self._seed)
         self._set_scalars(optimizer._initial_scalars(interface))

@@ -8,6 +8,7 @@ import torch
 
 from ... import errors
 from ..tensors import views as _tensors
+from ..tensors.device_memory import tensor_at
 from ..tensors.members import trainable_members
 
 
@@ -16,13 +17,19 @@ class InParts:
 
     # --- A step in parts ------------------------------------------------------
 
-    def begin(self, optimizer) -> bool:
+    # Of gradients that cross ranks, which those of a DistributedBinding may.
+    crosses = keeps_gradients = False
+    _counted: dict[int, int] | None = None  # of a step in which gradients cross: see begin
+
+    def begin(self, optimizer, *, crossing: bool = False) -> bool:
         """Begins a step whose gradients come one by one.
 
         False, with nothing done, when another Binding is needed. StatusError where the
-        definition needs all gradients at once.
+        definition needs all gradients at once; but where they cross ranks (``crossing``), as this
+        rank's part of their sum has its memory in any case: it is then stepped by the end.
         """
-        self._refuse_rounds()
+        if not crossing:
+            self._refuse_rounds()
         self._place.follow()
         if not self.is_current(optimizer):
             return False
@@ -37,8 +44,16 @@ class InParts:
             return False
         self._remainders.refresh()
         self._watched.refresh()
+        if crossing:
+            self.plan.find_unused()
+            # Which first steps are made, other ranks decide, too.
+            self._counted = {m.index: self.plan.count(self._ids[m.index]) for m in self._pending}
         self.plan.step_begin()
         return True
+
+    def say_absent(self, params: list[torch.Tensor]) -> None:
+        """Says that no gradients of these will come in a step in which they cross."""
+        self.plan.grad_absent([self._by_param[id(param)] for param in params])
 
     def _refuse_rounds(self) -> None:
         if self.in_parts:
@@ -71,14 +86,31 @@ class InParts:
         del held
         return ids
 
-    def end(self, stepped: set[int]) -> None:
-        """Ends it. ``stepped``: ids of the tensors that took part; their gradients
-        may be gone."""
+    def end(self, stepped: set[int], *, abandons: bool = False) -> None:
+        """Ends it. ``stepped``: ids of the tensors that took part, as far as this rank knows;
+        their gradients may be gone. ``abandons``: those of others will not come."""
         self._place.follow(ordered=True)
-        self.plan.step_end()
-        self._noted += 1
+        try:
+            self.plan.step_abandon() if abandons else self.plan.step_end()
+        except errors.AbandonedError:
+            self._note_end(stepped)
+            raise
+        except BaseException:
+            self._counted = None
+            raise
+        self._note_end(stepped)
+
+    def _note_end(self, stepped: set[int]) -> None:
+        """What follows from a step that has ended."""
+        counted, self._counted = self._counted, None
+        if self.plan.is_poisoned():
+            return
+        self._noted = self.plan.info().steps
         for tensor in stepped:
             self.plan.set_grad(tensor, None)
+        if counted is not None:
+            ids = {index: self._ids[index] for index in counted}
+            stepped = {t for index, t in ids.items() if self.plan.count(t) != counted[index]}
         if self._pending:
             taken = [m for m in self._pending if self._ids[m.index] in stepped]
             self._pending = [m for m in self._pending if self._ids[m.index] not in stepped]
@@ -93,16 +125,28 @@ class InParts:
         self._place.follow(ordered=True)
         self.plan.pass_begin()
 
-    def bring(self, params: list[torch.Tensor]) -> None:
+    def bring(self, params: list[torch.Tensor], *, keeps: bool = False) -> list[int]:
         """Brings the gradients of parameters, which may be freed then; that of one without counts
-        as zero."""
+        as zero. ``keeps``: they are read where they are, when the step ends. Returns the plan's
+        ids of the parameters."""
         self._place.follow(ordered=True)
         held = [param.grad for param in params]  # which other threads may drop meanwhile
         own = self.set_grads([param for param in params if param.grad is not None])
-        self.plan.grad_ready([self._by_param[id(param)] for param in params])
-        for tensor in own:
+        ids = [self._by_param[id(param)] for param in params]
+        self.plan.grad_ready(ids)
+        for tensor in () if keeps else own:
             self.plan.set_grad(tensor, None)
         del held
+        return ids
+
+    def brought(self, param: torch.Tensor) -> torch.Tensor:
+        """What passes have brought of a parameter: this rank's part, until the next."""
+        address, count, kind = self.plan.grad(self._by_param[id(param)])
+        dtype = {"f32": torch.float32, "f64": torch.float64}[kind]
+        size = count * dtype.itemsize
+        if not size:
+            return torch.zeros(0, dtype=dtype, device=param.device)
+        return tensor_at(address, size, torch.uint8, param.device).view(dtype)
 
     def end_pass(self) -> None:
         self._place.follow(ordered=True)

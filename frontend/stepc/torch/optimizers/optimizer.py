@@ -18,8 +18,8 @@ from ..binding.features import KEYWORDS, Features, hyper_names
 from ..binding.flags import check_package
 from ..binding.precision import MASTERS
 from ..ranks import arguments as _on_ranks
+from ..step.backward_checks import in_two_passes
 from ..step.compiled import CompiledStep
-from ..step.fused_backward import in_two_passes
 from ..step.saving import SCALARS
 
 # Keys of a group that are no values of the definition: torch's, its schedulers',
@@ -88,7 +88,9 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
         more = {n: hypers_and_options.pop(n) for n in KEYWORDS if n in hypers_and_options}
         others = _on_ranks.KEYWORDS
         ranks = {n: hypers_and_options.pop(n) for n in others if n in hypers_and_options}
-        own = in_two_passes(clip, loss_scale, reproducible)[1:] if fused_backward else ()
+        own = ()
+        if fused_backward:
+            own = in_two_passes(clip, loss_scale, reproducible, ranks.get("zero"))[1:]
         self._given = Features.of(*(own or (clip, loss_scale)), **more)
         self._interface = self._without_features(self._definition.interface())
         _check_own_names(self._interface, self._definition)

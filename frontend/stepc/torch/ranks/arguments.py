@@ -68,9 +68,17 @@ class OnRanks:
     _is_made = False  # whether the constructor is done
 
     def _set_ranks(
-        self, zero=0, layouts=None, reduce_dtype=None, timeout=None, check_every=None, **more
+        self,
+        in_backward: bool,
+        zero=0,
+        layouts=None,
+        reduce_dtype=None,
+        timeout=None,
+        check_every=None,
+        **more,
     ) -> None:
-        """Takes over the constructor's arguments; ValueError and TypeError."""
+        """Takes over the constructor's arguments; ValueError and TypeError. ``in_backward``:
+        whether steps are made within the backward pass."""
         self._timeout = check_timeout(timeout)
         linger_at_exit()
         if check_every is not None:
@@ -82,7 +90,7 @@ class OnRanks:
             self._layouts = check_rules(layouts)
         if reduce_dtype is not None or zero != 0 or any(more[n] != KEYWORDS[n] for n in more):
             check_reduce_dtype(reduce_dtype)
-            self._zero = settings(zero, reduce_dtype=reduce_dtype, **more)
+            self._zero = settings(zero, reduce_dtype=reduce_dtype, in_backward=in_backward, **more)
         self._reduce_dtype = reduce_dtype
 
     def _check_places(self, rounding: str | None) -> None:
@@ -196,11 +204,12 @@ class OnRanks:
         from .parts import Parts
 
         self._is_made = True
-        if self._zero is None or (self._zero.stage != 2 and self._zero.flat is None):
+        reduces = self._zero is not None and self._zero.stage == 2 and not self._zero.in_backward
+        if not reduces and (self._zero is None or self._zero.flat is None):
             return
         with _said_of_tensors():
             parts = Parts(self)
-        if self._zero.stage == 2:
+        if reduces:
             from .zero.reducer import GradientReducer
 
             self._reducer = self._reducer or GradientReducer(self)
@@ -234,7 +243,13 @@ class OnRanks:
 
     def no_sync(self) -> contextlib.AbstractContextManager:
         """With zero=2: backward passes inside keep their gradients in ``.grad``, to which the
-        next pass outside adds. Nothing otherwise."""
+        next pass outside adds. Nothing otherwise; StepcError with ``fused_backward`` beside
+        ``zero``."""
+        if self._zero is not None and self._zero.in_backward:
+            raise errors.StepcError(
+                "no_sync() keeps gradients, which fused_backward=True frees as they come; "
+                "zero=Zero(2) without it adds up several passes"
+            )
         return contextlib.nullcontext() if self._reducer is None else self._reducer.no_sync()
 
     _told = None  # what ranks have told each other (distributed.py)
@@ -248,6 +263,12 @@ class OnRanks:
             with _said_of_tensors():
                 known = Parts(self)
         return {id(part.param): part for part in known}
+
+    def _summed_at_step(self) -> set[int]:
+        """The ``id()`` of parameters whose gradients ``zero`` has to sum over other ranks first."""
+        if self._zero is None or not self._layouts:
+            return set()
+        return {id_ for id_, part in self._parts().items() if part.inner.sums_at_step}
 
     def describe_layouts(self) -> str:
         """How each parameter lies on ranks, as text: a table of its name, the shape of the
@@ -323,6 +344,8 @@ class OnRanks:
         return [members]
 
     _buckets: tuple[int, int, int] | None = None  # how much crosses at a time: see Plan.set_buckets
+    _shares_sums = False  # whether one memory serves the sums of all buckets
+    _measures_norm = False  # whether a pass of its own brings sums, which all have memory then
     _brought: frozenset[int] = frozenset()  # id() of parameters whose gradients the plan has
 
 

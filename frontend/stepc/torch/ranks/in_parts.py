@@ -1,12 +1,19 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps of parts whose gradients come one by one, within the backward pass."""
+"""Steps of parts whose gradients come one by one, within the backward pass.
+
+With ``zero`` each gradient goes into its bucket, in the plan's memory. A bucket that is complete
+leaves for the ranks that step it; where they need nothing of other tensors they step their parts
+as the sums arrive, and the parameters are gathered: of a bucket all gradients are there then, so
+that nothing of the pass reads its parameters any more. Else the sums stay until the step ends.
+"""
 
 from __future__ import annotations
 
 import torch
 
 from ... import errors
+from . import alike as _alike
 from .dtensor import is_dtensor
 
 
@@ -26,6 +33,14 @@ def _refuse_redistribution(part) -> None:
 class InParts:
     """Mix-in of :class:`~stepc.torch.ranks.distributed.DistributedBinding`."""
 
+    _is_due = False  # whether this step compares what it steps with
+
+    @property
+    def crosses(self) -> bool:
+        """Whether ranks exchange gradients and parameters in the step: all of them begin and end
+        it, whatever gradients they have."""
+        return self._zero is not None
+
     def begin(self, optimizer) -> bool:
         """Begins a step whose gradients come one by one. False, with nothing done, where another
         binding is needed. TensorError for parameters that cannot be stepped so."""
@@ -35,18 +50,48 @@ class InParts:
         self._local.follow()
         if self._inner is None:
             self._bind()
-        if not self._inner.begin(self._local):
+        if self.crosses:
+            self._agree_on_step(optimizer)
+        if not self._inner.begin(self._local, crossing=self.crosses):
             self._bind()
-            return self._inner.begin(self._local)
+            if not self._inner.begin(self._local, crossing=self.crosses):
+                return False
+        if self.crosses:
+            frozen = [part.local for part in self._zero if not part.param.requires_grad]
+            self._inner.say_absent([local for local in frozen if self._inner.has(local)])
         return True
 
-    def _refuse_parts_of_sums(self) -> None:
-        if self._zero is not None or self._owners is not None:
-            why = "ranks exchange gradients before it is stepped"
-            part = next(iter(self._owners.parts if self._owners is not None else self._parts))
+    def _agree_on_step(self, optimizer) -> None:
+        """That ranks are about to step with the same: before a gradient crosses, as backends end
+        the process where sizes differ. DisagreementError."""
+        self._is_due = optimizer._is_check_due()
+        axis = self._torch_mesh.zero_axis
+        self._torch_mesh.agree({axis} if self._before is None else self._before.axes)
+        facts = self._facts(optimizer)
+        if self._is_due:
+            self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
         else:
-            why = "its gradient is still to be summed over ranks"
+            own = self._facts_along(axis, facts)
+            _alike.compare(own, self._zero.how.group, self._device)
+        for part in self._zero:
+            # Other ranks alone may have a gradient of it.
+            if part.is_copy and not part.inner.sums_at_step:
+                part.refresh()
+
+    def _refuse_parts_of_sums(self) -> None:
+        part, why = None, ""
+        if self._owners is not None:
+            part = next(iter(self._owners.parts))
+            why = "one rank steps the whole of it, to which its parts go before the step"
+        elif self.crosses and self._on_device:
+            part = self._parts[0]
+            why = (
+                f"it is on device '{self._device}', where the host would have to wait for what "
+                "ranks tell each other; Zero(2) without fused_backward frees gradients as they come"
+            )
+        elif not self.crosses:
             part = next((p for p in self._parts if p.sums_at_step or p.sum_key), None)
+            why = "its gradient is still to be summed over ranks"
         if part is not None:
             raise errors.TensorError(
                 f"{part.name} cannot be stepped in the backward pass: {why}",
@@ -59,27 +104,90 @@ class InParts:
 
     def compare(self, optimizer) -> None:
         """Compares with other ranks what is stepped with, where that is due."""
-        if optimizer._is_check_due():
+        if optimizer._is_check_due() and not self.crosses:  # else it has been done by begin
             facts = self._facts(optimizer)
             self._torch_mesh.compare(lambda axis: self._facts_along(axis, facts))
 
     def step_some(self, params: list[torch.Tensor]) -> list[int]:
-        """Steps parameters, which have gradients in their own placements, between begin and end.
-        Returns the plan's ids of them."""
+        """Steps parameters, which have gradients in their own placements, between begin and end,
+        or has their gradients cross. Returns the plan's ids of them."""
         parts = [self._part_of[id(param)] for param in params]
         for part in parts:
-            _refuse_redistribution(part)
+            if not self.crosses:
+                _refuse_redistribution(part)
             part.refresh()
         try:
+            if self.crosses:
+                return self._send(parts)
             ids = self._inner.step_some([part.local for part in parts])
         finally:
             for part in parts:
-                if part.local is not part.param:
+                if part.local is not part.param and not self.keeps_gradients:
                     part.local.grad = None
         torch._C._increment_version([p.param for p in parts if p.local is not p.param])
         return ids
 
-    def end(self, stepped: set[int]) -> None:
-        """Ends it; ``stepped``: ids of the tensors that took part."""
-        self._inner.end(stepped)
+    @property
+    def keeps_gradients(self) -> bool:
+        """Whether gradients, which cross no rank, are read where they are when the step ends."""
+        reduced = self.crosses and not self._zero.how.local_gradients
+        return reduced and not self._inner.as_they_land
+
+    def _send(self, parts: list) -> list[int]:
+        for part in parts:
+            self._zero.note_reduced(part, self._is_due)
+        if self._inner.as_they_land:
+            # Before it is written: autograd then refuses what in this pass would read it later.
+            torch._C._increment_version([part.param for part in parts])
+        ids = self._inner.bring([p.local for p in parts], keeps=self.keeps_gradients)
+        for part in () if self.keeps_gradients else parts:
+            part.param.grad = part.inner.local.grad = part.local.grad = None
+        return ids
+
+    def end(self, stepped: set[int], *, abandons: bool = False) -> None:
+        """Ends it; ``stepped``: ids of the tensors that took part. ``abandons``: the gradients
+        that have not come will not, as the pass has ended with an error."""
+        if not self.crosses:
+            self._inner.end(stepped)
+            return self._show()
+        self._send_late(abandons)
+        try:
+            self._inner.end(stepped if self.keeps_gradients else set(), abandons=abandons)
+        finally:
+            self._end_crossing()
+        if not self._zero.how.local_gradients and not abandons:
+            self._compare_reduced()
+
+    def _compare_reduced(self) -> None:
+        """Behind the step, as ranks are not before it together."""
+        try:
+            self._zero.compare_reduced(self._is_due)
+        except errors.TensorError as error:
+            self._local._optimizer()._poison = str(error)
+            raise
+
+    def is_poisoned(self) -> bool:
+        """Whether a step has failed midway."""
+        return self._inner is not None and self._inner.plan.is_poisoned()
+
+    def _send_late(self, abandons: bool) -> None:
+        """What is summed over other ranks first, which may not come to it in the same passes: all
+        of them together."""
+        late = [part for part in self._in_order if part.inner.sums_at_step]
+        for part in late:
+            part.refresh()
+        if not abandons:
+            self._send([part for part in late if part.local.grad is not None])
+
+    def _end_crossing(self) -> None:
+        for part in self._zero:
+            if part.local is not part.param:
+                part.inner.local.grad = part.local.grad = None
+            if self.keeps_gradients:
+                part.param.grad = None
+        if self._inner.plan.is_poisoned():
+            return
+        torch._C._increment_version([part.param for part in self._zero])
+        self._inner.note_versions()
+        self._zero.give_back()
         self._show()

@@ -7,6 +7,17 @@ from __future__ import annotations
 import torch
 
 
+def ready_binding(optimizer):
+    """A binding of the optimizer as it is now, which can bring gradients."""
+    before = optimizer._binding
+    if before is not None and before.is_ready(optimizer):
+        return before
+    binding = optimizer._bind(before)
+    binding.make_ready()
+    optimizer._binding = binding
+    return binding
+
+
 class InPasses:
     """Mix-in of :class:`~stepc.torch.ranks.distributed.DistributedBinding`."""
 
@@ -46,10 +57,15 @@ class InPasses:
 
     def _bring(self, parts: list) -> None:
         """Of parts that are refreshed; one that has no gradient counts as zero."""
-        self._passes.holder = self._inner
+        if self._passes is not None:
+            self._passes.holder = self._inner
         self._inner.bring([part.local for part in parts])
         for part in parts:
             part.param.grad = part.inner.local.grad = part.local.grad = None
+
+    def brought(self, param: torch.Tensor) -> torch.Tensor:
+        """What passes have brought of a parameter: this rank's part, until the next."""
+        return self._inner.brought(self._part_of[id(param)].local)
 
     def bring_late(self, parts: list) -> None:
         """What came by no pass, or one without sync, and what other ranks alone have had: a pass

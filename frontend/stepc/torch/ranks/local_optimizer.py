@@ -74,6 +74,12 @@ class LocalOptimizer:
         return how.reduce_bytes, how.gathered_at_once(device), int(not how.overlap)
 
     @property
+    def _shares_sums(self) -> bool:
+        if self._shares is None or not self._shares.how.in_backward:
+            return False
+        return not (self._optimizer()._measures_norm or self._mesh.device.type != "cpu")
+
+    @property
     def _brought(self) -> frozenset[int]:
         reducer = self._optimizer()._reducer
         if reducer is None:

@@ -32,9 +32,10 @@ from . import modes as _modes
 from .account import account
 from .apart import Apart, step_apart, without_gradients
 from .averages import Averages
+from .backward_checks import check as check_fused_backward
+from .backward_checks import in_two_passes
 from .eager import step_eagerly, why_eager
-from .fused_backward import BackwardSteps, in_two_passes
-from .fused_backward import check as check_fused_backward
+from .fused_backward import BackwardSteps, InBackward
 from .gradients import Gradients
 from .lock import Lock
 from .report import StepReport
@@ -65,10 +66,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         parameters and states to the bit, on any number of ranks and in any layout. Not
         with exclusive_writes. It takes another traversal and another exchange for a sum.
     fused_backward: steps each parameter in ``loss.backward()``, as soon as its gradient is
-        there, and frees the gradient; ``step`` then ends the step. With plain parameters and
-        with DTensors, as FSDP2's. ``ClipByNorm`` takes two passes: see ``backward``. Not with
-        what else computes something of all tensors, with ``zero``, or behind
-        DistributedDataParallel: StatusError, ValueError, StepcError.
+        there, and frees the gradient; ``step`` then ends the step. With plain parameters, with
+        ``zero``, and with DTensors, as FSDP2's. ``ClipByNorm`` takes two passes: see
+        ``backward``. Without ``zero`` not with what else computes something of all tensors, and
+        not behind DistributedDataParallel: StatusError, StepcError.
     clip: ``ClipByValue``, ``ClipByNorm`` or a list of them, applied in its order
         to the gradients of all groups.
     loss_scale: a number that gradients are divided by before all else, or
@@ -139,10 +140,11 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         ranks = one_by_one(given) if given.get("zero") else given
         if fused_backward:
             flags = {"static_grads": static_grads, "exclusive_writes": exclusive_writes}
-            check_fused_backward(self, {**flags, **ranks, **more})
-            self._norm_clip, clip, loss_scale = in_two_passes(clip, loss_scale, reproducible)
+            check_fused_backward(self, {**flags, **more})
+            own = in_two_passes(clip, loss_scale, reproducible, ranks.get("zero"))
+            self._norm_clip, clip, loss_scale = own
         self._given = _features.Features.of(clip, loss_scale, **more)
-        self._set_ranks(**ranks)
+        self._set_ranks(bool(fused_backward) or isinstance(self, InBackward), **ranks)
         self._set_precision(master, state_dtype, rounding, seed)
         self._check_places(rounding)
         self._static_grads = bool(static_grads)
@@ -385,6 +387,9 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         if self._reducer is not None:
             self._reducer.clear()
         if self._backward is not None:
+            if self._backward.is_broken:
+                with self._locked(), within(self._timeout):
+                    self._backward.drop_broken()
             self._backward.watch(self)  # also what was frozen
 
     def __getstate__(self) -> dict:

@@ -87,7 +87,8 @@ class Gradients:
         """``opt.scale(loss).backward()``; and where ``fused_backward=True`` goes with
         ``ClipByNorm``, two passes: one for the norm of all gradients, which keeps the graph and
         frees each gradient at once, and the one in which parameters are stepped. Returns the
-        norm, of gradients without the loss scale, where there are two.
+        norm, of gradients without the loss scale, where there are two. With ``zero`` there is one:
+        sums over ranks are kept until the step has their norm.
 
         ``loss`` is not scaled yet. With DTensors all that gets a gradient is this optimizer's:
         other tensors would get theirs twice. StepcError for parameters that ``layouts`` or

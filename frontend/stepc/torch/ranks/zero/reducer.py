@@ -25,6 +25,7 @@ from .... import __version__, errors
 from ...binding.hypers import HyperReader
 from .. import alike as _alike
 from ..exchanges import exchanging, within
+from ..in_passes import ready_binding
 
 _ENDING = "the end of the backward pass could not be told"
 
@@ -146,7 +147,7 @@ class GradientReducer:
 
     def _begin_pass(self, optimizer) -> None:
         self._compare(optimizer)
-        self._ready_binding(optimizer).begin_pass()
+        ready_binding(optimizer).begin_pass()
         self._come.clear()
 
         def end() -> None:
@@ -170,16 +171,6 @@ class GradientReducer:
         facts = facts.also(groups.values, groups.words)
         _alike.compare(facts, optimizer._zero.group, device)
         self._compared = True
-
-    def _ready_binding(self, optimizer):
-        """A binding of the optimizer as it is now."""
-        before = optimizer._binding
-        if before is not None and before.is_ready(optimizer):
-            return before
-        binding = optimizer._bind(before)
-        binding.make_ready()
-        optimizer._binding = binding
-        return binding
 
     def _end_pass(self) -> None:
         optimizer = self._optimizer()

@@ -101,6 +101,12 @@ class ZeroSettings:
     overlap: bool
     flat: FlatMemory | None  # in which the parameters lie
     frozen: Frozen  # those that are cut alone
+    in_backward: bool = False  # whether steps are made as gradients come
+
+    @property
+    def takes_as_they_come(self) -> bool:
+        """Whether gradients leave during the backward pass."""
+        return self.stage == 2 or self.in_backward
 
     @property
     def world(self) -> int:
@@ -140,6 +146,7 @@ class ZeroSettings:
         words += ["predivide=True"] * self.predivide
         words += ["overlap=False"] * (not self.overlap)
         words += ["flatten_parameters=True"] * (self.flat is not None)
+        words += ["stepped in the backward pass"] * self.in_backward
         return ", ".join(words)
 
     def __reduce__(self):
@@ -176,9 +183,11 @@ def one_by_one(given: dict) -> dict:
     return given
 
 
-def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSettings | None:
-    """Checks the arguments; None where states are not sharded. ValueError. ``more``: of
-    :data:`ARGUMENTS`."""
+def settings(
+    zero: int, process_group=None, reduce_dtype=None, in_backward: bool = False, **more
+) -> ZeroSettings | None:
+    """Checks the arguments; None where states are not sharded. ValueError. ``in_backward``: with
+    ``fused_backward``; ``more``: of :data:`ARGUMENTS`."""
     given = ARGUMENTS | more
     if isinstance(zero, bool) or zero not in (0, 1, 2):
         raise ValueError(f"zero is {zero!r}, expected stepc.torch.Zero(1, ...) or Zero(2)")
@@ -203,6 +212,7 @@ def settings(zero: int, process_group=None, reduce_dtype=None, **more) -> ZeroSe
         bool(given["overlap"]),
         FlatMemory() if given["flatten_parameters"] else None,
         Frozen(),
+        in_backward,
     )
 
 

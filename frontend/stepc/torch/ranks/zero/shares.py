@@ -70,7 +70,7 @@ def in_order(inner: list, how: ZeroSettings) -> list[list]:
     that was frozen."""
     frozen = [[part] for part in inner if how.frozen.was(part.param)]
     rest = [part for part in inner if not how.frozen.was(part.param)]
-    if how.stage != 2:
+    if not how.takes_as_they_come:
         return [own for own in (rest, *frozen) if own]
     late = [part for part in reversed(rest) if part.sums_at_step]
     early = [part for part in reversed(rest) if not part.sums_at_step]
@@ -117,6 +117,7 @@ class Shares:
     def __init__(self, batches: list[list], how: ZeroSettings, needs_all: Callable[[object], bool]):
         self.how = how
         self._checked = False
+        self._checksums: dict[int, torch.Tensor] = {}  # of gradients that are gone, by id(part)
         self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
         self.calls: list[list[SharedPart]] = []  # that are bound together
         check(list(itertools.chain.from_iterable(batches)), how)
@@ -149,6 +150,12 @@ class Shares:
 
     # --- Gradients ------------------------------------------------------------
 
+    def note_reduced(self, part: SharedPart, due: bool) -> None:
+        """Takes down the bits of a gradient that will be gone when they are compared."""
+        if not self.how.local_gradients and (due or not self._checked):
+            grad = part.inner.local.grad
+            self._checksums[id(part)] = _alike.checksum(grad, part.local.device)
+
     def compare_reduced(self, due: bool) -> None:
         """Where gradients are said to be reduced: that they have the same bits on all ranks, where
         that is due, or for the first time. TensorError."""
@@ -156,7 +163,10 @@ class Shares:
             return
         parts = list(self)
         device = parts[0].local.device
-        sums = torch.stack([_alike.checksum(part.inner.local.grad, device) for part in parts])
+        noted, self._checksums = self._checksums, {}
+        sums = torch.stack(
+            [noted.get(id(part), _alike.checksum(part.inner.local.grad, device)) for part in parts]
+        )
         ends = torch.cat([sums, -sums])
         with exchanging("the gradients could not be compared", self.how.group):
             all_reduce(ends, dist.ReduceOp.MAX, self.how.group)
