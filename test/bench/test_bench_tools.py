@@ -34,3 +34,12 @@ def test_gradients_within_the_pass():
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^(.+?), (behind|within) +([\d.]+) +([\d.]+)$", done.stdout, re.M)
     assert [how for _, how, *_ in rows] == ["behind", "within"] * 2 + ["within"]
+
+
+def test_gradients_within_the_pass_on_ranks():
+    command = [sys.executable, str(ROOT / "tools" / "bench" / "fused_backward.py")]
+    command += ["--layers", "4", "--width", "32", "--rounds", "1", "--ranks", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^(.+), (behind|within) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.M)
+    assert [how for _, how, *_ in rows] == ["behind"] * 2 + ["within", "behind"] + ["within"] * 2
