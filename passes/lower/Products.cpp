@@ -16,10 +16,24 @@ using namespace mlir::step;
 
 Value mlir::step::loadElement(const Words &w, const Matrix &matrix,
                               Type compute, Value index) {
-  Value element = emitLoad(w, matrix.storage, 0, matrix.address, index);
-  return matrix.storage == compute
-             ? element
-             : arith::ExtFOp::create(w.b, w.loc, compute, element);
+  return widenElements(w, emitLoad(w, matrix.storage, 0, matrix.address, index),
+                       compute);
+}
+
+Value mlir::step::widenElements(const Words &w, Value elements, Type compute) {
+  auto extend = [&](Type to) {
+    Type from = elements.getType();
+    if (getElementTypeOrSelf(from) == to)
+      return;
+    auto vector = dyn_cast<VectorType>(from);
+    elements = arith::ExtFOp::create(
+        w.b, w.loc, vector ? Type(vector.clone(to)) : to, elements);
+  };
+  // To f64 only from f32 is there an instruction.
+  if (getElementTypeOrSelf(elements).getIntOrFloatBitWidth() == 16)
+    extend(w.b.getF32Type());
+  extend(compute);
+  return elements;
 }
 
 namespace {

@@ -70,6 +70,9 @@ void callProduct(const Words &w, const Product &product,
 Value loadElement(const Words &w, const Matrix &matrix, Type compute,
                   Value index);
 
+/// Elements of memory, one or a vector of them, in the compute type.
+Value widenElements(const Words &w, Value elements, Type compute);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_LOWER_PRODUCTS_H

@@ -55,6 +55,21 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [...b, n, m]
     step.return %p1, %c1 : [...b, n, m], [...b, n, n]
   }""",
+    # States as they are stored: in 16 bits they become f64 where these are added up.
+    "stored": """
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n] = 1.0, %s: state "s"[n, m],
+                 %t: count) {
+    %st = step.transpose %s : [n, m]
+    %ss = step.matmul %s, %st {accumulate = f64} : [n, m], [m, n]
+    %ls = step.matmul %l, %s {accumulate = f64} : [n, n], [n, m]
+    %q = step.eigh %l : [n, n]
+    %qs = step.matmul %q, %ls : [n, n], [n, m]
+    %l1 = step.lerp %l, %ss, %half : [n, n], [n, n], f64
+    %s1 = step.lerp %s, %g, %half : [n, m], [n, m], f64
+    %d = step.mul %qs, %lr : [n, m], f64
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %l1, %s1 : [n, m], [n, n], [n, m]
+  }""",
     # Products of products, as often as it says, of which some are not needed in some steps.
     "repeated": """
   step.rule @any(%p: param[n, m], %g: grad[n, m], %v: state "v"[n, m], %t: count) {

@@ -78,10 +78,7 @@ static void packVectors(const Words &w, const Packing &packing, Type compute,
     Value from = w.add(first, w.mul(w.toWord(k), packing.from.columnStride));
     Value vector = emitLoad(w, packing.from.storage, width,
                             packing.from.address, w.toIndex(from));
-    if (packing.from.storage != compute)
-      vector = arith::ExtFOp::create(w.b, w.loc,
-                                     VectorType::get({width}, compute), vector);
-    emitStore(w, compute, width, vector, to,
+    emitStore(w, compute, width, widenElements(w, vector, compute), to,
               arith::MulIOp::create(w.b, w.loc, k, w.constant(width)));
   });
 }
