@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from program import F64, tensor
+from program import F64, I1, I64, tensor
 
-OPERATIONS = ("matmul", "transpose")
+OPERATIONS = ("matmul", "transpose", "eigh", "first")
 
 
 def covers(dims, other):
@@ -21,7 +21,7 @@ def is_matrix(dims):
 def has_matrices(program):
     """Whether a rule needs whole matrices: no rank can have a part of its param."""
     return any(
-        any(op.name in OPERATIONS for op in rule.ops)
+        any(op.name in OPERATIONS or op.inner in OPERATIONS for op in rule.ops)
         or any(not covers(rule.dims, state.dims) for state in rule.states)
         for rule in program.rules
     )
@@ -88,7 +88,107 @@ class Matrices:
         fitting = [n for n in names if self.program.types[n].dims[:-1] == (*batch, along)]
         other = self.pick(fitting) if fitting and self.coin(0.6) else self.transposed(one)
         columns = self.program.types[other].dims[-1]
-        return self.emit("matmul", [one, other], tensor((*batch, rows, columns)))
+        after = " {accumulate = f64}" if self.coin(0.3) else ""
+        return self.emit("matmul", [one, other], tensor((*batch, rows, columns)), after=after)
+
+    def squares(self):
+        """Matrices of as many rows as columns."""
+        types = self.program.types
+        return [n for n in self.matrices() if types[n].dims[-1] == types[n].dims[-2] != "1"]
+
+    def gram(self):
+        """A symmetric matrix."""
+        one = self.recent(self.matrices())
+        turned = self.transposed(one)
+        *batch, rows, _ = self.program.types[one].dims
+        return self.emit("matmul", [one, turned], tensor((*batch, rows, rows)),
+                         after=" {accumulate = f64}" if self.coin() else "")  # fmt: skip
+
+    def decompose(self):
+        """Of any square matrix: its lower half is read."""
+        if not self.matrices():
+            return self.arithmetic()
+        names = self.squares()
+        one = self.recent(names) if names and self.coin() else self.gram()
+        if self.program.types[one].dims[-1] == "1":
+            return self.multiply()
+        return self.emit("eigh", [one], self.program.types[one])
+
+    def first_columns(self):
+        """As many as a dim of the rule has that is the least of them and others; or all."""
+        names = self.matrices()
+        if not names:
+            return self.arithmetic()
+        one = self.recent(names)
+        *batch, rows, columns = self.program.types[one].dims
+        less = [name for name, text in self.bound if columns in text.replace(",", " ").split()]
+        kept = self.pick([*less, columns])
+        if kept == "1":
+            return self.multiply()
+        return self.emit("first", [one], tensor((*batch, rows, kept)), after=f", {kept}")
+
+    def now_and_then(self):
+        """A flag that is known before the step."""
+        counts, names = self.find(I64), [f"%{name}" for name, _ in self.program.hypers]
+        flags = [v for v in self.find(I1) if v.endswith("_first")]
+        if counts and (not flags or self.coin(0.8)):
+            gap = self.emit("constant", [], F64, before=self.pick(["1.0", "2.0", "3.0"]))
+            gap = gap if self.coin(0.7) else self.pick(names)
+            return self.emit("every", [gap, self.pick(counts)], I1, typed=False)
+        return self.pick(flags) if flags else None
+
+    def when(self):
+        """What is made of matrices in some steps, else something of its type."""
+        due = self.now_and_then()
+        names = self.matrices()
+        if due is None or not names:
+            return self.multiply()
+        types = self.program.types
+        old = self.recent(names)
+        inner = self.pick(["transpose", "eigh", "matmul", "add"])
+        *batch, rows, columns = types[old].dims
+        if inner == "matmul":
+            own = self.factors(old)
+        elif inner == "add":
+            own = [old, self.pick([n for n in names if types[n] == types[old]])]
+        else:
+            shape = (*batch, columns, rows) if inner == "transpose" else (*batch, rows, rows)
+            fitting = [n for n in names if types[n].dims == shape]
+            own = [self.pick(fitting)] if fitting and (inner != "eigh" or rows == columns) else None
+        if not own:
+            return self.multiply()
+        return self.emit("when", [due, old, *own], types[old], inner=inner)
+
+    def factors(self, like):
+        """Two matrices whose product has the type of another; null where there are none."""
+        types = self.program.types
+        pairs = [
+            [a, b]
+            for a in self.matrices()[-8:]
+            for b in self.matrices()[-8:]
+            if types[a].dims[-1] == types[b].dims[-2]
+            and types[a].dims[:-2] == types[b].dims[:-2]
+            and (*types[a].dims[:-1], types[b].dims[-1]) == types[like].dims
+        ]
+        return self.pick(pairs) if pairs else None
+
+    def repeat(self):
+        """Again and again; what a rule returns, an operation makes of it."""
+        names, types = self.matrices(), self.program.types
+        if not names:
+            return self.arithmetic()
+        one = self.recent(names)
+        alike = [n for n in names if types[n] == types[one]]
+        if one in self.squares() and self.coin(0.5):
+            inner, own = "matmul", [self.pick(alike)]
+        else:
+            inner, own = self.pick(["sub", "lerp"]), [self.pick(alike)]
+        if inner == "lerp":
+            own.append(self.a_scalar())
+        times = f"{self.pick([0, 1, 2, 3])} "
+        made = self.emit("repeat", [one, *own], types[one], inner=inner, before=times)
+        self.values.remove(made)
+        return self.emit("neg", [made], types[one])
 
     def on_others(self):
         """An operation on tensors of other dims than the param's."""

@@ -36,7 +36,12 @@ def mask(dims):
 
 @dataclass
 class Op:
-    """``name`` with operands; ``before`` and ``after`` stand around them in the text."""
+    """``name`` with operands; ``before`` and ``after`` stand around them in the text.
+
+    A step.when and a step.repeat hold one operation, called ``inner``: of a step.when the first
+    two operands are its condition and the old value, the others the inner operation's. Of a
+    step.repeat the first is what it begins with and what the inner operation's first becomes.
+    """
 
     name: str
     operands: list
@@ -44,8 +49,24 @@ class Op:
     before: str = ""
     after: str = ""
     typed: bool = True
+    inner: str = ""
+
+    def body(self, types, operands):
+        """The inner operation, as it stands in a body."""
+        own = Op(self.inner, operands, "%made", after=self.after)
+        type_ = types[self.result]
+        return f"{{\n      {own.text(types)}\n      step.yield %made : {type_}\n    }}"
 
     def text(self, types):
+        if self.name == "when":
+            due, old, *own = self.operands
+            head = f"{self.result} = step.when {due}, {old} : {types[self.result]}"
+            return f"{head} {self.body(types, own)}"
+        if self.name == "repeat":
+            first, *own = self.operands
+            type_ = types[self.result]
+            head = f"{self.result} = step.repeat {self.before}(%each: {type_} = {first})"
+            return f"{head} {self.body({**types, '%each': type_}, ['%each', *own])}"
         line = f"step.{self.name} {self.before}{', '.join(self.operands)}{self.after}"
         if self.typed and self.operands:
             typed = self.operands[:1] if self.name in REDUCTIONS else self.operands
