@@ -73,7 +73,7 @@ def UnrollRepeats : Pass<"step-unroll-repeats", "::mlir::ModuleOp"> {
 }
 
 def FlattenWhens : Pass<"step-flatten-whens", "::mlir::ModuleOp"> {
-  let summary = "make selects of step.when";
+  let summary = "make selects of what is done in some steps";
   let description = [{
     Before: rules with `step.when`. After: its operations stand in its place, and each of its
     results is a `step.select` between what they make and the old value. Values stay as they
