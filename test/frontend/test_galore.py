@@ -8,6 +8,7 @@ is positive.
 
 import copy
 import math
+import time
 
 import pytest
 import stepc.torch
@@ -416,3 +417,18 @@ def test_clipped_by_norm():
     set_grads(params)
     optimizer.step()
     assert optimizer.last_step.clip_coef < 1.0
+
+
+def test_what_is_not_due_is_not_done():
+    """Singular vectors take many times what the rest of a step does."""
+    params = make_params([(300, 300)])
+    optimizer = GaLoreAdamW(groups_of(params, [], update_proj_gap=6))
+    set_grads(params)
+    optimizer.precompile()
+    seconds = []
+    for _ in range(13):
+        begin = time.perf_counter()
+        optimizer.step()
+        seconds.append(time.perf_counter() - begin)
+    undue = [s for number, s in enumerate(seconds) if number % 6]
+    assert min(seconds[6], seconds[12]) > 3 * min(undue)
