@@ -79,10 +79,10 @@ class FusedLAMB(CompiledStep, torch.optim.Optimizer):
             "grad_averaging": grad_averaging,
             "max_grad_norm": max_grad_norm,
         }
-        super().__init__(params, defaults, **features)
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
         self.use_nvlamb = use_nvlamb
+        super().__init__(params, defaults, **features)
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
         """Resets the gradients of all parameters; by default as ``set_grad_none``

@@ -148,9 +148,9 @@ class FusedAdam(GroupCounts, torch.optim.Optimizer):
             "eps": eps,
             "weight_decay": weight_decay,
         }
-        super().__init__(params, defaults, **features)
         self.adamw_mode = 1 if adamw_mode else 0
         self.set_grad_none = set_grad_none
+        super().__init__(params, defaults, **features)
 
 
 class Lamb(CompiledStep, torch.optim.Optimizer):
@@ -208,8 +208,8 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
             "weight_decay": weight_decay,
             "bias_correction": bias_correction,
         }
-        super().__init__(params, defaults, **features)
         self.adam = adam
+        super().__init__(params, defaults, **features)
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {

@@ -62,9 +62,9 @@ class FusedAdam(LastCounts, torch.optim.Optimizer):
             "eps": eps,
             "weight_decay": weight_decay,
         }
-        super().__init__(params, defaults, **features)
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
+        super().__init__(params, defaults, **features)
 
 
 class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
@@ -191,8 +191,8 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
             "max_coeff": max_coeff,
             "min_coeff": min_coeff,
         }
+        self.eps_mode = 0 if eps_inside_sqrt else 1  # which _read_options asks for
         super().__init__(params, defaults, **features)
-        self.eps_mode = 0 if eps_inside_sqrt else 1
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
