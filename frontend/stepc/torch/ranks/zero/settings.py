@@ -20,7 +20,7 @@ from .flat import FlatMemory
 _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 # Of parameters that are gathered in memory that ranks share: a call costs little there, and what
 # is received lies beside the parameters until it is copied.
-_SHARED_GATHER_BYTES = 2**20
+_SHARED_GATHER_BYTES = 2 * 2**20
 _REDUCE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -40,7 +40,7 @@ class Zero:
         process_group: the ranks, each of which has the same parameters; by default all.
         bucket_bytes: of what is exchanged at a time; by default 25 MiB, or one parameter.
         reduce_bucket_bytes: the same of gradients alone, which is also what is stepped together.
-        gather_bucket_bytes: of parameters alone; by default 1 MiB where ranks share memory.
+        gather_bucket_bytes: of parameters alone; by default 2 MiB where ranks share memory.
         reduce_dtype: in which gradients cross ranks: torch.bfloat16, torch.float16 or
             torch.float32; by default their own. They are added up in f32 in any case.
         predivide: divides by the number of ranks before the sum, and not after it.
