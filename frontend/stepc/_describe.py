@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import NamedTuple, TypeVar
 
-from . import _runtime
+from . import _library
 from ._structures import (
     DATA_TYPES,
     Description,
@@ -152,13 +152,13 @@ class Handle:
     """An interface, or a manifest, that the library has read. PackageError where it cannot."""
 
     def __init__(self, text: bytes):
-        self._lib, self._handle = _runtime.load_library(), c_void_p()
+        self._lib, self._handle = _library.load_library(), c_void_p()
         # By address: they live as long as the interface.
         self._rules: dict[int, Rule] = {}
         self._texts: dict[int, str] = {}
         self._lists: dict[int | None, tuple[str, ...]] = {None: ()}
         status = self._lib.stepcInterfaceLoad(text, len(text), byref(self._handle))
-        _runtime.check(self._lib, status)
+        _library.check(self._lib, status)
 
     def __del__(self):
         if getattr(self, "_handle", None):
@@ -175,7 +175,7 @@ class Handle:
         status = self._lib.stepcInterfaceResolve(
             self._handle, given, len(options), numbers, len(hypers), values
         )
-        _runtime.check(self._lib, status)
+        _library.check(self._lib, status)
         return values[:size]
 
     def describe(self, queries: Sequence[Query]) -> list[Tensor]:
@@ -191,7 +191,7 @@ class Handle:
         status = self._lib.stepcInterfaceDescribe(
             self._handle, given.array, len(queries), byref(out)
         )
-        _runtime.check(self._lib, status)
+        _library.check(self._lib, status)
         try:
             found = Description.from_address(out.value)
             pointers = _numbers(found.tensors, found.numTensors, "P")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from . import __version__, _cache, _compiler, _runtime, errors
+from . import __version__, _cache, _compiler, _library, errors
 from .definition import zoo
 
 
@@ -26,7 +26,7 @@ def installed() -> dict[str, str | None]:
     with contextlib.suppress(errors.CompilerError):
         found["compiler"] = str(_compiler.find_compiler())
     with contextlib.suppress(errors.RuntimeLibraryError):
-        library = _runtime.load_library()
+        library = _library.load_library()
         version = library.stepcVersion()
         found["runtime"] = library._name
         found["runtime_version"] = f"{version // 1000}.{version % 1000}"

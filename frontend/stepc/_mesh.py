@@ -24,7 +24,7 @@ from ctypes import (
 )
 from dataclasses import dataclass
 
-from . import _callbacks, _runtime, _structures, errors
+from . import _callbacks, _library, _structures, errors
 
 SUM_F64 = 0  # StepcReduction
 MAX_I64 = 1
@@ -329,12 +329,12 @@ class SimulatedWorld:
     """
 
     def __init__(self, mesh: Mesh, deadline_ms: int = 60_000):
-        self._lib = _runtime.load_library()
+        self._lib = _library.load_library()
         self._handle = c_void_p()
         sizes = (c_int64 * max(len(mesh.sizes), 1))(*mesh.sizes)
         create = self._lib.stepcSimulatedWorldCreate
-        _runtime.check(self._lib, create(sizes, c_int64(len(mesh.sizes)), byref(self._handle)))
-        _runtime.check(
+        _library.check(self._lib, create(sizes, c_int64(len(mesh.sizes)), byref(self._handle)))
+        _library.check(
             self._lib,
             self._lib.stepcSimulatedWorldSetDeadline(self._handle, c_int64(deadline_ms)),
         )
@@ -343,7 +343,7 @@ class SimulatedWorld:
         """The rank's; the world must outlive it."""
         made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         get = self._lib.stepcSimulatedWorldGetCommunicator
-        _runtime.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
+        _library.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
         return made
 
     def __del__(self):

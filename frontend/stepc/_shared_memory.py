@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int64, c_void_p
 
-from . import _runtime
+from . import _library
 from ._mesh import CommunicatorStruct, ReduceCall, Transfer
 
 _PLACE_BYTES = 128
@@ -24,7 +24,7 @@ class SharedGroup:
     """
 
     def __init__(self, names: Sequence[int], rank: int, place: str | None = None):
-        self._library = _runtime.load_library()
+        self._library = _library.load_library()
         self._handle = c_void_p()
         words = (c_int64 * len(names))(*names)
         if place is None:
@@ -33,10 +33,10 @@ class SharedGroup:
         else:
             join = self._library.stepcSharedGroupOpen
             status = join(c_char_p(place.encode()), c_int64(rank), words, byref(self._handle))
-        _runtime.check(self._library, status)
+        _library.check(self._library, status)
         self._calls = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         get = self._library.stepcSharedGroupGetCommunicator
-        _runtime.check(self._library, get(self._handle, byref(self._calls)))
+        _library.check(self._library, get(self._handle, byref(self._calls)))
         self._message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         self._deadline = 0
 
@@ -45,14 +45,14 @@ class SharedGroup:
         """The words by which other ranks find it; of rank 0."""
         words = ctypes.create_string_buffer(_PLACE_BYTES)
         get = self._library.stepcSharedGroupGetPlace
-        _runtime.check(self._library, get(self._handle, words, ctypes.c_size_t(_PLACE_BYTES)))
+        _library.check(self._library, get(self._handle, words, ctypes.c_size_t(_PLACE_BYTES)))
         return words.value.decode()
 
     def set_deadline(self, milliseconds: int) -> None:
         """How long each call may take from now on, at least 1."""
         if milliseconds != self._deadline:
             set_deadline = self._library.stepcSharedGroupSetDeadline
-            _runtime.check(self._library, set_deadline(self._handle, c_int64(milliseconds)))
+            _library.check(self._library, set_deadline(self._handle, c_int64(milliseconds)))
             self._deadline = milliseconds
 
     def reduce(self, calls: Sequence[ReduceCall]) -> None:

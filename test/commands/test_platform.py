@@ -6,7 +6,7 @@ import platform
 import sys
 
 import pytest
-from stepc import _compiler, _platform, _runtime, errors
+from stepc import _compiler, _library, _platform, errors
 
 OTHERS = {
     "musl": (platform, "libc_ver", lambda: ("", ""), "this Python has another C library"),
@@ -27,7 +27,7 @@ def test_a_library_that_cannot_be_loaded(words, tmp_path, monkeypatch):
     library.write_bytes(b"\x7fELF of another machine")
     monkeypatch.setenv("STEPC_RUNTIME_LIBRARY", str(library))
     with pytest.raises(errors.RuntimeLibraryError, match=words) as caught:
-        _runtime.load_library()
+        _library.load_library()
     assert "\n" not in str(caught.value)
 
 

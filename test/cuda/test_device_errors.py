@@ -8,9 +8,9 @@ import pytest
 from device_models import CUDA, SPECS, DeviceMemory, Memory, Model, Tensor, assert_same
 from device_rules import FEW, RuleModel, make_rule_models
 from double import ERRORS
+from stepc import _library, errors
 from stepc import _runtime as runtime
 from stepc import _structures as structures
-from stepc import errors
 from stepc._runtime import Plan
 
 # Every function that the engine calls, but for those that tell of errors.
@@ -351,4 +351,4 @@ def test_reserved_fields(package, double):
     plan, lib = Plan(package), package._lib
     config = structures.CudaConfig(runtime.ctypes.sizeof(structures.CudaConfig), 0, 7)
     with pytest.raises(errors.StatusError, match="a reserved field of the config is 7, not 0"):
-        runtime.check(lib, lib.stepcPlanSetCuda(plan.address, config))
+        _library.check(lib, lib.stepcPlanSetCuda(plan.address, config))

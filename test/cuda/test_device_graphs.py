@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 from device_models import DeviceMemory, Memory, Model, Tensor, assert_same
+from stepc import _library
 from stepc import _runtime as runtime
 from stepc import _structures as structures
 from stepc.errors import StatusError
@@ -201,7 +202,7 @@ def set_count(model, id, count):
     status = lib.stepcPlanSetCount(
         ctypes.c_void_p(model.plan.address), ctypes.c_int64(id), ctypes.c_int64(count)
     )
-    runtime.check(lib, status)
+    _library.check(lib, status)
 
 
 def assert_same_counts(models):

@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("test/exact", "test/interprete
 from driver import STORAGES, Checker, compile_package  # noqa: E402
 from formulas import OPTIONS  # noqa: E402
 from oracle import ZOO  # noqa: E402
-from stepc import _runtime  # noqa: E402
+from stepc import _library, _runtime  # noqa: E402
 
 
 def variants(name):
@@ -32,7 +32,6 @@ def variants(name):
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory):
     """A function from an optimizer and the storage of its states to a loaded package."""
-    from stepc import _runtime
 
     folder = tmp_path_factory.mktemp("packages")
     loaded = {}
@@ -68,6 +67,6 @@ TARGETS = ["x86-64-v3", "x86-64-v4"]
 
 @pytest.fixture(params=TARGETS)
 def target(request):
-    if not _runtime.cpu_target().startswith(request.param) and request.param != "x86-64-v3":
+    if not _library.cpu_target().startswith(request.param) and request.param != "x86-64-v3":
         pytest.skip("this processor has no AVX-512")
     return request.param

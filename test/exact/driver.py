@@ -18,7 +18,7 @@ from ctypes import POINTER, byref, c_int64, c_void_p, pointer
 import numpy as np
 from formulas import state_names
 from oracle import ROOT, ZOO, Batch, first_difference, special_values, store
-from stepc import _runtime, _structures
+from stepc import _library, _runtime, _structures
 from stepc._structures import Binding, DLTensor
 
 STEPC = os.environ.get("STEPC_COMPILER", str(ROOT / "build" / "bin" / "stepc"))
@@ -119,7 +119,7 @@ class Plan(_runtime.Plan):
         self._step = self._lib.stepcStep
 
     def _check(self, status):
-        _runtime.check(self._lib, status)
+        _library.check(self._lib, status)
 
     def step_in_parts(self, parts):
         """One step: the tensors of each list of ids by a call of its own."""

@@ -22,7 +22,7 @@ import numpy as np
 from definitions import Definition
 from driver import STEPC, Operand, Plan
 from oracle import Batch, Refused, first_difference, store
-from stepc import _runtime, errors
+from stepc import _library, _runtime, errors
 from stepc._structures import Binding
 
 # --- Cases --------------------------------------------------------------------
@@ -307,7 +307,7 @@ class Packages:
         output = self.folder / f"{number:x}.stepc"
         # About half of them for the best that this processor can run.
         odd = zlib.crc32("".join([*definition.arguments(), *variants]).encode()) % 2
-        target = self.target or (_runtime.cpu_target() if odd else "cpu")
+        target = self.target or (_library.cpu_target() if odd else "cpu")
         run = subprocess.run(
             [STEPC, definition.path, "-o", output, f"--target={target}", *definition.arguments(),
              *(f"--variant={variant}" for variant in variants)],

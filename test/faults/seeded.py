@@ -196,7 +196,7 @@ class OwningLaunch(steps.Launch):
         out = DLTensor()
         library, plan = self.plan._lib, self.plan._handle
         status = library.stepcPlanGetState(plan, ctypes.c_int64(tensor), name.encode(), byref(out))
-        steps._runtime.check(library, status)
+        steps._library.check(library, status)
         count = int(np.prod(shape))
         memory = ctypes.string_at(out.data, count * np.dtype(dtype).itemsize)
         return np.frombuffer(memory, dtype).reshape(shape)

@@ -9,7 +9,7 @@ import pytest
 import stepc.torch as st
 import torch
 from common import ZOO
-from stepc import _runtime, definition, errors
+from stepc import _library, _runtime, definition, errors
 from stepc.torch.tensors import devices as _devices
 from stepc.torch.tensors.devices import CPU_TARGETS
 
@@ -21,7 +21,7 @@ SHAPES_OF = {"muon": [(1, 7), (65, 130), (40, 6), (13, 13), (1030, 5)]}
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3e38, 1e-20]
 
 # A processor runs the code for each before its own in the list.
-RUNS = CPU_TARGETS[: CPU_TARGETS.index(_runtime.cpu_target()) + 1]
+RUNS = CPU_TARGETS[: CPU_TARGETS.index(_library.cpu_target()) + 1]
 
 
 def tensors(seed, special, shapes):
@@ -96,7 +96,7 @@ def test_this_processor_is_the_default(own_cache, monkeypatch):
     monkeypatch.delenv("STEPC_CPU_TARGET", raising=False)
     st.AdamW([torch.nn.Parameter(torch.ones(3))]).precompile()
     (package,) = own_cache.rglob("*.package")
-    assert f"code/{_runtime.cpu_target()}.so".encode() in package.read_bytes()
+    assert f"code/{_library.cpu_target()}.so".encode() in package.read_bytes()
 
 
 def test_packages_for_any_processor(own_cache, compiler_runs, monkeypatch):

@@ -19,7 +19,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, make_params, set_grads, states
-from stepc import _mesh, _runtime, _structures, _trace, errors
+from stepc import _library, _mesh, _runtime, _structures, _trace, errors
 from stepc.definition import Definition
 from stepc.torch.tensors import views as _tensors
 
@@ -65,7 +65,7 @@ class Rank:
 def set_interrupt(plan):
     lib = plan._lib
     function = ctypes.cast(RAISE, ctypes.c_void_p)
-    _runtime.check(lib, lib.stepcPlanSetTrace(plan._handle, function, signal.SIGINT))
+    _library.check(lib, lib.stepcPlanSetTrace(plan._handle, function, signal.SIGINT))
 
 
 def test_before_a_round():

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stepc import _runtime, errors
+from stepc import _library, errors
 from stepc._words import NAMES, STRUCTURES, in_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,10 +61,10 @@ def test_words(said, expected):
 
 
 def test_an_exception_has_them():
-    library = _runtime.load_library()
+    library = _library.load_library()
     status = library.stepcPlanUpload(None)
     with pytest.raises(errors.StepcError) as refused:
-        _runtime.check(library, status)
+        _library.check(library, status)
     assert not OF_C.search(str(refused.value))
 
 

@@ -283,7 +283,7 @@ def test_missing_extension_is_said_once(monkeypatch, tmp_path):
 def test_extension_that_does_not_fit(monkeypatch, what):
     if what == "library":
         other = type("Library", (), {"stepcVersion": lambda self: 7})()
-        monkeypatch.setattr(_walk._runtime, "load_library", lambda: other)
+        monkeypatch.setattr(_walk._library, "load_library", lambda: other)
     else:
         monkeypatch.setattr(_walk, what, 99)
     with pytest.warns(RuntimeWarning, match="cannot be used: it .*(interface|runtime)"):

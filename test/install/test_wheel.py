@@ -86,10 +86,10 @@ def test_commands_end_as_their_tools_do(installed):
 
 def test_nothing_is_found_in_the_tree(installed):
     script = """
-import stepc._compiler, stepc._runtime, stepc.torch, stepc.torch.tensors.walk as walk
+import stepc._compiler, stepc._library, stepc.torch, stepc.torch.tensors.walk as walk
 print(stepc.torch.__file__)
 print(stepc._compiler.find_compiler())
-print(stepc._runtime.load_library()._name)
+print(stepc._library.load_library()._name)
 print(walk.load_extension().__file__)
 """
     for line in installed.run(installed.python, "-c", script).splitlines():
@@ -140,8 +140,8 @@ def test_without_torch_the_runtime_brings_its_threads(installed):
     (site,) = (installed.bin.parent / "lib").glob("*/site-packages")
     script = f"""
 import sys; sys.path.insert(0, {str(site)!r})
-import stepc._runtime
-print(stepc._runtime.load_library().stepcVersion() >= 0)
+import stepc._library
+print(stepc._library.load_library().stepcVersion() >= 0)
 """
     assert installed.run(installed.python, "-S", "-c", script).split() == ["True"]
 

@@ -11,7 +11,7 @@ from ctypes import byref, c_int32, c_int64, c_void_p
 
 import numpy as np
 from double import BUILD, get_double
-from stepc import _runtime
+from stepc import _library
 from stepc._mesh import CommunicatorStruct, ReduceCall, Transfer
 
 LIBRARY = BUILD / "test" / "nccl_double" / "libnccl.so.2"
@@ -121,7 +121,7 @@ def run_ranks(count, work):
 
 @functools.cache
 def get_library():
-    lib = _runtime.load_library()
+    lib = _library.load_library()
     lib.stepcNcclWorldGetRank.restype = c_int64
     lib.stepcNcclWorldGetRank.argtypes = [c_void_p]
     lib.stepcNcclWorldDestroy.restype = None
@@ -132,7 +132,7 @@ def get_library():
 
 def get_unique_id():
     out = UniqueId()
-    _runtime.check(get_library(), get_library().stepcNcclGetUniqueId(byref(out)))
+    _library.check(get_library(), get_library().stepcNcclGetUniqueId(byref(out)))
     return out
 
 
@@ -148,7 +148,7 @@ class World:
         self.rank = self.lib.stepcNcclWorldGetRank(handle)
         self.communicator = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         status = self.lib.stepcNcclWorldGetCommunicator(handle, byref(self.communicator))
-        _runtime.check(self.lib, status)
+        _library.check(self.lib, status)
         self.stream = cuda.make_stream(device)
 
     @classmethod
@@ -159,14 +159,14 @@ class World:
             *_sizes(sizes), c_int64(rank), byref(identifier), c_int32(device),
             c_int64(deadline_ms), byref(handle),
         )  # fmt: skip
-        _runtime.check(lib, status)
+        _library.check(lib, status)
         return cls(handle, doubles.cuda, device)
 
     @classmethod
     def borrow(cls, doubles, sizes, comm, device, deadline_ms=DEADLINE_MS):
         lib, handle = get_library(), c_void_p()
         status = lib.stepcNcclWorldBorrow(*_sizes(sizes), comm, c_int64(deadline_ms), byref(handle))
-        _runtime.check(lib, status)
+        _library.check(lib, status)
         return cls(handle, doubles.cuda, device)
 
     def put(self, values):

@@ -26,7 +26,7 @@ from nccl_double import (
     make_worlds,
     run_ranks,
 )
-from stepc import _runtime, errors
+from stepc import _library, errors
 
 SHORT_MS = 150
 REMOTE_WORDS = (
@@ -111,7 +111,7 @@ def test_refused_calls(doubles, call, words):
 
 def get_words_without_nccl(folder=None):
     script = (
-        "import ctypes; from stepc import _runtime; lib = _runtime.load_library();"
+        "import ctypes; from stepc import _library; lib = _library.load_library();"
         "print(lib.stepcNcclGetUniqueId(ctypes.create_string_buffer(128)),"
         "lib.stepcLastErrorMessage().decode())"
     )
@@ -375,7 +375,7 @@ def test_a_graph_outlives_its_world(doubles):
 def test_a_library_error_has_a_status(doubles):
     doubles.fail("ncclGetUniqueId", 1, 3)
     out = UniqueId()
-    lib = _runtime.load_library()
+    lib = _library.load_library()
     assert lib.stepcStatusString(lib.stepcNcclGetUniqueId(byref(out))) == (
         b"STEPC_COMMUNICATION_ERROR"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from double import ROOT
 from nccl_double import SUM_F64, destroy, get_library, groups_of, make_worlds, run_ranks
-from stepc import _runtime
+from stepc import _library
 from stepc._mesh import ALL_GATHER, ALL_TO_ALL, CommunicatorStruct, Mesh
 
 sys.path.append(str(ROOT / "test" / "cuda"))
@@ -175,7 +175,7 @@ def test_callers_with_less_room(doubles, room):
     own = CommunicatorStruct(room)
     marks = ctypes.sizeof(own) - max(room, CommunicatorStruct.success.offset)
     ctypes.memset(byref(own, ctypes.sizeof(own) - marks), 0x5A, marks)
-    _runtime.check(
+    _library.check(
         get_library(), get_library().stepcNcclWorldGetCommunicator(world.handle, byref(own))
     )
     assert own.structSize == max(room, CommunicatorStruct.success.offset)

@@ -14,7 +14,7 @@ import numpy as np
 from definitions import Definition
 from driver import Operand, compile_package
 from oracle import store, widen
-from stepc import _runtime, _structures, errors
+from stepc import _library, _runtime, _structures, errors
 from stepc._mesh import EntryStruct, Layout, Mesh, SimulatedWorld
 from steps import Group
 
@@ -302,7 +302,7 @@ class Run:
         status = lib.stepcPlanGetState(
             self.plan._handle, c_int64(number), name.encode(), ctypes.byref(out)
         )
-        _runtime.check(lib, status)
+        _library.check(lib, status)
         shape = tuple(out.shape[i] for i in range(out.ndim))
         kind = {(2, 32): np.float32, (2, 64): np.float64}[out.dtype.code, out.dtype.bits]
         size = int(np.prod(shape, dtype=int))

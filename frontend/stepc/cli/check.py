@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 
-from .. import _cache, _compiler, _runtime, _structures, definition
+from .. import _cache, _compiler, _library, _runtime, _structures, definition
 from .._cache_files import Entry
 from ..errors import StepcError
 
@@ -59,7 +59,7 @@ def _check_compiler() -> str:
 
 
 def _check_runtime() -> str:
-    library = _runtime.load_library()
+    library = _library.load_library()
     return f"ok: '{library._name}', for {library.stepcCpuTarget().decode()}"
 
 

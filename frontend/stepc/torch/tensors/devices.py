@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ... import _runtime
+from ... import _library, _runtime
 from . import views as _tensors
 from .members import Member, ObstacleError
 
@@ -88,7 +88,7 @@ def target_flags(device: torch.device) -> tuple[str, ...]:
     names another, or the device. ObstacleError for a device that is older than what it
     makes code for."""
     if device.type == "cpu":
-        return cpu_flags(os.environ.get("STEPC_CPU_TARGET") or _runtime.cpu_target())
+        return cpu_flags(os.environ.get("STEPC_CPU_TARGET") or _library.cpu_target())
     major, minor = torch.cuda.get_device_capability(device)
     if major < min(_TARGETS):
         raise ObstacleError(

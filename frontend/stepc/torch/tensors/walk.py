@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ... import _runtime, _structures, errors
+from ... import _library, _runtime, _structures, errors
 from . import views as _tensors
 from .probes import apart, word
 
@@ -48,7 +48,7 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
     if extension is None or _tensors.TABLE is None:
         return PyWalk(lists, plan)
     params = tuple(param for group in lists for param in group)
-    library = _runtime.load_library()
+    library = _library.load_library()
     return extension.Walk(
         lists,
         params,
@@ -56,10 +56,10 @@ def walk(lists: tuple[list, ...], plan: _runtime.Plan):
         _tensors.TABLE,
         _tensors.GRAD,
         plan.address,
-        _runtime.address_of(library.stepcPlanSetParam),
-        _runtime.address_of(library.stepcPlanSetGrad),
-        _runtime.address_of(library.stepcPlanMoveGrad),
-        _runtime.address_of(library.stepcLimitTeam),
+        _library.address_of(library.stepcPlanSetParam),
+        _library.address_of(library.stepcPlanSetGrad),
+        _library.address_of(library.stepcPlanMoveGrad),
+        _library.address_of(library.stepcLimitTeam),
         direct_functions(),
     )
 
@@ -92,7 +92,7 @@ def load_extension():
 
 def _candidates() -> tuple[Path, ...]:
     package = Path(__file__).resolve().parents[2]
-    library = _runtime.candidate_libraries()[0].parent
+    library = _library.candidate_libraries()[0].parent
     folders = (package, library, package.parents[1] / "build" / "lib")
     return tuple(folder / _FILE for folder in folders)
 
@@ -104,7 +104,7 @@ def _load(path: Path):
     loader.exec_module(module)
     if module.INTERFACE != _INTERFACE:
         raise ImportError(f"it has interface {module.INTERFACE}, expected {_INTERFACE}")
-    version = _runtime.load_library().stepcVersion()
+    version = _library.load_library().stepcVersion()
     if version != module.LIBRARY_VERSION:
         raise ImportError(f"it is for runtime {module.LIBRARY_VERSION}, the library is {version}")
     return module
@@ -235,7 +235,7 @@ def _verified(view, grad, bump, own, disown) -> tuple[int, ...]:
     )
     if not right:
         return _NO_DIRECT
-    address = _runtime.address_of
+    address = _library.address_of
     addresses = [address(function) for function in (view, grad, bump, own, disown)]
     return (*addresses, undefined, offset, *_memory_offsets(), *_plain_keys())
 
