@@ -51,6 +51,7 @@ private:
     StringRef name;
   };
 
+  static RoleAttr getRole(BlockArgument argument);
   /// The rule's arguments, and the states of fragments that come after it.
   SmallVector<BlockArgument> getArguments();
   /// What is returned for which of them.
