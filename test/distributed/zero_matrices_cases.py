@@ -179,27 +179,57 @@ def it_goes_on_from_what_was_saved():
                 same_bits(param, other, f"{kind} zero={stage} {mode} from {how}: {name}")
 
 
-@case
-def a_checkpoint_of_parts_loads():
-    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(folder)
-    opt, named = shared("mixed", 1, "local")
-    flat = {
+def by_name(packed):
+    return {
         f"{number}.{name}": value
-        for number, states in opt.state_dict()["state"].items()
+        for number, states in packed["state"].items()
         for name, value in states.items()
         if isinstance(value, torch.Tensor)
     }
-    dcp.save(flat, checkpoint_id=folder[0])
-    wholes = {}
-    for number, states in opt.full_state_dict()["state"].items():
-        for name, value in states.items():
-            if isinstance(value, torch.Tensor):
-                wholes[f"{number}.{name}"] = value
+
+
+def saved_in_parts(opt):
+    """That a checkpoint of the ranks' parts has the whole states."""
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    dcp.save(by_name(opt.state_dict()), checkpoint_id=folder[0])
+    wholes = by_name(opt.full_state_dict())
     read = {name: torch.zeros_like(value) for name, value in wholes.items()}
     dcp.load(read, checkpoint_id=folder[0])
     for name, value in wholes.items():
         same_bits(read[name], value, name)
+
+
+@case
+def a_checkpoint_of_parts_loads():
+    opt, _ = shared("mixed", 1, "local")
+    saved_in_parts(opt)
+
+
+def of_matrices(opt, named, states):
+    """The names of matrices of which there are states other than counts."""
+    numbers = {id(p): n for n, p in enumerate(p for g in opt.param_groups for p in g["params"])}
+    own = {name: states.get(numbers[id(p)], {}) for name, p in named if name in MATRICES}
+    return {name for name, items in own.items() if set(items) - {"step"}}
+
+
+@case
+def whole_states_that_are_loaded_stay_with_their_owner_alone():
+    """Before the first step none is saved beside the owner's, and with it they are gone there."""
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        make, shapes = MAKES[kind]
+        first, before = shared(kind, stage, mode)
+        owned = of_matrices(first, before, first.state_dict()["state"])
+        _, grads = named_values(shapes, dist.get_world_size(), STEPS)
+        named = [(n, torch.nn.Parameter(p.detach().clone())) for n, p in before]
+        opt = make(named, zero=st.Zero(stage, mode))
+        opt.load_state_dict(first.full_state_dict())
+        assert of_matrices(opt, named, opt.state_dict()["state"]) == owned, (kind, stage)
+        saved_in_parts(opt)
+        train(opt, named, grads, stage, mode)
+        held = {name for name, p in named if name in MATRICES and set(opt.state[p]) - {"step"}}
+        assert held == owned, (kind, stage, held, owned)
+        saved_in_parts(opt)
 
 
 @case

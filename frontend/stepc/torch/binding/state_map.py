@@ -59,6 +59,9 @@ class ParamState(dict):
         """Updates without moving the epoch: what the binding itself does."""
         dict.update(self, items)
 
+    def drop_quietly(self, name: str) -> None:
+        dict.__delitem__(self, name)
+
     def __copy__(self):
         return dict(self)
 

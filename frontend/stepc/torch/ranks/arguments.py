@@ -297,8 +297,12 @@ class OnRanks:
             if not isinstance(own, dict):
                 continue
             if id_ in parts:
-                own = {name: parts[id_].saved(name, value) for name, value in own.items()}
-                packed["state"][number] = own
+                saved = {name: parts[id_].saved(name, value) for name, value in own.items()}
+                packed["state"][number] = {
+                    name: value
+                    for name, value in saved.items()
+                    if value is not None or own[name] is None  # else another rank has it
+                }
 
     def _check_parts(self, state_dict: dict) -> None:
         """ValueError for a state that is another part than this rank has."""

@@ -22,6 +22,7 @@ from ...interface import describe_options
 from ..binding.binding import Binding
 from ..binding.groups import bound_groups, owned_state
 from ..binding.hypers import HyperReader
+from ..binding.state_map import ParamState
 from ..tensors.devices import device_of_parts, is_capturing
 from . import alike as _alike
 from .agreement import Item
@@ -122,11 +123,21 @@ class DistributedBinding(InParts, InPasses):
         self._local = LocalOptimizer(optimizer, groups, self._torch_mesh, self._zero)
         for part in self._planned:
             if part.param in self._state:
-                self._local.state.put_quietly(part.local, _hidden(part, self._state[part.param]))
+                self._take_over(part, self._state[part.param])
         self._inner: Binding | None = None
         self._previous = getattr(previous, "_inner", None)
         self._before: BeforeStep | None = None  # of a definition that exchanges something
         self._shown: set[int] = set()
+
+    def _take_over(self, part, items: ParamState) -> None:
+        """States of the user's, as a loaded one. What is another rank's goes: nobody would step
+        it here."""
+        hidden = _hidden(part, items)
+        self._local.state.put_quietly(part.local, hidden)
+        if isinstance(part, OwnedPart):  # of which the user has a part, on every rank
+            return
+        for name in [n for n, value in items.items() if value is not None and n not in hidden]:
+            items.drop_quietly(name)
 
     def _agree_on_parts(self, optimizer, parts: Parts, axes: dict) -> None:
         """Notes what ranks must have alike, and compares it where they speak before the first

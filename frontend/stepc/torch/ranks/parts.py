@@ -19,8 +19,9 @@ A part is made without a word to other ranks, so that states can be saved and ch
   ``whole``, the states of the whole parameter by name
 - ``relocate``: after the parameter has been pointed elsewhere
 - ``remember``: what other ranks have said of the part that was there before
-- ``show`` and ``hide``: a state of the plan as the user has it, and back
-- ``saved``: the user's state as ``state_dict`` has it; ``is_bare``: whether a loaded one
+- ``show`` and ``hide``: a state of the plan as the user has it, and back; None for one that
+  another rank alone has
+- ``saved``: the user's state as ``state_dict`` has it, or None; ``is_bare``: whether a loaded one
   is a part that does not say which; ``full``: the whole of it, made by all ranks together
 """
 

@@ -67,8 +67,11 @@ class OwnedShare(SharedPart):
         return False
 
     def saved(self, name: str, state):
+        """None where another rank has it, as before the first step behind a load."""
         if not isinstance(state, torch.Tensor) or not self.is_cut(name):
             return state
+        if not self.owns:
+            return None
         shape = self.whole[name].shape
         box = (tuple(0 for _ in shape), shape)
         return StatePart.of(state, shape, self.place, (box,))
