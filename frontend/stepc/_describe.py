@@ -112,7 +112,7 @@ class Tensor(NamedTuple):
     is_shared: bool
 
 
-# Of a field of ``stepc/stepc.h``, for :mod:`struct`, which reads thousands of structures in half
+# Of a field of ``stepc/describe.h``, for :mod:`struct`, which reads thousands of structures in half
 # the time that ctypes takes for their fields.
 _CODES = {
     c_size_t: "N",

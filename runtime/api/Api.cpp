@@ -12,6 +12,7 @@
 #include "cpu/Engine.h"
 #include "cpu/TeamLimit.h"
 #include "cuda/Engine.h"
+#include "stepc/cuda.h"
 
 #include <algorithm>
 #include <atomic>

@@ -8,6 +8,7 @@
 #include "core/Description.h"
 #include "core/Groups.h"
 #include "core/Status.h"
+#include "stepc/describe.h"
 
 #include <algorithm>
 #include <memory>

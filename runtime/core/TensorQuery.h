@@ -10,6 +10,7 @@
 
 #include "core/Layout.h"
 #include "core/VariantChoice.h"
+#include "stepc/describe.h"
 
 #include <optional>
 #include <string>

@@ -22,6 +22,7 @@
 #include "core/Engine.h"
 #include "core/Plan.h"
 #include "cuda/Executor.h"
+#include "stepc/cuda.h"
 
 #include <memory>
 #include <string>

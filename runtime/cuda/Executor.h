@@ -32,6 +32,7 @@
 #include "cuda/Launcher.h"
 #include "cuda/RoundList.h"
 
+#include "stepc/cuda.h"
 #include "stepc/kernel_abi.h"
 #include "stepc/stepc.h"
 

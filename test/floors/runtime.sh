@@ -80,8 +80,13 @@ abi=$(includes "$source_dir/runtime/include/stepc/kernel_abi.h" | sort -u |
 [ "$abi" = "stdint.h " ] || fail "kernel_abi.h includes $abi"
 api=$(includes "$source_dir/runtime/include/stepc/stepc.h" | sort -u |
   tr '\n' ' ')
-[ "$api" = "dlpack/dlpack.h stddef.h stdint.h " ] || fail "stepc.h includes $api"
-for name in simulated shared_memory mpi nccl; do
+[ "$api" = "dlpack/dlpack.h stddef.h stdint.h stepc/communicator.h stepc/layout.h " ] ||
+  fail "stepc.h includes $api"
+for name in communicator layout; do
+  own=$(includes "$source_dir/runtime/include/stepc/$name.h" | sort -u | tr '\n' ' ')
+  [[ "$own" =~ ^(dlpack/dlpack.h )?"stddef.h stdint.h "$ ]] || fail "$name.h includes $own"
+done
+for name in cuda describe simulated shared_memory mpi nccl; do
   own=$(includes "$source_dir/runtime/include/stepc/$name.h" | tr '\n' ' ')
   [ "$own" = "stepc/stepc.h " ] || fail "$name.h includes $own"
 done
@@ -107,6 +112,8 @@ others=$(echo "$symbols" | grep -v '^stepc[A-Z][A-Za-z]*$')
 # What the headers declare is there, and nothing else.
 declared=$(grep -hoE '\bstepc[A-Z][A-Za-z]*\(' \
   "$source_dir/runtime/include/stepc/stepc.h" \
+  "$source_dir/runtime/include/stepc/cuda.h" \
+  "$source_dir/runtime/include/stepc/describe.h" \
   "$source_dir/runtime/include/stepc/simulated.h" \
   "$source_dir/runtime/include/stepc/shared_memory.h" \
   "$source_dir/runtime/include/stepc/nccl.h" | tr -d '(' | sort -u)

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stepc/cuda.h"
 #include "support/Fixture.h"
 
 #include <atomic>

@@ -5,8 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stepc/communicator.h"
+#include "stepc/cuda.h"
+#include "stepc/describe.h"
 #include "stepc/kernel_abi.h"
+#include "stepc/layout.h"
 #include "stepc/nccl.h"
+#include "stepc/shared_memory.h"
 #include "stepc/simulated.h"
 #include "stepc/stepc.h"
 

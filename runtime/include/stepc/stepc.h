@@ -35,6 +35,8 @@
 #include <stdint.h>
 
 #include "dlpack/dlpack.h"
+#include "stepc/communicator.h"
+#include "stepc/layout.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,239 +155,12 @@ STEPC_API StepcStatus stepcPlanSetHypers(StepcPlan *plan, int64_t group,
                                          const double *hypers,
                                          int64_t numHypers);
 
-/*===--- What tensors would get
- * --------------------------------------------===*/
-
-/* Which rule and variant a tensor gets, and which states it has, is asked here:
- * of a definition before there is a package, to make states and to ask the
- * compiler for variants; of a package before there is a plan. stepcPlanBind
- * decides by the same code. Objects are immutable and may be shared by
- * threads. */
-
-typedef struct StepcInterface StepcInterface;
-
-/* Reads what `stepc --interface` prints of a definition, or the text of a
- * manifest (stepcPackageManifest): JSON of `size` bytes.
- * STEPC_CORRUPT_PACKAGE, or of a manifest STEPC_VERSION_MISMATCH. */
-STEPC_API StepcStatus stepcInterfaceLoad(const char *json, size_t size,
-                                         StepcInterface **out);
-
-/* Gives up the handle; what was described stays. Accepts NULL. */
-STEPC_API void stepcInterfaceDestroy(StepcInterface *interface);
-
-/* The values of all options of a group, in the order of the interface, those
- * that follow from hyper-parameters too. Arguments are those of
- * stepcPlanAddGroup; `outValues` has room for each option. */
-STEPC_API StepcStatus stepcInterfaceResolve(const StepcInterface *interface,
-                                            const StepcOption *options,
-                                            int64_t numOptions,
-                                            const double *hypers,
-                                            int64_t numHypers,
-                                            int64_t *outValues);
-
-/* A tensor to ask about. Zero is what most have, but for the first fields. */
-typedef struct StepcTensorQuery {
-  size_t structSize;      /* sizeof(StepcTensorQuery) */
-  const char *name;       /* in messages; NULL: its place in the list */
-  const int64_t *options; /* of its group, as by stepcInterfaceResolve */
-  const int64_t *shape;   /* of the whole tensor, ndim extents */
-  int32_t ndim;
-  int32_t flat;         /* 1: the rank has elements [begin, end) in row-major
-                           order */
-  const int64_t *part;  /* extents of what the rank has; NULL: all, and with
-                           flat NULL */
-  uint64_t shardedDims; /* bit k: ranks share dim k; with flat 0 */
-  int64_t begin;
-  int64_t end;
-  DLDataType param;   /* bits 0: no variant is asked for */
-  DLDataType grad;    /* as the kernel reads it; bits 0: as param */
-  const char *master; /* the state that the f32 of the parameter is kept in,
-                         "master" or "remainder"; NULL: none */
-  int32_t rounds;     /* 1: a variant that rounds by random bits, where the
-                         package has one */
-  int32_t reserved;   /* 0 */
-} StepcTensorQuery;
-
-typedef struct StepcRuleDescription {
-  size_t structSize;
-  const char *name;
-  const char *const *dims; /* as the definition has them: "...b", "n", "1" */
-  int64_t numDims;
-  const char *const *unshardable; /* of these, those that ranks cannot share */
-  int64_t numUnshardable;
-  int32_t needsMatrices; /* 1: no rank can step a range of the elements, as
-                            there are products of matrices */
-  int32_t reserved;
-  int64_t line; /* where the definition says so; 0: not known */
-  int64_t column;
-} StepcRuleDescription;
-
-typedef struct StepcStateDescription {
-  size_t structSize;
-  const char *name;
-  const char *const *dims;
-  int64_t numDims;
-  int32_t ndim;             /* of the state beside the whole tensor */
-  int32_t partNdim;         /* and beside the rank's part */
-  const int64_t *shape;     /* ndim extents */
-  const int64_t *part;      /* partNdim extents */
-  const int32_t *paramDims; /* for each of ndim the dim of the parameter that it
-                               is; -1: none, it is cut where no dim is */
-  double initialValue;
-  int64_t bytes;    /* of the part; 0 without a variant */
-  DLDataType dtype; /* bits 0 without a variant */
-  int32_t exists;   /* 0: the options of the group are without it */
-  int32_t isFull;   /* 1: it has the parameter's dims, and may lie as it does */
-  int32_t reserved;
-} StepcStateDescription;
-
-typedef struct StepcTensorDescription {
-  size_t structSize;
-  const StepcRuleDescription *rule; /* NULL: none takes the tensor */
-  int64_t variant;                  /* its index in the manifest; -1: none */
-  const StepcStateDescription *const *states; /* of the variant in the order of
-                                                 a binding, else of the rule */
-  int64_t numStates;
-  const char *cutDim;  /* the first dim that ranks share and the rule cannot;
-                          "flat range" is one; NULL: none */
-  const char *refusal; /* why there is no rule, no variant or no such state, as
-                          stepcPlanBind says it; NULL: nothing is missing */
-  int32_t status;      /* StepcStatus of the refusal */
-  int32_t isShared;  /* 1: all threads of a plan work on the tensor together */
-  int64_t elements;  /* of the rank's part */
-  int64_t keptBytes; /* that a plan keeps for the tensor between steps, beside
-                        states; this and what follows 0 without a variant */
-  int64_t workspaceBytes;       /* that a traversal of it takes */
-  const int64_t *bufferEntries; /* of each buffer of the variant's workspace */
-  int64_t numBuffers;
-} StepcTensorDescription;
-
-/* Owns all that it points to; structures are those of the library, of which a
- * caller of an earlier version knows the first fields. */
-typedef struct StepcDescription {
-  size_t structSize;
-  int64_t numTensors;
-  const StepcTensorDescription *const *tensors; /* in the order of queries */
-} StepcDescription;
-
-/* Describes tensors. That no rule or variant takes one is an answer; refused
- * are tensors that cannot be: STEPC_INVALID_ARGUMENT, STEPC_SHAPE_MISMATCH,
- * STEPC_DTYPE_MISMATCH. */
-STEPC_API StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
-                                             const StepcTensorQuery *queries,
-                                             int64_t n,
-                                             const StepcDescription **out);
-
-/* Accepts NULL. */
-STEPC_API void stepcDescriptionDestroy(const StepcDescription *description);
-
 /*===--- Ranks
  * -------------------------------------------------------------===*/
 
 /* Ranks that share a model step their parts of it together: every rank of the
  * mesh calls stepcStep as often as the others, with the same hyper-parameters,
  * groups and scalars. docs/sharding.md says what crosses between them. */
-
-/* An axis of the grid of ranks. */
-typedef struct StepcAxis {
-  const char *name;
-  int64_t size;
-  int64_t coordinate; /* of this rank */
-} StepcAxis;
-
-typedef enum StepcReduction {
-  STEPC_SUM_F64 = 0, /* elements are doubles */
-  STEPC_MAX_I64 = 1  /* elements are int64_t */
-} StepcReduction;
-
-/* Elements that a group of ranks combines. */
-typedef struct StepcReduceCall {
-  uint64_t axes;     /* bit k: axis k of the mesh. The group: ranks that differ
-                        from this one in these alone */
-  int32_t reduction; /* StepcReduction */
-  int32_t reserved;
-  void *data; /* `count` elements of 8 bytes, reduced in place */
-  int64_t count;
-} StepcReduceCall;
-
-typedef enum StepcTransferKind {
-  STEPC_ALL_TO_ALL = 0, /* each rank has a piece for each rank */
-  STEPC_ALL_GATHER = 1  /* each has one, for all of them */
-} StepcTransferKind;
-
-/* Bytes that the ranks of a group exchange as they are. */
-typedef struct StepcTransfer {
-  uint64_t axes; /* the group, as in StepcReduceCall */
-  int32_t kind;  /* StepcTransferKind */
-  int32_t reserved;
-  const void *send; /* STEPC_ALL_TO_ALL: a piece for each rank of the group, in
-                       their order, side by side; STEPC_ALL_GATHER: this rank's
-                       piece, which may be in its place in `receive` already */
-  void *receive;    /* of each rank of the group its piece, in their order, side
-                       by side */
-  const int64_t *sendBytes;    /* STEPC_ALL_TO_ALL: of each piece;
-                                  STEPC_ALL_GATHER: NULL, as receiveBytes has
-                                  this rank's */
-  const int64_t *receiveBytes; /* for each rank of the group */
-} StepcTransfer;
-
-typedef struct StepcCommunicator {
-  size_t structSize; /* sizeof(StepcCommunicator) */
-  void *context;     /* passed to all functions; outlives the plan */
-  /* Makes all calls of a round, in any order among them, and returns when all
-   * are done: 0, or another value and a message. All ranks of a group make the
-   * same calls in the same order. The results are the same bits on all ranks of
-   * the group. Called on the thread that steps the plan. */
-  int32_t (*reduce)(void *context, const StepcReduceCall *calls,
-                    int64_t numCalls, char *message, size_t messageSize);
-  /* For plans on a CUDA device: enqueues all calls of a round on the stream
-   * (CUstream), data in device memory, and returns without waiting: 0, or
-   * another value and a message. The device's context is the current one. The
-   * calls' array is read before it returns; the stream may be capturing a
-   * graph. NULL: none. Callers of an earlier version have neither this field
-   * nor the next one. */
-  int32_t (*enqueue)(void *context, const StepcReduceCall *calls,
-                     int64_t numCalls, void *stream, char *message,
-                     size_t messageSize);
-  /* Waits until the work on the stream is done, at most for the communicator's
-   * deadline: 0, or another value and a message. NULL: the runtime waits
-   * itself, without a deadline. */
-  int32_t (*wait)(void *context, void *stream, char *message,
-                  size_t messageSize);
-  /* What the functions return when all is done, in place of 0: for languages in
-   * which a function that could not be run returns 0. */
-  int32_t success;
-  int32_t reserved; /* 0 */
-  /* Starts a transfer and returns at once: 0 and what `finish` takes, or
-   * another value and a message. All ranks of a group start the same transfers
-   * in the same order; several may be under way. The structure is read before
-   * it returns, its memory stays as it is until `finish`. Both are called on
-   * the thread that steps the plan. NULL: none, so that no binding may have an
-   * entry that crosses ranks. Callers of an earlier version have neither. */
-  int32_t (*start)(void *context, const StepcTransfer *transfer, void **outWork,
-                   char *message, size_t messageSize);
-  /* Waits until the transfer is done, at most for the communicator's deadline,
-   * and frees `work`, also where it fails: 0, or another value and a message.
-   * Called once for each `work`, in any order. */
-  int32_t (*finish)(void *context, void *work, char *message,
-                    size_t messageSize);
-  /* For plans on a CUDA device, as `enqueue`: starts a transfer in device
-   * memory behind what is on the stream (CUstream) by now, on a stream of its
-   * own where the communicator has one, and returns without waiting. Both are
-   * called on the thread that steps the plan with the device's context current;
-   * the stream may be capturing a graph. NULL: none, so that on a device no
-   * binding may have an entry that crosses ranks. Callers of an earlier version
-   * have neither. */
-  int32_t (*enqueueStart)(void *context, const StepcTransfer *transfer,
-                          void *stream, void **outWork, char *message,
-                          size_t messageSize);
-  /* Has the stream wait until the transfer is done, not the host, and frees
-   * `work`, also where it fails: 0, or another value and a message. Called once
-   * for each `work`, in any order. What the device does not come to the end of
-   * is for `wait` to tell. */
-  int32_t (*enqueueFinish)(void *context, void *work, void *stream,
-                           char *message, size_t messageSize);
-} StepcCommunicator;
 
 /* Says where in the grid of ranks this one is, before anything is bound. At
  * most 64 axes, names are unique. `communicator` may be NULL where all axes
@@ -398,61 +173,6 @@ typedef struct StepcCommunicator {
 STEPC_API StepcStatus stepcPlanSetMesh(StepcPlan *plan, const StepcAxis *axes,
                                        int64_t numAxes,
                                        const StepcCommunicator *communicator);
-
-/* How a tensor lies on the mesh; it is whole over axes that are not named. No
- * axis is named twice. Rules are chosen by `shape`. */
-typedef struct StepcLayout {
-  size_t structSize; /* sizeof(StepcLayout) */
-  int32_t ndim;
-  int32_t flat;            /* 1: the rank has a range of the elements in
-                              row-major order; param, grad and states of its
-                              dims are dense tensors of one dim */
-  const int64_t *shape;    /* of the whole tensor, ndim extents */
-  const uint64_t *dimAxes; /* for each dim the axes that shard it; NULL: none;
-                              with flat NULL */
-  uint64_t flatAxes;       /* with flat: the axes that share the elements */
-  int64_t begin;           /* with flat: the first element */
-  uint64_t distinctAxes;   /* other coordinates of these hold other tensors */
-  const int64_t *start;    /* for each dim where this rank's part begins in the
-                              whole tensor; NULL: unknown, which variants that
-                              round stochastically refuse of a part; with flat
-                              NULL. Callers of an earlier version do not have
-                              the field */
-} StepcLayout;
-
-/* How a parameter and its gradient lie before and behind a step, where that is
- * not as the layout says: the layout is that of the step and of the states. A
- * step brings the gradient to where the states are, as a sum over ranks where
- * it is one, and puts the parameter together again (docs/sharding.md). With
- * `wholeAxes` over 4 ranks and a flat layout over them it is ZeRO: with
- * `partialAxes` 0 stage 1, with the same axes stage 2. With `partialAxes` alone
- * it is data parallelism.
- *
- * Then param and grad (or gradDtype) are whole over `wholeAxes`, dense and
- * row-major, and states are those of this rank's part (stepcPlanGetPart), NULL
- * where another rank owns the tensor. The layout over `wholeAxes` is one of
- * these: flat, with flatAxes the same and begin -1: the runtime cuts buckets of
- *     tensors evenly, at multiples of 16 elements
- *   dims, where those of dim 0 have `wholeAxes`, shape is of the whole tensor
- *     and start is where the caller's tensor begins: rank r of W has the rows
- *     from r * ceil(n / W) on, as by torch.chunk
- *   with `owned` whole, or NULL */
-typedef struct StepcEntry {
-  size_t structSize;  /* sizeof(StepcEntry) */
-  uint64_t wholeAxes; /* along these all ranks have the same parameter, and the
-                         step cuts it, or one of them owns it */
-  uint64_t partialAxes; /* along these each rank has an addend of the gradient;
-                           all of wholeAxes or none are among them */
-  double divisor;       /* of the sum, positive; 1: none */
-  int32_t divideBefore; /* 1: each addend is divided, before it is rounded to
-                           wireType; 0: their sum */
-  int32_t owned;        /* 1: one rank along wholeAxes steps all of it, chosen
-                           by size: the largest tensors first, each to who has
-                           least */
-  DLDataType wireType;  /* in which gradients cross ranks; bits 0: in theirs.
-                           Sums are made in f32, of f64 in f64, in the order of
-                           the ranks of the group */
-} StepcEntry;
 
 /* One parameter with what belongs to it. */
 typedef struct StepcBinding {
@@ -570,40 +290,6 @@ typedef void (*StepcTrace)(void *user, const char *name, int32_t begin);
  * see the kernels, it is not called. */
 STEPC_API StepcStatus stepcPlanSetTrace(StepcPlan *plan, StepcTrace trace,
                                         void *user);
-
-/*===--- Devices
- * -----------------------------------------------------------===*/
-
-/* Where a plan runs that is not for the processor. */
-typedef struct StepcCudaConfig {
-  size_t structSize; /* sizeof(StepcCudaConfig) */
-  int32_t device;    /* its number, as in DLDevice::device_id */
-  int32_t reserved0; /* must be 0 */
-  void *context;     /* CUcontext of the device that outlives the plan; NULL:
-                        the primary one, which the plan retains */
-  void *stream;      /* CUstream of the context; NULL: its default stream. With
-                        several ranks it outlives the plan, which waits for it
-                        when it is destroyed */
-} StepcCudaConfig;
-
-/* Says, before anything is bound, that the tensors of the plan are in memory of
- * a CUDA device (kDLCUDA): parameters, gradients and states. Steps are enqueued
- * on the stream and return before they are done; they wait for nothing and may
- * be captured in a graph. STEPC_DEVICE_ERROR where there is no driver,
- * STEPC_UNSUPPORTED_TARGET where the package has no code for the device
- * (docs/cuda.md). */
-STEPC_API StepcStatus stepcPlanSetCuda(StepcPlan *plan,
-                                       const StepcCudaConfig *config);
-
-/* The stream of the steps from now on. Work on the one before is the caller's
- * to order with it. With several ranks the new one outlives the plan as that of
- * StepcCudaConfig does, and the one before may go when its work is done. */
-STEPC_API StepcStatus stepcPlanSetStream(StepcPlan *plan, void *stream);
-
-/* Enqueues what has changed since the last step, addresses and
- * hyper-parameters, as the next step would do itself. To be called before a
- * step is captured, and before a graph with it is launched after a change. */
-STEPC_API StepcStatus stepcPlanUpload(StepcPlan *plan);
 
 /*===--- Steps
  * -------------------------------------------------------------===*/

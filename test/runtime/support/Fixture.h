@@ -12,7 +12,7 @@
 #include "support/PackageWriter.h"
 #include "support/Reference.h"
 
-#include "stepc/stepc.h"
+#include "stepc/describe.h"
 
 #include "gtest/gtest.h"
 
