@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stepc/describe.h"
 #include "core/Description.h"
 #include "core/Groups.h"
 #include "core/Status.h"
-#include "stepc/describe.h"
 
 #include <algorithm>
 #include <memory>

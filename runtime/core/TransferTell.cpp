@@ -23,9 +23,13 @@
 
 using namespace stepc;
 
+/// Of a bucket all of whose members this rank lacks it still sends zeros, to
+/// those who have them.
 void Transfers::setAbsent(size_t index) noexcept {
+  TransferBucket &bucket = buckets[tensors[index].bucket];
   tensors[index].absent = true;
-  ++buckets[tensors[index].bucket].numReady;
+  bucket.takesPart |= bucket.crosses();
+  ++bucket.numReady;
 }
 
 void Transfers::giveUp() noexcept {

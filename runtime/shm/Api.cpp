@@ -57,6 +57,10 @@ StepcStatus stepcSharedGroupOpen(const char *place, int64_t rank,
   return guarded([&] {
     requireNotNull(place, "place");
     requireNotNull(out, "out");
+    // Closing a second file of the memory would take the first one's lock.
+    if (shm::isMember(place))
+      fail(STEPC_INVALID_ARGUMENT,
+           "this process has a rank of the group already");
     *out = new StepcSharedGroup{{shm::Region::open(place, rank), names}};
   });
 }

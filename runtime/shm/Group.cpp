@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstring>
 #include <immintrin.h>
+#include <pthread.h>
 
 using namespace stepc;
 using namespace stepc::shm;
@@ -30,8 +31,14 @@ static constexpr int64_t kShort = 500;
 /// Axes of the calls are not looked at, but named in messages.
 static constexpr size_t kAnyAxes = 64;
 
+static std::mutex mutex;
+
+/// A process that is forked while another thread moves something gets the mutex
+/// as it is when nobody does.
 std::mutex &shm::getMutex() {
-  static std::mutex mutex;
+  static int handlers = pthread_atfork(
+      [] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+  (void)handlers;
   return mutex;
 }
 
@@ -39,6 +46,14 @@ std::mutex &shm::getMutex() {
 static std::vector<Group *> &getGroups() {
   static std::vector<Group *> groups;
   return groups;
+}
+
+bool shm::isMember(const std::string &place) {
+  std::lock_guard<std::mutex> lock(getMutex());
+  return std::any_of(getGroups().begin(), getGroups().end(),
+                     [&](const Group *group) {
+                       return group->getRegion().getPlace() == place;
+                     });
 }
 
 bool Exchange::isPut() const {
@@ -129,14 +144,20 @@ bool Group::move() {
   }
 }
 
+/// A call that cannot be made: the others wait for it.
+void Group::refuse(const std::string &fault) {
+  std::string words = getName(uint64_t(region.getRank())) + ": " + fault;
+  giveUp(words);
+  throw Error(STEPC_COMMUNICATION_ERROR, words);
+}
+
 std::unique_ptr<Exchange> Group::begin(const StepcTransfer &transfer,
                                        int64_t kind) {
   requireSound();
   auto rank = size_t(region.getRank()), numRanks = names.size();
   std::string fault = findTransferFault(transfer, numRanks, kAnyAxes);
   if (!fault.empty())
-    fail(STEPC_COMMUNICATION_ERROR, "%s: %s", getName(rank).c_str(),
-         fault.c_str());
+    refuse(fault);
   auto made = std::make_unique<Exchange>();
   made->number = numStarted;
   made->kind = kind;
@@ -179,11 +200,14 @@ std::unique_ptr<Exchange> Group::start(const StepcTransfer &transfer) {
 }
 
 /// Moves every group of the process: another rank may wait for what this one
-/// has in another group.
+/// has in another group, and another thread sleep for what has come now.
 bool Group::moveAll() {
   bool moved = false;
   for (Group *group : getGroups())
-    moved |= group->move();
+    if (group->move()) {
+      group->region.ring(group->region.getRank());
+      moved = true;
+    }
   return moved;
 }
 
@@ -200,9 +224,9 @@ void Group::await(Exchange &exchange, const Deadline &deadline, Lock &lock) {
       continue;
     }
     uint32_t bell = own.bell.load();
-    own.asleep.store(1);
+    ++own.asleep;
     if (moveAll()) {
-      own.asleep.store(0);
+      --own.asleep;
       continue;
     }
     requireOthers(exchange);
@@ -215,7 +239,7 @@ void Group::await(Exchange &exchange, const Deadline &deadline, Lock &lock) {
     lock.unlock();
     region.sleep(bell, others ? kShort : kWatch);
     lock.lock();
-    own.asleep.store(0);
+    --own.asleep;
   }
 }
 
@@ -233,8 +257,9 @@ std::vector<size_t> Group::findMissing(const Exchange &exchange) const {
 void Group::requireOthers(const Exchange &exchange) {
   for (size_t other : findMissing(exchange)) {
     const Member &member = region.getMember(int64_t(other));
-    uint32_t state = member.state.load();
+    // In this order: one that leaves says so before its process ends.
     bool alive = region.isAlive(int64_t(other));
+    uint32_t state = member.state.load();
     if (alive && state != kLeft && state != kGaveUp)
       continue;
     if (moveAll())
@@ -278,8 +303,7 @@ void Group::reduce(const StepcReduceCall *calls, int64_t numCalls) {
   for (int64_t i = 0; i < numCalls; ++i) {
     std::string fault = findCallFault(calls[i], i, kAnyAxes);
     if (!fault.empty())
-      fail(STEPC_COMMUNICATION_ERROR, "%s: %s",
-           getName(uint64_t(region.getRank())).c_str(), fault.c_str());
+      refuse(fault);
     if (calls[i].count > 0 && names.size() > 1)
       all.emplace_back(calls[i], *this);
   }

@@ -94,6 +94,7 @@ private:
   [[noreturn]] void failLate(const Exchange &exchange) const;
   std::vector<size_t> findMissing(const Exchange &exchange) const;
   void giveUp(const std::string &words);
+  [[noreturn]] void refuse(const std::string &fault);
   std::string getName(uint64_t rank) const;
   /// Puts and takes what can be, and says whether anything was.
   bool move();
@@ -121,6 +122,9 @@ private:
   std::vector<uint64_t> numTaken;
   std::string failure;
 };
+
+/// Whether this process has a rank of the group whose memory is there.
+bool isMember(const std::string &place);
 
 /// Held while any group of the process moves, and not while one waits.
 std::mutex &getMutex();

@@ -49,8 +49,12 @@ static constexpr int64_t kMembers = 4096;
 static int64_t getTakenBegin(int64_t numRanks) {
   return kMembers + align(numRanks * int64_t(sizeof(Member)));
 }
+/// Each rank writes a row of its own.
+static int64_t getTakenRow(int64_t numRanks) {
+  return (numRanks * 8 + 63) / 64 * 64;
+}
 static int64_t getSlotsBegin(int64_t numRanks) {
-  return getTakenBegin(numRanks) + align(numRanks * numRanks * 64);
+  return getTakenBegin(numRanks) + align(numRanks * getTakenRow(numRanks));
 }
 static int64_t getChunksBegin(int64_t numRanks) {
   return getSlotsBegin(numRanks) +
@@ -183,7 +187,8 @@ Member &Region::getMember(int64_t of) const {
 }
 
 std::atomic<uint64_t> &Region::getTaken(int64_t of, int64_t reader) const {
-  char *place = base + getTakenBegin(numRanks) + (of * numRanks + reader) * 64;
+  char *place =
+      base + getTakenBegin(numRanks) + reader * getTakenRow(numRanks) + of * 8;
   return *reinterpret_cast<std::atomic<uint64_t> *>(place);
 }
 

@@ -37,7 +37,7 @@ struct alignas(64) Member {
   std::atomic<uint32_t> state;
   std::atomic<int32_t> process;
   /// Rung by who has something for the rank, or has taken something from it. A
-  /// futex, on which it sleeps while `asleep` is not 0.
+  /// futex, on which so many of its threads sleep as `asleep` says.
   std::atomic<uint32_t> bell;
   std::atomic<uint32_t> asleep;
   /// How many chunks it has put into its outbox.

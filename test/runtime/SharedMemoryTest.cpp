@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -193,8 +194,10 @@ TEST(SharedMemory, SumsAreInTheOrderOfTheRanks) {
             "");
 }
 
-/// Ranks that wait in one group go on with what others wait for in another: 0
-/// and 1 wait for {0, 1}, while 1's part of {1, 2} is still on its way.
+/// Ranks that wait in one group go on with what others wait for in another. In
+/// the last round each waits in another group: 0 in {0, 1}, 1 in {1, 2} and 2
+/// in {0, 2}; each has more on its way than fits between it and the others, so
+/// that nobody would finish if a rank moved only what it waits for.
 TEST(SharedMemory, GroupsDoNotWaitForEachOther) {
   auto said = runInGroups(
       3, {{0, 1}, {1, 2}, {0, 2}},
@@ -210,7 +213,7 @@ TEST(SharedMemory, GroupsDoNotWaitForEachOther) {
           }
           // Each finishes another group first.
           for (size_t k = 0; k < own.size(); ++k) {
-            size_t i = (k + size_t(rank == 1)) % own.size();
+            size_t i = (k + size_t(rank != 0)) % own.size();
             said += own[i]->finish(made[i].work);
             said += made[i].check(own[i]->rank);
           }
@@ -304,9 +307,13 @@ TEST(SharedMemory, RanksThatDoNotDoTheSameAreNamed) {
     return self.rank ? self.gather(1, all)
                      : self.reduce({{1, STEPC_SUM_F64, 0, data.data(), 3}});
   });
+  // Whoever comes second finds it.
   std::string both = said[0] + said[1];
-  expectHas(both, "over axes [0]: rank 1");
-  expectHas(both, "has sum of f64 by all_gather there");
+  if (both.find("rank 10 has given up") == std::string::npos)
+    expectHas(both,
+              "over axes [0]: rank 10 has sum of f64 by all_gather there");
+  else
+    expectHas(both, "over axes [0]: rank 11 has all_gather there");
   said = runRanks(2, [](SharedRank &self) {
     std::vector<double> data(size_t(3 + self.rank), 1.0);
     return self.reduce({{1, STEPC_SUM_F64, 0, data.data(), 3 + self.rank}});
@@ -338,7 +345,76 @@ TEST(SharedMemory, AProcessThatARankForksIsNone) {
   expectAll(said, "");
 }
 
+/// What a process answers that opens the rank of the place: "" where it did,
+/// and then it is there until it is waited for.
+std::string openRefused(const std::string &place, int64_t rank,
+                        StepcStatus expected) {
+  StepcSharedGroup *group = nullptr;
+  StepcStatus status =
+      stepcSharedGroupOpen(place.c_str(), rank, nullptr, &group);
+  if (status == STEPC_OK)
+    return "";
+  return status == expected ? stepcLastErrorMessage() : "another status";
+}
+
+/// The body in a process of its own, which is forked now and begins when it is
+/// told the place.
+class Opener {
+public:
+  explicit Opener(std::function<std::string(const std::string &)> body) {
+    if (pipe(to) != 0 || pipe(from) != 0)
+      abort();
+    child = fork();
+    if (child != 0)
+      return;
+    alarm(60);
+    char place[128] = "";
+    bool isTold = read(to[0], place, sizeof(place)) > 0;
+    std::string said = isTold ? body(place) : "no place";
+    _exit(write(from[1], said.data(), said.size()) == ssize_t(said.size()) ? 0
+                                                                           : 1);
+  }
+
+  std::string tell(const char *place) {
+    if (write(to[1], place, std::strlen(place)) < 0)
+      abort();
+    waitpid(child, nullptr, 0);
+    char said[512] = "";
+    close(from[1]);
+    EXPECT_LE(0, read(from[0], said, sizeof(said) - 1));
+    for (int end : {to[0], to[1], from[0]})
+      close(end);
+    return said;
+  }
+
+private:
+  int to[2], from[2];
+  pid_t child;
+};
+
 TEST(SharedMemory, PlacesThatAreNoneAreRefused) {
+  Opener ranks([](const std::string &place) {
+    std::string said;
+    for (int64_t rank : {-1, 0, 3})
+      said += openRefused(place, rank, STEPC_INVALID_ARGUMENT) + "\n";
+    return said;
+  });
+  Opener places([](const std::string &place) {
+    std::string wrong = place;
+    wrong.back() = wrong.back() == '0' ? '1' : '0';
+    std::string said = openRefused(wrong, 1, STEPC_COMMUNICATION_ERROR);
+    for (const char *none : {"/proc/self/fd/0 1", "/proc/1/fd/none"})
+      if (openRefused(none, 1, STEPC_COMMUNICATION_ERROR).empty())
+        return std::string("opened");
+    return said;
+  });
+  Opener twice([](const std::string &place) {
+    std::string said = openRefused(place, 1, STEPC_OK);
+    return said + openRefused(place, 2, STEPC_INVALID_ARGUMENT);
+  });
+  Opener late([](const std::string &place) {
+    return openRefused(place, 1, STEPC_INVALID_ARGUMENT);
+  });
   StepcSharedGroup *group = nullptr, *other = nullptr;
   char place[128], small[8];
   EXPECT_EQ(STEPC_INVALID_ARGUMENT, stepcSharedGroupCreate(0, nullptr, &group));
@@ -348,26 +424,30 @@ TEST(SharedMemory, PlacesThatAreNoneAreRefused) {
   EXPECT_EQ(STEPC_INVALID_ARGUMENT,
             stepcSharedGroupGetPlace(group, small, sizeof(small)));
   ASSERT_EQ(STEPC_OK, stepcSharedGroupGetPlace(group, place, sizeof(place)));
-  for (int64_t rank : {-1, 0, 3})
-    EXPECT_EQ(STEPC_INVALID_ARGUMENT,
-              stepcSharedGroupOpen(place, rank, nullptr, &other));
-  EXPECT_STREQ("rank 3 of 3, expected 1 to 2", stepcLastErrorMessage());
-  std::string wrong = place;
-  wrong.back() = wrong.back() == '0' ? '1' : '0';
-  EXPECT_EQ(STEPC_COMMUNICATION_ERROR,
-            stepcSharedGroupOpen(wrong.c_str(), 1, nullptr, &other));
-  expectHas(stepcLastErrorMessage(), "is not that of the group");
-  EXPECT_EQ(STEPC_COMMUNICATION_ERROR,
-            stepcSharedGroupOpen("/proc/self/fd/0 1", 1, nullptr, &other));
-  EXPECT_EQ(STEPC_COMMUNICATION_ERROR,
-            stepcSharedGroupOpen("/proc/1/fd/none", 1, nullptr, &other));
-  ASSERT_EQ(STEPC_OK, stepcSharedGroupOpen(place, 1, nullptr, &other));
-  StepcSharedGroup *twice = nullptr;
+  EXPECT_EQ("rank -1 of 3, expected 1 to 2\nrank 0 of 3, expected 1 to 2\n"
+            "rank 3 of 3, expected 1 to 2\n",
+            ranks.tell(place));
+  expectHas(places.tell(place), "is not that of the group");
+  EXPECT_EQ("this process has a rank of the group already", twice.tell(place));
+  EXPECT_EQ("rank 1 of the group is there already", late.tell(place));
   EXPECT_EQ(STEPC_INVALID_ARGUMENT,
-            stepcSharedGroupOpen(place, 1, nullptr, &twice));
-  EXPECT_STREQ("rank 1 of the group is there already", stepcLastErrorMessage());
+            stepcSharedGroupOpen(place, 1, nullptr, &other));
+  EXPECT_STREQ("this process has a rank of the group already",
+               stepcLastErrorMessage());
   EXPECT_EQ(STEPC_INVALID_ARGUMENT, stepcSharedGroupSetDeadline(group, 0));
-  stepcSharedGroupDestroy(other);
   stepcSharedGroupDestroy(group);
   stepcSharedGroupDestroy(nullptr);
+}
+
+/// A call that cannot be made is no reason to wait for the others.
+TEST(SharedMemory, ARefusedCallIsToldToTheOthers) {
+  auto said = runRanks(2, [](SharedRank &self) {
+    std::vector<int64_t> all;
+    std::string together = self.gather(1, all);
+    return together + (self.rank
+                           ? self.gather(1, all)
+                           : self.reduce({{1, STEPC_SUM_F64, 0, nullptr, 3}}));
+  });
+  expectHas(said[0], "rank 10: ");
+  expectHas(said[1], "rank 10 has given up: " + said[0]);
 }

@@ -29,7 +29,7 @@ extern "C" {
 /* Ranks that exchange, from 0 on. A process has one object for a group. */
 typedef struct StepcSharedGroup StepcSharedGroup;
 
-/* The group's memory, 1 to 16 MiB of it, and this process as rank 0 of
+/* The group's memory, 2 to 16 MiB of it and beyond 512 ranks 24, and this process as rank 0 of
  * `numRanks`, 1 to 1024. The memory has no name in any file system, and is gone
  * when the last process lets go of it. `names`: a number for each rank by which
  * messages call it; NULL: their places in the group. STEPC_OUT_OF_MEMORY where
@@ -43,7 +43,8 @@ STEPC_API StepcStatus stepcSharedGroupCreate(int64_t numRanks,
 STEPC_API StepcStatus stepcSharedGroupGetPlace(const StepcSharedGroup *group,
                                                char *place, size_t size);
 
-/* This process as another rank, each once, while rank 0 lives.
+/* This process as another rank, each once, while rank 0 lives; a process is one
+ * rank of a group.
  * STEPC_COMMUNICATION_ERROR where the memory cannot be reached from here, as
  * from another host: what is there then is told apart by a random number in
  * `place`. */
