@@ -164,7 +164,9 @@ bool SymmetricEigen::scale() {
 ///   p = b A v, w = p - (b / 2) (pt v) v, A <- A - v wt - w vt
 ///
 /// Of A what is below the diagonal is there. v takes the place of row k above
-/// it, b that of the diagonal's element, which is in `d`.
+/// it, b that of the diagonal's element, which is in `d`. Squares that are next
+/// to underflow are zero: of a matrix whose largest element is 1/2 or more they
+/// are far below what is negligible, and b would be infinite, or of few bits.
 void SymmetricEigen::reflect(int64_t k) {
   int64_t size = n - k - 1;
   double *v = getRow(a, k) + k + 1, *w = scratch;
@@ -174,7 +176,7 @@ void SymmetricEigen::reflect(int64_t k) {
   double length = std::sqrt(v[0] * v[0] + below);
   double factor = 0.0;
   e[k] = v[0];
-  if (below != 0.0) {
+  if (below > 0x1p-900) {
     e[k] = v[0] > 0.0 ? -length : length;
     v[0] -= e[k];
     factor = 2.0 / (v[0] * v[0] + below);
@@ -316,8 +318,10 @@ void SymmetricEigen::storeSorted() {
   for (int64_t i = 0; i < n; ++i)
     order[i] = static_cast<double>(i);
   std::copy(d, d + n, values);
-  std::stable_sort(order, order + n, [&](double i, double j) {
-    return values[int64_t(i)] > values[int64_t(j)];
+  // Not std::stable_sort: it takes memory, and a step takes none.
+  std::sort(order, order + n, [&](double i, double j) {
+    double lhs = values[int64_t(i)], rhs = values[int64_t(j)];
+    return lhs != rhs ? lhs > rhs : i < j;
   });
   for (int64_t column = 0; column < n; ++column) {
     const double *vector = getRow(vectors, int64_t(order[column]));
