@@ -57,12 +57,25 @@ def Step_ReductionOpInterface : OpInterface<"ReductionOpInterface"> {
 
 def Step_MatrixOpInterface : OpInterface<"MatrixOpInterface"> {
   let cppNamespace = "::mlir::step";
-  let description = "step.matmul, step.transpose, step.first and step.eigh.";
+  let description = "Operations on whole matrices (StepMatrixOps.td).";
   let methods = [
     InterfaceMethod<"The condition under which the operation is left out, and gives anything; "
                     "null where it never is.", "::mlir::Value", "getUnless">,
     InterfaceMethod<"Sets that condition.", "void", "setUnless",
                     (ins "::mlir::Value":$flag)>,
+  ];
+}
+
+def Step_RoutineOpInterface : OpInterface<"RoutineOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = [{
+    What a routine of the runtime does in a program: of a buffer of f64, which the result's
+    elements come from or go to, in memory of its own.
+  }];
+  let methods = [
+    StaticInterfaceMethod<"The routine's name in StepcRoutines (kernel_abi.h).",
+                          "::llvm::StringRef", "getRoutine">,
+    InterfaceMethod<"The condition under which nothing is done.", "::mlir::Value", "getUnless">,
   ];
 }
 

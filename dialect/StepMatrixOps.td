@@ -141,6 +141,88 @@ def Step_EighOp : Step_MatrixOp<"eigh"> {
   }];
 }
 
+def Step_QrOp : Step_MatrixOp<"qr"> {
+  let summary = "an orthonormal basis of a matrix's columns";
+  let description = [{
+    Q of `operand = Q R`, where Q has the operand's rows and columns, the columns of Q are
+    orthonormal, and R is upper triangular with no negative number on its diagonal. So the
+    first k columns of Q span those of the operand, for each k. Where a column depends on those
+    before it, that of Q is any that is orthogonal to them.
+
+    In f64: each column is divided by a power of two, so that its size does not matter; then
+    Householder reflections, 32 at a time (R. Schreiber, C. Van Loan: A storage-efficient WY
+    representation, 1989), in an order that depends on nothing else
+    (`numerics/Orthonormal.cpp`); the result is rounded to the compute type. An infinite
+    element or NaN gives NaN everywhere.
+
+    ```mlir
+    step.optimizer @example {
+      %rank = step.option "rank" = 4
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %q: state "q"[m, r])
+          dim r = min %rank, n, m {
+        %y = step.matmul %g, %q : [n, m], [m, r]
+        %left = step.qr %y : [n, r]
+        %gt = step.transpose %g : [n, m]
+        %z = step.matmul %gt, %left : [m, n], [n, r]
+        %q1 = step.qr %z : [m, r]
+        step.return %p, %q1 : [n, m], [m, r]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose
+    - in a rule, the last dim is the one before it, or one that follows from it, among others
+  }];
+  let arguments = (ins Step_TensorType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` custom<ShortType>(type($operand))
+  }];
+}
+
+def Step_DiagonalOp : Step_MatrixOp<"diagonal"> {
+  let summary = "the diagonal of a matrix";
+  let description = [{
+    As a row: the result has 1 for the operand's rows.
+
+    Constraints:
+    - those of step.eigh
+  }];
+  let arguments = (ins Step_TensorType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` custom<ShortType>(type($operand))
+  }];
+}
+
+def Step_SortOp : Step_MatrixOp<"sort"> {
+  let summary = "the columns of a matrix in the order of their keys";
+  let description = [{
+    Each column has a key: the largest key's is first, those of equal keys stay in their order,
+    and those whose key is NaN are last.
+
+    ```mlir
+    step.optimizer @example {
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
+        %gt = step.transpose %g : [n, m]
+        %gram = step.matmul %gt, %g : [m, n], [n, m]
+        %squares = step.diagonal %gram : [m, m]
+        %sorted = step.sort %g by %squares : [n, m], [1, m]
+        step.return %sorted : [n, m]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose
+    - keys have the dims of the operand, with 1 for its rows
+  }];
+  let arguments = (ins Step_TensorType:$operand, Step_TensorType:$keys, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand `by` $keys (`unless` $unless^)? attr-dict `:`
+    custom<ShortTypes>(type($operand), type($keys))
+  }];
+}
+
 def Step_FirstOp : Step_MatrixOp<"first"> {
   let summary = "the first columns of a matrix";
   let description = [{

@@ -401,14 +401,65 @@ LogicalResult LeadingOp::verify() {
   return success();
 }
 
+/// The dims of matrices with as many rows as columns, by their names; others
+/// are refused.
+static LogicalResult verifySquare(Operation *op, Type type) {
+  ArrayRef<StringAttr> dims = getDims(type);
+  if (dims.back() == dims[dims.size() - 2])
+    return success();
+  return op->emitOpError() << "takes " << type << ", which is not square";
+}
+
+/// Dims with 1 for the rows.
+static SmallVector<StringAttr> getRowDims(Type type) {
+  SmallVector<StringAttr> dims(getDims(type));
+  dims[dims.size() - 2] = StringAttr::get(type.getContext(), "1");
+  return dims;
+}
+
+LogicalResult DiagonalsOp::verify() {
+  Type type = getOperand().getType();
+  if (failed(verifyMatrices(*this, getOperand(), getType())) ||
+      failed(verifySquare(*this, type)))
+    return failure();
+  if (getDims(getType()) != ArrayRef(getRowDims(type)))
+    return emitOpError() << "makes " << getType() << " of " << type;
+  return success();
+}
+
+static LogicalResult verifySameDims(Operation *op, Type operand, Type result) {
+  if (getDims(operand) == getDims(result))
+    return success();
+  return op->emitOpError() << "makes " << result << " of " << operand;
+}
+
+StringRef EigenvectorsOp::getRoutine() { return "eigenvectors"; }
+
 LogicalResult EigenvectorsOp::verify() {
+  Type type = getOperand().getType();
+  if (failed(verifyMatrices(*this, getOperand(), getType())) ||
+      failed(verifySquare(*this, type)))
+    return failure();
+  return verifySameDims(*this, type, getType());
+}
+
+StringRef OrthonormalOp::getRoutine() { return "orthonormal"; }
+
+LogicalResult OrthonormalOp::verify() {
   if (failed(verifyMatrices(*this, getOperand(), getType())))
     return failure();
-  ArrayRef<StringAttr> dims = getDims(getOperand().getType());
-  if (dims != getDims(getType()) || dims.back() != dims[dims.size() - 2])
-    return emitOpError() << "makes " << getType() << " of "
-                         << getOperand().getType();
-  return success();
+  return verifySameDims(*this, getOperand().getType(), getType());
+}
+
+StringRef SortedOp::getRoutine() { return "order"; }
+
+LogicalResult SortedOp::verify() {
+  Type type = getOperand().getType(), keys = getKeys().getType();
+  if (failed(verifyMatrices(*this, {getOperand(), getKeys()}, getType())))
+    return failure();
+  if (getDims(keys) != ArrayRef(getRowDims(type)))
+    return emitOpError() << "sorts " << type << " by " << keys;
+  return verifySameDims(*this, type, getType());
 }
 
 LogicalResult ExchangeOp::verify() {

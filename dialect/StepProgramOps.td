@@ -463,7 +463,33 @@ def Step_LeadingOp : Step_Op<"leading", [Pure, HasParent<"ProgramOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_EigenvectorsOp : Step_Op<"eigenvectors", [Pure, HasParent<"ProgramOp">]> {
+def Step_DiagonalsOp : Step_Op<"diagonals", [Pure, HasParent<"ProgramOp">]> {
+  let summary = "the diagonals of matrices";
+  let description = [{
+    A new buffer, of the compute type, with 1 for the rows of the operand. `unless` as in
+    `step.product`.
+
+    Constraints:
+    - the operand's last two dims are one
+    - the result is of the compute type, the operand of floats
+  }];
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
+  let results = (outs Step_BufferType:$result);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+/// What a routine of the runtime does (`StepcRoutines` in `kernel_abi.h`).
+class Step_RoutineOp<string mnemonic>
+    : Step_Op<mnemonic, [Pure, HasParent<"ProgramOp">,
+                         DeclareOpInterfaceMethods<Step_RoutineOpInterface>]> {
+  let results = (outs Step_BufferType:$result);
+  let hasVerifier = 1;
+}
+
+def Step_EigenvectorsOp : Step_RoutineOp<"eigenvectors"> {
   let summary = "the eigenvectors of symmetric matrices";
   let description = [{
     A new buffer, of the compute type, as `step.eigh` says: by a routine of the runtime
@@ -474,11 +500,43 @@ def Step_EigenvectorsOp : Step_Op<"eigenvectors", [Pure, HasParent<"ProgramOp">]
     - the result is of the compute type, the operand of floats
   }];
   let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let results = (outs Step_BufferType:$result);
   let assemblyFormat = [{
     $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
   }];
-  let hasVerifier = 1;
+}
+
+def Step_OrthonormalOp : Step_RoutineOp<"orthonormal"> {
+  let summary = "orthonormal bases of matrices' columns";
+  let description = [{
+    A new buffer, of the compute type, as `step.qr` says: by a routine of the runtime. `unless`
+    as in `step.product`.
+
+    Constraints:
+    - the result has the dims of the operand, and is of the compute type
+    - the operand is of floats, and has no more columns than rows
+  }];
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+
+def Step_SortedOp : Step_RoutineOp<"sorted"> {
+  let summary = "columns of matrices in the order of their keys";
+  let description = [{
+    A new buffer, of the compute type, as `step.sort` says. A routine of the runtime finds the
+    order. `unless` as in `step.product`.
+
+    Constraints:
+    - the result has the dims of the operand, and is of the compute type; the keys have them
+      with 1 for the rows
+    - operands are of floats
+  }];
+  let arguments = (ins Step_BufferType:$operand, Step_BufferType:$keys, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand `by` $keys (`unless` $unless^)? attr-dict `:` type($operand) `,` type($keys) `->`
+    type($result)
+  }];
 }
 
 def Step_ExchangeOp : Step_Op<"exchange", [HasParent<"ProgramOp">]> {

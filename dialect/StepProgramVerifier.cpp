@@ -84,9 +84,9 @@ LogicalResult ProgramVerifier::verifyRoles() {
 
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
   bool allowed = isa<CohortScalarsOp, TraverseOp, CombineOp, ProductOp,
-                     TransposedOp, LeadingOp, EigenvectorsOp, ExchangeOp,
-                     ReceiveOp, KeepOp, OwnOp, ExtentOp, CarriedOp, CarryOp,
-                     ContributeOp, PowiOp, TransferOpInterface>(op) ||
+                     TransposedOp, LeadingOp, DiagonalsOp, RoutineOpInterface,
+                     ExchangeOp, ReceiveOp, KeepOp, OwnOp, ExtentOp, CarriedOp,
+                     CarryOp, ContributeOp, PowiOp, TransferOpInterface>(op) ||
                  op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);

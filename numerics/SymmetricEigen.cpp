@@ -19,18 +19,13 @@
 
 #include "numerics/SymmetricEigen.h"
 
+#include "numerics/Wide.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 using namespace stepc;
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-// Lanes are rows' own elements: wider vectors compute the same bits.
-#define STEPC_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define STEPC_WIDE
-#endif
 
 namespace {
 

@@ -113,20 +113,114 @@ LogicalResult EighOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
+/// What has as many rows as columns, by their names.
+static LogicalResult verifySquare(Operation *op, Type type) {
+  if (failed(verifyMatrix(op, type)))
+    return failure();
+  ArrayRef<StringAttr> dims = getDims(type);
+  if (dims.back() != dims[dims.size() - 2])
+    return op->emitOpError()
+           << "takes " << type << ", whose rows are '"
+           << dims[dims.size() - 2].getValue() << "' and whose columns '"
+           << dims.back().getValue() << "'";
+  return success();
+}
+
 LogicalResult EighOp::verify() {
+  return verifySquare(*this, getOperand().getType());
+}
+
+ValueParts EighOp::getParts() { return getMatrixParts(); }
+
+/// Whether the rule's dim is no more than `other`.
+static bool isAtMost(RuleOp rule, StringAttr dim, StringAttr other) {
+  if (dim == other)
+    return true;
+  return llvm::any_of(rule.getRuleDims(), [&](const BoundDim &bound) {
+    return bound.attr.getName() == dim &&
+           llvm::is_contained(bound.attr.getOf(), other);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// step.qr
+//===----------------------------------------------------------------------===//
+
+LogicalResult QrOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                     ValueRange operands, DictionaryAttr,
+                                     OpaqueProperties, RegionRange,
+                                     SmallVectorImpl<Type> &results) {
+  results.push_back(operands[0].getType());
+  return success();
+}
+
+/// In a definition the rule that calls it is not known: it is checked where it
+/// is called.
+LogicalResult QrOp::verify() {
   Type type = getOperand().getType();
   if (failed(verifyMatrix(*this, type)))
     return failure();
   ArrayRef<StringAttr> dims = getDims(type);
-  if (dims.back() != dims[dims.size() - 2])
-    return emitOpError() << "decomposes " << type << ", whose rows are '"
-                         << dims[dims.size() - 2].getValue()
-                         << "' and whose columns '" << dims.back().getValue()
-                         << "'";
+  auto rule = (*this)->getParentOfType<RuleOp>();
+  if (rule && !isAtMost(rule, dims.back(), dims[dims.size() - 2]))
+    return emitOpError() << "takes " << type
+                         << ", which may have more columns than rows";
   return success();
 }
 
-ValueParts EighOp::getParts() { return getMatrixParts(); }
+ValueParts QrOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
+// step.diagonal
+//===----------------------------------------------------------------------===//
+
+/// Dims of a row for each matrix.
+static SmallVector<StringAttr> getRowDims(MLIRContext *context, Type type) {
+  SmallVector<StringAttr> dims(getDims(type));
+  if (dims.size() >= 2)
+    dims[dims.size() - 2] = StringAttr::get(context, "1");
+  return dims;
+}
+
+LogicalResult DiagonalOp::inferReturnTypes(MLIRContext *context,
+                                           std::optional<Location>,
+                                           ValueRange operands, DictionaryAttr,
+                                           OpaqueProperties, RegionRange,
+                                           SmallVectorImpl<Type> &results) {
+  results.push_back(
+      SymTensorType::get(context, getRowDims(context, operands[0].getType())));
+  return success();
+}
+
+LogicalResult DiagonalOp::verify() {
+  return verifySquare(*this, getOperand().getType());
+}
+
+ValueParts DiagonalOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
+// step.sort
+//===----------------------------------------------------------------------===//
+
+LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                       ValueRange operands, DictionaryAttr,
+                                       OpaqueProperties, RegionRange,
+                                       SmallVectorImpl<Type> &results) {
+  results.push_back(operands[0].getType());
+  return success();
+}
+
+LogicalResult SortOp::verify() {
+  Type type = getOperand().getType(), keys = getKeys().getType();
+  if (failed(verifyMatrix(*this, type)))
+    return failure();
+  if (getDims(keys) != ArrayRef(getRowDims(getContext(), type)))
+    return emitOpError() << "sorts " << type << " by " << keys
+                         << ", which has no key for each column";
+  return success();
+}
+
+ValueParts SortOp::getParts() { return getMatrixParts(); }
 
 //===----------------------------------------------------------------------===//
 // step.first
@@ -143,16 +237,6 @@ FirstOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
     dims.back() = adaptor.getDimAttr();
   results.push_back(SymTensorType::get(context, dims));
   return success();
-}
-
-/// Whether the rule's dim is no more than `columns`.
-static bool isAtMost(RuleOp rule, StringAttr dim, StringAttr columns) {
-  if (dim == columns)
-    return true;
-  return llvm::any_of(rule.getRuleDims(), [&](const BoundDim &bound) {
-    return bound.attr.getName() == dim &&
-           llvm::is_contained(bound.attr.getOf(), columns);
-  });
 }
 
 /// In a definition the rule that calls it is not known: it is checked where it

@@ -7,10 +7,12 @@
 
 #include "dialect/reference/Products.h"
 
+#include "numerics/Orthonormal.h"
 #include "numerics/SymmetricEigen.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -135,11 +137,87 @@ mlir::step::reference::decompose(const MatrixExtents &extents,
   return result;
 }
 
+std::vector<double> mlir::step::reference::orthonormalize(
+    const MatrixExtents &extents, ArrayRef<double> elements, Format compute) {
+  std::vector<double> matrices(elements.begin(), elements.end());
+  std::vector<double> result(elements.size());
+  std::vector<double> work(extents.rows * stepc::kOrthonormalWork);
+  int64_t size = extents.rows * extents.columns;
+  for (int64_t item = 0; item < extents.items; ++item)
+    stepc::makeOrthonormal(matrices.data() + item * size, extents.rows,
+                           extents.columns, result.data() + item * size,
+                           work.data());
+  for (double &element : result)
+    element = roundTo(compute, element);
+  return result;
+}
+
+/// Whether the one key is before the other: NaN is behind all.
+static bool isBefore(double key, double other) {
+  return std::isnan(other) ? !std::isnan(key) : key > other;
+}
+
+std::vector<double>
+mlir::step::reference::sortColumns(const MatrixExtents &extents,
+                                   ArrayRef<double> elements,
+                                   ArrayRef<double> keys) {
+  std::vector<double> result;
+  int64_t columns = extents.columns;
+  for (int64_t item = 0; item < extents.items; ++item) {
+    ArrayRef<double> own = keys.slice(item * columns, columns);
+    std::vector<int64_t> places(columns);
+    std::iota(places.begin(), places.end(), int64_t(0));
+    llvm::stable_sort(
+        places, [&](int64_t i, int64_t j) { return isBefore(own[i], own[j]); });
+    for (int64_t row = 0; row < extents.rows; ++row)
+      for (int64_t place : places)
+        result.push_back(
+            elements[(item * extents.rows + row) * columns + place]);
+  }
+  return result;
+}
+
+/// Whether the keys are known.
+static bool areNumbers(ArrayRef<Interval> keys) {
+  return llvm::all_of(keys, [](const Interval &key) {
+    return !key.nan && key.low == key.high;
+  });
+}
+
+std::vector<Interval>
+mlir::step::reference::sortColumns(const MatrixExtents &extents,
+                                   ArrayRef<Interval> elements,
+                                   ArrayRef<Interval> keys) {
+  int64_t columns = extents.columns;
+  std::vector<Interval> result(elements.begin(), elements.end());
+  if (columns == 0)
+    return result;
+  for (int64_t item = 0; item < extents.items; ++item) {
+    ArrayRef<Interval> own = keys.slice(item * columns, columns);
+    std::vector<int64_t> places(columns);
+    std::iota(places.begin(), places.end(), int64_t(0));
+    if (areNumbers(own))
+      llvm::stable_sort(places, [&](int64_t i, int64_t j) {
+        return own[i].low > own[j].low;
+      });
+    for (int64_t row = 0; row < extents.rows; ++row) {
+      int64_t begin = (item * extents.rows + row) * columns;
+      ArrayRef<Interval> from = elements.slice(begin, columns);
+      Interval any = from.front();
+      for (Interval element : from)
+        any = hull(any, element);
+      for (auto [place, column] : llvm::enumerate(places))
+        result[begin + place] = areNumbers(own) ? from[column] : any;
+    }
+  }
+  return result;
+}
+
 /// Orthonormal, but for roundings.
 std::vector<Interval>
 mlir::step::reference::decompose(const MatrixExtents &extents,
                                  ArrayRef<Interval> elements, Format) {
-  int64_t size = extents.rows * extents.rows;
+  int64_t size = extents.rows * extents.columns;
   std::vector<Interval> result;
   for (int64_t item = 0; item < extents.items; ++item) {
     bool nan = llvm::any_of(elements.slice(item * size, size),

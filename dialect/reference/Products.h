@@ -47,6 +47,38 @@ std::vector<double> decompose(const MatrixExtents &extents,
 std::vector<Interval> decompose(const MatrixExtents &extents,
                                 ArrayRef<Interval> elements, Format compute);
 
+/// Orthonormal bases of the columns, by the runtime's algorithm too.
+std::vector<double> orthonormalize(const MatrixExtents &extents,
+                                   ArrayRef<double> elements, Format compute);
+
+/// As `decompose`'s.
+inline std::vector<Interval> orthonormalize(const MatrixExtents &extents,
+                                            ArrayRef<Interval> elements,
+                                            Format compute) {
+  return decompose(extents, elements, compute);
+}
+
+/// Columns in the order of their keys.
+std::vector<double> sortColumns(const MatrixExtents &extents,
+                                ArrayRef<double> elements,
+                                ArrayRef<double> keys);
+
+/// Where keys may be in several orders, any column may stand anywhere.
+std::vector<Interval> sortColumns(const MatrixExtents &extents,
+                                  ArrayRef<Interval> elements,
+                                  ArrayRef<Interval> keys);
+
+template <typename ElementT>
+std::vector<ElementT> takeDiagonal(const MatrixExtents &extents,
+                                   ArrayRef<ElementT> elements) {
+  std::vector<ElementT> result;
+  int64_t n = extents.columns;
+  for (int64_t item = 0; item < extents.items; ++item)
+    for (int64_t i = 0; i < n; ++i)
+      result.push_back(elements[(item * n + i) * n + i]);
+  return result;
+}
+
 template <typename ElementT>
 std::vector<ElementT> transpose(const MatrixExtents &extents,
                                 ArrayRef<ElementT> elements) {
@@ -80,8 +112,14 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
     return transpose<ElementT>(extents, operands[0]);
   if (isa<FirstOp>(op))
     return takeFirst<ElementT>(extents, operands[0]);
+  if (isa<DiagonalOp>(op))
+    return takeDiagonal<ElementT>(extents, operands[0]);
   if (isa<EighOp>(op))
-    return decompose(extents, operands[0], compute);
+    return decompose(extents, ArrayRef(operands[0]), compute);
+  if (isa<QrOp>(op))
+    return orthonormalize(extents, ArrayRef(operands[0]), compute);
+  if (isa<SortOp>(op))
+    return sortColumns(extents, ArrayRef(operands[0]), ArrayRef(operands[1]));
   bool isWide = cast<MatmulOp>(op).getAccumulate().has_value();
   return multiply(extents, operands[0], operands[1], compute,
                   isWide ? Format::F64 : compute);

@@ -304,7 +304,8 @@ void FinishEmitter::emit(ArrayRef<Operation *> entries,
       emitCombine(combine);
     else if (auto receive = dyn_cast<ReceiveOp>(first))
       emitReceive(receive);
-    else if (isa<ProductOp, TransposedOp, LeadingOp, EigenvectorsOp>(first))
+    else if (isa<ProductOp, TransposedOp, LeadingOp, DiagonalsOp,
+                 RoutineOpInterface>(first))
       emitMatrices(w, row, policy, first);
     else
       policy.runVectors(row, cast<TraverseOp>(first), runs.lookup(first));

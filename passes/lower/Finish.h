@@ -49,8 +49,8 @@ public:
 
   /// Multiplies two matrices.
   virtual void multiply(const Product &product) const = 0;
-  /// Finds the eigenvectors of a matrix.
-  virtual void decompose(const Decomposition &decomposition) const = 0;
+  /// Calls a routine of the runtime.
+  virtual void call(const RoutineCall &routine) const = 0;
 
   /// Calls the run function of a traversal of vectors.
   virtual void runVectors(const TileRow &row, TraverseOp traverse,

@@ -8,8 +8,13 @@
 
 #include "passes/lower/Finish.h"
 
+#include "stepc/kernel_abi.h"
+
 #include "mlir/Support/DebugStringHelper.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <cstddef>
 
 using namespace mlir;
 using namespace mlir::step;
@@ -55,6 +60,10 @@ struct Matrices {
     Value elements = w.mul(item, w.mul(rows, columns));
     return w.add(address,
                  w.mul(elements, w.constantWord(type.getElementBytes())));
+  }
+  /// Those of one matrix, in their order.
+  Places getElements() const {
+    return Places(w.mul(rows, columns), w.constantWord(1));
   }
   Matrix get(Value item, bool transposed) const {
     Matrix matrix{getAddress(item), type.getElement(), columns,
@@ -142,6 +151,19 @@ static void emitProduct(const Words &w, const TileRow &row,
   });
 }
 
+static void emitDiagonals(const Words &w, const TileRow &row,
+                          const FinishPolicy &policy, DiagonalsOp op) {
+  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+  Type compute = to.type.getElement();
+  Places places(from.columns, w.add(from.columns, w.constantWord(1)));
+  places.addOuter({from.items, w.mul(from.rows, from.columns)});
+  Matrix source{from.address, from.type.getElement(), Value(), Value()};
+  policy.forEach(places, [&](Value number, Value offset) {
+    emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
+              to.address, w.toIndex(number));
+  });
+}
+
 /// The result's elements in their order, shared out.
 static void emitLeading(const Words &w, const TileRow &row,
                         const FinishPolicy &policy, LeadingOp op) {
@@ -156,45 +178,117 @@ static void emitLeading(const Words &w, const TileRow &row,
   });
 }
 
-void mlir::step::callRoutine(const Words &w, const Decomposition &in) {
-  std::string name = (kRoutinePrefix + "eigenvectors").str();
-  func::FuncOp function = getSharedFunction(
-      w, name, 5, 0, [](const Words &inner, ValueRange words) {
-        InvokeOp::create(inner.b, inner.loc, words.front(), words.drop_front());
-      });
-  // The routine's address is the structure's first word.
-  Value routine = w.load(w.words(in.routines), int64_t(0));
-  func::CallOp::create(
-      w.b, w.loc, function,
-      ValueRange{routine, in.matrix, in.rows, in.vectors, in.work});
+/// Where the routine's address is in StepcRoutines, in words.
+static int64_t getRoutineWord(StringRef name) {
+  return llvm::StringSwitch<int64_t>(name)
+             .Case("eigenvectors", offsetof(StepcRoutines, eigenvectors))
+             .Case("orthonormal", offsetof(StepcRoutines, orthonormal))
+             .Case("order", offsetof(StepcRoutines, order)) /
+         int64_t(sizeof(int64_t));
 }
 
-/// Widened into memory of its own, decomposed there, and rounded.
-static void emitEigenvectors(const Words &w, const TileRow &row,
-                             const FinishPolicy &policy, EigenvectorsOp op) {
-  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
-  Type f64 = w.b.getF64Type(), stored = to.type.getElement();
-  EigenMemory memory = row.storage.getEigenMemory(op);
-  Decomposition all{row.routines, row.getWorkspaceAddress(memory.matrix),
-                    from.rows, row.getWorkspaceAddress(memory.vectors),
-                    row.getWorkspaceAddress(memory.work)};
-  Matrix own{all.matrix, f64, Value(), Value()};
-  Places elements(w.mul(from.rows, from.columns), w.constantWord(1));
-  w.loop(w.constant(0), w.toIndex(to.items), 1, [&](Value index) {
-    Value item = w.toWord(index);
-    Matrix source = from.get(item, /*transposed=*/false);
-    policy.forEach(elements, [&](Value number, Value) {
+void mlir::step::callRoutine(const Words &w, const RoutineCall &call) {
+  std::string name = (kRoutinePrefix + call.name).str();
+  Value routine = w.load(w.words(call.routines), getRoutineWord(call.name));
+  SmallVector<Value> words{routine};
+  llvm::append_range(words, call.arguments);
+  func::FuncOp function = getSharedFunction(
+      w, name, int64_t(words.size()), 0,
+      [](const Words &inner, ValueRange words) {
+        InvokeOp::create(inner.b, inner.loc, words.front(), words.drop_front());
+      });
+  func::CallOp::create(w.b, w.loc, function, words);
+}
+
+namespace {
+/// A routine's memory, and how elements come there and from there.
+struct RoutineEmitter {
+  RoutineEmitter(const Words &w, const TileRow &row, const FinishPolicy &policy,
+                 RoutineOpInterface op)
+      : w(w), policy(policy), from(w, row, op->getOperand(0)),
+        to(w, row, op->getResult(0)), f64(w.b.getF64Type()),
+        call{row.routines, op.getRoutine(), {}} {
+    for (int64_t buffer : row.storage.getRoutineMemory(op))
+      memory.push_back(row.getWorkspaceAddress(buffer));
+  }
+
+  /// Widens a matrix's elements into the routine's.
+  void widen(const Matrices &matrices, Value item, Value address) const {
+    Matrix source = matrices.get(item, /*transposed=*/false);
+    policy.forEach(matrices.getElements(), [&](Value number, Value) {
       Value place = w.toIndex(number);
-      emitStore(w, f64, 0, loadElement(w, source, f64, place), own.address,
-                place);
+      emitStore(w, f64, 0, loadElement(w, source, f64, place), address, place);
     });
-    policy.decompose(all);
-    policy.forEach(elements, [&](Value number, Value) {
+  }
+  /// Rounds the routine's elements into the result.
+  void round(Value address, Value item) const {
+    Type stored = to.type.getElement();
+    Matrix own{address, f64, Value(), Value()};
+    policy.forEach(to.getElements(), [&](Value number, Value) {
       Value place = w.toIndex(number);
       Value element = loadElement(w, own, f64, place);
       if (stored != f64)
         element = arith::TruncFOp::create(w.b, w.loc, stored, element);
       emitStore(w, stored, 0, element, to.getAddress(item), place);
+    });
+  }
+  void forEachItem(function_ref<void(Value)> emitOne) const {
+    w.loop(w.constant(0), w.toIndex(to.items), 1,
+           [&](Value index) { emitOne(w.toWord(index)); });
+  }
+
+  const Words &w;
+  const FinishPolicy &policy;
+  Matrices from, to;
+  Type f64;
+  RoutineCall call;
+  SmallVector<Value> memory;
+};
+} // namespace
+
+/// Widened into memory of its own, decomposed there, and rounded.
+static void emitEigenvectors(const Words &w, const TileRow &row,
+                             const FinishPolicy &policy, EigenvectorsOp op) {
+  RoutineEmitter in(w, row, policy, op);
+  in.call.arguments = {in.memory[0], in.from.rows, in.memory[1], in.memory[2]};
+  in.forEachItem([&](Value item) {
+    in.widen(in.from, item, in.memory[0]);
+    policy.call(in.call);
+    in.round(in.memory[0], item);
+  });
+}
+
+static void emitOrthonormal(const Words &w, const TileRow &row,
+                            const FinishPolicy &policy, OrthonormalOp op) {
+  RoutineEmitter in(w, row, policy, op);
+  in.call.arguments = {in.memory[0], in.from.rows, in.from.columns,
+                       in.memory[1], in.memory[2]};
+  in.forEachItem([&](Value item) {
+    in.widen(in.from, item, in.memory[0]);
+    policy.call(in.call);
+    in.round(in.memory[1], item);
+  });
+}
+
+/// The routine says which column stands in each place.
+static void emitSorted(const Words &w, const TileRow &row,
+                       const FinishPolicy &policy, SortedOp op) {
+  RoutineEmitter in(w, row, policy, op);
+  Matrices keys(w, row, op.getKeys());
+  in.call.arguments = {in.memory[0], in.from.columns, in.memory[1]};
+  Type stored = in.to.type.getElement();
+  // Of each element of a matrix its column.
+  Places columns(in.to.columns, w.constantWord(1));
+  columns.addOuter({in.to.rows, w.constantWord(0)});
+  in.forEachItem([&](Value item) {
+    in.widen(keys, item, in.memory[0]);
+    policy.call(in.call);
+    Matrix source = in.from.get(item, /*transposed=*/false);
+    policy.forEach(columns, [&](Value number, Value column) {
+      Value place = w.load(w.words(in.memory[1]), w.toIndex(column));
+      Value from = w.add(w.sub(number, column), place);
+      emitStore(w, stored, 0, loadElement(w, source, stored, w.toIndex(from)),
+                in.to.getAddress(item), w.toIndex(number));
     });
   });
 }
@@ -212,5 +306,8 @@ void mlir::step::emitMatrices(const Words &w, const TileRow &row,
       .Case([&](ProductOp op) { emit(op, emitProduct); })
       .Case([&](TransposedOp op) { emit(op, emitTransposed); })
       .Case([&](LeadingOp op) { emit(op, emitLeading); })
-      .Case([&](EigenvectorsOp op) { emit(op, emitEigenvectors); });
+      .Case([&](DiagonalsOp op) { emit(op, emitDiagonals); })
+      .Case([&](EigenvectorsOp op) { emit(op, emitEigenvectors); })
+      .Case([&](OrthonormalOp op) { emit(op, emitOrthonormal); })
+      .Case([&](SortedOp op) { emit(op, emitSorted); });
 }

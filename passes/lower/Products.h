@@ -35,17 +35,15 @@ struct Product {
   Value panels, packed;
 };
 
-/// Symmetric matrices of f64, side by side from `matrix` on, of `rows` rows
-/// each: eigenvectors take their places. All values are words.
-struct Decomposition {
+/// A call of a routine of the runtime. All values are words.
+struct RoutineCall {
   Value routines; // the address of StepcRoutines
-  Value matrix, rows;
-  Value vectors, work; // what it works in
+  llvm::StringRef name;
+  SmallVector<Value> arguments;
 };
 
-/// Emits what a finish does with matrices: a `step.product`, `step.transposed`,
-/// `step.leading` or `step.eigenvectors`, for each matrix of the batch; nothing
-/// is done where its `unless` holds.
+/// Emits what a finish does with matrices (`step.product` and others), for
+/// each matrix of the batch; nothing is done where its `unless` holds.
 void emitMatrices(const Words &w, const TileRow &row,
                   const FinishPolicy &policy, Operation *op);
 
@@ -59,7 +57,7 @@ inline constexpr llvm::StringLiteral kProductPrefix = "product$of_";
 inline constexpr llvm::StringLiteral kRoutinePrefix = "routine$of_";
 
 /// Calls the runtime's routine.
-void callRoutine(const Words &w, const Decomposition &decomposition);
+void callRoutine(const Words &w, const RoutineCall &call);
 
 /// Calls the function of such products, which the module gets once: `emitBody`
 /// fills it.

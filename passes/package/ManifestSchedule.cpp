@@ -65,7 +65,8 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
   if (!entry.kernel) {
     object["finish"] = entry.name;
     if (int64_t products = llvm::count_if(
-            entry.finish, llvm::IsaPred<ProductOp, EigenvectorsOp>))
+            entry.finish,
+            llvm::IsaPred<ProductOp, EigenvectorsOp, OrthonormalOp>))
       object["products"] = products;
     return object;
   }

@@ -8,6 +8,8 @@
 
 #include "passes/Sources.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -72,10 +74,18 @@ void ProgramBuilder::buildProduct(const SmallStep &step) {
     return;
   }
   Value operand = getBuffer(op->getOperand(0));
-  auto create = [&](auto kind) -> Value {
-    return decltype(kind)::create(builder, loc, type, operand, unless);
+  auto create = [&](auto kind, auto... more) {
+    return decltype(kind)::create(builder, loc, type, operand, more..., unless)
+        .getResult();
   };
-  values.map(result, isa<TransposeOp>(op) ? create(TransposedOp())
-                     : isa<FirstOp>(op)   ? create(LeadingOp())
-                                          : create(EigenvectorsOp()));
+  Value made = TypeSwitch<Operation *, Value>(op)
+                   .Case([&](TransposeOp) { return create(TransposedOp()); })
+                   .Case([&](FirstOp) { return create(LeadingOp()); })
+                   .Case([&](DiagonalOp) { return create(DiagonalsOp()); })
+                   .Case([&](EighOp) { return create(EigenvectorsOp()); })
+                   .Case([&](QrOp) { return create(OrthonormalOp()); })
+                   .Case([&](SortOp sort) {
+                     return create(SortedOp(), getBuffer(sort.getKeys()));
+                   });
+  values.map(result, made);
 }

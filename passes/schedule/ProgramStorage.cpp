@@ -10,6 +10,7 @@
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -24,8 +25,8 @@ ProgramStorage::ProgramStorage(ProgramOp program)
   addPartials();
   for (auto product : program.getBody().getOps<ProductOp>())
     addProductMemory(product);
-  for (auto eigen : program.getBody().getOps<EigenvectorsOp>())
-    addEigenMemory(eigen);
+  for (auto op : program.getBody().getOps<RoutineOpInterface>())
+    addRoutineMemory(op);
 }
 
 void ProgramStorage::numberCohort() {
@@ -142,8 +143,8 @@ private:
 /// The operations of a train run together, so what one of them uses last is
 /// free behind all.
 DeadBuffers::DeadBuffers(ProgramOp program) {
-  auto isOfMatrices =
-      llvm::IsaPred<ProductOp, TransposedOp, LeadingOp, EigenvectorsOp>;
+  auto isOfMatrices = llvm::IsaPred<ProductOp, TransposedOp, LeadingOp,
+                                    DiagonalsOp, RoutineOpInterface>;
   if (llvm::none_of(program.getBody().front(), isOfMatrices))
     return;
   llvm::MapVector<Value, Operation *> last;
@@ -276,15 +277,28 @@ void ProgramStorage::addProductMemory(ProductOp product) {
                        findOrAdd("packed", packed, chain, STEPC_PACKED_ROWS)};
 }
 
-void ProgramStorage::addEigenMemory(EigenvectorsOp eigen) {
+void ProgramStorage::addRoutineMemory(RoutineOpInterface op) {
   Type f64 = Float64Type::get(program.getContext());
-  SmallVector<std::string> row = getSize(eigen.getType().getDims().back());
-  SmallVector<std::string> matrix(row);
-  llvm::append_range(matrix, row);
-  decompositions[eigen] = {
-      findOrAdd("symmetric", matrix, f64, 1),
-      findOrAdd("vectors", matrix, f64, 1),
-      findOrAdd("tridiagonal", row, f64, STEPC_EIGEN_WORK)};
+  ArrayRef<StringAttr> dims = getDims(op->getOperand(0).getType());
+  SmallVector<std::string> rows = getSize(dims[dims.size() - 2]);
+  SmallVector<std::string> columns = getSize(dims.back()), matrix(rows);
+  llvm::append_range(matrix, columns);
+  auto find = [&](StringRef prefix, ArrayRef<std::string> size, int64_t width) {
+    return findOrAdd(prefix, size, f64, width);
+  };
+  routines[op] =
+      llvm::TypeSwitch<Operation *, RoutineMemory>(op)
+          .Case([&](EigenvectorsOp) -> RoutineMemory {
+            return {find("matrix", matrix, 1), find("vectors", matrix, 1),
+                    find("work", rows, STEPC_EIGEN_WORK)};
+          })
+          .Case([&](OrthonormalOp) -> RoutineMemory {
+            return {find("matrix", matrix, 1), find("vectors", matrix, 1),
+                    find("work", rows, STEPC_ORTHONORMAL_WORK)};
+          })
+          .Case([&](SortedOp) -> RoutineMemory {
+            return {find("keys", columns, 1), find("places", columns, 1)};
+          });
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

@@ -39,11 +39,9 @@ struct ProductMemory {
   int64_t panels, packed;
 };
 
-/// The buffers of f64 that a decomposition works in: the matrix, its vectors,
-/// and for each row `STEPC_EIGEN_WORK`. Those of the same extents share them.
-struct EigenMemory {
-  int64_t matrix, vectors, work;
-};
+/// The buffers of f64 that a routine works in, in the order of its arguments:
+/// the first is what it is given. Those of the same extents share them.
+using RoutineMemory = SmallVector<int64_t, 3>;
 
 /// Where the values of a program lie: the one numbering that lowering, the
 /// manifest and explanations share.
@@ -84,8 +82,8 @@ public:
   ProductMemory getProductMemory(ProductOp product) const {
     return products.lookup(product);
   }
-  EigenMemory getEigenMemory(EigenvectorsOp eigen) const {
-    return decompositions.lookup(eigen);
+  ArrayRef<int64_t> getRoutineMemory(RoutineOpInterface op) const {
+    return routines.find(op)->second;
   }
   StringRef getBufferName(Value value) const {
     return workspace[getBufferIndex(value)].name;
@@ -103,7 +101,7 @@ private:
   int64_t findOrAdd(StringRef prefix, ArrayRef<std::string> size, Type element,
                     int64_t width);
   void addProductMemory(ProductOp product);
-  void addEigenMemory(EigenvectorsOp eigen);
+  void addRoutineMemory(RoutineOpInterface op);
   void addVectors();
   void add(Value value, StringRef prefix, int64_t number,
            SmallVector<std::string> size, Type element);
@@ -115,7 +113,7 @@ private:
   std::vector<WorkspaceBuffer> workspace;
   DenseMap<Value, int64_t> buffers;
   DenseMap<Operation *, ProductMemory> products;
-  DenseMap<Operation *, EigenMemory> decompositions;
+  DenseMap<Operation *, RoutineMemory> routines;
 };
 
 } // namespace mlir::step

@@ -22,7 +22,8 @@ bool mlir::step::isTensorScalar(Operation *op) {
 /// Whether something is to be done: the others say something of values.
 static bool isRun(Operation *op) {
   return isa<TraverseOp, CombineOp, ReceiveOp, ProductOp, TransposedOp,
-             LeadingOp, EigenvectorsOp, OwnOp, ExtentOp, CarryOp>(op) ||
+             LeadingOp, DiagonalsOp, RoutineOpInterface, OwnOp, ExtentOp,
+             CarryOp>(op) ||
          isTensorScalar(op);
 }
 

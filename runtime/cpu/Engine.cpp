@@ -10,6 +10,8 @@
 #include "core/Fill.h"
 #include "cpu/HugePages.h"
 
+#include "numerics/Order.h"
+#include "numerics/Orthonormal.h"
 #include "numerics/SymmetricEigen.h"
 
 #include <algorithm>
@@ -18,11 +20,13 @@
 using namespace stepc;
 using namespace stepc::cpu;
 
-static_assert(kEigenWork == STEPC_EIGEN_WORK,
-              "what kernels give it to work in");
+static_assert(kEigenWork == STEPC_EIGEN_WORK &&
+                  kOrthonormalWork == STEPC_ORTHONORMAL_WORK,
+              "what kernels give them to work in");
 
 /// What kernels may call.
-static const StepcRoutines kRoutines = {findEigenvectors};
+static const StepcRoutines kRoutines = {findEigenvectors, makeOrthonormal,
+                                        findOrder};
 
 cpu::Engine::Engine(Model &model, std::shared_ptr<const Code> ownCode)
     : stepc::Engine(model), code(std::move(ownCode)),

@@ -162,9 +162,73 @@ step.optimizer @vector {
 
 step.optimizer @square {
   step.rule @any(%p: param[n, m], %g: grad[n, m]) {
-    // expected-error @+1 {{'step.eigh' op decomposes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
+    // expected-error @+1 {{'step.eigh' op takes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
     %x = step.eigh %g : [n, m]
     step.return %p : [n, m]
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// step.qr, step.diagonal, step.sort
+//===----------------------------------------------------------------------===//
+
+step.optimizer @vector {
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    // expected-error @+1 {{'step.qr' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.qr %g : [n]
+    step.return %p : [n]
+  }
+}
+
+// -----
+
+step.optimizer @columns {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.qr' op takes '!step.tensor<n, m>', which may have more columns than rows}}
+    %x = step.qr %g : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @least_of_others {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, r]) dim r = min 2, m {
+    // expected-error @+1 {{'step.qr' op takes '!step.tensor<n, r>', which may have more columns than rows}}
+    %x = step.qr %s : [n, r]
+    step.return %p, %x : [n, m], [n, r]
+  }
+}
+
+// -----
+
+step.optimizer @square {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.diagonal' op takes '!step.tensor<n, m>', whose rows are 'n' and whose columns 'm'}}
+    %x = step.diagonal %g : [n, m]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @no_matrix {
+  step.rule @any(%p: param[n], %g: grad[n]) {
+    // expected-error @+1 {{'step.sort' op takes '!step.tensor<n>', which has no two dims of a matrix}}
+    %x = step.sort %g by %p : [n], [n]
+    step.return %x : [n]
+  }
+}
+
+// -----
+
+step.optimizer @keys {
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.sort' op sorts '!step.tensor<n, m>' by '!step.tensor<n, m>', which has no key for each column}}
+    %x = step.sort %g by %p : [n, m], [n, m]
+    step.return %x : [n, m]
   }
 }
 

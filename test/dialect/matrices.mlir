@@ -136,3 +136,36 @@ step.optimizer @decomposed {
     step.return %q : [...b, n, n]
   }
 }
+
+// Bases of columns, diagonals, columns in order.
+// CHECK-LABEL: step.optimizer @sorted {
+// GENERIC-LABEL: sym_name = "sorted"
+step.optimizer @sorted {
+  %rank = step.option "rank" = 4
+  step.rule @matrix(%p: param[n, m], %g: grad[n, m], %s: state "s"[n, r]) dim r = min %rank, n, m {
+    %gt = step.transpose %g : [n, m]
+    %gram = step.matmul %gt, %g : [m, n], [n, m]
+    // CHECK: %[[KEYS:.*]] = step.diagonal %{{.*}} {note = "kept"} : [m, m]{{$}}
+    // GENERIC: "step.diagonal"({{.*}}) {note = "kept"} : (!step.tensor<m, m>) -> !step.tensor<1, m>
+    %keys = step.diagonal %gram {note = "kept"} : [m, m]
+    // CHECK-NEXT: step.sort %grad by %[[KEYS]] {note = "kept"} : [n, m], [1, m]{{$}}
+    // GENERIC: "step.sort"({{.*}}) {note = "kept"} : (!step.tensor<n, m>, !step.tensor<1, m>) -> !step.tensor<n, m>
+    %sorted = step.sort %g by %keys {note = "kept"} : [n, m], [1, m]
+    %left = step.first %sorted, r : [n, m]
+    // CHECK: step.qr %{{.*}} {note = "kept"} : [n, r]{{$}}
+    // GENERIC: "step.qr"({{.*}}) {note = "kept"} : (!step.tensor<n, r>) -> !step.tensor<n, r>
+    %q = step.qr %left {note = "kept"} : [n, r]
+    // A square one's.
+    // CHECK-NEXT: step.qr %{{.*}} : [m, m]{{$}}
+    %all = step.qr %gram : [m, m]
+    %u = step.matmul %g, %all : [n, m], [m, m]
+    step.return %u, %q : [n, m], [n, r]
+  }
+  step.rule @batch(%p: param[...b, n, n], %g: grad[...b, n, n]) {
+    // CHECK: step.diagonal %grad : [...b, n, n]{{$}}
+    %keys = step.diagonal %g : [...b, n, n]
+    // CHECK-NEXT: step.sort %grad by %{{.*}} : [...b, n, n], [...b, 1, n]{{$}}
+    %x = step.sort %g by %keys : [...b, n, n], [...b, 1, n]
+    step.return %x : [...b, n, n]
+  }
+}

@@ -762,8 +762,116 @@ step.optimizer @opt {
     step.cohort_scalars @scalars {
       step.yield
     }
-    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[n, m], f32>' of '!step.buffer<[n, m], f32>'}}
+    // expected-error @+1 {{'step.eigenvectors' op takes '!step.buffer<[n, m], f32>', which is not square}}
     %x = step.eigenvectors %p : <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %s: state "s"[m, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.eigenvectors' op makes '!step.buffer<[n, m], f32>' of '!step.buffer<[m, m], f32>'}}
+    %x = step.eigenvectors %s : <[m, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.diagonals' op takes '!step.buffer<[n, m], f32>', which is not square}}
+    %x = step.diagonals %p : <[n, m], f32> -> <[1, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.diagonals' op makes '!step.buffer<[n, 1], f32>' of '!step.buffer<[n, n], f32>'}}
+    %x = step.diagonals %p : <[n, n], f32> -> <[n, 1], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.diagonals' op makes '!step.buffer<[1, n], bf16>' in a program of 'f32'}}
+    %x = step.diagonals %p : <[n, n], f32> -> <[1, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, n] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.orthonormal' op makes '!step.buffer<[n, n], bf16>' in a program of 'f32'}}
+    %x = step.orthonormal %p : <[n, n], f32> -> <[n, n], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.orthonormal' op makes '!step.buffer<[n, n], f32>' of '!step.buffer<[n, m], f32>'}}
+    %x = step.orthonormal %p : <[n, m], f32> -> <[n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %k: state "k"[1, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.sorted' op makes '!step.buffer<[n, m], bf16>' in a program of 'f32'}}
+    %x = step.sorted %p by %k : <[n, m], f32>, <[1, m], f32> -> <[n, m], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %k: state "k"[1, m] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.sorted' op makes '!step.buffer<[n, n], f32>' of '!step.buffer<[n, m], f32>'}}
+    %x = step.sorted %p by %k : <[n, m], f32>, <[1, m], f32> -> <[n, n], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %k: state "k"[n, 1] as f32, %t: count) variant <"any", {}, f32> {
+    step.cohort_scalars @scalars {
+      step.yield
+    }
+    // expected-error @+1 {{'step.sorted' op sorts '!step.buffer<[n, m], f32>' by '!step.buffer<[n, 1], f32>'}}
+    %x = step.sorted %p by %k : <[n, m], f32>, <[n, 1], f32> -> <[n, m], f32>
   }
 }
 

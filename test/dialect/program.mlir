@@ -99,6 +99,12 @@ step.optimizer @matrices {
     %first = step.leading %g {note = "kept"} : <[n, m], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.eigenvectors %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
     %vectors = step.eigenvectors %left {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: %[[KEYS:.*]] = step.diagonals %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[1, n], f32>
+    %keys = step.diagonals %left {note = "kept"} : <[n, n], f32> -> <[1, n], f32>
+    // CHECK-NEXT: step.orthonormal %[[LEFT]] {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    %basis = step.orthonormal %left {note = "kept"} : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.sorted %[[LEFT]] by %[[KEYS]] {note = "kept"} : <[n, n], f32>, <[1, n], f32> -> <[n, n], f32>
+    %sorted = step.sorted %left by %keys {note = "kept"} : <[n, n], f32>, <[1, n], f32> -> <[n, n], f32>
     // Left out where a scalar, of whatever, holds.
     // CHECK-NEXT: %[[YES:.*]] = arith.constant true
     %yes = arith.constant true
@@ -110,6 +116,12 @@ step.optimizer @matrices {
     %out1 = step.leading %g unless %yes : <[n, m], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.eigenvectors %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>
     %out2 = step.eigenvectors %left unless %yes : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.diagonals %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[1, n], f32>
+    %out3 = step.diagonals %left unless %yes : <[n, n], f32> -> <[1, n], f32>
+    // CHECK-NEXT: step.orthonormal %[[LEFT]] unless %[[YES]] : <[n, n], f32> -> <[n, n], f32>
+    %out4 = step.orthonormal %left unless %yes : <[n, n], f32> -> <[n, n], f32>
+    // CHECK-NEXT: step.sorted %[[LEFT]] by %[[KEYS]] unless %[[YES]] : <[n, n], f32>, <[1, n], f32> -> <[n, n], f32>
+    %out5 = step.sorted %left by %keys unless %yes : <[n, n], f32>, <[1, n], f32> -> <[n, n], f32>
     // CHECK-NEXT: step.extent m
     %columns = step.extent m
     // Over a dim twice, and over dims in another order.

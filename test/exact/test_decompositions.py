@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Eigenvectors, first columns, what is done in some steps or again and again, and products that
+"""Eigenvectors, bases, columns in order, first columns, what is done in some steps or again and again, and products that
 add up in f64: compiled code has the interpreter's bits, for each processor that this one can be.
 """
 
@@ -70,6 +70,34 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [n, m]
     step.return %p1, %l1, %s1 : [n, m], [n, n], [n, m]
   }""",
+    # A step of the power iteration on each side: columns in the order of what they keep.
+    "powers": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %q: state "q"[...b, n, n] = 0.5,
+                 %s: state "s"[...b, m, r] = 1.0, %t: count) dim r = min %rank, n, m {
+    %due = step.every %gap, %t
+    %gt = step.transpose %g : [...b, n, m]
+    %gram = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
+    %q1 = step.when %due, %q : [...b, n, n] {
+      %lq = step.matmul %gram, %q : [...b, n, n], [...b, n, n]
+      %qt = step.transpose %q : [...b, n, n]
+      %qlq = step.matmul %qt, %lq : [...b, n, n], [...b, n, n]
+      %keys = step.diagonal %qlq : [...b, n, n]
+      %double = step.add %keys, %keys : [...b, 1, n]
+      %sorted = step.sort %lq by %double : [...b, n, n], [...b, 1, n]
+      %basis = step.qr %sorted : [...b, n, n]
+      step.yield %basis : [...b, n, n]
+    }
+    %y = step.matmul %g, %s : [...b, n, m], [...b, m, r]
+    %left = step.qr %y : [...b, n, r]
+    %z = step.matmul %gt, %left : [...b, m, n], [...b, n, r]
+    %s1 = step.qr %z : [...b, m, r]
+    %s1t = step.transpose %s1 : [...b, m, r]
+    %low = step.matmul %left, %s1t : [...b, n, r], [...b, r, m]
+    %u = step.matmul %q1, %low : [...b, n, n], [...b, n, m]
+    %d = step.mul %u, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %q1, %s1 : [...b, n, m], [...b, n, n], [...b, m, r]
+  }""",
     # Products of products, as often as it says, of which some are not needed in some steps.
     "repeated": """
   step.rule @any(%p: param[n, m], %g: grad[n, m], %v: state "v"[n, m], %t: count) {
@@ -125,14 +153,23 @@ def test_many_columns(target, tmp_path):
     assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=1)], target)
 
 
+def test_many_columns_of_bases(target, tmp_path):
+    """More than one panel of reflections, and than columns they are applied to together."""
+    rng, definition = np.random.default_rng(3), make(tmp_path, "powers")
+    tensors = [tensor(rng, (97, 33), TYPES[0], steps=2), tensor(rng, (70, 130), TYPES[3], steps=2)]
+    group = Group(options={"rank": 40})
+    assert_exact(tmp_path, [Case(definition, [group], tensors, steps=2)], target)
+
+
 def test_leaves(target, tmp_path):
     rng, definition = np.random.default_rng(4), make(tmp_path, "bases")
     tensors = [tensor(rng, shape, TYPES[0], steps=1) for shape in [(7, 513), (1025, 6)]]
     assert_exact(tmp_path, [Case(definition, [Group()], tensors[1:], steps=1)], target)
 
 
-def test_batches(target, tmp_path):
-    rng, definition = np.random.default_rng(5), make(tmp_path, "batches")
+@pytest.mark.parametrize("what", ["batches", "powers"])
+def test_batches(what, target, tmp_path):
+    rng, definition = np.random.default_rng(5), make(tmp_path, what)
     shapes = [(3, 7, 13), (2, 2, 17, 5), (0, 3, 4), (5, 1, 1), (2, 0, 3)]
     tensors = [tensor(rng, shape, kind, steps=3) for shape in shapes for kind in TYPES]
     assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=3, threads=2)], target)
@@ -148,9 +185,10 @@ def test_states_of_sixteen_bits(target, tmp_path):
     assert_exact(tmp_path, [Case(definition, [Group()], tensors, steps=4)], target)
 
 
-def test_numbers_that_are_none(target, tmp_path):
+@pytest.mark.parametrize("what", ["bases", "powers"])
+def test_numbers_that_are_none(what, target, tmp_path):
     """In due steps and others: a basis that is NaN is so until the next."""
-    rng, definition, tensors = np.random.default_rng(7), make(tmp_path, "bases"), []
+    rng, definition, tensors = np.random.default_rng(7), make(tmp_path, what), []
     for special in (np.inf, -np.inf, np.nan, 1e-42, 3e38, 0.0):
         for step in range(3):
             one = tensor(rng, (7, 5), TYPES[0], steps=4)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from program import F64, I1, I64, tensor
 
-OPERATIONS = ("matmul", "transpose", "eigh", "first")
+OPERATIONS = ("matmul", "transpose", "eigh", "qr", "diagonal", "sort", "first")
 
 
 def covers(dims, other):
@@ -113,6 +113,31 @@ class Matrices:
         if self.program.types[one].dims[-1] == "1":
             return self.multiply()
         return self.emit("eigh", [one], self.program.types[one])
+
+    def basis(self):
+        """Of the columns of a square matrix."""
+        names = self.squares()
+        if not names:
+            return self.decompose()
+        one = self.recent(names)
+        return self.emit("qr", [one], self.program.types[one])
+
+    def sorted(self):
+        """By the diagonal of a square matrix, or by any row."""
+        types, squares = self.program.types, self.squares()
+        names = [n for n in self.matrices() if types[n].dims[-1] != "1"]
+        if not names:
+            return self.decompose()
+        one = self.recent(names)
+        *batch, _, columns = types[one].dims
+        rows = tensor((*batch, "1", columns))
+        keys = [n for n in self.matrices() if types[n] == rows]
+        fitting = [n for n in squares if types[n].dims == (*batch, columns, columns)]
+        if fitting and (not keys or self.coin()):
+            keys = [self.emit("diagonal", [self.pick(fitting)], rows)]
+        if not keys:
+            return self.decompose()
+        return self.emit("sort", [one, self.pick(keys)], types[one])
 
     def first_columns(self):
         """As many as a dim of the rule has that is the least of them and others; or all."""

@@ -67,7 +67,8 @@ class Op:
             type_ = types[self.result]
             head = f"{self.result} = step.repeat {self.before}(%each: {type_} = {first})"
             return f"{head} {self.body({**types, '%each': type_}, ['%each', *own])}"
-        line = f"step.{self.name} {self.before}{', '.join(self.operands)}{self.after}"
+        between = " by " if self.name == "sort" else ", "
+        line = f"step.{self.name} {self.before}{between.join(self.operands)}{self.after}"
         if self.typed and self.operands:
             typed = self.operands[:1] if self.name in REDUCTIONS else self.operands
             if self.name == "select" and types[typed[0]] == I1:

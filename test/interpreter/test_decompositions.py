@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is done in some steps or again and again, eigenvectors, first columns, and products that
+"""What is done in some steps or again and again, eigenvectors, bases, columns in order, first columns, and products that
 add up in f64: of the interpreter, beside numpy."""
 
 import math
@@ -289,3 +289,91 @@ step.optimizer @example {
         batch.add(path, arrays, options={"rank": rank})
     for shape, result in zip(shapes, batch.run(), strict=True):
         assert_same(result["s"], normal(shape, seed=1)[..., : min(rank, *shape[-2:])])
+
+
+# --- Bases of columns, diagonals, columns in order ----------------------------
+
+
+def of_rows(tmp_path, name, body, result="n, m"):
+    """A definition that stores what the body makes of the gradient."""
+    path = tmp_path / f"{name}.mlir"
+    path.write_text(f"""
+step.optimizer @example {{
+  %rank = step.option "rank" = 1
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %s: state "s"[{result}])
+      dim r = min %rank, n, m {{
+    {body}
+    step.return %p, %x : [n, m], [{result}]
+  }}
+}}
+""")
+    return path
+
+
+def check_basis(a, q, unit):
+    """Orthonormal, and R above its diagonal with no negative number on it."""
+    a, q = a.astype("f8"), q.astype("f8")
+    bound = 16 * max(len(a), 1) * unit
+    assert np.abs(q.T @ q - np.eye(q.shape[1])).max(initial=0.0) <= bound
+    r, norms = q.T @ a, np.linalg.norm(a, axis=0)
+    assert (np.abs(np.tril(r, -1)) <= bound * norms).all()
+    assert (np.diag(r) >= -bound * norms).all()
+    assert (np.abs(a - q @ np.triu(r)) <= bound * norms).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bases(dtype, tmp_path):
+    body = "%f = step.first %g, r : [n, m]\n%x = step.qr %f : [n, r]"
+    path, batch, cases = of_rows(tmp_path, "bases", body, "n, r"), Batch(), []
+    storage = "f32" if dtype == np.float32 else "f64"
+    for shape in [(1, 1), (3, 5), (5, 3), (40, 35), (40, 40), (0, 3)]:
+        r = min(shape)
+        for values in (normal(shape, dtype, 3), np.ones(shape, dtype), np.zeros(shape, dtype)):
+            cases.append(values)
+            arrays = {"param": values, "grad": values, "s": np.zeros((shape[0], r), dtype)}
+            batch.add(path, arrays, param=storage, options={"rank": max(r, 1)})
+    for values, result in zip(cases, batch.run(), strict=True):
+        check_basis(values[:, : min(values.shape)], result["s"], np.finfo(dtype).eps)
+
+
+def test_diagonals(tmp_path):
+    body = "%gt = step.transpose %g : [n, m]\n"
+    body += "%gg = step.matmul %gt, %g : [m, n], [n, m]\n%x = step.diagonal %gg : [m, m]"
+    path, batch = of_rows(tmp_path, "diagonals", body, "1, m"), Batch()
+    grad = np.arange(12, dtype="f4").reshape(3, 4)
+    batch.add(path, {"param": grad, "grad": grad, "s": np.zeros((1, 4), "f4")})
+    (result,) = batch.run()
+    assert_same(result["s"], (grad**2).sum(0, keepdims=True))
+
+
+KEYS = [3.0, np.nan, -0.0, np.inf, 0.0, 3.0, -np.inf, np.nan, 4.0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sorted(mode, tmp_path):
+    path = tmp_path / "sorted.mlir"
+    path.write_text("""
+step.optimizer @example {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %k: state "k"[1, m]) {
+    %x = step.sort %g by %k : [n, m], [1, m]
+    step.return %x, %k : [n, m], [1, m]
+  }
+}
+""")
+    grad = np.arange(27, dtype="f4").reshape(3, 9)
+    keys, order = np.array([KEYS], "f4"), [3, 8, 0, 5, 2, 4, 6, 1, 7]
+    known = np.array([[5.0, 9.0, 5.0, -1.0, 0.0, 2.0, 2.0, 7.0, 1.0]], "f4")
+    batch = Batch()
+    for one in (keys, known):
+        batch.add(path, {"param": grad, "grad": grad, "k": one}, mode=mode)
+    with_nan, numbers = batch.run()
+    expected = grad[:, np.argsort(-known[0], kind="stable")]
+    if mode == "bound":
+        for end in ("low", "high"):
+            assert_same(numbers[f"param:{end}"].astype("f4"), expected)
+        # Where a key is no number, a column may stand anywhere.
+        assert_same(with_nan["param:low"][:, 0].astype("f4"), grad.min(1))
+        assert_same(with_nan["param:high"][:, 8].astype("f4"), grad.max(1))
+    else:
+        assert_same(with_nan["param"].astype("f4"), grad[:, order])
+        assert_same(numbers["param"].astype("f4"), expected)

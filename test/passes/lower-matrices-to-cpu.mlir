@@ -26,6 +26,11 @@
 // CHECK-NEXT: step.invoke %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
 // CHECK-NEXT: return
 
+// CHECK-LABEL: func.func private @routine$of_order(
+// CHECK-NEXT: step.invoke %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK-LABEL: func.func private @routine$of_orthonormal(
+// CHECK-NEXT: step.invoke %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
+
 // LLVM-LABEL: llvm.func internal @routine$of_eigenvectors(%arg0: i64, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: i64)
 // LLVM: %[[ROUTINE:.*]] = llvm.inttoptr %arg0 : i64 to !llvm.ptr
 // LLVM-NEXT: llvm.call %[[ROUTINE]](%arg1, %arg2, %arg3, %arg4) : !llvm.ptr, (i64, i64, i64, i64) -> ()
@@ -42,7 +47,11 @@ step.optimizer @opt {
     }
     %gg = step.product %u, %u transposed symmetric wide unless %undue : <[n, m], f32>, <[n, m], f32> -> <[n, n], f32>
     %v = step.eigenvectors %gg unless %undue : <[n, n], f32> -> <[n, n], f32>
-    %first = step.leading %v unless %undue : <[n, n], f32> -> <[n, r], f32>
+    %vt = step.transposed %v unless %undue : <[n, n], f32> -> <[n, n], f32>
+    %keys = step.diagonals %vt unless %undue : <[n, n], f32> -> <[1, n], f32>
+    %w = step.sorted %vt by %keys unless %undue : <[n, n], f32>, <[1, n], f32> -> <[n, n], f32>
+    %v1 = step.orthonormal %w unless %undue : <[n, n], f32> -> <[n, n], f32>
+    %first = step.leading %v1 unless %undue : <[n, n], f32> -> <[n, r], f32>
     %q1 = step.traverse @store over [n, r] reads (%a = %first : <[n, r], f32>) writes (%q : <[n, r], f32>) {
       step.yield %a : f32
     }

@@ -31,7 +31,7 @@ step.optimizer @decomposed {
     %u = step.traverse @keep over [n, n] reads (%x = %p : <[n, n], f32>) makes (f32) {
       step.yield %x : f32
     }
-    // expected-error @+1 {{'step.eigenvectors' op decomposes matrices by a routine of the processor, which cuda does not have}}
+    // expected-error @+1 {{'step.eigenvectors' op is done by a routine of the processor, which cuda does not have}}
     %v = step.eigenvectors %u : <[n, n], f32> -> <[n, n], f32>
     step.traverse @phase0 over [n, n] reads (%x = %v : <[n, n], f32>) writes (%p : <[n, n], f32>) {
       step.yield %x : f32

@@ -48,10 +48,10 @@ TEST(Manifest, versions) {
          "package '<memory>' has format 7, this runtime reads format 4",
          {{"format", 7}, {"variants", "elsewhere"}});
   manifest["format"] = 4;
-  manifest["kernel_abi"] = 10;
+  manifest["kernel_abi"] = 11;
   refuse(
       STEPC_VERSION_MISMATCH,
-      "package '<memory>' has kernel_abi 10, this runtime reads kernel_abi 9",
+      "package '<memory>' has kernel_abi 11, this runtime reads kernel_abi 10",
       manifest);
 }
 

@@ -33,8 +33,8 @@ public:
       emitPackedProduct(inner, own, *productRows);
     });
   }
-  void decompose(const Decomposition &decomposition) const override {
-    callRoutine(w, decomposition);
+  void call(const RoutineCall &routine) const override {
+    callRoutine(w, routine);
   }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;

@@ -41,7 +41,7 @@ public:
     callProduct(w, product, emitBlockProduct);
   }
   /// `step-lower-phases-to-cuda` has refused the program.
-  void decompose(const Decomposition &) const override {
+  void call(const RoutineCall &) const override {
     llvm_unreachable("devices have no routines");
   }
   void runVectors(const TileRow &row, TraverseOp traverse,

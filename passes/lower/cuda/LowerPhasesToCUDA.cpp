@@ -43,9 +43,9 @@ struct LowerPhasesToCUDA
       if (!cast<BufferType>(argument.getType()).isInMemory())
         return program.emitOpError(
             "rounds stochastically, which has no kernels for cuda");
-    for (auto eigen : program.getBody().getOps<EigenvectorsOp>())
-      return eigen.emitOpError("decomposes matrices by a routine of the "
-                               "processor, which cuda does not have");
+    for (auto op : program.getBody().getOps<RoutineOpInterface>())
+      return op->emitOpError("is done by a routine of the processor, which "
+                             "cuda does not have");
     for (auto traverse : program.getBody().getOps<TraverseOp>())
       if (!fitsSharedMemory(traverse))
         return traverse.emitOpError(

@@ -72,7 +72,7 @@
 
 #include <stdint.h>
 
-#define STEPC_KERNEL_ABI_VERSION 9
+#define STEPC_KERNEL_ABI_VERSION 10
 
 /* Indices of the fixed words of a row. */
 #define STEPC_ROW_SCALARS 0
@@ -140,6 +140,7 @@ typedef struct StepcChunk {
 
 /* How many doubles a decomposition works in for each row of the matrix. */
 #define STEPC_EIGEN_WORK 36
+#define STEPC_ORTHONORMAL_WORK 67
 
 /* Routines of the runtime that finishes call, of an engine that runs on a
  * processor; devices have none. */
@@ -149,6 +150,13 @@ typedef struct StepcRoutines {
    * STEPC_EIGEN_WORK. */
   void (*eigenvectors)(double *matrix, int64_t n, double *vectors,
                        double *work);
+  /* Makes of a matrix of no more columns than rows, row-major, an orthonormal
+   * basis of its columns in `basis`, as step.qr says. Works in the matrix and in
+   * rows * STEPC_ORTHONORMAL_WORK doubles. */
+  void (*orthonormal)(double *matrix, int64_t rows, int64_t columns,
+                      double *basis, double *work);
+  /* Which key stands in each place, in the order of step.sort. */
+  void (*order)(const double *keys, int64_t n, int64_t *places);
 } StepcRoutines;
 
 /* What one call of a kernel works on. Read only for the kernel. */
