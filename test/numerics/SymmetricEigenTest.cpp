@@ -204,6 +204,25 @@ TEST(SymmetricEigen, SizesOfNumbers) {
   }));
 }
 
+/// Squares of what is beside the diagonal lose bits, or all of themselves.
+TEST(SymmetricEigen, SquaresNextToUnderflow) {
+  for (int64_t n : {3, 4, 9, 20})
+    for (double tiny : {0x1p-440, 0x1p-455, 1.0e-150, 1.0e-154, 1.0e-160,
+                        1.0e-161, 1.0e-162, 1.0e-200, 0x1p-1074})
+      for (int64_t column = 0; column + 2 < n; ++column)
+        for (double diagonal : {1.0, 0.75}) {
+          Matrix corner = make(n, [&](int64_t i, int64_t j) {
+            return i == j ? (i == 1 ? diagonal : 1.0) : 0.0;
+          });
+          Matrix below = corner;
+          corner.at(n - 1, column) = corner.at(column, n - 1) = tiny;
+          check(corner);
+          for (int64_t i = column + 1; i < n; ++i)
+            below.at(i, column) = below.at(column, i) = tiny;
+          check(below);
+        }
+}
+
 TEST(SymmetricEigen, TheLowerHalf) {
   Matrix a = makeNormal(13, 3), b = a;
   for (int64_t i = 0; i < 13; ++i)

@@ -222,6 +222,38 @@ TEST(TransferTell, absent) {
   EXPECT_LT(0, world.getCounters(0).calls);
 }
 
+/// A rank that lacks all of a bucket sends zeros while others wait for it.
+TEST(TransferTell, absentOnOneRank) {
+  std::vector<EntrySpec> specs(3, makeEntry({64, 3}, A, A, 2.0));
+  EntryWorld world(getToyTransfers(), {2}, specs, {}, /*gradientBytes=*/600);
+  ASSERT_OK(stepcSimulatedWorldSetDeadline(world.world, 5000));
+  world.bindAll();
+  findUnused(world);
+  for (uint32_t step = 1; step <= 3; ++step) {
+    world.fillGrads(step);
+    world.setMissing({false, false, false});
+    // To the one process it is an addend of zeros.
+    Array &lacking = world.ranks[0].grads[step % 3];
+    for (int64_t e = 0; e < lacking.size(); ++e)
+      lacking.set(e, 0.0);
+    world.stepWhole();
+    lacking.fill(7);
+    world.forEachRank([&](EntryRank &rank) {
+      StepcPlan *plan = rank.plan.get();
+      ASSERT_OK(stepcStepBegin(plan));
+      for (size_t i = 0; i < specs.size(); ++i) {
+        bool absent = rank.getPlace(A) == 0 && i == step % 3;
+        ASSERT_OK((absent ? stepcGradAbsent
+                          : stepcGradReady)(plan, rank.ids.data() + i, 1));
+        // All of its bucket has been said, and it has been stepped.
+        rank.grads[i].fill(9);
+      }
+      ASSERT_OK(stepcStepEnd(plan));
+    });
+    world.check({"second", "momentum_buffer"});
+  }
+}
+
 TEST(TransferTell, refused) {
   EntrySpec plain;
   plain.shape = {9};
