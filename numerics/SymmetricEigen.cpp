@@ -102,7 +102,7 @@ class SymmetricEigen {
 public:
   SymmetricEigen(double *matrix, int64_t n, double *vectors, double *work)
       : n(n), a(matrix), vectors(vectors), d(work), e(d + n), scratch(e + n),
-        values(scratch + n), rotations(values + n) {}
+        rotations(scratch + n) {}
 
   void run();
 
@@ -122,7 +122,7 @@ private:
 
   const int64_t n;
   double *const a, *const vectors;
-  double *const d, *const e, *const scratch, *const values, *const rotations;
+  double *const d, *const e, *const scratch, *const rotations;
   /// What is so small beside the matrix is a rounding of it.
   double negligible = 0.0;
   /// Sweeps that wait: of each the rows of its first and last rotation.
@@ -312,10 +312,9 @@ void SymmetricEigen::storeSorted() {
   double *order = scratch; // of rows, as doubles
   for (int64_t i = 0; i < n; ++i)
     order[i] = static_cast<double>(i);
-  std::copy(d, d + n, values);
   // Not std::stable_sort: it takes memory, and a step takes none.
   std::sort(order, order + n, [&](double i, double j) {
-    double lhs = values[int64_t(i)], rhs = values[int64_t(j)];
+    double lhs = d[int64_t(i)], rhs = d[int64_t(j)];
     return lhs != rhs ? lhs > rhs : i < j;
   });
   for (int64_t column = 0; column < n; ++column) {

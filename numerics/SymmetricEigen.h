@@ -22,7 +22,7 @@ namespace stepc {
 inline constexpr int64_t kEigenSweeps = 16;
 /// How many doubles it works in for each row, besides the vectors: those
 /// rotations, and the tridiagonal matrix.
-inline constexpr int64_t kEigenWork = 2 * kEigenSweeps + 4;
+inline constexpr int64_t kEigenWork = 2 * kEigenSweeps + 3;
 
 /// Makes of a symmetric matrix, row-major, of which it reads what is on and
 /// below the diagonal, its eigenvectors, in columns, that of the largest

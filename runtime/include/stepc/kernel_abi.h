@@ -139,7 +139,7 @@ typedef struct StepcChunk {
 } StepcChunk;
 
 /* How many doubles a decomposition works in for each row of the matrix. */
-#define STEPC_EIGEN_WORK 36
+#define STEPC_EIGEN_WORK 35
 #define STEPC_ORTHONORMAL_WORK 67
 
 /* Routines of the runtime that finishes call, of an engine that runs on a
