@@ -125,6 +125,9 @@ Storage QueryReader::requireType(DLDataType type, const char *what) const {
 }
 
 void QueryReader::readRequest() {
+  if (given.reserved != 0)
+    fail(STEPC_INVALID_ARGUMENT, "tensor %s: a reserved field is %d, not 0",
+         name, int(given.reserved));
   if (given.rounds != 0 && given.rounds != 1)
     fail(STEPC_INVALID_ARGUMENT, "tensor %s: rounds is %d, neither 0 nor 1",
          name, int(given.rounds));

@@ -210,6 +210,10 @@ TEST_F(DescribeTest, refused) {
   EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
                  "tensor 'w': rounds is 2, neither 0 nor 1", refuse(query));
   query = good;
+  query.reserved = 3;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 'w': a reserved field is 3, not 0", refuse(query));
+  query = good;
   query.structSize = 8;
   EXPECT_STATUS(STEPC_INVALID_ARGUMENT, refuse(query));
   const StepcDescription *out = nullptr;
