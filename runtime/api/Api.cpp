@@ -67,7 +67,7 @@ private:
 };
 
 StepcStatus reportNull(const char *what) {
-  return guarded([&] { fail(STEPC_INVALID_ARGUMENT, "%s is NULL", what); });
+  return guarded([&] { requireNotNull(nullptr, what); });
 }
 
 StepcStatus reportBusy() {

@@ -9,6 +9,7 @@
 #include "core/Description.h"
 #include "core/Groups.h"
 #include "core/Status.h"
+#include "core/StructList.h"
 
 #include <algorithm>
 #include <memory>
@@ -29,18 +30,13 @@ struct OwnedDescription : StepcDescription {
   Description content;
 };
 
-void requireGiven(const void *argument, const char *name) {
-  if (!argument)
-    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
-}
-
 } // namespace
 
 StepcStatus stepcInterfaceLoad(const char *json, size_t size,
                                StepcInterface **out) {
   return guarded([&] {
-    requireGiven(json, "json");
-    requireGiven(out, "out");
+    requireNotNull(json, "json");
+    requireNotNull(out, "out");
     auto made = std::make_unique<StepcInterface>();
     made->interface =
         std::make_shared<const Interface>(std::string_view(json, size));
@@ -55,12 +51,12 @@ StepcStatus stepcInterfaceResolve(const StepcInterface *interface,
                                   int64_t numOptions, const double *hypers,
                                   int64_t numHypers, int64_t *outValues) {
   return guarded([&] {
-    requireGiven(interface, "interface");
+    requireNotNull(interface, "interface");
     const Manifest &manifest = interface->interface->getManifest();
     std::vector<int64_t> values = makeOptions(
         manifest, makeHypers(manifest, hypers, numHypers), options, numOptions);
     if (!values.empty())
-      requireGiven(outValues, "outValues");
+      requireNotNull(outValues, "outValues");
     std::copy(values.begin(), values.end(), outValues);
   });
 }
@@ -69,26 +65,18 @@ StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
                                    const StepcTensorQuery *queries, int64_t n,
                                    const StepcDescription **out) {
   return guarded([&] {
-    requireGiven(interface, "interface");
-    requireGiven(out, "out");
+    requireNotNull(interface, "interface");
+    requireNotNull(out, "out");
     if (n < 0 || (n > 0 && !queries))
       fail(STEPC_INVALID_ARGUMENT, "%lld tensors were asked about%s",
            static_cast<long long>(n), n < 0 ? "" : ", without a list");
     auto made = std::make_unique<OwnedDescription>(interface->interface);
-    if (n > 0)
-      requireStructSize(queries, sizeof(StepcTensorQuery), "StepcTensorQuery");
-    size_t stride = n > 0 ? queries->structSize : 0;
+    const Manifest &manifest = interface->interface->getManifest();
+    StructList<StepcTensorQuery> list(queries, n, sizeof(StepcTensorQuery),
+                                      "StepcTensorQuery", "query");
     for (int64_t i = 0; i < n; ++i) {
-      // The caller's structure may be longer than ours.
-      const auto &query = *reinterpret_cast<const StepcTensorQuery *>(
-          reinterpret_cast<const char *>(queries) + size_t(i) * stride);
-      if (query.structSize != stride)
-        fail(STEPC_INVALID_ARGUMENT,
-             "tensor %lld: struct size %zu, that of the first query is %zu",
-             static_cast<long long>(i), query.structSize, stride);
-      requireStructSize(&query, sizeof(query), "StepcTensorQuery");
-      made->content.add(
-          makeQuery(interface->interface->getManifest(), query, i));
+      list.require(i, std::to_string(i));
+      made->content.add(makeQuery(manifest, list[i], i));
     }
     made->structSize = sizeof(StepcDescription);
     made->numTensors = n;

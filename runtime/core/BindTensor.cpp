@@ -18,9 +18,7 @@
 
 using namespace stepc;
 
-/// What a binding had in the first version.
-static constexpr size_t kLeastBinding = offsetof(StepcBinding, layout);
-/// And in the second and the third.
+/// What a binding had in the second version and in those behind it.
 static constexpr size_t kLayoutBinding = offsetof(StepcBinding, number);
 static constexpr size_t kNumberBinding = offsetof(StepcBinding, freshStates);
 static constexpr size_t kFreshBinding = offsetof(StepcBinding, entry);
@@ -29,18 +27,6 @@ static constexpr size_t kFreshBinding = offsetof(StepcBinding, entry);
 static constexpr int64_t kTensorPositions = int64_t(1) << STEPC_POSITION_BITS;
 static constexpr int64_t kMaxNumber = (int64_t(1) << 23) - 1;
 
-void Binder::requireFirstSize() const {
-  requireStructSize(bindings, kLeastBinding, sizeof(StepcBinding),
-                    "StepcBinding");
-}
-
-/// The caller's structure may be longer than ours: it steps by its own size.
-const StepcBinding &Binder::getBinding(int64_t i) const {
-  const char *first = reinterpret_cast<const char *>(bindings);
-  size_t stride = bindings->structSize;
-  return *reinterpret_cast<const StepcBinding *>(first + size_t(i) * stride);
-}
-
 /// Not in the structure of older callers.
 const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
   return binding.structSize < kLayoutBinding ? nullptr : binding.layout;
@@ -48,7 +34,7 @@ const StepcLayout *Binder::getLayout(const StepcBinding &binding) const {
 
 /// Nor this. Of a tensor without one it is the id's successor.
 int64_t Binder::getNumber(int64_t i) const {
-  const StepcBinding &binding = getBinding(i);
+  const StepcBinding &binding = bindings[i];
   int64_t number = binding.structSize < kNumberBinding ? 0 : binding.number;
   return number ? number : int64_t(model.tensors.size()) + i + 1;
 }
@@ -73,15 +59,10 @@ uint64_t Binder::getFresh(const StepcBinding &binding,
   return flags;
 }
 
-void Binder::requireFields(const StepcBinding &binding,
-                           const std::string &name) const {
+void Binder::requireFields(int64_t i, const std::string &name) const {
+  const StepcBinding &binding = bindings[i];
   const char *text = name.c_str();
-  requireStructSize(&binding, kLeastBinding, sizeof(StepcBinding),
-                    "StepcBinding");
-  if (binding.structSize != bindings->structSize)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: struct size %zu, that of the first binding is %zu", text,
-         binding.structSize, bindings->structSize);
+  bindings.require(i, name);
   if (binding.group < 0 || binding.group >= int64_t(model.groups.size()))
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: group %lld does not exist, the plan has %zu", text,
@@ -126,12 +107,12 @@ void Binder::requireFields(const StepcBinding &binding,
 }
 
 void Binder::describe(int64_t i) {
-  const StepcBinding &binding = getBinding(i);
+  const StepcBinding &binding = bindings[i];
   NewTensor &tensor = created[i];
   tensor.name = binding.name
                     ? "'" + std::string(binding.name) + "'"
                     : std::to_string(int64_t(model.tensors.size()) + i);
-  requireFields(binding, tensor.name);
+  requireFields(i, tensor.name);
 
   BoundTensor &bound = tensor.bound;
   bound.group = int32_t(binding.group);
@@ -233,7 +214,7 @@ void Binder::setRowSize(NewTensor &tensor) const {
 /// Copies extents, strides and addresses. A missing gradient is taken to lie as
 /// the parameter does.
 void Binder::setDims(int64_t i, NewTensor &tensor) const {
-  const StepcBinding &binding = getBinding(i);
+  const StepcBinding &binding = bindings[i];
   BoundTensor &bound = tensor.bound;
   const Variant &variant = getVariant(tensor);
   size_t operands = variant.operands.size();

@@ -19,10 +19,9 @@ class Binder {
 public:
   /// `entries`: those of the bindings that are of parts, whose bindings they
   /// are.
-  Binder(Plan &plan, const StepcBinding *bindings, int64_t size,
-         EntryBinder &entries)
-      : plan(plan), model(plan.model), bindings(bindings), size(size),
-        entries(entries) {}
+  Binder(Plan &plan, const BindingList &bindings, EntryBinder &entries)
+      : plan(plan), model(plan.model), bindings(bindings),
+        size(bindings.getSize()), entries(entries) {}
 
   void run(int64_t *outIds);
 
@@ -42,15 +41,12 @@ private:
     bool empty = false;
   };
 
-  const StepcBinding &getBinding(int64_t i) const;
   const StepcLayout *getLayout(const StepcBinding &binding) const;
   const uint8_t *getFreshStates(const StepcBinding &binding) const;
   uint64_t getFresh(const StepcBinding &binding, const Variant &variant) const;
   int64_t getNumber(int64_t i) const;
-  void requireFirstSize() const;
   void describe(int64_t i);
-  void requireFields(const StepcBinding &binding,
-                     const std::string &name) const;
+  void requireFields(int64_t i, const std::string &name) const;
   void setLayout(NewTensor &tensor) const;
   void setRowSize(NewTensor &tensor) const;
   void setReducedExtents(size_t operand, NewTensor &tensor) const;
@@ -85,7 +81,7 @@ private:
 
   Plan &plan;
   Model &model;
-  const StepcBinding *bindings;
+  BindingList bindings;
   int64_t size;
   EntryBinder &entries;
   std::vector<NewTensor> created;

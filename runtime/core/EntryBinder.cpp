@@ -15,18 +15,21 @@
 
 using namespace stepc;
 
-/// The caller's structures may be longer than ours.
-const StepcBinding &EntryBinder::getGiven(int64_t i) const {
-  return *reinterpret_cast<const StepcBinding *>(
-      reinterpret_cast<const char *>(given) + size_t(i) * given->structSize);
+BindingList stepc::makeBindingList(const StepcBinding *bindings, int64_t size) {
+  if (size < 0 || (size > 0 && !bindings))
+    fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
+         static_cast<long long>(size));
+  // The first version had no layout.
+  return {bindings, size, offsetof(StepcBinding, layout), "StepcBinding",
+          "binding"};
 }
 
 bool EntryBinder::any() const {
   // Older callers do not have the field.
-  if (size == 0 || given->structSize < sizeof(StepcBinding))
+  if (size == 0 || given[0].structSize < sizeof(StepcBinding))
     return false;
   for (int64_t i = 0; i < size; ++i)
-    if (getGiven(i).structSize == given->structSize && getGiven(i).entry)
+    if (given[i].structSize == given[0].structSize && given[i].entry)
       return true;
   return false;
 }
@@ -67,15 +70,10 @@ void EntryBinder::run(Transfers &transfers, const TakeMemory &take) {
 }
 
 void EntryBinder::add(int64_t i) {
-  const StepcBinding &binding = getGiven(i);
+  const StepcBinding &binding = given[i];
   name = binding.name ? "'" + std::string(binding.name) + "'"
                       : std::to_string(firstId + i);
-  requireStructSize(&binding, offsetof(StepcBinding, layout),
-                    sizeof(StepcBinding), "StepcBinding");
-  if (binding.structSize != given->structSize)
-    fail(STEPC_INVALID_ARGUMENT,
-         "tensor %s: struct size %zu, that of the first binding is %zu",
-         name.c_str(), binding.structSize, given->structSize);
+  given.require(i, name);
   bindings.push_back(binding);
   bindings.back().structSize = sizeof(StepcBinding);
   bindings.back().entry = nullptr;
@@ -338,13 +336,10 @@ void EntryBinder::translate(int64_t i) {
 void stepc::cutParts(const Mesh &mesh, const StepcBinding *bindings,
                      int64_t size, BucketSizes bytes, int64_t *begin,
                      int64_t *end) {
-  if (size < 0 || (size > 0 && !bindings))
-    fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
-         static_cast<long long>(size));
+  BindingList list = makeBindingList(bindings, size);
   if (size == 0)
     return;
   if (!bindings->param)
     fail(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter");
-  EntryBinder(mesh, bindings->param->device, 0, bindings, size)
-      .cut(bytes, begin, end);
+  EntryBinder(mesh, bindings->param->device, 0, list).cut(bytes, begin, end);
 }

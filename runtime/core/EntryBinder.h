@@ -14,6 +14,7 @@
 #define STEPC_CORE_ENTRYBINDER_H
 
 #include "core/Layout.h"
+#include "core/StructList.h"
 #include "core/Transfers.h"
 
 #include "stepc/stepc.h"
@@ -23,13 +24,18 @@
 
 namespace stepc {
 
+using BindingList = StructList<StepcBinding>;
+
+/// Checks the first.
+BindingList makeBindingList(const StepcBinding *bindings, int64_t size);
+
 class EntryBinder {
 public:
   /// `firstId`: of the first binding.
   EntryBinder(const Mesh &mesh, DLDevice place, int64_t firstId,
-              const StepcBinding *bindings, int64_t size)
+              const BindingList &bindings)
       : mesh(mesh), place(place), firstId(firstId), given(bindings),
-        size(size) {}
+        size(bindings.getSize()) {}
 
   /// Whether a binding has an entry.
   bool any() const;
@@ -38,7 +44,9 @@ public:
   /// The first half of it: which elements of binding `i` this rank would step.
   void cut(BucketSizes bytes, int64_t *begin, int64_t *end);
 
-  const StepcBinding *getBindings() const { return bindings.data(); }
+  BindingList getBindings() const {
+    return makeBindingList(bindings.data(), size);
+  }
   /// Of binding `i`; null where it has no entry.
   const EntryTensor *getTensor(int64_t i) const;
   const EntryTerms *getTerms(int64_t i) const;
@@ -54,7 +62,6 @@ private:
     std::vector<int64_t> start;
   };
 
-  const StepcBinding &getGiven(int64_t i) const;
   void add(int64_t i);
   void requireFields(const StepcBinding &binding) const;
   void describe(const StepcBinding &binding, EntryTensor &tensor,
@@ -76,7 +83,7 @@ private:
   const Mesh &mesh;
   DLDevice place;
   int64_t firstId;
-  const StepcBinding *given;
+  BindingList given;
   int64_t size;
   /// Of the binding that is looked at.
   std::string name;

@@ -16,8 +16,6 @@ using namespace stepc;
 
 void Binder::run(int64_t *outIds) {
   int64_t firstId = int64_t(model.tensors.size());
-  if (size > 0)
-    requireFirstSize();
   created.resize(size);
   for (int64_t i = 0; i < size; ++i)
     describe(i);
@@ -89,7 +87,7 @@ void Binder::addViews(int64_t i) {
     else if (!tensor.bound.elsewhere)
       checker.add(getView(tensor, id, k));
   }
-  if (const float *mirror = getBinding(i).countMirror)
+  if (const float *mirror = bindings[i].countMirror)
     checker.add(OwnedView::ofMirror(mirror, id));
 }
 
@@ -175,7 +173,7 @@ void Binder::commit() noexcept {
       plan.maxRank = std::max(plan.maxRank, int64_t(entry->shape.size()));
     }
   for (int64_t i = 0; i < size; ++i) {
-    const StepcBinding &binding = getBinding(i);
+    const StepcBinding &binding = bindings[i];
     NewTensor &tensor = created[i];
     BoundTensor &bound = tensor.bound;
     bound.row = model.classes[bound.rowClass].addRow(bound.size);
@@ -219,7 +217,7 @@ void Binder::setRow(NewTensor &tensor) noexcept {
   uintptr_t address = tensor.ownMemory;
   words[STEPC_TILE_SLOTS] = int64_t(address);
   storeTileShape(tensor.tiles, words);
-  address += roundUpToLine(int64_t(variant.tensorSlots * sizeof(double)));
+  address += roundUpToLine(size_t(variant.tensorSlots) * sizeof(double));
   for (const WorkspaceBuffer &buffer : variant.workspace) {
     // What crosses ranks lies side by side with other tensors'.
     bool own = buffer.live && !buffer.crosses;
@@ -252,18 +250,16 @@ void Binder::advise() const noexcept {
 
 void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   requireNoStep("stepcPlanBind");
-  if (size < 0 || (size > 0 && !bindings))
-    fail(STEPC_INVALID_ARGUMENT, "%lld bindings were given, without values",
-         static_cast<long long>(size));
+  BindingList list = makeBindingList(bindings, size);
   engine->requireCode();
   engine->beginChange("stepcPlanBind", Change::All);
   EntryBinder entries(model.exchange.getMesh(), model.place,
-                      int64_t(model.tensors.size()), bindings, size);
+                      int64_t(model.tensors.size()), list);
   if (entries.any()) {
     entries.run(transfers, getTransferMemory());
     requireEntryMemory(entries.getMade());
-    bindings = entries.getBindings();
+    list = entries.getBindings();
   }
-  Binder(*this, bindings, size, entries).run(outIds);
+  Binder(*this, list, entries).run(outIds);
   engine->endBind();
 }

@@ -36,6 +36,11 @@ std::string stepc::describeNumber(double value) {
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
 
+void stepc::requireNotNull(const void *argument, const char *name) {
+  if (!argument)
+    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
 void stepc::requireStructSize(const void *structure, size_t leastSize,
                               size_t knownSize, const char *name) {
   size_t size;

@@ -42,6 +42,9 @@ private:
 [[noreturn]] void fail(StepcStatus status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/// Refuses an argument that a caller does not give.
+void requireNotNull(const void *argument, const char *name);
+
 /// Checks the size that the caller's header gives a structure, which is its
 /// first field: the first version had `leastSize`, and it may be larger than
 /// ours when what we do not know is 0.

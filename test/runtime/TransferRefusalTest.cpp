@@ -135,6 +135,13 @@ TEST(TransferRefusal, structSizes) {
                  world.ranks[0].bind(0, 2, [](auto &binding, auto &, auto &) {
                    binding.structSize = offsetof(StepcBinding, entry);
                  }));
+  // Nothing is read where the first says that the second is.
+  std::vector<StepcBinding> bindings(2);
+  bindings[0].structSize = size_t(1) << 60;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "StepcBinding has struct size 1152921504606846976, the least "
+                 "is 88",
+                 stepcPlanBind(world.plan.get(), bindings.data(), 2, nullptr));
 }
 
 /// A caller of an earlier version has no entry, whatever lies there.
