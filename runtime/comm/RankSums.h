@@ -18,6 +18,10 @@ namespace stepc {
 /// reduced there; of more each rank reduces a part, which all then gather.
 inline constexpr int64_t kWholeElements = 8192;
 
+inline bool isGatheredWhole(int64_t count, int64_t numRanks) {
+  return count <= kWholeElements / numRanks;
+}
+
 /// Where the part of a rank begins that it reduces, of `count` elements.
 inline int64_t getPartBegin(int64_t count, int64_t rank, int64_t numRanks) {
   return count * rank / numRanks;

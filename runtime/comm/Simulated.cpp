@@ -11,6 +11,7 @@
 #include "comm/Describe.h"
 #include "comm/Tell.h"
 #include "core/FloatMode.h"
+#include "core/GiveCommunicator.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -258,11 +259,6 @@ struct StepcSimulatedWorld {
   SimulatedWorld world;
 };
 
-static void requireNotNull(const void *pointer, const char *name) {
-  if (!pointer)
-    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
-}
-
 static void requireRank(const StepcSimulatedWorld *world, int64_t rank) {
   requireNotNull(world, "world");
   int64_t numRanks = world->world.getNumRanks();
@@ -291,11 +287,9 @@ StepcStatus stepcSimulatedWorldGetCommunicator(StepcSimulatedWorld *world,
   return guarded([&] {
     requireRank(world, rank);
     requireNotNull(out, "out");
-    requireStructSize(out, offsetof(StepcCommunicator, enqueue),
-                      sizeof(StepcCommunicator), "StepcCommunicator");
-    StepcCommunicator own = world->world.getCommunicator(rank);
-    own.structSize = std::min(out->structSize, sizeof(own));
-    std::memcpy(out, &own, own.structSize);
+    requireStructSize(out, kLeastCommunicator, sizeof(StepcCommunicator),
+                      "StepcCommunicator");
+    giveCommunicator(world->world.getCommunicator(rank), out->structSize, out);
   });
 }
 

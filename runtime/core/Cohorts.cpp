@@ -7,6 +7,8 @@
 
 #include "core/Cohorts.h"
 
+#include "core/Memory.h"
+
 #include <algorithm>
 
 using namespace stepc;
@@ -34,7 +36,7 @@ void Cohorts::reserve(size_t tensors) {
   buckets.assign(numBuckets, -1);
   scalarMemory = std::move(memory);
   uintptr_t address = reinterpret_cast<uintptr_t>(scalarMemory.data());
-  scalars = reinterpret_cast<double *>((address + 63) & ~uintptr_t(63));
+  scalars = reinterpret_cast<double *>(roundUpToLine(address));
 }
 
 void Cohorts::clear() noexcept {

@@ -27,9 +27,7 @@ struct Memory {
 using TakeMemory = std::function<Memory(size_t bytes)>;
 
 /// To whole lines of the cache, in which blocks that lie side by side begin.
-inline size_t roundUpToLine(int64_t bytes) {
-  return (size_t(bytes) + 63) & ~size_t(63);
-}
+inline size_t roundUpToLine(size_t bytes) { return (bytes + 63) & ~size_t(63); }
 
 } // namespace stepc
 

@@ -7,6 +7,7 @@
 
 #include "core/Mesh.h"
 
+#include "core/GiveCommunicator.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -16,9 +17,6 @@
 using namespace stepc;
 
 static constexpr int64_t kMaxAxes = 64;
-/// What a communicator had in the first version.
-static constexpr size_t kLeastCommunicator =
-    offsetof(StepcCommunicator, enqueue);
 
 static void requireAxis(const StepcAxis &axis, int64_t index,
                         const std::vector<std::string> &names) {

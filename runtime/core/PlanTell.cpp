@@ -86,7 +86,7 @@ void Plan::stepAbandon() {
 void Plan::refuseGivenUp(int64_t numTensors) {
   if (!transfers.isGivenUp())
     return;
-  bool torn = transfers.permitsParts() && transfers.lacksHalfStepped();
+  bool torn = transfers.permitsParts() && transfers.mayHaveHalfStepped();
   if (torn)
     engine->poison();
   if (transfers.hasGivenUp())

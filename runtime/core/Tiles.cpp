@@ -157,7 +157,7 @@ static int64_t multiplySize(const WorkspaceBuffer &buffer,
 
 int64_t stepc::getBufferBytes(const WorkspaceBuffer &buffer,
                               const TileShape &shape) {
-  return (multiplySize(buffer, shape, buffer.bytes) + 63) & ~int64_t(63);
+  return int64_t(roundUpToLine(multiplySize(buffer, shape, buffer.bytes)));
 }
 
 int64_t stepc::getBufferEntries(const WorkspaceBuffer &buffer,
@@ -180,7 +180,7 @@ int64_t stepc::getKeptBytes(const Variant &variant, const TileShape &shape,
   if (variant.space != Space::Tiles)
     return 0;
   auto bytes =
-      int64_t(roundUpToLine(int64_t(variant.tensorSlots * sizeof(double))));
+      int64_t(roundUpToLine(size_t(variant.tensorSlots) * sizeof(double)));
   if (buffers &&
       __builtin_add_overflow(
           bytes, getWorkspaceBytes(variant, shape, /*live=*/true), &bytes))

@@ -38,7 +38,7 @@ void Transfers::giveUp() noexcept {
     bucket.givenUp = bucket.numReady < bucket.members.size();
 }
 
-bool Transfers::lacksHalfStepped() const {
+bool Transfers::mayHaveHalfStepped() const {
   return std::any_of(buckets.begin(), buckets.end(), [](const auto &bucket) {
     return bucket.givenUp && bucket.terms.isGradInPlace();
   });

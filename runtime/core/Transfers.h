@@ -330,8 +330,8 @@ public:
   bool isGivenUp() const { return givenUpBy >= 0; }
   bool hasGivenUp() const { return gaveUp; }
   std::string describeWhoGaveUp() const;
-  /// Whether tensors may have been stepped of what was given up.
-  bool lacksHalfStepped() const;
+  /// Whether of what was given up some ranks may have stepped tensors.
+  bool mayHaveHalfStepped() const;
   /// What has been brought stays until forget().
   void endPass() noexcept;
   void forget() noexcept;

@@ -7,6 +7,7 @@
 
 #include "cpu/StateArena.h"
 
+#include "core/Memory.h"
 #include "cpu/HugePages.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ StateBlock::StateBlock(size_t blockSize) : size(blockSize) {
   if (size > size_t(-1) / 2)
     throw std::bad_alloc();
   if (size < kHugePageThreshold) {
-    size_t rounded = (std::max(size, size_t(1)) + 63) & ~size_t(63);
+    size_t rounded = roundUpToLine(std::max(size, size_t(1)));
     data = static_cast<char *>(std::aligned_alloc(64, rounded));
     if (!data)
       throw std::bad_alloc();

@@ -17,8 +17,7 @@ using namespace stepc;
 using namespace stepc::mpi;
 
 Exchange::Exchange(const StepcReduceCall &call, const Group &group)
-    : call(call), group(group),
-      whole(call.count <= kWholeElements / group.size) {
+    : call(call), group(group), whole(isGatheredWhole(call.count, group.size)) {
   if (call.count > INT_MAX / group.size)
     throw Error(STEPC_COMMUNICATION_ERROR,
                 describe() + " with " + std::to_string(group.size) +

@@ -9,6 +9,7 @@
 
 #include "comm/CallCheck.h"
 #include "comm/Tell.h"
+#include "core/GiveCommunicator.h"
 #include "mpi/Exchange.h"
 #include "mpi/Transfer.h"
 
@@ -306,11 +307,9 @@ int64_t stepcMpiWorldGetRank(const StepcMpiWorld *world) {
 
 StepcStatus stepcMpiWorldGetCommunicator(StepcMpiWorld *world,
                                          StepcCommunicator *out) {
-  if (!world || !out || out->structSize < offsetof(StepcCommunicator, enqueue))
+  if (!world || !out || out->structSize < kLeastCommunicator)
     return STEPC_INVALID_ARGUMENT;
-  StepcCommunicator own = world->world.getCommunicator();
-  own.structSize = std::min(out->structSize, sizeof(own));
-  std::memcpy(out, &own, own.structSize);
+  giveCommunicator(world->world.getCommunicator(), out->structSize, out);
   return STEPC_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "stepc/nccl.h"
 
+#include "core/GiveCommunicator.h"
 #include "core/Status.h"
 #include "nccl/World.h"
 
@@ -26,11 +27,6 @@ static_assert(sizeof(StepcNcclUniqueId) == sizeof(nccl::ncclUniqueId));
 struct StepcNcclWorld {
   nccl::World world;
 };
-
-static void requireNotNull(const void *pointer, const char *name) {
-  if (!pointer)
-    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
-}
 
 static Grid makeGrid(const int64_t *axisSizes, int64_t numAxes) {
   if (numAxes > 0 && !axisSizes)
@@ -115,14 +111,13 @@ StepcStatus stepcNcclWorldGetCommunicator(StepcNcclWorld *world,
   return guarded([&] {
     requireNotNull(world, "world");
     requireNotNull(out, "out");
-    StepcCommunicator own = world->world.getCommunicator();
     // Callers of the first version say nothing of their room: what is there may
     // be anything.
     constexpr size_t kLeast = offsetof(StepcCommunicator, success),
                      kMost = 4096;
     size_t room = out->structSize > kMost ? kLeast : out->structSize;
-    own.structSize = std::clamp(room, kLeast, sizeof(own));
-    std::memcpy(out, &own, own.structSize);
+    giveCommunicator(world->world.getCommunicator(), std::max(room, kLeast),
+                     out);
   });
 }
 

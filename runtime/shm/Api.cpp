@@ -8,6 +8,7 @@
 #include "stepc/shared_memory.h"
 
 #include "comm/Tell.h"
+#include "core/GiveCommunicator.h"
 #include "core/Status.h"
 #include "shm/Group.h"
 
@@ -20,11 +21,6 @@ using namespace stepc;
 struct StepcSharedGroup {
   shm::Group group;
 };
-
-static void requireNotNull(const void *pointer, const char *name) {
-  if (!pointer)
-    fail(STEPC_INVALID_ARGUMENT, "%s is NULL", name);
-}
 
 StepcStatus stepcSharedGroupCreate(int64_t numRanks, const int64_t *names,
                                    StepcSharedGroup **out) {
@@ -83,9 +79,8 @@ StepcStatus stepcSharedGroupGetCommunicator(StepcSharedGroup *group,
     requireNotNull(group, "group");
     requireNotNull(out, "out");
     StepcCommunicator made = {};
-    requireStructSize(out, offsetof(StepcCommunicator, enqueue), sizeof(made),
+    requireStructSize(out, kLeastCommunicator, sizeof(made),
                       "StepcCommunicator");
-    made.structSize = std::min(out->structSize, sizeof(made));
     made.context = &group->group;
     made.reduce = [](void *context, const StepcReduceCall *calls,
                      int64_t numCalls, char *message, size_t size) {
@@ -106,7 +101,7 @@ StepcStatus stepcSharedGroupGetCommunicator(StepcSharedGroup *group,
             std::unique_ptr<shm::Exchange>(static_cast<shm::Exchange *>(work)));
       });
     };
-    std::memcpy(static_cast<void *>(out), &made, made.structSize);
+    giveCommunicator(made, out->structSize, out);
   });
 }
 

@@ -14,7 +14,7 @@ using namespace stepc::shm;
 
 Reduction::Reduction(const StepcReduceCall &call, Group &group)
     : call(call), group(group),
-      whole(call.count <= kWholeElements / group.region.getNumRanks()) {}
+      whole(isGatheredWhole(call.count, group.region.getNumRanks())) {}
 
 int64_t Reduction::getBegin(int64_t rank) const {
   return getPartBegin(call.count, rank, group.region.getNumRanks());

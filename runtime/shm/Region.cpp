@@ -7,6 +7,7 @@
 
 #include "shm/Region.h"
 
+#include "core/Memory.h"
 #include "core/Status.h"
 
 #include <algorithm>
@@ -51,7 +52,7 @@ static int64_t getTakenBegin(int64_t numRanks) {
 }
 /// Each rank writes a row of its own.
 static int64_t getTakenRow(int64_t numRanks) {
-  return (numRanks * 8 + 63) / 64 * 64;
+  return int64_t(roundUpToLine(size_t(numRanks * 8)));
 }
 static int64_t getSlotsBegin(int64_t numRanks) {
   return getTakenBegin(numRanks) + align(numRanks * getTakenRow(numRanks));
