@@ -44,6 +44,25 @@ template <typename ConcreteT>
 class ExpandedInBodies
     : public OpTrait::TraitBase<ConcreteT, ExpandedInBodies> {};
 
+/// Refuses a body that does not end in step.yield.
+LogicalResult verifyEndsInYield(Operation *op);
+
+class YieldOp;
+
+/// What has one body, of one block, that ends in step.yield.
+template <typename ConcreteT>
+class EndsInYield : public OpTrait::TraitBase<ConcreteT, EndsInYield> {
+public:
+  static LogicalResult verifyRegionTrait(Operation *op) {
+    return verifyEndsInYield(op);
+  }
+  /// The parameter is there because operations are not yet defined here.
+  template <typename OpT = YieldOp>
+  OpT getYield() {
+    return cast<OpT>(this->getOperation()->getRegion(0).front().back());
+  }
+};
+
 namespace reference {
 enum class Format;
 struct Element;
@@ -206,6 +225,10 @@ bool isSourceOp(Operation *op);
 /// Checks what an optimizer and a fragment declare, and what goes from rules to
 /// statistics and back.
 LogicalResult verifyDefinition(Operation *definition);
+
+/// Checks that the body of a definition, repetition or condition only computes
+/// values.
+LogicalResult verifyComputes(Operation *owner);
 
 /// Checks that each call in an optimizer or a fragment is of what is defined
 /// before it, with its types.

@@ -15,10 +15,6 @@ using namespace mlir::step;
 /// Calls of calls could make any number of operations of a short text.
 constexpr int64_t kMostCalled = 10000;
 
-YieldOp DefineOp::getYield() {
-  return cast<YieldOp>(getBody().front().getTerminator());
-}
-
 DefineOp CallOp::getDefinition() {
   Operation *definition = (*this)->getParentOp();
   while (!isa<OptimizerOp, FragmentOp>(definition))
@@ -86,16 +82,8 @@ static bool isReadable(DefineOp define, Value value) {
          isa_and_nonnull<HyperOp, ConstantOp>(value.getDefiningOp());
 }
 
-static LogicalResult verifyInDefine(DefineOp define, Operation *op) {
-  bool computes = isValueOp(op) && isSourceOp(op);
-  if (!computes && !isa<CallOp, RepeatOp, YieldOp>(op))
-    return op->emitOpError("is not allowed in 'step.define', only operations "
-                           "that compute a value, calls and repetitions");
-  auto reduction = dyn_cast<ReductionOpInterface>(op);
-  if (reduction && reduction.getReassociable())
-    return op->emitOpError("is 'reassociable' in 'step.define', which is for "
-                           "rules alone");
-  WalkResult result = op->walk([&](Operation *inner) -> WalkResult {
+static LogicalResult verifyReads(DefineOp define) {
+  WalkResult result = define.walk([&](Operation *inner) -> WalkResult {
     for (Value operand : inner->getOperands())
       if (!isReadable(define, operand))
         return inner->emitOpError("reads in 'step.define' what is no argument, "
@@ -114,11 +102,8 @@ LogicalResult DefineOp::verifyRegions() {
       return emitOpError()
              << "takes " << type
              << "; only tensors, f64, i1 and i64 can be arguments";
-  if (block.empty() || !isa<YieldOp>(block.back()))
-    return emitOpError("does not end in 'step.yield'");
-  for (Operation &op : block)
-    if (failed(verifyInDefine(*this, &op)))
-      return failure();
+  if (failed(verifyComputes(*this)) || failed(verifyReads(*this)))
+    return failure();
   if (getYield().getValues().empty())
     return emitOpError("yields nothing");
   for (Type type : getYield().getValues().getTypes())

@@ -20,6 +20,11 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class Step_Op<string mnemonic, list<Trait> traits = []>
     : Op<Step_Dialect, mnemonic, traits>;
 
+/// A body that ends in step.yield.
+def Step_EndsInYield : NativeOpTrait<"EndsInYield"> {
+  let cppNamespace = "::mlir::step";
+}
+
 /// What stands in the body of an optimizer or a fragment.
 def Step_InDefinition : ParentOneOf<["OptimizerOp", "FragmentOp"]>;
 
@@ -340,7 +345,7 @@ def Step_RuleOp : Step_Op<"rule", [
 }
 
 def Step_DefineOp : Step_Op<"define", [
-    Step_InDefinition, Symbol, SingleBlock]> {
+    Step_InDefinition, Symbol, SingleBlock, Step_EndsInYield]> {
   let summary = "values that are made alike in several places";
   let description = [{
     Scalars and tensors made of others, written once for all rules and
@@ -388,9 +393,6 @@ def Step_DefineOp : Step_Op<"define", [
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    YieldOp getYield();
-  }];
 }
 
 def Step_CallOp : Step_Op<"call", [
@@ -420,7 +422,8 @@ def Step_CallOp : Step_Op<"call", [
 }
 
 def Step_RepeatOp : Step_Op<"repeat", [
-    Pure, SingleBlock, ParentOneOf<["RuleOp", "DefineOp", "RepeatOp", "WhenOp"]>]> {
+    Pure, SingleBlock, Step_EndsInYield,
+    ParentOneOf<["RuleOp", "DefineOp", "RepeatOp", "WhenOp"]>]> {
   let summary = "values that become others, again and again";
   let description = [{
     As often as the number says the body makes new values of the ones before; the first are
@@ -450,18 +453,16 @@ def Step_RepeatOp : Step_Op<"repeat", [
     - the body holds only operations that compute a value, none of them `reassociable`,
       calls and repetitions, and ends in a step.yield of the values' types
   }];
-  let arguments = (ins I64Attr:$times,
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$times,
                        Variadic<AnyTypeOf<[Step_TensorType, F64, I1]>>:$inits);
   let results = (outs Variadic<AnyTypeOf<[Step_TensorType, F64, I1]>>:$values);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    YieldOp getYield();
-  }];
 }
 
-def Step_WhenOp : Step_Op<"when", [Pure, SingleBlock, HasParent<"RuleOp">]> {
+def Step_WhenOp : Step_Op<"when", [
+    Pure, SingleBlock, Step_EndsInYield, HasParent<"RuleOp">]> {
   let summary = "values that are new in some steps";
   let description = [{
     Where the condition holds what the body yields, else the values that are given. The
@@ -502,9 +503,6 @@ def Step_WhenOp : Step_Op<"when", [Pure, SingleBlock, HasParent<"RuleOp">]> {
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    YieldOp getYield();
-  }];
 }
 
 def Step_ReturnOp : Step_Op<"return", [Terminator, HasParent<"RuleOp">]> {

@@ -18,12 +18,6 @@
 using namespace mlir;
 using namespace mlir::step;
 
-static YieldOp getYield(Region &body) {
-  if (body.front().empty())
-    return {};
-  return dyn_cast<YieldOp>(body.front().back());
-}
-
 /// Bodies compute and do nothing else. Integer powers, which are loops, are for
 /// scalars.
 static LogicalResult verifyPureBody(Region &body, bool allowsPowers) {
@@ -154,7 +148,9 @@ Value mlir::step::getMemory(Value buffer) {
 
 /// A scalar that is one of the outside as it is has its name.
 void CohortScalarsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  YieldOp yield = getYield(getBody());
+  // What is printed need not be valid.
+  Block &block = getBody().front();
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
   if (!yield)
     return;
   for (auto [result, value] : llvm::zip(getScalars(), yield.getValues())) {
@@ -168,9 +164,7 @@ void CohortScalarsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 LogicalResult CohortScalarsOp::verifyRegions() {
   if (failed(verifyName(*this, "scalars", getSymName())))
     return failure();
-  YieldOp yield = getYield(getBody());
-  if (!yield)
-    return emitOpError("does not end in 'step.yield'");
+  YieldOp yield = getYield();
   if (yield.getValues().getTypes() != getScalars().getTypes())
     return emitOpError() << "yields " << yield.getValues().getTypes() << " for "
                          << getScalars().getTypes();
@@ -265,9 +259,7 @@ static LogicalResult verifyBuffers(TraverseOp op) {
 LogicalResult TraverseOp::verifyRegions() {
   if (failed(verifyName(*this, "traversal", getSymName())))
     return failure();
-  YieldOp yield = getYield(getBody());
-  if (!yield)
-    return emitOpError("does not end in 'step.yield'");
+  YieldOp yield = getYield();
   if (!isa<SymTensorType>(getOver()))
     return emitOpError() << "goes over " << getOver()
                          << ", which are no dims of a tensor";

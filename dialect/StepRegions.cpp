@@ -5,18 +5,22 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialect/Sources.h"
 #include "dialect/StepParsers.h"
 
 using namespace mlir;
 using namespace mlir::step;
 
-/// A body of operations that compute values, for the operation that holds it.
-static LogicalResult verifyBody(Operation *owner, Block &body,
-                                TypeRange types) {
-  StringRef name = owner->getName().getStringRef();
+LogicalResult mlir::step::verifyEndsInYield(Operation *op) {
+  Block &body = op->getRegion(0).front();
   if (body.empty() || !isa<YieldOp>(body.back()))
-    return owner->emitOpError("does not end in 'step.yield'");
-  for (Operation &op : body.without_terminator()) {
+    return op->emitOpError("does not end in 'step.yield'");
+  return success();
+}
+
+LogicalResult mlir::step::verifyComputes(Operation *owner) {
+  StringRef name = owner->getName().getStringRef();
+  for (Operation &op : owner->getRegion(0).front().without_terminator()) {
     bool computes = isValueOp(&op) && isSourceOp(&op);
     if (!computes && !isa<CallOp, RepeatOp>(op))
       return op.emitOpError()
@@ -28,11 +32,20 @@ static LogicalResult verifyBody(Operation *owner, Block &body,
       return op.emitOpError() << "is 'reassociable' in '" << name
                               << "', which is for what a rule itself does";
   }
-  TypeRange yielded = cast<YieldOp>(body.back()).getValues().getTypes();
+  return success();
+}
+
+/// A body that makes the results.
+template <typename OpT>
+static LogicalResult verifyBody(OpT owner) {
+  if (failed(verifyComputes(owner)))
+    return failure();
+  TypeRange types = owner.getResultTypes();
+  TypeRange yielded = owner.getYield().getValues().getTypes();
   if (types.empty())
-    return owner->emitOpError("gives no value");
+    return owner.emitOpError("gives no value");
   if (!llvm::equal(yielded, types))
-    return owner->emitOpError()
+    return owner.emitOpError()
            << "yields (" << yielded << ") for (" << types << ")";
   return success();
 }
@@ -40,10 +53,6 @@ static LogicalResult verifyBody(Operation *owner, Block &body,
 //===----------------------------------------------------------------------===//
 // step.repeat
 //===----------------------------------------------------------------------===//
-
-YieldOp RepeatOp::getYield() {
-  return cast<YieldOp>(getBody().front().getTerminator());
-}
 
 /// `step.repeat 5 (%x: [n, m] = %x0) { ... }`
 ParseResult RepeatOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -91,24 +100,18 @@ void RepeatOp::print(OpAsmPrinter &printer) {
 }
 
 LogicalResult RepeatOp::verifyRegions() {
-  if (int64_t(getTimes()) < 0)
-    return emitOpError() << "repeats " << int64_t(getTimes()) << " times";
   TypeRange arguments = getBody().getArgumentTypes();
   if (!llvm::equal(getInits().getTypes(), arguments) ||
       !llvm::equal(getResultTypes(), arguments))
     return emitOpError() << "makes (" << getResultTypes() << ") of ("
                          << getInits().getTypes() << "), and its body takes ("
                          << arguments << ")";
-  return verifyBody(*this, getBody().front(), arguments);
+  return verifyBody(*this);
 }
 
 //===----------------------------------------------------------------------===//
 // step.when
 //===----------------------------------------------------------------------===//
-
-YieldOp WhenOp::getYield() {
-  return cast<YieldOp>(getBody().front().getTerminator());
-}
 
 /// `step.when %due, %old : [n, n] { ... }`
 ParseResult WhenOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -140,28 +143,22 @@ void WhenOp::print(OpAsmPrinter &printer) {
 /// Whether the scalar is known before the step, for all tensors of a group and
 /// count: nothing of a tensor or a round goes into it.
 bool mlir::step::isKnownBeforeStep(Value scalar) {
-  SmallVector<Value> worklist = {scalar};
-  llvm::SmallPtrSet<Value, 8> seen;
-  while (!worklist.empty()) {
-    Value value = worklist.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
+  auto enter = [](Value value) {
     if (isShaped(value.getType()))
-      return false;
+      return Follow::Stop;
     Operation *op = value.getDefiningOp();
     // The count, and fresh flags.
-    if (!op) {
-      if (!isa<RuleOp>(value.getParentBlock()->getParentOp()))
-        return false;
-      continue;
-    }
+    if (!op)
+      return isa<RuleOp>(value.getParentBlock()->getParentOp())
+                 ? Follow::Nothing
+                 : Follow::Stop;
     if (isa<HyperOp, OptionOp, ConstantOp>(op))
-      continue;
-    if (!isValueOp(op) || isa<ReductionOpInterface, ExtentOp, CarriedOp>(op))
-      return false;
-    llvm::append_range(worklist, op->getOperands());
-  }
-  return true;
+      return Follow::Nothing;
+    return !isValueOp(op) || isa<ReductionOpInterface, ExtentOp, CarriedOp>(op)
+               ? Follow::Stop
+               : Follow::Operands;
+  };
+  return walkSources(scalar, enter, [](Operation *) {});
 }
 
 LogicalResult WhenOp::verifyRegions() {
@@ -174,5 +171,5 @@ LogicalResult WhenOp::verifyRegions() {
   if (getBody().getNumArguments() != 0)
     return emitOpError() << "has a body that takes "
                          << getBody().getNumArguments() << " arguments";
-  return verifyBody(*this, getBody().front(), getResultTypes());
+  return verifyBody(*this);
 }

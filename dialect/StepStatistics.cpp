@@ -23,10 +23,6 @@ ScalarOp UpdateOp::getScalarOp() {
   return getScalar().getDefiningOp<ScalarOp>();
 }
 
-YieldOp ScalarsOp::getYield() {
-  return cast<YieldOp>(getBody().front().getTerminator());
-}
-
 /// Without updates, reports and skips it is pure, until the schedule stage
 /// gives it a round: programs read its results by their number, not as
 /// operands.
@@ -130,8 +126,6 @@ static LogicalResult verifyInScalars(ScalarsOp scalars, Operation *op) {
 
 LogicalResult ScalarsOp::verifyRegions() {
   Block &block = getBody().front();
-  if (block.empty() || !isa<YieldOp>(block.back()))
-    return emitOpError("does not end in 'step.yield'");
   for (Operation &op : block)
     if (failed(verifyInScalars(*this, &op)))
       return failure();

@@ -240,7 +240,7 @@ def Step_ScalarOp : Step_Op<"scalar", [
 }
 
 def Step_ScalarsOp : Step_Op<"scalars", [
-    Step_InDefinition, SingleBlock, NoRegionArguments,
+    Step_InDefinition, SingleBlock, Step_EndsInYield, NoRegionArguments,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "scalars made of statistics";
   let description = [{
@@ -262,9 +262,6 @@ def Step_ScalarsOp : Step_Op<"scalars", [
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    YieldOp getYield();
-  }];
 }
 
 def Step_UpdateOp : Step_Op<"update", [HasParent<"ScalarsOp">]> {

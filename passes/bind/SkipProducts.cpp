@@ -6,9 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 
-#include "passes/Sources.h"
-
-#include "mlir/IR/Builders.h"
+#include "passes/bind/UnlessFlags.h"
 
 namespace mlir::step {
 #define GEN_PASS_DEF_SKIPPRODUCTS
@@ -19,16 +17,6 @@ using namespace mlir;
 using namespace mlir::step;
 
 namespace {
-/// When nobody needs a value: where the flag is `holds`.
-struct Unneeded {
-  Value flag;
-  bool holds = false;
-
-  bool operator==(const Unneeded &other) const {
-    return flag == other.flag && holds == other.holds;
-  }
-};
-
 /// Finds, from a rule's last operation to its first, when each value is not
 /// needed. Invariant: `found` has the values of all operations behind the one
 /// at hand that are not needed under some flag; others always are.
@@ -40,7 +28,7 @@ public:
   Unneeded lookup(Value value) const { return found.lookup(value); }
 
 private:
-  Unneeded getUnneeded(OpOperand &use) const;
+  Unneeded ofUse(OpOperand &use) const;
 
   DenseMap<Value, Unneeded> found;
 };
@@ -48,35 +36,24 @@ private:
 
 /// When this use does not need the value: where a select takes the other one,
 /// or where nobody needs what is made of it.
-Unneeded Needs::getUnneeded(OpOperand &use) const {
-  Operation *user = use.getOwner();
-  auto select = dyn_cast<SelectOp>(user);
-  if (select && use.getOperandNumber() > 0 &&
-      select.getTrueValue() != select.getFalseValue() &&
-      isKnownBeforeStep(select.getCondition()) &&
-      !select.getCondition().getDefiningOp<ConstantOp>())
-    return {select.getCondition(), use.getOperandNumber() == 2};
-  if (!isValueOp(user))
+Unneeded Needs::ofUse(OpOperand &use) const {
+  Unneeded other = getOtherSide(use);
+  if (other.flag && isKnownBeforeStep(other.flag))
+    return other;
+  if (!isValueOp(use.getOwner()))
     return {};
-  return found.lookup(user->getResult(0));
+  return found.lookup(use.getOwner()->getResult(0));
 }
 
 Needs::Needs(RuleOp rule) {
   for (Operation &op :
        llvm::reverse(rule.getBody().front().without_terminator())) {
-    if (op.getNumResults() != 1 || op.use_empty())
+    if (op.getNumResults() != 1)
       continue;
-    std::optional<Unneeded> all;
-    for (OpOperand &use : op.getUses()) {
-      Unneeded one = getUnneeded(use);
-      if (!one.flag || (all && !(*all == one))) {
-        all.reset();
-        break;
-      }
-      all = one;
-    }
-    if (all)
-      found[op.getResult(0)] = *all;
+    Unneeded all = getUnneeded(op.getResult(0),
+                               [&](OpOperand &use) { return ofUse(use); });
+    if (all.flag)
+      found[op.getResult(0)] = all;
   }
 }
 
@@ -95,11 +72,7 @@ static void skip(RuleOp rule) {
       op.setUnless(known->second);
       continue;
     }
-    moveSourcesBefore(unneeded.flag, op);
-    OpBuilder builder(op);
-    Value flag = unneeded.flag;
-    if (!unneeded.holds)
-      flag = NotOp::create(builder, op->getLoc(), flag);
+    Value flag = makeUnless(unneeded, op);
     op.setUnless(flag);
     flags.push_back({unneeded, flag});
   }

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 
-#include "passes/Sources.h"
+#include "dialect/Sources.h"
+#include "passes/bind/UnlessFlags.h"
 
-#include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace mlir::step {
@@ -18,32 +18,6 @@ namespace mlir::step {
 
 using namespace mlir;
 using namespace mlir::step;
-
-namespace {
-/// When a result is not used: where the flag is `holds`.
-struct Unused {
-  Value flag;
-  bool holds = false;
-};
-} // namespace
-
-/// The flag of the selects that alone use the result, all on the same side;
-/// null where there is none.
-static Unused findUnused(Value result) {
-  Unused unused;
-  for (OpOperand &use : result.getUses()) {
-    auto select = dyn_cast<SelectOp>(use.getOwner());
-    if (!select || !select.getCondition().getType().isInteger(1) ||
-        select.getTrueValue() == select.getFalseValue())
-      return {};
-    bool holds = select.getFalseValue() == result;
-    if (unused.flag &&
-        (unused.flag != select.getCondition() || unused.holds != holds))
-      return {};
-    unused = {select.getCondition(), holds};
-  }
-  return unused;
-}
 
 /// Adds what a value has to wait for: reductions of tensors of the param's
 /// dims and products, of which each may end a traversal, and rounds.
@@ -80,16 +54,9 @@ static void skip(RuleOp rule, ReductionOpInterface reduction) {
   if (!reduction.isWhole() || reduction.getUnless() ||
       reduction.getInput().getType() != full)
     return;
-  Unused unused = findUnused(reduction->getResult(0));
-  if (!unused.flag || unused.flag.getDefiningOp<ConstantOp>() ||
-      !isKnownBefore(rule, unused.flag, reduction))
-    return;
-  moveSourcesBefore(unused.flag, reduction);
-  OpBuilder builder(reduction);
-  Value flag = unused.flag;
-  if (!unused.holds)
-    flag = NotOp::create(builder, reduction->getLoc(), flag);
-  reduction.setUnless(flag);
+  Unneeded unneeded = getUnneeded(reduction->getResult(0), getOtherSide);
+  if (unneeded.flag && isKnownBefore(rule, unneeded.flag, reduction))
+    reduction.setUnless(makeUnless(unneeded, reduction));
 }
 
 namespace {

@@ -11,8 +11,8 @@
 // traversal that writes.
 //
 //===----------------------------------------------------------------------===//
+#include "dialect/Sources.h"
 #include "passes/Passes.h"
-#include "passes/Sources.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/Builders.h"

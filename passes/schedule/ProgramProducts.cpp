@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ProgramBuilder.h"
 
-#include "passes/Sources.h"
+#include "dialect/Sources.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/TraversalPlan.h"
 
-#include "passes/Sources.h"
+#include "dialect/Sources.h"
 
 #include <algorithm>
 

@@ -36,7 +36,7 @@ step.optimizer @argument {
 step.optimizer @reassociable {
   step.define @f(%x: [n, m]) {
     %xx = step.mul %x, %x : [n, m]
-    // expected-error @+1 {{'step.mean' op is 'reassociable' in 'step.define', which is for rules alone}}
+    // expected-error @+1 {{'step.mean' op is 'reassociable' in 'step.define', which is for what a rule itself does}}
     %y = step.mean %xx reassociable : [n, m]
     step.yield %y : f64
   }

@@ -7,7 +7,7 @@
 
 step.optimizer @negative {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.repeat' op repeats -1 times}}
+    // expected-error @+1 {{'step.repeat' op attribute 'times' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
     %x = step.repeat -1 (%a: [*] = %g) {
       step.yield %a : [*]
     }

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-#ifndef STEPC_PASSES_SOURCES_H
-#define STEPC_PASSES_SOURCES_H
+#ifndef STEPC_DIALECT_SOURCES_H
+#define STEPC_DIALECT_SOURCES_H
 
 #include "mlir/IR/Operation.h"
 
@@ -37,4 +37,4 @@ void moveSourcesBefore(Value value, Operation *op);
 
 } // namespace mlir::step
 
-#endif // STEPC_PASSES_SOURCES_H
+#endif // STEPC_DIALECT_SOURCES_H

@@ -1,0 +1,36 @@
+//===- UnlessFlags.h - what is left out where nobody needs it --*- C++ -*-===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#ifndef STEPC_PASSES_BIND_UNLESSFLAGS_H
+#define STEPC_PASSES_BIND_UNLESSFLAGS_H
+
+#include "dialect/Step.h"
+
+namespace mlir::step {
+
+/// When nobody needs a value: where the flag is `holds`. Without a flag it is
+/// always needed.
+struct Unneeded {
+  Value flag;
+  bool holds = false;
+
+  bool operator==(const Unneeded &other) const {
+    return flag == other.flag && holds == other.holds;
+  }
+};
+
+/// When a select does not take this operand of it: where it takes the other.
+Unneeded getOtherSide(OpOperand &use);
+
+/// When no use needs the value; `ofUse` says it of one.
+Unneeded getUnneeded(Value value, function_ref<Unneeded(OpOperand &)> ofUse);
+
+/// The i1 that says in front of the operation that it is not needed.
+Value makeUnless(const Unneeded &unneeded, Operation *op);
+
+} // namespace mlir::step
+
+#endif // STEPC_PASSES_BIND_UNLESSFLAGS_H
