@@ -66,16 +66,33 @@ def Step_MatrixOpInterface : OpInterface<"MatrixOpInterface"> {
   ];
 }
 
+def Step_ProgramMatrixOpInterface : OpInterface<"ProgramMatrixOpInterface"> {
+  let cppNamespace = "::mlir::step";
+  let description = [{
+    What a finish does with whole matrices, once for the tensor: step.product and others. What
+    has this interface may stand in a program and is scheduled, stored and left out as they
+    are; `emitMatrices` (passes/lower/Products.h) computes it, in memory that
+    `ProgramStorage::addMatrixMemory` gives it.
+  }];
+  let methods = [
+    InterfaceMethod<"The condition under which it is left out, and what is in the result is "
+                    "not defined; null where it never is.", "::mlir::Value", "getUnless">,
+    StaticInterfaceMethod<"Whether it is most of the work of a step that has it: many "
+                          "operations for each element.", "bool", "isMostWork", (ins), "",
+                          "return false;">,
+  ];
+}
+
 def Step_RoutineOpInterface : OpInterface<"RoutineOpInterface"> {
   let cppNamespace = "::mlir::step";
   let description = [{
-    What a routine of the runtime does in a program: of a buffer of f64, which the result's
-    elements come from or go to, in memory of its own.
+    An operation on whole matrices that calls a routine of the runtime, which devices do not
+    have: of a buffer of f64, which the result's elements come from or go to, in memory of its
+    own.
   }];
   let methods = [
     StaticInterfaceMethod<"The routine's name in StepcRoutines (kernel_abi.h).",
                           "::llvm::StringRef", "getRoutine">,
-    InterfaceMethod<"The condition under which nothing is done.", "::mlir::Value", "getUnless">,
   ];
 }
 

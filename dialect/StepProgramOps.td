@@ -309,7 +309,7 @@ def Step_ProgramOp : Step_Op<"program", [
 }
 
 def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
-    HasParent<"ProgramOp">, SingleBlock,
+    HasParent<"ProgramOp">, SingleBlock, Step_EndsInYield,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "scalars that tensors of one group and count have in common";
   let description = [{
@@ -333,7 +333,7 @@ def Step_CohortScalarsOp : Step_Op<"cohort_scalars", [
 }
 
 def Step_TraverseOp : Step_Op<"traverse", [
-    HasParent<"ProgramOp">, SingleBlock, AttrSizedOperandSegments,
+    HasParent<"ProgramOp">, SingleBlock, Step_EndsInYield, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "one pass over the elements of some dims";
   let description = [{
@@ -403,7 +403,23 @@ def Step_CombineOp : Step_Op<"combine", [HasParent<"ProgramOp">]> {
   let hasVerifier = 1;
 }
 
-def Step_ProductOp : Step_Op<"product", [Pure, HasParent<"ProgramOp">]> {
+/// What a finish does with whole matrices.
+class Step_ProgramMatrixOp<string mnemonic, list<Trait> traits = []>
+    : Step_Op<mnemonic, [Pure, HasParent<"ProgramOp">, Step_ProgramMatrixOpInterface] # traits> {
+  let results = (outs Step_BufferType:$result);
+  let hasVerifier = 1;
+}
+/// Of one operand.
+class Step_OneMatrixOp<string mnemonic, list<Trait> traits = []>
+    : Step_ProgramMatrixOp<mnemonic, traits> {
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+defvar Step_CallsRoutine = DeclareOpInterfaceMethods<Step_RoutineOpInterface>;
+
+def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
   let summary = "the product of two matrices";
   let description = [{
     Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
@@ -419,16 +435,15 @@ def Step_ProductOp : Step_Op<"product", [Pure, HasParent<"ProgramOp">]> {
   let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, Optional<I1>:$unless,
                        UnitAttr:$lhs_transposed, UnitAttr:$rhs_transposed, UnitAttr:$symmetric,
                        UnitAttr:$wide);
-  let results = (outs Step_BufferType:$result);
   let assemblyFormat = [{
     $lhs (`transposed` $lhs_transposed^)? `,` $rhs (`transposed` $rhs_transposed^)?
     (`symmetric` $symmetric^)? (`wide` $wide^)? (`unless` $unless^)? attr-dict `:`
     type($lhs) `,` type($rhs) `->` type($result)
   }];
-  let hasVerifier = 1;
+  let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }
 
-def Step_TransposedOp : Step_Op<"transposed", [Pure, HasParent<"ProgramOp">]> {
+def Step_TransposedOp : Step_OneMatrixOp<"transposed"> {
   let summary = "matrices with rows for columns";
   let description = [{
     A new buffer, of the compute type. `unless` as in `step.product`.
@@ -437,15 +452,9 @@ def Step_TransposedOp : Step_Op<"transposed", [Pure, HasParent<"ProgramOp">]> {
     - the last two dims of the result are those of the operand, exchanged
     - the result is of the compute type, the operand of floats
   }];
-  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let results = (outs Step_BufferType:$result);
-  let assemblyFormat = [{
-    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
-  }];
-  let hasVerifier = 1;
 }
 
-def Step_LeadingOp : Step_Op<"leading", [Pure, HasParent<"ProgramOp">]> {
+def Step_LeadingOp : Step_OneMatrixOp<"leading"> {
   let summary = "the first columns of matrices";
   let description = [{
     A new buffer, of the compute type, with as many columns as its last dim has, which are no
@@ -455,15 +464,9 @@ def Step_LeadingOp : Step_Op<"leading", [Pure, HasParent<"ProgramOp">]> {
     - the dims but the last are those of the operand
     - the result is of the compute type, the operand of floats
   }];
-  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let results = (outs Step_BufferType:$result);
-  let assemblyFormat = [{
-    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
-  }];
-  let hasVerifier = 1;
 }
 
-def Step_DiagonalsOp : Step_Op<"diagonals", [Pure, HasParent<"ProgramOp">]> {
+def Step_DiagonalsOp : Step_OneMatrixOp<"diagonals"> {
   let summary = "the diagonals of matrices";
   let description = [{
     A new buffer, of the compute type, with 1 for the rows of the operand. `unless` as in
@@ -473,23 +476,9 @@ def Step_DiagonalsOp : Step_Op<"diagonals", [Pure, HasParent<"ProgramOp">]> {
     - the operand's last two dims are one
     - the result is of the compute type, the operand of floats
   }];
-  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let results = (outs Step_BufferType:$result);
-  let assemblyFormat = [{
-    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
-  }];
-  let hasVerifier = 1;
 }
 
-/// What a routine of the runtime does (`StepcRoutines` in `kernel_abi.h`).
-class Step_RoutineOp<string mnemonic>
-    : Step_Op<mnemonic, [Pure, HasParent<"ProgramOp">,
-                         DeclareOpInterfaceMethods<Step_RoutineOpInterface>]> {
-  let results = (outs Step_BufferType:$result);
-  let hasVerifier = 1;
-}
-
-def Step_EigenvectorsOp : Step_RoutineOp<"eigenvectors"> {
+def Step_EigenvectorsOp : Step_OneMatrixOp<"eigenvectors", [Step_CallsRoutine]> {
   let summary = "the eigenvectors of symmetric matrices";
   let description = [{
     A new buffer, of the compute type, as `step.eigh` says: by a routine of the runtime
@@ -499,13 +488,10 @@ def Step_EigenvectorsOp : Step_RoutineOp<"eigenvectors"> {
     - the result has the dims of the operand, of which the last two are one
     - the result is of the compute type, the operand of floats
   }];
-  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let assemblyFormat = [{
-    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
-  }];
+  let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }
 
-def Step_OrthonormalOp : Step_RoutineOp<"orthonormal"> {
+def Step_OrthonormalOp : Step_OneMatrixOp<"orthonormal", [Step_CallsRoutine]> {
   let summary = "orthonormal bases of matrices' columns";
   let description = [{
     A new buffer, of the compute type, as `step.qr` says: by a routine of the runtime. `unless`
@@ -515,13 +501,10 @@ def Step_OrthonormalOp : Step_RoutineOp<"orthonormal"> {
     - the result has the dims of the operand, and is of the compute type
     - the operand is of floats, and has no more columns than rows
   }];
-  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless);
-  let assemblyFormat = [{
-    $operand (`unless` $unless^)? attr-dict `:` type($operand) `->` type($result)
-  }];
+  let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }
 
-def Step_SortedOp : Step_RoutineOp<"sorted"> {
+def Step_SortedOp : Step_ProgramMatrixOp<"sorted", [Step_CallsRoutine]> {
   let summary = "columns of matrices in the order of their keys";
   let description = [{
     A new buffer, of the compute type, as `step.sort` says. A routine of the runtime finds the

@@ -83,11 +83,11 @@ LogicalResult ProgramVerifier::verifyRoles() {
 }
 
 LogicalResult ProgramVerifier::verifyKind(Operation &op) {
-  bool allowed = isa<CohortScalarsOp, TraverseOp, CombineOp, ProductOp,
-                     TransposedOp, LeadingOp, DiagonalsOp, RoutineOpInterface,
-                     ExchangeOp, ReceiveOp, KeepOp, OwnOp, ExtentOp, CarriedOp,
-                     CarryOp, ContributeOp, PowiOp, TransferOpInterface>(op) ||
-                 op.hasTrait<ExpandedInBodies>();
+  bool allowed =
+      isa<CohortScalarsOp, TraverseOp, CombineOp, ExchangeOp, ReceiveOp, KeepOp,
+          OwnOp, ExtentOp, CarriedOp, CarryOp, ContributeOp, PowiOp,
+          ProgramMatrixOpInterface, TransferOpInterface>(op) ||
+      op.hasTrait<ExpandedInBodies>();
   if (isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()))
     allowed = isMemoryEffectFree(&op);
   if (!allowed)

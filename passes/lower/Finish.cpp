@@ -304,9 +304,8 @@ void FinishEmitter::emit(ArrayRef<Operation *> entries,
       emitCombine(combine);
     else if (auto receive = dyn_cast<ReceiveOp>(first))
       emitReceive(receive);
-    else if (isa<ProductOp, TransposedOp, LeadingOp, DiagonalsOp,
-                 RoutineOpInterface>(first))
-      emitMatrices(w, row, policy, first);
+    else if (auto matrices = dyn_cast<ProgramMatrixOpInterface>(first))
+      emitMatrices(w, row, policy, matrices);
     else
       policy.runVectors(row, cast<TraverseOp>(first), runs.lookup(first));
     policy.wait();

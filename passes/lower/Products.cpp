@@ -294,20 +294,20 @@ static void emitSorted(const Words &w, const TileRow &row,
 }
 
 void mlir::step::emitMatrices(const Words &w, const TileRow &row,
-                              const FinishPolicy &policy, Operation *op) {
-  auto emit = [&](auto op, auto emitOne) {
-    if (Value unless = op.getUnless())
-      w.branch(
-          row.getScalar(unless), [] {}, [&] { emitOne(w, row, policy, op); });
-    else
-      emitOne(w, row, policy, op);
+                              const FinishPolicy &policy,
+                              ProgramMatrixOpInterface op) {
+  auto emit = [&] {
+    TypeSwitch<Operation *>(op)
+        .Case([&](ProductOp op) { emitProduct(w, row, policy, op); })
+        .Case([&](TransposedOp op) { emitTransposed(w, row, policy, op); })
+        .Case([&](LeadingOp op) { emitLeading(w, row, policy, op); })
+        .Case([&](DiagonalsOp op) { emitDiagonals(w, row, policy, op); })
+        .Case([&](EigenvectorsOp op) { emitEigenvectors(w, row, policy, op); })
+        .Case([&](OrthonormalOp op) { emitOrthonormal(w, row, policy, op); })
+        .Case([&](SortedOp op) { emitSorted(w, row, policy, op); });
   };
-  TypeSwitch<Operation *>(op)
-      .Case([&](ProductOp op) { emit(op, emitProduct); })
-      .Case([&](TransposedOp op) { emit(op, emitTransposed); })
-      .Case([&](LeadingOp op) { emit(op, emitLeading); })
-      .Case([&](DiagonalsOp op) { emit(op, emitDiagonals); })
-      .Case([&](EigenvectorsOp op) { emit(op, emitEigenvectors); })
-      .Case([&](OrthonormalOp op) { emit(op, emitOrthonormal); })
-      .Case([&](SortedOp op) { emit(op, emitSorted); });
+  if (Value unless = op.getUnless())
+    w.branch(row.getScalar(unless), [] {}, emit);
+  else
+    emit();
 }

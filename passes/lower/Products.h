@@ -45,7 +45,7 @@ struct RoutineCall {
 /// Emits what a finish does with matrices (`step.product` and others), for
 /// each matrix of the batch; nothing is done where its `unless` holds.
 void emitMatrices(const Words &w, const TileRow &row,
-                  const FinishPolicy &policy, Operation *op);
+                  const FinishPolicy &policy, ProgramMatrixOpInterface op);
 
 /// How the names of functions begin that multiply, and that alone may have
 /// fused multiply-adds. No name of a definition is mangled to one that begins

@@ -64,9 +64,10 @@ json::Object ScheduleWriter::describe(const ScheduleEntry &entry) {
     object["trailing"] = true;
   if (!entry.kernel) {
     object["finish"] = entry.name;
-    if (int64_t products = llvm::count_if(
-            entry.finish,
-            llvm::IsaPred<ProductOp, EigenvectorsOp, OrthonormalOp>))
+    if (int64_t products = llvm::count_if(entry.finish, [](Operation *op) {
+          auto matrix = dyn_cast<ProgramMatrixOpInterface>(op);
+          return matrix && matrix.isMostWork();
+        }))
       object["products"] = products;
     return object;
   }

@@ -23,10 +23,8 @@ ProgramStorage::ProgramStorage(ProgramOp program)
     return;
   addVectors();
   addPartials();
-  for (auto product : program.getBody().getOps<ProductOp>())
-    addProductMemory(product);
-  for (auto op : program.getBody().getOps<RoutineOpInterface>())
-    addRoutineMemory(op);
+  for (auto op : program.getBody().getOps<ProgramMatrixOpInterface>())
+    addMatrixMemory(op);
 }
 
 void ProgramStorage::numberCohort() {
@@ -143,9 +141,7 @@ private:
 /// The operations of a train run together, so what one of them uses last is
 /// free behind all.
 DeadBuffers::DeadBuffers(ProgramOp program) {
-  auto isOfMatrices = llvm::IsaPred<ProductOp, TransposedOp, LeadingOp,
-                                    DiagonalsOp, RoutineOpInterface>;
-  if (llvm::none_of(program.getBody().front(), isOfMatrices))
+  if (program.getBody().getOps<ProgramMatrixOpInterface>().empty())
     return;
   llvm::MapVector<Value, Operation *> last;
   DenseMap<Operation *, Operation *> trainEnds;
@@ -299,6 +295,14 @@ void ProgramStorage::addRoutineMemory(RoutineOpInterface op) {
           .Case([&](SortedOp) -> RoutineMemory {
             return {find("keys", columns, 1), find("places", columns, 1)};
           });
+}
+
+/// What works in memory beside its operands and its result.
+void ProgramStorage::addMatrixMemory(Operation *op) {
+  if (auto product = dyn_cast<ProductOp>(op))
+    addProductMemory(product);
+  else if (auto routine = dyn_cast<RoutineOpInterface>(op))
+    addRoutineMemory(routine);
 }
 
 int64_t ProgramStorage::getBufferIndex(Value value) const {

@@ -100,6 +100,7 @@ private:
   void addPartials();
   int64_t findOrAdd(StringRef prefix, ArrayRef<std::string> size, Type element,
                     int64_t width);
+  void addMatrixMemory(Operation *op);
   void addProductMemory(ProductOp product);
   void addRoutineMemory(RoutineOpInterface op);
   void addVectors();

@@ -21,9 +21,8 @@ bool mlir::step::isTensorScalar(Operation *op) {
 
 /// Whether something is to be done: the others say something of values.
 static bool isRun(Operation *op) {
-  return isa<TraverseOp, CombineOp, ReceiveOp, ProductOp, TransposedOp,
-             LeadingOp, DiagonalsOp, RoutineOpInterface, OwnOp, ExtentOp,
-             CarryOp>(op) ||
+  return isa<TraverseOp, CombineOp, ReceiveOp, ProgramMatrixOpInterface, OwnOp,
+             ExtentOp, CarryOp>(op) ||
          isTensorScalar(op);
 }
 

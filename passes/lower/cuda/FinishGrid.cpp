@@ -40,9 +40,12 @@ public:
   void multiply(const Product &product) const override {
     callProduct(w, product, emitBlockProduct);
   }
-  /// `step-lower-phases-to-cuda` has refused the program.
-  void call(const RoutineCall &) const override {
-    llvm_unreachable("devices have no routines");
+  /// `step-lower-phases-to-cuda` has refused the program. What comes here in
+  /// spite of it is refused as it is converted: no call of a routine can be.
+  void call(const RoutineCall &routine) const override {
+    RoutineCall none = routine;
+    none.routines = w.constantWord(0);
+    callRoutine(w, none);
   }
   void runVectors(const TileRow &row, TraverseOp traverse,
                   func::FuncOp run) const override;
