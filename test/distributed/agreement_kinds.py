@@ -183,6 +183,14 @@ KINDS = {
         lambda m: zero(m, gather_bucket_bytes=odd(2000, 1000)),
         "gather_bucket_bytes=2000",
     ),
+    "gather_bucket_bytes that is the default's": (
+        lambda m: zero(m, bucket_bytes=odd(25 * 2**20, None)),
+        "bucket_bytes=26214400",
+    ),
+    "gather_bucket_bytes of one alone": (
+        lambda m: zero(m, gather_bucket_bytes=odd(None, 25 * 2**20)),
+        "gather_bucket_bytes=default",
+    ),
     "predivide": (lambda m: zero(m, predivide=odd(True, False)), "predivide=True"),
     "flatten_parameters": (
         lambda m: zero(m, flatten_parameters=odd(True, False)),

@@ -38,10 +38,7 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"block has (\d+) threads", lambda: macro("STEPC_BLOCK_THREADS")),
     (r"what differs, (\d+) words", lambda: macro("STEPC_STORE_WORDS")),
     (r"seconds that a compilation may take \((\d+)\)", lambda: compile_timeout()),
-    (
-        r"`bucket_bytes` \((\d+) MiB\)",
-        lambda: constant("torch/ranks/zero/settings", "_BUCKET_BYTES"),
-    ),
+    (r"`bucket_bytes` \((\d+) MiB\)", lambda: constant(ZERO, "BUCKET_BYTES")),
     (r"States of up to (\d+) elements", lambda: constant("torch/binding/memory", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),

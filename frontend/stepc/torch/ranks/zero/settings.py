@@ -17,7 +17,7 @@ from ...tensors.views import STORAGE
 from ..shared_memory import shared_group
 from .flat import FlatMemory
 
-_BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
+BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 # Of parameters that are gathered in memory that ranks share: a call costs little there, and what
 # is received lies beside the parameters until it is copied.
 _SHARED_GATHER_BYTES = 2 * 2**20
@@ -94,8 +94,7 @@ class ZeroSettings:
     local_gradients: bool
     stage: int
     reduce_bytes: int  # of what is reduced and stepped together, at most, or one parameter
-    gather_bytes: int  # of what is gathered together
-    gather_is_given: bool  # by the user
+    gather_bytes: int | None  # of what is gathered together, where the user says
     reduce_dtype: torch.dtype | None
     predivide: bool
     overlap: bool
@@ -117,11 +116,12 @@ class ZeroSettings:
         return dist.get_rank(self.group)
 
     def gathered_at_once(self, device: torch.device) -> int:
-        """Bytes of what a plan on the device gathers together. All ranks call it together."""
-        shares = device.type == "cpu" and not self.gather_is_given and self.flat is None
-        if shares and shared_group(self.group) is not None:
-            return min(self.gather_bytes, _SHARED_GATHER_BYTES)
-        return self.gather_bytes
+        """Bytes of what a plan on the device gathers together. All ranks call it together, and
+        ask for the memory that they share whatever they were given."""
+        shares = device.type == "cpu" and shared_group(self.group) is not None
+        if self.gather_bytes is None and shares and self.flat is None:
+            return _SHARED_GATHER_BYTES
+        return self.gather_bytes or BUCKET_BYTES
 
     def entry(self, dtype: torch.dtype, axis: str, owned: bool = False) -> Entry:
         """How a parameter of the dtype comes to a step, where ``axis`` is the group's: cut, or
@@ -140,7 +140,8 @@ class ZeroSettings:
             words.append(f"bucket_bytes={self.reduce_bytes}")
         else:
             words.append(f"reduce_bucket_bytes={self.reduce_bytes}")
-            words.append(f"gather_bucket_bytes={self.gather_bytes}")
+            # It is another size than the same given: see gathered_at_once.
+            words.append(f"gather_bucket_bytes={self.gather_bytes or 'default'}")
         if self.reduce_dtype is not None:
             words.append(f"reduce_dtype={self.reduce_dtype}")
         words += ["predivide=True"] * self.predivide
@@ -206,7 +207,6 @@ def settings(
         zero,
         line,
         gather,
-        given["gather_bucket_bytes"] is not None or given["bucket_bytes"] is not None,
         reduce_dtype,
         bool(given["predivide"]),
         bool(given["overlap"]),
@@ -234,15 +234,15 @@ def _check_gradients(zero: int, given: dict) -> None:
             raise ValueError(f"{name} is of no use with gradients='reduced': none is reduced here")
 
 
-def _bucket_bytes(given: dict) -> tuple[int, int]:
-    """Of what is reduced, and of what is gathered."""
+def _bucket_bytes(given: dict) -> tuple[int, int | None]:
+    """Of what is reduced, and of what is gathered; None where that is not said."""
     for name in ("bucket_bytes", "reduce_bucket_bytes", "gather_bucket_bytes"):
         if given[name] is not None and given[name] < 1:
             raise ValueError(f"{name} is {given[name]}, expected a positive number")
-    both = given["bucket_bytes"] or _BUCKET_BYTES
-    gather = given["gather_bucket_bytes"] or both
+    told = given["gather_bucket_bytes"] or given["bucket_bytes"]
+    gather = told or BUCKET_BYTES
     # Where nothing is reduced, what is gathered is what is stepped together.
-    reduce = given["reduce_bucket_bytes"] or both
+    reduce = given["reduce_bucket_bytes"] or given["bucket_bytes"] or BUCKET_BYTES
     if given["gradients"] == "reduced":
         reduce = gather
     if given["flatten_parameters"] and gather > reduce:
@@ -251,7 +251,7 @@ def _bucket_bytes(given: dict) -> tuple[int, int]:
             "flatten_parameters=True a bucket is gathered where its parameters lie, and not with "
             "others in one buffer"
         )
-    return reduce, gather
+    return reduce, told
 
 
 def check_reduce_dtype(dtype) -> None:

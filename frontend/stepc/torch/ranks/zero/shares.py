@@ -29,7 +29,7 @@ from ..shared_memory import all_reduce
 from . import flat as _flat
 from .owned_share import OwnedShare
 from .part import SharedPart, has_rows
-from .settings import ZeroSettings
+from .settings import BUCKET_BYTES, ZeroSettings
 
 _TOGETHER = "the states could not be put together"
 
@@ -102,7 +102,7 @@ def _cuts(
         binding.param = ctypes.addressof(described) + number * size
         binding.gradDtype = described[number].dtype
         binding.layout, binding.entry = map(ctypes.addressof, (layout, entry))
-    sizes = how.reduce_bytes, how.gather_bytes
+    sizes = how.reduce_bytes, how.gather_bytes or BUCKET_BYTES
     return [_runtime.parts_of(mesh.struct(rank), bindings, *sizes) for rank in ranks]
 
 
