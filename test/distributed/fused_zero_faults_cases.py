@@ -157,6 +157,20 @@ class Model(torch.nn.Module):
 
 
 @case
+def what_was_noted_of_reduced_gradients_goes_with_the_pass():
+    """Of a pass that broke off ranks have noted the bits of different gradients: the next step is
+    of its own ones, and what has none in it is alike."""
+    named = parameters()
+    optimizer = fused(named, st.hf.Adafactor, stage=1, gradients="reduced")
+    with Fails(named, odd(1, None)):
+        said = said_of(lambda: sum((param * param).sum() for _, param in named).backward())
+    assert bool(said) == (dist.get_rank() == ODD), said
+    said_of(optimizer.zero_grad if dist.get_rank() == ODD else optimizer.step)
+    named[-1][1].square().sum().backward()
+    optimizer.step()
+
+
+@case
 def lomos_pass_that_breaks_off():
     for kind, norm in itertools.product((st.lomo.Lomo, st.lomo.AdaLomo), (None, 1.0)):
         model = Model()

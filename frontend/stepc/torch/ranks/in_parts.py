@@ -51,6 +51,7 @@ class InParts:
         if self._inner is None:
             self._bind()
         if self.crosses:
+            self._zero.forget_noted()
             self._agree_on_step(optimizer)
         if not self._inner.begin(self._local, crossing=self.crosses):
             self._bind()

@@ -150,6 +150,10 @@ class Shares:
 
     # --- Gradients ------------------------------------------------------------
 
+    def forget_noted(self) -> None:
+        """What was taken down of a step that has compared nothing, as one that broke off."""
+        self._checksums.clear()
+
     def note_reduced(self, part: SharedPart, due: bool) -> None:
         """Takes down the bits of a gradient that will be gone when they are compared."""
         if not self.how.local_gradients and (due or not self._checked):
