@@ -65,34 +65,40 @@ def alone(kind, steps=STEPS, dtype=torch.float32, absent=(), **more):
     return opt, named
 
 
-def train(opt, named, grads, stage, mode, absent=()):
-    """The steps of one rank."""
+def train(opt, named, grads, stage, mode, absent=(), fused=False):
+    """The steps of one rank. ``fused``: within the backward pass."""
     rank = dist.get_rank()
     for of_step in grads:
         opt.zero_grad()
-        if stage == 2:
-            used = [(n, p) for n, p in named if n not in absent]
-            sum((p * of_step[rank][n].to(p.dtype)).sum() for n, p in used).backward()
-        for name, param in named if stage == 1 else ():
-            own = of_step[rank][name].to(param.dtype)
-            param.grad = own if mode == "local" else mean(of_step, name, param.dtype)
-            if name in absent:
-                param.grad = None
+        own = {
+            name: mean(of_step, name, p.dtype) if mode == "reduced" else of_step[rank][name]
+            for name, p in named
+            if name not in absent
+        }
+        if fused or stage == 2:
+            sum((p * own[n].to(p.dtype)).sum() for n, p in named if n in own).backward()
+        else:
+            for name, param in named:
+                param.grad = own[name].to(param.dtype) if name in own else None
+        if fused and mode == "local":
+            assert all(param.grad is None for _, param in named)
         opt.step()
 
 
-def shared(kind, stage, mode, steps=STEPS, dtype=torch.float32, absent=(), zero=None, **more):
+def shared(
+    kind, stage, mode, steps=STEPS, dtype=torch.float32, absent=(), zero=None, fused=False, **more
+):
     make, shapes = MAKES[kind]
     made, grads = named_values(shapes, dist.get_world_size(), steps)
     named = fresh(made, dtype)
-    opt = make(named, zero=st.Zero(stage, mode, **(zero or {})), **more)
-    train(opt, named, grads, stage, mode, absent)
+    opt = make(named, zero=st.Zero(stage, mode, **(zero or {})), fused_backward=fused, **more)
+    train(opt, named, grads, stage, mode, absent, fused)
     return opt, named
 
 
-def compare(kind, stage, mode, zero=None, **more):
+def compare(kind, stage, mode, zero=None, fused=False, **more):
     expected, others = alone(kind, **more)
-    opt, named = shared(kind, stage, mode, zero=zero, **more)
+    opt, named = shared(kind, stage, mode, zero=zero, fused=fused, **more)
     for (name, param), (_, other) in zip(named, others, strict=True):
         same_bits(param, other, f"{kind} zero={stage} {mode}: {name}")
     full, whole = opt.full_state_dict()["state"], expected.state_dict()["state"]
@@ -112,6 +118,18 @@ WAYS = [(1, "reduced"), (1, "local"), (2, "local")]
 def of_all_kinds_and_stages():
     for kind, (stage, mode) in itertools.product(MAKES, WAYS):
         compare(kind, stage, mode)
+
+
+@case
+def within_the_backward_pass():
+    """Also in small buckets, where a rank has nothing of some, with clipping, which needs all
+    gradients, and without a gradient."""
+    for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode, fused=True)
+        compare(kind, stage, mode, fused=True, zero={"bucket_bytes": 300})
+        compare(kind, stage, mode, fused=True, absent={"up"})
+        compare(kind, stage, mode, fused=True, dtype=torch.bfloat16, master="f32")
+        compare(kind, stage, mode, fused=True, clip=st.ClipByNorm(0.5), reproducible=True)
 
 
 @case
