@@ -341,6 +341,11 @@ def test_any_number_of_threads():
     [
         ({"rank": 0}, "rank is 0, expected a whole number from 1 on"),
         ({"rank": 2.5}, "rank is 2.5, expected a whole number"),
+        ({"rank": None}, "rank is None, expected a whole number"),
+        ({"rank": math.inf}, "rank is inf, expected a whole number"),
+        ({"rank": math.nan}, "rank is nan, expected a whole number"),
+        ({"update_proj_gap": math.inf}, "update_proj_gap is inf, expected a whole number"),
+        ({"update_proj_gap": None}, "update_proj_gap is None, expected a whole number"),
         ({"update_proj_gap": 0}, "update_proj_gap is 0, expected a whole number"),
         ({"proj_type": "up"}, "proj_type is 'up', expected one of std, reverse_std"),
         ({"dim": 3}, "dim is 3, expected 2: only matrices are projected"),
@@ -356,6 +361,23 @@ def test_refused_groups(group, words):
     with pytest.raises(ValueError, match=words):
         optimizer.add_param_group(groups_of(params, [], **group)[0])
     assert len(optimizer.param_groups) == 1
+
+
+def test_a_refused_group_leaves_nothing():
+    """Neither a hook on its parameters nor a count of groups."""
+    optimizer = GaLoreAdamW(make_params([(4, 3)]), fused_backward=True)
+    (vector,) = make_params([(5,)])
+    before = copy.copy(optimizer.__dict__)
+    with pytest.raises(ValueError, match="only matrices are projected"):
+        optimizer.add_param_group({"params": vector, "rank": 2})
+    assert optimizer.__dict__ == before
+    vector.sum().backward()
+    assert vector.grad.equal(torch.ones(5))
+    (matrix,) = make_params([(6, 4)])
+    optimizer.add_param_group({"params": iter([matrix]), "rank": 2})
+    matrix.sum().backward()
+    optimizer.step()
+    assert matrix.grad is None and optimizer.state[matrix]["projection"].shape == (4, 2)
 
 
 def test_vectors_have_no_rank():

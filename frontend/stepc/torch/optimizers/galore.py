@@ -37,7 +37,11 @@ _SIDES = {
 
 
 def _check_whole(value, name: str) -> None:
-    if isinstance(value, bool) or int(value) != value or value < 1:
+    try:
+        whole = not isinstance(value, bool) and int(value) == value >= 1
+    except (TypeError, ValueError, OverflowError):  # None, NaN, an infinity
+        whole = False
+    if not whole:
         raise ValueError(f"{name} is {value}, expected a whole number from 1 on")
 
 
@@ -52,8 +56,9 @@ def _check_low_rank(group: dict) -> None:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
     if group.get("proj_quant", False):
         raise ValueError("proj_quant is True, expected False: projections are not quantized")
-    for number, param in enumerate(group["params"]):
-        if param.dim() != 2:
+    for number, item in enumerate(group["params"]):
+        param = item[-1] if isinstance(item, tuple) else item  # of a name and a parameter
+        if isinstance(param, torch.Tensor) and param.dim() != 2:
             raise ValueError(
                 f"parameter {number} of a group with rank {group['rank']} has shape "
                 f"{tuple(param.shape)}: only matrices are projected, others are for a group "
@@ -85,14 +90,12 @@ class GaLoreStep(CheckedGroups, CompiledStep):
         constructor does, and for a ``rank`` of what are no matrices."""
         if isinstance(param_group, dict) and "rank" in param_group:
             param_group = {**_DEFAULTS, **param_group}
+            params = param_group["params"]
+            if not isinstance(params, set):  # which torch refuses, as it has no order
+                one = isinstance(params, torch.Tensor)
+                param_group["params"] = params = [params] if one else list(params)
+            _check_low_rank(param_group)
         super().add_param_group(param_group)
-        if "rank" not in self.param_groups[-1]:
-            return
-        try:
-            _check_low_rank(self.param_groups[-1])
-        except ValueError:
-            del self.param_groups[-1]
-            raise
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         low_rank = "rank" in group
