@@ -11,8 +11,10 @@ import torch
 import torch.distributed as dist
 from on_ranks import case, main, same_bits
 from stepc import _shared_memory, errors
+from stepc._mesh import SUM_F64, ReduceCall
 from stepc._shared_memory import SharedGroup
 from stepc.torch.ranks import shared_memory as _shared
+from stepc.torch.ranks.meshes import TorchMesh
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -127,6 +129,46 @@ def groups_of_meshes_have_their_own():
         opt.step()
     assert spoken.calls == 0
     assert found.count("reduce") >= 2
+
+
+def order_of(calls, by_torch=()):
+    """In which order sums over the first axis (1) and the second (2) of a mesh are begun, where
+    they are asked for so; ``by_torch``: over these axes none is through shared memory."""
+    mesh = TorchMesh([init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))])
+    groups = {mesh._group(axes): axes for axes in (1, 2)}
+    values = {axes: torch.ones(3, dtype=torch.float64) for axes in calls}
+    begun, all_reduce, shared_of = [], mesh._all_reduce, mesh._shared
+
+    def by_gloo(call, group):
+        begun.append(call.axes)
+        return all_reduce(call, group)
+
+    def reduce(self, own):
+        begun.extend(call.axes for call in own)
+        return plain(self, own)
+
+    plain = SharedGroup.reduce
+    with (
+        mock.patch.object(mesh, "_all_reduce", by_gloo),
+        mock.patch.object(
+            mesh, "_shared", lambda g: None if groups[g] in by_torch else shared_of(g)
+        ),
+        mock.patch.object(SharedGroup, "reduce", reduce),
+    ):
+        mesh._reduce([
+            ReduceCall(axes, SUM_F64, 0, values[axes].data_ptr(), 3) for axes in calls
+        ])  # fmt: skip
+    assert all(value.tolist() == [2.0] * 3 for value in values.values()), values
+    return begun
+
+
+@case
+def sums_through_shared_memory_come_last_and_in_order():
+    """They are waited for: nobody's other sums are to wait for them, nor they for each other."""
+    assert order_of([1, 2]) == order_of([2, 1]) == [1, 2]
+    assert order_of([1, 2], by_torch=[2]) == order_of([2, 1], by_torch=[2]) == [2, 1]
+    # Ranks that would wait for each other in a ring.
+    assert order_of([1, 2] if dist.get_rank() in (1, 2) else [2, 1]) == [1, 2]
 
 
 @case

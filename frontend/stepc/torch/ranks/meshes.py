@@ -161,19 +161,23 @@ class TorchMesh:
     # --- Rounds ---------------------------------------------------------------
 
     def _reduce(self, calls: Sequence[ReduceCall]) -> None:
-        """All calls of a round are under way together."""
+        """All calls of a round are under way together, but for those through shared memory, each
+        of which is waited for: behind the start of all others, and by groups in the order of their
+        axes, as ranks that began with different ones would wait for each other."""
         self.agree(set().union(*(self.names_of(call.axes) for call in calls)))
         of_group: dict[dist.ProcessGroup, list[ReduceCall]] = {}
-        for call in calls:
+        for call in sorted(calls, key=lambda call: call.axes):
             of_group.setdefault(self._group(call.axes), []).append(call)
         with exchanging("a sum over ranks could not be made", *of_group):
-            works = []
+            works, waited = [], []
             for group, own in of_group.items():
                 shared = self._shared(group)
                 if shared is not None:
-                    shared.reduce(own)
+                    waited.append((shared, own))
                 else:
                     works += [self._all_reduce(call, group) for call in own]
+            for shared, own in waited:
+                shared.reduce(own)
             for work in works:
                 work.wait()
 
