@@ -8,6 +8,7 @@ import pytest
 import stepc.torch
 import torch
 from common import bits_equal, distance
+from stepc import errors
 from stepc.torch.lomo import Lomo
 
 
@@ -165,3 +166,23 @@ def test_copies():
     optimizer.fused_backward(loss_of(model, 1), 1e-3)
     optimizer2.fused_backward(loss_of(model2, 1), 1e-3)
     assert bits_equal(list(model.parameters()), list(model2.parameters()))
+
+
+def test_a_pass_that_was_interrupted_has_no_norm():
+    """Of parameters of two steps."""
+    model = make_model()
+    optimizer = Lomo(model, clip_grad_norm=1.0)
+    optimizer.grad_norm(loss_of(model, 0))
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    hook = model[0].weight.register_hook(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.fused_backward(loss_of(model, 0), 1e-2)
+    hook.remove()
+    model.zero_grad()
+    for call in (optimizer.grad_norm, lambda loss: optimizer.fused_backward(loss, 1e-2)):
+        with pytest.raises(errors.StatusError, match="KeyboardInterrupt came in a step"):
+            call(loss_of(model, 0))
+    assert all(p.grad is None for p in model.parameters())

@@ -357,10 +357,12 @@ class InBackward:
     def _norm_in_backward(self, loss: torch.Tensor, scale: float) -> torch.Tensor:
         """The 2-norm of all gradients over ``scale``, as one vector, of all ranks; frees them
         and keeps the graph for the pass that steps."""
-        with self._locked(), within(self._timeout), _midway(self):
-            norms = Norms(self, "the norm of a fused backward pass", scale, 2.0)
-            with hooked(trained(self), norms.take):
-                return norms.measure(loss)
+        with self._locked(), within(self._timeout):
+            self._refuse_poisoned()
+            with _midway(self):
+                norms = Norms(self, "the norm of a fused backward pass", scale, 2.0)
+                with hooked(trained(self), norms.take):
+                    return norms.measure(loss)
 
 
 def _weak(steps: BackwardSteps) -> Callable[[torch.Tensor], None]:
