@@ -8,7 +8,6 @@ is positive.
 
 import copy
 import math
-import time
 
 import pytest
 import stepc.torch
@@ -50,8 +49,8 @@ class Written:
 
     def bases(self, g, group):
         """Of the left side and of the right one; None where none is projected on."""
-        u, _, vh = torch.linalg.svd(g, full_matrices=False)
-        u, v = (canonical(side[:, : group["rank"]]) for side in (u, vh.mT))
+        u, _, vh = torch.linalg.svd(g.double(), full_matrices=False)
+        u, v = (canonical(side[:, : group["rank"]]).to(g.dtype) for side in (u, vh.mT))
         tall = g.shape[0] >= g.shape[1]
         right = {"std": tall, "reverse_std": not tall, "right": True, "left": False}
         if group["proj_type"] == "full":
@@ -143,9 +142,11 @@ def test_gaps(gap):
 
 @pytest.mark.parametrize("proj_type", PROJECTIONS)
 def test_in_single_precision(proj_type):
-    """The Gram matrix is added up in float64, and rounded: a basis is off by some units of
-    float32's last place, over the distance of singular values."""
-    run(dtype=torch.float32, tolerance=2e-3, proj_type=proj_type, steps=20)
+    """Vectors are found in float64, and rounded: bases, averages and parameters are off by some
+    units of float32's last place. In its own bases, as "full" has both of, a gradient has zeros
+    beside the diagonal: what rounding makes of them, eps is to leave small."""
+    eps = 1e-2 if proj_type == "full" else 1e-6
+    run(dtype=torch.float32, tolerance=1e-6, proj_type=proj_type, steps=20, eps=eps)
 
 
 @pytest.mark.parametrize(
@@ -283,19 +284,24 @@ def test_one_element_that_is_no_number(value):
 
 
 def test_a_gradient_of_low_rank():
-    """What the others leave is a basis all the same, and of no effect."""
+    """What the others leave is a basis all the same, and of no effect: the step is that of the
+    gradient's own rank."""
     params = make_params([(12, 8), (8, 12)], torch.float64)
-    optimizer = GaLoreAdamW(groups_of(params, [], rank=5, scale=1.0), lr=1.0)
-    before = [p.detach().clone() for p in params]
-    for param in params:
-        left, right = torch.randn(2, max(param.shape), dtype=torch.float64)
-        param.grad = torch.outer(left[: param.shape[0]], right[: param.shape[1]])
+    others = clone_params(params)
+    optimizer, other = (
+        GaLoreAdamW(groups_of(own, [], rank=rank, scale=1.0), lr=1.0)
+        for own, rank in ((params, 5), (others, 1))
+    )
+    generator = torch.Generator().manual_seed(0)
+    for param, twin in zip(params, others, strict=True):
+        left, right = torch.randn(2, 12, dtype=torch.float64, generator=generator)
+        param.grad = twin.grad = torch.outer(left[: param.shape[0]], right[: param.shape[1]])
     optimizer.step()
-    for param, old in zip(params, before, strict=True):
+    other.step()
+    for param, twin in zip(params, others, strict=True):
         basis = optimizer.state[param]["projection"]
         torch.testing.assert_close(basis.mT @ basis, torch.eye(5, dtype=torch.float64))
-        moved = (param.detach() - old).norm()
-        assert moved.isfinite() and moved > 0
+        torch.testing.assert_close(param, twin, rtol=0, atol=1e-8)
 
 
 def make_strided(value, how):
@@ -434,23 +440,39 @@ def test_groups_of_a_model():
 
 
 def test_clipped_by_norm():
-    params = make_params([(6, 5)])
-    optimizer = GaLoreAdamW(groups_of(params, []), clip=stepc.torch.ClipByNorm(0.5))
-    set_grads(params)
-    optimizer.step()
-    assert optimizer.last_step.clip_coef < 1.0
+    """As by hand: of all parameters, before the projection."""
+    shapes = [(6, 5), (5, 6), (4,)]
+    ours, theirs = make_params(shapes, torch.float64), make_params(shapes, torch.float64)
+    clip = stepc.torch.ClipByNorm(0.5)
+    optimizer = GaLoreAdamW(groups_of(ours[:2], ours[2:]), clip=clip)
+    written = Written(groups_of(theirs[:2], theirs[2:]))
+    for number in range(3):
+        set_grads(ours, theirs, seed=number)
+        if number == 1:  # below the bound
+            for param in (*ours, *theirs):
+                param.grad.mul_(1e-2)
+        norm = float(torch.nn.utils.clip_grad_norm_(theirs, 0.5))
+        optimizer.step()
+        written.step()
+        assert optimizer.last_step.grad_norm == pytest.approx(norm, rel=1e-12)
+        coefficient = min(1.0, 0.5 / (norm + 1e-6))
+        assert optimizer.last_step.clip_coef == pytest.approx(coefficient, rel=1e-12)
+        assert (coefficient < 1.0) == (number != 1)
+    assert_near(optimizer, ours, written, theirs, 1e-9)
 
 
 def test_what_is_not_due_is_not_done():
-    """Singular vectors take many times what the rest of a step does."""
-    params = make_params([(300, 300)])
-    optimizer = GaLoreAdamW(groups_of(params, [], update_proj_gap=6))
-    set_grads(params)
-    optimizer.precompile()
-    seconds = []
-    for _ in range(13):
-        begin = time.perf_counter()
-        optimizer.step()
-        seconds.append(time.perf_counter() - begin)
-    undue = [s for number, s in enumerate(seconds) if number % 6]
-    assert min(seconds[6], seconds[12]) > 3 * min(undue)
+    """A projection keeps its bits until it is due, whatever gradients come."""
+    params = make_params(SHAPES)
+    optimizer = GaLoreAdamW(groups_of(params, [], update_proj_gap=6, proj_type="full"))
+    names, before = ("projection", "projection_right"), []
+    for number in range(13):
+        train((optimizer,), (params,), 1, first=number)
+        bases = [optimizer.state[p][name].clone() for p in params for name in names]
+        if number % 6:
+            assert bits_equal(bases, before), number
+        elif number:
+            # Of one element each it is 1, whatever the gradient.
+            moved = [not a.equal(b) for a, b in zip(bases, before, strict=True)]
+            assert moved == [a.numel() > 1 for a in bases], number
+        before = bases
