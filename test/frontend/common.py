@@ -73,6 +73,36 @@ def train(optimizers, param_lists, steps, first=0):
             optimizer.step()
 
 
+class Written:
+    """Formulas of an optimizer in plain torch, of groups, in a parameter's dtype and at least in
+    float32: ``step_one(param, group, **state)`` returns what is kept."""
+
+    defaults: dict = {}
+
+    def __init__(self, params, **kwargs):
+        groups = params if isinstance(params[0], dict) else [{"params": params}]
+        self.param_groups = [{**self.defaults, **kwargs, **group} for group in groups]
+        self.state = {}
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    self.state[param] = self.step_one(param, group, **self.state.get(param, {}))
+
+
+def strided(value, how):
+    """The same numbers in other memory."""
+    if how == "transposed":
+        return value.T.clone(memory_format=torch.contiguous_format).T
+    if how == "sliced":
+        wide = torch.zeros(2 * value.shape[0], 3 * value.shape[1], dtype=value.dtype)
+        wide[::2, 1::3] = value
+        return wide[::2, 1::3]
+    return value.clone()
+
+
 def bits_equal(a, b):
     return all(
         x.dtype == y.dtype and x.shape == y.shape and x.detach().equal(y.detach())

@@ -10,7 +10,16 @@ import pytest
 import stepc
 import stepc.torch
 import torch
-from common import bits_equal, clone_params, distance, make_params, set_grads, train
+from common import (
+    Written,
+    bits_equal,
+    clone_params,
+    distance,
+    make_params,
+    set_grads,
+    strided,
+    train,
+)
 from stepc.torch import ClipByNorm, DynamicLossScale
 
 pytestmark = pytest.mark.skipif(
@@ -35,42 +44,27 @@ def orthogonalized(u, coefficients, eps):
     return x.mT if tall else x
 
 
-class Written:
-    """The formulas, of groups, in a parameter's dtype and at least in float32."""
+class WrittenMuon(Written):
+    defaults = {
+        "lr": 1e-3, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True,
+        "ns_coefficients": COEFFICIENTS, "eps": 1e-7, "adjust_lr_fn": None,
+    }  # fmt: skip
 
-    def __init__(self, params, **kwargs):
-        defaults = {
-            "lr": 1e-3, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True,
-            "ns_coefficients": COEFFICIENTS, "eps": 1e-7, "adjust_lr_fn": None,
-        }  # fmt: skip
-        groups = params if isinstance(params[0], dict) else [{"params": params}]
-        self.param_groups = [{**defaults, **kwargs, **group} for group in groups]
-        self.buffers = {}
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    self.step_one(param, **{k: v for k, v in group.items() if k != "params"})
-
-    def step_one(
-        self, p, *, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, adjust_lr_fn
-    ):
+    def step_one(self, p, group, momentum_buffer=None):
         wide = torch.promote_types(p.dtype, torch.float32)
-        g = p.grad.to(wide)
-        old = self.buffers.get(p, torch.zeros_like(g))
-        v = self.buffers[p] = momentum * old + (1 - momentum) * g
-        u = (1 - momentum) * g + momentum * v if nesterov else v
+        g, momentum, lr = p.grad.to(wide), group["momentum"], group["lr"]
+        old = torch.zeros_like(g) if momentum_buffer is None else momentum_buffer
+        v = momentum * old + (1 - momentum) * g
+        u = (1 - momentum) * g + momentum * v if group["nesterov"] else v
         rows, columns = p.shape
         rate = lr
-        if adjust_lr_fn == "match_rms_adamw":
+        if group["adjust_lr_fn"] == "match_rms_adamw":
             rate = lr * 0.2 * math.sqrt(max(rows, columns))
         elif columns:
             rate = lr * math.sqrt(max(1.0, rows / columns))
-        p.copy_(
-            p.to(wide) * (1 - lr * weight_decay) - rate * orthogonalized(u, ns_coefficients, eps)
-        )
+        o = orthogonalized(u, group["ns_coefficients"], group["eps"])
+        p.copy_(p.to(wide) * (1 - lr * group["weight_decay"]) - rate * o)
+        return {"momentum_buffer": v}
 
 
 def buffers(optimizer, params):
@@ -81,7 +75,7 @@ def assert_near(optimizer, ours, written, theirs):
     """After some steps: 3 to 10 units of the last place are seen, and as many in float64, where
     a formula that is wrong in anything is off by millions."""
     assert distance(ours, theirs) < 64
-    assert distance(buffers(optimizer, ours), [written.buffers[p] for p in theirs]) < 16
+    assert distance(buffers(optimizer, ours), buffers(written, theirs)) < 16
 
 
 CASES = {
@@ -104,7 +98,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_as_the_formulas(case, dtype):
     ours, theirs = make_params(SHAPES, dtype), make_params(SHAPES, dtype)
-    optimizer, written = Muon(ours, lr=0.1, **CASES[case]), Written(theirs, lr=0.1, **CASES[case])
+    optimizer, written = (
+        Muon(ours, lr=0.1, **CASES[case]),
+        WrittenMuon(theirs, lr=0.1, **CASES[case]),
+    )
     for number in range(6):
         set_grads(ours, theirs, seed=number)
         if number == 3:
@@ -128,7 +125,7 @@ def test_groups():
         ]
 
     ours, theirs = make_params(SHAPES), make_params(SHAPES)
-    optimizer, written = Muon(groups(ours), lr=0.1), Written(groups(theirs), lr=0.1)
+    optimizer, written = Muon(groups(ours), lr=0.1), WrittenMuon(groups(theirs), lr=0.1)
     for number in range(6):
         set_grads(ours, theirs, seed=number)
         for one in (optimizer, written):
@@ -139,7 +136,7 @@ def test_groups():
 
 def test_lr_in_a_tensor():
     ours, theirs = make_params(SHAPES), make_params(SHAPES)
-    optimizer, written = Muon(ours, lr=torch.tensor(0.25)), Written(theirs, lr=0.25)
+    optimizer, written = Muon(ours, lr=torch.tensor(0.25)), WrittenMuon(theirs, lr=0.25)
     train((optimizer, written), (ours, theirs), 3)
     assert_near(optimizer, ours, written, theirs)
 
@@ -215,12 +212,12 @@ def test_states():
 def test_parameters_of_sixteen_bits(dtype):
     """Their gradients and momentum are worked on in float32, and rounded once."""
     ours, theirs = make_params(SHAPES, dtype), make_params(SHAPES, dtype)
-    optimizer, written = Muon(ours, lr=0.1), Written(theirs, lr=0.1)
+    optimizer, written = Muon(ours, lr=0.1), WrittenMuon(theirs, lr=0.1)
     train((optimizer, written), (ours, theirs), 6)
     assert distance(ours, theirs) <= 1
     same = sum(int((p == q).sum()) for p, q in zip(ours, theirs, strict=True))
     assert same > 0.999 * sum(p.numel() for p in ours)
-    assert distance(buffers(optimizer, ours), [written.buffers[p] for p in theirs]) < 16
+    assert distance(buffers(optimizer, ours), buffers(written, theirs)) < 16
 
 
 def test_state_dict():
@@ -245,14 +242,14 @@ def test_checkpoints_of_torchs(dtype):
     train((torchs,), (theirs,), 3)
     saved = copy.deepcopy(torchs.state_dict())
     ours, again = clone_params(theirs), clone_params(theirs)
-    optimizer, written = Muon(ours), Written(again, lr=0.2, nesterov=False)
+    optimizer, written = Muon(ours), WrittenMuon(again, lr=0.2, nesterov=False)
     optimizer.load_state_dict(saved)
     assert optimizer.param_groups[0]["lr"] == 0.2 and not optimizer.param_groups[0]["nesterov"]
     wide = torch.promote_types(dtype, torch.float32)
     for param, twin, other in zip(ours, again, theirs, strict=True):
         buffer = torchs.state[other]["momentum_buffer"]
         assert optimizer.state[param]["momentum_buffer"].equal(buffer.to(wide))
-        written.buffers[twin] = buffer.to(wide)
+        written.state[twin] = {"momentum_buffer": buffer.to(wide)}
     train((optimizer, written), (ours, again), 2, first=3)
     assert distance(ours, again) <= (64 if dtype is torch.float32 else 1)
     back = optimizer.state_dict()
@@ -281,7 +278,7 @@ def test_one_element_that_is_no_number(value):
     """Its whole matrix is NaN, as by the formulas and torch; of the momentum that element. The
     other parameters do not notice."""
     ours, theirs, torchs = (make_params(SHAPES[:8]) for _ in range(3))
-    optimizer, written = Muon(ours, lr=0.1), Written(theirs, lr=0.1)
+    optimizer, written = Muon(ours, lr=0.1), WrittenMuon(theirs, lr=0.1)
     original = torch.optim.Muon(torchs, lr=0.1)
     for number in range(3):
         set_grads(ours, theirs, torchs, seed=number)
@@ -294,17 +291,6 @@ def test_one_element_that_is_no_number(value):
     state = optimizer.state[ours[7]]["momentum_buffer"]
     assert (~state.isfinite()).sum() == 1 and not state[3, 4].isfinite()
     assert distance(ours[:7], theirs[:7]) < 64
-
-
-def strided(value, how):
-    """The same numbers in other memory."""
-    if how == "transposed":
-        return value.T.clone(memory_format=torch.contiguous_format).T
-    if how == "sliced":
-        wide = torch.zeros(2 * value.shape[0], 3 * value.shape[1], dtype=value.dtype)
-        wide[::2, 1::3] = value
-        return wide[::2, 1::3]
-    return value.clone()
 
 
 @pytest.mark.parametrize("of_grad", ["contiguous", "transposed", "sliced"])
@@ -372,10 +358,8 @@ def test_other_numbers_of_steps_are_torchs():
     assert len(caught) == 1 and bits_equal(ours, theirs)
     a.param_groups[0]["ns_steps"] = 5  # and back to the compiled one, with its momentum
     again = clone_params(ours)
-    written = Written(again, lr=0.1)
-    written.buffers = {
-        q: a.state[p]["momentum_buffer"].clone() for p, q in zip(ours, again, strict=True)
-    }
+    written = WrittenMuon(again, lr=0.1)
+    written.state = {q: copy.deepcopy(a.state[p]) for p, q in zip(ours, again, strict=True)}
     train((a, written), (ours, again), 2, first=4)
     assert_near(a, ours, written, again)
 
@@ -384,7 +368,7 @@ def test_clipping_and_scaling():
     """Both inside of the step are both by hand, and the gradients stay as they are."""
     ours, theirs = make_params(SHAPES), make_params(SHAPES)
     features = {"clip": ClipByNorm(1.0), "loss_scale": DynamicLossScale(1024.0)}
-    optimizer, written = Muon(ours, lr=0.1, **features), Written(theirs, lr=0.1)
+    optimizer, written = Muon(ours, lr=0.1, **features), WrittenMuon(theirs, lr=0.1)
     for number in range(6):
         set_grads(ours, theirs, seed=number)
         factor = 1e-4 if number == 4 else 1.0  # below the bound
