@@ -106,7 +106,17 @@ _SIGNATURES = {
     "stepcPlanGetReport": [c_void_p, c_int64, c_char_p, POINTER(c_double)],
     "stepcPlanGetLastStep": [c_void_p, POINTER(LastStep)],
     "stepcPlanGetInfo": [c_void_p, POINTER(PlanInfo)],
+    "stepcSimulatedWorldCreate": [POINTER(c_int64), c_int64, POINTER(c_void_p)],
+    "stepcSimulatedWorldSetDeadline": [c_void_p, c_int64],
+    "stepcSimulatedWorldGetCommunicator": [c_void_p, c_int64, c_void_p],
+    "stepcSharedGroupCreate": [c_int64, POINTER(c_int64), POINTER(c_void_p)],
+    "stepcSharedGroupOpen": [c_char_p, c_int64, POINTER(c_int64), POINTER(c_void_p)],
+    "stepcSharedGroupGetPlace": [c_void_p, c_char_p, c_size_t],
+    "stepcSharedGroupSetDeadline": [c_void_p, c_int64],
+    "stepcSharedGroupGetCommunicator": [c_void_p, c_void_p],
 }
+
+_DESTROYED = ("Package", "Plan", "Interface", "Description", "SimulatedWorld", "SharedGroup")
 
 
 @functools.lru_cache(maxsize=4)
@@ -130,10 +140,9 @@ def _open(path: str) -> ctypes.CDLL:
             function.argtypes = arguments
             function.restype = c_int32
         library.stepcCpuTarget.restype = c_char_p
-        for name in ("Package", "Plan", "Interface", "Description"):
-            name = f"stepc{name}Destroy"
-            getattr(library, name).argtypes = [c_void_p]
-            getattr(library, name).restype = None
+        for name in _DESTROYED:
+            function = getattr(library, f"stepc{name}Destroy")
+            function.argtypes, function.restype = [c_void_p], None
         library.stepcLastErrorMessage.restype = c_char_p
         library.stepcStatusString.restype = c_char_p
         library.stepcStatusString.argtypes = [c_int32]

@@ -333,21 +333,18 @@ class SimulatedWorld:
         self._handle = c_void_p()
         sizes = (c_int64 * max(len(mesh.sizes), 1))(*mesh.sizes)
         create = self._lib.stepcSimulatedWorldCreate
-        _library.check(self._lib, create(sizes, c_int64(len(mesh.sizes)), byref(self._handle)))
-        _library.check(
-            self._lib,
-            self._lib.stepcSimulatedWorldSetDeadline(self._handle, c_int64(deadline_ms)),
-        )
+        _library.check(self._lib, create(sizes, len(mesh.sizes), byref(self._handle)))
+        set_deadline = self._lib.stepcSimulatedWorldSetDeadline
+        _library.check(self._lib, set_deadline(self._handle, deadline_ms))
 
     def communicator(self, rank: int) -> CommunicatorStruct:
         """The rank's; the world must outlive it."""
         made = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         get = self._lib.stepcSimulatedWorldGetCommunicator
-        _library.check(self._lib, get(self._handle, c_int64(rank), byref(made)))
+        _library.check(self._lib, get(self._handle, rank, byref(made)))
         return made
 
     def __del__(self):
         if getattr(self, "_handle", None):
-            self._lib.stepcSimulatedWorldDestroy.restype = None
             self._lib.stepcSimulatedWorldDestroy(self._handle)
             self._handle = None

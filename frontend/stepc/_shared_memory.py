@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_char_p, c_int64, c_void_p
+from ctypes import byref, c_int64, c_void_p
 
 from . import _library
 from ._mesh import CommunicatorStruct, ReduceCall, Transfer
@@ -29,10 +29,10 @@ class SharedGroup:
         words = (c_int64 * len(names))(*names)
         if place is None:
             create = self._library.stepcSharedGroupCreate
-            status = create(c_int64(len(names)), words, byref(self._handle))
+            status = create(len(names), words, byref(self._handle))
         else:
             join = self._library.stepcSharedGroupOpen
-            status = join(c_char_p(place.encode()), c_int64(rank), words, byref(self._handle))
+            status = join(place.encode(), rank, words, byref(self._handle))
         _library.check(self._library, status)
         self._calls = CommunicatorStruct(ctypes.sizeof(CommunicatorStruct))
         get = self._library.stepcSharedGroupGetCommunicator
@@ -45,14 +45,14 @@ class SharedGroup:
         """The words by which other ranks find it; of rank 0."""
         words = ctypes.create_string_buffer(_PLACE_BYTES)
         get = self._library.stepcSharedGroupGetPlace
-        _library.check(self._library, get(self._handle, words, ctypes.c_size_t(_PLACE_BYTES)))
+        _library.check(self._library, get(self._handle, words, _PLACE_BYTES))
         return words.value.decode()
 
     def set_deadline(self, milliseconds: int) -> None:
         """How long each call may take from now on, at least 1."""
         if milliseconds != self._deadline:
             set_deadline = self._library.stepcSharedGroupSetDeadline
-            _library.check(self._library, set_deadline(self._handle, c_int64(milliseconds)))
+            _library.check(self._library, set_deadline(self._handle, milliseconds))
             self._deadline = milliseconds
 
     def reduce(self, calls: Sequence[ReduceCall]) -> None:
@@ -87,7 +87,6 @@ class SharedGroup:
     def close(self) -> None:
         """Leaves the group; again: nothing."""
         if self._handle:
-            self._library.stepcSharedGroupDestroy.restype = None
             self._library.stepcSharedGroupDestroy(self._handle)
             self._handle = c_void_p()
 
