@@ -32,6 +32,11 @@ MAX_I64 = 1
 ALL_TO_ALL = 0  # StepcTransferKind
 ALL_GATHER = 1
 
+# What crosses ranks at a time where nobody says: bytes of a bucket, as of DistributedDataParallel,
+# and buckets.
+BUCKET_BYTES = 25 * 2**20
+UNDER_WAY = 4
+
 _DONE = 1  # of a round; 0 is what ctypes returns for a function that was not run to its end
 
 

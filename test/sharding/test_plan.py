@@ -163,7 +163,7 @@ def bucket_cuts(shapes, world, most):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_buckets(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(layouts, "BUCKET", 10_000)
+    monkeypatch.setattr(layouts, "BUCKET_BYTES", 10_000)
     path = compile_all(tmp_path, name, (), STORAGES[0])
     made, case = make_pair(name, (), "zero2", 3, {}, STORAGES[0], package=path)
     cuts = bucket_cuts(SHAPES, 3, 10_000)

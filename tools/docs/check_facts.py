@@ -25,8 +25,6 @@ from pathlib import Path
 import facts_of_code as facts
 from facts_of_code import ROOT, macro, number
 
-ZERO = "torch/ranks/zero/settings"  # a module of the frontend
-
 # The words around a number, and what it is. Spaces stand for any space or line end.
 NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"[Kk]ernel ABI,? version (\d+)", lambda: macro("STEPC_KERNEL_ABI_VERSION")),
@@ -38,7 +36,7 @@ NUMBERS: list[tuple[str, Callable[[], str]]] = [
     (r"block has (\d+) threads", lambda: macro("STEPC_BLOCK_THREADS")),
     (r"what differs, (\d+) words", lambda: macro("STEPC_STORE_WORDS")),
     (r"seconds that a compilation may take \((\d+)\)", lambda: compile_timeout()),
-    (r"`bucket_bytes` \((\d+) MiB\)", lambda: constant(ZERO, "BUCKET_BYTES")),
+    (r"`bucket_bytes` \((\d+) MiB\)", lambda: constant("_mesh", "BUCKET_BYTES")),
     (r"States of up to (\d+) elements", lambda: constant("torch/binding/memory", "SMALL")),
     (r"What was not read for (\d+) days", lambda: constant("_cache_files", "_KEEP_DAYS")),
     (r"is waited for (\d+) s\b", lambda: constant("_cache_lock", "_SILENCE")),

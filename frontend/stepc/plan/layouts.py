@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .._mesh import BUCKET_BYTES
 from .failure import PlanError
 from .models import Model, Tensor
 
 UNIT = 16  # elements: stepc.torch cuts a line of parameters at multiples of it
-BUCKET = 25 * 2**20  # bytes, of a line
 KINDS = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp", "tp")
 
 Dims = tuple[tuple[int, tuple[str, ...]], ...]
@@ -163,11 +163,11 @@ class Layout:
 
 
 def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Of at most BUCKET bytes, or one tensor."""
+    """Of at most BUCKET_BYTES, or one tensor."""
     bucket: list[Tensor] = []
     size = 0
     for tensor in tensors:
-        if bucket and size + tensor.bytes > BUCKET:
+        if bucket and size + tensor.bytes > BUCKET_BYTES:
             yield bucket
             bucket, size = [], 0
         bucket.append(tensor)

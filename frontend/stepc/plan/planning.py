@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .._mesh import UNDER_WAY
 from . import timeline, traffic, usage
 from .account import Accountant, RankAccount
 from .failure import PlanError
@@ -15,8 +16,6 @@ from .models import BYTES, Model
 from .package import Package, Source
 
 GRADIENTS = ("local", "reduced")
-
-_UNDER_WAY = 4  # buckets, where stepcPlanSetBuckets is told nothing else
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Plan:
         own, f32 means of its part. Of buckets that cross at a time there is memory for what is sent
         and received, and for what is gathered, but of one tensor, which is gathered where it is."""
         lines, ranks = self.layout.lines, self.layout.ranks
-        under_way = min(_UNDER_WAY, len(lines))
+        under_way = min(UNDER_WAY, len(lines))
         wholes = [line.length * ranks * BYTES[line.dtype] for line in lines]
         joined = [n for n, line in zip(wholes, lines, strict=True) if len(line.tensors) > 1]
         found = {"parameters": sum(t.bytes for t in self.model.tensors)}

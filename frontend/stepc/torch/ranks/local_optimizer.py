@@ -8,10 +8,9 @@ import weakref
 
 import torch
 
+from ..._mesh import UNDER_WAY
 from ..binding.state_map import StateMap
 from ..tensors.members import Member, request_of
-
-_CPU = torch.device("cpu")
 
 
 class LocalOptimizer:
@@ -70,8 +69,8 @@ class LocalOptimizer:
         if self._shares is None:
             return None
         how = self._shares.how
-        device = next((part.local.device for part in self._shares), _CPU)
-        return how.reduce_bytes, how.gathered_at_once(device), int(not how.overlap)
+        gathered = how.gathered_at_once(self._mesh.device)
+        return how.reduce_bytes, gathered, UNDER_WAY if how.overlap else 1
 
     @property
     def _shares_sums(self) -> bool:

@@ -11,13 +11,12 @@ import torch
 import torch.distributed as dist
 
 from .... import errors
-from ...._mesh import Entry
+from ...._mesh import BUCKET_BYTES, Entry
 from ...tensors.callers import level_of_caller
 from ...tensors.views import STORAGE
 from ..shared_memory import shared_group
 from .flat import FlatMemory
 
-BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel's
 # Of parameters that are gathered in memory that ranks share: a call costs little there, and what
 # is received lies beside the parameters until it is copied.
 _SHARED_GATHER_BYTES = 2 * 2**20

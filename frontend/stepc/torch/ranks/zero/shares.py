@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from .... import _runtime, _structures, errors
-from ...._mesh import Layout, Mesh
+from ...._mesh import BUCKET_BYTES, Layout, Mesh
 from ...tensors import views as _tensors
 from ...tensors.members import ObstacleError
 from .. import alike as _alike
@@ -29,7 +29,7 @@ from ..shared_memory import all_reduce
 from . import flat as _flat
 from .owned_share import OwnedShare
 from .part import SharedPart, has_rows
-from .settings import BUCKET_BYTES, ZeroSettings
+from .settings import ZeroSettings
 
 _TOGETHER = "the states could not be put together"
 
