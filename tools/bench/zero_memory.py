@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Peak memory of a rank that trains with whole states, and with states shared by ZeRO.
 
-    tools/bench/zero_memory.py [--layers 10] [--width 1000] [--ranks 4] [--only NAMES]
+    tools/bench/zero_memory.py [--layers 10] [--width 1000] [--ranks 4] [--only NAME]
 
 Linear layers under DistributedDataParallel, three steps; each contestant in processes of its
 own, over Gloo. The peak is that of the resident memory (VmHWM), of the rank that has the most,
@@ -38,11 +38,11 @@ def _redundancy(params):
     )
 
 
-def _ours(**settings):
+def _ours(*zero):
     def make(params):
         import stepc.torch
 
-        return stepc.torch.AdamW(params, **settings)
+        return stepc.torch.AdamW(params, zero=stepc.torch.Zero(*zero) if zero else 0)
 
     return make
 
@@ -53,9 +53,9 @@ CONTESTANTS = {
     "torch AdamW fused": (_torchs, True),
     "stepc AdamW": (_ours(), True),
     "torch ZeroRedundancyOptimizer AdamW fused, bucket view": (_redundancy, True),
-    "stepc AdamW zero=1, reduced": (_ours(zero=1, gradients="reduced"), True),
-    "stepc AdamW zero=1, local": (_ours(zero=1, gradients="local"), False),
-    "stepc AdamW zero=2": (_ours(zero=2, gradients="local"), False),
+    "stepc AdamW zero=1, reduced": (_ours(1, "reduced"), True),
+    "stepc AdamW zero=1, local": (_ours(1, "local"), False),
+    "stepc AdamW zero=2": (_ours(2), False),
 }
 
 
@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--layers", type=int, default=10)
     parser.add_argument("--width", type=int, default=1000)
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--only", help="one of the contestants")
+    parser.add_argument("--only", choices=CONTESTANTS, help="one of the contestants")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
