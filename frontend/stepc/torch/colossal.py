@@ -234,23 +234,19 @@ def get_galore_param_groups(
     """Groups of a model for :class:`DistGaloreAwamW`, as in ``colossalai.nn.optimizer.galore``:
     matrices with a rank, other parameters, and those that do not decay, whose names have "bias"
     or "LayerNorm.weight" in them."""
-    named = list(model.named_parameters())
-    decays = [not any(part in name for part in ("bias", "LayerNorm.weight")) for name, _ in named]
-    own = [param for (_, param), decay in zip(named, decays, strict=True) if decay]
+    matrices, others, fixed = [], [], []
+    for name, param in model.named_parameters():
+        if "bias" in name or "LayerNorm.weight" in name:
+            fixed.append(param)
+        else:
+            (matrices if param.dim() == 2 else others).append(param)
+    low = {
+        "rank": rank, "update_proj_gap": update_proj_gap, "scale": scale, "proj_type": proj_type,
+    }  # fmt: skip
     return [
-        {
-            "params": [param for param in own if param.dim() == 2],
-            "rank": rank,
-            "update_proj_gap": update_proj_gap,
-            "scale": scale,
-            "proj_type": proj_type,
-            "weight_decay": weight_decay,
-        },
-        {"params": [p for p in own if p.dim() != 2], "weight_decay": weight_decay},
-        {
-            "params": [p for (_, p), decay in zip(named, decays, strict=True) if not decay],
-            "weight_decay": 0.0,
-        },
+        {"params": matrices, **low, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": weight_decay},
+        {"params": fixed, "weight_decay": 0.0},
     ]
 
 
