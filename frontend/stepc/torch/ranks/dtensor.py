@@ -17,6 +17,7 @@ from ..tensors.members import ObstacleError
 from ..tensors.views import set_grad
 from .describe import lies
 from .exchanges import exchanging
+from .state_parts import TOGETHER
 
 
 def is_dtensor(tensor) -> bool:
@@ -251,7 +252,7 @@ class DTensorPart:
         """The whole state: all ranks of the mesh together."""
         if not is_dtensor(state):
             return state
-        with exchanging("the states could not be put together", *self._groups):
+        with exchanging(TOGETHER, *self._groups):
             if state.dtype is torch.int16:  # Gloo has none; as other 16 bits they cross unread
                 bits = self.show(name, state.to_local().view(torch.bfloat16))
                 return bits.full_tensor().view(torch.int16)

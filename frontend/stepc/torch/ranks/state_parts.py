@@ -178,24 +178,29 @@ def state_sizes(whole, sizes) -> tuple[int, ...]:
     return tuple(own if dim is None else sizes[dim] for dim, own in pairs)
 
 
-_TOGETHER = "the states could not be put together"
+TOGETHER = "the states could not be put together"
+
+
+def broadcast(state: torch.Tensor, rank: int, group: dist.ProcessGroup) -> None:
+    """Sends a dense state from the rank of that number in the group to the others, in place."""
+    line = state.detach().view(-1).view(torch.uint8)
+    with exchanging(TOGETHER, group):
+        dist.broadcast(line, dist.get_global_rank(group, rank), group=group)
 
 
 def assemble(state: torch.Tensor, shape, offsets: tuple[int, ...], group) -> torch.Tensor:
     """The whole of the boxes that the ranks of a group have: all ranks together."""
     device = state.device
-    boxes = gathered((tuple(offsets), tuple(state.shape)), _TOGETHER, group, device)
+    boxes = gathered((tuple(offsets), tuple(state.shape)), TOGETHER, group, device)
     whole, done = torch.empty(shape, dtype=state.dtype, device=device), set()
     for rank, (first, sizes) in enumerate(boxes):
         if (first, sizes) in done or not math.prod(sizes):
             continue
         done.add((first, sizes))
         own = dist.get_rank(group) == rank
-        piece = state.detach() if own else torch.empty(sizes, dtype=state.dtype, device=device)
+        piece = state if own else torch.empty(sizes, dtype=state.dtype, device=device)
         piece = piece.contiguous()
-        source = dist.get_global_rank(group, rank)
-        with exchanging(_TOGETHER, group):
-            dist.broadcast(piece.view(-1).view(torch.uint8), source, group=group)
+        broadcast(piece, rank, group)
         at = tuple(slice(f, f + s) for f, s in zip(first, sizes, strict=True))
         whole[at] = piece
     return whole

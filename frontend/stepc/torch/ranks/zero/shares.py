@@ -26,12 +26,11 @@ from ...tensors.members import ObstacleError
 from .. import alike as _alike
 from ..exchanges import exchanging, gathered
 from ..shared_memory import all_reduce
+from ..state_parts import TOGETHER, broadcast
 from . import flat as _flat
 from .owned_share import OwnedShare
 from .part import SharedPart, has_rows
 from .settings import ZeroSettings
-
-_TOGETHER = "the states could not be put together"
 
 
 def check(parts: list, how: ZeroSettings) -> None:
@@ -212,17 +211,14 @@ class Shares:
              if part.owns and part.is_cut(n)}
             for part in parts
         ]  # fmt: skip
-        every = gathered(own, _TOGETHER, self.how.group, parts[0].local.device)
+        every = gathered(own, TOGETHER, self.how.group, parts[0].local.device)
         for number, part in enumerate(parts):
             of_part = states.setdefault(id(part.param), {})
             for rank, of_rank in enumerate(every):
                 for name, (shape, dtype) in of_rank[number].items():
                     if rank != self.how.rank:
                         of_part[name] = part.local.new_empty(shape, dtype=dtype)
-                    line = of_part[name].contiguous().view(-1).view(torch.uint8)
-                    source = dist.get_global_rank(self.how.group, rank)
-                    with exchanging(_TOGETHER, self.how.group):
-                        dist.broadcast(line, source, group=self.how.group)
+                    broadcast(of_part[name].contiguous(), rank, self.how.group)
 
     def cuts(self) -> list[dict[int, tuple[int, int]]]:
         """The elements that each rank steps, by ``id()`` of the parameter."""
@@ -244,9 +240,7 @@ class Shares:
             line = torch.cat(own) if rank == self.how.rank else own[0].new_empty(sum(sizes))
             if not len(line):
                 continue
-            source = dist.get_global_rank(self.how.group, rank)
-            with exchanging(_TOGETHER, self.how.group):
-                dist.broadcast(line.view(torch.uint8), source, group=self.how.group)
+            broadcast(line, rank, self.how.group)
             for (part, _), target, piece in zip(held, whole, line.split(sizes), strict=True):
                 target[slice(*cut[id(part.param)])] = piece
         for (part, name), made in zip(held, whole, strict=True):
