@@ -8,7 +8,7 @@ import torch
 
 from ... import errors
 from ..tensors import views as _tensors
-from ..tensors.device_memory import tensor_at
+from ..tensors.device_memory import bytes_at
 from ..tensors.members import trainable_members
 
 
@@ -143,10 +143,7 @@ class InParts:
         """What passes have brought of a parameter: this rank's part, until the next."""
         address, count, kind = self.plan.grad(self._by_param[id(param)])
         dtype = {"f32": torch.float32, "f64": torch.float64}[kind]
-        size = count * dtype.itemsize
-        if not size:
-            return torch.zeros(0, dtype=dtype, device=param.device)
-        return tensor_at(address, size, torch.uint8, param.device).view(dtype)
+        return bytes_at(address, count * dtype.itemsize, param.device).view(dtype)
 
     def end_pass(self) -> None:
         self._place.follow(ordered=True)

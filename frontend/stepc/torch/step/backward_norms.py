@@ -12,12 +12,11 @@ import torch.distributed as dist
 
 from ... import errors
 from ..ranks.dtensor import is_dtensor
-from ..ranks.exchanges import exchanging, within
+from ..ranks.exchanges import exchanging, gathered, within
 from ..ranks.in_passes import ready_binding
 from .backward_checks import check_pass, name_of, trained
 
 _SUMMING = "the norm of the gradients could not be summed"
-_BROKEN = -1.0  # in place of a norm
 
 
 class Norms:
@@ -86,20 +85,18 @@ class Norms:
         self._sums.end_pass()
         own = self._together([self._norm_of(self._sums.brought(param)) for param in params])
         self._sums.plan.forget_grads()
-        if not ended:
-            own = own.new_full((), _BROKEN)
         group = self._optimizer._zero.group
-        norms = [torch.zeros_like(own) for _ in range(dist.get_world_size(group))]
-        with within(self._optimizer._timeout), exchanging(_SUMMING, group):
-            dist.all_gather(norms, own, group=group)
-        broken = [dist.get_global_rank(group, n) for n, norm in enumerate(norms) if norm == _BROKEN]
+        with within(self._optimizer._timeout):
+            found = gathered(float(own) if ended else None, _SUMMING, group, own.device)
+        ranks = dist.get_process_group_ranks(group)
+        broken = [rank for rank, norm in zip(ranks, found, strict=True) if norm is None]
         if broken and ended:
             raise errors.AbandonedError(
                 f"the backward pass of rank {', '.join(map(str, broken))} ended before all its "
                 "gradients had come; there is no norm, and nothing has changed",
                 "STEPC_ABANDONED",
             )
-        return self._together(norms)
+        return self._together([own.new_tensor(norm) for norm in found if norm is not None])
 
     def _together(self, norms: list[torch.Tensor]) -> torch.Tensor:
         norms = norms or [torch.zeros((), dtype=torch.float64, device="cpu")]
