@@ -34,6 +34,7 @@ class InParts:
     """Mix-in of :class:`~stepc.torch.ranks.distributed.DistributedBinding`."""
 
     _is_due = False  # whether this step compares what it steps with
+    _differs = False  # whether ranks have stepped with other gradients, or may have
 
     @property
     def crosses(self) -> bool:
@@ -52,6 +53,7 @@ class InParts:
             self._bind()
         if self.crosses:
             self._zero.forget_noted()
+            self._differs = False
             self._agree_on_step(optimizer)
         if not self._inner.begin(self._local, crossing=self.crosses):
             self._bind()
@@ -142,7 +144,7 @@ class InParts:
             torch._C._increment_version([part.param for part in parts])
         ids = self._inner.bring([p.local for p in parts], keeps=self.keeps_gradients)
         for part in () if self.keeps_gradients else parts:
-            part.param.grad = part.inner.local.grad = part.local.grad = None
+            part.free_gradient()
         return ids
 
     def end(self, stepped: set[int], *, abandons: bool = False) -> None:
@@ -161,15 +163,13 @@ class InParts:
 
     def _compare_reduced(self) -> None:
         """Behind the step, as ranks are not before it together."""
-        try:
-            self._zero.compare_reduced(self._is_due)
-        except errors.TensorError as error:
-            self._local._optimizer()._poison = str(error)
-            raise
+        self._differs = True
+        self._zero.compare_reduced(self._is_due)
+        self._differs = False
 
     def is_poisoned(self) -> bool:
-        """Whether a step has failed midway."""
-        return self._inner is not None and self._inner.plan.is_poisoned()
+        """Whether a step has failed midway, or was made with what ranks have not alike."""
+        return self._differs or (self._inner is not None and self._inner.plan.is_poisoned())
 
     def _send_late(self, abandons: bool) -> None:
         """What is summed over other ranks first, which may not come to it in the same passes: all
@@ -182,10 +182,10 @@ class InParts:
 
     def _end_crossing(self) -> None:
         for part in self._zero:
-            if part.local is not part.param:
-                part.inner.local.grad = part.local.grad = None
             if self.keeps_gradients:
-                part.param.grad = None
+                part.free_gradient()
+            elif part.local is not part.param:
+                part.inner.local.grad = part.local.grad = None
         if self._inner.plan.is_poisoned():
             return
         torch._C._increment_version([part.param for part in self._zero])

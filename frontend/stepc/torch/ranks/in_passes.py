@@ -61,7 +61,7 @@ class InPasses:
             self._passes.holder = self._inner
         self._inner.bring([part.local for part in parts])
         for part in parts:
-            part.param.grad = part.inner.local.grad = part.local.grad = None
+            part.free_gradient()
 
     def brought(self, param: torch.Tensor) -> torch.Tensor:
         """What passes have brought of a parameter: this rank's part, until the next."""

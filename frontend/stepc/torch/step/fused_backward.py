@@ -115,10 +115,7 @@ class BackwardStep:
 
     def abandon(self) -> None:
         """Ends it where the pass has ended with an error."""
-        if self.crosses:
-            self._binding.end(self._ids, abandons=True)
-        else:
-            self._binding.end(self._ids)
+        self._binding.end(self._ids, abandons=self.crosses)
 
 
 class BackwardSteps:
@@ -145,8 +142,10 @@ class BackwardSteps:
     def watch(self, optimizer) -> None:
         """Has hooks on all parameters that may get a gradient now, but where the end of the step
         sums gradients over ranks first."""
-        new = [param for param in trained(optimizer) if not self._watches(param)]
-        self._late = optimizer._summed_at_step() if new else self._late
+        known = self._late
+        new = [p for p in trained(optimizer) if not self._watches(p) and id(p) not in known]
+        if new:
+            self._late = optimizer._summed_at_step()
         for param in new:
             if id(param) not in self._late:
                 self._watched[id(param)] = weakref.ref(param)

@@ -246,6 +246,9 @@ class SharedPart(ZeroPart):
         elif grad is not None and not grad.is_contiguous():
             self.inner.local.grad = grad.contiguous()
 
+    def free_gradient(self) -> None:
+        self.param.grad = self.inner.local.grad = self.local.grad = None
+
     def _follow_parameter(self) -> None:
         """Takes over what was written to the parameter. A write to the copy says, by its
         version, that somebody has."""
