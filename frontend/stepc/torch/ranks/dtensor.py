@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
 
 import torch
@@ -15,6 +14,7 @@ from ..._mesh import Layout
 from ..binding.rules import WholeState
 from ..tensors.members import ObstacleError
 from ..tensors.views import set_grad
+from .base_part import Part
 from .describe import lies
 from .exchanges import exchanging
 from .state_parts import TOGETHER
@@ -32,7 +32,7 @@ def _local(tensor) -> torch.Tensor:
     return part.wait() if hasattr(part, "wait") and hasattr(part, "elem") else part
 
 
-class DTensorPart:
+class DTensorPart(Part):
     """A DTensor parameter as the plan sees it.
 
     ``local`` is an ordinary tensor in the memory of its part; ``layout`` says which part.
@@ -40,10 +40,7 @@ class DTensorPart:
     dims.
     """
 
-    layout = entry = None
-    sums_at_step = False
     gradient = "in any placements"
-    sum_key = ""
 
     def __init__(self, param, name: str, states_of, reduce_dtype: torch.dtype | None = None):
         self.param, self.name, self.states_of = param, name, states_of
@@ -54,16 +51,8 @@ class DTensorPart:
             self.local = _local(param).detach().requires_grad_(param.requires_grad)
 
     @property
-    def whole_shape(self) -> tuple[int, ...]:
-        return tuple(self.param.shape)
-
-    @property
     def lies(self) -> list[str]:
         return lies(self.param.device_mesh, self.param.placements)
-
-    @functools.cached_property
-    def whole(self) -> dict[str, WholeState]:
-        return self.states_of(tuple(self.param.shape))
 
     def describe(self, axes: dict) -> str:
         """All of the whole tensor, and how it lies."""
@@ -76,12 +65,6 @@ class DTensorPart:
 
     def alike(self, axes: dict, mesh) -> set[str]:
         return set(axes[self.param.device_mesh])
-
-    def speaks(self, axes: dict) -> set[str]:
-        return set()
-
-    def remember(self, own) -> None:
-        """Nothing: it asks nobody."""
 
     def resolve(self, axes: dict, mesh) -> None:
         layout = _layout(self.param, axes[self.param.device_mesh], self.name)
@@ -241,12 +224,6 @@ class DTensorPart:
                 "STEPC_LAYOUT_UNSUPPORTED",
             )
         return _local(state).detach()
-
-    def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        return False
-
-    def saved(self, name: str, state):
-        return state
 
     def full(self, name: str, state, mesh) -> torch.Tensor:
         """The whole state: all ranks of the mesh together."""

@@ -17,6 +17,7 @@ from ..tensors.members import ObstacleError
 from ..tensors.views import divided, set_grad
 from . import alike as _alike
 from .agreement import difference
+from .base_part import Part
 from .describe import axis_names, lies
 from .exchanges import exchanging, gathered, group_among
 from .state_parts import assemble, box_part, offsets_of, state_sizes, unresolved
@@ -154,15 +155,13 @@ def find(rules: tuple[Rule, ...], group: dict, place: int, name: str) -> Layout 
     return match(rules, group, place, name)[0]
 
 
-class PlainPart:
+class PlainPart(Part):
     """A plain parameter that is the rank's part of a larger tensor (see :mod:`.parts`).
 
     ``first`` is where it begins in the whole, once resolved. ``has_grad``: whether a rank has
     a gradient to be summed (:mod:`.presence`).
     """
 
-    layout = entry = None
-    first: tuple[int, ...] | None = None
     has_grad = True
     facts: _alike.Facts | None = None  # that go with the next sum
     _known: tuple | None = None  # the whole's shape and the first, of an earlier binding
@@ -409,9 +408,6 @@ class PlainPart:
         wide = torch.promote_types(grad.dtype, torch.float32)
         return divided(grad.to(wide), self.how.grad_divisor)
 
-    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
-        return state
-
     def hide(self, name: str, state):
         """A whole state, as ``full_state_dict`` has it, is cut."""
         whole = self.whole.get(name)
@@ -423,9 +419,6 @@ class PlainPart:
         first = offsets_of(whole, self.first)
         at = tuple(slice(f, f + s) for f, s in zip(first, own, strict=True))
         return state[at].clone()
-
-    def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        return False
 
     def saved(self, name: str, state):
         if not isinstance(state, torch.Tensor) or self.place is None or name == "step":

@@ -37,6 +37,7 @@ import torch
 from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.members import parameter_name
+from .base_part import Part
 from .dtensor import DTensorPart, is_dtensor
 from .layouts import Layout, PlainPart, find
 from .sharing import Sharing
@@ -55,69 +56,15 @@ def is_distributed(optimizer) -> bool:
     )
 
 
-class WholePart:
+class WholePart(Part):
     """A parameter that every rank has as it is."""
-
-    layout = entry = place = None
-    is_sharded = sums_at_step = False
-    first: tuple[int, ...] | None = None
-    lies: tuple[str, ...] = ()
-    gradient = "reduced"
-    sum_key = ""
 
     def __init__(self, param: torch.Tensor, name: str, states_of: StatesOf):
         self.param = self.local = param
         self.name, self.states_of = name, states_of
 
-    @property
-    def whole_shape(self) -> tuple[int, ...]:
-        return tuple(self.param.shape)
-
-    @functools.cached_property
-    def whole(self) -> dict[str, WholeState]:
-        return self.states_of(tuple(self.param.shape))
-
-    def cut_over(self) -> list:
-        return []
-
     def describe(self, axes: dict) -> str:
         return f"{self.param.dtype} of shape {tuple(self.param.shape)}"
-
-    def alike(self, axes: dict, mesh) -> set[str]:
-        return set()
-
-    def speaks(self, axes: dict) -> set[str]:
-        return set()
-
-    def remember(self, own) -> None:
-        pass
-
-    def resolve(self, axes: dict, mesh) -> None:
-        pass
-
-    def is_current(self) -> bool:
-        return True
-
-    def relocate(self) -> None:
-        pass
-
-    def refresh(self) -> None:
-        pass
-
-    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
-        return state
-
-    def hide(self, name: str, state):
-        return state
-
-    def is_bare(self, name: str, state: torch.Tensor) -> bool:
-        return False
-
-    def saved(self, name: str, state):
-        return state
-
-    def full(self, name: str, state, mesh):
-        return state
 
 
 class Parts:

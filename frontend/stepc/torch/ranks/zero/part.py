@@ -14,6 +14,7 @@ from ...._mesh import Layout
 from ...binding.rules import WholeState
 from ...tensors.members import ObstacleError
 from ...tensors.views import set_grad
+from ..base_part import Part
 from ..dtensor import is_dtensor
 from ..state_parts import (
     StatePart,
@@ -27,7 +28,7 @@ from ..state_parts import (
 from .settings import ZeroSettings
 
 
-class ZeroPart:
+class ZeroPart(Part):
     """A parameter of which this rank steps a part, perhaps none (:mod:`stepc.torch.ranks.parts`).
 
     ``inner`` is what the ranks of the group have alike. Where that is a whole tensor, the
@@ -37,7 +38,6 @@ class ZeroPart:
     ``own`` is the part.
     """
 
-    layout = entry = None
     is_owned = False  # all of it is one rank's
     inner: object
     begin: int
@@ -134,9 +134,6 @@ class ZeroPart:
         return None if first is None else (first[0] + self.rows[0], *first[1:])
 
     # --- States ---------------------------------------------------------------
-
-    def show(self, name: str, state: torch.Tensor) -> torch.Tensor:
-        return state
 
     def hide(self, name: str, state):
         """A whole state, as torch.optim's and ``full_state_dict`` have it, is cut."""
