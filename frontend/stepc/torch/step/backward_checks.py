@@ -13,7 +13,7 @@ from ..binding.features import ClipByNorm, DynamicLossScale, clips
 from ..ranks.accumulators import refuse_reducers
 from ..ranks.dtensor import is_dtensor
 from ..tensors.devices import captures_steps_of
-from ..tensors.members import parameter_name, parameter_names
+from ..tensors.members import parameter_names
 from .eager import why_eager
 
 
@@ -77,18 +77,15 @@ def check_step(optimizer, doing: str, ours: Callable[[torch.Tensor], bool]) -> N
 def check_pass(optimizer, doing: str, ours: Callable[[torch.Tensor], bool]) -> None:
     """StepcError where gradients are still to be reduced over ranks by somebody, or are there
     from before."""
-    every = (param for group in optimizer.param_groups for param in group["params"])
-    named = zip(parameter_names(optimizer.param_groups), every, strict=True)
+    named = _named(optimizer)
     plain = [(n, p) for n, p in named if p.requires_grad and not is_dtensor(p)]
     refuse_reducers(plain, doing)
-    for number, group in enumerate(optimizer.param_groups):
-        for position, param in enumerate(group["params"]):
-            if param.grad is not None and not ours(param):
-                raise errors.StepcError(
-                    f"{parameter_name(group, number, position)} has a gradient before the "
-                    "fused backward pass, which would step it with the sum "
-                    "(zero_grad() drops it)"
-                )
+    for name, param in named:
+        if param.grad is not None and not ours(param):
+            raise errors.StepcError(
+                f"{name} has a gradient before the fused backward pass, which would step it with "
+                "the sum (zero_grad() drops it)"
+            )
 
 
 def trained(optimizer) -> list[torch.Tensor]:
@@ -96,11 +93,16 @@ def trained(optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
+def _named(optimizer) -> list[tuple[str, torch.Tensor]]:
+    """All parameters, with what messages call them."""
+    every = [param for group in optimizer.param_groups for param in group["params"]]
+    return list(zip(parameter_names(optimizer.param_groups), every, strict=True))
+
+
 def name_of(optimizer, wanted: torch.Tensor) -> str:
     """What messages call a parameter."""
-    every = (param for group in optimizer.param_groups for param in group["params"])
-    named = zip(parameter_names(optimizer.param_groups), every, strict=True)
-    return next((name for name, param in named if param is wanted), "a parameter of no group")
+    found = (name for name, param in _named(optimizer) if param is wanted)
+    return next(found, "a parameter of no group")
 
 
 def wants_norm(optimizer) -> errors.StepcError:

@@ -25,6 +25,7 @@ from ... import errors
 from ..ranks.distributed import make_binding
 from ..ranks.dtensor import is_dtensor
 from ..ranks.exchanges import within
+from ..tensors.hooks import GradientHooks
 from ..tensors.members import ObstacleError
 from ..tensors.views import obstacle
 from .backward_checks import check_step, name_of, trained, wants_norm
@@ -133,10 +134,9 @@ class BackwardSteps:
         self._norms: Norms | None = None  # in the pass that measures them
         self._knows_norm = False  # in the pass behind it
         self.reports: dict[str, float] = {}  # of the clipping of the last step
-        self._hooks: list = []
+        self._hooks = GradientHooks(self.came, optimizer)
         self._watched: dict[int, weakref.ref] = {}  # by id(), parameters with a hook
         self._late: set[int] = set()  # those that have none, as the end of the step sums them
-        weakref.finalize(optimizer, _remove, self._hooks)
         self.watch(optimizer)
 
     def watch(self, optimizer) -> None:
@@ -149,7 +149,7 @@ class BackwardSteps:
         for param in new:
             if id(param) not in self._late:
                 self._watched[id(param)] = weakref.ref(param)
-                self._hooks.append(param.register_post_accumulate_grad_hook(_weak(self)))
+                self._hooks.add(param)
 
     def _watches(self, param: torch.Tensor) -> bool:
         known = self._watched.get(id(param))
@@ -362,20 +362,3 @@ class InBackward:
                 norms = Norms(self, "the norm of a fused backward pass", scale, 2.0)
                 with hooked(trained(self), norms.take):
                     return norms.measure(loss)
-
-
-def _weak(steps: BackwardSteps) -> Callable[[torch.Tensor], None]:
-    known = weakref.WeakMethod(steps.came)
-
-    def came(param: torch.Tensor) -> None:
-        method = known()
-        if method is not None:
-            method(param)
-
-    return came
-
-
-def _remove(handles: list) -> None:
-    for handle in handles:
-        handle.remove()
-    handles.clear()

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 import torch.distributed as dist
 
 from .... import __version__, errors
 from ...binding.hypers import HyperReader
+from ...tensors.hooks import GradientHooks
 from .. import alike as _alike
 from ..exchanges import exchanging, within
 from ..in_passes import ready_binding
@@ -52,12 +53,10 @@ class GradientReducer:
         self._compared = False
         self._pass: weakref.ref | None = None  # what autograd has until it ends
         self._paused = False
-        self._hooks: list = []
-        weakref.finalize(self, _remove, self._hooks)
+        self._hooks = GradientHooks(self._take, self)
 
     def watch(self, parts: Iterable) -> None:
         """Has gradients of these taken as they come."""
-        take = _weakly(self._take)
         how = self._optimizer()._zero
         words, self._frozen = [f"stepc {__version__}", str(how)], []
         for part in parts:
@@ -67,22 +66,22 @@ class GradientReducer:
             words.append(f"{part.name}, {param.dtype} of shape {shape}{frozen}")
             if id(param) in self._watched or part.inner.sums_at_step:
                 continue
-            if not param.requires_grad:
+            if param.requires_grad:
+                self._watch(param)
+            else:
                 self._frozen.append(param)
-                continue
-            self._watched.add(id(param))
-            self._hooks.append(param.register_post_accumulate_grad_hook(take))
         self._words = [*words, f"{len(words) - 2} parameters"]
+
+    def _watch(self, param: torch.Tensor) -> None:
+        self._watched.add(id(param))
+        self._hooks.add(param)
 
     def _watch_thawed(self) -> None:
         """Those that have been trained since."""
-        take = _weakly(self._take)
-        thawed = [param for param in self._frozen if param.requires_grad]
-        for param in thawed:
-            self._watched.add(id(param))
-            self._hooks.append(param.register_post_accumulate_grad_hook(take))
-        if thawed:
-            self._frozen = [param for param in self._frozen if not param.requires_grad]
+        for param in self._frozen:
+            if param.requires_grad:
+                self._watch(param)
+        self._frozen = [param for param in self._frozen if not param.requires_grad]
 
     def has(self, param: torch.Tensor) -> bool:
         return id(param) in self._known
@@ -234,20 +233,3 @@ class GradientReducer:
                 optimizer._poison = str(error) if failed else words
             self.forget()
             raise
-
-
-def _weakly(method) -> Callable[[torch.Tensor], None]:
-    """A hook that does not keep the object whose method it calls, which has the parameter."""
-    known = weakref.WeakMethod(method)
-
-    def hook(param: torch.Tensor) -> None:
-        now = known()
-        if now is not None:
-            now(param)
-
-    return hook
-
-
-def _remove(hooks: list) -> None:
-    for hook in hooks:
-        hook.remove()
