@@ -9,13 +9,14 @@ from collections import defaultdict
 import torch
 
 from .binding.hypers import BETAS
+from .optimizers.peer_adam import SetsGradNone
 from .step.compiled import CompiledStep
 from .step.saving import adopted
 
 __all__ = ["FusedLAMB"]
 
 
-class FusedLAMB(CompiledStep, torch.optim.Optimizer):
+class FusedLAMB(SetsGradNone, CompiledStep, torch.optim.Optimizer):
     """LAMB as in ``apex.optimizers.FusedLAMB``; definition ``fused_lamb.mlir``.
 
     You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
@@ -44,6 +45,7 @@ class FusedLAMB(CompiledStep, torch.optim.Optimizer):
     """
 
     _zoo_name = "fused_lamb"
+    _attributes = ("adam_w_mode", "use_nvlamb")
     _hypers = {
         "lr": "lr",
         **BETAS,
@@ -84,11 +86,6 @@ class FusedLAMB(CompiledStep, torch.optim.Optimizer):
         self.use_nvlamb = use_nvlamb
         super().__init__(params, defaults, **features)
 
-    def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """Resets the gradients of all parameters; by default as ``set_grad_none``
-        says."""
-        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
-
     def _read_hypers(self, group: dict) -> tuple[float, ...]:
         # One for all groups, in apex too.
         return super()._read_hypers({**group, "max_grad_norm": self.defaults["max_grad_norm"]})
@@ -116,7 +113,3 @@ class FusedLAMB(CompiledStep, torch.optim.Optimizer):
                 if count is not None and param in state and "step" not in state[param]:
                     state[param] = {"step": adopted(param, "step", count), **state[param]}
         return state
-
-    def __getstate__(self) -> dict:
-        own = ("adam_w_mode", "set_grad_none", "use_nvlamb")
-        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}

@@ -59,6 +59,7 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
     Raises ValueError for another ``nvme_offload_fraction``.
     """
 
+    _attributes = ("nvme_offload_fraction", "nvme_offload_dir")
     # Parameter, gradient and moments, for those who ask how much memory it takes.
     num_fp32_shards_per_param = 4
 
@@ -91,10 +92,6 @@ class CPUAdam(PeerAdam, torch.optim.Optimizer):
         self.adamw_mode = adamw_mode
         self.nvme_offload_fraction = nvme_offload_fraction
         self.nvme_offload_dir = nvme_offload_dir
-
-    def __getstate__(self) -> dict:
-        own = ("nvme_offload_fraction", "nvme_offload_dir")
-        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
 
 
 class HybridAdam(CPUAdam):
@@ -176,6 +173,7 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
     """
 
     _zoo_name = "deepspeed_lamb"
+    _attributes = ("adam",)
     _hypers = {
         "lr": "lr",
         **BETAS,
@@ -218,9 +216,6 @@ class Lamb(CompiledStep, torch.optim.Optimizer):
             "clamp_ratio": False,
             "adam": bool(self.adam),
         }
-
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "adam": self.adam}
 
 
 def get_galore_param_groups(

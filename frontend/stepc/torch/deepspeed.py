@@ -90,6 +90,7 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
     """
 
     _mode_name = "adam_w_mode"
+    _attributes = ("fp32_optimizer_states",)
 
     def __init__(
         self,
@@ -120,9 +121,6 @@ class DeepSpeedCPUAdam(PeerAdam, torch.optim.Optimizer):
         self.adam_w_mode = adamw_mode
         self.fp32_optimizer_states = fp32_optimizer_states
 
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "fp32_optimizer_states": self.fp32_optimizer_states}
-
 
 class FusedLamb(CompiledStep, torch.optim.Optimizer):
     """LAMB as in ``deepspeed.ops.lamb.FusedLamb``; definition ``deepspeed_lamb.mlir``.
@@ -152,6 +150,7 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
     """
 
     _zoo_name = "deepspeed_lamb"
+    _attributes = ("eps_mode",)
     _hypers = {
         "lr": "lr",
         **BETAS,
@@ -200,9 +199,6 @@ class FusedLamb(CompiledStep, torch.optim.Optimizer):
             "eps_inside_sqrt": self.eps_mode == 0,
             "clamp_ratio": True,
         }
-
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "eps_mode": self.eps_mode}
 
 
 class DynamicLossScaler(DynamicLossScale):

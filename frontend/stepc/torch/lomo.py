@@ -31,6 +31,8 @@ __all__ = ["AdaLomo", "Lomo"]
 class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
     """What both have in common, as ``lomo_optim`` has it."""
 
+    _attributes = ("clip_coef",)
+
     def __init__(self, model: torch.nn.Module, defaults: dict, loss_scale: float | None, **ranks):
         norm, value = defaults["clip_grad_norm"], defaults["clip_grad_value"]
         if norm is not None and norm <= 0:
@@ -113,9 +115,6 @@ class _InManner(InBackward, CompiledStep, torch.optim.Optimizer):
                 "supported are torch.float32, torch.bfloat16, torch.float64",
                 "STEPC_DTYPE_MISMATCH",
             )
-
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "clip_coef": self.clip_coef}
 
 
 class Lomo(_InManner):

@@ -67,6 +67,8 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
     for a definition that does not parse, PackageError for a damaged package.
     """
 
+    _attributes = ("_definition", "_interface")
+
     def __init__(
         self,
         params,
@@ -196,13 +198,6 @@ class Optimizer(CompiledStep, torch.optim.Optimizer):
 
     def _read_options(self, group: dict) -> Options:
         return {name: type(default)(group[name]) for name, default in self._interface.options}
-
-    def __getstate__(self) -> dict:
-        return {
-            **super().__getstate__(),
-            "_definition": self._definition,
-            "_interface": self._interface,
-        }
 
 
 def _check_own_names(interface: Interface, definition: Definition) -> None:

@@ -12,6 +12,18 @@ from ..step.compiled import CompiledStep
 from ..step.saving import SCALARS, adopted
 
 
+class SetsGradNone:
+    """Mix-in: an attribute says what ``zero_grad()`` does."""
+
+    set_grad_none = True
+    _attributes = ("set_grad_none",)
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        """Resets the gradients of all parameters; by default as ``set_grad_none``
+        says."""
+        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
+
+
 class PeerAdam(CompiledStep):
     """Mix-in before ``torch.optim.Optimizer``; definition ``cpu_adam.mlir``.
 
@@ -38,12 +50,11 @@ class PeerAdam(CompiledStep):
         return {**super().__getstate__(), self._mode_name: getattr(self, self._mode_name)}
 
 
-class PeerFusedAdam(PeerAdam):
+class PeerFusedAdam(SetsGradNone, PeerAdam):
     """The same; definition ``fused_adam.mlir``. ``_group_step``: one count for a group."""
 
     _zoo_name = "fused_adam"
     _group_step = False
-    set_grad_none = True
 
     def _read_options(self, group: dict) -> dict[str, bool]:
         return {
@@ -51,14 +62,6 @@ class PeerFusedAdam(PeerAdam):
             "bias_correction": bool(group["bias_correction"]),
             "group_step": self._group_step,
         }
-
-    def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """Resets the gradients of all parameters; by default as ``set_grad_none``
-        says."""
-        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
-
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "set_grad_none": self.set_grad_none}
 
 
 class GroupCounts(PeerFusedAdam):

@@ -104,6 +104,7 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
     _dropped_dims: dict[str, int] = {}  # a state's kept dim that `state` does not show
     _scalar_states: frozenset[str] = frozenset()  # of one element, `state` shows them 0-d
     _transient_states: frozenset[str] = frozenset()  # that the original class only notes down
+    _attributes: tuple[str, ...] = ()  # that its constructor sets, for copies; those of bases too
     _compiled_where: dict[str, object] = {}  # values in a group; with others torch's own step
 
     # Class attributes, so that copies and unpickled objects start without.
@@ -396,8 +397,10 @@ class CompiledStep(OnRanks, Averages, Precision, KeptScalars, Saving, Gradients)
         self._refuse_torn()
         if self._binding is not None:
             self._binding.refresh_counts()
+        kinds = [kind.__dict__.get("_attributes", ()) for kind in type(self).__mro__]
         return {
             **super().__getstate__(),
+            **{name: getattr(self, name) for names in kinds for name in names},
             "_static_grads": self._static_grads,
             "_exclusive_writes": self._exclusive_writes,
             "_reproducible": self._reproducible,
