@@ -284,9 +284,7 @@ class Binding(InParts):
 
     def count(self, param: torch.Tensor) -> int:
         """The steps that a parameter has taken; 0 of one that is not bound."""
-        self._place.follow()
-        tensor = self._by_param.get(id(param))
-        return 0 if tensor is None else self.plan.count(tensor)
+        return self._exact_count(param) or 0
 
     def slots_of(self, part) -> list:
         """The states that the plan has beside an :class:`~stepc.torch.ranks.owned_part.OwnedPart`,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 
 from ... import errors
-from ..tensors.members import ObstacleError, parameter_names
+from ..tensors.members import ObstacleError, named_parameters
 from ..tensors.partitions import GivenParameters
 from .dtensor import is_dtensor
 from .exchanges import check_timeout, linger_at_exit, within
@@ -308,9 +308,8 @@ class OnRanks:
         """ValueError for a state that is another part than this rank has."""
         values = state_dict["state"]
         parts = self._parts() if values and self._is_shared else {}
-        params = [p for group in self.param_groups for p in group["params"]]
-        names = parameter_names(self.param_groups)
-        for number, param, called in zip(_numbers(state_dict), params, names, strict=False):
+        named = named_parameters(self.param_groups)
+        for number, (called, param) in zip(_numbers(state_dict), named, strict=False):
             own = values.get(number)
             for name, value in own.items() if isinstance(own, dict) else ():
                 if isinstance(value, torch.Tensor):

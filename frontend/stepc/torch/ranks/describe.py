@@ -21,7 +21,7 @@ def describe_layouts(optimizer, parts: list, meshes: list) -> str:
         "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    return "\n".join([*_axes(meshes, _group_of_zero(optimizer)), *table, *_owned(optimizer)])
+    return "\n".join([*_axes(meshes, shared_over(optimizer)), *table, *_owned(optimizer)])
 
 
 def _owned(optimizer) -> list[str]:
@@ -30,7 +30,8 @@ def _owned(optimizer) -> list[str]:
     return [] if told is None or told.owners is None else told.owners.describe()
 
 
-def _group_of_zero(optimizer):
+def shared_over(optimizer):
+    """The process group over which ranks share states, if they do."""
     if optimizer._zero is not None:
         return optimizer._zero.group
     return None if optimizer._shards is None else optimizer._shards.dp_group

@@ -71,35 +71,29 @@ class DTensorPart(Part):
         start = self.first if self._is_block() else None
         self.layout = dataclasses.replace(layout, start=start)
 
-    def _is_block(self) -> bool:
-        """Whether the part is a block of the whole: not where several ranks' rows alternate,
-        as only placements with a split factor have them."""
+    def _indices(self, dim: int) -> torch.Tensor:
+        """Those of the whole that it has of a dim."""
         from torch.distributed.tensor import Replicate, distribute_tensor
 
         placements, mesh = self.param.placements, self.param.device_mesh
-        for dim in {p.dim for p in placements if hasattr(p, "split_factor")}:
-            alone = [
-                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
-            ]
-            numbers = torch.arange(self.param.shape[dim], dtype=torch.int64, device="cpu")
-            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None).to_local()
+        alone = [
+            _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
+        ]
+        numbers = torch.arange(self.param.shape[dim], dtype=torch.int64, device="cpu")
+        return distribute_tensor(numbers, mesh, alone, src_data_rank=None).to_local()
+
+    def _is_block(self) -> bool:
+        """Whether the part is a block of the whole: not where several ranks' rows alternate,
+        as only placements with a split factor have them."""
+        for dim in {p.dim for p in self.param.placements if hasattr(p, "split_factor")}:
+            own = self._indices(dim)
             if own.numel() and int(own[-1] - own[0]) != own.numel() - 1:
                 return False
         return True
 
     def alternating(self) -> list[list[int]]:
         """Of each dim the indices of the whole that it has, where it is no block."""
-        from torch.distributed.tensor import Replicate, distribute_tensor
-
-        placements, mesh, found = self.param.placements, self.param.device_mesh, []
-        for dim, extent in enumerate(self.param.shape):
-            alone = [
-                _along(p, 0) if getattr(p, "dim", None) == dim else Replicate() for p in placements
-            ]
-            numbers = torch.arange(extent, dtype=torch.int64, device="cpu")
-            own = distribute_tensor(numbers, mesh, alone, src_data_rank=None)
-            found.append(own.to_local().tolist())
-        return found
+        return [self._indices(dim).tolist() for dim in range(self.param.dim())]
 
     @property
     def place(self) -> str | None:

@@ -38,6 +38,7 @@ from ..binding.groups import rules_of
 from ..binding.rules import Rules, WholeState, whole_states
 from ..tensors.members import parameter_name
 from .base_part import Part
+from .describe import shared_over
 from .dtensor import DTensorPart, is_dtensor
 from .layouts import Layout, PlainPart, find
 from .sharing import Sharing
@@ -88,7 +89,7 @@ class Parts:
         # A rank that has none takes part in what is of all.
         self.meshes = meshes_of(every) or self.sharing.meshes
         self.zero = _shares_of(optimizer, batches(optimizer, inner), _needs_all(rules, inner))
-        self.shared_over = _shared_over(optimizer)
+        self.shared_over = shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
             self.groups = [[self.zero.part_of(part.param) for part in parts] for parts in inner]
@@ -106,12 +107,6 @@ class Parts:
         self.sharing.remember(sharing)
         if self.zero is not None and zero is not None:
             self.zero.remember(zero)
-
-
-def _shared_over(optimizer):
-    if optimizer._zero is not None:
-        return optimizer._zero.group
-    return None if optimizer._shards is None else optimizer._shards.dp_group
 
 
 def meshes_of(parts: list) -> list:

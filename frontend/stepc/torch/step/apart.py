@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 
 from ..tensors import views as _tensors
-from ..tensors.members import ObstacleError, parameter_names
+from ..tensors.members import ObstacleError, named_parameters
 from .eager import step_eagerly
 
 
@@ -31,8 +31,7 @@ class Apart:
         the obstacle is none of a single parameter, or known already."""
         if obstacle.param is None or id(obstacle.param) in self._known:
             return False
-        params = [param for group in groups for param in group["params"]]
-        for name, param in zip(parameter_names(groups), params, strict=True):
+        for name, param in named_parameters(groups):
             found = _tensors.obstacle(param, param.grad)
             if found is not None and found[1] and param.grad is not None:
                 self._known[id(param)] = (name, param)

@@ -13,7 +13,7 @@ from ..binding.features import ClipByNorm, DynamicLossScale, clips
 from ..ranks.accumulators import refuse_reducers
 from ..ranks.dtensor import is_dtensor
 from ..tensors.devices import captures_steps_of
-from ..tensors.members import parameter_names
+from ..tensors.members import named_parameters
 from .eager import why_eager
 
 
@@ -77,7 +77,7 @@ def check_step(optimizer, doing: str, ours: Callable[[torch.Tensor], bool]) -> N
 def check_pass(optimizer, doing: str, ours: Callable[[torch.Tensor], bool]) -> None:
     """StepcError where gradients are still to be reduced over ranks by somebody, or are there
     from before."""
-    named = _named(optimizer)
+    named = named_parameters(optimizer.param_groups)
     plain = [(n, p) for n, p in named if p.requires_grad and not is_dtensor(p)]
     refuse_reducers(plain, doing)
     for name, param in named:
@@ -93,15 +93,9 @@ def trained(optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
-def _named(optimizer) -> list[tuple[str, torch.Tensor]]:
-    """All parameters, with what messages call them."""
-    every = [param for group in optimizer.param_groups for param in group["params"]]
-    return list(zip(parameter_names(optimizer.param_groups), every, strict=True))
-
-
 def name_of(optimizer, wanted: torch.Tensor) -> str:
     """What messages call a parameter."""
-    found = (name for name, param in _named(optimizer) if param is wanted)
+    found = (name for name, param in named_parameters(optimizer.param_groups) if param is wanted)
     return next(found, "a parameter of no group")
 
 

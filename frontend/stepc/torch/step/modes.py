@@ -15,7 +15,7 @@ import contextlib
 import torch
 
 from ... import errors
-from ..tensors.members import parameter_names
+from ..tensors.members import named_parameters
 from ..tensors.views import is_ordinary
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -46,8 +46,7 @@ def refuse_fake(optimizer) -> None:
     """StepcError for a step within FakeTensorMode that would write memory."""
     if torch._C._get_dispatch_mode(_FAKE) is None:
         return
-    params = (param for group in optimizer.param_groups for param in group["params"])
-    for name, param in zip(parameter_names(optimizer.param_groups), params, strict=True):
+    for name, param in named_parameters(optimizer.param_groups):
         if is_ordinary(param) and param.grad is not None:
             raise errors.StepcError(
                 f"a step within FakeTensorMode would write to {name}, which is no FakeTensor"

@@ -102,12 +102,12 @@ def parameter_name(group: dict, number: int, position: int) -> str:
     return f"parameter {position} of group {number}"
 
 
-def parameter_names(groups: list[dict]) -> list[str]:
-    """Of all parameters, in order."""
+def named_parameters(groups: list[dict]) -> list[tuple[str, torch.Tensor]]:
+    """All of them, with what messages call them."""
     return [
-        parameter_name(group, number, position)
+        (parameter_name(group, number, position), param)
         for number, group in enumerate(groups)
-        for position in range(len(group["params"]))
+        for position, param in enumerate(group["params"])
     ]
 
 
