@@ -99,14 +99,14 @@ def count(net, optimizer):
 
 def compare_zero(stage):
     for name, make in (("adamw", st.AdamW), ("deepspeed_lamb", st.colossal.Lamb)):
-        for layouts.BUCKET in (25 * 2**20, 5000):
+        for layouts.BUCKET_BYTES in (25 * 2**20, 5000):
             net = Net()
             optimizer = make(
                 net.parameters(),
                 lr=1e-3,
                 zero=stage,
                 gradients="local",
-                bucket_bytes=layouts.BUCKET,
+                bucket_bytes=layouts.BUCKET_BYTES,
             )
             expect(planned(name, net, f"zero{stage}"), count(net, optimizer))
 
@@ -202,7 +202,7 @@ def what_must_be_alike_crosses_at_no_call_of_its_own():
 
 @case
 def zero1_over_ddp():
-    net, layouts.BUCKET = Net(), 25 * 2**20
+    net, layouts.BUCKET_BYTES = Net(), 25 * 2**20
     optimizer = st.AdamW(net.parameters(), zero=1, gradients="reduced")
     counted = count(net, optimizer)
     rows = planned("adamw", net, "zero1", gradients="reduced").traffic
