@@ -7,7 +7,7 @@ exchanges, at no call of its own; what differs, and on which ranks, is asked for
 A digest has 62 bits, so that two ranks that differ have the same with a probability of 2^-62.
 How it travels decides nothing: none of the three ways can cancel.
 
-- :func:`ends`: the maximum over ranks of it and of its negative. With 5, 5 and 7 they are 7 and
+- :func:`maxima`: that over ranks of it and of its negative. With 5, 5 and 7 they are 7 and
   -5, and no two numbers are alike unless all are.
 - :func:`addends`: where all that crosses is a sum of floats, as 124 elements, for each bit 1 and
   0, or 0 and 1. Where ranks have the same bit one of both sums is zero, which a sum of numbers
@@ -29,7 +29,7 @@ import torch.distributed as dist
 from ... import errors
 from ...interface import describe_options
 from ..binding.hypers import HyperReader
-from ..tensors.members import parameter_name
+from ..tensors.members import named_parameters
 from .agreement import difference
 from .exchanges import exchanging, gathered, host_group, within
 from .shared_memory import all_reduce
@@ -118,14 +118,17 @@ def with_steps(facts: Facts, parts: list, state) -> Facts:
 # --- On the way -----------------------------------------------------------------
 
 
-def ends(facts: Facts) -> list[int]:
-    """What is the maximum of over ranks where all have the same facts."""
+def maxima(
+    numbers: list[int], facts: Facts, group: dist.ProcessGroup, what: str
+) -> tuple[list[int], bool]:
+    """The largest of each number over ranks, and whether all of them have the same facts, by one
+    call. ``group``: one for hosts. CommunicationError: ``what`` could not be done."""
     digest = facts.digest()
-    return [digest, -digest]
-
-
-def same_ends(high: int, low: int) -> bool:
-    return high == -low
+    words = torch.tensor([*numbers, digest, -digest], dtype=torch.int64, device="cpu")
+    with exchanging(what, group):
+        all_reduce(words, dist.ReduceOp.MAX, group)
+    *found, high, low = words.tolist()
+    return found, high == -low
 
 
 def addends(facts: Facts) -> torch.Tensor:
@@ -146,10 +149,7 @@ def same_addends(sums: torch.Tensor) -> bool:
 def compare(facts: Facts, group: dist.ProcessGroup, device: torch.device) -> None:
     """That all ranks of the group have the same, by a call of its own. DisagreementError."""
     group = host_group(group, device)
-    both = torch.tensor(ends(facts), dtype=torch.int64, device="cpu")
-    with exchanging(COMPARING, group):
-        all_reduce(both, dist.ReduceOp.MAX, group)
-    if not same_ends(*both.tolist()):
+    if not maxima([], facts, group, COMPARING)[1]:
         refuse(facts, [group], device)
 
 
@@ -210,11 +210,7 @@ def compare_replicas(optimizer, binding, group: dist.ProcessGroup | None) -> Non
     interface = definition.interface()
     scalars = kept_scalars(optimizer, interface, binding)
     facts = of_groups(optimizer, interface, HyperReader(optimizer, interface), scalars)
-    parts = [
-        Replica(param, parameter_name(own, number, place))
-        for number, own in enumerate(optimizer.param_groups)
-        for place, param in enumerate(own["params"])
-    ]
+    parts = [Replica(param, name) for name, param in named_parameters(optimizer.param_groups)]
     facts = facts.also(definition.digest(), lambda: [f"definition '{interface.name}'"])
     facts = frozen(facts, parts)
     facts = with_gradients(facts, [part.param for part in parts], [part.name for part in parts])

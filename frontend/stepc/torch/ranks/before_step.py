@@ -18,7 +18,6 @@ from ... import errors
 from ..tensors.views import set_grad
 from . import alike as _alike
 from .exchanges import exchanging, gathered
-from .shared_memory import all_reduce
 
 LEFT = 2  # of a presence: in ``.grad``, to be brought by the step
 _COMPARING = "the gradients could not be compared before the step"
@@ -72,19 +71,16 @@ class BeforeStep:
             own = self._sets[axes]
             present = [self._presence(part) for part in own]
             alike = self._facts(facts, axes, counted)
-            words = [*present, *(-one for one in present), *_alike.ends(alike)]
-            both = torch.tensor(words, dtype=torch.int64, device="cpu")
+            both = [*present, *(-one for one in present)]
             group = self._mesh.host(self._mesh.group_of(axes))
-            with exchanging(_COMPARING, group):
-                all_reduce(both, dist.ReduceOp.MAX, group)
-            calls.append((axes, own, group, alike, both))
-        for _, _, group, alike, both in calls:
-            if not _alike.same_ends(*both[-2:].tolist()):
+            both, same = _alike.maxima(both, alike, group, _COMPARING)
+            calls.append((axes, own, group, alike, both, same))
+        for _, _, group, alike, _, same in calls:
+            if not same:
                 _alike.refuse(alike, [group], self._mesh.device)
         late: list[tuple] = []
-        for axes, own, _, _, both in calls:
-            high, low = both[:-2].view(2, -1).tolist()
-            for part, most, least in zip(own, high, low, strict=True):
+        for axes, own, _, _, both, _ in calls:
+            for part, most, least in zip(own, both[: len(own)], both[len(own) :], strict=True):
                 if self._passes is not None and part.entry is not None:
                     late.append((part, most, -least))
                 elif most != -least:

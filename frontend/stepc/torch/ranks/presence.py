@@ -8,13 +8,8 @@ that from a device would be to wait for all that is on its stream.
 
 from __future__ import annotations
 
-import torch
-import torch.distributed as dist
-
 from . import alike as _alike
-from .exchanges import exchanging
 from .layouts import PlainPart
-from .shared_memory import all_reduce
 
 
 def note_presence(parts: list, mesh, facts: _alike.Facts) -> None:
@@ -37,13 +32,9 @@ def note_presence(parts: list, mesh, facts: _alike.Facts) -> None:
         for group, members in groups.values():
             own_facts = _alike.frozen(facts, members)
             own_words = [present[id(part)] for part in members]
-            own_words += _alike.ends(own_facts)
-            words = torch.tensor(own_words, dtype=torch.int64, device="cpu")
-            host = mesh.host(group)
-            with exchanging("the gradients could not be compared before the step", host):
-                all_reduce(words, dist.ReduceOp.MAX, host)
-            *found, high, low = words.tolist()
-            if not _alike.same_ends(high, low):
+            what = "the gradients could not be compared before the step"
+            found, same = _alike.maxima(own_words, own_facts, mesh.host(group), what)
+            if not same:
                 _alike.refuse(own_facts, [group], mesh.device)
             present.update(zip(map(id, members), found, strict=True))
     for part in own:
