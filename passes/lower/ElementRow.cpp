@@ -74,23 +74,21 @@ static void emitSomeOffsets(const Words &w, Value rank, Value position,
                             SmallVector<Value> &offsets) {
   SmallVector<Value> state(end - begin, w.constantWord(0));
   state.push_back(position);
-  auto loop =
-      scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1), state);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(loop.getBody());
   // From the innermost dim outward.
-  Value fromLast = w.add(loop.getInductionVar(), w.constant(1));
-  Value dim = w.sub(rank, fromLast);
-  Value extent = getExtent(dim);
-  Value rest = loop.getRegionIterArgs().back();
-  Value coordinate = w.rem(rest, extent);
-  SmallVector<Value> next;
-  for (int64_t k = begin; k < end; ++k)
-    next.push_back(w.add(loop.getRegionIterArg(k - begin),
-                         w.mul(coordinate, getStride(k, dim))));
-  next.push_back(w.div(rest, extent));
-  scf::YieldOp::create(w.b, w.loc, next);
-  llvm::append_range(offsets, loop.getResults().drop_back());
+  auto addDim = [&](Value number, ValueRange before) {
+    Value dim = w.sub(rank, w.add(number, w.constant(1)));
+    Value extent = getExtent(dim);
+    Value rest = before.back();
+    Value coordinate = w.rem(rest, extent);
+    SmallVector<Value> next;
+    for (int64_t k = begin; k < end; ++k)
+      next.push_back(
+          w.add(before[k - begin], w.mul(coordinate, getStride(k, dim))));
+    next.push_back(w.div(rest, extent));
+    return next;
+  };
+  state = w.foldAll(w.constant(0), rank, w.constant(1), state, addDim);
+  llvm::append_range(offsets, ArrayRef(state).drop_back());
 }
 
 SmallVector<Value>

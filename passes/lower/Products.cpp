@@ -79,21 +79,28 @@ struct Matrices {
 };
 } // namespace
 
-/// The result's elements in their order, shared out.
-static void emitTransposed(const Words &w, const TileRow &row,
-                           const FinishPolicy &policy, TransposedOp op) {
-  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+/// The result's elements in their order, shared out: `places` says where each
+/// is in the operand.
+static void copyPlaces(const Words &w, const FinishPolicy &policy,
+                       const Matrices &from, const Places &places,
+                       const Matrices &to) {
   Type compute = to.type.getElement();
-  Value one = w.constantWord(1);
-  // From the innermost dim outwards: where each is in the operand.
-  Places places(from.rows, from.columns);
-  places.addOuter({from.columns, one});
-  places.addOuter({from.items, w.mul(from.rows, from.columns)});
   Matrix source{from.address, from.type.getElement(), Value(), Value()};
   policy.forEach(places, [&](Value number, Value offset) {
     emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
               to.address, w.toIndex(number));
   });
+}
+
+static void emitTransposed(const Words &w, const TileRow &row,
+                           const FinishPolicy &policy, TransposedOp op) {
+  Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
+  Value one = w.constantWord(1);
+  // From the innermost dim outwards.
+  Places places(from.rows, from.columns);
+  places.addOuter({from.columns, one});
+  places.addOuter({from.items, w.mul(from.rows, from.columns)});
+  copyPlaces(w, policy, from, places, to);
 }
 
 void mlir::step::callProduct(
@@ -154,28 +161,17 @@ static void emitProduct(const Words &w, const TileRow &row,
 static void emitDiagonals(const Words &w, const TileRow &row,
                           const FinishPolicy &policy, DiagonalsOp op) {
   Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
-  Type compute = to.type.getElement();
   Places places(from.columns, w.add(from.columns, w.constantWord(1)));
   places.addOuter({from.items, w.mul(from.rows, from.columns)});
-  Matrix source{from.address, from.type.getElement(), Value(), Value()};
-  policy.forEach(places, [&](Value number, Value offset) {
-    emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
-              to.address, w.toIndex(number));
-  });
+  copyPlaces(w, policy, from, places, to);
 }
 
-/// The result's elements in their order, shared out.
 static void emitLeading(const Words &w, const TileRow &row,
                         const FinishPolicy &policy, LeadingOp op) {
   Matrices from(w, row, op.getOperand()), to(w, row, op.getResult());
-  Type compute = to.type.getElement();
   Places places(to.columns, w.constantWord(1));
   places.addOuter({w.mul(from.items, from.rows), from.columns});
-  Matrix source{from.address, from.type.getElement(), Value(), Value()};
-  policy.forEach(places, [&](Value number, Value offset) {
-    emitStore(w, compute, 0, loadElement(w, source, compute, w.toIndex(offset)),
-              to.address, w.toIndex(number));
-  });
+  copyPlaces(w, policy, from, places, to);
 }
 
 /// Where the routine's address is in StepcRoutines, in words.

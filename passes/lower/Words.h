@@ -81,8 +81,23 @@ public:
   Value isLess(Value x, Value y) const {
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
   }
+  Value isEqual(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
+  }
+  /// The bits of conditions, words or indices.
   Value both(Value x, Value y) const {
     return arith::AndIOp::create(b, loc, x, y);
+  }
+  Value either(Value x, Value y) const {
+    return arith::OrIOp::create(b, loc, x, y);
+  }
+  /// `if (condition) ...`
+  void when(Value condition, function_ref<void()> emitThen) const {
+    auto branch =
+        scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    emitThen();
   }
   /// `if (condition) ... else ...`
   void branch(Value condition, function_ref<void()> emitThen,
@@ -94,6 +109,9 @@ public:
     b.setInsertionPointToStart(branch.elseBlock());
     emitElse();
   }
+  /// `condition ? ... : ...`, of which one is computed.
+  Value choose(Type type, Value condition, function_ref<Value()> emitThen,
+               function_ref<Value()> emitElse) const;
 
   /// Of words: x / y rounded up, y a constant.
   Value ceilDiv(Value x, int64_t y) const {
@@ -116,6 +134,22 @@ public:
     b.setInsertionPointToStart(loop.getBody());
     emitBody(loop.getInductionVar());
   }
+
+  /// The same loop, from whose turn to turn values go: from `init` on what
+  /// `emitBody` makes of them. Gives what the last one leaves.
+  SmallVector<Value>
+  foldAll(Value begin, Value end, Value step, ValueRange init,
+          function_ref<SmallVector<Value>(Value, ValueRange)> emitBody) const;
+  Value fold(Value begin, Value end, int64_t step, Value init,
+             function_ref<Value(Value, Value)> emitBody) const;
+
+  /// `while (emitCondition(values)) values = emitBody(values)`, from `init` on;
+  /// gives the last.
+  SmallVector<Value>
+  repeatAll(ValueRange init, function_ref<Value(ValueRange)> emitCondition,
+            function_ref<SmallVector<Value>(ValueRange)> emitBody) const;
+  Value repeat(Value init, function_ref<Value(Value)> emitCondition,
+               function_ref<Value(Value)> emitBody) const;
 
   OpBuilder &b;
   Location loc;

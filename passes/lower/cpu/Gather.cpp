@@ -24,49 +24,41 @@ static Value emitOffset(const Words &w, const StridedMemory &memory,
                         Value position) {
   Value rank = w.toIndex(memory.rank);
   Value extents = w.words(memory.extents), strides = w.words(memory.strides);
-  auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), rank, w.constant(1),
-                                 ValueRange{w.constantWord(0), position});
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(loop.getBody());
   // From the innermost dim outward.
-  Value dim = w.sub(rank, w.add(loop.getInductionVar(), w.constant(1)));
-  Value extent = w.load(extents, dim);
-  Value rest = loop.getRegionIterArg(1);
-  Value part = w.mul(w.rem(rest, extent), w.load(strides, dim));
-  scf::YieldOp::create(
-      w.b, w.loc,
-      ValueRange{w.add(loop.getRegionIterArg(0), part), w.div(rest, extent)});
-  return loop.getResult(0);
+  auto addDim = [&](Value number, ValueRange values) -> SmallVector<Value> {
+    Value offset = values[0], rest = values[1];
+    Value dim = w.sub(rank, w.add(number, w.constant(1)));
+    Value extent = w.load(extents, dim);
+    Value part = w.mul(w.rem(rest, extent), w.load(strides, dim));
+    return {w.add(offset, part), w.div(rest, extent)};
+  };
+  return w.foldAll(w.constant(0), rank, w.constant(1),
+                   {w.constantWord(0), position}, addDim)[0];
 }
 
 /// Calls `emitCopy(strided view's index, dense index)` for each element, run by
 /// run of the innermost dim.
 static void emitRuns(const Words &w, const StridedMemory &memory, Value first,
                      Value count, function_ref<void(Value, Value)> emitCopy) {
-  Type i64 = w.b.getI64Type();
   Value last = w.toIndex(w.sub(memory.rank, w.constantWord(1)));
   Value inner = w.load(w.words(memory.extents), last);
   Value stride = w.load(w.words(memory.strides), last);
-  // while (done < count): the rest of this innermost row, or of all.
-  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{i64},
-                                   ValueRange{w.constantWord(0)});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&loop.getBefore(), {}, {i64}, {w.loc});
-  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt,
-                                     before->getArgument(0), count);
-  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
-  Block *after = w.b.createBlock(&loop.getAfter(), {}, {i64}, {w.loc});
-  Value done = after->getArgument(0);
-  Value position = w.add(first, done);
-  Value left = w.sub(inner, w.rem(position, inner));
-  Value length = w.min(left, w.sub(count, done));
-  Value offset = emitOffset(w, memory, position);
-  w.loop(w.constant(0), w.toIndex(length), 1, [&](Value i) {
-    Value word = w.toWord(i);
-    emitCopy(w.toIndex(w.add(offset, w.mul(word, stride))),
-             w.toIndex(w.add(done, word)));
-  });
-  scf::YieldOp::create(w.b, w.loc, ValueRange{w.add(done, length)});
+  // The rest of this innermost row, or of all.
+  auto emitRun = [&](Value done) {
+    Value position = w.add(first, done);
+    Value left = w.sub(inner, w.rem(position, inner));
+    Value length = w.min(left, w.sub(count, done));
+    Value offset = emitOffset(w, memory, position);
+    w.loop(w.constant(0), w.toIndex(length), 1, [&](Value i) {
+      Value word = w.toWord(i);
+      emitCopy(w.toIndex(w.add(offset, w.mul(word, stride))),
+               w.toIndex(w.add(done, word)));
+    });
+    return w.add(done, length);
+  };
+  w.repeat(
+      w.constantWord(0), [&](Value done) { return w.isLess(done, count); },
+      emitRun);
 }
 
 static Type getBits(const Words &w, const StridedMemory &memory) {

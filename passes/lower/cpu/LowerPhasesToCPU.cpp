@@ -72,28 +72,25 @@ private:
 void KernelEmitter::emitChunkPrefetch(const CallWords &call, Value entry,
                                       Value end) {
   Value ahead = w.add(entry, w.constant(kChunksAhead));
-  auto branch =
-      scf::IfOp::create(b, loc, w.isLess(ahead, end), /*withElse=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  Chunk chunk = readChunk(w, call, ahead);
-  ElementRow row(w, operands, chunk.row);
-  Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                        chunk.start, w.constantWord(0));
-  auto first = scf::IfOp::create(b, loc, isFirst, /*withElse=*/false);
-  b.setInsertionPointToStart(first.thenBlock());
-  for (auto [k, operand] : llvm::enumerate(operands)) {
-    if (!operand.isTouched())
-      continue;
-    Value size = w.constantWord(operand.getBytes());
-    Value address = row.getAddress(k);
-    Value bytes = w.min(w.mul(chunk.length, size),
-                        w.constantWord(kChunkLines * kLineBytes));
-    w.loop(w.constant(0), w.toIndex(bytes), kLineBytes, [&](Value offset) {
-      PrefetchOp::create(b, loc, w.add(address, w.toWord(offset)),
-                         operand.writes());
-    });
-  }
+  auto prefetch = [&](const Chunk &chunk) {
+    ElementRow row(w, operands, chunk.row);
+    for (auto [k, operand] : llvm::enumerate(operands)) {
+      if (!operand.isTouched())
+        continue;
+      Value size = w.constantWord(operand.getBytes());
+      Value address = row.getAddress(k);
+      Value bytes = w.min(w.mul(chunk.length, size),
+                          w.constantWord(kChunkLines * kLineBytes));
+      bool writes = operand.writes();
+      w.loop(w.constant(0), w.toIndex(bytes), kLineBytes, [&](Value offset) {
+        PrefetchOp::create(b, loc, w.add(address, w.toWord(offset)), writes);
+      });
+    }
+  };
+  w.when(w.isLess(ahead, end), [&] {
+    Chunk chunk = readChunk(w, call, ahead);
+    w.when(w.isEqual(chunk.start, w.constantWord(0)), [&] { prefetch(chunk); });
+  });
 }
 
 /// `void name(call, begin, end)`: StepcKernel.
@@ -154,23 +151,19 @@ void KernelEmitter::emitStridedSegment(const ElementRow &row, Value rank,
 void KernelEmitter::emitStridedChunk(const Chunk &chunk, func::FuncOp run,
                                      func::FuncOp stridedRun) {
   ElementRow row(w, operands, chunk.row);
-  Type i64 = b.getI64Type();
   Value rank = row.getRank();
   Value inner = row.getExtent(w.sub(rank, w.constant(1)));
   Value stop = w.add(chunk.start, chunk.length);
-  // while (position < stop): the rest of this innermost row, or of the chunk.
-  auto loop =
-      scf::WhileOp::create(b, loc, TypeRange{i64}, ValueRange{chunk.start});
-  OpBuilder::InsertionGuard guard(b);
-  Block *before = b.createBlock(&loop.getBefore(), {}, {i64}, {loc});
-  scf::ConditionOp::create(b, loc, w.isLess(before->getArgument(0), stop),
-                           before->getArguments());
-  Block *after = b.createBlock(&loop.getAfter(), {}, {i64}, {loc});
-  Value position = after->getArgument(0);
-  Value left = w.sub(inner, w.rem(position, inner));
-  Value length = w.min(left, w.sub(stop, position));
-  emitStridedSegment(row, rank, position, length, run, stridedRun);
-  scf::YieldOp::create(b, loc, ValueRange{w.add(position, length)});
+  // The rest of this innermost row, or of the chunk.
+  auto emitRun = [&](Value position) {
+    Value left = w.sub(inner, w.rem(position, inner));
+    Value length = w.min(left, w.sub(stop, position));
+    emitStridedSegment(row, rank, position, length, run, stridedRun);
+    return w.add(position, length);
+  };
+  w.repeat(
+      chunk.start, [&](Value position) { return w.isLess(position, stop); },
+      emitRun);
 }
 
 void KernelEmitter::emit() {

@@ -152,7 +152,8 @@ public:
   void emit(const ResultTile &tile) const;
 
 private:
-  ValueRange emitLeaf(const ResultTile &tile, Value begin, Value end) const;
+  SmallVector<Value> emitLeaf(const ResultTile &tile, Value begin,
+                              Value end) const;
   void addLeaf(ValueRange leaf, Value isFirst) const;
   void storeRows(const ResultTile &tile) const;
   Value getRowSums(Value row) const {
@@ -168,28 +169,25 @@ private:
 } // namespace
 
 /// The chains of one leaf, in registers.
-ValueRange TileEmitter::emitLeaf(const ResultTile &tile, Value begin,
-                                 Value end) const {
+SmallVector<Value> TileEmitter::emitLeaf(const ResultTile &tile, Value begin,
+                                         Value end) const {
   auto type = VectorType::get({lanes}, compute);
   Value zero = arith::ConstantOp::create(w.b, w.loc, w.b.getZeroAttr(type));
   SmallVector<Value> chains(numRows, zero);
-  auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1), chains);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(loop.getBody());
-  Value k = loop.getInductionVar();
-  Value column = arith::MulIOp::create(w.b, w.loc, k, w.constant(lanes));
-  Value vector = emitLoad(w, compute, lanes, tile.panel, column);
-  Value first = arith::MulIOp::create(w.b, w.loc, k, w.constant(numRows));
-  SmallVector<Value> next;
-  for (int64_t row = 0; row < numRows; ++row) {
-    Value number =
-        emitLoad(w, compute, 0, tile.packed, w.add(first, w.constant(row)));
-    Value all = vector::BroadcastOp::create(w.b, w.loc, type, number);
-    next.push_back(math::FmaOp::create(w.b, w.loc, all, vector,
-                                       loop.getRegionIterArgs()[row]));
-  }
-  scf::YieldOp::create(w.b, w.loc, next);
-  return loop.getResults();
+  auto multiply = [&](Value k, ValueRange before) {
+    Value vector =
+        emitLoad(w, compute, lanes, tile.panel, w.mul(k, w.constant(lanes)));
+    Value first = w.mul(k, w.constant(numRows));
+    SmallVector<Value> next;
+    for (auto [row, sum] : llvm::enumerate(before)) {
+      Value number = emitLoad(w, compute, 0, tile.packed,
+                              w.add(first, w.constant(int64_t(row))));
+      Value all = vector::BroadcastOp::create(w.b, w.loc, type, number);
+      next.push_back(math::FmaOp::create(w.b, w.loc, all, vector, sum));
+    }
+    return next;
+  };
+  return w.foldAll(begin, end, w.constant(1), chains, multiply);
 }
 
 /// The first leaf is what it is.

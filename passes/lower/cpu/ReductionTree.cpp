@@ -89,41 +89,27 @@ private:
 /// `for (span = 1; condition(span); span *= 2)`.
 void PairwiseEmitter::emitSpans(function_ref<Value(Value)> emitCondition,
                                 function_ref<void(Value)> emitSpan) const {
-  Type index = w.b.getIndexType();
-  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{index},
-                                   ValueRange{w.constant(1)});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&loop.getBefore(), {}, {index}, {w.loc});
-  Value more = emitCondition(before->getArgument(0));
-  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
-  Block *after = w.b.createBlock(&loop.getAfter(), {}, {index}, {w.loc});
-  Value span = after->getArgument(0);
-  emitSpan(span);
-  scf::YieldOp::create(w.b, w.loc, ValueRange{w.add(span, span)});
+  w.repeat(w.constant(1), emitCondition, [&](Value span) {
+    emitSpan(span);
+    return w.add(span, span);
+  });
 }
 
 void PairwiseEmitter::emit() const {
-  auto isLess = [&](Value x, Value y) -> Value {
-    return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::slt, x, y);
-  };
   // With row `end - 1` come all nodes whose last row it is.
   w.loop(w.constant(2), w.add(count, w.constant(1)), 2, [&](Value end) {
     emitSpans(
-        [&](Value span) -> Value {
-          return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                       getOver(end, span), w.constant(0));
+        [&](Value span) {
+          return w.isEqual(getOver(end, span), w.constant(0));
         },
         [&](Value span) { emitNode(w.sub(end, w.add(span, span)), span); });
   });
   // Of each level the last node may lack rows.
-  emitSpans([&](Value span) { return isLess(span, count); },
+  emitSpans([&](Value span) { return w.isLess(span, count); },
             [&](Value span) {
               Value over = getOver(count, span);
-              auto branch = scf::IfOp::create(w.b, w.loc, isLess(span, over),
-                                              /*withElseRegion=*/false);
-              OpBuilder::InsertionGuard guard(w.b);
-              w.b.setInsertionPointToStart(branch.thenBlock());
-              emitNode(w.sub(count, over), span);
+              w.when(w.isLess(span, over),
+                     [&] { emitNode(w.sub(count, over), span); });
             });
 }
 
@@ -163,18 +149,10 @@ static Value emitDenseLevel(const Words &w, Combiner combiner, Value view,
 
 static void emitDenseBody(const Words &w, Combiner combiner, Value address,
                           Value count) {
-  Type index = w.b.getIndexType();
   Value view = w.view(address, w.b.getF64Type());
-  auto levels =
-      scf::WhileOp::create(w.b, w.loc, TypeRange{index}, ValueRange{count});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&levels.getBefore(), {}, {index}, {w.loc});
-  Value more = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::sgt,
-                                     before->getArgument(0), w.constant(1));
-  scf::ConditionOp::create(w.b, w.loc, more, before->getArguments());
-  Block *after = w.b.createBlock(&levels.getAfter(), {}, {index}, {w.loc});
-  Value next = emitDenseLevel(w, combiner, view, after->getArgument(0));
-  scf::YieldOp::create(w.b, w.loc, ValueRange{next});
+  w.repeat(
+      count, [&](Value left) { return w.isLess(w.constant(1), left); },
+      [&](Value left) { return emitDenseLevel(w, combiner, view, left); });
 }
 
 /// "tree_pairwise_sum": the name of a function that all kernels share.
@@ -216,16 +194,10 @@ static void emitSequenceBody(const Words &w, Combiner combiner, Value address,
     Value begin = w.mul(leaf, leafSize);
     Value end = w.min(w.add(begin, leafSize), count);
     Value neutral = emitNeutral(w, combiner, 0);
-    auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1),
-                                   ValueRange{neutral});
-    {
-      OpBuilder::InsertionGuard guard(w.b);
-      w.b.setInsertionPointToStart(loop.getBody());
-      Value entry = w.load(memory(loop.getInductionVar()), zero);
-      Value sum = emitCombined(w, combiner, loop.getRegionIterArg(0), entry);
-      scf::YieldOp::create(w.b, w.loc, ValueRange{sum});
-    }
-    w.store(loop.getResult(0), memory(leaf), zero);
+    Value sum = w.fold(begin, end, 1, neutral, [&](Value k, Value before) {
+      return emitCombined(w, combiner, before, w.load(memory(k), zero));
+    });
+    w.store(sum, memory(leaf), zero);
   });
   emitPairwise(w, combiner, address, leaves, stride, w.constant(1));
 }

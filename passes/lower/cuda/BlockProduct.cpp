@@ -25,39 +25,25 @@ void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
     Value depth = w.toIndex(product.depth), zero = w.constant(0);
     Value none =
         arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));
-    auto leaves = scf::ForOp::create(w.b, w.loc, zero, depth,
-                                     w.constant(STEPC_PRODUCT_LEAF), none);
-    OpBuilder::InsertionGuard guard(w.b);
-    w.b.setInsertionPointToStart(leaves.getBody());
-    Value begin = leaves.getInductionVar();
-    Value end = arith::MinSIOp::create(
-        w.b, w.loc, depth, w.add(begin, w.constant(STEPC_PRODUCT_LEAF)));
-    Value start = arith::ConstantOp::create(
-        w.b, w.loc, w.b.getFloatAttr(product.compute, 0.0));
-    auto chain =
-        scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1), start);
-    {
-      OpBuilder::InsertionGuard inner(w.b);
-      w.b.setInsertionPointToStart(chain.getBody());
-      Value k = w.toWord(chain.getInductionVar());
-      auto load = [&](const Matrix &matrix, Value first, Value stride) {
-        return loadElement(w, matrix, product.compute,
-                           w.toIndex(w.add(first, w.mul(k, stride))));
-      };
-      Value sum = math::FmaOp::create(
-          w.b, w.loc, load(product.lhs, left, product.lhs.columnStride),
-          load(product.rhs, right, product.rhs.rowStride),
-          chain.getRegionIterArg(0));
-      scf::YieldOp::create(w.b, w.loc, sum);
-    }
-    Value leaf = emitWidened(w, chain.getResult(0));
-    Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                          begin, zero);
-    Value sum =
-        arith::AddFOp::create(w.b, w.loc, leaves.getRegionIterArg(0), leaf);
-    scf::YieldOp::create(w.b, w.loc, w.select(isFirst, leaf, sum));
-    w.b.setInsertionPointAfter(leaves);
-    Value result = leaves.getResult(0);
+    auto addLeaf = [&](Value begin, Value before) {
+      Value end = w.min(depth, w.add(begin, w.constant(STEPC_PRODUCT_LEAF)));
+      Value start = arith::ConstantOp::create(
+          w.b, w.loc, w.b.getFloatAttr(product.compute, 0.0));
+      Value chain = w.fold(begin, end, 1, start, [&](Value at, Value sum) {
+        Value k = w.toWord(at);
+        auto load = [&](const Matrix &matrix, Value first, Value stride) {
+          return loadElement(w, matrix, product.compute,
+                             w.toIndex(w.add(first, w.mul(k, stride))));
+        };
+        return math::FmaOp::create(
+            w.b, w.loc, load(product.lhs, left, product.lhs.columnStride),
+            load(product.rhs, right, product.rhs.rowStride), sum);
+      });
+      Value leaf = emitWidened(w, chain);
+      Value sum = arith::AddFOp::create(w.b, w.loc, before, leaf);
+      return w.select(w.isEqual(begin, zero), leaf, sum);
+    };
+    Value result = w.fold(zero, depth, STEPC_PRODUCT_LEAF, none, addLeaf);
     if (result.getType() != product.stored)
       result = arith::TruncFOp::create(w.b, w.loc, product.stored, result);
     emitStore(w, product.stored, 0, result, product.result, w.toIndex(number));

@@ -333,17 +333,15 @@ BlockRunEmitter::Vectors BlockRunEmitter::emitRow(const Strip &strip,
     rowBody.reset();
     return next;
   }
-  auto parts = scf::ForOp::create(w.b, w.loc, strip.begin, strip.end,
-                                  w.constant(rowSums.getColumns()), columns);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(parts.getBody());
-  Strip part = getPart(strip, parts.getInductionVar());
-  Vectors next = emitPart(part, number, staged, parts.getRegionIterArgs());
-  rowSums.emit(in, number, w.add(number, w.constant(1)), part.begin);
-  if (!next.empty())
-    scf::YieldOp::create(w.b, w.loc, next);
-  rowBody.reset();
-  return Vectors(parts.getResults());
+  auto emitNext = [&](Value begin, ValueRange before) {
+    Strip part = getPart(strip, begin);
+    Vectors next = emitPart(part, number, staged, before);
+    rowSums.emit(in, number, w.add(number, w.constant(1)), part.begin);
+    rowBody.reset();
+    return next;
+  };
+  return w.foldAll(strip.begin, strip.end, w.constant(rowSums.getColumns()),
+                   columns, emitNext);
 }
 
 /// Sums along columns that are kept in memory start from the neutral value.
@@ -364,30 +362,20 @@ void BlockRunEmitter::emitStrip(const Strip &strip) {
   if (!strided)
     columns = columnSums.begin(in, strip.vector, strip.hasVector);
   clearColumns(strip);
-  OpBuilder::InsertionGuard guard(w.b);
   int64_t rows = rowSums.isEmpty() ? STEPC_ROW_LEAF : rowSums.getRows();
-  auto groups = scf::ForOp::create(w.b, w.loc, w.constant(0), in.rows,
-                                   w.constant(rows), columns);
-  w.b.setInsertionPointToStart(groups.getBody());
-  Value first = groups.getInductionVar();
-  Value end = w.min(w.add(first, w.constant(rows)), in.rows);
-  auto loop = scf::ForOp::create(w.b, w.loc, first, end, w.constant(1),
-                                 groups.getRegionIterArgs());
-  {
-    OpBuilder::InsertionGuard inner(w.b);
-    w.b.setInsertionPointToStart(loop.getBody());
-    Value number = loop.getInductionVar();
-    Vectors next =
-        emitRow(strip, number, w.sub(number, first), loop.getRegionIterArgs());
-    if (!next.empty())
-      scf::YieldOp::create(w.b, w.loc, next);
-  }
-  if (!rowSums.isSplit())
-    rowSums.emit(in, first, end, strip.begin);
-  if (!columns.empty())
-    scf::YieldOp::create(w.b, w.loc, loop.getResults());
-  w.b.setInsertionPointAfter(groups);
-  columnSums.store(in, strip.vector, strip.hasVector, groups.getResults());
+  auto emitGroup = [&](Value first, ValueRange before) {
+    Value end = w.min(w.add(first, w.constant(rows)), in.rows);
+    Vectors next = w.foldAll(
+        first, end, w.constant(1), before, [&](Value number, ValueRange own) {
+          return emitRow(strip, number, w.sub(number, first), own);
+        });
+    if (!rowSums.isSplit())
+      rowSums.emit(in, first, end, strip.begin);
+    return next;
+  };
+  columns =
+      w.foldAll(w.constant(0), in.rows, w.constant(rows), columns, emitGroup);
+  columnSums.store(in, strip.vector, strip.hasVector, columns);
 }
 
 /// The strip that begins at a column; the columns before `vectors` are handled

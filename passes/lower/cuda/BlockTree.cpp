@@ -63,33 +63,28 @@ static void combineEntries(const Words &w, Combiner combiner, Value first,
 
 void mlir::step::emitBlockPairwise(const Words &w, Combiner combiner,
                                    const Entries &in, Value width) {
-  Type i64 = w.b.getI64Type();
-  // while (span < count): entries `span` apart are combined.
-  auto levels = scf::WhileOp::create(w.b, w.loc, TypeRange{i64},
-                                     ValueRange{w.constantWord(1)});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&levels.getBefore(), {}, {i64}, {w.loc});
-  scf::ConditionOp::create(w.b, w.loc,
-                           w.isLess(before->getArgument(0), in.count),
-                           before->getArguments());
-  Block *after = w.b.createBlock(&levels.getAfter(), {}, {i64}, {w.loc});
-  Value span = after->getArgument(0);
-  Value next = w.mul(span, w.constantWord(kRadix));
-  Value one = w.constantWord(1);
-  Value entries = w.div(w.sub(w.add(in.count, span), one), span);
-  Value units = w.div(w.sub(w.add(in.count, next), one), next);
-  Value stride = w.mul(span, in.stride);
-  Value groups = in.groups.getCount(w);
-  emitBlockLoop(w, w.mul(groups, w.mul(units, width)), [&](Value i) {
-    Value column = w.rem(i, width), rest = w.div(i, width);
-    Value unit = w.rem(rest, units), group = w.div(rest, units);
-    Value entry = w.mul(unit, w.constantWord(kRadix));
-    Value number = w.add(in.groups.getOffset(w, group), w.mul(entry, stride));
-    Value first = w.addressOf(in.address, w.add(number, column));
-    combineEntries(w, combiner, first, w.sub(entries, entry), stride);
-  });
-  emitBarrier(w);
-  scf::YieldOp::create(w.b, w.loc, ValueRange{next});
+  // Entries `span` apart are combined.
+  auto emitLevel = [&](Value span) -> Value {
+    Value next = w.mul(span, w.constantWord(kRadix));
+    Value one = w.constantWord(1);
+    Value entries = w.div(w.sub(w.add(in.count, span), one), span);
+    Value units = w.div(w.sub(w.add(in.count, next), one), next);
+    Value stride = w.mul(span, in.stride);
+    Value groups = in.groups.getCount(w);
+    emitBlockLoop(w, w.mul(groups, w.mul(units, width)), [&](Value i) {
+      Value column = w.rem(i, width), rest = w.div(i, width);
+      Value unit = w.rem(rest, units), group = w.div(rest, units);
+      Value entry = w.mul(unit, w.constantWord(kRadix));
+      Value number = w.add(in.groups.getOffset(w, group), w.mul(entry, stride));
+      Value first = w.addressOf(in.address, w.add(number, column));
+      combineEntries(w, combiner, first, w.sub(entries, entry), stride);
+    });
+    emitBarrier(w);
+    return next;
+  };
+  w.repeat(
+      w.constantWord(1), [&](Value span) { return w.isLess(span, in.count); },
+      emitLevel);
 }
 
 void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
@@ -104,19 +99,14 @@ void mlir::step::emitBlockSequence(const Words &w, Combiner combiner,
         w.add(in.groups.getOffset(w, group), w.mul(leaf, leafStride));
     Value first = w.addressOf(in.address, number);
     Value count = w.min(w.sub(in.count, w.mul(leaf, size)), size);
-    auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), w.toIndex(count),
-                                   w.constant(1),
-                                   ValueRange{emitNeutral(w, combiner, 0)});
-    {
-      OpBuilder::InsertionGuard guard(w.b);
-      w.b.setInsertionPointToStart(loop.getBody());
-      Value index = w.mul(w.toWord(loop.getInductionVar()), in.stride);
-      Value entry = loadPartial(w, w.addressOf(first, index));
-      scf::YieldOp::create(
-          w.b, w.loc,
-          emitCombined(w, combiner, loop.getRegionIterArg(0), entry));
-    }
-    storePartial(w, loop.getResult(0), first);
+    Value all = w.fold(w.constant(0), w.toIndex(count), 1,
+                       emitNeutral(w, combiner, 0), [&](Value k, Value sum) {
+                         Value index = w.mul(w.toWord(k), in.stride);
+                         Value entry =
+                             loadPartial(w, w.addressOf(first, index));
+                         return emitCombined(w, combiner, sum, entry);
+                       });
+    storePartial(w, all, first);
   });
   emitBarrier(w);
   Entries combined = in;

@@ -80,49 +80,35 @@ Value CarriedEmitter::getTurn(Value number) const {
 
 /// How many entries come before the first one that is known, from the turn on.
 Value CarriedEmitter::countUnknown() const {
-  Type i64 = w.b.getI64Type(), i1 = w.b.getI1Type();
-  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{i64},
-                                   ValueRange{w.constantWord(0)});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before = w.b.createBlock(&loop.getBefore(), {}, {i64}, {w.loc});
-  Value number = before->getArgument(0);
-  auto inside = scf::IfOp::create(w.b, w.loc, i1, w.isLess(number, entries),
-                                  /*withElseRegion=*/true);
-  w.b.setInsertionPointToStart(inside.thenBlock());
-  Value yes = arith::ConstantIntOp::create(w.b, w.loc, i1, 1);
-  Value unknown =
-      arith::XOrIOp::create(w.b, w.loc, isKnown(getTurn(number)), yes);
-  scf::YieldOp::create(w.b, w.loc, unknown);
-  w.b.setInsertionPointToStart(inside.elseBlock());
-  Value no = arith::ConstantIntOp::create(w.b, w.loc, i1, 0);
-  scf::YieldOp::create(w.b, w.loc, no);
-  w.b.setInsertionPointAfter(inside);
-  scf::ConditionOp::create(w.b, w.loc, inside.getResult(0), number);
-  Block *after = w.b.createBlock(&loop.getAfter(), {}, {i64}, {w.loc});
-  Value next = w.add(after->getArgument(0), w.constantWord(1));
-  scf::YieldOp::create(w.b, w.loc, next);
-  return loop.getResult(0);
+  Type i1 = w.b.getI1Type();
+  auto isUnknown = [&](Value number) -> Value {
+    Value yes = arith::ConstantIntOp::create(w.b, w.loc, i1, 1);
+    return arith::XOrIOp::create(w.b, w.loc, isKnown(getTurn(number)), yes);
+  };
+  return w.repeat(
+      w.constantWord(0),
+      [&](Value number) {
+        return w.choose(
+            i1, w.isLess(number, entries), [&] { return isUnknown(number); },
+            [&]() -> Value {
+              return arith::ConstantIntOp::create(w.b, w.loc, i1, 0);
+            });
+      },
+      [&](Value number) { return w.add(number, w.constantWord(1)); });
 }
 
 void CarriedEmitter::emitCheck() {
   storeState(w.constantWord(0), STEPC_STATE_CARRIED_CHECKED);
-  w.branch(
-      runs,
-      [&] {
-        Value number = countUnknown();
-        w.branch(
-            w.isLess(number, entries),
-            [&] {
-              Value entry = getTurn(number), slot = loadEntry(entry, 0);
-              storeState(loadBits(slot), STEPC_STATE_CARRIED_KNOWN);
-              storeState(entry, STEPC_STATE_CARRIED_TURN);
-              storeState(w.add(entry, w.constantWord(1)),
-                         STEPC_STATE_CARRIED_CHECKED);
-              storeWord(w.constantWord(0), slot);
-            },
-            [] {});
-      },
-      [] {});
+  w.when(runs, [&] {
+    Value number = countUnknown();
+    w.when(w.isLess(number, entries), [&] {
+      Value entry = getTurn(number), slot = loadEntry(entry, 0);
+      storeState(loadBits(slot), STEPC_STATE_CARRIED_KNOWN);
+      storeState(entry, STEPC_STATE_CARRIED_TURN);
+      storeState(w.add(entry, w.constantWord(1)), STEPC_STATE_CARRIED_CHECKED);
+      storeWord(w.constantWord(0), slot);
+    });
+  });
 }
 
 void CarriedEmitter::forgetAll() const {
@@ -140,19 +126,15 @@ void CarriedEmitter::compare(Value entry) const {
       arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OEQ, now, now);
   Value otherNumber = arith::CmpFOp::create(
       w.b, w.loc, arith::CmpFPredicate::OEQ, known, known);
-  Value isNumber = arith::OrIOp::create(w.b, w.loc, someNumber, otherNumber);
-  w.branch(
-      w.both(isUnequal(now, known), isNumber),
-      [&] {
-        Value more =
-            w.add(loadState(STEPC_STATE_CARRIED_STALE), w.constantWord(1));
-        storeState(more, STEPC_STATE_CARRIED_STALE);
-        storeState(loadEntry(entry, 3), STEPC_STATE_CARRIED_TENSOR);
-        storeState(knownBits, STEPC_STATE_CARRIED_WAS);
-        storeState(nowBits, STEPC_STATE_CARRIED_IS);
-        forgetAll();
-      },
-      [] {});
+  Value isNumber = w.either(someNumber, otherNumber);
+  w.when(w.both(isUnequal(now, known), isNumber), [&] {
+    Value more = w.add(loadState(STEPC_STATE_CARRIED_STALE), w.constantWord(1));
+    storeState(more, STEPC_STATE_CARRIED_STALE);
+    storeState(loadEntry(entry, 3), STEPC_STATE_CARRIED_TENSOR);
+    storeState(knownBits, STEPC_STATE_CARRIED_WAS);
+    storeState(nowBits, STEPC_STATE_CARRIED_IS);
+    forgetAll();
+  });
 }
 
 /// What a skipped step has computed need not be there.

@@ -25,16 +25,10 @@ ColumnSums::ColumnSums(const Words &w, TraverseOp traverse, int64_t lanes)
 Value ColumnSums::load(const TileRunArguments &in, unsigned k, Value column,
                        Value isThere) const {
   Type f64 = w.b.getF64Type();
-  auto branch = scf::IfOp::create(w.b, w.loc, VectorType::get({lanes}, f64),
-                                  isThere, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  Value own = emitLoad(w, f64, lanes, in.accumulators[k], column);
-  scf::YieldOp::create(w.b, w.loc, own);
-  w.b.setInsertionPointToStart(branch.elseBlock());
-  Value none = emitNeutral(w, getCombiner(k), lanes);
-  scf::YieldOp::create(w.b, w.loc, none);
-  return branch.getResult(0);
+  return w.choose(
+      VectorType::get({lanes}, f64), isThere,
+      [&] { return emitLoad(w, f64, lanes, in.accumulators[k], column); },
+      [&] { return emitNeutral(w, getCombiner(k), lanes); });
 }
 
 SmallVector<Value> ColumnSums::begin(const TileRunArguments &in, Value column,
@@ -56,12 +50,10 @@ void ColumnSums::store(const TileRunArguments &in, Value column, Value isThere,
                        ValueRange vectors) const {
   if (vectors.empty())
     return;
-  auto branch =
-      scf::IfOp::create(w.b, w.loc, isThere, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  for (auto [k, own] : llvm::zip(alongColumn, vectors))
-    emitStore(w, w.b.getF64Type(), lanes, own, in.accumulators[k], column);
+  w.when(isThere, [&] {
+    for (auto [k, own] : llvm::zip(alongColumn, vectors))
+      emitStore(w, w.b.getF64Type(), lanes, own, in.accumulators[k], column);
+  });
 }
 
 void ColumnSums::clear(const TileRunArguments &in, Value column) const {

@@ -94,9 +94,7 @@ static void emitBeginKernel(const Words &w) {
         w.store(value, state, w.constant(word));
       };
       Value one = w.constantWord(1), zero = w.constantWord(0);
-      Value isCurrent =
-          arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, in[1],
-                                load(STEPC_STATE_VERSION));
+      Value isCurrent = w.isEqual(in[1], load(STEPC_STATE_VERSION));
       Value isStale =
           w.select(isZero(w, in[2]), zero, w.select(isCurrent, zero, one));
       store(isStale, STEPC_STATE_SKIPPED);
@@ -116,18 +114,10 @@ static void emitDecideKernel(const Words &w) {
       Value zero = w.constantWord(0);
       // A step that is skipped already has no list: it may be a stale graph's.
       auto [begin, end] = emitRange(w, {in[1], in[2], in[3]});
-      auto loop = scf::ForOp::create(w.b, w.loc, begin, end, w.constant(1),
-                                     ValueRange{zero});
-      {
-        OpBuilder::InsertionGuard guard(w.b);
-        w.b.setInsertionPointToStart(loop.getBody());
-        Value own = w.load(list, loop.getInductionVar());
-        Value says = w.load(w.words(own), int64_t(0));
-        scf::YieldOp::create(
-            w.b, w.loc,
-            arith::OrIOp::create(w.b, w.loc, loop.getRegionIterArg(0), says)
-                .getResult());
-      }
+      Value any = w.fold(begin, end, 1, zero, [&](Value number, Value before) {
+        Value own = w.load(list, number);
+        return w.either(before, w.load(w.words(own), int64_t(0)));
+      });
       auto store = [&](Value value, int64_t word) {
         w.store(value, state, w.constant(word));
       };
@@ -135,7 +125,7 @@ static void emitDecideKernel(const Words &w) {
         store(w.add(w.load(state, word), value), word);
       };
       w.branch(
-          isZero(w, loop.getResult(0)), [] {},
+          isZero(w, any), [] {},
           [&] {
             store(w.constantWord(1), STEPC_STATE_SKIPPED);
             store(in[4], STEPC_STATE_SKIPPED_ROUND);

@@ -12,8 +12,7 @@ using namespace mlir;
 using namespace mlir::step;
 
 Value mlir::step::isZero(const Words &w, Value word) {
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq, word,
-                               w.constantWord(0));
+  return w.isEqual(word, w.constantWord(0));
 }
 
 Value mlir::step::emitThread(const Words &w) {
@@ -42,15 +41,14 @@ void mlir::step::requireBlocks(gpu::GPUFuncOp kernel, int32_t blocks) {
 }
 
 void mlir::step::emitOnce(const Words &w, function_ref<void()> emitBody) {
+  w.when(w.isEqual(emitGridThread(w).first, w.constant(0)), emitBody);
+}
+
+std::pair<Value, Value> mlir::step::emitGridThread(const Words &w) {
   Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value number = w.add(w.mul(block, w.constant(kBlockThreads)), emitThread(w));
-  Value isFirst = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                        number, w.constant(0));
-  scf::IfOp branch =
-      scf::IfOp::create(w.b, w.loc, isFirst, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  emitBody();
+  Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
+  Value size = w.constant(kBlockThreads);
+  return {w.add(w.mul(block, size), emitThread(w)), w.mul(blocks, size)};
 }
 
 std::pair<Value, Value> mlir::step::emitRange(const Words &w,
@@ -59,9 +57,8 @@ std::pair<Value, Value> mlir::step::emitRange(const Words &w,
   return {w.toIndex(range[0]), w.toIndex(w.select(runs, range[1], range[0]))};
 }
 
-/// The numbers `begin` to `end` - 1 (indices), shared out over the blocks.
-static void emitGridLoop(const Words &w, Value begin, Value end,
-                         function_ref<void(Value)> emitBody) {
+void mlir::step::emitGridLoop(const Words &w, Value begin, Value end,
+                              function_ref<void(Value)> emitBody) {
   Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
   Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
   w.loop(w.add(begin, block), end, blocks, emitBody);
@@ -100,28 +97,19 @@ mlir::step::emitBlockListKernel(const Words &w, StringRef name, int64_t words,
 
 void mlir::step::emitThreadLoop(const Words &w, ValueRange range,
                                 function_ref<void(Value)> emitBody) {
-  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value size = w.constant(kBlockThreads);
-  Value thread = w.add(w.mul(block, size), emitThread(w));
+  auto [thread, threads] = emitGridThread(w);
   auto [begin, end] = emitRange(w, range);
-  w.loop(w.add(begin, thread), end, w.mul(blocks, size), emitBody);
+  w.loop(w.add(begin, thread), end, threads, emitBody);
 }
 
 /// Whether one of `count` words (a word) from `address` on is not 0.
 static Value emitAnySet(const Words &w, Value address, Value count) {
   Value flags = w.words(address), zero = w.constantWord(0);
-  auto loop = scf::ForOp::create(w.b, w.loc, w.constant(0), w.toIndex(count),
-                                 w.constant(1), ValueRange{zero});
-  {
-    OpBuilder::InsertionGuard guard(w.b);
-    w.b.setInsertionPointToStart(loop.getBody());
-    Value own = w.load(flags, loop.getInductionVar());
-    Value any = arith::OrIOp::create(w.b, w.loc, loop.getRegionIterArg(0), own);
-    scf::YieldOp::create(w.b, w.loc, any);
-  }
-  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne,
-                               loop.getResult(0), zero);
+  Value any = w.fold(w.constant(0), w.toIndex(count), 1, zero,
+                     [&](Value k, Value before) {
+                       return w.either(before, w.load(flags, k));
+                     });
+  return arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::ne, any, zero);
 }
 
 void mlir::step::emitListKernel(const Words &w, StringRef name,

@@ -42,6 +42,13 @@ void requireBlocks(gpu::GPUFuncOp kernel, int32_t blocks);
 /// `emitBody` by one thread of the grid.
 void emitOnce(const Words &w, function_ref<void()> emitBody);
 
+/// The number of this thread in the grid, and how many there are, as indices.
+std::pair<Value, Value> emitGridThread(const Words &w);
+
+/// The numbers `begin` to `end` - 1 (indices), shared out over the blocks.
+void emitGridLoop(const Words &w, Value begin, Value end,
+                  function_ref<void(Value)> emitBody);
+
 /// The words `begin`, `end` and `skip` of a kernel as indices of the entries
 /// that it works on: none where the word at the address `skip` is not 0.
 std::pair<Value, Value> emitRange(const Words &w, ValueRange range);

@@ -165,15 +165,12 @@ void LaneSums::stage(unsigned k, Value value, Value row, Value column) {
 Value LaneSums::emitLane(const Group &group, const Lane &lane, Value sum) {
   Value column = w.mul(lane.leaf, w.constant(STEPC_LEAF));
   Value first = getPlace(lane.place, lane.row, column);
-  auto loop = scf::ForOp::create(w.b, w.loc, lane.number, lane.count,
-                                 w.constant(STEPC_LANES), ValueRange{sum});
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(loop.getBody());
-  Value value = w.load(getStaged(), w.add(first, loop.getInductionVar()));
-  scf::YieldOp::create(w.b, w.loc,
-                       emitCombined(w, group.combiner, loop.getRegionIterArg(0),
-                                    emitWidened(w, value)));
-  return loop.getResult(0);
+  return w.fold(lane.number, lane.count, STEPC_LANES, sum,
+                [&](Value number, Value before) {
+                  Value value = w.load(getStaged(), w.add(first, number));
+                  return emitCombined(w, group.combiner, before,
+                                      emitWidened(w, value));
+                });
 }
 
 /// The 16 lanes that threads side by side hold, made one: k and k + 8, k and k
@@ -206,19 +203,16 @@ Value LaneSums::emitFolded(Combiner combiner, Value value) const {
 void LaneSums::emitLeaf(const Group &group, const TileRunArguments &in,
                         Value first, const Lane &lane, Value sum) {
   sum = emitFolded(group.combiner, sum);
-  auto branch = scf::IfOp::create(
-      w.b, w.loc, w.isLess(lane.number, w.min(lane.count, w.constant(1))),
-      /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  Value ofRow = w.mul(w.add(first, lane.row), w.toIndex(in.leaves));
-  Value index = w.add(ofRow, w.div(lane.firstColumn, w.constant(STEPC_LEAF)));
-  Value partials = in.accumulators[alongRow[group.first]];
-  for (unsigned place = group.first + 1; place < group.first + group.count;
-       ++place)
-    partials = w.select(w.isLess(lane.place, w.constant(place)), partials,
-                        in.accumulators[alongRow[place]]);
-  w.store(sum, w.view(partials, w.b.getF64Type()), index);
+  w.when(w.isLess(lane.number, w.min(lane.count, w.constant(1))), [&] {
+    Value ofRow = w.mul(w.add(first, lane.row), w.toIndex(in.leaves));
+    Value index = w.add(ofRow, w.div(lane.firstColumn, w.constant(STEPC_LEAF)));
+    Value partials = in.accumulators[alongRow[group.first]];
+    for (unsigned place = group.first + 1; place < group.first + group.count;
+         ++place)
+      partials = w.select(w.isLess(lane.place, w.constant(place)), partials,
+                          in.accumulators[alongRow[place]]);
+    w.store(sum, w.view(partials, w.b.getF64Type()), index);
+  });
 }
 
 /// A part of a leaf of the only row. The same thread has the lane in all parts

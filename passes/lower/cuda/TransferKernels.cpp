@@ -169,32 +169,21 @@ Value TransferEmitter::round(Value value, Type to) const {
 Value TransferEmitter::divide(Value value, Value divisor) const {
   Value isOne = compare(arith::CmpFPredicate::OEQ, divisor,
                         constant(divisor.getType(), 1.0));
-  auto branch = scf::IfOp::create(w.b, w.loc, value.getType(), isOne,
-                                  /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(w.b, w.loc, value);
-  w.b.setInsertionPointToStart(branch.elseBlock());
-  Type element = getElementTypeOrSelf(value.getType());
-  Value by = divisor;
-  if (element != by.getType())
-    by = arith::TruncFOp::create(w.b, w.loc, element, by);
-  if (isa<VectorType>(value.getType()))
-    by = vector::BroadcastOp::create(w.b, w.loc, value.getType(), by);
-  Value divided = arith::DivFOp::create(w.b, w.loc, value, by);
-  scf::YieldOp::create(w.b, w.loc, divided);
-  return branch.getResult(0);
+  auto emitDivided = [&]() -> Value {
+    Type element = getElementTypeOrSelf(value.getType());
+    Value by = divisor;
+    if (element != by.getType())
+      by = arith::TruncFOp::create(w.b, w.loc, element, by);
+    if (isa<VectorType>(value.getType()))
+      by = vector::BroadcastOp::create(w.b, w.loc, value.getType(), by);
+    return arith::DivFOp::create(w.b, w.loc, value, by);
+  };
+  return w.choose(value.getType(), isOne, [&] { return value; }, emitDivided);
 }
 
 void TransferEmitter::ifEqual(Value word, int64_t constant,
                               function_ref<void()> emitThen) const {
-  Value isEqual = arith::CmpIOp::create(w.b, w.loc, arith::CmpIPredicate::eq,
-                                        word, w.constantWord(constant));
-  auto branch =
-      scf::IfOp::create(w.b, w.loc, isEqual, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(w.b);
-  w.b.setInsertionPointToStart(branch.thenBlock());
-  emitThen();
+  w.when(w.isEqual(word, w.constantWord(constant)), emitThen);
 }
 
 TransferEmitter::Entry TransferEmitter::loadEntry(Value list,
@@ -215,27 +204,21 @@ TransferEmitter::Entry TransferEmitter::loadEntry(Value list,
 
 /// The last entry whose first tile is not behind `tile` (all are words).
 Value TransferEmitter::findEntry(Value list, Value entries, Value tile) const {
-  Type i64 = w.b.getI64Type();
   Value one = w.constantWord(1);
-  auto loop = scf::WhileOp::create(w.b, w.loc, TypeRange{i64, i64},
-                                   ValueRange{w.constantWord(0), entries});
-  OpBuilder::InsertionGuard guard(w.b);
-  Block *before =
-      w.b.createBlock(&loop.getBefore(), {}, {i64, i64}, {w.loc, w.loc});
-  Value low = before->getArgument(0), high = before->getArgument(1);
-  scf::ConditionOp::create(w.b, w.loc, w.isLess(one, w.sub(high, low)),
-                           ValueRange{low, high});
-  Block *after =
-      w.b.createBlock(&loop.getAfter(), {}, {i64, i64}, {w.loc, w.loc});
-  low = after->getArgument(0), high = after->getArgument(1);
-  Value middle = w.div(w.add(low, high), w.constantWord(2));
-  Value word = w.add(w.mul(middle, w.constantWord(STEPC_CONVERT_ENTRY_WORDS)),
-                     w.constantWord(STEPC_CONVERT_ENTRY_TILE));
-  Value isBehind = w.isLess(tile, w.load(list, w.toIndex(word)));
-  scf::YieldOp::create(w.b, w.loc,
-                       ValueRange{w.select(isBehind, low, middle),
-                                  w.select(isBehind, middle, high)});
-  return loop.getResult(0);
+  auto halve = [&](ValueRange range) -> SmallVector<Value> {
+    Value low = range[0], high = range[1];
+    Value middle = w.div(w.add(low, high), w.constantWord(2));
+    Value word = w.add(w.mul(middle, w.constantWord(STEPC_CONVERT_ENTRY_WORDS)),
+                       w.constantWord(STEPC_CONVERT_ENTRY_TILE));
+    Value isBehind = w.isLess(tile, w.load(list, w.toIndex(word)));
+    return {w.select(isBehind, low, middle), w.select(isBehind, middle, high)};
+  };
+  return w.repeatAll(
+      {w.constantWord(0), entries},
+      [&](ValueRange range) {
+        return w.isLess(one, w.sub(range[1], range[0]));
+      },
+      halve)[0];
 }
 
 /// The numbers of elements of a tile, by vectors where all bits of addresses
@@ -257,7 +240,7 @@ void TransferEmitter::emitTile(const Entry &entry, Value tile) const {
   Value first = w.mul(w.sub(tile, entry.tile), w.constantWord(size));
   Value count =
       w.toIndex(w.min(w.sub(entry.count, first), w.constantWord(size)));
-  Value bits = arith::OrIOp::create(w.b, w.loc, entry.source, entry.target);
+  Value bits = w.either(entry.source, entry.target);
   auto move = [&](Value address, Type type) {
     return w.add(address, w.mul(first, w.constantWord(getBytes(type))));
   };
@@ -303,9 +286,7 @@ void TransferEmitter::emitConvertKernel() const {
   emitKernel(w, STEPC_CONVERT_KERNEL, 4, [&](ValueRange in) {
     Value list = w.words(in[0]);
     auto [begin, end] = emitRange(w, {w.constantWord(0), in[2], in[3]});
-    Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-    Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
-    w.loop(w.add(begin, block), end, blocks, [&](Value index) {
+    emitGridLoop(w, begin, end, [&](Value index) {
       Value tile = w.toWord(index);
       Value number = findEntry(list, in[1], tile);
       emitTile(loadEntry(list, w.toIndex(number)), tile);
@@ -318,8 +299,7 @@ void TransferEmitter::emitSum(TypePair types, ValueRange in,
   auto [wire, sum] = types;
   int64_t most = kAccessBytes / std::min(getBytes(wire), getBytes(sum));
   Value rowBytes = w.mul(in[1], w.constantWord(getBytes(wire)));
-  Value bits = arith::OrIOp::create(
-      w.b, w.loc, arith::OrIOp::create(w.b, w.loc, in[0], in[3]), rowBytes);
+  Value bits = w.either(w.either(in[0], in[3]), rowBytes);
   Value divisor = arith::BitcastOp::create(w.b, w.loc, w.b.getF64Type(), in[6]);
   Value replaces = isZero(w, in[7]);
   AccessHints hints = {false, llvm::Align(kAccessBytes)};
@@ -329,34 +309,19 @@ void TransferEmitter::emitSum(TypePair types, ValueRange in,
       return extend(emitLoad(w, wire, lanes, address, i, hints), sum);
     };
     Value first = load(w.constant(0));
-    auto loop = scf::ForOp::create(w.b, w.loc, w.constant(1), w.toIndex(in[2]),
-                                   w.constant(1), ValueRange{first});
-    {
-      OpBuilder::InsertionGuard guard(w.b);
-      w.b.setInsertionPointToStart(loop.getBody());
-      Value added = arith::AddFOp::create(w.b, w.loc, loop.getRegionIterArg(0),
-                                          load(loop.getInductionVar()));
-      scf::YieldOp::create(w.b, w.loc, added);
-    }
-    Value total = divide(loop.getResult(0), divisor);
-    auto branch = scf::IfOp::create(w.b, w.loc, total.getType(), replaces,
-                                    /*withElseRegion=*/true);
-    {
-      OpBuilder::InsertionGuard guard(w.b);
-      w.b.setInsertionPointToStart(branch.thenBlock());
-      scf::YieldOp::create(w.b, w.loc, total);
-      w.b.setInsertionPointToStart(branch.elseBlock());
-      Value before = emitLoad(w, sum, lanes, in[3], i, hints);
-      Value added = arith::AddFOp::create(w.b, w.loc, before, total);
-      scf::YieldOp::create(w.b, w.loc, added);
-    }
-    emitStore(w, sum, lanes, branch.getResult(0), in[3], i, hints);
+    auto add = [&](Value x, Value y) -> Value {
+      return arith::AddFOp::create(w.b, w.loc, x, y);
+    };
+    Value all =
+        w.fold(w.constant(1), w.toIndex(in[2]), 1, first,
+               [&](Value row, Value before) { return add(before, load(row)); });
+    Value total = divide(all, divisor);
+    Value stored = w.choose(
+        total.getType(), replaces, [&] { return total; },
+        [&] { return add(emitLoad(w, sum, lanes, in[3], i, hints), total); });
+    emitStore(w, sum, lanes, stored, in[3], i, hints);
   };
-  Value block = gpu::BlockIdOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value blocks = gpu::GridDimOp::create(w.b, w.loc, gpu::Dimension::x);
-  Value size = w.constant(kBlockThreads);
-  Value thread = w.add(w.mul(block, size), emitThread(w));
-  Value threads = w.mul(blocks, size);
+  auto [thread, threads] = emitGridThread(w);
   Value vectors =
       w.select(isAligned(w, bits), w.floorTo(count, most), w.constant(0));
   w.loop(w.mul(thread, w.constant(most)), vectors,
