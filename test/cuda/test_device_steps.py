@@ -18,8 +18,9 @@ STORAGES = [
     "param=bf16,grad=bf16,state=f32",
 ]
 # What a step must not do.
-# Its matrices are decomposed, which devices do not.
-NOT_ON_DEVICES = {"galore_adamw"}
+# Their matrices are decomposed, which devices do not.
+NOT_ON_DEVICES = {"galore_adamw", "soap"}
+OF_MATRICES = {"muon", "normuon"}  # alone
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuModuleLoadDataEx", "cuModuleGetFunction",
@@ -44,7 +45,7 @@ def test_zoo(name, double, tmp_path):
     package = Package.from_bytes(make_zip(members))
     if any(variant["space"] == "tiles" for variant in package.manifest["variants"]):
         # Muon takes matrices alone.
-        specs = [s for s in RULE_SPECS if name != "muon" or len(s[0]) == 2]
+        specs = [s for s in RULE_SPECS if name not in OF_MATRICES or len(s[0]) == 2]
         models = make_rule_models(package, double, specs=specs)
     else:
         models = make_both(package, double)

@@ -90,7 +90,7 @@ def steps(make, *, frozen=False, shapes=SHAPES):
 def every_class_with_its_options():
     number = 0
     for kind, options in sample(everything(), "empty", 3):
-        shapes = MATRICES if kind.__name__ == "Muon" else SHAPES
+        shapes = MATRICES if kind.__name__ in ("Muon", "NorMuon") else SHAPES
         for more in ({}, {"clip": st.ClipByNorm(1.0)}):
             try:
                 steps(functools.partial(kind, **options, **more), shapes=shapes)

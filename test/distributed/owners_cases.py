@@ -42,7 +42,9 @@ def line():
 MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
 
 
-def make(params, muon=False, galore=None, **more):
+def make(params, muon=False, galore=None, soap=None, **more):
+    if soap:
+        return st.SOAP(params, lr=0.05, **soap, **more)
     if muon:
         return st.Muon(params, lr=0.05, **more)
     if galore:
@@ -170,6 +172,15 @@ def projected_matrices():
         assert "needs whole matrices" in optimizer.describe_layouts()
     more = {"galore": {"update_proj_gap": 1}, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
+
+
+@case
+def turned_matrices():
+    """SOAP's rules turn their bases, of a dim that has one. Both lie on ranks as parts."""
+    for way, mesh in (("fsdp2", line()), ("tp1", grid()), ("tp x fsdp2", grid())):
+        more = {"soap": {"precondition_frequency": 2, "max_precond_dim": 9}}
+        optimizer, *_ = compare(way, mesh, MATRICES, more=more)
+        assert "needs whole matrices" in optimizer.describe_layouts()
 
 
 @case

@@ -37,9 +37,14 @@ def galore(named, **more):
     return st.GaLoreAdamW(groups, lr=0.05, **more)
 
 
+def soap(named, **more):
+    return st.SOAP(named, lr=0.05, precondition_frequency=2, max_precond_dim=9, **more)
+
+
 MAKES = {
     "muon": (muon, MATRICES),
     "mixed": (mixed, SHAPES),
+    "soap": (soap, {**MATRICES, "bias": (33,), "scale": ()}),
     "galore": (galore, {name: SHAPES[name] for name in reversed(SHAPES)}),
 }
 

@@ -24,12 +24,13 @@ SHAPES = [(3,), (2, 4), (33, 600)]  # the last has states of its own memory
 
 
 def shapes_of(kind):
-    """Muon takes matrices alone."""
-    return [shape for shape in SHAPES if kind != "Muon" or len(shape) == 2]
+    """Muon and NorMuon take matrices alone."""
+    return [shape for shape in SHAPES if "Muon" not in kind or len(shape) == 2]
 
 
 KINDS = {
     **{name: getattr(st, name) for name in st.__all__ if isinstance(getattr(st, name), type)},
+    "SOAP": functools.partial(st.SOAP, max_precond_dim=64),
     "hf.Adafactor": functools.partial(st.hf.Adafactor, lr=0.1, relative_step=False),
     "came.CAME": functools.partial(st.came.CAME, lr=0.1),
     "apex.FusedLAMB": st.apex.FusedLAMB,

@@ -70,6 +70,7 @@ def alone(name):
 t = stepc.torch
 FIXED = {"lr": 0.1, "relative_step": False}
 L2 = {"weight_decay": 0.1}
+VECTORS = [(5,), (), (7,), (1,), (33,)]
 ONE = {"betas": 1.0}  # Their bias corrections divide by 1 - 1.
 ENTRIES = {
     "SGD": Entry(t.SGD, own.sgd, {"lr": 0.1, "momentum": 0.9}, ("momentum", "dampening")),
@@ -96,6 +97,7 @@ ENTRIES = {
     "GaLoreAdamW uncorrected": Entry(
         t.GaLoreAdamW, own.galore_adamw, {"correct_bias": False}, refused=ONE
     ),
+    "SOAP": Entry(t.SOAP, own.soap, {"lr": 0.01, **L2}, shapes=VECTORS, refused=ONE),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
     "SophiaG": Entry(t.SophiaG, own.sophia, {"lr": 0.01, **L2}, refused=ONE),
     "SM3": Entry(
@@ -145,8 +147,12 @@ ENTRIES = {
     "dadapt_adam": Entry(alone("dadapt_adam"), peers.dadapt_adam, {"lr": 1.0}, ("beta1",)),
     "dadapt_sgd": Entry(alone("dadapt_sgd"), peers.dadapt_sgd, {"lr": 1.0}, ("momentum",)),
 }  # fmt: skip
-if hasattr(t, "Muon"):  # of torch 2.9 and later; it takes matrices alone
-    MATRICES = [(3, 4), (4, 3), (3, 3), (1, 5), (2, 2)]
+MATRICES = [(3, 4), (4, 3), (3, 3), (1, 5), (2, 2)]
+ENTRIES["NorMuon"] = Entry(
+    t.NorMuon, own.normuon, {"lr": 0.1}, ("momentum", "beta2"), {"momentum": 1.0, "beta2": 1.0},
+    shapes=MATRICES,
+)  # fmt: skip
+if hasattr(t, "Muon"):  # of torch 2.9 and later
     OTHER = {"lr": 0.1, "adjust_lr_fn": "match_rms_adamw", "nesterov": False}
     ENTRIES |= {
         "Muon": Entry(t.Muon, own.muon, {"lr": 0.1}, ("momentum",), shapes=MATRICES),

@@ -246,6 +246,25 @@ def muon(p, g, s, t, h):
     return p * (1 - h["lr"] * h["weight_decay"]) - rate * (x.T if rows > columns else x)
 
 
+def normuon(p, g, s, t, h):
+    """The authors', with all that is bfloat16 there in the dtype of ``p``."""
+    rows, columns = p.shape
+    small = p.dtype.type
+    v = average(s, "momentum_buffer", g, h["momentum"])
+    u = lerp(g, v, h["momentum"]) if h["nesterov"] else v
+    x = u.T if rows > columns else u
+    x = x / (norm(x) + small(1e-7))
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * (gram @ gram)) @ x
+    x = x.T if rows > columns else x
+    square = (x * x).mean(1, keepdims=True)
+    y = x / (np.sqrt(average(s, "second_momentum_buffer", square, h["beta2"])) + small(1e-10))
+    y = y * (norm(x) / (norm(y) + small(1e-10)))
+    rate = h["lr"] * math.sqrt(max(1, rows / columns))
+    return p * (1 - h["lr"] * h["weight_decay"]) - rate * y
+
+
 def galore_adamw(p, g, s, t, h):
     """The authors' AdamW, of a group without a rank; of bitsandbytes where there are bits."""
     beta1, beta2 = h["betas"]
@@ -256,6 +275,21 @@ def galore_adamw(p, g, s, t, h):
     eps = h["eps"] * root if "nbits" in h else h["eps"]
     p = p - alpha * (m / (np.sqrt(v) + p.dtype.type(eps)))
     return p - h["lr"] * h["weight_decay"] * p
+
+
+def soap(p, g, s, t, h):
+    """The authors', of what is no matrix: the first step moves nothing."""
+    beta1, beta2 = h["betas"]
+    m, v = zeros(s, "exp_avg", g), zeros(s, "exp_avg_sq", g)
+    if t > 1:
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        u = m / (np.sqrt(v) + p.dtype.type(h["eps"]))
+        alpha = h["lr"] * math.sqrt(1 - beta2 ** (t - 1)) / (1 - beta1 ** (t - 1))
+        p = p - alpha * u
+        p = p - h["lr"] * h["weight_decay"] * p
+    s["exp_avg"], s["exp_avg_sq"] = m, v
+    return p
 
 
 def lars(p, g, s, t, h):

@@ -275,24 +275,44 @@ def dadapt_adam_group(group, options, memory):
 # --- Muon ---------------------------------------------------------------------
 
 
+def newton_schulz(x, a, b, c):
+    """Five steps, each of which makes a x + b x^3 + c x^5 of each singular value x."""
+    for _ in range(5):
+        square = x @ x.T if len(x) <= len(x.T) else x.T @ x
+        change = b * square + c * square @ square
+        x = a * x + (change @ x if len(x) <= len(x.T) else x @ change)
+    return x
+
+
 @of_each_tensor
 def muon(tensor, h, options):
-    """A step of the iteration makes a x + b x^3 + c x^5 of each singular value x."""
     theta, mu = tensor.param, h["momentum"]
     buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
     tensor.states["momentum_buffer"] = buffer
     u = (1 - mu) * tensor.grad + mu * buffer if options["nesterov"] else buffer
     x = u / np.maximum(norm(u), h["eps"])
-    a, b, c = (h[f"ns_coefficient_{name}"] for name in "abc")
-    for _ in range(5):
-        square = x @ x.T if len(x) <= len(x.T) else x.T @ x
-        change = b * square + c * square @ square
-        x = a * x + (change @ x if len(x) <= len(x.T) else x @ change)
+    x = newton_schulz(x, *(h[f"ns_coefficient_{name}"] for name in "abc"))
     rows, columns = theta.shape
     scale = np.sqrt(max(1, rows / columns))
     if options["match_rms_adamw"]:
         scale = 0.2 * np.sqrt(max(rows, columns))
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
+
+
+@of_each_tensor
+def normuon(tensor, h, options):
+    theta, mu, rows = tensor.param, h["momentum"], tensor.param[:, :1].shape
+    buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
+    tensor.states["momentum_buffer"] = buffer
+    u = (1 - mu) * tensor.grad + mu * buffer if options["nesterov"] else buffer
+    x = newton_schulz(u / (norm(u) + 1e-7), 3.4445, -4.775, 2.0315)
+    square = (x**2).mean(1, keepdims=True)
+    average = tensor.state("second_momentum_buffer", rows)
+    average = h["beta2"] * average + (1 - h["beta2"]) * square
+    tensor.states["second_momentum_buffer"] = average
+    y = x / (np.sqrt(average) + 1e-10)
+    y = y * norm(x) / (norm(y) + 1e-10) * np.sqrt(max(1, len(x) / len(x.T)))
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * y
 
 
 # --- GaLore -------------------------------------------------------------------
@@ -343,15 +363,74 @@ def galore_adamw(tensor, h, options):
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta
 
 
+# --- SOAP ---------------------------------------------------------------------
+
+
+def canonical(vectors):
+    """Columns, of which the largest component is positive."""
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
+    return vectors * np.sign(largest)
+
+
+def first_basis(gram):
+    if not np.isfinite(gram).all():
+        return np.full(gram.shape, np.nan)
+    return canonical(np.linalg.eigh(gram)[1][:, ::-1])
+
+
+def turned(gram, q):
+    """The next basis, and the order in which it has the directions of the one before."""
+    if not np.isfinite(gram @ q).all():
+        return np.full(gram.shape, np.nan), np.arange(len(gram))
+    order = np.argsort(-np.diag(q.T @ gram @ q), kind="stable")
+    basis, r = np.linalg.qr((gram @ q)[:, order])
+    return basis * np.where(np.diag(r) < 0, -1, 1), order
+
+
+@of_each_tensor
+def soap(tensor, h, options):
+    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
+    is_matrix, first = g.ndim == 2, "exp_avg" not in s
+    m, v = tensor.state("exp_avg", g.shape), tensor.state("exp_avg_sq", g.shape)
+    if not first:
+        x = s["Q_0"].T @ g @ s["Q_1"] if is_matrix else g
+        m = h["beta1"] * m + (1 - h["beta1"]) * x
+        v = h["beta2"] * v + (1 - h["beta2"]) * x**2
+        u = m / (np.sqrt(v) + h["eps"])
+        u = s["Q_0"] @ u @ s["Q_1"].T if is_matrix else u
+        if options["normalize_grads"]:
+            u = u / (1e-30 + np.sqrt(np.mean(u**2)))
+        alpha = h["lr"]
+        if options["correct_bias"]:
+            alpha *= np.sqrt(1 - h["beta2"] ** (t - 1)) / (1 - h["beta1"] ** (t - 1))
+        theta = theta - alpha * u
+        tensor.param = theta - h["lr"] * h["weight_decay"] * theta
+    s["exp_avg"], s["exp_avg_sq"] = m, v
+    if not is_matrix:
+        return
+    for name, gram in (("GG_0", g @ g.T), ("GG_1", g.T @ g)):
+        beta = h["shampoo_beta"]
+        s[name] = beta * tensor.state(name, gram.shape) + (1 - beta) * gram
+    if first:
+        s["Q_0"], s["Q_1"] = first_basis(s["GG_0"]), first_basis(s["GG_1"])
+    elif (t - 1) % h["precondition_frequency"] == 0:
+        (left, rows), (right, columns) = turned(s["GG_0"], s["Q_0"]), turned(s["GG_1"], s["Q_1"])
+        s["exp_avg"] = left.T @ s["Q_0"] @ m @ s["Q_1"].T @ right
+        s["exp_avg_sq"] = v[rows][:, columns]
+        s["Q_0"], s["Q_1"] = left, right
+
+
 PAPERS = {
     "adafactor": adafactor, "torch_adafactor": torch_adafactor, "came": came, "lamb": lamb,
     "fused_lamb": fused_lamb, "deepspeed_lamb": deepspeed_lamb, "lars": lars, "lomo": lomo,
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
-    "muon": muon, "galore_adamw": galore_adamw,
+    "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
-OF_MATRICES = {"muon", "galore_adamw"}
+OF_MATRICES = {"muon", "normuon", "galore_adamw"}
+# Bases of what is singular, as of the longer side in the first steps, are free.
+OF_SQUARES = {"soap"}
 
 # Every hyper-parameter away from what would hide it.
 HYPERS = {
@@ -383,8 +462,11 @@ HYPERS = {
     "sm3": {"lr": 0.0123, "momentum": 0.83, "beta": 0.91, "eps": 0.01},
     "muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "eps": 0.9,
              "ns_coefficient_a": 3.1, "ns_coefficient_b": -4.2, "ns_coefficient_c": 1.9},
+    "normuon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "beta2": 0.91},
     "galore_adamw": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                      "weight_decay": 0.037, "update_proj_gap": 4.0, "scale": 0.7},
+    "soap": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "shampoo_beta": 0.9, "eps": 3e-3,
+             "weight_decay": 0.037, "precondition_frequency": 4.0},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
@@ -395,8 +477,10 @@ OPTIONS = {
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "sm3": ["maximize"],
     "muon": ["nesterov", "match_rms_adamw"],
+    "normuon": ["nesterov"],
     "galore_adamw": ["low_rank", "tall_right", "wide_right", "both_sides", "correct_bias",
                      "corrected_eps"],
+    "soap": ["correct_bias", "normalize_grads"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
@@ -412,7 +496,9 @@ OTHERS = {
     "lars": {"lr": 0.17, "momentum": 0.0},
     "sm3": {"lr": 0.17, "momentum": 0.0, "beta": 0.0, "eps": 0.0},
     "muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.0, "weight_decay": 0.0},
+    "normuon": {"lr": 0.17, "momentum": 0.0, "beta2": 0.0, "weight_decay": 0.0},
     "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
+    "soap": {"lr": 0.007, "weight_decay": 0.0, "precondition_frequency": 1.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},

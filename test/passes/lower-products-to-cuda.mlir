@@ -30,8 +30,8 @@
 // CHECK: %[[NEXT:.*]] = math.fma %{{.*}}, %{{.*}}, %[[CHAIN]] : f32
 // CHECK-NEXT: scf.yield %[[NEXT]] : f32
 // CHECK: %[[X:.*]] = arith.extf %[[LEAF]] : f32 to f64
-// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[BEGIN]], %c0 : index
 // CHECK: %[[MORE:.*]] = arith.addf %[[SUM]], %[[X]] : f64
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[BEGIN]], %c0 : index
 // CHECK: arith.select %[[FIRST]], %[[X]], %[[MORE]] : f64
 // CHECK: arith.truncf %[[ALL]] : f64 to f32
 // CHECK-NOT: func.func private @product

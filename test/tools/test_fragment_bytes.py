@@ -49,12 +49,12 @@ ELEMENTWISE = {
     "nadam": DECAY, "radam": DECAY, "rprop": "",
     "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true",
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
-    "sophia": ",option.has_estimate=true",
+    "soap": ",option.precondition=false", "sophia": ",option.has_estimate=true",
 }  # fmt: skip
 # Of the others norms, means, factors or products come before the update.
 REDUCING = {
     "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb", "lamb", "lars",
-    "muon", "torch_adafactor",
+    "muon", "normuon", "torch_adafactor",
 }  # fmt: skip
 
 

@@ -31,9 +31,9 @@ STEPS = 3
 DEVICE_STEPS = 3
 # Of matrices alone, of which no rank has a part. Sharded tensors are cut, so there is no case; of
 # a device's there are some that are matrices, and whole.
-UNCUT = {"muon"}
+UNCUT = {"muon", "normuon"}
 # Of which no rank has a part either, and no device a routine.
-DECOMPOSED = {"galore_adamw"}
+DECOMPOSED = {"galore_adamw", "soap"}
 
 
 def take_digest(results):

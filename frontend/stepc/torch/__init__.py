@@ -19,12 +19,14 @@ from .optimizers.galore import GaLoreAdamW
 from .optimizers.lars import LARS
 from .optimizers.lion import Lion
 from .optimizers.nadam import NAdam
+from .optimizers.normuon import NorMuon
 from .optimizers.optimizer import Optimizer
 from .optimizers.radam import RAdam
 from .optimizers.rmsprop import RMSprop
 from .optimizers.rprop import Rprop
 from .optimizers.sgd import SGD
 from .optimizers.sm3 import SM3
+from .optimizers.soap import SOAP
 from .optimizers.sophia import SophiaG
 from .ranks.clipping import clip_grad_norm_
 from .ranks.layouts import Layout
@@ -39,6 +41,7 @@ __all__ = [
     "LARS",
     "SGD",
     "SM3",
+    "SOAP",
     "SWA",
     "Adadelta",
     "Adafactor",
@@ -54,6 +57,7 @@ __all__ = [
     "Layout",
     "Lion",
     "NAdam",
+    "NorMuon",
     "Optimizer",
     "RAdam",
     "RMSprop",

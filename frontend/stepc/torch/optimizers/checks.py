@@ -30,6 +30,31 @@ def check_not_negative(value: float, words: str) -> None:
         raise ValueError(f"Invalid {words}: {value}")
 
 
+def check_whole(value: int, name: str) -> None:
+    """ValueError unless it is a whole number from 1 on."""
+    try:
+        whole = not isinstance(value, bool) and int(value) == value >= 1
+    except (TypeError, ValueError, OverflowError):  # None, NaN, an infinity
+        whole = False
+    if not whole:
+        raise ValueError(f"{name} is {value}, expected a whole number from 1 on")
+
+
+def list_params(group: dict) -> dict:
+    """The group with a list for its parameters, which may be one or come from a generator."""
+    params = group["params"]
+    if isinstance(params, set):  # which torch refuses, as it has no order
+        return group
+    return {**group, "params": [params] if isinstance(params, Tensor) else list(params)}
+
+
+def tensors_of(group: dict) -> list[Tensor]:
+    """Of a group's list of parameters or of names and parameters; what is neither is torch's to
+    refuse."""
+    params = [p[-1] if isinstance(p, tuple) else p for p in group["params"]]
+    return [param for param in params if isinstance(param, Tensor)]
+
+
 class CheckedGroups:
     """Mix-in: groups that are added are checked as the constructor's defaults are,
     by ``_check_values``, which gets the values that a group will have."""

@@ -10,7 +10,7 @@ import torch
 
 from ..binding.hypers import BETAS
 from ..step.compiled import CompiledStep
-from .checks import CheckedGroups
+from .checks import CheckedGroups, check_whole, list_params, tensors_of
 
 __all__ = ["GaLoreAdamW"]
 
@@ -36,19 +36,10 @@ _SIDES = {
 }
 
 
-def _check_whole(value, name: str) -> None:
-    try:
-        whole = not isinstance(value, bool) and int(value) == value >= 1
-    except (TypeError, ValueError, OverflowError):  # None, NaN, an infinity
-        whole = False
-    if not whole:
-        raise ValueError(f"{name} is {value}, expected a whole number from 1 on")
-
-
 def _check_low_rank(group: dict) -> None:
     """ValueError for what a group with a rank cannot have."""
-    _check_whole(group["rank"], "rank")
-    _check_whole(group["update_proj_gap"], "update_proj_gap")
+    check_whole(group["rank"], "rank")
+    check_whole(group["update_proj_gap"], "update_proj_gap")
     if group["proj_type"] not in _SIDES:
         kinds = ", ".join(_SIDES)
         raise ValueError(f"proj_type is {group['proj_type']!r}, expected one of {kinds}")
@@ -56,9 +47,8 @@ def _check_low_rank(group: dict) -> None:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
     if group.get("proj_quant", False):
         raise ValueError("proj_quant is True, expected False: projections are not quantized")
-    for number, item in enumerate(group["params"]):
-        param = item[-1] if isinstance(item, tuple) else item  # of a name and a parameter
-        if isinstance(param, torch.Tensor) and param.dim() != 2:
+    for number, param in enumerate(tensors_of(group)):
+        if param.dim() != 2:
             raise ValueError(
                 f"parameter {number} of a group with rank {group['rank']} has shape "
                 f"{tuple(param.shape)}: only matrices are projected, others are for a group "
@@ -90,10 +80,7 @@ class GaLoreStep(CheckedGroups, CompiledStep):
         constructor does, and for a ``rank`` of what are no matrices."""
         if isinstance(param_group, dict) and "rank" in param_group:
             param_group = {**_DEFAULTS, **param_group}
-            params = param_group["params"]
-            if not isinstance(params, set):  # which torch refuses, as it has no order
-                one = isinstance(params, torch.Tensor)
-                param_group["params"] = params = [params] if one else list(params)
+            param_group = list_params(param_group)
             _check_low_rank(param_group)
         super().add_param_group(param_group)
 

@@ -1,0 +1,141 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""SOAP, of its authors' repository (nikhilvyas/SOAP), with a compiled step."""
+
+from __future__ import annotations
+
+import torch
+
+from ..binding.hypers import BETAS
+from ..step.compiled import CompiledStep
+from .checks import (
+    CheckedGroups,
+    check_betas,
+    check_lr,
+    check_not_negative,
+    check_whole,
+    list_params,
+    tensors_of,
+)
+
+__all__ = ["SOAP"]
+
+
+def _shampoo_beta(group: dict) -> float:
+    """That of the squares of the rotated gradient, where it is below zero."""
+    beta = group["shampoo_beta"]
+    return beta if beta >= 0.0 else group["betas"][1]
+
+
+class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+    """Adam in the eigenbasis of Shampoo's preconditioner; definition ``soap.mlir``.
+
+    Vyas et al., "SOAP: Improving and Stabilizing Shampoo using Adam", ICLR 2025, algorithm 3.
+    The arguments are those of the authors' ``SOAP``.
+
+    The first step of a parameter makes the bases and moves nothing. ``state`` has ``step``,
+    ``exp_avg`` and ``exp_avg_sq`` of the rotated gradient, and of each dim that has a basis
+    ``GG_0``, ``Q_0`` (rows) and ``GG_1``, ``Q_1`` (columns): float32, or float64 beside
+    float64 parameters. A matrix of ``[n, m]`` has n * n and m * m elements in each. A matrix
+    that ranks have parts of is stepped whole by one of them (docs/distributed.md). On CUDA
+    devices groups with matrices are refused.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate.
+        betas: decays of the averages of the rotated gradient and of its square.
+        shampoo_beta: decay of the preconditioner; below 0: ``betas[1]``.
+        eps: added to the root of the squares' average.
+        weight_decay: decoupled, times ``lr``, behind the update.
+        precondition_frequency: in how many steps a basis is turned once.
+        max_precond_dim: a dim with more elements has no basis.
+        merge_dims, precondition_1d, data_format: as the authors' defaults; others are refused.
+            Parameters are matrices, vectors or scalars: view a convolution's as a matrix.
+        normalize_grads: divide each update by the root of its mean square.
+        correct_bias: divide the averages by their weights' sums.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError for values out of range.
+    """
+
+    _zoo_name = "soap"
+    _hypers = {
+        "lr": "lr",
+        **BETAS,
+        "shampoo_beta": _shampoo_beta,
+        "eps": "eps",
+        "weight_decay": "weight_decay",
+        "precondition_frequency": "precondition_frequency",
+    }
+    _options = {
+        "precondition": lambda group: any(param.dim() == 2 for param in group["params"]),
+        "max_precond_dim": lambda group: int(group["max_precond_dim"]),
+        "correct_bias": "correct_bias",
+        "normalize_grads": "normalize_grads",
+    }
+
+    def __init__(
+        self,
+        params,
+        lr: float = 3e-3,
+        betas: tuple[float, float] = (0.95, 0.95),
+        shampoo_beta: float = -1,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        precondition_frequency: int = 10,
+        max_precond_dim: int = 10000,
+        merge_dims: bool = False,
+        precondition_1d: bool = False,
+        normalize_grads: bool = False,
+        data_format: str = "channels_first",
+        correct_bias: bool = True,
+        **features,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "shampoo_beta": shampoo_beta,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "precondition_frequency": precondition_frequency,
+            "max_precond_dim": max_precond_dim,
+            "merge_dims": merge_dims,
+            "precondition_1d": precondition_1d,
+            "normalize_grads": normalize_grads,
+            "correct_bias": correct_bias,
+        }
+        if data_format != "channels_first":
+            raise ValueError(f"data_format is {data_format!r}, expected 'channels_first'")
+        self._check_values(defaults)
+        super().__init__(params, defaults, **features)
+
+    @staticmethod
+    def _check_values(group: dict) -> None:
+        check_lr(group["lr"])
+        check_betas(group["betas"])
+        if not group["shampoo_beta"] < 1.0:
+            raise ValueError(f"Invalid shampoo_beta: {group['shampoo_beta']}")
+        check_not_negative(group["eps"], "epsilon value")
+        check_not_negative(group["weight_decay"], "weight_decay value")
+        check_whole(group["precondition_frequency"], "precondition_frequency")
+        check_whole(group["max_precond_dim"], "max_precond_dim")
+        for name in ("merge_dims", "precondition_1d"):
+            if group[name]:
+                raise ValueError(
+                    f"{name} is {group[name]}, expected False: bases are of a matrix's rows and "
+                    "columns"
+                )
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
+        constructor does, and for parameters of more than two dims."""
+        if isinstance(param_group, dict):
+            param_group = list_params(param_group)
+            for number, param in enumerate(tensors_of(param_group)):
+                if param.dim() > 2:
+                    raise ValueError(
+                        f"parameter {number} has shape {tuple(param.shape)}, expected at most "
+                        "two dims: bases are of a matrix's rows and columns"
+                    )
+        super().add_param_group(param_group)

@@ -1,0 +1,276 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""SOAP beside its authors' formulas, with torch's decompositions, and beside another's code.
+
+A sign of an eigenvector is free: of both it is made the one with which the largest component is
+positive; of QR that with which R's diagonal is. Where a preconditioner is singular, as that of the
+longer side in the first steps, its bases are free too, and what is done depends on them: the
+formulas go on from ours there (``warm``).
+"""
+
+import copy
+import math
+
+import pytest
+import stepc.torch
+import torch
+from common import Written, bits_equal, clone_params, make_params, set_grads, train
+from stepc.torch import SOAP
+
+SQUARE = [(9, 9), (1, 1), (2, 2), (17, 17), (33, 33), (5,), ()]
+# Tall, wide; a row, a column; and what has no bases.
+SHAPES = [(12, 7), (7, 12), (40, 3), (3, 40), (1, 6), (6, 1), (33, 65), (5,), ()]
+
+
+def canonical(vectors):
+    """Columns, of which the component of the largest magnitude is positive."""
+    place = vectors.abs().argmax(0, keepdim=True)
+    return vectors * vectors.gather(0, place).sign()
+
+
+class Formulas(Written):
+    """The authors' soap.py, of parameters with two dims at most. ``group`` as theirs."""
+
+    defaults = {
+        "lr": 3e-3, "betas": (0.95, 0.95), "shampoo_beta": -1, "eps": 1e-8,
+        "weight_decay": 0.01, "precondition_frequency": 10, "max_precond_dim": 10000,
+        "normalize_grads": False, "correct_bias": True,
+    }  # fmt: skip
+
+    @staticmethod
+    def project(x, bases, back=False):
+        for dim, q in enumerate(bases):
+            if q is not None:
+                x = torch.tensordot(x, q, dims=[[dim], [1 if back else 0]]).movedim(-1, dim)
+        return x
+
+    def step_one(self, p, group, **state):
+        g = p.grad.to(torch.promote_types(p.dtype, torch.float32))
+        first = not state
+        if first:
+            state = self.begin(g, group)
+        else:
+            state["step"] += 1
+            self.move(p, g, state, group)
+        beta = group["shampoo_beta"] if group["shampoo_beta"] >= 0 else group["betas"][1]
+        for dim, gram in enumerate(state["GG"]):
+            if gram is not None:
+                other = g if dim == 0 else g.mT
+                gram.lerp_(other @ other.mT, 1 - beta)
+        if first:
+            state["Q"] = [
+                gram if gram is None else canonical(torch.linalg.eigh(gram)[1].flip(1))
+                for gram in state["GG"]
+            ]
+        elif state["step"] % group["precondition_frequency"] == 0:
+            self.turn(state)
+        return state
+
+    def begin(self, g, group):
+        sizes = g.shape if g.dim() == 2 else ()
+        grams = [
+            torch.zeros(n, n, dtype=g.dtype) if n <= group["max_precond_dim"] else None
+            for n in sizes
+        ]
+        return {"step": 0, "m": torch.zeros_like(g), "v": torch.zeros_like(g), "GG": grams}
+
+    def turn(self, state):
+        m = self.project(state["m"], state["Q"], back=True)
+        for dim, (gram, q) in enumerate(zip(state["GG"], state["Q"], strict=True)):
+            if gram is None:
+                continue
+            order = torch.argsort(torch.diag(q.mT @ gram @ q), descending=True)
+            state["v"] = state["v"].index_select(dim, order)
+            basis, r = torch.linalg.qr(gram @ q[:, order])
+            state["Q"][dim] = basis * torch.diag(r).sign()
+        state["m"] = self.project(m, state["Q"])
+
+    def move(self, p, g, state, group):
+        beta1, beta2 = group["betas"]
+        x = self.project(g, state["Q"])
+        state["m"] = beta1 * state["m"] + (1 - beta1) * x
+        state["v"] = beta2 * state["v"] + (1 - beta2) * x * x
+        alpha = group["lr"]
+        if group["correct_bias"]:
+            t = state["step"]
+            alpha = alpha * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        u = self.project(state["m"] / (state["v"].sqrt() + group["eps"]), state["Q"], back=True)
+        if group["normalize_grads"]:
+            u = u / (1e-30 + (u * u).mean().sqrt())
+        new = p.to(g.dtype) - alpha * u
+        p.copy_(new - group["lr"] * group["weight_decay"] * new)
+
+
+def near(x, y, tolerance):
+    torch.testing.assert_close(x.detach(), y.detach(), rtol=tolerance, atol=tolerance)
+
+
+def states_of(optimizer, written, pair):
+    """Pairs of ours and the written ones', by name."""
+    own, other = optimizer.state[pair[0]], written.state[pair[1]]
+    pairs = {"exp_avg": (own["exp_avg"], other["m"]), "exp_avg_sq": (own["exp_avg_sq"], other["v"])}
+    for dim, gram in enumerate(other["GG"]):
+        assert (f"Q_{dim}" in own) == (f"GG_{dim}" in own) == (gram is not None)
+        if gram is not None:
+            pairs[f"GG_{dim}"] = own[f"GG_{dim}"], gram
+            pairs[f"Q_{dim}"] = own[f"Q_{dim}"], other["Q"][dim]
+    return pairs
+
+
+def go_on(written, optimizer, ours, theirs):
+    """The formulas from where ours are."""
+    for p, q in zip(ours, theirs, strict=True):
+        own, dims, most = optimizer.state[p], range(p.dim()), written.param_groups[0]["max_precond_dim"]
+        for d in dims:
+            assert (f"Q_{d}" in own) == (p.dim() == 2 and p.shape[d] <= most)
+        written.state[q] = {
+            "step": int(own["step"]) - 1, "m": own["exp_avg"].clone(),
+            "v": own["exp_avg_sq"].clone(),
+            **{
+                name: [own[f"{name}_{d}"].clone() if f"{name}_{d}" in own else None for d in dims]
+                for name in ("GG", "Q")
+            },
+        }  # fmt: skip
+        with torch.no_grad():
+            q.copy_(p)
+
+
+def run(steps=30, dtype=torch.float64, shapes=SHAPES, tolerance=1e-8, warm=30, **more):
+    """Steps of ours and of the formulas from the same gradients, behind ``warm`` of ours alone."""
+    ours, theirs = make_params(shapes, dtype), make_params(shapes, dtype)
+    more = {"lr": 0.01, "precondition_frequency": 7, **more}
+    optimizer, written = SOAP(ours, **more), Formulas(theirs, **more)
+    if warm:
+        train((optimizer,), (ours,), warm)
+        go_on(written, optimizer, ours, theirs)
+    train((optimizer, written), (ours, theirs), steps, first=warm)
+    for pair in zip(ours, theirs, strict=True):
+        near(*pair, tolerance)
+        for name, (own, other) in states_of(optimizer, written, pair).items():
+            assert own.shape == other.shape, name
+            near(own, other.to(own.dtype), tolerance)
+    return optimizer, ours
+
+
+def test_as_the_formulas():
+    run()
+
+
+@pytest.mark.parametrize("frequency", [1, 2, 29, 100])
+def test_from_the_first_step(frequency):
+    run(shapes=SQUARE, warm=0, precondition_frequency=frequency)
+
+
+@pytest.mark.parametrize("frequency", [1, 2, 44])
+def test_frequencies(frequency):
+    run(precondition_frequency=frequency)
+
+
+@pytest.mark.parametrize("most", [2, 8, 12, 1])
+def test_dims_that_have_no_basis(most):
+    optimizer, ours = run(max_precond_dim=most)
+    have = {name for p in ours for name in optimizer.state[p]}
+    assert ("Q_0" in have) and ("Q_1" in have)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"betas": (0.9, 0.99), "shampoo_beta": 0.8},
+        {"shampoo_beta": 0.0, "shapes": SQUARE, "warm": 0},
+        {"correct_bias": False},
+        {"normalize_grads": True},
+        {"weight_decay": 0.0, "eps": 1e-3},
+        {"betas": (0.0, 0.9)},
+    ],
+    ids=str,
+)
+def test_settings(more):
+    run(**more)
+
+
+def test_float32():
+    run(dtype=torch.float32, shapes=[(12, 7), (7, 12), (5,)], steps=12, tolerance=1e-3)
+
+
+def test_the_first_step_makes_the_bases_alone():
+    params = make_params([(6, 4), (5,)], torch.float32)
+    before = clone_params(params)
+    optimizer = SOAP(params)
+    set_grads(params, seed=0)
+    optimizer.step()
+    assert bits_equal(params, before)
+    state = optimizer.state[params[0]]
+    assert not state["exp_avg"].any() and not state["exp_avg_sq"].any()
+    for name, size in (("Q_0", 6), ("Q_1", 4)):
+        q = state[name]
+        near(q.mT @ q, torch.eye(size), 1e-5)
+    set_grads(params, seed=1)
+    optimizer.step()
+    assert not any(p.equal(q) for p, q in zip(params, before, strict=True))
+
+
+def test_resumed_between_turns():
+    """To the bit, in a step before one that turns the bases and in others."""
+    shapes = [(12, 7), (5,)]
+    ours = make_params(shapes, torch.float32)
+    optimizer = SOAP(ours, precondition_frequency=3)
+    for step in range(12):
+        saved = copy.deepcopy(optimizer.state_dict())
+        others = clone_params(ours)
+        resumed = SOAP(others, precondition_frequency=3)
+        resumed.load_state_dict(saved)
+        set_grads(ours, others, seed=step)
+        optimizer.step()
+        resumed.step()
+        assert bits_equal(ours, others), step
+
+
+def test_beside_pytorch_optimizer():
+    """Which keeps ``exp_avg`` as it is, not turned, and ends in the same place. Its averages
+    begin in the second step, as the authors' do."""
+    other = pytest.importorskip("pytorch_optimizer")
+    shapes = [(5, 5), (9, 9), (17, 17)]
+    ours, theirs = make_params(shapes, torch.float64), make_params(shapes, torch.float64)
+    more = {"lr": 0.01, "weight_decay": 0.0, "precondition_frequency": 5}
+    optimizer = SOAP(ours, **more)
+    reference = other.SOAP(theirs, **more)
+    train((optimizer, reference), (ours, theirs), 30)
+    for p, q in zip(ours, theirs, strict=True):
+        near(p, q, 1e-4)  # its bases are float32
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"lr": -1.0}, "Invalid learning rate: -1.0"),
+        ({"betas": (1.0, 0.9)}, "Invalid beta parameter at index 0: 1.0"),
+        ({"shampoo_beta": 1.0}, "Invalid shampoo_beta: 1.0"),
+        ({"eps": -1e-8}, "Invalid epsilon value: -1e-08"),
+        ({"weight_decay": -0.1}, "Invalid weight_decay value: -0.1"),
+        ({"precondition_frequency": 0}, "precondition_frequency is 0, expected a whole"),
+        ({"precondition_frequency": 2.5}, "precondition_frequency is 2.5, expected a whole"),
+        ({"max_precond_dim": math.inf}, "max_precond_dim is inf, expected a whole"),
+        ({"merge_dims": True}, "merge_dims is True, expected False"),
+        ({"precondition_1d": True}, "precondition_1d is True, expected False"),
+        ({"data_format": "channels_last"}, "data_format is 'channels_last', expected"),
+    ],
+    ids=str,
+)
+def test_refused(more, words):
+    with pytest.raises(ValueError, match=words):
+        SOAP(make_params([(3, 3)], torch.float32), **more)
+
+
+def test_more_than_two_dims_are_refused():
+    """Before anything is changed; a generator is not used up."""
+    params = make_params([(3, 3)], torch.float32)
+    optimizer = SOAP(params)
+    kernel = torch.nn.Parameter(torch.ones(2, 3, 3))
+    with pytest.raises(ValueError, match=r"parameter 1 has shape \(2, 3, 3\), expected at most"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2)), kernel]})
+    assert len(optimizer.param_groups) == 1
+    more = make_params([(2, 2), (4,)], torch.float32)
+    optimizer.add_param_group({"params": (p for p in more)})
+    assert len(optimizer.param_groups[1]["params"]) == 2
+    assert isinstance(stepc.torch.SOAP(iter(more)), SOAP)
