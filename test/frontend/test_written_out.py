@@ -70,7 +70,7 @@ def alone(name):
 t = stepc.torch
 FIXED = {"lr": 0.1, "relative_step": False}
 L2 = {"weight_decay": 0.1}
-VECTORS = [(5,), (), (7,), (1,), (33,)]
+VECTORS = [(5,), (2,), (7,), (3,), (33,)]
 ONE = {"betas": 1.0}  # Their bias corrections divide by 1 - 1.
 ENTRIES = {
     "SGD": Entry(t.SGD, own.sgd, {"lr": 0.1, "momentum": 0.9}, ("momentum", "dampening")),
