@@ -120,7 +120,8 @@ def states_of(optimizer, written, pair):
 def go_on(written, optimizer, ours, theirs):
     """The formulas from where ours are."""
     for p, q in zip(ours, theirs, strict=True):
-        own, dims, most = optimizer.state[p], range(p.dim()), written.param_groups[0]["max_precond_dim"]
+        own, dims = optimizer.state[p], range(p.dim())
+        most = written.param_groups[0]["max_precond_dim"]
         for d in dims:
             assert (f"Q_{d}" in own) == (p.dim() == 2 and p.shape[d] <= most)
         written.state[q] = {
