@@ -4,6 +4,7 @@
 interrupts send. Processes that they start have the handler that is usual, too. And where
 modules for all of them are."""
 
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -26,3 +27,10 @@ def pytest_collection_modifyitems(config, items):
     if out and not any("[" in argument for argument in config.args):
         config.hook.pytest_deselected(items=[item for item in items if item in out])
         items[:] = [item for item in items if item not in out]
+
+
+def pytest_collection_finish():
+    """What thousands of tests and their modules hold stays to the end: the garbage collector, which
+    tests run again and again, need not look through it each time."""
+    gc.collect()
+    gc.freeze()
