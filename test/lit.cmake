@@ -14,7 +14,3 @@ file(GLOB STEPC_ZOO CONFIGURE_DEPENDS
 add_test(NAME mutations
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/mutations.py
           $<TARGET_FILE:stepc-opt> ${STEPC_ZOO} --count 150)
-
-add_test(NAME docs
-  COMMAND ${PROJECT_SOURCE_DIR}/tools/docs/check_docs.sh $<TARGET_FILE:stepc-opt>)
-set_tests_properties(docs PROPERTIES ENVIRONMENT PYTHON=${Python3_EXECUTABLE})

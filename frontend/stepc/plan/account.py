@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..schedule import widths
 from .layouts import Layout, Part
@@ -44,8 +45,21 @@ def _exchange_axes(crossing: dict, rule, part: Part) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def account_part(package: Package, part: Part) -> PartAccount:
-    described, variant = package.part(part), package.variant(part)
+class _Steps(NamedTuple):
+    """Of a variant: bytes for an element by segment, and what crosses of which buffer."""
+
+    moved: list[tuple[int, int]]
+    crossings: list[dict]
+
+    @classmethod
+    def of(cls, variant: dict) -> _Steps:
+        moved = [(kernel.segment, kernel.total) for kernel in widths(variant)]
+        return cls(moved, [one for one in variant["schedule"] if one.get("buffer") is not None])
+
+
+def account_part(package: Package, part: Part, steps: _Steps) -> PartAccount:
+    """``steps``: of the variant that updates the part."""
+    described = package.part(part)
     elements, grad = described.elements, BYTES[package.grad_of(part.dtype)]
     found = PartAccount(
         elements * BYTES[part.dtype],
@@ -55,13 +69,12 @@ def account_part(package: Package, part: Part) -> PartAccount:
         described.workspace,
         described.is_shared,
     )
-    for kernel in widths(variant):
-        found.moved[kernel.segment] += elements * kernel.total
-    for crossing in variant["schedule"]:
-        if (buffer := crossing.get("buffer")) is not None:
-            axes = _exchange_axes(crossing, described.rule, part)
-            key = (crossing["segment"], axes, crossing["op"])
-            found.exchange[key] += described.entries[buffer]
+    for segment, width in steps.moved:
+        found.moved[segment] += elements * width
+    for crossing in steps.crossings:
+        axes = _exchange_axes(crossing, described.rule, part)
+        key = (crossing["segment"], axes, crossing["op"])
+        found.exchange[key] += described.entries[crossing["buffer"]]
     return found
 
 
@@ -126,16 +139,19 @@ class Accountant:
         self.package, self.layout = package, layout
         self.workers, self.groups = workers, groups
         self._parts: dict[Part, PartAccount] = {}
+        self._steps = [_Steps.of(variant) for variant in package.manifest["variants"]]
         self._values = _statistics(package, groups)
         self._wide = {name for name, size in layout.axes.items() if size > 1}
+        self._wide_axes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def of_part(self, part: Part) -> PartAccount:
         if part not in self._parts:
-            self._parts[part] = account_part(self.package, part)
+            steps = self._steps[self.package.part(part).variant]
+            self._parts[part] = account_part(self.package, part, steps)
         return self._parts[part]
 
     def rank(self, parts: Counter[Part]) -> RankAccount:
-        found, packs = RankAccount(), Counter()
+        found, packs, wide_of = RankAccount(), Counter(), self._wide_of
         largest = total = shared = 0
         for part, count in parts.items():
             one = self.of_part(part)
@@ -147,9 +163,7 @@ class Accountant:
             for name, size in one.states.items():
                 found.states[name] += size * count
             for (round_, axes, operation), entries in one.exchange.items():
-                # Axes of one rank are none: what crosses over the same others is one buffer.
-                wide = tuple(sorted(self._wide.intersection(axes)))
-                packs[round_, wide, operation] += entries * count
+                packs[round_, wide_of(axes), operation] += entries * count
             if one.is_shared:
                 shared = max(shared, one.workspace)
             else:
@@ -158,6 +172,12 @@ class Accountant:
         found.exchange = sum(max(entries, 8) * ENTRY for entries in packs.values())
         found.calls = self._calls(packs)
         return found
+
+    def _wide_of(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Axes of one rank are none: what crosses over the same others is one buffer."""
+        if axes not in self._wide_axes:
+            self._wide_axes[axes] = tuple(sorted(self._wide.intersection(axes)))
+        return self._wide_axes[axes]
 
     def _calls(self, packs: Counter) -> list[Call]:
         calls: Counter = Counter()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import re
 from collections import Counter
@@ -54,6 +55,12 @@ class Line:
     @property
     def dtype(self) -> str:
         return self.tensors[0].dtype
+
+    @functools.cached_property
+    def places(self) -> list[tuple[int, int, Tensor]]:
+        """Of each tensor where it begins and ends."""
+        pairs = zip(self.starts, self.tensors, strict=True)
+        return [(start, start + tensor.elements, tensor) for start, tensor in pairs]
 
 
 @dataclass(frozen=True)
@@ -146,20 +153,28 @@ class Layout:
         return found
 
     def _flat_parts(self, rank: int) -> Counter[Part]:
-        found = self.empty.copy()
-        for line in self.lines:
+        found, axes = self.empty.copy(), self.data_axes
+        for line, number in self._kinds_of_lines:
             low, high = rank * line.length, (rank + 1) * line.length
             first = max(0, bisect.bisect_right(line.starts, low) - 1)
-            for tensor, start in zip(line.tensors[first:], line.starts[first:], strict=False):
+            for start, end, tensor in itertools.islice(line.places, first, None):
                 if start >= high:
                     break
-                begin = min(max(low - start, 0), tensor.elements)
-                end = min(max(high - start, begin), tensor.elements)
-                if begin < end:
-                    empty = Part(tensor.shape, tensor.dtype, flat=self.data_axes)
-                    found[empty] -= 1
-                    found[empty._replace(begin=begin, end=end)] += 1
+                begin, stop = max(low, start) - start, min(high, end) - start
+                if begin < stop:
+                    shape, dtype = tensor.shape, tensor.dtype
+                    found[Part(shape, dtype, (), (), axes)] -= number
+                    found[Part(shape, dtype, (), (), axes, begin, stop)] += number
         return +found
+
+    @functools.cached_property
+    def _kinds_of_lines(self) -> list[tuple[Line, int]]:
+        """Blocks of a model have the same lines: one of each, and how many are like it."""
+        found: dict[tuple, list[Line]] = {}
+        for line in self.lines:
+            shapes = tuple(tensor.shape for tensor in line.tensors)
+            found.setdefault((line.dtype, shapes), []).append(line)
+        return [(lines[0], len(lines)) for lines in found.values()]
 
 
 def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:

@@ -163,13 +163,14 @@ class Package:
             part.dtype,
             self.grad_of(part.dtype),
         )
-        # A package may have those with a master alone.
-        kept = [query._replace(master=master, rounds=rounds) for master, rounds in _KEPT]
-        answers = self.interface.describe(kept)
-        found = next((one for one in answers if one.variant is not None), None)
-        if found is None:
-            raise PlanError(
-                f"'{self.name}' has no variant of rule '{rule.name}' for {part.dtype} of shape "
-                f"{part.shape}: {answers[0].refusal.partition(': ')[2]}"
-            )
-        return found
+        # A package may have those with a master alone: seldom, so one after the other.
+        refusal = ""
+        for master, rounds in _KEPT:
+            [found] = self.interface.describe([query._replace(master=master, rounds=rounds)])
+            if found.variant is not None:
+                return found
+            refusal = refusal or found.refusal
+        raise PlanError(
+            f"'{self.name}' has no variant of rule '{rule.name}' for {part.dtype} of shape "
+            f"{part.shape}: {refusal.partition(': ')[2]}"
+        )
