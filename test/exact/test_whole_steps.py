@@ -4,7 +4,8 @@
 the zoo, with fragments before and after it, in f32, bf16 and f64.
 
 STEPC_STEP_CASES=200 runs so many cases for each package in place of a few, and
-STEPC_ALL_FRAGMENTS=1 each definition behind all combinations of fragments.
+STEPC_ALL_FRAGMENTS=1 each definition behind all combinations of fragments; the first, and
+STEPC_BREADTH=1, take larger matrices of definitions with eigenvectors.
 """
 
 import os
@@ -18,6 +19,7 @@ from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
 from papers import OF_MATRICES
+from samples import BREADTH
 from steps import Case, Group, Packages, Tensor, check
 from torch_formulas import HYPERS as TORCH
 from values import FILLS, RANKS, fill, random_place, random_shape
@@ -42,6 +44,9 @@ PROFILES = 4
 # Several tiles of rows and columns.
 LARGE = [(65, 4097), (129, 1025), (2, 65, 1023), (4097, 3), (5000,), (3, 65, 129), (257, 255),
          (1, 1, 2049), (2049, 33), (2, 2, 66, 129)]  # fmt: skip
+# Of eigenvectors, which take minutes at the extents above: the long runs have those.
+OF_EIGENVECTORS = {"galore_adamw"}
+IS_LONG = BREADTH or "STEPC_STEP_CASES" in os.environ
 
 
 def profiles(rng, definition):
@@ -113,10 +118,14 @@ def make_case(rng, name, definition, profile, index):
     kind = kinds[int(rng.integers(len(kinds)))]
     steps = int(rng.integers(1, 4))
     large = index % 5 == 4
+    ranks, most, larger = RANKS, 6000, LARGE
+    if name in OF_MATRICES:
+        ranks, larger = (2,), LARGE[:2]
+    if name in OF_EIGENVECTORS and not IS_LONG:
+        most, larger = 1200, [(17, 260), (129, 20)]
     tensors = []
     for position in range(int(rng.integers(1, 6))):
-        ranks, larger = ((2,), LARGE[:2]) if name in OF_MATRICES else (RANKS, LARGE)
-        shape = random_shape(rng, 6000, ranks)
+        shape = random_shape(rng, most, ranks)
         if large and position == 0:
             shape = larger[int(rng.integers(len(larger)))]
         own = kind if rng.random() < 0.6 else "normal"
