@@ -14,3 +14,5 @@ file(GLOB STEPC_ZOO CONFIGURE_DEPENDS
 add_test(NAME mutations
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/dialect/mutations.py
           $<TARGET_FILE:stepc-opt> ${STEPC_ZOO} --count 150)
+# The longest come first, that none is left alone at the end: these, and others that say so.
+set_tests_properties(lit mutations PROPERTIES COST 40)

@@ -14,27 +14,30 @@ trap 'rm -rf "$folder"' EXIT
 library=$folder/faulty.so
 ln -s "$3" "$library"
 
-# FAULT FILTER: whether the tests pass.
+# FAULT FILTER SECONDS: whether the tests pass.
 run() {
-  STEPC_FAULT=$1 LD_PRELOAD=$library timeout 60 "$tests" --gtest_fail_fast \
+  STEPC_FAULT=$1 LD_PRELOAD=$library timeout "$3" "$tests" --gtest_fail_fast \
     --gtest_filter="$2" >/dev/null 2>&1
 }
 
 # PREFIX LEAST FILTER
 try() {
-  local name names
+  local name names begin limit
   names=$(grep -rhoE "STEPC_FAULT\(\s*\"$1-[a-z-]+\"" "$source_dir/runtime" |
     grep -oE "$1-[a-z-]+" | sort -u)
   [ "$(echo "$names" | wc -l)" -ge "$2" ] || {
     echo "fewer than $2 faults '$1'" >&2
     exit 1
   }
-  run none "$3" || {
+  begin=$SECONDS
+  run none "$3" 300 || {
     echo "without a fault the tests fail" >&2
     exit 1
   }
+  # With some faults ranks wait for each other without end.
+  limit=$((10 + 5 * (SECONDS - begin)))
   for name in $names; do
-    if run "$name" "$3"; then
+    if run "$name" "$3" "$limit"; then
       echo "not caught: $name" >&2
       failures=$((failures + 1))
     else
