@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from order import place
 from samples import leave_out
 
 
@@ -27,6 +28,7 @@ def pytest_collection_modifyitems(config, items):
     if out and not any("[" in argument for argument in config.args):
         config.hook.pytest_deselected(items=[item for item in items if item in out])
         items[:] = [item for item in items if item not in out]
+    items.sort(key=place)
 
 
 def pytest_collection_finish():

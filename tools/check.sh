@@ -30,8 +30,10 @@ run_pytest() {
   for folder in test/*/; do
     if compgen -G "${folder}test_*.py" >/dev/null; then folders+=("$folder"); fi
   done
-  # A file stays on one worker: what its tests share, it makes once.
+  # A file stays on one worker: what its tests share, it makes once. They come in the order
+  # of test/order.py.
   "$python" -m pytest -q --durations=10 -o junit_logging=no -n "$workers" --dist loadfile \
+    --no-loadscope-reorder \
     --junitxml="$reports/pytest.xml" "${folders[@]}"
 }
 

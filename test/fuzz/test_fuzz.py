@@ -17,7 +17,7 @@ from seeds import make_program
 from steps import interpret
 from test_bounds import outside
 
-NUMBER = int(os.environ.get("STEPC_RANDOM_PROGRAMS", number(200, 500)))
+NUMBER = int(os.environ.get("STEPC_RANDOM_PROGRAMS", number(120, 500)))
 BOUNDED = 60
 
 

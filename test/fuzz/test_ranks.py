@@ -15,12 +15,14 @@ from cases import make_case, make_setting
 from engine import run_programs, write
 from rank_engine import describe, run_ranked, share
 from report import explain
+from samples import number
 from seeds import make_program
 from shrink import smaller_settings
 from spread import NAMES, make_sharded, spread_setting
 
 ROOT = Path(__file__).resolve().parents[2]
-NUMBER = int(os.environ.get("STEPC_RANK_PROGRAMS", "60"))
+NUMBER = int(os.environ.get("STEPC_RANK_PROGRAMS", number(40, 120)))
+LAYOUTS = max(NUMBER, 60)  # that are made and not run
 
 
 def test_random_programs_on_ranks(tmp_path, capsys):
@@ -48,7 +50,7 @@ def settings(number):
 def test_layouts_have_everything(tmp_path):
     """What the generator is for is in the layouts of the check."""
     found = set()
-    for program, setting in settings(NUMBER):
+    for program, setting in settings(LAYOUTS):
         sharded = make_sharded(make_case(program, setting, write(program, tmp_path)), setting)
         found.add(("ranks", sharded.world))
         found.add(("axes", len(setting.mesh)))
@@ -72,7 +74,7 @@ def test_layouts_have_everything(tmp_path):
 
 def test_shrinking_reaches_one_whole_tensor():
     """Every mesh and layout can be made less, down to none."""
-    for _, setting in settings(10):
+    for _, setting in settings(number(4, 10)):
         while smaller := list(smaller_settings(setting)):
             setting = smaller[-1]
         [tensor] = setting.tensors
@@ -85,8 +87,8 @@ def test_a_part_that_is_counted_twice_is_found(tmp_path):
     library = Path(os.environ.get("STEPC_BUILD", ROOT / "build")) / "lib/libstepc_runtime_faulty.so"
     fault = "shard-part-over-one-dim-counted-over-all"
     run = subprocess.run(
-        [sys.executable, ROOT / "tools" / "fuzz" / "run.py", "--ranks", "--seed=0",
-         "--programs=32", "--shrink=0", "--keep", tmp_path],
+        [sys.executable, ROOT / "tools" / "fuzz" / "run.py", "--ranks", "--seed=8",
+         "--programs=8", "--shrink=0", "--keep", tmp_path],
         env={**os.environ, "STEPC_RUNTIME_LIBRARY": str(library), "STEPC_FAULT": fault},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
