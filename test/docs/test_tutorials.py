@@ -6,12 +6,19 @@ import os
 import re
 
 import pytest
+from samples import BREADTH
 from tutorial import BLOCK, PAGES, ROOT, follow, setup
+
+# torchrun's own processes import torch one after the other; test_leaving.py has it in each check.
+FORKED = f"""
+torchrun() {{ python '{ROOT}/test/docs/forked_torchrun.py' "$@"; }}
+"""
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tutorial(page, tmp_path):
-    follow(page, tmp_path, setup(), dict(os.environ))
+    """With STEPC_BREADTH=1 by torchrun itself."""
+    follow(page, tmp_path, setup() + ("" if BREADTH else FORKED), dict(os.environ))
 
 
 @pytest.mark.parametrize("page", PAGES)
