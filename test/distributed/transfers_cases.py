@@ -18,13 +18,23 @@ from entries import Packages, Run, compare, run_alone  # noqa: E402
 from entry_models import random_model  # noqa: E402
 
 
+class PackagesOfRankZero(Packages):
+    """Compiled by one rank for all."""
+
+    def compile(self, definition, variants, name):
+        is_first = dist.get_rank() == 0
+        made = [super().compile(definition, variants, name) if is_first else None]
+        dist.broadcast_object_list(made)
+        return made[0]
+
+
 def check(shape, names, seeds):
     """Models on a mesh over all ranks: each rank has the bits of one process."""
     mesh = TorchMesh([init_device_mesh("cpu", shape, mesh_dim_names=names)])
     assert mesh.mesh.sizes == shape
     models = [random_model(seed, mesh.mesh) for seed in seeds]
     with tempfile.TemporaryDirectory() as folder:
-        packages = Packages(Path(folder))
+        packages = PackagesOfRankZero(Path(folder))
         packages.prepare(models)
         for seed, model in zip(seeds, models, strict=True):
             package = packages.get(model)

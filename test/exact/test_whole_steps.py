@@ -19,7 +19,6 @@ from formulas import HYPERS as ELEMENTWISE
 from oracle import ZOO
 from papers import HYPERS as PAPERS
 from papers import OF_MATRICES
-from samples import BREADTH
 from steps import Case, Group, Packages, Tensor, check
 from torch_formulas import HYPERS as TORCH
 from values import FILLS, RANKS, fill, random_place, random_shape
@@ -46,7 +45,7 @@ LARGE = [(65, 4097), (129, 1025), (2, 65, 1023), (4097, 3), (5000,), (3, 65, 129
          (1, 1, 2049), (2049, 33), (2, 2, 66, 129)]  # fmt: skip
 # Of eigenvectors, which take minutes at the extents above: the long runs have those.
 OF_EIGENVECTORS = {"galore_adamw"}
-IS_LONG = BREADTH or "STEPC_STEP_CASES" in os.environ
+IS_LONG = "STEPC_STEP_CASES" in os.environ or os.environ.get("STEPC_BREADTH") == "1"
 
 
 def profiles(rng, definition):

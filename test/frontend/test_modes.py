@@ -236,18 +236,25 @@ PLACES = {
 }
 
 
+def first_step(place):
+    """What a new process says after a first step there."""
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST.format(PLACES[place])],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def said_of_nothing():
+    return first_step("nothing")
+
+
 @pytest.mark.parametrize("place", PLACES)
-def test_first_step_of_a_process(place):
+def test_first_step_of_a_process(place, said_of_nothing):
     """What is found out about torch then is the same in all of them."""
-    said = {}
-    for where in ("nothing", place):
-        run = subprocess.run(
-            [sys.executable, "-c", FIRST.format(PLACES[where])],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert run.returncode == 0, run.stderr
-        said[where] = run.stdout
-    assert said[place] == said["nothing"]
+    assert first_step(place) == said_of_nothing
 
 
 # --- Tensors without memory ---------------------------------------------------
