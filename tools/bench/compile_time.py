@@ -25,9 +25,9 @@ def _compile(compiler, folder, definition=DEFINITION):
     return time.perf_counter() - begin
 
 
-def zoo(compiler, folder, rounds):
-    """Median seconds by definition, in rounds over all of them."""
-    definitions = sorted(ZOO.glob("*.mlir"))
+def zoo(compiler, folder, rounds, one_of=1):
+    """Median seconds by definition, in rounds over all of them, or over one of so many."""
+    definitions = sorted(ZOO.glob("*.mlir"))[::one_of]
     seconds = {definition.stem: [] for definition in definitions}
     for _ in range(rounds):
         for definition in definitions:
@@ -80,15 +80,15 @@ def first_steps(rounds):
     return seconds[0], seconds[1:]
 
 
-def measure(rounds):
-    """All of it as a dictionary, or why not."""
+def measure(rounds, one_of=1):
+    """All of it as a dictionary, or why not; of one of so many definitions of the zoo."""
     compiler = os.environ.get("STEPC_COMPILER", "")
     if not os.path.exists(compiler):
         return {"absent": "not built"}
     with tempfile.TemporaryDirectory() as folder:
         _compile(compiler, folder)
         warm = [_compile(compiler, folder) for _ in range(rounds)]
-        all_of_zoo = zoo(compiler, folder, min(rounds, 5))
+        all_of_zoo = zoo(compiler, folder, min(rounds, 5), one_of)
         files = files_of(compiler)
         cold, resident = [], []
         for _ in range(3):
