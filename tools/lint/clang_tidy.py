@@ -147,6 +147,8 @@ def main():
     by_file = commands(args.build, folder)
     work = list(jobs(args.build, root, args.files, by_file, Hasher()))
     todo = [(file, key) for file, key in work if clean.get(file) != key]
+    # The longest first, that none is left alone at the end.
+    todo.sort(key=lambda one: -sum(os.path.getsize(s) for s in sources(str(root / one[0]))))
     bad, findings, extra = 0, [], EXTRA + gcc_headers()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         running = {pool.submit(tidy, folder, root, file, extra): (file, key) for file, key in todo}
