@@ -22,6 +22,7 @@ def combinations(name):
         yield dict(zip(OPTIONS[name], values, strict=True))
 
 
+@pytest.mark.sample(one_of=3)
 @storages_of_all
 @names_of_all
 def test_every_size_to_130_and_large_ones(name, storages, packages, checker):
@@ -34,6 +35,7 @@ def test_every_size_to_130_and_large_ones(name, storages, packages, checker):
         tensors.step(checker)
 
 
+@pytest.mark.sample(one_of=3)
 @storages_of_all
 @names_of_all
 def test_sixteen_misalignments(name, storages, packages, checker):
