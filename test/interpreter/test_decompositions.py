@@ -1,7 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is done in some steps or again and again, eigenvectors, bases, columns in order, first columns, and products that
-add up in f64: of the interpreter, beside numpy."""
+"""What is done in some steps or again and again, eigenvectors, bases, columns in order, first
+columns, and products that add up in f64: of the interpreter, beside numpy."""
 
 import math
 
