@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -43,3 +45,17 @@ def test_gradients_within_the_pass_on_ranks():
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^(.+), (behind|within) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.M)
     assert [how for _, how, *_ in rows] == ["behind"] * 2 + ["within", "behind"] + ["within"] * 2
+
+
+def test_steps_that_refresh():
+    pytest.importorskip("pytorch_optimizer")
+    command = [sys.executable, str(ROOT / "tools" / "bench" / "refreshes.py")]
+    command += ["--width", "16", "--rounds", "1", "--most", "32"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^(\S+ ?SOAP|\S+AdamW) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$",
+                      done.stdout, re.M)  # fmt: skip
+    assert [name for name, *_ in rows] == [
+        "stepc.torch.SOAP", "pytorch_optimizer SOAP", "stepc.torch.AdamW",
+    ]  # fmt: skip
+    assert re.search(r"theirs over ours, of the mean: \d", done.stdout)
