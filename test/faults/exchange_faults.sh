@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The tests of sharded tensors see every fault of exchanges, those of entries every
-# fault of transfers, and none where there is none: SOURCE_DIR TESTS FAULTY_LIBRARY
+# fault of transfers, and none where there is none: SOURCE_DIR TESTS FAULTY_LIBRARY KIND,
+# which is exchange or transfer.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -35,7 +36,7 @@ try() {
     exit 1
   }
   # With some faults ranks wait for each other without end.
-  limit=$((10 + 5 * (SECONDS - begin)))
+  limit=$((8 + 4 * (SECONDS - begin)))
   for name in $names; do
     if run "$name" "$3" "$limit"; then
       echo "not caught: $name" >&2
@@ -46,6 +47,9 @@ try() {
   done
 }
 
-try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip'
-try transfer 13 'Transfer.*:TransferPass.*:TransferTell.*'
+case $4 in
+exchange) try exchange 7 'Shard.everyLayout:Shard.severalBinds:Shard.idleRank:Shard.skip' ;;
+transfer) try transfer 13 'Transfer.*:TransferPass.*:TransferTell.*' ;;
+*) exit 2 ;;
+esac
 exit "$((failures != 0))"
