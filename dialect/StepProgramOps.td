@@ -499,7 +499,7 @@ def Step_OrthonormalOp : Step_OneMatrixOp<"orthonormal", [Step_CallsRoutine]> {
 
     Constraints:
     - the result has the dims of the operand, and is of the compute type
-    - the operand is of floats, and has no more columns than rows
+    - the operand is of floats; where it has more columns than rows the result is NaN
   }];
   let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }

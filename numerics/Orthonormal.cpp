@@ -313,6 +313,9 @@ void Orthonormal::run() {
 
 void stepc::makeOrthonormal(double *matrix, int64_t rows, int64_t columns,
                             double *basis, double *work) {
-  if (columns > 0)
+  if (columns > rows)
+    std::fill(basis, basis + rows * columns,
+              std::numeric_limits<double>::quiet_NaN());
+  else if (columns > 0)
     Orthonormal(matrix, rows, columns, basis, work).run();
 }

@@ -27,7 +27,7 @@ inline constexpr int64_t kOrthonormalWork = 2 * kReflections + 3;
 /// Q of matrix = Q R, where R has no negative number on its diagonal: of
 /// `rows` rows, row-major, and no more columns, in `basis`. Where a column
 /// depends on those before it, that of Q is orthogonal to them. NaN everywhere
-/// where an element is infinite or NaN.
+/// where an element is infinite or NaN, or where there are more columns.
 ///
 /// It works in `matrix` and `work`, rows * kOrthonormalWork. The bits depend on
 /// the matrix alone.

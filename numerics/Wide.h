@@ -8,7 +8,8 @@
 #ifndef STEPC_NUMERICS_WIDE_H
 #define STEPC_NUMERICS_WIDE_H
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&         \
+    !defined(STEPC_NARROW)
 /// Of a function whose loops run along rows: lanes are rows' own elements, so
 /// wider vectors compute the same bits.
 #define STEPC_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))

@@ -329,7 +329,7 @@ def SkipReductions : Pass<"step-skip-reductions", "::mlir::step::OptimizerOp"> {
 def SkipProducts : Pass<"step-skip-products", "::mlir::step::OptimizerOp"> {
   let summary = "Leave out products that a select does not take";
   let description = [{
-    Before: bound rules. After: a product, transpose or decomposition whose result reaches
+    Before: bound rules. After: an operation on matrices whose result reaches
     nothing but selects by one flag, all on the same side, says `unless` of the flag where the
     other side is taken: it is not computed then, and its memory has anything in it. So are those
     of which only such are made.

@@ -196,7 +196,8 @@ mlir::step::reference::sortColumns(const MatrixExtents &extents,
     ArrayRef<Interval> own = keys.slice(item * columns, columns);
     std::vector<int64_t> places(columns);
     std::iota(places.begin(), places.end(), int64_t(0));
-    if (areNumbers(own))
+    bool isKnown = areNumbers(own);
+    if (isKnown)
       llvm::stable_sort(places, [&](int64_t i, int64_t j) {
         return own[i].low > own[j].low;
       });
@@ -207,7 +208,7 @@ mlir::step::reference::sortColumns(const MatrixExtents &extents,
       for (Interval element : from)
         any = hull(any, element);
       for (auto [place, column] : llvm::enumerate(places))
-        result[begin + place] = areNumbers(own) ? from[column] : any;
+        result[begin + place] = isKnown ? from[column] : any;
     }
   }
   return result;

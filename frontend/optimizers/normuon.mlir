@@ -12,9 +12,8 @@
 //   theta <- theta - lr * weight_decay * theta
 //                  - lr * sqrt(max(1, rows / columns)) * Y * |X|_F / (|Y|_F + 1e-10)
 //
-// A parameter is a matrix. X is computed in f32, or f64 where the parameter is f64; the
-// authors compute it in bfloat16. Their step begins with the decay, of which X knows
-// nothing.
+// A parameter is a matrix. All is computed in f32, or f64 where the parameter is f64; the
+// authors compute X and Y in bfloat16.
 
 step.optimizer @normuon {
   %lr = step.hyper "lr" = 0.02

@@ -15,12 +15,15 @@
 //             m turned into the new basis, v in the new order
 //                                     in steps f + 1, 2 f + 1, ..., f = precondition_frequency
 //
-// The first step makes QL and QR and moves nothing, and is not counted by alpha_t. m is
-// kept in the basis and turned where that changes; the authors turn it out of it and in
-// again in each step. A dim of more than max_precond_dim elements has no basis; a vector
-// has none (the authors' precondition_1d=False), and without precondition nothing has. With normalize_grads u is divided by the
-// root of its mean square. R of qr has no negative number on its diagonal here; the
-// authors' is LAPACK's, whose signs m and u do not depend on.
+// The first step makes QL and QR, moves nothing, leaves m and v 0, and is not counted by
+// alpha_t; so does one in which a basis is not there, as where a checkpoint has none. At the
+// end of a step m is in the basis of the next one, as the authors' is; it is turned where the
+// basis changes, and they turn it out of it and in again in each step. A dim of more than
+// max_precond_dim elements has no basis; a vector has none (the authors'
+// precondition_1d=False), and without precondition nothing has. With normalize_grads u is
+// divided by the root of its mean square. R of qr has no negative number on its diagonal
+// here; the authors' is LAPACK's. m has the signs of the basis, and u does not depend on
+// them.
 
 step.optimizer @soap {
   %lr = step.hyper "lr" = 3.0e-3
@@ -35,12 +38,12 @@ step.optimizer @soap {
   %correct_bias = step.option "correct_bias" = true
   %normalize = step.option "normalize_grads" = false
   %one = step.constant 1.0
+  %zero = step.constant 0.0
 
   // beta^(t-1), in the second step and later ones.
   step.define @power_before(%beta: f64, %t: i64) {
     %power = step.powi %beta, %t
     %before = step.div %power, %beta : f64
-    %zero = step.constant 0.0
     %is_zero = step.compare eq, %beta, %zero : f64
     %result = step.select %is_zero, %zero, %before : f64
     step.yield %result : f64
@@ -53,25 +56,28 @@ step.optimizer @soap {
     %c2 = step.sub %one, %beta2_s : f64
     %root = step.sqrt %c2 : f64
     %raised = step.mul %lr, %root : f64
-    %corrected = step.div %raised, %c1 : f64
+    %ratio = step.div %raised, %c1 : f64
+    // In a first step that has averages, of whom ever, they are without weight.
+    %is_first = step.compare eq, %c1, %zero : f64
+    %corrected = step.select %is_first, %zero, %ratio : f64
     %alpha = step.select %correct_bias, %corrected, %lr : f64
     %decay = step.mul %lr, %lambda : f64
     %keep = step.sub %one, %decay : f64
     step.yield %alpha, %keep : f64, f64
   }
-  // The moments, as they are in the first step; what they say to do.
+  // The moments, 0 in the first step; what they say to do.
   step.define @adam(%m: [n, m], %v: [n, m], %x: [n, m], %first: i1) {
     %w1 = step.sub %one, %beta1 : f64
     %m_kept = step.mul %m, %beta1 : [n, m], f64
     %m_gain = step.mul %x, %w1 : [n, m], f64
     %m_next = step.add %m_kept, %m_gain : [n, m]
-    %m1 = step.select %first, %m, %m_next : [n, m]
+    %m1 = step.select %first, %zero, %m_next : f64, [n, m]
     %w2 = step.sub %one, %beta2 : f64
     %xx = step.mul %x, %x : [n, m]
     %v_kept = step.mul %v, %beta2 : [n, m], f64
     %v_gain = step.mul %xx, %w2 : [n, m], f64
     %v_next = step.add %v_kept, %v_gain : [n, m]
-    %v1 = step.select %first, %v, %v_next : [n, m]
+    %v1 = step.select %first, %zero, %v_next : f64, [n, m]
     %root = step.sqrt %v1 : [n, m]
     %denom = step.add %root, %eps : [n, m], f64
     %u = step.div %m1, %denom : [n, m]
@@ -240,13 +246,13 @@ step.optimizer @soap {
     %m_kept = step.mul %m, %beta1 : [*], f64
     %m_gain = step.mul %x, %w1 : [*], f64
     %m_next = step.add %m_kept, %m_gain : [*]
-    %m1 = step.select %first, %m, %m_next : [*]
+    %m1 = step.select %first, %zero, %m_next : f64, [*]
     %w2 = step.sub %one, %beta2 : f64
     %xx = step.mul %x, %x : [*]
     %v_kept = step.mul %v, %beta2 : [*], f64
     %v_gain = step.mul %xx, %w2 : [*], f64
     %v_next = step.add %v_kept, %v_gain : [*]
-    %v1 = step.select %first, %v, %v_next : [*]
+    %v1 = step.select %first, %zero, %v_next : f64, [*]
     %root = step.sqrt %v1 : [*]
     %denom = step.add %root, %eps : [*], f64
     %u = step.div %m1, %denom : [*]

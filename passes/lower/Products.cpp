@@ -11,7 +11,6 @@
 #include "stepc/kernel_abi.h"
 
 #include "mlir/Support/DebugStringHelper.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cstddef>
@@ -176,11 +175,16 @@ static void emitLeading(const Words &w, const TileRow &row,
 
 /// Where the routine's address is in StepcRoutines, in words.
 static int64_t getRoutineWord(StringRef name) {
-  return llvm::StringSwitch<int64_t>(name)
-             .Case("eigenvectors", offsetof(StepcRoutines, eigenvectors))
-             .Case("orthonormal", offsetof(StepcRoutines, orthonormal))
-             .Case("order", offsetof(StepcRoutines, order)) /
-         int64_t(sizeof(int64_t));
+  size_t bytes = 0;
+  if (name == "eigenvectors")
+    bytes = offsetof(StepcRoutines, eigenvectors);
+  else if (name == "orthonormal")
+    bytes = offsetof(StepcRoutines, orthonormal);
+  else if (name == "order")
+    bytes = offsetof(StepcRoutines, order);
+  else
+    llvm_unreachable("the runtime has no such routine");
+  return int64_t(bytes / sizeof(int64_t));
 }
 
 void mlir::step::callRoutine(const Words &w, const RoutineCall &call) {

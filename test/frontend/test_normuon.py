@@ -128,6 +128,15 @@ def test_refused(more, words):
         NorMuon(make_params([(3, 3)], torch.float32), **more)
 
 
+def test_named_parameters_and_a_closure():
+    params = make_params([(4, 3)], torch.float32)
+    optimizer = NorMuon([("matrix", params[0])])
+    set_grads(params, seed=0)
+    assert optimizer.step(lambda: 2.5) == 2.5
+    with pytest.raises(ValueError, match="parameter 'bias' has shape"):
+        optimizer.add_param_group({"params": [("bias", torch.nn.Parameter(torch.ones(3)))]})
+
+
 def test_what_is_no_matrix_is_refused():
     optimizer = NorMuon(make_params([(3, 3)], torch.float32))
     for shape in ((), (4,), (2, 3, 3)):

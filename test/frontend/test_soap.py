@@ -162,6 +162,13 @@ def test_from_the_first_step(frequency):
     run(shapes=SQUARE, warm=0, precondition_frequency=frequency)
 
 
+@pytest.mark.parametrize("shape", [(12, 7), (7, 12)])
+def test_from_the_first_step_on_one_side(shape):
+    """On the shorter one, whose preconditioner is not singular."""
+    optimizer, (param,) = run(shapes=[shape], max_precond_dim=7, warm=0)
+    assert len([name for name in optimizer.state[param] if name[0] == "Q"]) == 1
+
+
 @pytest.mark.parametrize("frequency", [1, 2, 44])
 def test_frequencies(frequency):
     run(precondition_frequency=frequency)
@@ -211,15 +218,16 @@ def test_the_first_step_makes_the_bases_alone():
     assert not any(p.equal(q) for p, q in zip(params, before, strict=True))
 
 
-def test_resumed_between_turns():
+@pytest.mark.parametrize("most", [100, 10])
+def test_resumed_between_turns(most):
     """To the bit, in a step before one that turns the bases and in others."""
-    shapes = [(12, 7), (5,)]
+    shapes, more = [(12, 7), (7, 12), (5,)], {"precondition_frequency": 3, "max_precond_dim": most}
     ours = make_params(shapes, torch.float32)
-    optimizer = SOAP(ours, precondition_frequency=3)
-    for step in range(12):
+    optimizer = SOAP(ours, **more)
+    for step in range(8):
         saved = copy.deepcopy(optimizer.state_dict())
         others = clone_params(ours)
-        resumed = SOAP(others, precondition_frequency=3)
+        resumed = SOAP(others, **more)
         resumed.load_state_dict(saved)
         set_grads(ours, others, seed=step)
         optimizer.step()
@@ -227,15 +235,127 @@ def test_resumed_between_turns():
         assert bits_equal(ours, others), step
 
 
+def authors_state(written):
+    """What the authors' code saves of the formulas' state."""
+    own = written.state
+    return {
+        number: {
+            "step": own[p]["step"], "exp_avg": own[p]["m"], "exp_avg_sq": own[p]["v"],
+            "GG": [[] if m is None else m for m in own[p]["GG"]] or [[]],
+            "Q": [[] if m is None else m for m in own[p]["Q"]] or [[]],
+            "precondition_frequency": 3, "shampoo_beta": 0.95,
+        }
+        for number, p in enumerate(own)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 2, 12])
+def test_a_checkpoint_of_the_authors(steps):
+    shapes, more = [(9, 9), (12, 7), (5,)], {"precondition_frequency": 3, "max_precond_dim": 9}
+    theirs = make_params(shapes, torch.float64)
+    written = Formulas(theirs, **more)
+    train((written,), (theirs,), steps)
+    ours = clone_params(theirs)
+    optimizer = SOAP(ours, **more)
+    packed = {**optimizer.state_dict(), "state": authors_state(written)}
+    optimizer.load_state_dict(packed)
+    train((optimizer, written), (ours, theirs), 8, first=steps)
+    for p, q in zip(ours, theirs, strict=True):
+        near(p, q, 1e-8)
+
+
+def test_a_checkpoint_of_pytorch_optimizer_is_refused():
+    ours = make_params([(3, 3)], torch.float32)
+    optimizer = SOAP(ours)
+    state = {0: {"exp_avg": torch.ones(3, 3), "GG": [], "Q": None}}
+    with pytest.raises(ValueError, match="parameter 0 has 'GG' and no 'step'"):
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def test_what_has_no_basis_any_more_begins_anew():
+    """Averages with it: they would be in another basis."""
+    ours = make_params([(9, 5), (5,)], torch.float32)
+    optimizer = SOAP(ours, max_precond_dim=5)
+    train((optimizer,), (ours,), 12)
+    optimizer.param_groups[0]["max_precond_dim"] = 9
+    before = ours[0].detach().clone()
+    train((optimizer,), (ours,), 1, first=12)
+    state = optimizer.state[ours[0]]
+    assert "Q_0" in state and before.equal(ours[0].detach())
+    assert not state["exp_avg"].any() and not state["exp_avg_sq"].any()
+    train((optimizer,), (ours,), 1, first=13)
+    assert ours[0].isfinite().all() and not before.equal(ours[0].detach())
+
+
+def test_a_dim_keeps_its_basis():
+    ours = make_params([(9, 5)], torch.float32)
+    optimizer = SOAP(ours)
+    train((optimizer,), (ours,), 3)
+    before = copy.deepcopy(optimizer.state_dict())
+    optimizer.param_groups[0]["max_precond_dim"] = 8
+    set_grads(ours, seed=5)
+    with pytest.raises(
+        ValueError, match=r"max_precond_dim is 8, but parameter 0 of shape \(9, 5\)"
+    ):
+        optimizer.step()
+    optimizer.param_groups[0]["max_precond_dim"] = 10000
+    assert all(
+        torch.equal(value, before["state"][0][name])
+        for name, value in optimizer.state_dict()["state"][0].items()
+    )
+
+
+def test_a_count_that_was_set_back():
+    """Averages of a first step are without weight."""
+    ours = make_params([(9, 5), (5,)], torch.float32)
+    optimizer = SOAP(ours)
+    train((optimizer,), (ours,), 3)
+    for param in ours:
+        optimizer.state[param]["step"].zero_()
+    train((optimizer,), (ours,), 2, first=3)
+    assert all(param.isfinite().all() for param in ours)
+
+
+@pytest.mark.parametrize("name", ["merge_dims", "precondition_1d"])
+def test_what_is_told_later_is_refused(name):
+    ours = make_params([(3, 3)], torch.float32)
+    optimizer = SOAP(ours)
+    train((optimizer,), (ours,), 1)
+    saved = copy.deepcopy(optimizer.state_dict())
+    optimizer.param_groups[0][name] = True
+    with pytest.raises(ValueError, match=f"{name} is True, expected False"):
+        optimizer.step()
+    saved["param_groups"][0][name] = True
+    with pytest.raises(ValueError, match=f"{name} is True, expected False"):
+        SOAP(make_params([(3, 3)], torch.float32)).load_state_dict(saved)
+
+
+def test_a_group_is_the_callers():
+    """As torch's: what the caller changes in it later is meant."""
+    group = {"params": (p for p in make_params([(3, 3)], torch.float32))}
+    optimizer = SOAP([group])
+    assert optimizer.param_groups[0] is group and len(group["params"]) == 1
+
+
+def test_named_parameters_and_a_closure():
+    params = make_params([(4, 3), (5,)], torch.float32)
+    optimizer = SOAP(zip(("matrix", "vector"), params, strict=True), shampoo_beta=None)
+    set_grads(params, seed=0)
+    assert optimizer.step(lambda: 2.5) == 2.5
+    kernel = torch.nn.Parameter(torch.ones(2, 2, 2))
+    with pytest.raises(ValueError, match="parameter 'conv' has shape"):
+        optimizer.add_param_group({"params": [("conv", kernel)]})
+
+
 def test_beside_pytorch_optimizer():
     """Which keeps ``exp_avg`` as it is, not turned, and ends in the same place. Its averages
     begin in the second step, as the authors' do."""
     other = pytest.importorskip("pytorch_optimizer")
-    shapes = [(5, 5), (9, 9), (17, 17)]
+    shapes = [(5, 5), (9, 9), (17, 17), (30, 7), (7, 30)]
     ours, theirs = make_params(shapes, torch.float64), make_params(shapes, torch.float64)
-    more = {"lr": 0.01, "weight_decay": 0.0, "precondition_frequency": 5}
-    optimizer = SOAP(ours, **more)
-    reference = other.SOAP(theirs, **more)
+    more = {"lr": 0.01, "weight_decay": 0.1, "precondition_frequency": 5}
+    optimizer = SOAP(ours, max_precond_dim=17, **more)
+    reference = other.SOAP(theirs, max_precondition_dim=17, **more)
     train((optimizer, reference), (ours, theirs), 30)
     for p, q in zip(ours, theirs, strict=True):
         near(p, q, 1e-4)  # its bases are float32
@@ -252,6 +372,7 @@ def test_beside_pytorch_optimizer():
         ({"precondition_frequency": 0}, "precondition_frequency is 0, expected a whole"),
         ({"precondition_frequency": 2.5}, "precondition_frequency is 2.5, expected a whole"),
         ({"max_precond_dim": math.inf}, "max_precond_dim is inf, expected a whole"),
+        ({"max_precond_dim": 2**63}, "max_precond_dim is 9223372036854775808, expected a whole"),
         ({"merge_dims": True}, "merge_dims is True, expected False"),
         ({"precondition_1d": True}, "precondition_1d is True, expected False"),
         ({"data_format": "channels_last"}, "data_format is 'channels_last', expected"),

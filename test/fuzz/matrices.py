@@ -170,7 +170,7 @@ class Matrices:
             return self.multiply()
         types = self.program.types
         old = self.recent(names)
-        inner = self.pick(["transpose", "eigh", "matmul", "add"])
+        inner = self.pick(["transpose", "eigh", "qr", "matmul", "add"])
         *batch, rows, columns = types[old].dims
         if inner == "matmul":
             own = self.factors(old)
@@ -179,7 +179,11 @@ class Matrices:
         else:
             shape = (*batch, columns, rows) if inner == "transpose" else (*batch, rows, rows)
             fitting = [n for n in names if types[n].dims == shape]
-            own = [self.pick(fitting)] if fitting and (inner != "eigh" or rows == columns) else None
+            own = (
+                [self.pick(fitting)]
+                if fitting and (inner == "transpose" or rows == columns)
+                else None
+            )
         if not own:
             return self.multiply()
         return self.emit("when", [due, old, *own], types[old], inner=inner)

@@ -27,6 +27,11 @@
 
 using namespace stepc;
 
+namespace stepc_narrow {
+void makeOrthonormal(double *matrix, int64_t rows, int64_t columns,
+                     double *basis, double *work);
+} // namespace stepc_narrow
+
 namespace {
 
 constexpr double kUnit = 0x1p-53;
@@ -189,6 +194,22 @@ TEST(Orthonormal, TheSignsAreThoseOfR) {
 TEST(Orthonormal, TheBitsAreTheMatrixs) {
   Matrix a = makeNormal(90, 71, 11);
   EXPECT_EQ(decompose(a).elements, decompose(a, 1.0e300).elements);
+}
+
+TEST(Orthonormal, TheBitsAreThoseOfNarrowVectors) {
+  for (int64_t columns : {1, 7, 33, 70, 129}) {
+    Matrix a = makeNormal(columns + 5, columns, 13), copy = a;
+    Matrix q(a.rows, a.columns);
+    std::vector<double> work(size_t(a.rows * kOrthonormalWork));
+    stepc_narrow::makeOrthonormal(copy.elements.data(), a.rows, a.columns,
+                                  q.elements.data(), work.data());
+    EXPECT_EQ(q.elements, decompose(a).elements);
+  }
+}
+
+TEST(Orthonormal, MoreColumnsThanRows) {
+  for (double element : decompose(makeNormal(3, 40, 5)).elements)
+    ASSERT_TRUE(std::isnan(element));
 }
 
 TEST(Orthonormal, NoNumbers) {

@@ -24,6 +24,10 @@
 
 using namespace stepc;
 
+namespace stepc_narrow {
+void findEigenvectors(double *matrix, int64_t n, double *vectors, double *work);
+} // namespace stepc_narrow
+
 namespace {
 
 constexpr double kUnit = 0x1p-53;
@@ -241,6 +245,16 @@ TEST(SymmetricEigen, TheBitsAreTheMatrixs) {
   for (double &element : larger.elements)
     element *= 0x1p40;
   EXPECT_EQ(q.elements, decompose(larger).elements);
+}
+
+TEST(SymmetricEigen, TheBitsAreThoseOfNarrowVectors) {
+  for (int64_t n : {2, 7, 33, 100}) {
+    Matrix a = makeNormal(n, 13), copy = a;
+    std::vector<double> vectors(size_t(n * n)), work(size_t(n * kEigenWork));
+    stepc_narrow::findEigenvectors(copy.elements.data(), n, vectors.data(),
+                                   work.data());
+    EXPECT_EQ(copy.elements, decompose(a).elements);
+  }
 }
 
 TEST(SymmetricEigen, NoNumbers) {

@@ -27,6 +27,25 @@ step.optimizer @skipped {
     %p1 = step.sub %p, %u : [n, m]
     step.return %p1, %q1 : [n, m], [n, n]
   }
+  // A turn of a basis, also through the keys of a sort.
+  // CHECK: step.rule @turn
+  step.rule @turn(%p: param[n, n] as f32, %g: grad[n, n] as f32, %q: state "q"[n, n] as f32,
+                  %t: count) variant <"turn", {}, f32> {
+    // CHECK: %[[NOT:.*]] = step.not %{{.*}} : i1
+    // CHECK-NEXT: %[[A:.*]] = step.matmul %grad, %q unless %[[NOT]] : [n, n]
+    // CHECK-NEXT: %[[B:.*]] = step.matmul %q, %[[A]] unless %[[NOT]] : [n, n]
+    // CHECK-NEXT: %[[KEYS:.*]] = step.diagonal %[[B]] unless %[[NOT]] : [n, n]
+    // CHECK-NEXT: %[[SORTED:.*]] = step.sort %[[A]] by %[[KEYS]] unless %[[NOT]] : [n, n], [1, n]
+    // CHECK-NEXT: step.qr %[[SORTED]] unless %[[NOT]] : [n, n]
+    %a = step.matmul %g, %q : [n, n]
+    %b = step.matmul %q, %a : [n, n]
+    %keys = step.diagonal %b : [n, n]
+    %sorted = step.sort %a by %keys : [n, n], [1, n]
+    %new = step.qr %sorted : [n, n]
+    %due = step.every %gap, %t
+    %q1 = step.select %due, %new, %q : [n, n]
+    step.return %p, %q1 : [n, n]
+  }
   // On either side; the flag as it is where it says when not.
   // CHECK: step.rule @sides
   step.rule @sides(%p: param[n, n] as f32, %g: grad[n, n] as f32, %f: fresh)

@@ -7,8 +7,9 @@ each tenth turns its bases.
     tools/bench/refreshes.py [--width 768] [--blocks 1] [--most 1024] [--rounds 3] [--threads 2]
 
 On the hidden matrices of GPT-2's blocks. A round is a whole cycle of each contestant, one
-behind the other; what is said is the median over the rounds: of a cycle's mean, its longest step
-and the median of the others. A dim above ``--most`` has no basis, for either.
+behind the other; what is said is the first step, for which all is compiled, and the median over
+the rounds: of a cycle's mean, its longest step and the median of the others. A dim above
+``--most`` has no basis, for either.
 """
 
 import argparse
@@ -61,6 +62,8 @@ class Seat:
             self.params.append(torch.nn.Parameter(0.02 * values))
             self.params[-1].grad = torch.empty_like(values)
         self.optimizer, self.steps = make(self.params, most), 0
+        if hasattr(self.optimizer, "precompile"):
+            self.optimizer.precompile()
 
     def step(self):
         """Seconds of one, from gradients of its own."""
@@ -96,7 +99,7 @@ def measure(seats, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--blocks", type=int, default=1)
+    parser.add_argument("--blocks", type=int, default=1, choices=range(1, 13), metavar="1..12")
     parser.add_argument("--most", type=int, default=1024, help="of a dim that has a basis")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)

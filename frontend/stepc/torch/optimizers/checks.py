@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 
@@ -31,28 +33,30 @@ def check_not_negative(value: float, words: str) -> None:
 
 
 def check_whole(value: int, name: str) -> None:
-    """ValueError unless it is a whole number from 1 on."""
+    """ValueError unless it is a whole number from 1 on, and one of 64 bits."""
     try:
-        whole = not isinstance(value, bool) and int(value) == value >= 1
+        whole = not isinstance(value, bool) and 1 <= int(value) == value < 2**63
     except (TypeError, ValueError, OverflowError):  # None, NaN, an infinity
         whole = False
     if not whole:
         raise ValueError(f"{name} is {value}, expected a whole number from 1 on")
 
 
-def list_params(group: dict) -> dict:
-    """The group with a list for its parameters, which may be one or come from a generator."""
+def list_params(group: dict) -> None:
+    """Makes a list of the group's parameters, which may be one or come from a generator: in the
+    caller's dict, as torch does."""
     params = group["params"]
-    if isinstance(params, set):  # which torch refuses, as it has no order
-        return group
-    return {**group, "params": [params] if isinstance(params, Tensor) else list(params)}
+    if not isinstance(params, set):  # which torch refuses, as it has no order
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
 
 
-def tensors_of(group: dict) -> list[Tensor]:
-    """Of a group's list of parameters or of names and parameters; what is neither is torch's to
+def params_of(group: dict) -> Iterator[tuple[str, Tensor]]:
+    """What to call each of a group's parameters, and the tensor; what is none is torch's to
     refuse."""
-    params = [p[-1] if isinstance(p, tuple) else p for p in group["params"]]
-    return [param for param in params if isinstance(param, Tensor)]
+    for number, item in enumerate(group["params"]):
+        name, param = item if isinstance(item, tuple) and len(item) == 2 else (number, item)
+        if isinstance(param, Tensor):
+            yield f"parameter {name!r}", param
 
 
 class CheckedGroups:

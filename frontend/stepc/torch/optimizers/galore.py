@@ -10,7 +10,7 @@ import torch
 
 from ..binding.hypers import BETAS
 from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_whole, list_params, tensors_of
+from .checks import CheckedGroups, check_whole, list_params, params_of
 
 __all__ = ["GaLoreAdamW"]
 
@@ -47,10 +47,10 @@ def _check_low_rank(group: dict) -> None:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
     if group.get("proj_quant", False):
         raise ValueError("proj_quant is True, expected False: projections are not quantized")
-    for number, param in enumerate(tensors_of(group)):
+    for words, param in params_of(group):
         if param.dim() != 2:
             raise ValueError(
-                f"parameter {number} of a group with rank {group['rank']} has shape "
+                f"{words} of a group with rank {group['rank']} has shape "
                 f"{tuple(param.shape)}: only matrices are projected, others are for a group "
                 "without rank"
             )
@@ -79,9 +79,10 @@ class GaLoreStep(CheckedGroups, CompiledStep):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for a ``rank`` of what are no matrices."""
         if isinstance(param_group, dict) and "rank" in param_group:
-            param_group = {**_DEFAULTS, **param_group}
-            param_group = list_params(param_group)
-            _check_low_rank(param_group)
+            list_params(param_group)
+            _check_low_rank({**_DEFAULTS, **param_group})
+            for name, value in _DEFAULTS.items():
+                param_group.setdefault(name, value)
         super().add_param_group(param_group)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:

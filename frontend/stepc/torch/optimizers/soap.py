@@ -15,16 +15,39 @@ from .checks import (
     check_not_negative,
     check_whole,
     list_params,
-    tensors_of,
+    params_of,
 )
 
 __all__ = ["SOAP"]
 
 
 def _shampoo_beta(group: dict) -> float:
-    """That of the squares of the rotated gradient, where it is below zero."""
+    """That of the squares of the rotated gradient, where it is below zero or None."""
     beta = group["shampoo_beta"]
-    return beta if beta >= 0.0 else group["betas"][1]
+    return group["betas"][1] if beta is None or beta < 0.0 else beta
+
+
+def _check_settings(group: dict) -> None:
+    """ValueError for what a group can be told, also later, that is not here."""
+    check_whole(group["precondition_frequency"], "precondition_frequency")
+    check_whole(group["max_precond_dim"], "max_precond_dim")
+    for name in ("merge_dims", "precondition_1d"):
+        if group[name]:
+            raise ValueError(
+                f"{name} is {group[name]}, expected False: bases are of a matrix's rows and columns"
+            )
+
+
+def _of_the_authors(own: dict) -> dict:
+    """A parameter's saved state by our names. The authors do not count the first step, in which
+    the bases are made."""
+    if not isinstance(own, dict) or "GG" not in own:
+        return own
+    kept = {name: own[name] for name in ("exp_avg", "exp_avg_sq") if name in own}
+    for name in ("GG", "Q"):
+        matrices = own[name] or ()
+        kept |= {f"{name}_{dim}": matrix for dim, matrix in enumerate(matrices) if len(matrix)}
+    return {"step": own["step"] + 1, **kept}
 
 
 class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
@@ -40,15 +63,19 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     that ranks have parts of is stepped whole by one of them (docs/distributed.md). On CUDA
     devices groups with matrices are refused.
 
+    A state of the authors' loads. Where a parameter loses its bases, as where a checkpoint lacks
+    them or a higher ``max_precond_dim`` gives it one more, they and the averages begin anew.
+
     Args:
         params: parameters, named parameters, or dicts of parameter groups.
         lr: learning rate.
         betas: decays of the averages of the rotated gradient and of its square.
-        shampoo_beta: decay of the preconditioner; below 0: ``betas[1]``.
+        shampoo_beta: decay of the preconditioner; below 0, or None: ``betas[1]``.
         eps: added to the root of the squares' average.
         weight_decay: decoupled, times ``lr``, behind the update.
         precondition_frequency: in how many steps a basis is turned once.
-        max_precond_dim: a dim with more elements has no basis.
+        max_precond_dim: a dim with more elements has no basis. It cannot be lowered below a dim
+            that has one.
         merge_dims, precondition_1d, data_format: as the authors' defaults; others are refused.
             Parameters are matrices, vectors or scalars: view a convolution's as a matrix.
         normalize_grads: divide each update by the root of its mean square.
@@ -56,7 +83,7 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         features: ``static_grads``, ``clip`` and ``loss_scale``, as for
             :class:`stepc.torch.Optimizer`.
 
-    Raises ValueError for values out of range.
+    Raises ValueError for values out of range, and for parameters of more than two dims.
     """
 
     _zoo_name = "soap"
@@ -67,12 +94,6 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         "eps": "eps",
         "weight_decay": "weight_decay",
         "precondition_frequency": "precondition_frequency",
-    }
-    _options = {
-        "precondition": lambda group: any(param.dim() == 2 for param in group["params"]),
-        "max_precond_dim": lambda group: int(group["max_precond_dim"]),
-        "correct_bias": "correct_bias",
-        "normalize_grads": "normalize_grads",
     }
 
     def __init__(
@@ -114,28 +135,58 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     def _check_values(group: dict) -> None:
         check_lr(group["lr"])
         check_betas(group["betas"])
-        if not group["shampoo_beta"] < 1.0:
+        if not _shampoo_beta(group) < 1.0:
             raise ValueError(f"Invalid shampoo_beta: {group['shampoo_beta']}")
         check_not_negative(group["eps"], "epsilon value")
         check_not_negative(group["weight_decay"], "weight_decay value")
-        check_whole(group["precondition_frequency"], "precondition_frequency")
-        check_whole(group["max_precond_dim"], "max_precond_dim")
-        for name in ("merge_dims", "precondition_1d"):
-            if group[name]:
-                raise ValueError(
-                    f"{name} is {group[name]}, expected False: bases are of a matrix's rows and "
-                    "columns"
-                )
+        _check_settings(group)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters of more than two dims."""
         if isinstance(param_group, dict):
-            param_group = list_params(param_group)
-            for number, param in enumerate(tensors_of(param_group)):
+            list_params(param_group)
+            for words, param in params_of(param_group):
                 if param.dim() > 2:
                     raise ValueError(
-                        f"parameter {number} has shape {tuple(param.shape)}, expected at most "
+                        f"{words} has shape {tuple(param.shape)}, expected at most "
                         "two dims: bases are of a matrix's rows and columns"
                     )
         super().add_param_group(param_group)
+
+    def _read_settings(self, group: dict) -> tuple:
+        names = ("max_precond_dim", "correct_bias", "normalize_grads", "merge_dims")
+        return (*(group[name] for name in names), group["precondition_1d"])
+
+    def _read_options(self, group: dict) -> dict[str, bool | int]:
+        _check_settings(group)
+        most = int(group["max_precond_dim"])
+        for words, param in params_of(group):
+            for dim, size in enumerate(param.shape):
+                if size > most and f"Q_{dim}" in self.state.get(param, ()):
+                    raise ValueError(
+                        f"max_precond_dim is {most}, but {words} of shape {tuple(param.shape)} "
+                        f"has state 'Q_{dim}', in whose basis its averages are: a dim keeps the "
+                        "basis that it began with"
+                    )
+        return {
+            "precondition": any(param.dim() == 2 for _, param in params_of(group)),
+            "max_precond_dim": most,
+            "correct_bias": bool(group["correct_bias"]),
+            "normalize_grads": bool(group["normalize_grads"]),
+        }
+
+    def _check_saved(self, state_dict: dict) -> None:
+        super()._check_saved(state_dict)
+        for group in state_dict["param_groups"]:
+            self._check_values({**self.defaults, **group})
+        for key, own in state_dict["state"].items():
+            if isinstance(own, dict) and "GG" in own and "step" not in own:
+                raise ValueError(
+                    f"the saved state of parameter {key} has 'GG' and no 'step', as "
+                    "pytorch_optimizer's SOAP has, whose averages are in no basis"
+                )
+
+    def _adopt(self, state_dict: dict) -> dict:
+        states = {key: _of_the_authors(own) for key, own in state_dict["state"].items()}
+        return super()._adopt({**state_dict, "state": states})
