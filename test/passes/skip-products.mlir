@@ -44,7 +44,7 @@ step.optimizer @skipped {
     %new = step.qr %sorted : [n, n]
     %due = step.every %gap, %t
     %q1 = step.select %due, %new, %q : [n, n]
-    step.return %p, %q1 : [n, n]
+    step.return %p, %q1 : [n, n], [n, n]
   }
   // On either side; the flag as it is where it says when not.
   // CHECK: step.rule @sides
