@@ -147,15 +147,8 @@ step.optimizer @soap {
     %gtg = step.matmul %gt, %g : [m, n], [n, m]
     %r1 = step.lerp %r, %gtg, %w : [m, m], [m, m], f64
 
-    %ql1, %qr1 = step.when %first, %ql, %qr : [n, n], [m, m] {
-      %left = step.eigh %l1 : [n, n]
-      %right = step.eigh %r1 : [m, m]
-      step.yield %left, %right : [n, n], [m, m]
-    }
-    %turn = step.every %frequency, %t
-    %later = step.not %first : i1
-    %due = step.and %turn, %later : i1
-    %ql2, %qr2, %m2, %v2 = step.when %due, %ql1, %qr1, %m1, %v1
+    %due = step.every %frequency, %t
+    %ql1, %qr1, %m2, %v2 = step.when %due, %ql, %qr, %m1, %v1
         : [n, n], [m, m], [n, m], [n, m] {
       %left, %row_keys = step.call @turn_rows(%l1, %ql) : ([n, n], [n, n]) -> ([n, n], [1, n])
       %right, %keys = step.call @turn_columns(%r1, %qr) : ([m, m], [m, m]) -> ([m, m], [1, m])
@@ -167,6 +160,12 @@ step.optimizer @soap {
       %half_turned = step.matmul %from_left, %m1 : [n, n], [n, m]
       %turned = step.matmul %half_turned, %to_right : [n, m], [m, m]
       step.yield %left, %right, %turned, %vs : [n, n], [m, m], [n, m], [n, m]
+    }
+    // Whatever became of none.
+    %ql2, %qr2 = step.when %first, %ql1, %qr1 : [n, n], [m, m] {
+      %left = step.eigh %l1 : [n, n]
+      %right = step.eigh %r1 : [m, m]
+      step.yield %left, %right : [n, n], [m, m]
     }
     step.return %theta1, %m2, %v2, %l1, %ql2, %r1, %qr2
         : [n, m], [n, m], [n, m], [n, n], [n, n], [m, m], [m, m]
@@ -188,20 +187,18 @@ step.optimizer @soap {
     %gt = step.transpose %g : [n, m]
     %ggt = step.matmul %g, %gt : [n, m], [m, n]
     %l1 = step.lerp %l, %ggt, %w : [n, n], [n, n], f64
-    %ql1 = step.when %first, %ql : [n, n] {
-      %left = step.eigh %l1 : [n, n]
-      step.yield %left : [n, n]
-    }
-    %turn = step.every %frequency, %t
-    %later = step.not %first : i1
-    %due = step.and %turn, %later : i1
-    %ql2, %m2, %v2 = step.when %due, %ql1, %m1, %v1 : [n, n], [n, m], [n, m] {
+    %due = step.every %frequency, %t
+    %ql1, %m2, %v2 = step.when %due, %ql, %m1, %v1 : [n, n], [n, m], [n, m] {
       %left, %keys = step.call @turn_rows(%l1, %ql) : ([n, n], [n, n]) -> ([n, n], [1, n])
       %vs = step.call @sort_rows(%v1, %keys) : ([n, m], [1, n]) -> [n, m]
       %leftt = step.transpose %left : [n, n]
       %from_left = step.matmul %leftt, %ql : [n, n]
       %turned = step.matmul %from_left, %m1 : [n, n], [n, m]
       step.yield %left, %turned, %vs : [n, n], [n, m], [n, m]
+    }
+    %ql2 = step.when %first, %ql1 : [n, n] {
+      %left = step.eigh %l1 : [n, n]
+      step.yield %left : [n, n]
     }
     step.return %theta1, %m2, %v2, %l1, %ql2 : [n, m], [n, m], [n, m], [n, n], [n, n]
   }
@@ -222,19 +219,17 @@ step.optimizer @soap {
     %gt = step.transpose %g : [n, m]
     %gtg = step.matmul %gt, %g : [m, n], [n, m]
     %r1 = step.lerp %r, %gtg, %w : [m, m], [m, m], f64
-    %qr1 = step.when %first, %qr : [m, m] {
-      %right = step.eigh %r1 : [m, m]
-      step.yield %right : [m, m]
-    }
-    %turn = step.every %frequency, %t
-    %later = step.not %first : i1
-    %due = step.and %turn, %later : i1
-    %qr2, %m2, %v2 = step.when %due, %qr1, %m1, %v1 : [m, m], [n, m], [n, m] {
+    %due = step.every %frequency, %t
+    %qr1, %m2, %v2 = step.when %due, %qr, %m1, %v1 : [m, m], [n, m], [n, m] {
       %right, %keys = step.call @turn_columns(%r1, %qr) : ([m, m], [m, m]) -> ([m, m], [1, m])
       %vs = step.sort %v1 by %keys : [n, m], [1, m]
       %to_right = step.matmul %qrt, %right : [m, m]
       %turned = step.matmul %m1, %to_right : [n, m], [m, m]
       step.yield %right, %turned, %vs : [m, m], [n, m], [n, m]
+    }
+    %qr2 = step.when %first, %qr1 : [m, m] {
+      %right = step.eigh %r1 : [m, m]
+      step.yield %right : [m, m]
     }
     step.return %theta1, %m2, %v2, %r1, %qr2 : [n, m], [n, m], [n, m], [m, m], [m, m]
   }

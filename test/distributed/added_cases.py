@@ -192,8 +192,7 @@ def states_are_saved_before_and_after():
             if pair.stage == 2:
                 other = at_once if ours is again else again
                 for each in (pair.ours, other):  # one of them takes the gradients
-                    for hook in each._reducer._hooks:
-                        hook.remove()
+                    each._reducer._hooks.remove()
                 pair.ours = ours
                 pair.step("loaded")
                 break

@@ -16,7 +16,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from zoo import some
 
 SHAPES = [(6, 5), (7,), (4, 3, 2)]
-MATRICES = [(6, 5), (7, 4), (4, 6)]  # what Muon takes alone
+MATRICES = [(6, 5), (7, 4), (4, 6)]
+SHAPES_OF = {"Muon": MATRICES, "NorMuon": MATRICES, "SOAP": [(6, 5), (7,), (4, 6)]}
 # Values of a group that switch options of the definition.
 SWITCHES = {
     "amsgrad": True, "maximize": True, "centered": True, "momentum": 0.9, "nesterov": True,
@@ -90,7 +91,7 @@ def steps(make, *, frozen=False, shapes=SHAPES):
 def every_class_with_its_options():
     number = 0
     for kind, options in sample(everything(), "empty", 3):
-        shapes = MATRICES if kind.__name__ in ("Muon", "NorMuon") else SHAPES
+        shapes = SHAPES_OF.get(kind.__name__, SHAPES)
         for more in ({}, {"clip": st.ClipByNorm(1.0)}):
             try:
                 steps(functools.partial(kind, **options, **more), shapes=shapes)

@@ -46,7 +46,7 @@ WRONG = {
     "nesting": ("Sources nest 128 deep", "but the code says 256"),
     "a default": ("seconds that a compilation may take (60)", "but the code says 120"),
     "a size": ("`bucket_bytes` (16 MiB)", "but the code says 25"),
-    "programs of a test": ("the zoo, and 400 random programs", "but the code says 200"),
+    "programs of a test": ("the zoo, and 400 random programs", "but the code says 120"),
     "a mesh": ("on a mesh of 1 to 9 ranks", "but the code says 8"),
     "fields": (
         "```c\ntypedef struct StepcAxis {\n  const char *name;\n  int64_t size;\n} StepcAxis;\n```",

@@ -151,8 +151,8 @@ typedef struct StepcRoutines {
   void (*eigenvectors)(double *matrix, int64_t n, double *vectors,
                        double *work);
   /* Makes of a matrix of no more columns than rows, row-major, an orthonormal
-   * basis of its columns in `basis`, as step.qr says. Works in the matrix and in
-   * rows * STEPC_ORTHONORMAL_WORK doubles. */
+   * basis of its columns in `basis`, as step.qr says. Works in the matrix and
+   * in rows * STEPC_ORTHONORMAL_WORK doubles. */
   void (*orthonormal)(double *matrix, int64_t rows, int64_t columns,
                       double *basis, double *work);
   /* Which key stands in each place, in the order of step.sort. */

@@ -29,11 +29,11 @@ extern "C" {
 /* Ranks that exchange, from 0 on. A process has one object for a group. */
 typedef struct StepcSharedGroup StepcSharedGroup;
 
-/* The group's memory, 2 to 16 MiB of it and beyond 512 ranks 24, and this process as rank 0 of
- * `numRanks`, 1 to 1024. The memory has no name in any file system, and is gone
- * when the last process lets go of it. `names`: a number for each rank by which
- * messages call it; NULL: their places in the group. STEPC_OUT_OF_MEMORY where
- * the host has not so much. */
+/* The group's memory, 2 to 16 MiB of it and beyond 512 ranks 24, and this
+ * process as rank 0 of `numRanks`, 1 to 1024. The memory has no name in any
+ * file system, and is gone when the last process lets go of it. `names`: a
+ * number for each rank by which messages call it; NULL: their places in the
+ * group. STEPC_OUT_OF_MEMORY where the host has not so much. */
 STEPC_API StepcStatus stepcSharedGroupCreate(int64_t numRanks,
                                              const int64_t *names,
                                              StepcSharedGroup **out);

@@ -28,6 +28,10 @@ class GradientHooks:
     def add(self, param: torch.Tensor) -> None:
         self._handles.append(param.register_post_accumulate_grad_hook(self._hook))
 
+    def remove(self) -> None:
+        """Nothing is called any more."""
+        _remove(self._handles)
+
 
 def _remove(handles: list) -> None:
     for handle in handles:
