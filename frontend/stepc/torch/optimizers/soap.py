@@ -60,8 +60,8 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
     ``exp_avg`` and ``exp_avg_sq`` of the rotated gradient, and of each dim that has a basis
     ``GG_0``, ``Q_0`` (rows) and ``GG_1``, ``Q_1`` (columns): float32, or float64 beside
     float64 parameters. A matrix of ``[n, m]`` has n * n and m * m elements in each. A matrix
-    that ranks have parts of is stepped whole by one of them (docs/distributed.md). On CUDA
-    devices groups with matrices are refused.
+    that ranks have parts of is stepped whole by one of them (docs/distributed.md). CUDA
+    devices are refused.
 
     A state of the authors' loads. Where a parameter loses its bases, as where a checkpoint lacks
     them or a higher ``max_precond_dim`` gives it one more, they and the averages begin anew.
@@ -170,7 +170,7 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
                         "basis that it began with"
                     )
         return {
-            "precondition": any(param.dim() == 2 for _, param in params_of(group)),
+            "precondition": True,
             "max_precond_dim": most,
             "correct_bias": bool(group["correct_bias"]),
             "normalize_grads": bool(group["normalize_grads"]),
