@@ -9,9 +9,10 @@ with the definitions' but for rounding.
 
 import numpy as np
 from equations import Group, Tensor, moments, norm, of_each_tensor, rms
+from matrix_papers import galore_adamw, muon, normuon, soap
 from scalar_papers import asgd, fused_adam, nadam
 
-__all__ = ["HYPERS", "OF_MATRICES", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
+__all__ = ["HYPERS", "OF_MATRICES", "OF_SQUARES", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
 
 
 # --- Adafactor and what came of it --------------------------------------------
@@ -270,154 +271,6 @@ def dadapt_adam_group(group, options, memory):
     if size != 0:
         estimate = memory["a"] / ((1 - q) * size)
         memory["d"] = np.maximum(d, np.minimum(estimate, d * h["growth_rate"]))
-
-
-# --- Muon ---------------------------------------------------------------------
-
-
-def newton_schulz(x, a, b, c):
-    """Five steps, each of which makes a x + b x^3 + c x^5 of each singular value x."""
-    for _ in range(5):
-        square = x @ x.T if len(x) <= len(x.T) else x.T @ x
-        change = b * square + c * square @ square
-        x = a * x + (change @ x if len(x) <= len(x.T) else x @ change)
-    return x
-
-
-@of_each_tensor
-def muon(tensor, h, options):
-    theta, mu = tensor.param, h["momentum"]
-    buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
-    tensor.states["momentum_buffer"] = buffer
-    u = (1 - mu) * tensor.grad + mu * buffer if options["nesterov"] else buffer
-    x = u / np.maximum(norm(u), h["eps"])
-    x = newton_schulz(x, *(h[f"ns_coefficient_{name}"] for name in "abc"))
-    rows, columns = theta.shape
-    scale = np.sqrt(max(1, rows / columns))
-    if options["match_rms_adamw"]:
-        scale = 0.2 * np.sqrt(max(rows, columns))
-    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
-
-
-@of_each_tensor
-def normuon(tensor, h, options):
-    theta, mu, rows = tensor.param, h["momentum"], tensor.param[:, :1].shape
-    buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
-    tensor.states["momentum_buffer"] = buffer
-    u = (1 - mu) * tensor.grad + mu * buffer if options["nesterov"] else buffer
-    x = newton_schulz(u / (norm(u) + 1e-7), 3.4445, -4.775, 2.0315)
-    square = (x**2).mean(1, keepdims=True)
-    average = tensor.state("second_momentum_buffer", rows)
-    average = h["beta2"] * average + (1 - h["beta2"]) * square
-    tensor.states["second_momentum_buffer"] = average
-    y = x / (np.sqrt(average) + 1e-10)
-    y = y * norm(x) / (norm(y) + 1e-10) * np.sqrt(max(1, len(x) / len(x.T)))
-    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * y
-
-
-# --- GaLore -------------------------------------------------------------------
-
-
-def singular_vectors(g, rank):
-    """The first of each side, of which the largest component is positive."""
-    u, _, vt = np.linalg.svd(g, full_matrices=False)
-    sides = [u[:, :rank], vt[:rank].T]
-    return [x * np.sign(np.take_along_axis(x, np.abs(x).argmax(0)[None], 0)) for x in sides]
-
-
-def projections(tensor, h, options):
-    """The bases of the left and the right side; None where nothing is projected."""
-    g, tall = tensor.grad, len(tensor.grad) >= len(tensor.grad.T)
-    if not np.isfinite(g).all():
-        nothing = np.full((len(g), min(g.shape)), np.nan), np.full((len(g.T), min(g.shape)), np.nan)
-    left, right = singular_vectors(g, 128) if np.isfinite(g).all() else nothing
-    if options["both_sides"]:
-        return {"projection": left, "projection_right": right}
-    if options["tall_right"] if tall else options["wide_right"]:
-        return {"projection": right}
-    return {"projection": left}
-
-
-@of_each_tensor
-def galore_adamw(tensor, h, options):
-    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
-    if options["low_rank"]:
-        if (t - 1) % h["update_proj_gap"] == 0:
-            s.update(projections(tensor, h, options))
-        p, tall = s["projection"], len(g) >= len(g.T)
-        both = options["both_sides"]
-        to_right = not both and (options["tall_right"] if tall else options["wide_right"])
-        g = g @ p if to_right else p.T @ g
-        g = g @ s["projection_right"] if both else g
-    m, v = h["beta1"], h["beta2"]
-    s["exp_avg"] = m * tensor.state("exp_avg", g.shape) + (1 - m) * g
-    s["exp_avg_sq"] = v * tensor.state("exp_avg_sq", g.shape) + (1 - v) * g**2
-    root = np.sqrt(1 - v**t)
-    alpha = h["lr"] * root / (1 - m**t) if options["correct_bias"] else h["lr"]
-    eps = h["eps"] * (root if options["corrected_eps"] else 1)
-    u = s["exp_avg"] / (np.sqrt(s["exp_avg_sq"]) + eps)
-    if options["low_rank"]:
-        u = u @ s["projection_right"].T if both else u
-        u = h["scale"] * (u @ p.T if to_right else p @ u)
-    theta = theta - alpha * u
-    tensor.param = theta - h["lr"] * h["weight_decay"] * theta
-
-
-# --- SOAP ---------------------------------------------------------------------
-
-
-def canonical(vectors):
-    """Columns, of which the largest component is positive."""
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
-    return vectors * np.sign(largest)
-
-
-def first_basis(gram):
-    if not np.isfinite(gram).all():
-        return np.full(gram.shape, np.nan)
-    return canonical(np.linalg.eigh(gram)[1][:, ::-1])
-
-
-def turned(gram, q):
-    """The next basis, and the order in which it has the directions of the one before."""
-    if not np.isfinite(gram @ q).all():
-        return np.full(gram.shape, np.nan), np.arange(len(gram))
-    order = np.argsort(-np.diag(q.T @ gram @ q), kind="stable")
-    basis, r = np.linalg.qr((gram @ q)[:, order])
-    return basis * np.where(np.diag(r) < 0, -1, 1), order
-
-
-@of_each_tensor
-def soap(tensor, h, options):
-    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
-    is_matrix, first = g.ndim == 2, "exp_avg" not in s
-    m, v = tensor.state("exp_avg", g.shape), tensor.state("exp_avg_sq", g.shape)
-    if not first:
-        x = s["Q_0"].T @ g @ s["Q_1"] if is_matrix else g
-        m = h["beta1"] * m + (1 - h["beta1"]) * x
-        v = h["beta2"] * v + (1 - h["beta2"]) * x**2
-        u = m / (np.sqrt(v) + h["eps"])
-        u = s["Q_0"] @ u @ s["Q_1"].T if is_matrix else u
-        if options["normalize_grads"]:
-            u = u / (1e-30 + np.sqrt(np.mean(u**2)))
-        alpha = h["lr"]
-        if options["correct_bias"]:
-            alpha *= np.sqrt(1 - h["beta2"] ** (t - 1)) / (1 - h["beta1"] ** (t - 1))
-        theta = theta - alpha * u
-        tensor.param = theta - h["lr"] * h["weight_decay"] * theta
-    s["exp_avg"], s["exp_avg_sq"] = m, v
-    if not is_matrix:
-        return
-    for name, gram in (("GG_0", g @ g.T), ("GG_1", g.T @ g)):
-        beta = h["shampoo_beta"]
-        s[name] = beta * tensor.state(name, gram.shape) + (1 - beta) * gram
-    if first:
-        s["Q_0"], s["Q_1"] = first_basis(s["GG_0"]), first_basis(s["GG_1"])
-    elif (t - 1) % h["precondition_frequency"] == 0:
-        (left, rows), (right, columns) = turned(s["GG_0"], s["Q_0"]), turned(s["GG_1"], s["Q_1"])
-        s["exp_avg"] = left.T @ s["Q_0"] @ m @ s["Q_1"].T @ right
-        s["exp_avg_sq"] = v[rows][:, columns]
-        s["Q_0"], s["Q_1"] = left, right
 
 
 PAPERS = {
