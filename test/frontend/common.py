@@ -92,6 +92,12 @@ class Written:
                     self.state[param] = self.step_one(param, group, **self.state.get(param, {}))
 
 
+def canonical(vectors):
+    """Columns, of which the component of the largest magnitude is positive."""
+    place = vectors.abs().argmax(0, keepdim=True)
+    return vectors * vectors.gather(0, place).sign()
+
+
 def strided(value, how):
     """The same numbers in other memory."""
     if how == "transposed":

@@ -12,7 +12,16 @@ import math
 import pytest
 import stepc.torch
 import torch
-from common import Written, bits_equal, clone_params, make_params, set_grads, strided, train
+from common import (
+    Written,
+    bits_equal,
+    canonical,
+    clone_params,
+    make_params,
+    set_grads,
+    strided,
+    train,
+)
 from stepc.torch import GaLoreAdamW
 from stepc.torch.colossal import DistGaloreAwamW, get_galore_param_groups
 
@@ -20,12 +29,6 @@ from stepc.torch.colossal import DistGaloreAwamW, get_galore_param_groups
 SHAPES = [(12, 7), (7, 12), (9, 9), (40, 3), (3, 40), (1, 6), (6, 1), (1, 1), (33, 65)]
 VECTORS = [(5,), (), (2, 3, 4)]
 PROJECTIONS = ["std", "reverse_std", "right", "left", "full"]
-
-
-def canonical(vectors):
-    """Columns, of which the component of the largest magnitude is positive."""
-    place = vectors.abs().argmax(0, keepdim=True)
-    return vectors * vectors.gather(0, place).sign()
 
 
 class WrittenGaLore(Written):

@@ -14,18 +14,12 @@ import math
 import pytest
 import stepc.torch
 import torch
-from common import Written, bits_equal, clone_params, make_params, set_grads, train
+from common import Written, bits_equal, canonical, clone_params, make_params, set_grads, train
 from stepc.torch import SOAP
 
 SQUARE = [(9, 9), (1, 1), (2, 2), (17, 17), (33, 33), (5,), ()]
 # Tall, wide; a row, a column; and what has no bases.
 SHAPES = [(12, 7), (7, 12), (40, 3), (3, 40), (1, 6), (6, 1), (33, 65), (5,), ()]
-
-
-def canonical(vectors):
-    """Columns, of which the component of the largest magnitude is positive."""
-    place = vectors.abs().argmax(0, keepdim=True)
-    return vectors * vectors.gather(0, place).sign()
 
 
 class Formulas(Written):
