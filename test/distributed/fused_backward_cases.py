@@ -17,6 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from zoo import OF_EACH_GRADIENT
 
 KINDS = (st.lomo.Lomo, st.lomo.AdaLomo)
 
@@ -138,16 +139,6 @@ def same_as_one_process(model, optimizer, twin, other, what):
                 same_bits(whole(optimizer.state[a][key]), value, f"{what}: {key} of {name}")
 
 
-ELEMENTWISE = {
-    "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
-    "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, **k),
-    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
-    "clipped by value": lambda params, **k: st.AdamW(
-        params, lr=1e-2, clip=st.ClipByValue(1e-3), loss_scale=4.0, **k
-    ),
-}
-
-
 def parallel(model):
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
     return parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
@@ -166,7 +157,7 @@ def train_both(make, model, twin):
 
 @case
 def any_class_steps_parts_of_fully_shard_and_of_tensor_parallelism():
-    for (name, make), wrap in itertools.product(ELEMENTWISE.items(), (fully_shard, parallel)):
+    for (name, make), wrap in itertools.product(OF_EACH_GRADIENT.items(), (fully_shard, parallel)):
         model, twin = wrap(made()), wrap(made())
         optimizer, other = train_both(make, model, twin)
         for a, b in zip(model.parameters(), twin.parameters(), strict=True):
@@ -180,7 +171,7 @@ def any_class_steps_parts_of_fully_shard_and_of_tensor_parallelism():
 @case
 def parts_are_stepped_as_one_process_steps_them():
     """Gradients that no reduction rounds: of four ranks the mean of four equal ones."""
-    for name, make in ELEMENTWISE.items():
+    for name, make in OF_EACH_GRADIENT.items():
         model, twin = fully_shard(made()), made()
         optimizer, other = train_both(make, model, twin)
         same_as_one_process(model, optimizer, twin, other, name)

@@ -6,7 +6,6 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from fused_zero_models import (
-    ELEMENTWISE,
     compare,
     local,
     loss_of,
@@ -14,6 +13,7 @@ from fused_zero_models import (
 )
 from on_ranks import case, main
 from torch.utils.checkpoint import checkpoint
+from zoo import OF_EACH_GRADIENT
 
 
 @case
@@ -62,7 +62,7 @@ def weights_that_are_used_several_times():
         out = model(torch.randn(5, 24))
         return (model(out) @ model[0].weight[:3].T).square().mean()
 
-    compare(ELEMENTWISE["AdamW"], local(2), loss=tied)
+    compare(OF_EACH_GRADIENT["AdamW"], local(2), loss=tied)
 
 
 @case
@@ -78,7 +78,7 @@ def what_is_recomputed():
         return loss
 
     for reentrant in (False, True):
-        compare(ELEMENTWISE["AdamW"], local(2), loss=recomputed(reentrant))
+        compare(OF_EACH_GRADIENT["AdamW"], local(2), loss=recomputed(reentrant))
 
 
 @case

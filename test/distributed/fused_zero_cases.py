@@ -9,7 +9,6 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from fused_zero_models import (
-    ELEMENTWISE,
     TOGETHER,
     compare,
     local,
@@ -21,11 +20,12 @@ from fused_zero_models import (
 )
 from on_ranks import case, main
 from stepc import errors
+from zoo import OF_EACH_GRADIENT
 
 
 @case
 def elementwise_definitions_have_the_bits_of_a_step_behind_the_pass():
-    for make, stage in itertools.product(ELEMENTWISE.values(), (1, 2)):
+    for make, stage in itertools.product(OF_EACH_GRADIENT.values(), (1, 2)):
         compare(make, local(stage))
 
 
@@ -47,7 +47,7 @@ def arguments_of_zero_change_no_bit():
         {"predivide": True},
     ):
         for name in ("AdamW", "Adafactor"):
-            compare((ELEMENTWISE | TOGETHER)[name], local(2, **more))
+            compare((OF_EACH_GRADIENT | TOGETHER)[name], local(2, **more))
 
 
 @case
@@ -68,7 +68,7 @@ def other_types_of_parameters():
 def gradients_that_are_reduced_already():
     zero = st.Zero(1, gradients="reduced", bucket_bytes=3000)
     for name in ("AdamW", "clipped by value", "Adafactor", "clipped by norm"):
-        make = (ELEMENTWISE | TOGETHER)[name]
+        make = (OF_EACH_GRADIENT | TOGETHER)[name]
         model, twin = reduced_by_hooks(net()), reduced_by_hooks(net())
         fused = make(model.named_parameters(), zero=zero, fused_backward=True)
         plain = make(twin.named_parameters(), zero=zero)
@@ -122,7 +122,7 @@ def an_infinite_gradient_under_a_loss_scale():
 
 @case
 def states_come_and_go():
-    model, fused = compare(ELEMENTWISE["AdamW"], local(2))
+    model, fused = compare(OF_EACH_GRADIENT["AdamW"], local(2))
     saved = fused.state_dict()
     twin = net()
     twin.load_state_dict(model.state_dict())

@@ -62,16 +62,6 @@ def compare(make, zero, behind=None, dtype=torch.float32, loss=loss_of, steps=3,
     return model, fused
 
 
-ELEMENTWISE = {
-    "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
-    "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, **k),
-    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
-    "clipped by value": lambda params, **k: st.AdamW(
-        params, lr=1e-2, clip=st.ClipByValue(1e-3), loss_scale=4.0, **k
-    ),
-}
-
-
 # What needs all tensors, or exchanges statistics: the sums stay until the step ends.
 TOGETHER = {
     "Adafactor": lambda params, **k: st.hf.Adafactor(params, **k),

@@ -9,7 +9,6 @@ import stepc.torch as st
 import torch
 import torch.distributed as dist
 from fused_zero_models import (
-    ELEMENTWISE,
     TOGETHER,
     local,
     loss_of,
@@ -19,7 +18,7 @@ from fused_zero_models import (
 )
 from named_values import named_values
 from on_ranks import case, main, same_bits
-from zoo import ALL
+from zoo import ALL, OF_EACH_GRADIENT
 
 SHAPES = {"a": (33, 20), "b": (17,), "c": (5, 7, 9), "d": (130, 64), "e": (3,), "f": (2, 3, 5, 7)}
 
@@ -73,7 +72,7 @@ def mean_of(grads, absent):
 @case
 def ranks_that_have_gradients_of_other_parameters():
     """Also one that has none at all; what none has stays as it is."""
-    for (kind, make), stage in itertools.product((ELEMENTWISE | TOGETHER).items(), (1, 2)):
+    for (kind, make), stage in itertools.product((OF_EACH_GRADIENT | TOGETHER).items(), (1, 2)):
         made, grads = exact(len(ABSENT))
         plain, sharded = named(made), named(made)
         # Of statistics, whose bits are else of who sums what.

@@ -34,6 +34,15 @@ STATISTICS = {
     ),
 }
 ALL = ELEMENTWISE | STATISTICS
+# Some that step a parameter as its gradient comes, and need nothing else.
+OF_EACH_GRADIENT = {
+    "AdamW": lambda params, **k: st.AdamW(params, lr=1e-2, **k),
+    "SGD": lambda params, **k: st.SGD(params, lr=1e-2, momentum=0.9, **k),
+    "Lion": lambda params, **k: st.Lion(params, lr=1e-3, **k),
+    "clipped by value": lambda params, **k: st.AdamW(
+        params, lr=1e-2, clip=st.ClipByValue(1e-3), loss_scale=4.0, **k
+    ),
+}
 
 
 def some(test):
