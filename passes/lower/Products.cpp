@@ -236,6 +236,15 @@ struct RoutineEmitter {
     w.loop(w.constant(0), w.toIndex(to.items), 1,
            [&](Value index) { emitOne(w.toWord(index)); });
   }
+  /// Each matrix widened into the routine's first memory, decomposed there, and
+  /// rounded from where the routine leaves it.
+  void decompose(Value result) const {
+    forEachItem([&](Value item) {
+      widen(from, item, memory[0]);
+      policy.call(call);
+      round(result, item);
+    });
+  }
 
   const Words &w;
   const FinishPolicy &policy;
@@ -246,16 +255,11 @@ struct RoutineEmitter {
 };
 } // namespace
 
-/// Widened into memory of its own, decomposed there, and rounded.
 static void emitEigenvectors(const Words &w, const TileRow &row,
                              const FinishPolicy &policy, EigenvectorsOp op) {
   RoutineEmitter in(w, row, policy, op);
   in.call.arguments = {in.memory[0], in.from.rows, in.memory[1], in.memory[2]};
-  in.forEachItem([&](Value item) {
-    in.widen(in.from, item, in.memory[0]);
-    policy.call(in.call);
-    in.round(in.memory[0], item);
-  });
+  in.decompose(/*result=*/in.memory[0]);
 }
 
 static void emitOrthonormal(const Words &w, const TileRow &row,
@@ -263,11 +267,7 @@ static void emitOrthonormal(const Words &w, const TileRow &row,
   RoutineEmitter in(w, row, policy, op);
   in.call.arguments = {in.memory[0], in.from.rows, in.from.columns,
                        in.memory[1], in.memory[2]};
-  in.forEachItem([&](Value item) {
-    in.widen(in.from, item, in.memory[0]);
-    policy.call(in.call);
-    in.round(in.memory[1], item);
-  });
+  in.decompose(/*result=*/in.memory[1]);
 }
 
 /// The routine says which column stands in each place.
