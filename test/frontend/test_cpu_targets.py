@@ -16,7 +16,7 @@ from stepc.torch.tensors.devices import CPU_TARGETS
 V3, V4, WIDE = CPU_TARGETS
 DEFINITIONS = sorted(path.stem for path in ZOO.glob("*.mlir"))
 SHAPES = [(), (7,), (65, 130), (2, 3, 40), (5000,)]
-# It takes matrices alone.
+# They take matrices alone.
 OF_MATRICES = [(1, 7), (65, 130), (40, 6), (13, 13), (1030, 5)]
 SHAPES_OF = {"muon": OF_MATRICES, "normuon": OF_MATRICES}
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3e38, 1e-20]

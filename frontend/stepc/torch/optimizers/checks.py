@@ -59,6 +59,14 @@ def params_of(group: dict) -> Iterator[tuple[str, Tensor]]:
             yield f"parameter {name!r}", param
 
 
+def check_dims(group: dict, allowed: range, expected: str) -> None:
+    """ValueError for a parameter of the group with another number of dims."""
+    list_params(group)
+    for words, param in params_of(group):
+        if param.dim() not in allowed:
+            raise ValueError(f"{words} has shape {tuple(param.shape)}, expected {expected}")
+
+
 class CheckedGroups:
     """Mix-in: groups that are added are checked as the constructor's defaults are,
     by ``_check_values``, which gets the values that a group will have."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from ..step.compiled import CompiledStep
-from .checks import CheckedGroups, check_lr, check_not_negative, list_params, params_of
+from .checks import CheckedGroups, check_dims, check_lr, check_not_negative
 
 __all__ = ["NorMuon"]
 
@@ -79,11 +79,5 @@ class NorMuon(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters that are no matrices."""
         if isinstance(param_group, dict):
-            list_params(param_group)
-            for words, param in params_of(param_group):
-                if param.dim() != 2:
-                    raise ValueError(
-                        f"{words} has shape {tuple(param.shape)}, expected a matrix: "
-                        "give others to another optimizer"
-                    )
+            check_dims(param_group, range(2, 3), "a matrix: give others to another optimizer")
         super().add_param_group(param_group)

@@ -11,10 +11,10 @@ from ..step.compiled import CompiledStep
 from .checks import (
     CheckedGroups,
     check_betas,
+    check_dims,
     check_lr,
     check_not_negative,
     check_whole,
-    list_params,
     params_of,
 )
 
@@ -145,18 +145,14 @@ class SOAP(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for parameters of more than two dims."""
         if isinstance(param_group, dict):
-            list_params(param_group)
-            for words, param in params_of(param_group):
-                if param.dim() > 2:
-                    raise ValueError(
-                        f"{words} has shape {tuple(param.shape)}, expected at most "
-                        "two dims: bases are of a matrix's rows and columns"
-                    )
+            what = "at most two dims: bases are of a matrix's rows and columns"
+            check_dims(param_group, range(3), what)
         super().add_param_group(param_group)
 
     def _read_settings(self, group: dict) -> tuple:
+        """What is compared before each step: options look at the parameters too."""
         names = ("max_precond_dim", "correct_bias", "normalize_grads", "merge_dims")
-        return (*(group[name] for name in names), group["precondition_1d"])
+        return tuple(group[name] for name in (*names, "precondition_1d"))
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         _check_settings(group)
