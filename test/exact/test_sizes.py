@@ -36,8 +36,8 @@ def test_every_size_to_130_and_large_ones(name, storages, packages, checker):
 
 
 @pytest.mark.sample(one_of=3)
+@names_of_all  # in this order: another third than of the sizes
 @storages_of_all
-@names_of_all
 def test_sixteen_misalignments(name, storages, packages, checker):
     # Operand k of the row with offset o lies k * 5 elements further, so that
     # the operands of one tensor are misaligned differently, too.

@@ -192,7 +192,8 @@ def test_settings(more):
 
 
 def test_float32():
-    run(dtype=torch.float32, shapes=[(12, 7), (7, 12), (5,)], steps=12, tolerance=1e-3)
+    """A rounding, 6e-8, over the gaps of eigenvalues, some hundredths of the largest one."""
+    run(dtype=torch.float32, shapes=[(12, 7), (7, 12), (5,)], steps=12, tolerance=3e-5)
 
 
 def test_the_first_step_makes_the_bases_alone():

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import order
 import samples
 
 DISTRIBUTED = Path(__file__).parents[1] / "distributed"
@@ -30,3 +31,9 @@ def test_every_optimizer_is_in_a_sample_over_ranks(monkeypatch):
     tests = {name for text in files for name in re.findall(r'\bsome\("(.*?)"\)', text)}
     assert len(tests) > 8
     assert {name for test in tests for name in zoo.some(test)} == set(zoo.ALL)
+
+
+def test_the_longest_files_are_there():
+    """One that has another name now would be run last."""
+    tests = Path(__file__).resolve().parents[1]
+    assert [file for file in order.LONGEST if not (tests / file).is_file()] == []
