@@ -1,5 +1,4 @@
-//===- UnlessFlags.cpp - what is left out where nobody needs it
-//------------===//
+//===- UnlessFlags.cpp - what is left out where nobody needs it -----------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
