@@ -1,4 +1,4 @@
-//===- Functions.h - exp, log and pow, without a mathematical library -----===//
+//===- Functions.h - exp, log and others, without a library ---------------===//
 //
 // Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,6 +20,7 @@
 #ifndef STEPC_DIALECT_FUNCTIONS_H
 #define STEPC_DIALECT_FUNCTIONS_H
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -39,6 +40,9 @@ public:
 
   Number exp(Number x);
   Number log(Number x);
+  /// The quantile of the normal distribution of 1/2 + q, for q of magnitude
+  /// below 1/2, of which 1/2 - |q| is exact.
+  Number normalQuantile(Number q);
   /// Of a base and an exponent in f64.
   Number pow(Number base, Number exponent) {
     return powByParts(base, exponent, [&](Number x, Number y) {
@@ -114,6 +118,14 @@ private:
     return a.select(a.less(high, x), high, a.select(a.less(x, low), low, x));
   }
   Parts takeApart(Number x);
+  /// The polynomial of these coefficients, the constant one first.
+  template <std::size_t size>
+  Number evaluate(const double (&coefficients)[size], Number x) {
+    Number sum = number(coefficients[size - 1]);
+    for (std::size_t k = size - 1; k-- > 0;)
+      sum = a.add(a.mul(sum, x), number(coefficients[k]));
+    return sum;
+  }
 
   Pair addOrdered(Number x, Number y) {
     Number sum = a.add(x, y);
@@ -228,6 +240,61 @@ typename A::Number Functions<A>::log(Number x) {
   result = a.select(a.equal(x, zero), number(-infinity), result);
   Truth none = a.either(a.less(x, zero), a.unordered(x, x));
   return a.select(none, number(quietNaN), result);
+}
+
+//===----------------------------------------------------------------------===//
+// The quantile of the normal distribution
+//===----------------------------------------------------------------------===//
+
+/// Quotients of polynomials, of M. J. Wichura, "Algorithm AS 241: The
+/// Percentage Points of the Normal Distribution", Applied Statistics 37(3),
+/// 1988, PPND16: one for |q| <= 0.425, and by the root r of -log(1/2 - |q|),
+/// which is |z| / sqrt(2) far out, one for r <= 5 and one beyond.
+struct NormalQuantile {
+  static constexpr double middle[2][8] = {
+      {3.3871328727963666080e0, 1.3314166789178437745e+2,
+       1.9715909503065514427e+3, 1.3731693765509461125e+4,
+       4.5921953931549871457e+4, 6.7265770927008700853e+4,
+       3.3430575583588128105e+4, 2.5090809287301226727e+3},
+      {1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
+       5.3941960214247511077e+3, 2.1213794301586595867e+4,
+       3.9307895800092710610e+4, 2.8729085735721942674e+4,
+       5.2264952788528545610e+3}};
+  static constexpr double side[2][8] = {
+      {1.42343711074968357734e0, 4.63033784615654529590e0,
+       5.76949722146069140550e0, 3.64784832476320460504e0,
+       1.27045825245236838258e0, 2.41780725177450611770e-1,
+       2.27238449892691845833e-2, 7.74545014278341407640e-4},
+      {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+       6.89767334985100004550e-1, 1.48103976427480074590e-1,
+       1.51986665636164571966e-2, 5.47593808499534494600e-4,
+       1.05075007164441684324e-9}};
+  static constexpr double tail[2][8] = {
+      {6.65790464350110377720e0, 5.46378491116411436990e0,
+       1.78482653991729133580e0, 2.96560571828504891230e-1,
+       2.65321895265761230930e-2, 1.24266094738807843860e-3,
+       2.71155556874348757815e-5, 2.01033439929228813265e-7},
+      {1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
+       1.48753612908506148525e-2, 7.86869131145613259100e-4,
+       1.84631831751005468180e-5, 1.42151175831644588870e-7,
+       2.04426310338993978564e-15}};
+};
+
+template <typename A>
+typename A::Number Functions<A>::normalQuantile(Number q) {
+  using Of = NormalQuantile;
+  auto quotient = [&](const double (&of)[2][8], Number x) {
+    return a.div(evaluate(of[0], x), evaluate(of[1], x));
+  };
+  Number size = magnitude(q);
+  Number inside = a.mul(
+      size, quotient(Of::middle, a.sub(number(0.180625), a.mul(size, size))));
+  Number r = a.sqrt(negate(log(a.sub(number(0.5), size))));
+  Number beside = quotient(Of::side, a.sub(r, number(1.6)));
+  Number beyond = quotient(Of::tail, a.sub(r, number(5.0)));
+  Number outside = a.select(a.less(number(5.0), r), beyond, beside);
+  Number result = a.select(a.less(number(0.425), size), outside, inside);
+  return a.select(a.less(q, number(0.0)), negate(result), result);
 }
 
 //===----------------------------------------------------------------------===//

@@ -27,6 +27,7 @@ struct HostArithmetic {
   double sub(double x, double y) { return x - y; }
   double mul(double x, double y) { return x * y; }
   double div(double x, double y) { return x / y; }
+  double sqrt(double x) { return std::sqrt(x); }
   bool less(double x, double y) { return x < y; }
   bool equal(double x, double y) { return x == y; }
   bool unordered(double x, double y) { return std::isunordered(x, y); }
@@ -79,6 +80,10 @@ inline double hostExp(double x) {
 inline double hostLog(double x) {
   HostArithmetic a;
   return Functions<HostArithmetic>(a).log(x);
+}
+inline double hostNormalQuantile(double q) {
+  HostArithmetic a;
+  return Functions<HostArithmetic>(a).normalQuantile(q);
 }
 inline double hostPow(double base, double exponent) {
   HostArithmetic a;

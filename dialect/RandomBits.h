@@ -34,16 +34,24 @@ constexpr int64_t kMostSeed = int64_t(1) << 53;
 /// A call gives 2^3 random numbers of 16 bits.
 constexpr int64_t kHalvesBits = 3;
 
+/// A normal random number is of so many bits; a call gives two of them.
+constexpr int64_t kNormalBits = 52;
+
 /// The position of a tensor's first element is its number times 2 to this; as
 /// kernels have it, which the passes see to.
 constexpr int64_t kTensorBits = 40;
 
-/// The 32-bit FNV-1a hash of a name.
-inline uint32_t hashName(llvm::StringRef name) {
-  uint32_t hash = 0x811C9DC5;
+/// The 32-bit FNV-1a hash of a name, or of one that goes on from `hash`.
+inline uint32_t hashName(llvm::StringRef name, uint32_t hash = 0x811C9DC5) {
   for (char letter : name)
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x01000193;
   return hash;
+}
+
+/// The stream of normal numbers of that name: none by which a state is rounded,
+/// whose names are not empty and begin with no space.
+inline uint32_t hashNormals(llvm::StringRef name) {
+  return hashName(name, hashName(" normal "));
 }
 
 } // namespace mlir::step

@@ -250,6 +250,66 @@ def Step_FirstOp : Step_MatrixOp<"first"> {
   }];
 }
 
+def Step_RandomNormalOp : Step_ValueOp<"random_normal", [AttrSizedOperandSegments,
+                                                         Step_MatrixOpInterface]> {
+  let summary = "a matrix of normal random numbers";
+  let description = [{
+    Independent numbers of mean 0 and variance 1. They follow from the seed, the count, the
+    name, which tells several matrices of a rule apart, the tensor's number and the place of the
+    element, and from nothing else: they are the same whatever the threads, ranks, device and
+    order of calls. The seed is any f64, by its bits; the count is taken modulo 2^32.
+
+    Element `index` of the result, in row-major order of all its matrices, is in f64 the
+    quantile of the normal distribution of `(k + 1/2) / 2^52`. The 52 bits of k are the upper
+    ones of 64, words `2 (position mod 2)` and the next one (the lower first) of
+
+        Philox4x32-10(key = seed, counter = (position / 2, count, stream))
+
+    as in `step.round_stochastic`, the stream the 32-bit FNV-1a hash of " normal " and the name,
+    the position the tensor's number times 2^40, plus `index`. The quantile is that of M. J.
+    Wichura, Algorithm AS 241, Applied Statistics 37(3), 1988 (`dialect/Functions.h`), so the
+    value does not depend on a mathematical library. No number is beyond 8.21 from 0. The result
+    is rounded to the compute type.
+
+    ```mlir
+    step.optimizer @example {
+      %seed = step.hyper "seed" = 1.0
+      %gap = step.hyper "gap" = 200.0
+      %rank = step.option "rank" = 4
+      step.rule @matrix(%p: param[n, m], %g: grad[n, m], %o: state "omega"[m, r], %t: count)
+          dim r = min %rank, n, m {
+        %due = step.every %gap, %t
+        %o1 = step.when %due, %o : [m, r] {
+          %fresh = step.random_normal "omega" %seed, %t : [m, r]
+          step.yield %fresh : [m, r]
+        }
+        %y = step.matmul %g, %o1 : [n, m], [m, r]
+        %ot = step.transpose %o1 : [m, r]
+        %u = step.matmul %y, %ot : [n, r], [r, m]
+        %p1 = step.sub %p, %u : [n, m]
+        step.return %p1, %o1 : [n, m], [m, r]
+      }
+    }
+    ```
+
+    Constraints:
+    - those of step.transpose, of the result
+    - in a rule, its dims are the rule's
+    - the name is not empty
+  }];
+  let arguments = (ins StrAttr:$name, F64:$seed, I64:$count,
+                       Optional<Step_TensorType>:$position, Optional<I1>:$unless);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $name $seed `,` $count (`at` $position^ `:` custom<ShortType>(type($position)))? (`unless` $unless^)? attr-dict
+    `:` custom<ShortType>(type($result))
+  }];
+  let extraClassDeclaration = [{
+    void setUnless(::mlir::Value flag) { getUnlessMutable().assign(flag); }
+  }];
+  let hasVerifier = 1;
+}
+
 def Step_ExtentOp : Step_ValueOp<"extent"> {
   let summary = "how many elements a dim has";
   let description = [{

@@ -454,6 +454,18 @@ LogicalResult SortedOp::verify() {
   return verifySameDims(*this, type, getType());
 }
 
+LogicalResult NormalsOp::verify() {
+  auto program = cast<ProgramOp>((*this)->getParentOp());
+  auto position = dyn_cast<BlockArgument>(getPosition());
+  if (!position ||
+      program.getRole(position.getArgNumber()).getKind() != RoleKind::Position)
+    return emitOpError("takes for a position what is not the program's");
+  if (getDims(getType()).size() < 2)
+    return emitOpError() << "makes " << getType()
+                         << ", which has no two dims of a matrix";
+  return verifyMatrices(*this, {}, getType());
+}
+
 LogicalResult ExchangeOp::verify() {
   if (getShares().getTypes() != getResults().getTypes())
     return emitOpError() << "gives " << getResults().getTypes() << " for "

@@ -522,6 +522,24 @@ def Step_SortedOp : Step_ProgramMatrixOp<"sorted", [Step_CallsRoutine]> {
   }];
 }
 
+def Step_NormalsOp : Step_ProgramMatrixOp<"normals"> {
+  let summary = "matrices of normal random numbers";
+  let description = [{
+    A new buffer, of the compute type, as `step.random_normal` says. The position is that of the
+    param, whose first element says the tensor's number. `unless` as in `step.product`.
+
+    Constraints:
+    - the position is the program's
+    - the result is of the compute type
+  }];
+  let arguments = (ins StrAttr:$name, F64:$seed, I64:$count, Step_BufferType:$position,
+                       Optional<I1>:$unless);
+  let assemblyFormat = [{
+    $name $seed `,` $count `at` $position (`unless` $unless^)? attr-dict `:` type($position) `->`
+    type($result)
+  }];
+}
+
 def Step_ExchangeOp : Step_Op<"exchange", [HasParent<"ProgramOp">]> {
   let summary = "where the tensor waits for a round";
   let description = [{

@@ -278,7 +278,9 @@ bool mlir::step::isValueOp(Operation *op) { return isa<ValueOpInterface>(op); }
 bool mlir::step::isSourceOp(Operation *op) {
   auto reduction = dyn_cast<ReductionOpInterface>(op);
   auto matrix = dyn_cast<MatrixOpInterface>(op);
+  auto normal = dyn_cast<RandomNormalOp>(op);
   return !op->hasTrait<InsertedByPasses>() &&
+         !(normal && normal.getPosition()) &&
          !(reduction && (reduction.getAcrossAttr() || reduction.getUnless())) &&
          !(matrix && matrix.getUnless());
 }

@@ -270,6 +270,26 @@ def KeepMasters : Pass<"step-keep-masters", "::mlir::step::OptimizerOp"> {
   }];
 }
 
+def NumberTensors : Pass<"step-number-tensors", "::mlir::step::OptimizerOp"> {
+  let summary = "tell random numbers which tensor they are of";
+  let description = [{
+    Before: bound rules. After: those with a `step.random_normal` have the role of positions,
+    which says the tensor's number, and the operation takes it.
+
+    ```mlir
+    step.optimizer @example {
+      %seed = step.hyper "seed" = 1.0
+      step.rule @matrix_0(%p: param[n, m] as f32, %g: grad[n, m] as f32, %t: count,
+                          %i: position[n, m] as i64) variant <"matrix", {}, f32> {
+        %z = step.random_normal "z" %seed, %t at %i : [n, m] : [n, m]
+        %p1 = step.sub %p, %z : [n, m]
+        step.return %p1
+      }
+    }
+    ```
+  }];
+}
+
 def RoundStochastically
     : Pass<"step-round-stochastically", "::mlir::step::OptimizerOp"> {
   let summary = "round what is stored as bf16 by random bits";

@@ -44,6 +44,7 @@ void mlir::step::buildBindPipeline(OpPassManager &pm,
   pm.addNestedPass<OptimizerOp>(createInstantiateVariants(variants));
   pm.addNestedPass<OptimizerOp>(createResolveOptions());
   pm.addNestedPass<OptimizerOp>(createKeepMasters());
+  pm.addNestedPass<OptimizerOp>(createNumberTensors());
   pm.addNestedPass<OptimizerOp>(createRoundStochastically());
   pm.addNestedPass<OptimizerOp>(createResolveStorage());
   addCleanup(pm);

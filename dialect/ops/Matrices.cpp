@@ -255,6 +255,27 @@ LogicalResult FirstOp::verify() {
 ValueParts FirstOp::getParts() { return getMatrixParts(); }
 
 //===----------------------------------------------------------------------===//
+// step.random_normal
+//===----------------------------------------------------------------------===//
+
+/// In a definition the rule that calls it is not known: it is checked where it
+/// is called.
+LogicalResult RandomNormalOp::verify() {
+  if (getName().empty())
+    return emitOpError("has an empty name");
+  if (failed(verifyMatrix(*this, getType())))
+    return failure();
+  auto rule = (*this)->getParentOfType<RuleOp>();
+  for (StringAttr dim : getDims(getType()))
+    if (rule && dim.getValue() != "1" && !rule.hasDim(dim))
+      return emitOpError() << "makes " << getType() << ", but '"
+                           << dim.getValue() << "' is no dim of the rule";
+  return success();
+}
+
+ValueParts RandomNormalOp::getParts() { return getMatrixParts(); }
+
+//===----------------------------------------------------------------------===//
 // step.extent
 //===----------------------------------------------------------------------===//
 

@@ -9,6 +9,7 @@
 
 #include "dialect/reference/Evaluator.h"
 #include "dialect/reference/Products.h"
+#include "dialect/reference/RandomNormal.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -80,6 +81,8 @@ Expected<Datum> BoundEvaluator::evaluate(Operation *op) const {
     return Datum(*absent);
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
+  if (auto normal = dyn_cast<RandomNormalOp>(op))
+    return evaluateNormals(normal);
   if (isMatrixOp(op))
     return evaluateMatrices(op);
   if (auto extent = dyn_cast<ExtentOp>(op))
@@ -153,4 +156,23 @@ Datum BoundEvaluator::evaluateMatrices(Operation *op) const {
     operands.push_back(getBounds(operand).elements);
   return Bounds{shapes.getShape(op->getResult(0).getType()),
                 computeMatrices<Interval>(op, shapes, operands, compute)};
+}
+
+/// Those of the seed, where it is known; else any, of which none is beyond 8.21
+/// from 0.
+Datum BoundEvaluator::evaluateNormals(RandomNormalOp op) const {
+  Interval seed = getInterval(get(op.getSeed()));
+  NormalStream stream{0.0, number, std::get<int64_t>(get(op.getCount())),
+                      op.getName()};
+  if (seed.isPoint())
+    stream.seed = seed.getPoint();
+  Shape shape = shapes.getShape(op.getType());
+  Bounds bounds{shape, {}};
+  int64_t size = getNumElements(shape);
+  for (int64_t index = 0; index < size; ++index)
+    bounds.elements.push_back(
+        seed.isPoint()
+            ? Interval::of(roundTo(compute, getNormal(stream, index)))
+            : Interval{-8.25, 8.25, false});
+  return bounds;
 }

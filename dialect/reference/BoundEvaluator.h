@@ -17,15 +17,18 @@ namespace mlir::step::reference {
 /// As Evaluator, of intervals. Counts the elements that could jump.
 class BoundEvaluator {
 public:
+  /// `number` is the tensor's; 0 outside of one.
   BoundEvaluator(const Frame &frame, const Shapes &shapes, Format compute,
-                 Jumps &jumps)
-      : frame(frame), shapes(shapes), compute(compute), jumps(jumps) {}
+                 Jumps &jumps, uint64_t number = 0)
+      : frame(frame), shapes(shapes), compute(compute), jumps(jumps),
+        number(number) {}
 
   llvm::Expected<Datum> evaluate(Operation *op) const;
 
 private:
   Datum evaluateReduction(ReductionOpInterface op) const;
   Datum evaluateMatrices(Operation *op) const;
+  Datum evaluateNormals(RandomNormalOp op) const;
   Datum evaluateElements(ValueOpInterface op) const;
 
   const Datum &get(Value value) const { return frame.get(value); }
@@ -37,6 +40,7 @@ private:
   const Shapes &shapes;
   Format compute;
   Jumps &jumps;
+  uint64_t number;
 };
 
 /// An f64 of the definition, whichever kind it is.

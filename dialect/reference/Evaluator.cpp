@@ -8,6 +8,7 @@
 #include "dialect/reference/Evaluator.h"
 
 #include "dialect/reference/Products.h"
+#include "dialect/reference/RandomNormal.h"
 
 using namespace mlir;
 using namespace mlir::step;
@@ -72,6 +73,8 @@ Expected<Datum> Evaluator::evaluate(Operation *op) const {
     return Datum(*absent);
   if (auto reduction = dyn_cast<ReductionOpInterface>(op))
     return evaluateReduction(reduction);
+  if (auto normal = dyn_cast<RandomNormalOp>(op))
+    return evaluateNormals(normal);
   if (isMatrixOp(op))
     return evaluateMatrices(op);
   if (auto extent = dyn_cast<ExtentOp>(op))
@@ -138,4 +141,13 @@ Datum Evaluator::evaluateMatrices(Operation *op) const {
     operands.push_back(getTensor(operand).elements);
   return Tensor{shapes.getShape(op->getResult(0).getType()),
                 computeMatrices<double>(op, shapes, operands, compute)};
+}
+
+Datum Evaluator::evaluateNormals(RandomNormalOp op) const {
+  NormalStream stream{std::get<double>(get(op.getSeed())), number,
+                      std::get<int64_t>(get(op.getCount())), op.getName()};
+  Tensor result = makeFilled(shapes.getShape(op.getType()), 0.0);
+  for (auto [index, element] : llvm::enumerate(result.elements))
+    element = roundTo(compute, getNormal(stream, index));
+  return result;
 }

@@ -25,8 +25,10 @@ const Absent *findAbsent(const Frame &frame, Operation *op);
 /// Computes operations one by one, of operands that the frame holds.
 class Evaluator {
 public:
-  Evaluator(const Frame &frame, const Shapes &shapes, Format compute)
-      : frame(frame), shapes(shapes), compute(compute) {}
+  /// `number` is the tensor's; 0 outside of one.
+  Evaluator(const Frame &frame, const Shapes &shapes, Format compute,
+            uint64_t number = 0)
+      : frame(frame), shapes(shapes), compute(compute), number(number) {}
 
   /// The value of the operation's result. Of a select by a scalar only the
   /// operand that it takes is looked at.
@@ -35,6 +37,7 @@ public:
 private:
   Datum evaluateReduction(ReductionOpInterface op) const;
   Datum evaluateMatrices(Operation *op) const;
+  Datum evaluateNormals(RandomNormalOp op) const;
   Datum evaluateElements(ValueOpInterface op) const;
 
   const Datum &get(Value value) const { return frame.get(value); }
@@ -47,6 +50,7 @@ private:
   const Frame &frame;
   const Shapes &shapes;
   Format compute;
+  uint64_t number;
 };
 
 } // namespace mlir::step::reference

@@ -7,41 +7,22 @@
 
 #include "dialect/reference/StochasticRounding.h"
 
-#include "dialect/RandomBits.h"
+#include "dialect/reference/Philox.h"
 #include "dialect/reference/Rounding.h"
 
 #include "llvm/ADT/bit.h"
 
-#include <array>
 #include <cmath>
 #include <limits>
 
 using namespace mlir::step;
 using namespace mlir::step::reference;
 
-using Words = std::array<uint32_t, 4>;
-
-static Words generate(Words counter, uint64_t key) {
-  uint32_t key0 = static_cast<uint32_t>(key);
-  uint32_t key1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < Philox::kRounds; ++round) {
-    uint64_t even = uint64_t(counter[0]) * Philox::kFactor0;
-    uint64_t odd = uint64_t(counter[2]) * Philox::kFactor1;
-    counter = {static_cast<uint32_t>(odd >> 32) ^ counter[1] ^ key0,
-               static_cast<uint32_t>(odd),
-               static_cast<uint32_t>(even >> 32) ^ counter[3] ^ key1,
-               static_cast<uint32_t>(even)};
-    key0 += Philox::kWeyl0;
-    key1 += Philox::kWeyl1;
-  }
-  return counter;
-}
-
 uint32_t mlir::step::reference::getRandomHalf(const RandomStream &stream,
                                               uint64_t index) {
   uint64_t position = (stream.number << kTensorBits) + index;
   uint64_t block = position >> kHalvesBits;
-  Words words = generate(
+  std::array<uint32_t, 4> words = generate(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
        static_cast<uint32_t>(stream.count), hashName(stream.name)},
       stream.seed);

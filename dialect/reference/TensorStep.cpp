@@ -99,9 +99,9 @@ Error TensorStep::evaluateArgument(BlockArgument argument) {
 Expected<Datum> TensorStep::evaluateOperation(Operation *op,
                                               const Frame &operands) {
   if (jumps)
-    return BoundEvaluator(operands, shapes, request.compute, *jumps)
+    return BoundEvaluator(operands, shapes, request.compute, *jumps, number)
         .evaluate(op);
-  return Evaluator(operands, shapes, request.compute).evaluate(op);
+  return Evaluator(operands, shapes, request.compute, number).evaluate(op);
 }
 
 /// In the form that the language gives it. In bound mode it may be what is

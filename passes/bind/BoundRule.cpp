@@ -59,3 +59,17 @@ LogicalResult mlir::step::verifyBoundRule(RuleOp rule) {
   return failure(failed(verifyRoles(rule)) || failed(verifyIntegers(rule)) ||
                  failed(verifyBody(rule)));
 }
+
+BlockArgument mlir::step::getOrAddArgument(RuleOp rule, RoleKind kind,
+                                           Type type, Type storage) {
+  if (BlockArgument known = rule.getArgumentOfKind(kind))
+    return known;
+  RoleAttr role = RoleAttr::get(rule.getContext(), kind);
+  return rule.addArgument(storage ? role.withStorage(storage) : role, type);
+}
+
+BlockArgument mlir::step::getPosition(RuleOp rule) {
+  Type param = rule.getArgumentOfKind(RoleKind::Param).getType();
+  return getOrAddArgument(rule, RoleKind::Position, param,
+                          IntegerType::get(rule.getContext(), 64));
+}

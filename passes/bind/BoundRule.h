@@ -17,6 +17,14 @@ namespace mlir::step {
 /// state, no option used, nothing left to be stored.
 LogicalResult verifyBoundRule(RuleOp rule);
 
+/// The argument of that kind; where the rule has none it gets one, and a
+/// tensor's storage type.
+BlockArgument getOrAddArgument(RuleOp rule, RoleKind kind, Type type,
+                               Type storage = {});
+
+/// Where each element of the param stands among those of all tensors.
+BlockArgument getPosition(RuleOp rule);
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_BIND_BOUNDRULE_H

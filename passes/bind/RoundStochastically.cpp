@@ -38,7 +38,6 @@ public:
   void run();
 
 private:
-  BlockArgument getArgument(RoleKind kind, Type type, Type storage);
   void prepare();
   void round(StoredOp stored);
 
@@ -50,20 +49,12 @@ private:
 };
 } // namespace
 
-BlockArgument Rounder::getArgument(RoleKind kind, Type type, Type storage) {
-  if (BlockArgument known = rule.getArgumentOfKind(kind))
-    return known;
-  RoleAttr role = RoleAttr::get(builder.getContext(), kind);
-  return rule.addArgument(storage ? role.withStorage(storage) : role, type);
-}
-
 /// What every rounding of the rule takes.
 void Rounder::prepare() {
   if (seed)
     return;
-  Type i64 = builder.getI64Type();
-  position = getArgument(RoleKind::Position, param.getType(), i64);
-  count = getArgument(RoleKind::Count, i64, {});
+  position = getPosition(rule);
+  count = getOrAddArgument(rule, RoleKind::Count, builder.getI64Type());
   builder.setInsertionPointToStart(&rule.getBody().front());
   seed = ToI64Op::create(builder, rule.getLoc(), hyper.getResult());
 }
@@ -93,6 +84,8 @@ void Rounder::round(StoredOp stored) {
 void Rounder::run() {
   rule.walk([&](StoredOp stored) { round(stored); });
   rule->removeAttr(kRounding);
+  if (seed)
+    rule->setAttr(kRounds, builder.getUnitAttr());
 }
 
 /// Behind the definition's own, so that these keep their places.

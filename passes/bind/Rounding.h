@@ -15,6 +15,9 @@ namespace mlir::step {
 /// rounded, "stochastic", until step-round-stochastically has seen to it.
 constexpr StringLiteral kRounding = "rounding";
 
+/// The attribute of a bound rule, and of its program, that rounds something so.
+constexpr StringLiteral kRounds = "rounds";
+
 } // namespace mlir::step
 
 #endif // STEPC_PASSES_BIND_ROUNDING_H

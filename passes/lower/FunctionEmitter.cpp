@@ -9,6 +9,7 @@
 #include "dialect/Functions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -44,6 +45,7 @@ public:
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
+  Value sqrt(Value x) { return math::SqrtOp::create(b, x); }
   Value less(Value x, Value y) {
     return compare(arith::CmpFPredicate::OLT, x, y);
   }
@@ -151,6 +153,13 @@ Value mlir::step::emitExp(OpBuilder &builder, Location loc, Value x) {
 Value mlir::step::emitLog(OpBuilder &builder, Location loc, Value x) {
   return emitFunction(builder, loc, x, [](EmittedArithmetic &a, ValueRange in) {
     return Functions(a).log(in[0]);
+  });
+}
+
+Value mlir::step::emitNormalQuantile(OpBuilder &builder, Location loc,
+                                     Value q) {
+  return emitFunction(builder, loc, q, [](EmittedArithmetic &a, ValueRange in) {
+    return Functions(a).normalQuantile(in[0]);
   });
 }
 

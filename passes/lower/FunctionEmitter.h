@@ -17,6 +17,7 @@ namespace mlir::step {
 /// f64: straight-line code, but for powers in f64, which have two loops.
 Value emitExp(OpBuilder &builder, Location loc, Value x);
 Value emitLog(OpBuilder &builder, Location loc, Value x);
+Value emitNormalQuantile(OpBuilder &builder, Location loc, Value q);
 Value emitPow(OpBuilder &builder, Location loc, Value base, Value exponent);
 
 /// Whether the operation is of elements or vectors in a function; what is of no

@@ -7,6 +7,7 @@
 #include "passes/lower/Products.h"
 
 #include "passes/lower/Finish.h"
+#include "passes/lower/Normals.h"
 
 #include "stepc/kernel_abi.h"
 
@@ -304,7 +305,8 @@ void mlir::step::emitMatrices(const Words &w, const TileRow &row,
         .Case([&](DiagonalsOp op) { emitDiagonals(w, row, policy, op); })
         .Case([&](EigenvectorsOp op) { emitEigenvectors(w, row, policy, op); })
         .Case([&](OrthonormalOp op) { emitOrthonormal(w, row, policy, op); })
-        .Case([&](SortedOp op) { emitSorted(w, row, policy, op); });
+        .Case([&](SortedOp op) { emitSorted(w, row, policy, op); })
+        .Case([&](NormalsOp op) { emitNormals(w, row, policy, op); });
   };
   if (Value unless = op.getUnless())
     w.branch(row.getScalar(unless), [] {}, emit);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/package/Manifest.h"
+#include "passes/bind/Rounding.h"
 #include "passes/lower/Operand.h"
 #include "passes/package/ManifestSchedule.h"
 #include "passes/schedule/ProgramStorage.h"
@@ -355,7 +356,8 @@ static json::Object describe(OptimizerOp optimizer, ProgramOp program,
       {"space", program.getElementwise() ? "elements" : "tiles"},
       {"workspace", describeWorkspace(storage)},
       {"schedule", describeSchedule(optimizer, storage)},
-      {"subsets", subsets}};
+      {"subsets", subsets},
+      {"rounds", program->hasAttr(kRounds)}};
   json::Array fresh;
   for (ArrayAttr states : program.getFreshLists())
     fresh.push_back(toJson(states));
@@ -387,7 +389,7 @@ json::Object mlir::step::buildManifest(json::Object interface,
   manifest["hypers"] = describeHypers(scheduled);
   // And reproducible sums have statistics of their own.
   manifest["statistics"] = describeStatistics(scheduled);
-  manifest["format"] = 4;
+  manifest["format"] = 5;
   manifest["kernel_abi"] = STEPC_KERNEL_ABI_VERSION;
   manifest["compiler"] = "stepc 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
   json::Array variants, code;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ProgramBuilder.h"
 
+#include "passes/bind/Rounding.h"
 #include "passes/shard/Sharding.h"
 
 using namespace mlir;
@@ -63,8 +64,9 @@ void ProgramBuilder::createProgram() {
       builder, rule.getLoc(), rule.getSymName(), builder.getArrayAttr(roles),
       variant, elementwise,
       bound.empty() ? ArrayAttr() : builder.getArrayAttr(bound), StringAttr());
-  if (Attribute owned = rule->getAttr(kOwnedLayouts))
-    program->setAttr(kOwnedLayouts, owned);
+  for (StringRef kept : {kOwnedLayouts, kRounds})
+    if (Attribute attribute = rule->getAttr(kept))
+      program->setAttr(kept, attribute);
   Block *block = builder.createBlock(&program.getBody(), {}, types, locations);
   values.map(rule.getBody().getArguments(), block->getArguments());
 }

@@ -73,6 +73,19 @@ void ProgramBuilder::buildProduct(const SmallStep &step) {
                    .getResult());
     return;
   }
+  if (auto normal = dyn_cast<RandomNormalOp>(op)) {
+    Type f64 = builder.getF64Type();
+    auto getScalar = [&](Value value) {
+      return mapOrMaterialize(builder, value, values, f64);
+    };
+    values.map(result,
+               NormalsOp::create(builder, loc, type, normal.getName(),
+                                 getScalar(normal.getSeed()),
+                                 getScalar(normal.getCount()),
+                                 values.lookup(normal.getPosition()), unless)
+                   .getResult());
+    return;
+  }
   Value operand = getBuffer(op->getOperand(0));
   auto create = [&](auto kind, auto... more) {
     return decltype(kind)::create(builder, loc, type, operand, more..., unless)

@@ -92,6 +92,9 @@ void RuleAnalysis::findKeptWhole() {
     if (!isMatrixOp(&op))
       continue;
     products.insert({&op, unsigned(products.size())});
+    // Of the position nothing is read but where it begins.
+    if (isa<RandomNormalOp>(op))
+      continue;
     for (Value operand : op.getOperands())
       if (getDomain(operand) == Domain::Full && !isMadeByProduct(operand))
         keptWhole.insert(operand);

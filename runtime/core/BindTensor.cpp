@@ -260,8 +260,8 @@ void Binder::setPosition(int64_t i, size_t operand, NewTensor &tensor) const {
   int64_t elements = countElements(whole.data(), int64_t(whole.size()));
   if (elements > kTensorPositions)
     fail(STEPC_SHAPE_MISMATCH,
-         "tensor %s has %lld elements, stochastic rounding tells %lld apart",
-         name, static_cast<long long>(elements),
+         "tensor %s has %lld elements, random numbers tell %lld apart", name,
+         static_cast<long long>(elements),
          static_cast<long long>(kTensorPositions));
   int64_t first =
       requireFirstIndex(tensor.layout, bound.getExtents(), tensor.name);

@@ -269,6 +269,8 @@ struct Variant {
   std::vector<Carried> carried;
   /// Whether some tensors may be stepped before others have their gradients.
   bool subsets = false;
+  /// Whether something that it stores is rounded by random bits.
+  bool rounds = false;
 
   bool hasReducedOperands() const;
   /// Whether a step multiplies matrices.

@@ -15,7 +15,7 @@
 
 using namespace stepc;
 
-static constexpr int64_t kFormat = 4;
+static constexpr int64_t kFormat = 5;
 static constexpr size_t kMaxTextSize = size_t(16) << 20;
 
 /// First, because all that follows depends on them.

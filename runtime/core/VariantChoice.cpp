@@ -68,9 +68,8 @@ bool Choice::hasStates(const Variant &variant) const {
 bool Choice::keeps(const Variant &variant, const std::string &master,
                    bool rounds) const {
   const std::vector<DeclaredState> &declared = manifest.rules[rule].states;
-  bool hasPosition = false, hasMaster = false;
+  bool hasMaster = false;
   for (const Operand &operand : variant.operands) {
-    hasPosition |= operand.role == Role::Position;
     if (operand.role != Role::State ||
         findName(declared, operand.name) != declared.size())
       continue;
@@ -78,7 +77,7 @@ bool Choice::keeps(const Variant &variant, const std::string &master,
       return false;
     hasMaster = true;
   }
-  return hasPosition == rounds && hasMaster == !master.empty();
+  return variant.rounds == rounds && hasMaster == !master.empty();
 }
 
 bool Choice::fits(const Variant &variant, bool rounds) const {

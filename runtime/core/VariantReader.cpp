@@ -74,6 +74,7 @@ Variant VariantReader::read(const Json &value, const std::string &where) {
                at(where, "schedule"), manifest, variant);
   if (value.find("carried"))
     readCarried(fields.getArray(value, "carried", where), at(where, "carried"));
+  variant.rounds = fields.getBool(value, "rounds", where);
   variant.subsets = fields.getBool(value, "subsets", where);
   if (variant.subsets && !isOneSegment())
     fields.bad(at(where, "subsets"), "is true for several segments");

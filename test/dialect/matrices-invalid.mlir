@@ -369,3 +369,36 @@ step.optimizer @program {
     }
   }
 }
+
+// -----
+
+step.optimizer @normals {
+  %seed = step.hyper "seed" = 1.0
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %t: count) {
+    // expected-error @+1 {{'step.random_normal' op has an empty name}}
+    %z = step.random_normal "" %seed, %t : [n, m]
+    step.return %z : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @normals {
+  %seed = step.hyper "seed" = 1.0
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %t: count) {
+    // expected-error @+1 {{'step.random_normal' op makes '!step.tensor<n, k>', but 'k' is no dim of the rule}}
+    %z = step.random_normal "z" %seed, %t : [n, k]
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @normals {
+  %seed = step.hyper "seed" = 1.0
+  step.rule @any(%p: param[*], %g: grad[*], %t: count) {
+    // expected-error @+1 {{'step.random_normal' op takes '!step.tensor<*>', which has no two dims of a matrix}}
+    %z = step.random_normal "z" %seed, %t : [*]
+    step.return %z
+  }
+}

@@ -169,3 +169,25 @@ step.optimizer @sorted {
     step.return %x : [...b, n, n]
   }
 }
+
+// Random numbers.
+// CHECK-LABEL: step.optimizer @normals {
+// GENERIC-LABEL: sym_name = "normals"
+step.optimizer @normals {
+  %seed = step.hyper "seed" = 1.0
+  %rank = step.option "rank" = 4
+  // CHECK: step.define @some
+  step.define @some(%t: i64) {
+    // CHECK: step.random_normal "omega" %seed, %{{.*}} : [m, r]{{$}}
+    %omega = step.random_normal "omega" %seed, %t : [m, r]
+    step.yield %omega : [m, r]
+  }
+  step.rule @matrix(%p: param[...b, n, m], %g: grad[...b, n, m], %t: count) dim r = min %rank, n, m {
+    // CHECK: step.random_normal "z" %seed, %count {note = "kept"} : [...b, n, m]{{$}}
+    // GENERIC: "step.random_normal"({{.*}}) <{name = "z", operandSegmentSizes = array<i32: 1, 1, 0, 0>}> {note = "kept"} : (f64, i64) -> !step.tensor<...b, n, m>
+    %z = step.random_normal "z" %seed, %t {note = "kept"} : [...b, n, m]
+    // CHECK-NEXT: step.random_normal "z" %seed, %count : [n, 1]{{$}}
+    %column = step.random_normal "z" %seed, %t : [n, 1]
+    step.return %z : [...b, n, m]
+  }
+}

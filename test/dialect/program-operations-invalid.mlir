@@ -877,6 +877,45 @@ step.optimizer @opt {
 
 // -----
 
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count, %i: position[n, m] as i64) variant <"any", {}, f32> {
+    %s = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x : f64
+    } : f64
+    // expected-error @+1 {{'step.normals' op makes '!step.buffer<[n, m], bf16>' in a program of 'f32'}}
+    %x = step.normals "z" %s, %t at %i : <[n, m], i64> -> <[n, m], bf16>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count, %i: position[n, m] as i64) variant <"any", {}, f32> {
+    %s = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x : f64
+    } : f64
+    // expected-error @+1 {{'step.normals' op takes for a position what is not the program's}}
+    %x = step.normals "z" %s, %t at %p : <[n, m], f32> -> <[n, m], f32>
+  }
+}
+
+// -----
+
+step.optimizer @opt {
+  step.program @any_0(%p: param[n, m] as f32, %t: count, %i: position[n, m] as i64) variant <"any", {}, f32> {
+    %s = step.cohort_scalars @scalars {
+      %x = arith.constant 1.0 : f64
+      step.yield %x : f64
+    } : f64
+    // expected-error @+1 {{'step.normals' op makes '!step.buffer<[n], f32>', which has no two dims of a matrix}}
+    %x = step.normals "z" %s, %t at %i : <[n, m], i64> -> <[n], f32>
+  }
+}
+
+// -----
+
 // A buffer that was written is no operand.
 step.optimizer @opt {
   step.program @any_0(%p: param[n, m] as f32, %s: state "s"[n, n] as f32, %t: count) variant <"any", {}, f32> {

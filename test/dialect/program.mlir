@@ -177,3 +177,23 @@ func.func @memory(%address: i64) {
   step.prefetch %address write
   return
 }
+
+// CHECK-LABEL: step.optimizer @normals
+step.optimizer @normals {
+  // CHECK: step.program @normals_any_0(
+  step.program @normals_any_0(%p: param[n, m] as f32, %t: count, %i: position[n, m] as i64) variant <"any", {}, f32> {
+    // CHECK: %[[SCALARS:.*]]:2 = step.cohort_scalars @scalars
+    %seed, %count = step.cohort_scalars @scalars {
+      %one = arith.constant 1.0 : f64
+      step.yield %one, %t : f64, i64
+    } : f64, i64
+    // CHECK: step.normals "z" %[[SCALARS]]#0, %[[SCALARS]]#1 at %position {note = "kept"} : <[n, m], i64> -> <[m, n], f32>
+    %z = step.normals "z" %seed, %count at %i {note = "kept"} : <[n, m], i64> -> <[m, n], f32>
+    %yes = arith.constant true
+    // CHECK: step.normals "y" %[[SCALARS]]#0, %[[SCALARS]]#1 at %position unless %{{.*}} : <[n, m], i64> -> <[n, m], f32>
+    %y = step.normals "y" %seed, %count at %i unless %yes : <[n, m], i64> -> <[n, m], f32>
+    step.traverse @update over [n, m] reads (%a = %y : <[n, m], f32>) writes (%p : <[n, m], f32>) {
+      step.yield %a : f32
+    }
+  }
+}

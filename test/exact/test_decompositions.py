@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Eigenvectors, bases, columns in order, first columns, what is done in some steps or again and
+"""Eigenvectors, bases, columns in order, random numbers, first columns, what is done in some steps or again and
 again, and products that add up in f64: compiled code has the interpreter's bits, for each
 processor that this one can be."""
 
@@ -97,6 +97,26 @@ DEFINITIONS = {
     %d = step.mul %u, %lr : [...b, n, m], f64
     %p1 = step.sub %p, %d : [...b, n, m]
     step.return %p1, %q1, %s1 : [...b, n, m], [...b, n, n], [...b, m, r]
+  }""",
+    # Random numbers of their own for each tensor, matrix and step, some of which nobody needs.
+    "normals": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %o: state "o"[...b, m, r],
+                 %t: count) dim r = min %rank, n, m {
+    %due = step.every %gap, %t
+    %o1 = step.when %due, %o : [...b, m, r] {
+      %fresh = step.random_normal "o" %half, %t : [...b, m, r]
+      step.yield %fresh : [...b, m, r]
+    }
+    %low = step.matmul %g, %o1 : [...b, n, m], [...b, m, r]
+    %ot = step.transpose %o1 : [...b, m, r]
+    %back = step.matmul %low, %ot : [...b, n, r], [...b, r, m]
+    %noise = step.random_normal "noise" %gap, %t : [...b, n, m]
+    %column = step.random_normal "noise" %gap, %t : [...b, n, 1]
+    %both = step.add %noise, %column : [...b, n, m], [...b, n, 1]
+    %u = step.add %back, %both : [...b, n, m]
+    %d = step.mul %u, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %o1 : [...b, n, m], [...b, m, r]
   }""",
     # Products of products, as often as it says, of which some are not needed in some steps.
     "repeated": """

@@ -41,7 +41,7 @@ def operand(role, name, dims):
 
 
 MANIFEST = {
-    "format": 4,
+    "format": 5,
     "kernel_abi": KERNEL_ABI,
     "optimizer": "example",
     **{key: [] for key in ("hypers", "options", "scalars", "statistics", "reports", "rounds")},
@@ -73,6 +73,7 @@ MANIFEST = {
                     "after": [],
                 }
             ],
+            "rounds": False,
             "subsets": True,
         }
     ],

@@ -245,7 +245,7 @@ TEST_F(DescribeTest, badText) {
   manifest["format"] = 3;
   bad = manifest.dump();
   EXPECT_REFUSED(STEPC_VERSION_MISMATCH,
-                 "the interface has format 3, this runtime reads format 4",
+                 "the interface has format 3, this runtime reads format 5",
                  stepcInterfaceLoad(bad.data(), bad.size(), &out));
   EXPECT_EQ(nullptr, out);
 }

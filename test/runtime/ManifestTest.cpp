@@ -41,13 +41,13 @@ TEST(Manifest, versions) {
   json manifest = makeToyManifest();
   manifest["format"] = 1;
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 1, this runtime reads format 4",
+         "package '<memory>' has format 1, this runtime reads format 5",
          manifest);
   // Whatever else there may be in a later format.
   refuse(STEPC_VERSION_MISMATCH,
-         "package '<memory>' has format 7, this runtime reads format 4",
+         "package '<memory>' has format 7, this runtime reads format 5",
          {{"format", 7}, {"variants", "elsewhere"}});
-  manifest["format"] = 4;
+  manifest["format"] = 5;
   manifest["kernel_abi"] = 11;
   refuse(
       STEPC_VERSION_MISMATCH,

@@ -107,8 +107,8 @@ TEST_F(PositionTest, ranges) {
   layout.start = nullptr;
   shape[0] = int64_t(1) << 40;
   EXPECT_REFUSED(STEPC_SHAPE_MISMATCH,
-                 "tensor 'w' has 9895604649984 elements, stochastic rounding "
-                 "tells 1099511627776 apart",
+                 "tensor 'w' has 9895604649984 elements, random numbers tell "
+                 "1099511627776 apart",
                  bind(range.dl()));
   shape[0] = 4;
   ASSERT_OK(bind(range.dl()));

@@ -26,6 +26,7 @@ void addRule(json &manifest, const std::string &name, json dims, json guard,
                   {"options", {{"factored", true}}},
                   {"compute", "f32"},
                   {"scalars", {{"functions", json::array()}, {"slots", 0}}},
+                  {"rounds", false},
                   {"subsets", true}};
   variant["operands"] = {makeOperand("param", "param", "f32", true, true, dims),
                          makeOperand("grad", "grad", "f32", true, false, dims),

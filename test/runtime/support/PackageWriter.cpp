@@ -237,6 +237,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
       {"compute", state},
       {"operands", operands},
       {"scalars", {{"functions", {"toy_scalars"}}, {"slots", 3}}},
+      {"rounds", false},
       {"subsets", true}};
   addKernel(variant, name, name + "_strided");
   return variant;
@@ -244,7 +245,7 @@ static json makeToyVariant(const std::string &type, bool maximize,
 
 json stepc_test::makeHead(const std::string &optimizer) {
   return {
-      {"format", 4},
+      {"format", 5},
       {"kernel_abi", STEPC_KERNEL_ABI_VERSION},
       {"compiler", "by hand"},
       {"optimizer", optimizer},
@@ -303,6 +304,7 @@ json stepc_test::makePlainManifest(const std::string &name) {
        {makeOperand("param", "param", "f32", true, true),
         makeOperand("grad", "grad", "f32", true, false)}},
       {"scalars", {{"functions", {name + "_scalars"}}, {"slots", 0}}},
+      {"rounds", false},
       {"subsets", false}};
   addKernel(variant, name, name);
   manifest["variants"].push_back(variant);

@@ -31,7 +31,7 @@ static json makeBuffer(const char *name, std::vector<const char *> size,
 static json makeVariant(const char *name, const char *rule) {
   return {{"name", name},     {"rule", rule},     {"options", json::object()},
           {"compute", "f32"}, {"space", "tiles"}, {"layout", json::object()},
-          {"subsets", true}};
+          {"rounds", false},  {"subsets", true}};
 }
 
 json stepc_test::makeLambManifest() {

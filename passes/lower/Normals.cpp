@@ -1,0 +1,65 @@
+//===- Normals.cpp - random numbers in a finish ---------------------------===//
+//
+// Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+#include "passes/lower/Normals.h"
+
+#include "dialect/Philox.h"
+#include "dialect/RandomBits.h"
+#include "passes/lower/Finish.h"
+#include "passes/lower/FunctionEmitter.h"
+
+using namespace mlir;
+using namespace mlir::step;
+
+/// The quantile, in f64, of the upper bits of two random words.
+static Value emitNormal(const WordEmitter &w, Value low, Value high) {
+  OpBuilder &b = w.b;
+  Value both = w.differ(w.both(low, w.constant(0xffffffff)),
+                        w.shiftLeft(high, w.constant(32)));
+  Value k = w.shiftRight(both, w.constant(64 - kNormalBits));
+  auto number = [&](double value) {
+    return arith::ConstantOp::create(b, w.loc, b.getF64FloatAttr(value));
+  };
+  // Each of these is exact.
+  Value q = arith::SIToFPOp::create(b, w.loc, b.getF64Type(), k);
+  q = arith::AddFOp::create(b, w.loc, q, number(0.5));
+  q = arith::SubFOp::create(b, w.loc, q, number(0x1p51));
+  q = arith::MulFOp::create(b, w.loc, q, number(0x1p-52));
+  return emitNormalQuantile(b, w.loc, q);
+}
+
+void mlir::step::emitNormals(const Words &w, const TileRow &row,
+                             const FinishPolicy &policy, NormalsOp op) {
+  auto type = cast<BufferType>(op.getResult().getType());
+  Type stored = type.getElement();
+  Value count = w.constantWord(1), address = row.getAddress(op.getResult());
+  ArrayRef<StringAttr> dims = type.getDims();
+  Extents extents = row.getExtents(dims);
+  for (unsigned position = 0; position < dims.size(); ++position)
+    count = w.mul(count, extents[position]);
+  // What is stepped whole begins at its first element.
+  Value first = row.getAddress(op.getPosition());
+  Value seed = arith::BitcastOp::create(w.b, w.loc, w.b.getI64Type(),
+                                        row.getScalar(op.getSeed()));
+  Value step = row.getScalar(op.getCount());
+  policy.forEach(
+      Places(count, w.constantWord(1)), [&](Value number, Value offset) {
+        WordEmitter words(w.b, w.loc);
+        Value position = w.add(first, offset);
+        Value block = words.shiftRight(position, words.constant(1));
+        auto [c0, c1, c2, c3] =
+            emitPhilox(words,
+                       {block, words.shiftRight(block, words.constant(32)),
+                        step, words.constant(hashNormals(op.getName()))},
+                       seed);
+        Value isEven = words.lacksBit(position, 0);
+        Value element = emitNormal(words, words.select(isEven, c0, c2),
+                                   words.select(isEven, c1, c3));
+        if (stored != element.getType())
+          element = arith::TruncFOp::create(w.b, w.loc, stored, element);
+        emitStore(w, stored, 0, element, address, w.toIndex(number));
+      });
+}
