@@ -19,7 +19,7 @@ STORAGES = [
 ]
 # What a step must not do.
 # Their matrices are decomposed, which devices do not.
-NOT_ON_DEVICES = {"galore_adamw", "soap"}
+NOT_ON_DEVICES = {"galore_adamw", "galore_adafactor", "soap"}
 OF_MATRICES = {"muon", "normuon"}  # alone
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",

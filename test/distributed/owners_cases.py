@@ -42,14 +42,14 @@ def line():
 MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
 
 
-def make(params, muon=False, galore=None, soap=None, **more):
+def make(params, muon=False, galore=None, soap=None, kind=st.GaLoreAdamW, **more):
     if soap:
         return st.SOAP(params, lr=0.05, **soap, **more)
     if muon:
         return st.Muon(params, lr=0.05, **more)
     if galore:
         group = {"rank": 3, "update_proj_gap": 3, **galore}
-        return st.GaLoreAdamW([{"params": params, **group}], lr=0.05, **more)
+        return kind([{"params": params, **group}], lr=0.05, **more)
     return st.Optimizer(params, DEFINITION, lr=0.05, **more)
 
 
@@ -170,6 +170,8 @@ def projected_matrices():
         more = {"galore": {"proj_type": projection}}
         optimizer, *_ = compare(way, mesh, MATRICES, more=more)
         assert "needs whole matrices" in optimizer.describe_layouts()
+    factored = {"kind": st.GaLoreAdafactor, "relative_step": False, "beta1": 0.9}
+    compare("tp x fsdp2", grid(), MATRICES, more={"galore": {"rank": 2}, **factored})
     more = {"galore": {"update_proj_gap": 1}, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
 

@@ -31,12 +31,16 @@ def mixed(named, **more):
     return st.Optimizer(named, DEFINITION, lr=0.05, **more)
 
 
-def galore(named, **more):
+def galore(named, kind=st.GaLoreAdamW, **more):
     """Groups with a rank and without."""
     low = [(n, p) for n, p in named if n in MATRICES]
     rest = [(n, p) for n, p in named if n not in MATRICES]
     groups = [{"params": rest}, {"params": low, "rank": 2, "update_proj_gap": 2}]
-    return st.GaLoreAdamW(groups, lr=0.05, **more)
+    return kind(groups, lr=0.05, **more)
+
+
+def galore_adafactor(named, **more):
+    return galore(named, st.GaLoreAdafactor, relative_step=False, beta1=0.9, **more)
 
 
 def soap(named, **more):
@@ -48,6 +52,10 @@ MAKES = {
     "mixed": (mixed, SHAPES),
     "soap": (soap, {**MATRICES, "bias": (33,), "scale": ()}),
     "galore": (galore, {name: SHAPES[name] for name in reversed(SHAPES)}),
+}
+# Their rules are not unlike these: one of the ways.
+OTHERS = {
+    "galore adafactor": (galore_adafactor, {name: SHAPES[name] for name in reversed(SHAPES)}),
 }
 
 
@@ -61,7 +69,7 @@ def mean(grads, name, dtype):
 
 def alone(kind, steps=STEPS, dtype=torch.float32, absent=(), **more):
     """One process that has the mean of all gradients."""
-    make, shapes = MAKES[kind]
+    make, shapes = (MAKES | OTHERS)[kind]
     made, grads = named_values(shapes, dist.get_world_size(), steps)
     named = fresh(made, dtype)
     opt = make(named, **more)
@@ -95,7 +103,7 @@ def train(opt, named, grads, stage, mode, absent=(), fused=False):
 def shared(
     kind, stage, mode, steps=STEPS, dtype=torch.float32, absent=(), zero=None, fused=False, **more
 ):
-    make, shapes = MAKES[kind]
+    make, shapes = (MAKES | OTHERS)[kind]
     made, grads = named_values(shapes, dist.get_world_size(), steps)
     named = fresh(made, dtype)
     opt = make(named, zero=st.Zero(stage, mode, **(zero or {})), fused_backward=fused, **more)
@@ -133,6 +141,8 @@ def some(name):
 @case
 def of_all_kinds_and_stages():
     for kind, (stage, mode) in itertools.product(MAKES, WAYS):
+        compare(kind, stage, mode)
+    for kind, (stage, mode) in zip(OTHERS, WAYS, strict=False):
         compare(kind, stage, mode)
 
 
@@ -194,7 +204,7 @@ def it_goes_on_from_what_was_saved():
     """From a rank's own state, the whole, and a checkpoint of parts."""
     for kind, (stage, mode) in some("it_goes_on_from_what_was_saved"):
         _, others = alone(kind, 2 * STEPS)
-        make, shapes = MAKES[kind]
+        make, shapes = (MAKES | OTHERS)[kind]
         world = dist.get_world_size()
         made, grads = named_values(shapes, world, 2 * STEPS)
         before = fresh(made, torch.float32)
@@ -251,7 +261,7 @@ def of_matrices(opt, named, states):
 def whole_states_that_are_loaded_stay_with_their_owner_alone():
     """Before the first step none is saved beside the owner's, and with it they are gone there."""
     for kind, (stage, mode) in some("whole_states_that_are_loaded_stay_with_their_owner_alone"):
-        make, shapes = MAKES[kind]
+        make, shapes = (MAKES | OTHERS)[kind]
         first, before = shared(kind, stage, mode)
         owned = of_matrices(first, before, first.state_dict()["state"])
         _, grads = named_values(shapes, dist.get_world_size(), STEPS)

@@ -31,6 +31,7 @@ def shapes_of(kind):
 KINDS = {
     **{name: getattr(st, name) for name in st.__all__ if isinstance(getattr(st, name), type)},
     "SOAP": functools.partial(st.SOAP, max_precond_dim=64),
+    "GaLoreAdafactor": functools.partial(st.GaLoreAdafactor, lr=0.1, relative_step=False),
     "hf.Adafactor": functools.partial(st.hf.Adafactor, lr=0.1, relative_step=False),
     "came.CAME": functools.partial(st.came.CAME, lr=0.1),
     "apex.FusedLAMB": st.apex.FusedLAMB,

@@ -97,6 +97,7 @@ ENTRIES = {
     "GaLoreAdamW uncorrected": Entry(
         t.GaLoreAdamW, own.galore_adamw, {"correct_bias": False}, refused=ONE
     ),
+    "GaLoreAdafactor": Entry(t.GaLoreAdafactor, peers.hf_adafactor, L2, ()),
     "SOAP": Entry(t.SOAP, own.soap, {"lr": 0.01, **L2}, shapes=VECTORS, refused=ONE),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
     "SophiaG": Entry(t.SophiaG, own.sophia, {"lr": 0.01, **L2}, refused=ONE),

@@ -76,17 +76,26 @@ def projections(tensor, h, options):
     return {"projection": left}
 
 
+def projected(tensor, h, options):
+    """The gradient, projected where there is a rank, and what brings an update back."""
+    g, s = tensor.grad, tensor.states
+    if not options["low_rank"]:
+        return g, lambda u: u
+    if (tensor.count - 1) % h["update_proj_gap"] == 0:
+        s.update(projections(tensor, h, options))
+    p, tall = s["projection"], len(g) >= len(g.T)
+    if options["both_sides"]:
+        q = s["projection_right"]
+        return p.T @ g @ q, lambda u: h["scale"] * (p @ (u @ q.T))
+    if options["tall_right"] if tall else options["wide_right"]:
+        return g @ p, lambda u: h["scale"] * (u @ p.T)
+    return p.T @ g, lambda u: h["scale"] * (p @ u)
+
+
 @of_each_tensor
 def galore_adamw(tensor, h, options):
-    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
-    if options["low_rank"]:
-        if (t - 1) % h["update_proj_gap"] == 0:
-            s.update(projections(tensor, h, options))
-        p, tall = s["projection"], len(g) >= len(g.T)
-        both = options["both_sides"]
-        to_right = not both and (options["tall_right"] if tall else options["wide_right"])
-        g = g @ p if to_right else p.T @ g
-        g = g @ s["projection_right"] if both else g
+    t, theta, s = tensor.count, tensor.param, tensor.states
+    g, back = projected(tensor, h, options)
     m, v = h["beta1"], h["beta2"]
     s["exp_avg"] = m * tensor.state("exp_avg", g.shape) + (1 - m) * g
     s["exp_avg_sq"] = v * tensor.state("exp_avg_sq", g.shape) + (1 - v) * g**2
@@ -94,10 +103,7 @@ def galore_adamw(tensor, h, options):
     alpha = h["lr"] * root / (1 - m**t) if options["correct_bias"] else h["lr"]
     eps = h["eps"] * (root if options["corrected_eps"] else 1)
     u = s["exp_avg"] / (np.sqrt(s["exp_avg_sq"]) + eps)
-    if options["low_rank"]:
-        u = u @ s["projection_right"].T if both else u
-        u = h["scale"] * (u @ p.T if to_right else p @ u)
-    theta = theta - alpha * u
+    theta = theta - alpha * back(u)
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta
 
 

@@ -9,7 +9,7 @@ with the definitions' but for rounding.
 
 import numpy as np
 from equations import Group, Tensor, moments, norm, of_each_tensor, rms
-from matrix_papers import galore_adamw, muon, normuon, soap
+from matrix_papers import galore_adamw, muon, normuon, projected, soap
 from scalar_papers import asgd, fused_adam, nadam
 
 __all__ = ["HYPERS", "OF_MATRICES", "OF_SQUARES", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
@@ -36,9 +36,9 @@ def track(tensor, square, weight, names):
 SQUARES = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
 
 
-@of_each_tensor
-def adafactor(tensor, h, options):
-    t, g, theta = tensor.count, tensor.grad, tensor.param
+def factored(tensor, h, options, g, back=lambda u: u):
+    """transformers' Adafactor, of this gradient."""
+    t, theta = tensor.count, tensor.param
     rho = h["lr"]
     if options["relative_step"]:
         rho = np.minimum(1e-6 * t if options["warmup_init"] else 1e-2, 1 / np.sqrt(t))
@@ -47,9 +47,20 @@ def adafactor(tensor, h, options):
     u = g / np.sqrt(v)
     u = alpha * u / np.maximum(1, rms(u) / h["clip_threshold"])
     if h["beta1"] != 0:
-        u = h["beta1"] * tensor.state("exp_avg") + (1 - h["beta1"]) * u
+        u = h["beta1"] * tensor.state("exp_avg", g.shape) + (1 - h["beta1"]) * u
         tensor.states["exp_avg"] = u
-    tensor.param = theta - h["weight_decay"] * alpha * theta - u
+    tensor.param = theta - h["weight_decay"] * alpha * theta - back(u)
+
+
+@of_each_tensor
+def adafactor(tensor, h, options):
+    factored(tensor, h, options, tensor.grad)
+
+
+@of_each_tensor
+def galore_adafactor(tensor, h, options):
+    g, back = projected(tensor, h, options)
+    factored(tensor, h, {"scale_parameter": True, "warmup_init": False, **options}, g, back)
 
 
 @of_each_tensor
@@ -279,9 +290,10 @@ PAPERS = {
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
     "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
+    "galore_adafactor": galore_adafactor,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
-OF_MATRICES = {"muon", "normuon", "galore_adamw"}
+OF_MATRICES = {"muon", "normuon", "galore_adamw", "galore_adafactor"}
 # Bases of what is singular, as of the longer side in the first steps, are free.
 OF_SQUARES = {"soap"}
 
@@ -318,6 +330,9 @@ HYPERS = {
     "normuon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "beta2": 0.91},
     "galore_adamw": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                      "weight_decay": 0.037, "update_proj_gap": 4.0, "scale": 0.7},
+    "galore_adafactor": {"lr": 0.013, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
+                         "decay_rate": -0.73, "beta1": 0.0, "weight_decay": 0.031,
+                         "update_proj_gap": 4.0, "scale": 0.7},
     "soap": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "shampoo_beta": 0.9, "eps": 3e-3,
              "weight_decay": 0.037, "precondition_frequency": 4.0},
 }  # fmt: skip
@@ -333,6 +348,8 @@ OPTIONS = {
     "normuon": ["nesterov"],
     "galore_adamw": ["low_rank", "tall_right", "wide_right", "both_sides", "correct_bias",
                      "corrected_eps"],
+    # Others are adafactor's.
+    "galore_adafactor": ["low_rank", "tall_right", "wide_right", "both_sides", "relative_step"],
     "soap": ["correct_bias", "normalize_grads"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
@@ -351,6 +368,7 @@ OTHERS = {
     "muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.0, "weight_decay": 0.0},
     "normuon": {"lr": 0.17, "momentum": 0.0, "beta2": 0.0, "weight_decay": 0.0},
     "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
+    "galore_adafactor": {"lr": 0.007, "beta1": 0.7, "weight_decay": 0.0, "update_proj_gap": 1.0},
     "soap": {"lr": 0.007, "weight_decay": 0.0, "precondition_frequency": 1.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},

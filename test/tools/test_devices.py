@@ -30,9 +30,15 @@ VARIANTS = [
 ]
 
 # Devices decompose no matrices.
-MORE = {"galore_adamw": ",option.low_rank=false", "soap": ",option.precondition=false"}
+MORE = {
+    **dict.fromkeys(("galore_adamw", "galore_adafactor"), ",option.low_rank=false"),
+    "soap": ",option.precondition=false",
+}
 # Many variants of large kernels; test/ptx compiles them in other storages.
-SLOW = {"adafactor", "adalomo", "came", "dadapt_sgd", "fused_lamb", "lars", "torch_adafactor"}
+SLOW = {
+    "adafactor", "adalomo", "came", "dadapt_sgd", "fused_lamb", "galore_adafactor", "lars",
+    "torch_adafactor",
+}  # fmt: skip
 
 
 def compile_zoo(name, target, package, *more):

@@ -53,8 +53,8 @@ ELEMENTWISE = {
 }  # fmt: skip
 # Of the others norms, means, factors or products come before the update.
 REDUCING = {
-    "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb", "lamb", "lars",
-    "muon", "normuon", "torch_adafactor",
+    "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb",
+    "galore_adafactor", "lamb", "lars", "muon", "normuon", "torch_adafactor",
 }  # fmt: skip
 
 

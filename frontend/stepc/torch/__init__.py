@@ -15,7 +15,7 @@ from .optimizers.adam import Adam
 from .optimizers.adamax import Adamax
 from .optimizers.adamw import AdamW
 from .optimizers.asgd import ASGD
-from .optimizers.galore import GaLoreAdamW
+from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
 from .optimizers.lars import LARS
 from .optimizers.lion import Lion
 from .optimizers.nadam import NAdam
@@ -52,6 +52,7 @@ __all__ = [
     "ClipByNorm",
     "ClipByValue",
     "DynamicLossScale",
+    "GaLoreAdafactor",
     "GaLoreAdamW",
     "GradScaler",
     "Layout",

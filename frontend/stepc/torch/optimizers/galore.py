@@ -1,6 +1,7 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""GaLore-AdamW, of its authors' repository (jiaweizzhao/GaLore), with a compiled step."""
+"""GaLore-AdamW and GaLore-Adafactor, of their authors' repository (jiaweizzhao/GaLore), with a
+compiled step."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from typing import NamedTuple
 import torch
 
 from ..binding.hypers import BETAS
+from ..hf import Adafactor
 from ..step.compiled import CompiledStep
 from .checks import CheckedGroups, check_whole, list_params, params_of
 
-__all__ = ["GaLoreAdamW"]
+__all__ = ["GaLoreAdafactor", "GaLoreAdamW"]
 
 # What the authors' README has, where a group with a rank does not say.
 _DEFAULTS = {"update_proj_gap": 200, "scale": 0.25, "proj_type": "std"}
@@ -56,24 +58,16 @@ def _check_low_rank(group: dict) -> None:
             )
 
 
-class GaLoreStep(CheckedGroups, CompiledStep):
-    """Mix-in before ``torch.optim.Optimizer``; definition ``galore_adamw.mlir``.
+# Of a group without a rank nothing reads them.
+_HYPERS = {
+    "update_proj_gap": lambda group: group.get("update_proj_gap", 1),
+    "scale": lambda group: group.get("scale", 1.0),
+}
 
-    A group with a ``rank`` may have ``update_proj_gap``, ``scale`` and ``proj_type``; one
-    without is AdamW. ``_corrected_eps``: whether eps is corrected for bias as the root beside
-    it is.
-    """
 
-    _zoo_name = "galore_adamw"
-    _corrected_eps = False
-    _hypers = {
-        "lr": "lr",
-        **BETAS,
-        "eps": "eps",
-        "weight_decay": "weight_decay",
-        "update_proj_gap": lambda group: group.get("update_proj_gap", 1),
-        "scale": lambda group: group.get("scale", 1.0),
-    }
+class LowRankGroups:
+    """Mix-in before ``CompiledStep``: a group with a ``rank`` may have ``update_proj_gap``,
+    ``scale`` and ``proj_type``, and its matrices are projected."""
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
@@ -92,6 +86,24 @@ class GaLoreStep(CheckedGroups, CompiledStep):
             "rank": int(group["rank"]) if low_rank else 1,
             "low_rank": low_rank,
             **sides._asdict(),
+            **super()._read_options(group),
+        }
+
+
+class GaLoreStep(LowRankGroups, CheckedGroups, CompiledStep):
+    """Mix-in before ``torch.optim.Optimizer``; definition ``galore_adamw.mlir``.
+
+    A group without a rank is AdamW. ``_corrected_eps``: whether eps is corrected for bias as
+    the root beside it is.
+    """
+
+    _zoo_name = "galore_adamw"
+    _corrected_eps = False
+    _hypers = {"lr": "lr", **BETAS, "eps": "eps", "weight_decay": "weight_decay", **_HYPERS}
+
+    def _read_options(self, group: dict) -> dict[str, bool | int]:
+        return {
+            **super()._read_options(group),
             "correct_bias": bool(group.get("correct_bias", True)),
             "corrected_eps": self._corrected_eps,
         }
@@ -164,3 +176,41 @@ class GaLoreAdamW(GaLoreStep, torch.optim.Optimizer):
                 raise ValueError(f"Invalid beta parameter: {beta} - should be in [0.0, 1.0)")
         if not group["eps"] >= 0.0:
             raise ValueError(f"Invalid epsilon value: {group['eps']} - should be >= 0.0")
+
+
+class GaLoreAdafactor(LowRankGroups, Adafactor):
+    """Adafactor of low rank, as in ``galore_torch.GaLoreAdafactor``; definition
+    ``galore_adafactor.mlir``.
+
+    Groups with a ``rank`` are as in :class:`GaLoreAdamW`: their matrices' gradients are
+    projected, and the projection's squares are factored. Other groups, and all arguments, are
+    those of :class:`stepc.torch.hf.Adafactor`, which is transformers'.
+
+    ``state`` has ``step``, ``exp_avg`` where ``beta1`` is given, and of a matrix
+    ``exp_avg_sq_row`` and ``exp_avg_sq_col``, else ``exp_avg_sq``; where there is a rank they
+    have the extents of the projected gradient, of ``[rows, rank]`` or ``[rank, columns]``, and
+    ``projection`` is beside them (with "full" ``projection_right`` too). All are float32, or
+    float64 beside float64 parameters. The learning rate is scaled by the root mean square of
+    the whole parameter, the update bounded by that of the projected one. On CUDA devices
+    groups with a rank are refused.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: external learning rate; None with ``relative_step``.
+        eps: added to the squared gradient; least scale of a parameter.
+        clip_threshold: of the root mean square of an update.
+        decay_rate: exponent of the decay of the squared gradient's average.
+        beta1: decay of the average of updates; None: no such average.
+        weight_decay: decoupled, times the learning rate of the parameter.
+        scale_parameter: multiply the learning rate by the parameter's root mean square.
+        relative_step: learning rate from the step count, instead of ``lr``.
+        warmup_init: begin with small ones; needs ``relative_step``.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError, in the words of the authors, for ``lr`` with ``relative_step`` and for
+    ``warmup_init`` without, and for a rank that is out of range or of what is no matrix.
+    """
+
+    _zoo_name = "galore_adafactor"
+    _hypers = {**Adafactor._hypers, **_HYPERS}
