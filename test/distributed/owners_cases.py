@@ -46,7 +46,8 @@ def make(params, muon=False, galore=None, soap=None, kind=st.GaLoreAdamW, **more
     if soap:
         return st.SOAP(params, lr=0.05, **soap, **more)
     if muon:
-        return st.Muon(params, lr=0.05, **more)
+        kind = st.Muon if muon is True else muon
+        return kind(params, lr=0.05, **more)
     if galore:
         group = {"rank": 3, "update_proj_gap": 3, **galore}
         return kind([{"params": params, **group}], lr=0.05, **more)
@@ -154,6 +155,7 @@ def whole_matrices():
     for way, mesh in (("fsdp2", line()), ("tp1", grid()), ("tp x fsdp2", grid())):
         optimizer, *_ = compare(way, mesh, MATRICES, more={"muon": True})
         assert "needs whole matrices" in optimizer.describe_layouts()
+    compare("tp x fsdp2", grid(), MATRICES, more={"muon": st.muon.SingleDeviceMuon})
     more = {"muon": True, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
 

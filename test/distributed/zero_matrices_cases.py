@@ -47,6 +47,21 @@ def soap(named, **more):
     return st.SOAP(named, lr=0.05, precondition_frequency=2, max_precond_dim=9, **more)
 
 
+def jordan(named, **more):
+    """Groups of both kinds."""
+    groups = [
+        {"params": [(n, p) for n, p in named if (n in MATRICES) == own], "use_muon": own}
+        for own in (False, True)
+    ]
+    return st.muon.SingleDeviceMuonWithAuxAdam(groups, **more)
+
+
+def moonlight(named, **more):
+    matrices = [(n, p) for n, p in named if n in MATRICES]
+    others = [(n, p) for n, p in named if n not in MATRICES]
+    return st.moonlight.Muon(muon_params=matrices, adamw_params=others, lr=0.05, **more)
+
+
 MAKES = {
     "muon": (muon, MATRICES),
     "mixed": (mixed, SHAPES),
@@ -56,6 +71,8 @@ MAKES = {
 # Their rules are not unlike these: one of the ways.
 OTHERS = {
     "galore adafactor": (galore_adafactor, {name: SHAPES[name] for name in reversed(SHAPES)}),
+    "jordan": (jordan, {name: SHAPES[name] for name in reversed(SHAPES)}),
+    "moonlight": (moonlight, SHAPES),
 }
 
 
@@ -142,7 +159,7 @@ def some(name):
 def of_all_kinds_and_stages():
     for kind, (stage, mode) in itertools.product(MAKES, WAYS):
         compare(kind, stage, mode)
-    for kind, (stage, mode) in zip(OTHERS, WAYS, strict=False):
+    for kind, (stage, mode) in zip(OTHERS, WAYS, strict=True):
         compare(kind, stage, mode)
 
 

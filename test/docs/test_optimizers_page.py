@@ -11,7 +11,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "optimizers.md").read_text()
-MODULES = ("apex", "came", "colossal", "deepspeed", "hf", "lomo")
+MODULES = ("apex", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon")
 # A definition alone, for stepc.torch.Optimizer: the paper's, and D-Adaptation.
 WITHOUT_CLASS = {"lamb", "dadapt_adam", "dadapt_sgd"}
 

@@ -20,7 +20,7 @@ import torch
 import written_out as own
 import written_out_peers as peers
 from common import ZOO
-from stepc.torch import apex, came, colossal, deepspeed, hf, lomo
+from stepc.torch import apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
 
 BETAS = ("betas",)
 SHAPES = [(5,), (3, 4), (2, 3, 4), (2, 2)]  # the last one is of zeros
@@ -153,6 +153,43 @@ ENTRIES["NorMuon"] = Entry(
     t.NorMuon, own.normuon, {"lr": 0.1}, ("momentum", "beta2"), {"momentum": 1.0, "beta2": 1.0},
     shapes=MATRICES,
 )  # fmt: skip
+
+
+def in_a_group(cls):
+    """A class that takes groups."""
+    return lambda params, **kwargs: cls([{"params": params, **kwargs}])
+
+
+def of_moonshot(params, use_muon=True, **kwargs):
+    own = "muon_params" if use_muon else "adamw_params"
+    return moonlight.Muon(**{own: params}, **kwargs)
+
+
+OF_MUON = {"lr": 0.1, "weight_decay": 0.1, "momentum": 0.95, "use_muon": True}
+OF_ADAM = {"lr": 0.1, "weight_decay": 0.1, "betas": (0.9, 0.95), "eps": 1e-10, "use_muon": False}
+NO_MOMENTUM = {"momentum": 1.0}
+ENTRIES |= {
+    **{
+        f"muon.{cls.__name__}": Entry(
+            cls, peers.jordan, {"lr": 0.1}, ("momentum",), NO_MOMENTUM, shapes=MATRICES
+        )
+        for cls in (muon.Muon, muon.SingleDeviceMuon)
+    },
+    "muon.MuonWithAuxAdam": Entry(
+        in_a_group(muon.MuonWithAuxAdam), peers.jordan, OF_MUON, ("momentum",), NO_MOMENTUM,
+        shapes=MATRICES,
+    ),
+    "muon.SingleDeviceMuonWithAuxAdam": Entry(
+        in_a_group(muon.SingleDeviceMuonWithAuxAdam), peers.jordan, OF_ADAM, refused=ONE
+    ),
+    "moonlight.Muon": Entry(
+        of_moonshot, peers.moonlight, {"lr": 0.1}, ("momentum",), NO_MOMENTUM, shapes=MATRICES
+    ),
+    "moonlight.Muon adamw": Entry(
+        of_moonshot, peers.moonlight, {"lr": 0.1, "use_muon": False, "adamw_eps": 1e-3},
+        ("adamw_betas",), {"adamw_betas": 1.0},
+    ),
+}  # fmt: skip
 if hasattr(t, "Muon"):  # of torch 2.9 and later
     OTHER = {"lr": 0.1, "adjust_lr_fn": "match_rms_adamw", "nesterov": False}
     ENTRIES |= {
@@ -335,8 +372,9 @@ def test_as_the_original(name):
 
 def classes():
     """The optimizers of stepc.torch, by the names that they have there."""
+    libraries = (apex, came, colossal, deepspeed, hf, lomo, moonlight, muon)
     for prefix, module in [("", stepc.torch), *((f"{m.__name__.rpartition('.')[2]}.", m)
-                           for m in (apex, came, colossal, deepspeed, hf, lomo))]:  # fmt: skip
+                           for m in libraries)]:  # fmt: skip
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.isclass(value) and issubclass(value, torch.optim.Optimizer):
@@ -351,4 +389,6 @@ def test_every_class_and_definition_has_an_entry():
             definitions.add(cls._zoo_name)
     assert {path.stem for path in ZOO.glob("*.mlir")} - definitions <= known
     modules = {n for n in stepc.torch.__all__ if inspect.ismodule(getattr(stepc.torch, n))}
-    assert modules == {"apex", "came", "colossal", "deepspeed", "hf", "lomo"}
+    assert modules == {
+        "apex", "came", "colossal", "deepspeed", "hf", "lomo", "moonlight", "muon",
+    }  # fmt: skip

@@ -7,7 +7,7 @@ LAMB from its paper."""
 import math
 
 import numpy as np
-from written_out import mean_size, norm, zeros
+from written_out import average, lerp, mean_size, norm, zeros
 
 
 def moments(s, g, betas, gain=None):
@@ -211,3 +211,46 @@ def dadapt_sgd(p, g, s, t, h):
     estimate = float(2 * weighted / norm(s["s"]))
     s["numerator"], s["d"] = weighted, estimate if estimate > d else d
     return h["momentum"] * p + (1 - h["momentum"]) * (start - s["s"])
+
+
+# --- Muon's authors -----------------------------------------------------------
+
+
+def orthogonalized(u):
+    """Of muon.py and toy_train.py, with all that is bfloat16 there in the dtype of ``u``."""
+    x = u.T if u.shape[0] > u.shape[1] else u
+    x = x / (norm(x) + x.dtype.type(1e-7))
+    a, b, c = 3.4445, -4.7750, 2.0315
+    for _ in range(5):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x.T if u.shape[0] > u.shape[1] else x
+
+
+def adam_beside(p, g, s, t, h, names, betas, eps_of, decay):
+    m, v = average(s, names[0], g, betas[0]), average(s, names[1], g * g, betas[1])
+    root = math.sqrt(1 - betas[1] ** t)
+    u = m / (np.sqrt(v) + p.dtype.type(eps_of(root)))
+    return p * (1 - h["lr"] * decay) - h["lr"] * root / (1 - betas[0] ** t) * u
+
+
+def jordan(p, g, s, t, h):
+    """muon.py."""
+    decay = h["weight_decay"]
+    if not h.get("use_muon", True):
+        names = ("exp_avg", "exp_avg_sq")
+        return adam_beside(p, g, s, t, h, names, h["betas"], lambda root: h["eps"] * root, decay)
+    v = average(s, "momentum_buffer", g, h["momentum"])
+    u = orthogonalized(lerp(g, v, h["momentum"]))
+    rate = h["lr"] * math.sqrt(max(1, p.shape[0] / p.shape[1]))
+    return p * (1 - h["lr"] * decay) - rate * u
+
+
+def moonlight(p, g, s, t, h):
+    """examples/toy_train.py."""
+    if not h["use_muon"]:
+        names, eps = ("moment1", "moment2"), h["adamw_eps"]
+        return adam_beside(p, g, s, t, h, names, h["adamw_betas"], lambda root: eps, h["wd"])
+    v = s["momentum_buffer"] = h["momentum"] * zeros(s, "momentum_buffer", g) + g
+    u = orthogonalized(g + h["momentum"] * v if h["nesterov"] else v)
+    return p * (1 - h["lr"] * h["wd"]) - h["lr"] * 0.2 * math.sqrt(max(p.shape)) * u

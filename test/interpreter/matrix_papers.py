@@ -48,6 +48,43 @@ def normuon(tensor, h, options):
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * y
 
 
+def adam_of_groups(tensor, h, names, eps_of):
+    """Adam with its decay apart, of a group without Muon."""
+    t, g, theta = tensor.count, tensor.grad, tensor.param
+    m = h["beta1"] * tensor.state(names[0]) + (1 - h["beta1"]) * g
+    v = h["beta2"] * tensor.state(names[1]) + (1 - h["beta2"]) * g**2
+    tensor.states.update(zip(names, (m, v), strict=True))
+    root = np.sqrt(1 - h["beta2"] ** t)
+    u = m / (1 - h["beta1"] ** t) / (np.sqrt(v) / root + eps_of(root))
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * u
+
+
+@of_each_tensor
+def jordan_muon(tensor, h, options):
+    if not options["use_muon"]:
+        return adam_of_groups(tensor, h, ("exp_avg", "exp_avg_sq"), lambda root: h["eps"])
+    theta, mu = tensor.param, h["momentum"]
+    buffer = mu * tensor.state("momentum_buffer") + (1 - mu) * tensor.grad
+    tensor.states["momentum_buffer"] = buffer
+    u = (1 - mu) * tensor.grad + mu * buffer
+    x = newton_schulz(u / (norm(u) + 1e-7), 3.4445, -4.775, 2.0315)
+    scale = np.sqrt(max(1, len(x) / len(x.T)))
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
+
+
+@of_each_tensor
+def moonlight_muon(tensor, h, options):
+    if not options["use_muon"]:
+        return adam_of_groups(tensor, h, ("moment1", "moment2"), lambda root: h["eps"] / root)
+    theta, mu = tensor.param, h["momentum"]
+    buffer = mu * tensor.state("momentum_buffer") + tensor.grad
+    tensor.states["momentum_buffer"] = buffer
+    u = tensor.grad + mu * buffer if options["nesterov"] else buffer
+    x = newton_schulz(u / (norm(u) + 1e-7), 3.4445, -4.775, 2.0315)
+    scale = 0.2 * np.sqrt(max(theta.shape))
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
+
+
 # --- GaLore -------------------------------------------------------------------
 
 

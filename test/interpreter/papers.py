@@ -9,7 +9,15 @@ with the definitions' but for rounding.
 
 import numpy as np
 from equations import Group, Tensor, moments, norm, of_each_tensor, rms
-from matrix_papers import galore_adamw, muon, normuon, projected, soap
+from matrix_papers import (
+    galore_adamw,
+    jordan_muon,
+    moonlight_muon,
+    muon,
+    normuon,
+    projected,
+    soap,
+)
 from scalar_papers import asgd, fused_adam, nadam
 
 __all__ = ["HYPERS", "OF_MATRICES", "OF_SQUARES", "OPTIONS", "OTHERS", "PAPERS", "Group", "Tensor"]
@@ -290,10 +298,13 @@ PAPERS = {
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
     "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
-    "galore_adafactor": galore_adafactor,
+    "galore_adafactor": galore_adafactor, "jordan_muon": jordan_muon,
+    "moonlight_muon": moonlight_muon,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
-OF_MATRICES = {"muon", "normuon", "galore_adamw", "galore_adafactor"}
+OF_MATRICES = {
+    "muon", "normuon", "jordan_muon", "moonlight_muon", "galore_adamw", "galore_adafactor",
+}  # fmt: skip
 # Bases of what is singular, as of the longer side in the first steps, are free.
 OF_SQUARES = {"soap"}
 
@@ -328,6 +339,10 @@ HYPERS = {
     "muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "eps": 0.9,
              "ns_coefficient_a": 3.1, "ns_coefficient_b": -4.2, "ns_coefficient_c": 1.9},
     "normuon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "beta2": 0.91},
+    "jordan_muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "beta1": 0.83,
+                    "beta2": 0.971, "eps": 3e-3},
+    "moonlight_muon": {"lr": 0.0123, "weight_decay": 0.37, "momentum": 0.83, "beta1": 0.83,
+                       "beta2": 0.971, "eps": 3e-3},
     "galore_adamw": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3,
                      "weight_decay": 0.037, "update_proj_gap": 4.0, "scale": 0.7},
     "galore_adafactor": {"lr": 0.013, "eps1": 0.02, "eps2": 0.9, "clip_threshold": 0.8,
@@ -345,7 +360,8 @@ OPTIONS = {
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "sm3": ["maximize"],
     "muon": ["nesterov", "match_rms_adamw"],
-    "normuon": ["nesterov"],
+    "normuon": ["nesterov"], "jordan_muon": ["use_muon"],
+    "moonlight_muon": ["use_muon", "nesterov"],
     "galore_adamw": ["low_rank", "tall_right", "wide_right", "both_sides", "correct_bias",
                      "corrected_eps"],
     # Others are adafactor's.
@@ -367,6 +383,8 @@ OTHERS = {
     "sm3": {"lr": 0.17, "momentum": 0.0, "beta": 0.0, "eps": 0.0},
     "muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.0, "weight_decay": 0.0},
     "normuon": {"lr": 0.17, "momentum": 0.0, "beta2": 0.0, "weight_decay": 0.0},
+    "jordan_muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.1, "weight_decay": 0.0},
+    "moonlight_muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.1, "weight_decay": 0.0},
     "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
     "galore_adafactor": {"lr": 0.007, "beta1": 0.7, "weight_decay": 0.0, "update_proj_gap": 1.0},
     "soap": {"lr": 0.007, "weight_decay": 0.0, "precondition_frequency": 1.0},

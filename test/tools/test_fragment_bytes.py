@@ -46,6 +46,7 @@ ELEMENTWISE = {
     "adadelta": DECAY, "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
     "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
     "fused_adam": DECAY, "galore_adamw": ",option.low_rank=false", "lion": "", "lomo": "",
+    **dict.fromkeys(("jordan_muon", "moonlight_muon"), ",option.use_muon=false"),
     "nadam": DECAY, "radam": DECAY, "rprop": "",
     "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true",
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",

@@ -5,7 +5,7 @@ one, and ``stepc.torch.LIBRARY.X`` is the X of that library; ``Optimizer`` takes
 definition. ``ClipByNorm``, ``ClipByValue``, ``DynamicLossScale``, ``EMA`` and ``SWA`` go with
 all of them."""
 
-from . import _release, apex, came, colossal, deepspeed, hf, lomo
+from . import _release, apex, came, colossal, deepspeed, hf, lomo, moonlight, muon
 from .about import info
 from .binding.features import EMA, SWA, ClipByNorm, ClipByValue, DynamicLossScale
 from .optimizers.adadelta import Adadelta
@@ -74,6 +74,8 @@ __all__ = [
     "hf",
     "info",
     "lomo",
+    "moonlight",
+    "muon",
     "profile_kernels",
 ]
 

@@ -1,0 +1,165 @@
+// Muon for matrices and Adam for the rest, in one optimizer, in the form of K. Jordan's
+// muon.py (github.com/KellerJordan/Muon): "Muon: An optimizer for hidden layers in neural
+// networks", 2024, https://kellerjordan.github.io/posts/muon.
+//
+//   v     <- momentum * v + (1 - momentum) * g
+//   u     <- (1 - momentum) * g + momentum * v
+//   X     <- u / (|u|_F + 1e-7);    with more rows than columns of its transpose
+//   X     <- a * X + (b * A + c * A A) X,  A = X X^T;     five times
+//   theta <- theta - lr * weight_decay * theta - lr * sqrt(max(1, rows / columns)) * X
+//
+// and without use_muon
+//
+//   m     <- beta1 * m + (1 - beta1) * g
+//   v     <- beta2 * v + (1 - beta2) * g^2
+//   theta <- theta - lr * weight_decay * theta
+//                  - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+//
+// Of more than two dims the last two are a matrix and the others a batch, each matrix with a
+// norm of its own; a vector has no rule with use_muon. The author's four dims are those of a
+// convolution, [o, i * h * w], whose scale is of the last two of the four: not here, as a
+// definition has no views. torch.optim.Muon's (muon.mlir) bounds the norm by its eps in place
+// of adding to it, and has no Adam. All is computed in f32, or f64 where the parameter is f64;
+// the author computes X in bfloat16, and leaves u in the gradient.
+
+step.optimizer @jordan_muon {
+  %lr = step.hyper "lr" = 0.02
+  %lambda = step.hyper "weight_decay" = 0.0
+  %momentum = step.hyper "momentum" = 0.95
+  %beta1 = step.hyper "beta1" = 0.9
+  %beta2 = step.hyper "beta2" = 0.95
+  %eps = step.hyper "eps" = 1.0e-10
+  %a = step.constant 3.4445
+  %b = step.constant -4.775
+  %c = step.constant 2.0315
+  %use_muon = step.option "use_muon" = true
+  %one = step.constant 1.0
+
+  // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
+  step.define @newton_schulz(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %x, %xt : [...b, n, m], [...b, m, n]
+    %square = step.matmul %gram, %gram : [...b, n, n]
+    %first = step.mul %gram, %b : [...b, n, n], f64
+    %second = step.mul %square, %c : [...b, n, n], f64
+    %polynomial = step.add %first, %second : [...b, n, n]
+    %change = step.matmul %polynomial, %x : [...b, n, n], [...b, n, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
+  }
+  // The same of one that has more.
+  step.define @newton_schulz_tall(%x: [...b, n, m]) {
+    %xt = step.transpose %x : [...b, n, m]
+    %gram = step.matmul %xt, %x : [...b, m, n], [...b, n, m]
+    %square = step.matmul %gram, %gram : [...b, m, m]
+    %first = step.mul %gram, %b : [...b, m, m], f64
+    %second = step.mul %square, %c : [...b, m, m], f64
+    %polynomial = step.add %first, %second : [...b, m, m]
+    %change = step.matmul %x, %polynomial : [...b, n, m], [...b, m, m]
+    %kept = step.mul %x, %a : [...b, n, m], f64
+    %next = step.add %kept, %change : [...b, n, m]
+    step.yield %next : [...b, n, m]
+  }
+  // |u|_F + 1e-7, of each matrix.
+  step.define @divisor(%u: [...b, n, m]) {
+    %uu = step.mul %u, %u : [...b, n, m]
+    %sums = step.sum %uu over [m] : [...b, n, m]
+    %sum = step.sum %sums over [n] : [...b, n, 1]
+    %norm = step.sqrt %sum : [...b, 1, 1]
+    %least = step.constant 1.0e-7
+    %divisor = step.add %norm, %least : [...b, 1, 1], f64
+    step.yield %divisor : [...b, 1, 1]
+  }
+  // lr * sqrt(max(1, rows / columns)).
+  step.define @rate(%rows: f64, %columns: f64) {
+    %ratio = step.div %rows, %columns : f64
+    %bounded = step.maximum %one, %ratio : f64
+    %scale = step.sqrt %bounded : f64
+    %rate = step.mul %lr, %scale : f64
+    step.yield %rate : f64
+  }
+  // lr with both corrections, and eps.
+  step.define @corrected(%t: i64) {
+    %beta1_t = step.powi %beta1, %t
+    %beta2_t = step.powi %beta2, %t
+    %c1 = step.sub %one, %beta1_t : f64
+    %c2 = step.sub %one, %beta2_t : f64
+    %root_c2 = step.sqrt %c2 : f64
+    %raised = step.mul %lr, %root_c2 : f64
+    %alpha = step.div %raised, %c1 : f64
+    %eps_t = step.mul %eps, %root_c2 : f64
+    step.yield %alpha, %eps_t : f64, f64
+  }
+
+  // 1 - lr * weight_decay.
+  step.define @keep() {
+    %decay = step.mul %lr, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    step.yield %keep : f64
+  }
+
+  step.rule @wide(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where %use_muon, extent -2 le extent -1 {
+    %w = step.sub %one, %momentum : f64
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %u = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
+    }
+
+    %rows = step.extent n
+    %columns = step.extent m
+    %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
+  }
+
+  step.rule @tall(%theta: param[...b, n, m], %g: grad[...b, n, m], %v: state "momentum_buffer"[...b, n, m])
+      where %use_muon {
+    %w = step.sub %one, %momentum : f64
+    %v1 = step.lerp %v, %g, %w : [...b, n, m], [...b, n, m], f64
+    %u = step.lerp %g, %v1, %momentum : [...b, n, m], [...b, n, m], f64
+
+    %divisor = step.call @divisor(%u) : ([...b, n, m]) -> [...b, 1, 1]
+    %x0 = step.div %u, %divisor : [...b, n, m], [...b, 1, 1]
+    %x5 = step.repeat 5 (%x: [...b, n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([...b, n, m]) -> [...b, n, m]
+      step.yield %next : [...b, n, m]
+    }
+
+    %rows = step.extent n
+    %columns = step.extent m
+    %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [...b, n, m], f64
+    %move = step.mul %x5, %rate : [...b, n, m], f64
+    %theta1 = step.sub %kept, %move : [...b, n, m]
+    step.return %theta1, %v1 : [...b, n, m], [...b, n, m]
+  }
+
+  step.rule @any(%theta: param[*], %g: grad[*], %m: state "exp_avg"[*],
+                 %v: state "exp_avg_sq"[*], %t: count) where not %use_muon {
+    %w1 = step.sub %one, %beta1 : f64
+    %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
+    %w2 = step.sub %one, %beta2 : f64
+    %gg = step.mul %g, %g : [*]
+    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %alpha, %eps_t = step.call @corrected(%t) : (i64) -> (f64, f64)
+    %root = step.sqrt %v1 : [*]
+    %denom = step.add %root, %eps_t : [*], f64
+    %u = step.div %m1, %denom : [*]
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [*], f64
+    %move = step.mul %u, %alpha : [*], f64
+    %theta1 = step.sub %kept, %move : [*]
+    step.return %theta1, %m1, %v1
+  }
+}

@@ -1,0 +1,167 @@
+// Muon for matrices and AdamW for the rest, in one optimizer, in the form of Moonshot's
+// examples/toy_train.py (github.com/MoonshotAI/Moonlight): J. Liu et al., "Muon is Scalable for
+// LLM Training", 2025, section 2.2.
+//
+//   v     <- momentum * v + g
+//   u     <- g + momentum * v, or without nesterov v
+//   X     <- u / (|u|_F + 1e-7);    with more rows than columns of its transpose
+//   X     <- a * X + (b * A + c * A A) X,  A = X X^T;     five times
+//   theta <- theta - lr * weight_decay * theta - lr * 0.2 * sqrt(max(rows, columns)) * X
+//
+// and without use_muon
+//
+//   m     <- beta1 * m + (1 - beta1) * g
+//   v     <- beta2 * v + (1 - beta2) * g^2
+//   theta <- theta - lr * weight_decay * theta
+//                  - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps)
+//
+// so v is a sum and no average, and eps is not corrected for bias: jordan_muon.mlir has it the
+// other way round in both, muon.mlir in the first. With use_muon a parameter is a matrix. All
+// is computed in f32, or f64 where the parameter is f64; the authors compute X in bfloat16,
+// and their ns_steps is 5 here.
+
+step.optimizer @moonlight_muon {
+  %lr = step.hyper "lr" = 1.0e-3
+  %lambda = step.hyper "weight_decay" = 0.1
+  %momentum = step.hyper "momentum" = 0.95
+  %beta1 = step.hyper "beta1" = 0.9
+  %beta2 = step.hyper "beta2" = 0.95
+  %eps = step.hyper "eps" = 1.0e-8
+  %a = step.constant 3.4445
+  %b = step.constant -4.775
+  %c = step.constant 2.0315
+  %use_muon = step.option "use_muon" = true
+  %nesterov = step.option "nesterov" = true
+  %one = step.constant 1.0
+
+  // a * X + (b * A + c * A A) X, of a matrix that has no more rows than columns.
+  step.define @newton_schulz(%x: [n, m]) {
+    %xt = step.transpose %x : [n, m]
+    %gram = step.matmul %x, %xt : [n, m], [m, n]
+    %square = step.matmul %gram, %gram : [n, n]
+    %first = step.mul %gram, %b : [n, n], f64
+    %second = step.mul %square, %c : [n, n], f64
+    %polynomial = step.add %first, %second : [n, n]
+    %change = step.matmul %polynomial, %x : [n, n], [n, m]
+    %kept = step.mul %x, %a : [n, m], f64
+    %next = step.add %kept, %change : [n, m]
+    step.yield %next : [n, m]
+  }
+  // The same of one that has more.
+  step.define @newton_schulz_tall(%x: [n, m]) {
+    %xt = step.transpose %x : [n, m]
+    %gram = step.matmul %xt, %x : [m, n], [n, m]
+    %square = step.matmul %gram, %gram : [m, m]
+    %first = step.mul %gram, %b : [m, m], f64
+    %second = step.mul %square, %c : [m, m], f64
+    %polynomial = step.add %first, %second : [m, m]
+    %change = step.matmul %x, %polynomial : [n, m], [m, m]
+    %kept = step.mul %x, %a : [n, m], f64
+    %next = step.add %kept, %change : [n, m]
+    step.yield %next : [n, m]
+  }
+  // |u|_F + 1e-7.
+  step.define @divisor(%u: [n, m]) {
+    %uu = step.mul %u, %u : [n, m]
+    %sum = step.sum %uu : [n, m]
+    %norm = step.sqrt %sum : f64
+    %least = step.constant 1.0e-7
+    %divisor = step.add %norm, %least : f64
+    step.yield %divisor : f64
+  }
+  // lr * 0.2 * sqrt(max(rows, columns)).
+  step.define @rate(%rows: f64, %columns: f64) {
+    %larger = step.maximum %rows, %columns : f64
+    %root = step.sqrt %larger : f64
+    %fifth = step.constant 0.2
+    %scale = step.mul %fifth, %root : f64
+    %rate = step.mul %lr, %scale : f64
+    step.yield %rate : f64
+  }
+  // lr with both corrections.
+  step.define @corrected(%t: i64) {
+    %beta1_t = step.powi %beta1, %t
+    %beta2_t = step.powi %beta2, %t
+    %c1 = step.sub %one, %beta1_t : f64
+    %c2 = step.sub %one, %beta2_t : f64
+    %root_c2 = step.sqrt %c2 : f64
+    %raised = step.mul %lr, %root_c2 : f64
+    %alpha = step.div %raised, %c1 : f64
+    step.yield %alpha : f64
+  }
+
+  // 1 - lr * weight_decay.
+  step.define @keep() {
+    %decay = step.mul %lr, %lambda : f64
+    %keep = step.sub %one, %decay : f64
+    step.yield %keep : f64
+  }
+
+  step.rule @wide(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
+      where %use_muon, extent 0 le extent 1 {
+    %v_kept = step.mul %v, %momentum : [n, m], f64
+    %v1 = step.add %v_kept, %g : [n, m]
+    %v_part = step.mul %v1, %momentum : [n, m], f64
+    %ahead = step.add %g, %v_part : [n, m]
+    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+
+    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
+    %x0 = step.div %u, %divisor : [n, m], f64
+    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
+      %next = step.call @newton_schulz(%x) : ([n, m]) -> [n, m]
+      step.yield %next : [n, m]
+    }
+
+    %rows = step.extent n
+    %columns = step.extent m
+    %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [n, m], f64
+    %move = step.mul %x5, %rate : [n, m], f64
+    %theta1 = step.sub %kept, %move : [n, m]
+    step.return %theta1, %v1 : [n, m], [n, m]
+  }
+
+  step.rule @tall(%theta: param[n, m], %g: grad[n, m], %v: state "momentum_buffer"[n, m])
+      where %use_muon {
+    %v_kept = step.mul %v, %momentum : [n, m], f64
+    %v1 = step.add %v_kept, %g : [n, m]
+    %v_part = step.mul %v1, %momentum : [n, m], f64
+    %ahead = step.add %g, %v_part : [n, m]
+    %u = step.select %nesterov, %ahead, %v1 : [n, m]
+
+    %divisor = step.call @divisor(%u) : ([n, m]) -> f64
+    %x0 = step.div %u, %divisor : [n, m], f64
+    %x5 = step.repeat 5 (%x: [n, m] = %x0) {
+      %next = step.call @newton_schulz_tall(%x) : ([n, m]) -> [n, m]
+      step.yield %next : [n, m]
+    }
+
+    %rows = step.extent n
+    %columns = step.extent m
+    %rate = step.call @rate(%rows, %columns) : (f64, f64) -> f64
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [n, m], f64
+    %move = step.mul %x5, %rate : [n, m], f64
+    %theta1 = step.sub %kept, %move : [n, m]
+    step.return %theta1, %v1 : [n, m], [n, m]
+  }
+
+  step.rule @any(%theta: param[*], %g: grad[*], %m: state "moment1"[*],
+                 %v: state "moment2"[*], %t: count) where not %use_muon {
+    %w1 = step.sub %one, %beta1 : f64
+    %m1 = step.lerp %m, %g, %w1 : [*], [*], f64
+    %w2 = step.sub %one, %beta2 : f64
+    %gg = step.mul %g, %g : [*]
+    %v1 = step.lerp %v, %gg, %w2 : [*], [*], f64
+    %alpha = step.call @corrected(%t) : (i64) -> f64
+    %root = step.sqrt %v1 : [*]
+    %denom = step.add %root, %eps : [*], f64
+    %u = step.div %m1, %denom : [*]
+    %keep = step.call @keep() : () -> f64
+    %kept = step.mul %theta, %keep : [*], f64
+    %move = step.mul %u, %alpha : [*], f64
+    %theta1 = step.sub %kept, %move : [*]
+    step.return %theta1, %m1, %v1
+  }
+}
