@@ -493,7 +493,8 @@ def Step_WhenOp : Step_Op<"when", [
     ```
 
     Constraints:
-    - the condition is made of counts, fresh flags, hyper-parameters, options and constants
+    - the condition is made of counts, fresh flags, hyper-parameters, options and constants,
+      by calls too
     - there is a value
     - the body holds only operations that compute a value, none of them `reassociable`,
       calls and repetitions, and ends in a step.yield of the values' types

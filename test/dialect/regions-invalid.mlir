@@ -252,6 +252,30 @@ step.optimizer @of_a_round {
 
 // -----
 
+step.optimizer @of_a_call {
+  step.define @inner() {
+    %size = step.extent n
+    step.yield %size : f64
+  }
+  step.define @outer(%t: i64) {
+    %size = step.call @inner() : () -> f64
+    %number = step.to_f64 %t
+    %due = step.compare lt, %number, %size : f64
+    step.yield %due : i1
+  }
+  step.rule @any(%p: param[n], %g: grad[n], %t: count) {
+    %due = step.call @outer(%t) : (i64) -> i1
+    // expected-error @+1 {{'step.when' op has a condition that is made of more than counts, fresh flags, hyper-parameters, options and constants}}
+    %x = step.when %due, %g : [n] {
+      step.yield %p : [n]
+    }
+    %p1 = step.sub %p, %x : [n]
+    step.return %p1 : [n]
+  }
+}
+
+// -----
+
 step.optimizer @types {
   step.rule @any(%p: param[n, m], %g: grad[n, m], %f: fresh) {
     // expected-error @+1 {{'step.when' op yields ('!step.tensor<m, n>') for ('!step.tensor<n, m>')}}

@@ -70,3 +70,28 @@ step.optimizer @sometimes {
     step.return %p1, %q1 : [n, m], [n, n]
   }
 }
+
+// CHECK-LABEL: step.optimizer @called {
+step.optimizer @called {
+  %start = step.hyper "start" = 3.0
+  step.define @number(%t: i64) {
+    %number = step.to_f64 %t
+    step.yield %number : f64
+  }
+  step.define @schedule(%t: i64, %f: i1) {
+    %number = step.call @number(%t) : (i64) -> f64
+    %later = step.compare ge, %number, %start : f64
+    %due = step.or %later, %f : i1
+    step.yield %due : i1
+  }
+  step.rule @any(%p: param[*], %g: grad[*], %f: fresh, %t: count) {
+    // CHECK: %[[DUE:.*]] = step.call @schedule
+    %due = step.call @schedule(%t, %f) : (i64, i1) -> i1
+    // CHECK: step.when %[[DUE]], %g : [*] {
+    %x = step.when %due, %g : [*] {
+      step.yield %p : [*]
+    }
+    %p1 = step.sub %p, %x : [*]
+    step.return %p1
+  }
+}
