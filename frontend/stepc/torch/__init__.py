@@ -25,6 +25,7 @@ from .optimizers.radam import RAdam
 from .optimizers.rmsprop import RMSprop
 from .optimizers.rprop import Rprop
 from .optimizers.sgd import SGD
+from .optimizers.shampoo import Shampoo
 from .optimizers.sm3 import SM3
 from .optimizers.soap import SOAP
 from .optimizers.sophia import SophiaG
@@ -63,6 +64,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "Shampoo",
     "SophiaG",
     "StepReport",
     "Zero",
