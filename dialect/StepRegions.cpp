@@ -8,8 +8,6 @@
 #include "dialect/Sources.h"
 #include "dialect/StepParsers.h"
 
-#include "llvm/ADT/SetVector.h"
-
 using namespace mlir;
 using namespace mlir::step;
 
@@ -142,28 +140,6 @@ void WhenOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
-/// Whether what the call makes of scalars alone is known where these are: the
-/// definition, and those that it calls, read no extents. One that is not there
-/// is for the call's verifier.
-static bool readsNoExtents(CallOp call) {
-  llvm::SetVector<Operation *> definitions;
-  auto add = [&](CallOp one) {
-    if (Operation *definition =
-            SymbolTable::lookupNearestSymbolFrom(one, one.getCalleeAttr()))
-      definitions.insert(definition);
-  };
-  add(call);
-  for (unsigned i = 0; i < definitions.size(); ++i) {
-    definitions[i]->walk(add);
-    auto found = definitions[i]->walk([](ExtentOp) {
-      return WalkResult::interrupt();
-    });
-    if (found.wasInterrupted())
-      return false;
-  }
-  return true;
-}
-
 /// Whether the scalar is known before the step, for all tensors of a group and
 /// count: nothing of a tensor or a round goes into it.
 bool mlir::step::isKnownBeforeStep(Value scalar) {
@@ -178,8 +154,9 @@ bool mlir::step::isKnownBeforeStep(Value scalar) {
                  : Follow::Stop;
     if (isa<HyperOp, OptionOp, ConstantOp>(op))
       return Follow::Nothing;
-    if (auto call = dyn_cast<CallOp>(op))
-      return readsNoExtents(call) ? Follow::Operands : Follow::Stop;
+    // What a definition reads beside its arguments is known, too.
+    if (isa<CallOp>(op))
+      return Follow::Operands;
     return !isValueOp(op) || isa<ReductionOpInterface, ExtentOp, CarriedOp>(op)
                ? Follow::Stop
                : Follow::Operands;

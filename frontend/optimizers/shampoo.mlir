@@ -168,17 +168,21 @@ step.optimizer @shampoo {
     %root = step.matmul %scaled, %scaledt : [m, m]
     step.yield %root : [m, m]
   }
+  step.define @is_not_zero(%x: f64) {
+    %result = step.compare ne, %x, %zero : f64
+    step.yield %result : i1
+  }
   // Whether a root has been made.
   step.define @has_root_of_rows(%root: [n, n]) {
     %diagonal = step.diagonal %root : [n, n]
     %trace = step.sum %diagonal : [1, n]
-    %made = step.compare ne, %trace, %zero : f64
+    %made = step.call @is_not_zero(%trace) : (f64) -> i1
     step.yield %made : i1
   }
   step.define @has_root_of_columns(%root: [m, m]) {
     %diagonal = step.diagonal %root : [m, m]
     %trace = step.sum %diagonal : [1, m]
-    %made = step.compare ne, %trace, %zero : f64
+    %made = step.call @is_not_zero(%trace) : (f64) -> i1
     step.yield %made : i1
   }
 

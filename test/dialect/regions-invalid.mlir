@@ -253,18 +253,18 @@ step.optimizer @of_a_round {
 // -----
 
 step.optimizer @of_a_call {
-  step.define @inner() {
-    %size = step.extent n
-    step.yield %size : f64
+  step.define @size(%x: [n]) {
+    %sum = step.sum %x : [n]
+    step.yield %sum : f64
   }
-  step.define @outer(%t: i64) {
-    %size = step.call @inner() : () -> f64
+  step.define @later(%t: i64, %size: f64) {
     %number = step.to_f64 %t
     %due = step.compare lt, %number, %size : f64
     step.yield %due : i1
   }
   step.rule @any(%p: param[n], %g: grad[n], %t: count) {
-    %due = step.call @outer(%t) : (i64) -> i1
+    %size = step.call @size(%g) : ([n]) -> f64
+    %due = step.call @later(%t, %size) : (i64, f64) -> i1
     // expected-error @+1 {{'step.when' op has a condition that is made of more than counts, fresh flags, hyper-parameters, options and constants}}
     %x = step.when %due, %g : [n] {
       step.yield %p : [n]

@@ -87,7 +87,7 @@ step.optimizer @called {
   step.rule @any(%p: param[*], %g: grad[*], %f: fresh, %t: count) {
     // CHECK: %[[DUE:.*]] = step.call @schedule
     %due = step.call @schedule(%t, %f) : (i64, i1) -> i1
-    // CHECK: step.when %[[DUE]], %g : [*] {
+    // CHECK-NEXT: %{{.*}} = step.when %[[DUE]], %grad : [*] {
     %x = step.when %due, %g : [*] {
       step.yield %p : [*]
     }

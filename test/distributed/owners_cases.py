@@ -42,7 +42,11 @@ def line():
 MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
 
 
-def make(params, muon=False, galore=None, soap=None, kind=st.GaLoreAdamW, **more):
+def make(
+    params, muon=False, galore=None, soap=None, shampoo=None, kind=st.GaLoreAdamW, **more
+):
+    if shampoo:
+        return st.Shampoo(params, lr=0.05, **shampoo, **more)
     if soap:
         return st.SOAP(params, lr=0.05, **soap, **more)
     if muon:
@@ -183,6 +187,16 @@ def turned_matrices():
     """SOAP's rules turn their bases, of a dim that has one. Both lie on ranks as parts."""
     for way, mesh in (("fsdp2", line()), ("tp1", grid()), ("tp x fsdp2", grid())):
         more = {"soap": {"precondition_frequency": 2, "max_precond_dim": 9}}
+        optimizer, *_ = compare(way, mesh, MATRICES, more=more)
+        assert "needs whole matrices" in optimizer.describe_layouts()
+
+
+@case
+def matrices_between_roots():
+    """Shampoo's rules, of a dim that has a factor. Factors and roots lie on ranks as parts."""
+    settings = {"precondition_frequency": 2, "max_preconditioner_dim": 9, "betas": (0.9, 0.9)}
+    for way, mesh, kind in (("fsdp2", line(), "adam"), ("tp x fsdp2", grid(), "sgd")):
+        more = {"shampoo": {"grafting_type": kind, **settings}}
         optimizer, *_ = compare(way, mesh, MATRICES, more=more)
         assert "needs whole matrices" in optimizer.describe_layouts()
 

@@ -62,10 +62,16 @@ def moonlight(named, **more):
     return st.moonlight.Muon(muon_params=matrices, adamw_params=others, lr=0.05, **more)
 
 
+def shampoo(named, **more):
+    settings = {"precondition_frequency": 2, "grafting_type": "adam", "momentum": 0.5}
+    return st.Shampoo(named, lr=0.05, max_preconditioner_dim=9, **settings, **more)
+
+
 MAKES = {
     "muon": (muon, MATRICES),
     "mixed": (mixed, SHAPES),
     "soap": (soap, {**MATRICES, "bias": (33,), "scale": ()}),
+    "shampoo": (shampoo, {**MATRICES, "bias": (33,), "scale": ()}),
     "galore": (galore, {name: SHAPES[name] for name in reversed(SHAPES)}),
 }
 # Their rules are not unlike these: one of the ways.

@@ -221,6 +221,19 @@ def test_zero_and_rank_one_gradients():
     near(before - params[0].detach(), left @ right / math.sqrt(24), 1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_huge_element(dtype):
+    """Beside it all other eigenvalues are roundings: what is moved is finite, and as long as the
+    grafting method says."""
+    params = make_params([(6, 4)], dtype)
+    optimizer = Shampoo(params, lr=1.0, betas=(0.0, 1.0), grafting_type="sgd")
+    set_grads(params, seed=0)
+    params[0].grad[0, 0] = 1e12
+    before = params[0].detach().clone()
+    optimizer.step()
+    near((before - params[0].detach()).norm(), params[0].grad.norm(), 1e-5)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite(bad):
     """It spreads over its matrix, and to no other."""

@@ -99,6 +99,13 @@ ENTRIES = {
     ),
     "GaLoreAdafactor": Entry(t.GaLoreAdafactor, peers.hf_adafactor, L2, ()),
     "SOAP": Entry(t.SOAP, own.soap, {"lr": 0.01, **L2}, shapes=VECTORS, refused=ONE),
+    "Shampoo": Entry(
+        t.Shampoo, own.shampoo, {"grafting_type": "adam", **L2}, (), shapes=VECTORS
+    ),
+    "Shampoo sums": Entry(
+        t.Shampoo, own.shampoo, {"grafting_type": "adagrad", "momentum": 0.9}, ("momentum",),
+        {"momentum": 1.0}, shapes=VECTORS,
+    ),
     "Lion": Entry(t.Lion, own.lion, {"lr": 0.01, **L2}, refused=ONE),
     "SophiaG": Entry(t.SophiaG, own.sophia, {"lr": 0.01, **L2}, refused=ONE),
     "SM3": Entry(

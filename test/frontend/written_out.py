@@ -292,6 +292,20 @@ def soap(p, g, s, t, h):
     return p
 
 
+def shampoo(p, g, s, t, h):
+    """The grafting method of what is no matrix."""
+    beta1, mu = h["betas"][0], h["momentum"]
+    f = average(s, "filtered_grad", g, beta1) / p.dtype.type(1 - beta1**t)
+    if h["grafting_type"] == "adam":
+        v = squares(s, "adagrad", g, 0.999) / p.dtype.type(1 - 0.999**t)
+    else:
+        v = s["adagrad"] = zeros(s, "adagrad", g) + g * g
+    d = f / (np.sqrt(v) + p.dtype.type(h["grafting_epsilon"])) + h["weight_decay"] * p
+    if mu != 0:
+        d = s["momentum_buffer"] = mu * zeros(s, "momentum_buffer", g) + d
+    return p - h["lr"] * d
+
+
 def lars(p, g, s, t, h):
     """pytorch_optimizer's."""
     if p.ndim > 1:

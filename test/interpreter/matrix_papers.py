@@ -193,3 +193,68 @@ def soap(tensor, h, options):
         s["exp_avg"] = left.T @ s["Q_0"] @ m @ s["Q_1"].T @ right
         s["exp_avg_sq"] = v[rows][:, columns]
         s["Q_0"], s["Q_1"] = left, right
+
+
+# --- Shampoo ------------------------------------------------------------------
+
+
+def inverse_root(gram, exponent, epsilon):
+    if not np.isfinite(gram).all():
+        return np.full(gram.shape, np.nan)
+    values, vectors = np.linalg.eigh(gram)
+    values = values - np.minimum(values.min(), 0) + epsilon
+    return vectors * values**-exponent @ vectors.T
+
+
+def averaged(old, new, beta):
+    """A sum where beta is 1."""
+    return old + new if beta == 1 else beta * old + (1 - beta) * new
+
+
+def grafted(tensor, f, g, h, options):
+    if not (options["grafting"] and options["grafting_squares"]):
+        return f
+    v = averaged(tensor.state("adagrad"), g**2, h["grafting_beta2"])
+    tensor.states["adagrad"] = v
+    return f / (np.sqrt(v) + h["grafting_epsilon"])
+
+
+def preconditioned(tensor, f, g, h):
+    """Between the roots; without any where a dim is 1."""
+    t, s, dims = tensor.count, tensor.states, [d for d in (0, 1) if g.shape[d] > 1]
+    starts = t == h["start_preconditioning_step"]
+    turns = t >= h["start_preconditioning_step"] and (t / h["precondition_frequency"]) % 1 == 0
+    for dim in dims:
+        gram = g @ g.T if dim == 0 else g.T @ g
+        old = tensor.state(f"factor_matrix_{dim}", gram.shape)
+        factor = averaged(old, gram, h["beta2"])
+        c = 1 if h["beta2"] == 1 else 1 - h["beta2"] ** t
+        s[f"factor_matrix_{dim}"] = factor
+        root = tensor.state(f"inv_factor_matrix_{dim}", gram.shape)
+        if starts or turns:
+            exponent = h[f"inverse_exponent_{dim if len(dims) == 2 else 'alone'}"]
+            root = inverse_root(factor / c, exponent, h["epsilon"])
+        s[f"inv_factor_matrix_{dim}"] = root
+        if np.trace(root) != 0:
+            f = root @ f if dim == 0 else f @ root
+    return f
+
+
+@of_each_tensor
+def shampoo(tensor, h, options):
+    t, theta, g, s = tensor.count, tensor.param, tensor.grad, tensor.states
+    m = tensor.state("filtered_grad")
+    f = h["beta3"] * m + (1 - h["beta3"]) * g
+    f = f / (1 - h["beta3"] * h["beta1"] ** (t - 1))
+    s["filtered_grad"] = h["beta1"] * m + (1 - h["beta1"]) * g
+    a = grafted(tensor, f, g, h, options)
+    p = preconditioned(tensor, f, g, h)
+    if t < h["start_preconditioning_step"] or max(g.shape) == 1:
+        p = a
+    elif options["grafting"]:
+        p = p * norm(a) / (norm(p) + 1e-16)
+    p = p + h["weight_decay"] * theta
+    if options["has_momentum"]:
+        s["momentum_buffer"] = h["momentum"] * tensor.state("momentum_buffer")
+        s["momentum_buffer"] = p = s["momentum_buffer"] + (1 - h["dampening"]) * p
+    tensor.param = theta - h["lr"] * p

@@ -16,6 +16,7 @@ from matrix_papers import (
     muon,
     normuon,
     projected,
+    shampoo,
     soap,
 )
 from scalar_papers import asgd, fused_adam, nadam
@@ -299,11 +300,12 @@ PAPERS = {
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
     "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
     "galore_adafactor": galore_adafactor, "jordan_muon": jordan_muon,
-    "moonlight_muon": moonlight_muon,
+    "moonlight_muon": moonlight_muon, "shampoo": shampoo,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
 OF_MATRICES = {
     "muon", "normuon", "jordan_muon", "moonlight_muon", "galore_adamw", "galore_adafactor",
+    "shampoo",
 }  # fmt: skip
 # Bases of what is singular, as of the longer side in the first steps, are free.
 OF_SQUARES = {"soap"}
@@ -350,6 +352,12 @@ HYPERS = {
                          "update_proj_gap": 4.0, "scale": 0.7},
     "soap": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "shampoo_beta": 0.9, "eps": 3e-3,
              "weight_decay": 0.037, "precondition_frequency": 4.0},
+    "shampoo": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.9, "beta3": 0.71, "epsilon": 3.0,
+                "weight_decay": 0.037, "precondition_frequency": 3.0,
+                "start_preconditioning_step": 5.0, "inverse_exponent_0": 0.3,
+                "inverse_exponent_1": 0.21, "inverse_exponent_alone": 0.43,
+                "grafting_beta2": 0.97, "grafting_epsilon": 3e-3, "momentum": 0.37,
+                "dampening": 0.11},
 }  # fmt: skip
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
@@ -367,6 +375,7 @@ OPTIONS = {
     # Others are adafactor's.
     "galore_adafactor": ["low_rank", "tall_right", "wide_right", "both_sides", "relative_step"],
     "soap": ["correct_bias", "normalize_grads"],
+    "shampoo": ["grafting", "grafting_squares", "has_momentum"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
     "nadam": ["decoupled_weight_decay", "maximize"], "asgd": ["maximize"],
     "fused_adam": ["adam_w_mode", "bias_correction", "group_step"],
@@ -388,6 +397,8 @@ OTHERS = {
     "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
     "galore_adafactor": {"lr": 0.007, "beta1": 0.7, "weight_decay": 0.0, "update_proj_gap": 1.0},
     "soap": {"lr": 0.007, "weight_decay": 0.0, "precondition_frequency": 1.0},
+    "shampoo": {"lr": 0.007, "beta2": 1.0, "weight_decay": 0.0, "precondition_frequency": 1.0,
+                "start_preconditioning_step": 1.0, "grafting_beta2": 1.0},
     "lomo": {"lr": 0.3, "weight_decay": 0.0},
     "adalomo": {"lr": 0.3, "weight_decay": 0.0},
     "dadapt_sgd": {"momentum": 0.0, "weight_decay": 0.0},

@@ -50,6 +50,7 @@ ELEMENTWISE = {
     "nadam": DECAY, "radam": DECAY, "rprop": "",
     "rmsprop": DECAY + ",option.centered=true,option.has_momentum=true",
     "sgd": DECAY + ",option.has_momentum=true", "sm3": ",option.has_momentum=true",
+    "shampoo": ",option.precondition=false,option.grafting_squares=true,option.grafting=true",
     "soap": ",option.precondition=false", "sophia": ",option.has_estimate=true",
 }  # fmt: skip
 # Of the others norms, means, factors or products come before the update.
