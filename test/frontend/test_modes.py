@@ -32,6 +32,7 @@ KINDS = {
     **{name: getattr(st, name) for name in st.__all__ if isinstance(getattr(st, name), type)},
     "SOAP": functools.partial(st.SOAP, max_precond_dim=64),
     "GaLoreAdafactor": functools.partial(st.GaLoreAdafactor, lr=0.1, relative_step=False),
+    "Shampoo": functools.partial(st.Shampoo, max_preconditioner_dim=64, grafting_type="adam"),
     "hf.Adafactor": functools.partial(st.hf.Adafactor, lr=0.1, relative_step=False),
     "came.CAME": functools.partial(st.came.CAME, lr=0.1),
     "apex.FusedLAMB": st.apex.FusedLAMB,
@@ -180,6 +181,7 @@ def give(kind, params, twins, seed):
         set_grads(params, twins, seed=seed)
 
 
+@pytest.mark.filterwarnings("ignore:stepc. Shampoo has no factors")
 @pytest.mark.filterwarnings("error:stepc")  # no step is torch's own
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("kind", KINDS)
