@@ -52,7 +52,7 @@ def make(
     if muon:
         kind = st.Muon if muon is True else muon
         return kind(params, lr=0.05, **more)
-    if galore:
+    if galore is not None:
         group = {"rank": 3, "update_proj_gap": 3, **galore}
         return kind([{"params": params, **group}], lr=0.05, **more)
     return st.Optimizer(params, DEFINITION, lr=0.05, **more)
@@ -178,6 +178,8 @@ def projected_matrices():
         assert "needs whole matrices" in optimizer.describe_layouts()
     factored = {"kind": st.GaLoreAdafactor, "relative_step": False, "beta1": 0.9}
     compare("tp x fsdp2", grid(), MATRICES, more={"galore": {"rank": 2}, **factored})
+    # Random projections are those of the tensor, wherever it is.
+    compare("tp x fsdp2", grid(), MATRICES, more={"galore": {}, "kind": st.APOLLOAdamW})
     more = {"galore": {"update_proj_gap": 1}, "clip": st.ClipByNorm(0.5), "master": "f32"}
     compare("fsdp2", line(), MATRICES, dtype=torch.bfloat16, more=more)
 

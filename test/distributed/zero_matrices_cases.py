@@ -43,6 +43,10 @@ def galore_adafactor(named, **more):
     return galore(named, st.GaLoreAdafactor, relative_step=False, beta1=0.9, **more)
 
 
+def apollo(named, **more):
+    return galore(named, st.APOLLOAdamW, **more)
+
+
 def soap(named, **more):
     return st.SOAP(named, lr=0.05, precondition_frequency=2, max_precond_dim=9, **more)
 
@@ -77,6 +81,7 @@ MAKES = {
 # Their rules are not unlike these: one of the ways.
 OTHERS = {
     "galore adafactor": (galore_adafactor, {name: SHAPES[name] for name in reversed(SHAPES)}),
+    "apollo": (apollo, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "jordan": (jordan, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "moonlight": (moonlight, SHAPES),
 }

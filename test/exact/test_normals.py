@@ -7,23 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 from oracle import Batch, assert_same, write_definition
-from philox import WORD, fnv1a, philox4x32
+from philox import normal_parts
 
 MOST = 8.21
-
-
-def parts(shape, seed, count, name="z", number=1):
-    """Of each element the 52 bits k: it is the quantile of (k + 1/2) / 2^52."""
-    indices = np.arange(np.prod(shape), dtype="u8")
-    position = (np.uint64(number) << np.uint64(40)) + indices
-    block = position >> np.uint64(1)
-    key = int(np.float64(seed).view("u8"))
-    counter = (block & WORD, block >> np.uint64(32), count % 2**32, fnv1a(" normal " + name))
-    words = np.stack(philox4x32(counter, (key % 2**32, key >> 32)))
-    first = (position & np.uint64(1)).astype(int) * 2
-    low = np.take_along_axis(words, first[None], 0)[0]
-    high = np.take_along_axis(words, first[None] + 1, 0)[0]
-    return ((high << np.uint64(32) | low) >> np.uint64(12)).reshape(shape)
 
 
 def quantile(k):
@@ -54,7 +40,7 @@ def test_every_number_is_the_quantile_of_its_bits(seed, count, tmp_path):
     found = run(tmp_path, shapes, hypers={"seed": seed}, count=count)
     for shape, numbers in zip(shapes, found, strict=True):
         assert numbers.shape == shape
-        for k, number in zip(parts(shape, seed, count).flat, numbers.flat, strict=True):
+        for k, number in zip(normal_parts(shape, seed, count, "z").flat, numbers.flat, strict=True):
             exact = quantile(k)
             assert abs(number - exact) <= 2**-50 * abs(exact), (k, number)
 

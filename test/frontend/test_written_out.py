@@ -93,6 +93,7 @@ ENTRIES = {
     "Adafactor": Entry(
         t.Adafactor, own.torch_adafactor, {}, ("beta2_decay",), {"beta2_decay": 1.0}
     ),
+    "APOLLOAdamW": Entry(t.APOLLOAdamW, own.galore_adamw, {"lr": 0.01, **L2}),
     "GaLoreAdamW": Entry(t.GaLoreAdamW, own.galore_adamw, {"lr": 0.01, **L2}, refused=ONE),
     "GaLoreAdamW uncorrected": Entry(
         t.GaLoreAdamW, own.galore_adamw, {"correct_bias": False}, refused=ONE

@@ -4,6 +4,7 @@
 
 import numpy as np
 from equations import norm, of_each_tensor
+from philox import normals
 
 # --- Muon ---------------------------------------------------------------------
 
@@ -258,3 +259,59 @@ def shampoo(tensor, h, options):
         s["momentum_buffer"] = h["momentum"] * tensor.state("momentum_buffer")
         s["momentum_buffer"] = p = s["momentum_buffer"] + (1 - h["dampening"]) * p
     tensor.param = theta - h["lr"] * p
+
+
+# --- APOLLO -------------------------------------------------------------------
+
+
+def apollo_projection(tensor, h, options, number, to_right):
+    """Random numbers, or singular vectors, of the side that is projected."""
+    g = tensor.grad
+    if options["svd"]:
+        return singular_vectors(g, 256)[to_right] if np.isfinite(g).all() else np.nan
+    shape = (g.shape[to_right], min(g.shape))
+    return normals(shape, h["seed"], tensor.count, "projection", number) / np.sqrt(shape[1])
+
+
+def apollo_direction(tensor, low, u, h, options, axis):
+    """The gradient, scaled, of a norm that grows little."""
+    s, over = tensor.states, axis if options["by_channel"] else None
+    ratio = np.sqrt((u**2).sum(over, keepdims=True))
+    ratio = ratio / (np.sqrt((low**2).sum(over, keepdims=True)) + 1e-8)
+    root = np.sqrt(h["scale"])
+    d = tensor.grad * ratio * (root if options["scale_front"] else 1)
+    if options["limit_growth"]:
+        length, last = norm(d), s.get("scaled_grad")
+        bound = 1 if last is None else np.maximum(length / (last + 1e-8), 1.01) / 1.01
+        s["scaled_grad"] = np.reshape(length / bound, (1, 1))
+        d = d / bound
+    return d * (1 if options["scale_front"] else root)
+
+
+def apollo_tensor(tensor, h, options, number):
+    t, theta, low, s = tensor.count, tensor.param, tensor.grad, tensor.states
+    tall = len(low) >= len(low.T) if options["low_rank"] else None
+    to_right = int(options["tall_right"] if tall else options["wide_right"])
+    if options["low_rank"]:
+        if (t - 1) % h["update_proj_gap"] == 0:
+            s["projection"] = apollo_projection(tensor, h, options, number, to_right)
+        low = low @ s["projection"] if to_right else s["projection"].T @ low
+    m, v = h["beta1"], h["beta2"]
+    s["exp_avg"] = m * tensor.state("exp_avg", low.shape) + (1 - m) * low
+    s["exp_avg_sq"] = v * tensor.state("exp_avg_sq", low.shape) + (1 - v) * low**2
+    u = s["exp_avg"] / (np.sqrt(s["exp_avg_sq"]) + h["eps"])
+    if options["low_rank"]:
+        u = apollo_direction(tensor, low, u, h, options, to_right)
+    alpha = h["lr"] * np.sqrt(1 - v**t) / (1 - m**t) if options["correct_bias"] else h["lr"]
+    theta = theta - alpha * u
+    tensor.param = theta - h["lr"] * h["weight_decay"] * theta
+
+
+def apollo(groups, options, memory):
+    del memory
+    options = {"wide_right": False, "svd": False, "correct_bias": True, **options}
+    tensors = [(group.hypers, tensor) for group in groups for tensor in group.tensors]
+    for number, (h, tensor) in enumerate(tensors, 1):
+        if tensor.grad is not None:
+            tensor.count += 1
+            apollo_tensor(tensor, h, options, number)

@@ -43,7 +43,8 @@ def traffic(name, variant, fragments):
 DECAY = ",option.has_weight_decay=true"
 # Definitions whose only traversal is the update, with options that keep all their states.
 ELEMENTWISE = {
-    "adadelta": DECAY, "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
+    "adadelta": DECAY, "apollo": ",option.low_rank=false",
+    "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
     "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
     "fused_adam": DECAY, "galore_adamw": ",option.low_rank=false", "lion": "", "lomo": "",
     **dict.fromkeys(("jordan_muon", "moonlight_muon"), ",option.use_muon=false"),

@@ -14,6 +14,7 @@ from .optimizers.adagrad import Adagrad
 from .optimizers.adam import Adam
 from .optimizers.adamax import Adamax
 from .optimizers.adamw import AdamW
+from .optimizers.apollo import APOLLOAdamW
 from .optimizers.asgd import ASGD
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
 from .optimizers.lars import LARS
@@ -37,6 +38,7 @@ from .step.report import StepReport
 from .step.scaler import GradScaler
 
 __all__ = [
+    "APOLLOAdamW",
     "ASGD",
     "EMA",
     "LARS",

@@ -5,7 +5,7 @@ compiled step."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -29,7 +29,7 @@ class _Sides(NamedTuple):
     both_sides: bool = False
 
 
-_SIDES = {
+SIDES = {
     "std": _Sides(True, False),
     "reverse_std": _Sides(False, True),
     "right": _Sides(True, True),
@@ -38,12 +38,12 @@ _SIDES = {
 }
 
 
-def _check_low_rank(group: dict) -> None:
+def check_low_rank(group: dict) -> None:
     """ValueError for what a group with a rank cannot have."""
     check_whole(group["rank"], "rank")
     check_whole(group["update_proj_gap"], "update_proj_gap")
-    if group["proj_type"] not in _SIDES:
-        kinds = ", ".join(_SIDES)
+    if group["proj_type"] not in SIDES:
+        kinds = ", ".join(SIDES)
         raise ValueError(f"proj_type is {group['proj_type']!r}, expected one of {kinds}")
     if group.get("dim", 2) > 2:
         raise ValueError(f"dim is {group['dim']}, expected 2: only matrices are projected")
@@ -67,21 +67,27 @@ _HYPERS = {
 
 class LowRankGroups:
     """Mix-in before ``CompiledStep``: a group with a ``rank`` may have ``update_proj_gap``,
-    ``scale`` and ``proj_type``, and its matrices are projected."""
+    ``scale`` and ``proj_type``, and its matrices are projected.
+
+    ``_low_rank_defaults``: these and others, where a group with a rank does not say.
+    """
+
+    _low_rank_defaults: ClassVar[dict] = _DEFAULTS
+    _check_low_rank = staticmethod(check_low_rank)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
         constructor does, and for a ``rank`` of what are no matrices."""
         if isinstance(param_group, dict) and "rank" in param_group:
             list_params(param_group)
-            _check_low_rank({**_DEFAULTS, **param_group})
-            for name, value in _DEFAULTS.items():
+            self._check_low_rank({**self._low_rank_defaults, **param_group})
+            for name, value in self._low_rank_defaults.items():
                 param_group.setdefault(name, value)
         super().add_param_group(param_group)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
         low_rank = "rank" in group
-        sides = _SIDES[group["proj_type"]] if low_rank else _SIDES["std"]
+        sides = SIDES[group["proj_type"]] if low_rank else SIDES["std"]
         return {
             "rank": int(group["rank"]) if low_rank else 1,
             "low_rank": low_rank,

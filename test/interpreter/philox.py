@@ -1,10 +1,12 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Stochastic rounding to bf16 in numpy, from the papers alone.
+"""Stochastic rounding to bf16 and normal random numbers in numpy, from the papers alone.
 
 J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: Parallel Random Numbers: As Easy as 1, 2,
-3. SC 2011. The rest is as docs/language.md has it (`step.round_stochastic`).
+3. SC 2011. The rest is as docs/language.md has it (`step.round_stochastic`, `step.random_normal`).
 """
+
+import statistics
 
 import numpy as np
 
@@ -51,3 +53,24 @@ def rounded(values, random):
         np.isfinite(values) & (result % 2**15 == 0x7F80), bits >> np.uint64(16), result
     )
     return np.where(np.isnan(values), 0x7FC0, result).astype(np.uint16)
+
+
+def normal_parts(shape, seed, count, name, number=1):
+    """Of each element the 52 bits k: it is the quantile of (k + 1/2) / 2^52."""
+    indices = np.arange(np.prod(shape), dtype="u8")
+    position = (np.uint64(number) << np.uint64(40)) + indices
+    block = position >> np.uint64(1)
+    key = int(np.float64(seed).view("u8"))
+    counter = (block & WORD, block >> np.uint64(32), count % 2**32, fnv1a(" normal " + name))
+    words = np.stack(philox4x32(counter, (key % 2**32, key >> 32)))
+    first = (position & np.uint64(1)).astype(int) * 2
+    low = np.take_along_axis(words, first[None], 0)[0]
+    high = np.take_along_axis(words, first[None] + 1, 0)[0]
+    return ((high << np.uint64(32) | low) >> np.uint64(12)).reshape(shape)
+
+
+def normals(shape, seed, count, name, number=1):
+    """To some units of f64, by Python's quantile."""
+    quantile = statistics.NormalDist().inv_cdf
+    parts = normal_parts(shape, seed, count, name, number).astype("f8")
+    return np.vectorize(quantile, otypes=["f8"])((parts + 0.5) / 2**52)
