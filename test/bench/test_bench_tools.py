@@ -53,9 +53,9 @@ def test_steps_that_refresh():
     command += ["--width", "16", "--rounds", "1", "--most", "32"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^(\S+ ?SOAP|\S+AdamW) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$",
+    rows = re.findall(r"^(\S+ ?SOAP|\S+Shampoo|\S+AdamW) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$",
                       done.stdout, re.M)  # fmt: skip
     assert [name for name, *_ in rows] == [
-        "stepc.torch.SOAP", "pytorch_optimizer SOAP", "stepc.torch.AdamW",
+        "stepc.torch.SOAP", "pytorch_optimizer SOAP", "stepc.torch.Shampoo", "stepc.torch.AdamW",
     ]  # fmt: skip
     assert re.search(r"theirs over ours, of the mean: \d", done.stdout)

@@ -2,14 +2,14 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Seconds of a step of optimizers that do more in some steps than in others: SOAP, of which
-each tenth turns its bases.
+each tenth turns its bases, and Shampoo, of which each tenth makes its roots.
 
     tools/bench/refreshes.py [--width 768] [--blocks 1] [--most 1024] [--rounds 3] [--threads 2]
 
 On the hidden matrices of GPT-2's blocks. A round is a whole cycle of each contestant, one
 behind the other; what is said is the first step, for which all is compiled, and the median over
 the rounds: of a cycle's mean, its longest step and the median of the others. A dim above
-``--most`` has no basis, for either.
+``--most`` has no basis and no factor, for any. No package of others has Shampoo of these formulas.
 """
 
 import argparse
@@ -36,6 +36,13 @@ def _theirs(params, most):
     return pytorch_optimizer.SOAP(params, max_precondition_dim=most, **SETTINGS)
 
 
+def _shampoo(params, most):
+    import stepc.torch
+
+    settings = {"grafting_type": "adam", "betas": (0.9, 0.999), **SETTINGS}
+    return stepc.torch.Shampoo(params, max_preconditioner_dim=most, **settings)
+
+
 def _adamw(params, most):
     import stepc.torch
 
@@ -45,6 +52,7 @@ def _adamw(params, most):
 CONTESTANTS = {
     "stepc.torch.SOAP": _ours,
     "pytorch_optimizer SOAP": _theirs,
+    "stepc.torch.Shampoo": _shampoo,
     "stepc.torch.AdamW": _adamw,
 }
 
@@ -100,7 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--blocks", type=int, default=1, choices=range(1, 13), metavar="1..12")
-    parser.add_argument("--most", type=int, default=1024, help="of a dim that has a basis")
+    parser.add_argument("--most", type=int, default=1024, help="of a dim that has a basis or a factor")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
