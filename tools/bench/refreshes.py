@@ -108,7 +108,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--blocks", type=int, default=1, choices=range(1, 13), metavar="1..12")
-    parser.add_argument("--most", type=int, default=1024, help="of a dim that has a basis or a factor")
+    parser.add_argument(
+        "--most", type=int, default=1024, help="of a dim that has a basis or a factor"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
