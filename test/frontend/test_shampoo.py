@@ -197,6 +197,21 @@ def test_rates_of_a_group():
     assert not pairs[0].equal(pairs[1])
 
 
+def test_a_rate_that_is_a_tensor():
+    """Its first value is the peak, whatever becomes of it."""
+    ours, theirs = make_params([(3, 3)], torch.float64), make_params([(3, 3)], torch.float64)
+    more = {"weight_decay": 0.1, "weight_decay_type": "corrected"}
+    rate = torch.tensor(0.5, dtype=torch.float64)
+    optimizer, written = Shampoo(ours, lr=rate, **more), Formulas(theirs, **more, peak_lr=0.5)
+    for step, value in enumerate((0.5, 0.25, 0.125)):
+        rate.fill_(value)
+        written.param_groups[0]["lr"] = value
+        train((optimizer, written), (ours, theirs), 1, first=step)
+    near(ours[0], theirs[0], 1e-9)
+    with pytest.raises(ValueError, match="Tensor lr must be 1-element"):
+        Shampoo(ours, lr=torch.ones(2))
+
+
 def test_members_of_enumerations():
     class GraftingType(enum.Enum):
         NONE = 0

@@ -95,6 +95,8 @@ def _most(group: dict) -> int:
 
 def _check_range(group: dict) -> None:
     """ValueError for numbers that the original refuses."""
+    if isinstance(group["lr"], torch.Tensor) and group["lr"].numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
     beta1, beta2 = group["betas"]
     beta3 = group["beta3"]
     beta_a = group["grafting_beta2"]
@@ -277,6 +279,7 @@ class Shampoo(CheckedGroups, CompiledStep, torch.optim.Optimizer):
             "inverse_exponent_override": inverse_exponent_override,
         }
         self._check_values(defaults)
+        defaults["peak_lr"] = float(lr)  # which a schedule of a tensor does not move
         super().__init__(params, defaults, **features)
 
     @staticmethod
