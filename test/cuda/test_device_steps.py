@@ -20,7 +20,7 @@ STORAGES = [
 # What a step must not do.
 # Their matrices are decomposed, which devices do not.
 NOT_ON_DEVICES = {"galore_adamw", "galore_adafactor", "shampoo", "soap"}
-OF_MATRICES = {"muon", "normuon", "jordan_muon", "moonlight_muon"}  # alone
+OF_MATRICES = {"muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"}  # alone
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuModuleLoadDataEx", "cuModuleGetFunction",

@@ -18,7 +18,10 @@ from zoo import some
 SHAPES = [(6, 5), (7,), (4, 3, 2)]
 MATRICES = [(6, 5), (7, 4), (4, 6)]
 OF_DIMS = [(6, 5), (7,), (4, 6)]
-SHAPES_OF = {"Muon": MATRICES, "NorMuon": MATRICES, "SOAP": OF_DIMS, "Shampoo": OF_DIMS}
+SHAPES_OF = {
+    **dict.fromkeys(("Muon", "GramMuon", "NorMuon"), MATRICES),
+    **dict.fromkeys(("SOAP", "Shampoo"), OF_DIMS),
+}
 # Values of a group that switch options of the definition.
 SWITCHES = {
     "amsgrad": True, "maximize": True, "centered": True, "momentum": 0.9, "nesterov": True,

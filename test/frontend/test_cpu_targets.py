@@ -18,7 +18,9 @@ DEFINITIONS = sorted(path.stem for path in ZOO.glob("*.mlir"))
 SHAPES = [(), (7,), (65, 130), (2, 3, 40), (5000,)]
 # They take matrices alone.
 OF_MATRICES = [(1, 7), (65, 130), (40, 6), (13, 13), (1030, 5)]
-SHAPES_OF = dict.fromkeys(("muon", "normuon", "jordan_muon", "moonlight_muon"), OF_MATRICES)
+SHAPES_OF = dict.fromkeys(
+    ("muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"), OF_MATRICES
+)
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3e38, 1e-20]
 
 # A processor runs the code for each before its own in the list.

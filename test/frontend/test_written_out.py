@@ -38,6 +38,7 @@ class Entry:
     refused: dict = field(default_factory=dict)  # of an argument, the number
     norm: bool = False  # of all gradients
     shapes: list = field(default_factory=lambda: SHAPES)
+    slack: float = 1.0  # times the limit of what is apart by rounding
 
 
 def zoo(name):
@@ -201,6 +202,10 @@ ENTRIES |= {
 if hasattr(t, "Muon"):  # of torch 2.9 and later
     OTHER = {"lr": 0.1, "adjust_lr_fn": "match_rms_adamw", "nesterov": False}
     ENTRIES |= {
+        # Of eigenvalues that are multiplied by up to a^2 a step, in five.
+        "GramMuon": Entry(
+            t.GramMuon, own.muon, {"lr": 0.1}, ("momentum",), shapes=MATRICES, slack=20.0
+        ),
         "Muon": Entry(t.Muon, own.muon, {"lr": 0.1}, ("momentum",), shapes=MATRICES),
         "Muon matched": Entry(t.Muon, own.muon, OTHER, ("momentum",), shapes=MATRICES),
     }
@@ -333,7 +338,7 @@ def states_of(optimizer, param):
 
 def compare(entry, kind, dtype, changed):
     """The first difference, or "". States of a parameter that is NaN throughout may be any."""
-    limit = 1e-11 if dtype is torch.float64 else 5e-5
+    limit = entry.slack * (1e-11 if dtype is torch.float64 else 5e-5)
     for step, (params, optimizer, values, states) in enumerate(run(entry, kind, dtype, changed)):
         for k, (param, value) in enumerate(zip(params, values, strict=True)):
             found = difference(param.detach().numpy(), value, limit)

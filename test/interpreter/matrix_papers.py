@@ -33,6 +33,10 @@ def muon(tensor, h, options):
     tensor.param = theta - h["lr"] * h["weight_decay"] * theta - h["lr"] * scale * x
 
 
+# In exact numbers.
+gram_muon = muon
+
+
 @of_each_tensor
 def normuon(tensor, h, options):
     theta, mu, rows = tensor.param, h["momentum"], tensor.param[:, :1].shape

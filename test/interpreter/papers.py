@@ -12,6 +12,7 @@ from equations import Group, Tensor, moments, norm, of_each_tensor, rms
 from matrix_papers import (
     apollo,
     galore_adamw,
+    gram_muon,
     jordan_muon,
     moonlight_muon,
     muon,
@@ -300,13 +301,13 @@ PAPERS = {
     "adalomo": adalomo, "dadapt_sgd": dadapt_sgd, "dadapt_adam": dadapt_adam,
     "nadam": nadam, "asgd": asgd, "fused_adam": fused_adam, "sm3": sm3,
     "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
-    "galore_adafactor": galore_adafactor, "jordan_muon": jordan_muon,
+    "galore_adafactor": galore_adafactor, "gram_muon": gram_muon, "jordan_muon": jordan_muon,
     "moonlight_muon": moonlight_muon, "shampoo": shampoo, "apollo": apollo,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
 OF_MATRICES = {
-    "muon", "normuon", "jordan_muon", "moonlight_muon", "galore_adamw", "galore_adafactor",
-    "shampoo", "apollo",
+    "muon", "normuon", "gram_muon", "jordan_muon", "moonlight_muon", "galore_adamw",
+    "galore_adafactor", "shampoo", "apollo",
 }  # fmt: skip
 # Bases of what is singular, as of the longer side in the first steps, are free.
 OF_SQUARES = {"soap"}
@@ -362,6 +363,7 @@ HYPERS = {
                 "grafting_beta2": 0.97, "grafting_epsilon": 3e-3, "momentum": 0.37,
                 "dampening": 0.11},
 }  # fmt: skip
+HYPERS["gram_muon"] = HYPERS["muon"]
 OPTIONS = {
     "adafactor": ["scale_parameter", "relative_step", "warmup_init"],
     "torch_adafactor": ["maximize"],
@@ -370,7 +372,7 @@ OPTIONS = {
     "deepspeed_lamb": ["bias_correction", "eps_inside_sqrt", "clamp_ratio", "adam"],
     "lars": ["lr_in_momentum", "nesterov", "bound_ratio", "vectors_as_sgd", "maximize"],
     "sm3": ["maximize"],
-    "muon": ["nesterov", "match_rms_adamw"],
+    **dict.fromkeys(("muon", "gram_muon"), ["nesterov", "match_rms_adamw"]),
     "normuon": ["nesterov"], "jordan_muon": ["use_muon"],
     "moonlight_muon": ["use_muon", "nesterov"],
     "galore_adamw": ["low_rank", "tall_right", "wide_right", "both_sides", "correct_bias",
@@ -418,3 +420,4 @@ OTHERS = {
     "asgd": {"lr": 0.1, "t0": 1e6, "weight_decay": 0.0},
     "fused_adam": {"lr": 0.007, "weight_decay": 0.0},
 }
+OTHERS["gram_muon"] = OTHERS["muon"]

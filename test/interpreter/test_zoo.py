@@ -20,8 +20,9 @@ STEPS = 20
 # Least of a storage, greatest difference of a parameter or state after the steps, of
 # its largest element.
 BOUNDS = {("f64", "f64", "f64"): 1e-12, ("f32", "f32", "f32"): 2e-4}
-# Times that: of a singular factor small eigenvalues are roundings of large ones.
-AMPLIFIED = {"shampoo": 10}
+# Times that: of a singular factor small eigenvalues are roundings of large ones; and what
+# another order of operations leaves.
+AMPLIFIED = {"shampoo": 10, "gram_muon": 5}
 
 
 # Whose bases are not known where a gradient is singular.

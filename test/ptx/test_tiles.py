@@ -20,9 +20,8 @@ FULL = os.environ.get("STEPC_PTX_FULL") == "1"
 TILED = {
     "adafactor": "f32", "adalomo": "bf16 and f32", "asgd": "bf16 and f32", "came": "bf16 and f32",
     "dadapt_adam": "f32", "dadapt_sgd": "bf16", "deepspeed_lamb": "bf16", "fused_lamb": "f32",
-    "jordan_muon": "f32", "lamb": "bf16 and f32", "lars": "all bf16",
-    "muon": "f32", "nadam": "f32",
-    "normuon": "f32", "sm3": "f32", "torch_adafactor": "f64",
+    "jordan_muon": "f32", "lamb": "bf16 and f32", "lars": "all bf16", "muon": "f32",
+    "nadam": "f32", "normuon": "f32", "sm3": "f32", "torch_adafactor": "f64",
 }  # fmt: skip
 CASES = [
     (name, storage)

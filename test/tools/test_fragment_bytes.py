@@ -57,7 +57,7 @@ ELEMENTWISE = {
 # Of the others norms, means, factors or products come before the update.
 REDUCING = {
     "adafactor", "adalomo", "came", "dadapt_sgd", "deepspeed_lamb", "fused_lamb",
-    "galore_adafactor", "lamb", "lars", "muon", "normuon", "torch_adafactor",
+    "galore_adafactor", "gram_muon", "lamb", "lars", "muon", "normuon", "torch_adafactor",
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ STEPS = 3
 DEVICE_STEPS = 3
 # Of matrices alone, of which no rank has a part. Sharded tensors are cut, so there is no case; of
 # a device's there are some that are matrices, and whole.
-UNCUT = {"muon", "normuon", "jordan_muon", "moonlight_muon"}
+UNCUT = {"muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"}
 # Of which no rank has a part either, and no device a routine.
 DECOMPOSED = {"apollo", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
 

@@ -84,6 +84,6 @@ __all__ = [
 ]
 
 if _release.has_muon():
-    from .optimizers.muon import Muon
+    from .optimizers.muon import GramMuon, Muon
 
-    __all__ += ["Muon"]
+    __all__ += ["GramMuon", "Muon"]
