@@ -34,7 +34,7 @@ step.optimizer @apollo {
   %lambda = step.hyper "weight_decay" = 0.0
   %gap = step.hyper "update_proj_gap" = 200.0
   %scale = step.hyper "scale" = 1.0
-  %seed = step.hyper "seed" = 0.0
+  %seed = step.hyper "projection_seed" = 0.0
   %rank = step.option "rank" = 256
   %low_rank = step.option "low_rank" = true
   %tall_right = step.option "tall_right" = true

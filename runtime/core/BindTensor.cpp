@@ -154,7 +154,7 @@ void Binder::requireUsable(const NewTensor &tensor) const {
     return;
   const Variant &variant = getVariant(tensor);
   for (size_t k = 0; k < variant.operands.size(); ++k)
-    if (tensor.addresses[k])
+    if (tensor.addresses[k] && variant.operands[k].role != Role::Position)
       plan.engine->requireMemory(
           tensor.addresses[k],
           {tensor.name, variant.operands[k].role, variant.operands[k].name});

@@ -19,7 +19,7 @@ STORAGES = [
 ]
 # What a step must not do.
 # Their matrices are decomposed, which devices do not.
-NOT_ON_DEVICES = {"galore_adamw", "galore_adafactor", "shampoo", "soap"}
+NOT_ON_DEVICES = {"dion", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
 OF_MATRICES = {"muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"}  # alone
 FORBIDDEN = (
     "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async",

@@ -19,7 +19,7 @@ SHAPES = [(6, 5), (7,), (4, 3, 2)]
 MATRICES = [(6, 5), (7, 4), (4, 6)]
 OF_DIMS = [(6, 5), (7,), (4, 6)]
 SHAPES_OF = {
-    **dict.fromkeys(("Muon", "GramMuon", "NorMuon"), MATRICES),
+    **dict.fromkeys(("Muon", "GramMuon", "NorMuon", "Dion"), MATRICES),
     **dict.fromkeys(("SOAP", "Shampoo"), OF_DIMS),
 }
 # Values of a group that switch options of the definition.

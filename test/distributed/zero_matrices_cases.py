@@ -47,6 +47,14 @@ def apollo(named, **more):
     return galore(named, st.APOLLOAdamW, **more)
 
 
+def dion(named, **more):
+    groups = [
+        {"params": [(n, p) for n, p in named if (n in MATRICES) == own], "algorithm": algorithm}
+        for own, algorithm in ((False, "adamw"), (True, "dion"))
+    ]
+    return st.Dion(groups, rank=2, lr=0.05, **more)
+
+
 def soap(named, **more):
     return st.SOAP(named, lr=0.05, precondition_frequency=2, max_precond_dim=9, **more)
 
@@ -81,6 +89,7 @@ MAKES = {
 # Their rules are not unlike these: one of the ways.
 OTHERS = {
     "galore adafactor": (galore_adafactor, {name: SHAPES[name] for name in reversed(SHAPES)}),
+    "dion": (dion, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "apollo": (apollo, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "jordan": (jordan, {name: SHAPES[name] for name in reversed(SHAPES)}),
     "moonlight": (moonlight, SHAPES),

@@ -44,7 +44,7 @@ PROFILES = 4
 LARGE = [(65, 4097), (129, 1025), (2, 65, 1023), (4097, 3), (5000,), (3, 65, 129), (257, 255),
          (1, 1, 2049), (2049, 33), (2, 2, 66, 129)]  # fmt: skip
 # Of eigenvectors, which take minutes at the extents above: the long runs have those.
-OF_EIGENVECTORS = {"apollo", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
+OF_EIGENVECTORS = {"apollo", "dion", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
 IS_LONG = "STEPC_STEP_CASES" in os.environ or os.environ.get("STEPC_BREADTH") == "1"
 
 

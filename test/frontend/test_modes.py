@@ -24,8 +24,9 @@ SHAPES = [(3,), (2, 4), (33, 600)]  # the last has states of its own memory
 
 
 def shapes_of(kind):
-    """Muon and NorMuon take matrices alone."""
-    return [shape for shape in SHAPES if "Muon" not in kind or len(shape) == 2]
+    """Muon, NorMuon and Dion take matrices alone."""
+    of_matrices = "Muon" in kind or kind == "Dion"
+    return [shape for shape in SHAPES if not of_matrices or len(shape) == 2]
 
 
 KINDS = {

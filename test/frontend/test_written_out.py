@@ -94,7 +94,7 @@ ENTRIES = {
     "Adafactor": Entry(
         t.Adafactor, own.torch_adafactor, {}, ("beta2_decay",), {"beta2_decay": 1.0}
     ),
-    "APOLLOAdamW": Entry(t.APOLLOAdamW, own.galore_adamw, {"lr": 0.01, **L2}),
+    "APOLLOAdamW": Entry(t.APOLLOAdamW, own.galore_adamw, {"lr": 0.01, **L2}, refused=ONE),
     "GaLoreAdamW": Entry(t.GaLoreAdamW, own.galore_adamw, {"lr": 0.01, **L2}, refused=ONE),
     "GaLoreAdamW uncorrected": Entry(
         t.GaLoreAdamW, own.galore_adamw, {"correct_bias": False}, refused=ONE
@@ -174,10 +174,17 @@ def of_moonshot(params, use_muon=True, **kwargs):
     return moonlight.Muon(**{own: params}, **kwargs)
 
 
+OF_DION = {"lr": 0.1, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8}
 OF_MUON = {"lr": 0.1, "weight_decay": 0.1, "momentum": 0.95, "use_muon": True}
 OF_ADAM = {"lr": 0.1, "weight_decay": 0.1, "betas": (0.9, 0.95), "eps": 1e-10, "use_muon": False}
 NO_MOMENTUM = {"momentum": 1.0}
 ENTRIES |= {
+    "Dion": Entry(
+        in_a_group(t.Dion), own.dion, {"algorithm": "adamw", **OF_DION}, ("beta1", "beta2")
+    ),
+    "Dion lion": Entry(
+        in_a_group(t.Dion), own.dion, {"algorithm": "lion", **OF_DION}, ("beta1", "beta2")
+    ),
     **{
         f"muon.{cls.__name__}": Entry(
             cls, peers.jordan, {"lr": 0.1}, ("momentum",), NO_MOMENTUM, shapes=MATRICES

@@ -318,3 +318,17 @@ def lars(p, g, s, t, h):
         s["momentum_buffer"] = buffer
         g = g + h["momentum"] * buffer if h.get("nesterov") else buffer
     return p - h["lr"] * g
+
+
+def dion(p, g, s, t, h):
+    """The package's, of a group with "lion" or "adamw"."""
+    beta1, beta2 = np.float64(h["beta1"]), np.float64(h["beta2"])
+    m, kept = zeros(s, "momentum", g), p * (1 - h["lr"] * h["weight_decay"])
+    if h["algorithm"] == "lion":
+        direction = np.sign(lerp(m, g, 1 - h["beta1"]))
+        average(s, "momentum", g, h["beta2"])
+        return kept - h["lr"] * direction
+    m = average(s, "momentum", g, h["beta1"])
+    v = squares(s, "variance", g, h["beta2"])
+    denom = np.sqrt(v) / p.dtype.type(np.sqrt(1 - beta2**t)) + p.dtype.type(h["epsilon"])
+    return kept - p.dtype.type(h["lr"] / (1 - beta1**t)) * (m / denom)

@@ -274,7 +274,9 @@ def apollo_projection(tensor, h, options, number, to_right):
     if options["svd"]:
         return singular_vectors(g, 256)[to_right] if np.isfinite(g).all() else np.nan
     shape = (g.shape[to_right], min(g.shape))
-    return normals(shape, h["seed"], tensor.count, "projection", number) / np.sqrt(shape[1])
+    return normals(shape, h["projection_seed"], tensor.count, "projection", number) / np.sqrt(
+        shape[1]
+    )
 
 
 def apollo_direction(tensor, low, u, h, options, axis):
@@ -319,3 +321,55 @@ def apollo(groups, options, memory):
         if tensor.grad is not None:
             tensor.count += 1
             apollo_tensor(tensor, h, options, number)
+
+
+# --- Dion ---------------------------------------------------------------------
+
+
+def orthonormal(y):
+    """With numbers that are not negative on the diagonal of R."""
+    if not np.isfinite(y).all():
+        return np.full(y.shape, np.nan)
+    q, r = np.linalg.qr(y)
+    return q * np.where(np.diag(r) < 0, -1, 1)
+
+
+def dion_matrix(tensor, h, number):
+    b, s = tensor.state("momentum") + tensor.grad, tensor.states
+    tall = len(b) >= len(b.T)
+    a = b if tall else b.T
+    if "Q" not in s:
+        s["Q"] = normals((len(a.T), min(a.shape)), h["projection_seed"], tensor.count, "Q", number)
+    p, r = np.zeros((len(a), min(a.shape))), s["Q"]
+    if (b != 0).any():
+        p = orthonormal(a @ s["Q"])
+        r = a.T @ p
+        low = p @ r.T
+        b = b - (1 - h["mu"]) * (low if tall else low.T)
+    s["momentum"], s["Q"] = b, r / (np.sqrt((r**2).sum(0)) + h["epsilon"])
+    update = p @ s["Q"].T
+    return np.sqrt(len(b) / len(b.T)) * (update if tall else update.T)
+
+
+def dion_elements(tensor, h, options):
+    g, m, t = tensor.grad, tensor.state("momentum"), tensor.count
+    if options["lion"]:
+        tensor.states["momentum"] = h["beta2"] * m + (1 - h["beta2"]) * g
+        return np.sign(h["beta1"] * m + (1 - h["beta1"]) * g)
+    m = h["beta1"] * m + (1 - h["beta1"]) * g
+    v = h["beta2"] * tensor.state("variance") + (1 - h["beta2"]) * g**2
+    tensor.states.update(momentum=m, variance=v)
+    root = np.sqrt(v) / np.sqrt(1 - h["beta2"] ** t)
+    return m / (root + h["epsilon"]) / (1 - h["beta1"] ** t)
+
+
+def dion(groups, options, memory):
+    del memory
+    tensors = [(group.hypers, tensor) for group in groups for tensor in group.tensors]
+    for number, (h, tensor) in enumerate(tensors, 1):
+        if tensor.grad is None:
+            continue
+        tensor.count += 1
+        own = options["dion"]
+        u = dion_matrix(tensor, h, number) if own else dion_elements(tensor, h, options)
+        tensor.param = (1 - h["lr"] * h["weight_decay"]) * tensor.param - h["lr"] * u

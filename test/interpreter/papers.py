@@ -11,6 +11,7 @@ import numpy as np
 from equations import Group, Tensor, moments, norm, of_each_tensor, rms
 from matrix_papers import (
     apollo,
+    dion,
     galore_adamw,
     gram_muon,
     jordan_muon,
@@ -303,11 +304,12 @@ PAPERS = {
     "muon": muon, "normuon": normuon, "galore_adamw": galore_adamw, "soap": soap,
     "galore_adafactor": galore_adafactor, "gram_muon": gram_muon, "jordan_muon": jordan_muon,
     "moonlight_muon": moonlight_muon, "shampoo": shampoo, "apollo": apollo,
+    "dion": dion,
 }  # fmt: skip
 # They take no other shapes, or are elementwise for these.
 OF_MATRICES = {
     "muon", "normuon", "gram_muon", "jordan_muon", "moonlight_muon", "galore_adamw",
-    "galore_adafactor", "shampoo", "apollo",
+    "galore_adafactor", "shampoo", "apollo", "dion",
 }  # fmt: skip
 # Bases of what is singular, as of the longer side in the first steps, are free.
 OF_SQUARES = {"soap"}
@@ -353,7 +355,9 @@ HYPERS = {
                          "decay_rate": -0.73, "beta1": 0.0, "weight_decay": 0.031,
                          "update_proj_gap": 4.0, "scale": 0.7},
     "apollo": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "eps": 3e-3, "weight_decay": 0.037,
-               "update_proj_gap": 4.0, "scale": 1.7, "seed": 3.5},
+               "update_proj_gap": 4.0, "scale": 1.7, "projection_seed": 3.5},
+    "dion": {"lr": 0.0123, "mu": 0.83, "beta1": 0.83, "beta2": 0.971, "epsilon": 3e-3,
+             "weight_decay": 0.37, "projection_seed": 3.5},
     "soap": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.971, "shampoo_beta": 0.9, "eps": 3e-3,
              "weight_decay": 0.037, "precondition_frequency": 4.0},
     "shampoo": {"lr": 0.0123, "beta1": 0.83, "beta2": 0.9, "beta3": 0.71, "epsilon": 3.0,
@@ -380,6 +384,7 @@ OPTIONS = {
     # Others are adafactor's.
     "galore_adafactor": ["low_rank", "tall_right", "wide_right", "both_sides", "relative_step"],
     "apollo": ["low_rank", "tall_right", "by_channel", "limit_growth", "scale_front"],
+    "dion": ["dion", "lion"],
     "soap": ["correct_bias", "normalize_grads"],
     "shampoo": ["grafting", "grafting_squares", "has_momentum"],
     "dadapt_adam": ["decouple", "use_bias_correction"],
@@ -402,7 +407,8 @@ OTHERS = {
     "moonlight_muon": {"lr": 0.17, "momentum": 0.0, "eps": 0.1, "weight_decay": 0.0},
     "galore_adamw": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "scale": 1.0},
     "galore_adafactor": {"lr": 0.007, "beta1": 0.7, "weight_decay": 0.0, "update_proj_gap": 1.0},
-    "apollo": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "seed": -1.0},
+    "apollo": {"lr": 0.007, "weight_decay": 0.0, "update_proj_gap": 1.0, "projection_seed": -1.0},
+    "dion": {"lr": 0.007, "mu": 0.5, "weight_decay": 0.0, "projection_seed": -1.0},
     "soap": {"lr": 0.007, "weight_decay": 0.0, "precondition_frequency": 1.0},
     "shampoo": {
         "lr": 0.007,

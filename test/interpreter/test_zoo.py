@@ -28,6 +28,7 @@ AMPLIFIED = {"shampoo": 10, "gram_muon": 5}
 # Whose bases are not known where a gradient is singular.
 FREE = {
     "galore_adamw": "test_galore.py", "galore_adafactor": "test_galore.py", "soap": "test_soap.py",
+    "dion": "test_dion.py",
 }  # fmt: skip
 # Of which roundings beside a huge element are roots of small eigenvalues.
 ROUNDED = {"shampoo"}

@@ -32,6 +32,7 @@ VARIANTS = [
 # Devices decompose no matrices.
 MORE = {
     **dict.fromkeys(("galore_adamw", "galore_adafactor"), ",option.low_rank=false"),
+    "dion": ",option.dion=false",
     **dict.fromkeys(("shampoo", "soap"), ",option.precondition=false"),
 }
 # Many variants of large kernels; test/ptx compiles them in other storages.

@@ -43,7 +43,7 @@ def traffic(name, variant, fragments):
 DECAY = ",option.has_weight_decay=true"
 # Definitions whose only traversal is the update, with options that keep all their states.
 ELEMENTWISE = {
-    "adadelta": DECAY, "apollo": ",option.low_rank=false",
+    "adadelta": DECAY, "apollo": ",option.low_rank=false", "dion": ",option.dion=false",
     "adagrad": DECAY, "adam": DECAY + ",option.amsgrad=true", "adamax": DECAY,
     "adamw": ",option.amsgrad=true", "asgd": DECAY, "cpu_adam": DECAY, "dadapt_adam": "",
     "fused_adam": DECAY, "galore_adamw": ",option.low_rank=false", "lion": "", "lomo": "",

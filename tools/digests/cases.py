@@ -33,7 +33,7 @@ DEVICE_STEPS = 3
 # a device's there are some that are matrices, and whole.
 UNCUT = {"muon", "gram_muon", "normuon", "jordan_muon", "moonlight_muon"}
 # Of which no rank has a part either, and no device a routine.
-DECOMPOSED = {"apollo", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
+DECOMPOSED = {"apollo", "dion", "galore_adamw", "galore_adafactor", "shampoo", "soap"}
 
 
 def take_digest(results):

@@ -16,6 +16,7 @@ from .optimizers.adamax import Adamax
 from .optimizers.adamw import AdamW
 from .optimizers.apollo import APOLLOAdamW
 from .optimizers.asgd import ASGD
+from .optimizers.dion import Dion
 from .optimizers.galore import GaLoreAdafactor, GaLoreAdamW
 from .optimizers.lars import LARS
 from .optimizers.lion import Lion
@@ -54,6 +55,7 @@ __all__ = [
     "Adamax",
     "ClipByNorm",
     "ClipByValue",
+    "Dion",
     "DynamicLossScale",
     "GaLoreAdafactor",
     "GaLoreAdamW",

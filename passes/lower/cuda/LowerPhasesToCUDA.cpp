@@ -39,8 +39,10 @@ struct LowerPhasesToCUDA
 
   /// What of the tiles space has no kernels on a device.
   LogicalResult checkProgram(ProgramOp program) {
+    // Where the position of each element is asked for, and not the tensor's.
     for (BlockArgument argument : program.getOperandArguments())
-      if (!cast<BufferType>(argument.getType()).isInMemory())
+      if (!cast<BufferType>(argument.getType()).isInMemory() &&
+          !llvm::all_of(argument.getUsers(), llvm::IsaPred<NormalsOp>))
         return program.emitOpError(
             "rounds stochastically, which has no kernels for cuda");
     for (auto op : program.getBody().getOps<RoutineOpInterface>())

@@ -81,7 +81,7 @@ class APOLLOAdamW(LowRankGroups, CheckedGroups, CompiledStep, torch.optim.Optimi
     """
 
     _zoo_name = "apollo"
-    _hypers: ClassVar[dict] = {**GaLoreAdamW._hypers, "seed": "projection_seed"}
+    _hypers: ClassVar[dict] = {**GaLoreAdamW._hypers, "projection_seed": "projection_seed"}
     _low_rank_defaults: ClassVar[dict] = {
         "proj": "random",
         "scale_type": "channel",

@@ -1,0 +1,137 @@
+# Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Dion, of Microsoft's package (microsoft/dion), with a compiled step."""
+
+from __future__ import annotations
+
+import torch
+
+from ..step.compiled import CompiledStep
+from .checks import CheckedGroups, check_whole, list_params, params_of
+
+__all__ = ["Dion"]
+
+_ALGORITHMS = ("dion", "lion", "adamw")
+_FULL = 2**31  # more than any dim: the rank is that of the matrix
+
+
+def _check_group(group: dict) -> None:
+    """ValueError for what a group can be told, also later, that is not here."""
+    if group["algorithm"] not in _ALGORITHMS:
+        raise ValueError(f"Unknown algorithm: {group['algorithm']}")
+    if group["rank"] is not None:
+        check_whole(group["rank"], "rank")
+    if group["algorithm"] != "dion":
+        return
+    for words, param in params_of(group):
+        if param.dim() != 2:
+            raise ValueError(
+                f"{words} has shape {tuple(param.shape)}, expected a matrix: give others to a "
+                "group with algorithm 'lion' or 'adamw'"
+            )
+
+
+class Dion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
+    """Orthonormal updates of low rank; definition ``dion.mlir``.
+
+    Ahn et al., "Dion: Distributed Orthonormalized Updates", 2025, algorithm 1, as in
+    ``dion.dion_reference.Dion`` with ``qr_method="qr"`` and one power iteration. A group has an
+    ``algorithm``: "dion", of matrices, or "lion" or "adamw", of any parameters::
+
+        Dion([
+            {"params": matrices, "rank": 256},
+            {"params": others, "algorithm": "lion"},
+        ], lr=0.01)
+
+    ``rank`` stands for the package's ``rank_fraction``: the columns of Q, no more than the
+    matrix has rows or columns; None: as many. With "dion" ``state`` has ``momentum`` of the
+    parameter's shape and ``Q``, of ``[columns, rank]``, or ``[rows, rank]`` where there are
+    fewer rows than columns; with "lion" ``momentum``; with "adamw" ``momentum`` and
+    ``variance``; and ``step``. All are float32, or float64 beside float64 parameters. The first
+    Q is random; it follows from ``projection_seed`` and the number of the parameter among those
+    of the optimizer, and from nothing else. A matrix that ranks have parts of is stepped whole
+    by one of them (docs/distributed.md); gradients are the mean over ranks, as for every
+    optimizer. CUDA devices are refused.
+
+    Args:
+        params: parameters, named parameters, or dicts of parameter groups.
+        lr: learning rate; that of a matrix is times the root of rows / columns.
+        mu: decay of what an update takes out of the momentum.
+        betas: decays of "lion" and "adamw".
+        weight_decay: decoupled, times ``lr``.
+        rank: columns of Q.
+        epsilon: added to norms of columns; and to the root in "adamw".
+        projection_seed: of the first Q, any number.
+        features: ``static_grads``, ``clip`` and ``loss_scale``, as for
+            :class:`stepc.torch.Optimizer`.
+
+    Raises ValueError for values out of range, and for parameters that are no matrices in a
+    group with "dion".
+    """
+
+    _zoo_name = "dion"
+    _hypers = {
+        "lr": "lr",
+        "mu": "mu",
+        "beta1": "beta1",
+        "beta2": "beta2",
+        "weight_decay": "weight_decay",
+        "epsilon": "epsilon",
+        "projection_seed": "projection_seed",
+    }
+
+    def __init__(
+        self,
+        params,
+        lr: float = 0.01,
+        mu: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.01,
+        rank: int | None = None,
+        epsilon: float = 1e-8,
+        projection_seed: float = 0.0,
+        **features,
+    ) -> None:
+        if len(betas) != 2 or not all(beta >= 0.0 for beta in betas):
+            raise ValueError(f"Invalid betas: {betas}")
+        defaults = {
+            "lr": lr,
+            "mu": mu,
+            "beta1": betas[0],
+            "beta2": betas[1],
+            "weight_decay": weight_decay,
+            "epsilon": epsilon,
+            "rank": rank,
+            "projection_seed": projection_seed,
+            "algorithm": "dion",
+        }
+        self._check_values(defaults)
+        super().__init__(params, defaults, **features)
+
+    @staticmethod
+    def _check_values(group: dict) -> None:
+        if not group["lr"] >= 0.0:
+            raise ValueError(f"Invalid learning rate: {group['lr']}")
+        if not group["mu"] >= 0.0:
+            raise ValueError(f"Invalid momentum factor (mu): {group['mu']}")
+        betas = group["beta1"], group["beta2"]
+        if not all(beta >= 0.0 for beta in betas):
+            raise ValueError(f"Invalid betas: {betas}")
+        if not group["weight_decay"] >= 0.0:
+            raise ValueError(f"Invalid weight_decay value: {group['weight_decay']}")
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a parameter group, as torch's; raises ValueError for values out of range, as the
+        constructor does, and for parameters that are no matrices where they are to be."""
+        if isinstance(param_group, dict):
+            list_params(param_group)
+            _check_group({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+
+    def _read_options(self, group: dict) -> dict[str, bool | int]:
+        _check_group(group)
+        return {
+            "rank": _FULL if group["rank"] is None else int(group["rank"]),
+            "dion": group["algorithm"] == "dion",
+            "lion": group["algorithm"] == "lion",
+        }
