@@ -15,12 +15,16 @@ _ALGORITHMS = ("dion", "lion", "adamw")
 _FULL = 2**31  # more than any dim: the rank is that of the matrix
 
 
-def _check_group(group: dict) -> None:
+def _check_settings(group: dict) -> None:
     """ValueError for what a group can be told, also later, that is not here."""
     if group["algorithm"] not in _ALGORITHMS:
         raise ValueError(f"Unknown algorithm: {group['algorithm']}")
     if group["rank"] is not None:
         check_whole(group["rank"], "rank")
+
+
+def _check_matrices(group: dict) -> None:
+    """ValueError for what is no matrix where it is to be one."""
     if group["algorithm"] != "dion":
         return
     for words, param in params_of(group):
@@ -125,11 +129,13 @@ class Dion(CheckedGroups, CompiledStep, torch.optim.Optimizer):
         constructor does, and for parameters that are no matrices where they are to be."""
         if isinstance(param_group, dict):
             list_params(param_group)
-            _check_group({**self.defaults, **param_group})
+            group = {**self.defaults, **param_group}
+            _check_settings(group)
+            _check_matrices(group)
         super().add_param_group(param_group)
 
     def _read_options(self, group: dict) -> dict[str, bool | int]:
-        _check_group(group)
+        _check_settings(group)
         return {
             "rank": _FULL if group["rank"] is None else int(group["rank"]),
             "dion": group["algorithm"] == "dion",
