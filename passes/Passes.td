@@ -283,7 +283,7 @@ def NumberTensors : Pass<"step-number-tensors", "::mlir::step::OptimizerOp"> {
                           %i: position[n, m] as i64) variant <"matrix", {}, f32> {
         %z = step.random_normal "z" %seed, %t at %i : [n, m] : [n, m]
         %p1 = step.sub %p, %z : [n, m]
-        step.return %p1
+        step.return %p1 : [n, m]
       }
     }
     ```

@@ -41,7 +41,7 @@ WRONG = {
     "a method": ("Call `opt.flush()`.", "an optimizer has no 'flush'"),
     "the kernel ABI": ("Kernel ABI, version 3", "'Kernel ABI, version 3', but the code says"),
     "the ABI over a line's end": ("kernel ABI,\nversion 3", "'kernel ABI, version 3', but the"),
-    "the manifest": ("The manifest, format 2", "but the code says 4"),
+    "the manifest": ("The manifest, format 2", "but the code says 5"),
     "a block": ("A block has 128 threads", "but the code says 256"),
     "nesting": ("Sources nest 128 deep", "but the code says 256"),
     "a default": ("seconds that a compilation may take (60)", "but the code says 120"),
