@@ -80,9 +80,9 @@ def _exponent(order: int, dim: int):
     dims that are more than 1."""
 
     def read(group: dict) -> float:
-        override = (group["inverse_exponent_override"] or {}).get(order, {})
+        given = (group["inverse_exponent_override"] or {}).get(order, {})
         default = 1 / (2 * order)
-        return override.get(dim, default) if isinstance(override, dict) else override
+        return given.get(dim, default) if isinstance(given, dict) else given
 
     return read
 
@@ -137,17 +137,17 @@ def _check_schedule(group: dict) -> None:
 
 
 def _check_exponents(group: dict) -> None:
-    for order, override in (group["inverse_exponent_override"] or {}).items():
-        values = override if isinstance(override, dict) else dict.fromkeys(range(order), override)
+    for order, given in (group["inverse_exponent_override"] or {}).items():
+        values = given if isinstance(given, dict) else dict.fromkeys(range(order), given)
         if order not in (1, 2) or not set(values) <= set(range(order)):
             raise ValueError(
-                f"inverse_exponent_override has {order!r}: {override!r}, expected dims 0 of order "
+                f"inverse_exponent_override has {order!r}: {given!r}, expected dims 0 of order "
                 "1, or 0 and 1 of order 2"
             )
         for value in values.values():
             if not value >= 0.0:
                 raise ValueError(
-                    f"Invalid inverse_exponent_override[{order}]={override}. Must be >= 0."
+                    f"Invalid inverse_exponent_override[{order}]={given}. Must be >= 0."
                 )
 
 
