@@ -418,6 +418,13 @@ class Step_OneMatrixOp<string mnemonic, list<Trait> traits = []>
   }];
 }
 defvar Step_CallsRoutine = DeclareOpInterfaceMethods<Step_RoutineOpInterface>;
+/// One of many operations for each element; `period` as in `step.product`.
+class Step_DecompositionOp<string mnemonic>
+    : Step_OneMatrixOp<mnemonic, [Step_CallsRoutine]> {
+  let arguments = (ins Step_BufferType:$operand, Optional<I1>:$unless,
+                       OptionalAttr<I64Attr>:$period);
+  let extraClassDeclaration = "static bool isMostWork() { return true; }";
+}
 
 def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
   let summary = "the product of two matrices";
@@ -425,7 +432,9 @@ def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
     Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
     `transposed` is read with rows for columns. Where the result is `symmetric`, to the bit, half
     of it is computed. One that is `wide` accumulates in f64. Where `unless` holds it is left
-    out, and what is in the result is not defined.
+    out, and what is in the result is not defined: so it is made in one of `period` steps, where
+    hyper-parameters have their defaults, with 0 in those alone that create a state. That is
+    for explanations.
 
     Constraints:
     - rows, columns and what the operands have in common agree, by their names
@@ -434,7 +443,7 @@ def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
   }];
   let arguments = (ins Step_BufferType:$lhs, Step_BufferType:$rhs, Optional<I1>:$unless,
                        UnitAttr:$lhs_transposed, UnitAttr:$rhs_transposed, UnitAttr:$symmetric,
-                       UnitAttr:$wide);
+                       UnitAttr:$wide, OptionalAttr<I64Attr>:$period);
   let assemblyFormat = [{
     $lhs (`transposed` $lhs_transposed^)? `,` $rhs (`transposed` $rhs_transposed^)?
     (`symmetric` $symmetric^)? (`wide` $wide^)? (`unless` $unless^)? attr-dict `:`
@@ -478,7 +487,7 @@ def Step_DiagonalsOp : Step_OneMatrixOp<"diagonals"> {
   }];
 }
 
-def Step_EigenvectorsOp : Step_OneMatrixOp<"eigenvectors", [Step_CallsRoutine]> {
+def Step_EigenvectorsOp : Step_DecompositionOp<"eigenvectors"> {
   let summary = "the eigenvectors of symmetric matrices";
   let description = [{
     A new buffer, of the compute type, as `step.eigh` says: by a routine of the runtime
@@ -488,10 +497,9 @@ def Step_EigenvectorsOp : Step_OneMatrixOp<"eigenvectors", [Step_CallsRoutine]> 
     - the result has the dims of the operand, of which the last two are one
     - the result is of the compute type, the operand of floats
   }];
-  let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }
 
-def Step_OrthonormalOp : Step_OneMatrixOp<"orthonormal", [Step_CallsRoutine]> {
+def Step_OrthonormalOp : Step_DecompositionOp<"orthonormal"> {
   let summary = "orthonormal bases of matrices' columns";
   let description = [{
     A new buffer, of the compute type, as `step.qr` says: by a routine of the runtime. `unless`
@@ -501,7 +509,6 @@ def Step_OrthonormalOp : Step_OneMatrixOp<"orthonormal", [Step_CallsRoutine]> {
     - the result has the dims of the operand, and is of the compute type
     - the operand is of floats; where it has more columns than rows the result is NaN
   }];
-  let extraClassDeclaration = "static bool isMostWork() { return true; }";
 }
 
 def Step_SortedOp : Step_ProgramMatrixOp<"sorted", [Step_CallsRoutine]> {

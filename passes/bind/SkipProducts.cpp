@@ -16,47 +16,6 @@ namespace mlir::step {
 using namespace mlir;
 using namespace mlir::step;
 
-namespace {
-/// Finds, from a rule's last operation to its first, when each value is not
-/// needed. Invariant: `found` has the values of all operations behind the one
-/// at hand that are not needed under some flag; others always are.
-class Needs {
-public:
-  explicit Needs(RuleOp rule);
-
-  /// Null where it is always needed.
-  Unneeded lookup(Value value) const { return found.lookup(value); }
-
-private:
-  Unneeded ofUse(OpOperand &use) const;
-
-  DenseMap<Value, Unneeded> found;
-};
-} // namespace
-
-/// When this use does not need the value: where a select takes the other one,
-/// or where nobody needs what is made of it.
-Unneeded Needs::ofUse(OpOperand &use) const {
-  Unneeded other = getOtherSide(use);
-  if (other.flag && isKnownBeforeStep(other.flag))
-    return other;
-  if (!isValueOp(use.getOwner()))
-    return {};
-  return found.lookup(use.getOwner()->getResult(0));
-}
-
-Needs::Needs(RuleOp rule) {
-  for (Operation &op :
-       llvm::reverse(rule.getBody().front().without_terminator())) {
-    if (op.getNumResults() != 1)
-      continue;
-    Unneeded all = getUnneeded(op.getResult(0),
-                               [&](OpOperand &use) { return ofUse(use); });
-    if (all.flag)
-      found[op.getResult(0)] = all;
-  }
-}
-
 static void skip(RuleOp rule) {
   Needs needs(rule);
   // For each flag and side the one that says when something is left out.

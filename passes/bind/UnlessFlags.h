@@ -28,6 +28,28 @@ Unneeded getOtherSide(OpOperand &use);
 /// When no use needs the value; `ofUse` says it of one.
 Unneeded getUnneeded(Value value, function_ref<Unneeded(OpOperand &)> ofUse);
 
+/// When each value of a rule is not needed: found from its last operation to
+/// its first. Invariant meanwhile: `found` has the values of all operations
+/// behind the one at hand that are not needed under some flag, which is known
+/// before the step; others always are.
+class Needs {
+public:
+  explicit Needs(RuleOp rule);
+
+  /// Without a flag where it is always needed.
+  Unneeded lookup(Value value) const { return found.lookup(value); }
+
+private:
+  Unneeded ofUse(OpOperand &use) const;
+
+  DenseMap<Value, Unneeded> found;
+};
+
+/// In one of how many steps a flag that is known before them has this value,
+/// as the definition says it: where it is a step.every of a hyper-parameter,
+/// that one's default. 0: in those alone that create a state.
+int64_t getPeriod(Value flag, bool value);
+
 /// The i1 that says in front of the operation that it is not needed.
 Value makeUnless(const Unneeded &unneeded, Operation *op);
 

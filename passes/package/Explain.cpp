@@ -44,6 +44,8 @@ static StringRef getPattern(StringRef name) {
             "  in all: {kernels#kernel}, {bytes.moved} bytes per parameter"
             "[, {bytes.needed} where what may be left out is]"
             "; least possible {bytes.least}\n"
+            "[{?work_of_all}  products and decompositions of a tensor:\n]"
+            "{work_of_all}"
             "{owners}"
             "[{?layout}  across ranks: [{exchanged.bytes} bytes|nothing]"
             " of a tensor, in {exchanged.rounds#round}\n]"
@@ -81,9 +83,15 @@ static StringRef getPattern(StringRef name) {
                       "[    receives from ranks {receives}\n]"
                       "[    combines {combines}\n]"
                       "[    sends to ranks {sends}\n]"
+                      "{work}"
                       "[    reads vectors: {vector_reads}\n]"
                       "[    writes vectors: {vector_writes}\n]"
                       "[    contributes to {contributes}\n]")
+      .Case("work", "    {op}, {count#time}: {flops} FLOPs each, reads "
+                    "{reads} bytes, writes {writes}[, {steps}]\n")
+      .Case("work_of_all",
+            "    [{steps}|in every step]: {flops} FLOPs, reads {reads} bytes, "
+            "writes {writes}\n")
       .Case("computes", "{count} {op}")
       .Cases({"receives", "combines"}, "{from&} ({kind}) into {to}")
       .Case("sends", "{from&} ({kind}) as {to}")

@@ -8,6 +8,7 @@
 #include "passes/lower/Operand.h"
 #include "passes/package/Explain.h"
 #include "passes/package/ExplainValues.h"
+#include "passes/package/ExplainWork.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
@@ -305,6 +306,8 @@ ProgramExplainer::describeFinish(const ScheduleEntry &scheduled) {
       touchOperands(entry, traverse);
   }
   countOps(bodies, entry);
+  if (json::Array work = describeWork(program, bodies); !work.empty())
+    entry.members["work"] = std::move(work);
   llvm::sort(entry.accesses,
              [](const ExplainedAccess &a, const ExplainedAccess &b) {
                return a.memory < b.memory;
@@ -422,6 +425,7 @@ json::Object ProgramExplainer::run(std::vector<ExplainedExchange> &crossing) {
         return bool(scheduled.kernel);
       });
   object["bytes"] = countBytes();
+  object["work_of_all"] = describeWorkOfAll(program);
   object["recomputed"] = values.recomputed;
   object["read_again"] = findReadAgain(entries, memory, /*isBack=*/false);
   object["read_back"] = findReadAgain(entries, memory, /*isBack=*/true);

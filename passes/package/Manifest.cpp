@@ -10,6 +10,7 @@
 #include "passes/package/ManifestSchedule.h"
 #include "passes/schedule/ProgramStorage.h"
 #include "passes/schedule/RoundCalls.h"
+#include "passes/schedule/RuleCost.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Sharding.h"
 #include "stepc/kernel_abi.h"
@@ -97,6 +98,37 @@ static json::Object describe(const BoundDim &dim) {
   return object;
 }
 
+/// {"number": 2, "dims": ["n", "n", "m"]}, where it is so "divisor": 3,
+/// "period": 10 and "guard": "option".
+static void describe(const WorkSum &sum, OptionOp guard, json::Array &terms) {
+  for (const WorkTerm &term : sum.getTerms()) {
+    if (term.number == 0)
+      continue;
+    json::Array dims;
+    for (StringAttr dim : term.dims)
+      dims.push_back(dim.getValue());
+    json::Object object{{"number", term.number}, {"dims", std::move(dims)}};
+    if (term.divisor != 1)
+      object["divisor"] = term.divisor;
+    if (sum.getPeriod() != 1)
+      object["period"] = sum.getPeriod();
+    if (guard)
+      object["guard"] = guard.getName();
+    terms.push_back(std::move(object));
+  }
+}
+
+static json::Object describe(const RuleCost &cost) {
+  json::Array flops, bytes;
+  for (const WorkSum &sum : cost.flops)
+    describe(sum, OptionOp(), flops);
+  for (const WorkSum &sum : cost.bytes)
+    describe(sum, OptionOp(), bytes);
+  for (const auto &[option, sum] : cost.guarded)
+    describe(sum, option, bytes);
+  return json::Object{{"flops", std::move(flops)}, {"bytes", std::move(bytes)}};
+}
+
 static json::Object describe(RuleOp rule) {
   json::Array states;
   for (BlockArgument argument : rule.getBody().getArguments()) {
@@ -118,7 +150,8 @@ static json::Object describe(RuleOp rule) {
   json::Object object{{"name", rule.getSymName()},
                       {"dims", toJson(getDims(param))},
                       {"guard", std::move(guard)},
-                      {"states", std::move(states)}};
+                      {"states", std::move(states)},
+                      {"cost", describe(getRuleCost(rule))}};
   json::Array bound;
   for (const BoundDim &dim : rule.getRuleDims())
     bound.push_back(describe(dim));

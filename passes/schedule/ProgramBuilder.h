@@ -92,8 +92,6 @@ private:
 
   // ProgramProducts.cpp: products, transposes and decompositions.
   void buildProduct(const SmallStep &step);
-  std::pair<Value, bool> findMatrix(Value value) const;
-  bool isSymmetric(Value value) const;
 
   // ProgramScalars.cpp: scalars of the cohort and of the tensor.
   void collectCohort();
