@@ -97,7 +97,8 @@ class Tensor(NamedTuple):
     cannot. ``refusal``: why something is missing, "" where nothing is, and ``status``, as the
     runtime's own. Of the rank's part ``elements``, and with a variant the bytes ``kept`` between
     steps and of the ``workspace``, ``entries`` of its buffers, and whether all threads work on
-    the tensor together."""
+    the tensor together; of a step ``flops``, those of products and decompositions, and ``cost``,
+    by which owners are chosen (``stepc/describe.h``)."""
 
     rule: Rule | None
     variant: int | None
@@ -110,6 +111,8 @@ class Tensor(NamedTuple):
     workspace: int
     entries: tuple[int, ...]
     is_shared: bool
+    flops: float
+    cost: float
 
 
 # Of a field of ``stepc/describe.h``, for :mod:`struct`, which reads thousands of structures in half
@@ -201,7 +204,7 @@ class Handle:
 
     def _tensor(self, address: int, query: Query) -> Tensor:
         (_, rule, variant, states, num_states, cut, refusal, status, is_shared, elements, kept,
-         workspace, entries, num_entries) = _read(_TENSOR, address)  # fmt: skip
+         workspace, entries, num_entries, flops, cost) = _read(_TENSOR, address)  # fmt: skip
         return Tensor(
             self._rule(rule) if rule else None,
             None if variant < 0 else variant,
@@ -214,6 +217,8 @@ class Handle:
             workspace,
             _numbers(entries, num_entries),
             bool(is_shared),
+            flops,
+            cost,
         )
 
     def _rule_of(self, address: int, query: Query) -> Rule | None:
@@ -301,6 +306,18 @@ class _Queries:
         if text not in self._keep:
             self._keep[text] = ctypes.create_string_buffer(text.encode())
         return ctypes.addressof(self._keep[text])
+
+
+def choose_owners(costs: Sequence[float], loads: list[float]) -> list[int]:
+    """Which rank steps which of tensors of these costs (:attr:`Tensor.cost`), as a plan chooses:
+    the dearest first, each to who has least. ``loads``: the costs of what each rank has already,
+    to which they are added."""
+    lib, size = _library.load_library(), len(costs)
+    owners = (c_int64 * max(size, 1))()
+    given, own = (c_double * max(size, 1))(*costs), (c_double * len(loads))(*loads)
+    _library.check(lib, lib.stepcChooseOwners(given, size, len(loads), own, owners))
+    loads[:] = own
+    return owners[:size]
 
 
 @functools.lru_cache(maxsize=64)

@@ -53,6 +53,13 @@ _SIGNATURES = {
         c_int64,
         POINTER(c_void_p),
     ],
+    "stepcChooseOwners": [
+        POINTER(c_double),
+        c_int64,
+        c_int64,
+        POINTER(c_double),
+        POINTER(c_int64),
+    ],
     "stepcPlanCreate": [c_void_p, POINTER(PlanConfig), POINTER(c_void_p)],
     "stepcPlanAddGroup": [
         c_void_p,

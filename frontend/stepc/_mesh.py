@@ -117,6 +117,7 @@ class EntryStruct(Structure):
         ("divideBefore", c_int32),
         ("owned", c_int32),
         ("wireType", _structures.DLDataType),
+        ("owner", c_int64),
     ]
 
 
@@ -298,20 +299,21 @@ class Layout:
 @dataclass(frozen=True)
 class Entry:
     """How a parameter and its gradient lie around a step (``StepcEntry``), in which each is a
-    part as a :class:`Layout` says, cut over the axes ``whole``, or ``owned``: all of it on one of
-    their ranks. The gradient is a sum over the axes ``partial``, divided by ``divisor``, each
-    addend ``before`` it is rounded to the storage type ``wire``, or the sum."""
+    part as a :class:`Layout` says, cut over the axes ``whole``, or all of it on one of their ranks,
+    the ``owner``: its place along them. The gradient is a sum over the axes ``partial``, divided
+    by ``divisor``, each addend ``before`` it is rounded to the storage type ``wire``, or the
+    sum."""
 
     whole: tuple[str, ...]
     partial: tuple[str, ...] = ()
     divisor: float = 1.0
     before: bool = False
     wire: str = ""
-    owned: bool = False
+    owner: int | None = None
 
     def request(self) -> str:
         """What ``--variant`` says of it, beside the layout."""
-        words = [f"layout.{'owned' if self.owned else 'whole'}={'+'.join(self.whole)}"]
+        words = [f"layout.{'whole' if self.owner is None else 'owned'}={'+'.join(self.whole)}"]
         if self.partial:
             words += [f"layout.partial={'+'.join(self.partial)}", f"layout.wire={self.wire}"]
         return ",".join(words)
@@ -321,7 +323,8 @@ class Entry:
         entry = EntryStruct(ctypes.sizeof(EntryStruct))
         entry.wholeAxes, entry.partialAxes = mesh.bits(self.whole), mesh.bits(self.partial)
         entry.divisor, entry.divideBefore = self.divisor, int(self.before)
-        entry.owned = int(self.owned)
+        if self.owner is not None:
+            entry.owned, entry.owner = 1, 1 + self.owner
         if self.partial:
             entry.wireType = _structures.DATA_TYPES[self.wire]
         return entry

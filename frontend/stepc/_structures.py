@@ -198,6 +198,8 @@ class TensorDescription(Structure):
         ("workspaceBytes", c_int64),
         ("bufferEntries", c_void_p),
         ("numBuffers", c_int64),
+        ("flops", c_double),
+        ("cost", c_double),
     ]
 
 

@@ -16,6 +16,7 @@ NAMES = {
     "stepcGradReady": "telling that gradients have come",
     "stepcGradAbsent": "telling that gradients will not come",
     "stepcGetParts": "asking which part a rank has",
+    "stepcChooseOwners": "asking who owns which tensor",
     "stepcPassBegin": "the begin of a backward pass",
     "stepcPassEnd": "the end of a backward pass",
     "stepcPlanAddGroup": "add_param_group()",

@@ -6,13 +6,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "stepc/describe.h"
+#include "core/Cuts.h"
 #include "core/Description.h"
 #include "core/Groups.h"
 #include "core/Status.h"
 #include "core/StructList.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <string>
+#include <vector>
 
 using namespace stepc;
 
@@ -82,6 +86,37 @@ StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
     made->numTensors = n;
     made->tensors = made->content.getTensors();
     *out = made.release();
+  });
+}
+
+StepcStatus stepcChooseOwners(const double *costs, int64_t n, int64_t numRanks,
+                              double *loads, int64_t *outOwners) {
+  return guarded([&] {
+    if (n < 0 || (n > 0 && (!costs || !outOwners)))
+      fail(STEPC_INVALID_ARGUMENT, "%lld tensors are to have owners%s",
+           static_cast<long long>(n), n < 0 ? "" : ", without a list");
+    if (numRanks < 1)
+      fail(STEPC_INVALID_ARGUMENT, "%lld ranks are to own tensors",
+           static_cast<long long>(numRanks));
+    auto require = [](const std::string &what, const double *list,
+                      int64_t size) {
+      for (int64_t i = 0; i < size; ++i)
+        if (!(list[i] >= 0.0) || std::isinf(list[i]))
+          fail(STEPC_INVALID_ARGUMENT, "%s costs %s, not a number from 0 on",
+               (what + std::to_string(i)).c_str(),
+               describeNumber(list[i]).c_str());
+    };
+    require("tensor ", costs, n);
+    std::vector<double> own;
+    if (loads) {
+      require("what is owned by rank ", loads, numRanks);
+      own.assign(loads, loads + numRanks);
+    }
+    std::vector<int64_t> owners = chooseOwners(
+        std::vector<double>(costs, costs + n), size_t(numRanks), own);
+    std::copy(owners.begin(), owners.end(), outOwners);
+    if (loads)
+      std::copy(own.begin(), own.end(), loads);
   });
 }
 

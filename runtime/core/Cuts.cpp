@@ -61,23 +61,44 @@ Cuts stepc::giveWhole(int64_t size, int64_t owner, int64_t numRanks) {
   return cuts;
 }
 
-std::vector<int64_t>
-Owners::choose(Axes axes, const std::vector<int64_t> &sizes, int64_t numRanks) {
-  std::vector<int64_t> &load = loads[axes];
-  load.resize(size_t(numRanks));
-  std::vector<size_t> order(sizes.size());
+/// One that is empty counts too, or all of them would be the first rank's.
+static double getLoad(double cost) { return std::max(cost, 1.0); }
+
+std::vector<int64_t> stepc::chooseOwners(const std::vector<double> &costs,
+                                         size_t numRanks,
+                                         std::vector<double> &loads) {
+  loads.resize(numRanks);
+  std::vector<size_t> order(costs.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
-    return sizes[left] > sizes[right];
+    return costs[left] > costs[right];
   });
-  std::vector<int64_t> owners(sizes.size());
+  std::vector<int64_t> owners(costs.size());
   for (size_t i : order) {
-    auto least = std::min_element(load.begin(), load.end());
+    auto least = std::min_element(loads.begin(), loads.end());
     if (STEPC_FAULT("transfer-first-owns-all"))
-      least = load.begin();
-    // One that is empty counts too, or all of them would be the first rank's.
-    *least += std::max<int64_t>(sizes[i], 1);
-    owners[i] = least - load.begin();
+      least = loads.begin();
+    *least += getLoad(costs[i]);
+    owners[i] = least - loads.begin();
   }
+  return owners;
+}
+
+std::vector<int64_t> Owners::choose(Axes axes, const std::vector<double> &costs,
+                                    std::vector<int64_t> owners,
+                                    int64_t numRanks) {
+  std::vector<double> &own = loads[axes];
+  own.resize(size_t(numRanks));
+  std::vector<double> open;
+  for (size_t i = 0; i < costs.size(); ++i)
+    if (owners[i] >= 0)
+      own[size_t(owners[i])] += getLoad(costs[i]);
+    else
+      open.push_back(costs[i]);
+  std::vector<int64_t> found = chooseOwners(open, size_t(numRanks), own);
+  auto next = found.begin();
+  for (int64_t &owner : owners)
+    if (owner < 0)
+      owner = *next++;
   return owners;
 }

@@ -42,8 +42,16 @@ Cuts cutRows(int64_t numRows, int64_t rowSize, int64_t numRanks);
 /// All of it for one rank.
 Cuts giveWhole(int64_t size, int64_t owner, int64_t numRanks);
 
-/// Who steps whole tensors: the largest first, each to who has least, the first
-/// of them.
+/// Who of so many ranks steps whole tensors of which a step costs so much
+/// (StepCost::getTotal): the dearest first, each to who has least, the first of
+/// them; of equal ones the first first. So no rank has more than 4/3 - 1/(3W)
+/// of what the most loaded of W has at best (R. Graham: Bounds on
+/// multiprocessing timing anomalies, 1969). Adds them to `loads`, what each
+/// rank has already.
+std::vector<int64_t> chooseOwners(const std::vector<double> &costs,
+                                  size_t numRanks, std::vector<double> &loads);
+
+/// What ranks own, by axes.
 class Owners {
 public:
   /// The axes over which parameters are whole, and those over which sums of
@@ -51,12 +59,12 @@ public:
   /// and choose the same, whatever others they have.
   using Axes = std::pair<uint64_t, uint64_t>;
 
-  /// For tensors of these sizes; adds them to what each rank has already.
-  std::vector<int64_t> choose(Axes axes, const std::vector<int64_t> &sizes,
-                              int64_t numRanks);
+  /// The same as chooseOwners, but that those whose owner is not -1 have it.
+  std::vector<int64_t> choose(Axes axes, const std::vector<double> &costs,
+                              std::vector<int64_t> owners, int64_t numRanks);
 
 private:
-  std::map<Axes, std::vector<int64_t>> loads;
+  std::map<Axes, std::vector<double>> loads;
 };
 
 } // namespace stepc

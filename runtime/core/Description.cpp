@@ -12,6 +12,7 @@
 #include "core/RuleChoice.h"
 #include "core/StateDims.h"
 #include "core/Status.h"
+#include "core/StepCost.h"
 #include "core/TensorView.h"
 
 #include <algorithm>
@@ -172,6 +173,22 @@ static const char *findCutDim(const Rule &rule, const TensorLayout &layout) {
   return nullptr;
 }
 
+/// Of a range of the elements its share of the whole: no rule with products has
+/// one.
+void Description::addCost(const TensorQuery &query, Tensor &tensor) const {
+  StepcTensorDescription &description = tensor.description;
+  const std::vector<int64_t> &whole = query.layout.shape;
+  bool flat = query.layout.flat;
+  StepCost cost = getStepCost(interface->getManifest(), *rule, query.options,
+                              flat ? whole : query.extents, query.name);
+  double share = 1.0;
+  if (int64_t all = countElements(whole.data(), int64_t(whole.size()));
+      flat && all)
+    share = double(description.elements) / double(all);
+  description.flops = cost.flops * share;
+  description.cost = cost.getTotal() * share;
+}
+
 void Description::addRule(const TensorQuery &query, Tensor &tensor) {
   const Manifest &manifest = interface->getManifest();
   StepcTensorDescription &description = tensor.description;
@@ -182,6 +199,7 @@ void Description::addRule(const TensorQuery &query, Tensor &tensor) {
   description.cutDim = findCutDim(*rule, query.layout);
   boundExtents = getBoundExtents(manifest, *rule, query.options,
                                  query.layout.shape, query.name);
+  addCost(query, tensor);
   if (query.request)
     addVariant(query,
                chooseVariant(manifest, query.options, index, query.layout,

@@ -85,6 +85,7 @@ private:
     StepcTensorDescription description = {};
   };
 
+  void addCost(const TensorQuery &query, Tensor &tensor) const;
   void addRule(const TensorQuery &query, Tensor &tensor);
   void addDeclared(const TensorQuery &query, size_t index,
                    Tensor &tensor) const;

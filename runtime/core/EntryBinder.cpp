@@ -87,6 +87,28 @@ void EntryBinder::add(int64_t i) {
   tensors.back().name = name;
   describe(binding, tensors.back(), terms.back());
   requireLayout(binding, terms.back());
+  setOwner(binding, terms.back(), tensors.back());
+}
+
+/// Whom the entry says, or nobody yet.
+void EntryBinder::setOwner(const StepcBinding &binding, const EntryTerms &own,
+                           EntryTensor &tensor) const {
+  const StepcEntry &entry = *binding.entry;
+  int64_t owner = entry.structSize < sizeof(StepcEntry) ? 0 : entry.owner;
+  if (!own.owned && owner == 0)
+    return;
+  int64_t size = own.owned ? mesh.getGroupSize(own.wholeAxes) : 0;
+  if (owner < 0 || owner > size)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: the entry's owner is %lld, and %lld ranks may own it",
+         name.c_str(), static_cast<long long>(owner),
+         static_cast<long long>(size));
+  if (owner == 0 && !getCost)
+    fail(STEPC_INVALID_ARGUMENT,
+         "tensor %s: one rank owns it, and the entry does not say which",
+         name.c_str());
+  tensor.owner = owner - 1;
+  tensor.cost = getCost ? getCost(binding, name) : 1.0;
 }
 
 void EntryBinder::requireFields(const StepcBinding &binding) const {
@@ -341,5 +363,6 @@ void stepc::cutParts(const Mesh &mesh, const StepcBinding *bindings,
     return;
   if (!bindings->param)
     fail(STEPC_INVALID_ARGUMENT, "tensor 0 has no parameter");
-  EntryBinder(mesh, bindings->param->device, 0, list).cut(bytes, begin, end);
+  EntryBinder(mesh, bindings->param->device, 0, list, nullptr)
+      .cut(bytes, begin, end);
 }

@@ -19,7 +19,9 @@
 
 #include "stepc/stepc.h"
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stepc {
@@ -31,11 +33,15 @@ BindingList makeBindingList(const StepcBinding *bindings, int64_t size);
 
 class EntryBinder {
 public:
+  using GetCost = std::function<double(const StepcBinding &binding,
+                                       const std::string &name)>;
+
   /// `firstId`: of the first binding.
+  /// `getCost`: of one that is owned; null: its entry has to say by whom.
   EntryBinder(const Mesh &mesh, DLDevice place, int64_t firstId,
-              const BindingList &bindings)
+              const BindingList &bindings, GetCost getCost)
       : mesh(mesh), place(place), firstId(firstId), given(bindings),
-        size(bindings.getSize()) {}
+        size(bindings.getSize()), getCost(std::move(getCost)) {}
 
   /// Whether a binding has an entry.
   bool any() const;
@@ -76,6 +82,8 @@ private:
   void requireRows(const StepcLayout &layout, const EntryTerms &terms) const;
   void requireAddends(const StepcLayout &layout, const EntryTerms &terms) const;
   void requireOwned(const StepcLayout &layout, const EntryTerms &terms) const;
+  void setOwner(const StepcBinding &binding, const EntryTerms &terms,
+                EntryTensor &tensor) const;
   void translate(int64_t i);
   void setLayout(const StepcLayout *layout, const EntryTerms &terms,
                  const EntryTensor &tensor, Part &part) const;
@@ -85,6 +93,7 @@ private:
   int64_t firstId;
   BindingList given;
   int64_t size;
+  GetCost getCost;
   /// Of the binding that is looked at.
   std::string name;
 

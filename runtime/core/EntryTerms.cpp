@@ -111,7 +111,9 @@ private:
 } // namespace
 
 void EntryChecker::requireFields() const {
-  requireStructSize(&entry, sizeof(StepcEntry), "StepcEntry");
+  // The first version had no owner.
+  requireStructSize(&entry, offsetof(StepcEntry, owner), sizeof(StepcEntry),
+                    "StepcEntry");
   if (entry.divideBefore != 0 && entry.divideBefore != 1)
     fail(STEPC_INVALID_ARGUMENT,
          "tensor %s: divideBefore of the entry is %d, neither 0 nor 1", name,

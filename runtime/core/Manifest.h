@@ -146,6 +146,19 @@ struct DeclaredState {
   std::optional<size_t> guard;
 };
 
+/// A number of FLOPs or bytes for each element of these dims, done in one of
+/// `period` steps.
+struct CostTerm {
+  int64_t number = 0;
+  int64_t divisor = 1;
+  int64_t period = 1;
+  /// Indices of the rule's dims, and behind these of its bound ones; one may
+  /// stand there twice.
+  std::vector<size_t> dims;
+  /// The option without which it is not.
+  std::optional<size_t> guard;
+};
+
 struct Rule {
   std::string name;
   Dims dims;
@@ -156,6 +169,10 @@ struct Rule {
   /// Dims that ranks cannot share out, and kFlatRange where none may have a
   /// range of the elements.
   Dims unshardable;
+  /// What a step costs: what products and decompositions compute, and what is
+  /// moved, in numbers of four bytes.
+  std::vector<CostTerm> flops;
+  std::vector<CostTerm> bytes;
   /// Where the definition says what makes them so; 0: not known.
   int64_t line = 0;
   int64_t column = 0;

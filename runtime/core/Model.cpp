@@ -8,6 +8,7 @@
 #include "core/Model.h"
 
 #include "core/Fault.h"
+#include "core/StepCost.h"
 
 using namespace stepc;
 
@@ -23,8 +24,9 @@ Model::Model(std::shared_ptr<const Package> loaded,
 }
 
 /// What a product costs for an element of the parameter, in bytes that could be
-/// moved meanwhile: about that of matrices of a few hundred rows.
-static constexpr int64_t kProductBytes = 64;
+/// moved meanwhile: that of matrices of 320 rows. How rows are shared out is
+/// settled for a class, before there are tensors.
+static constexpr int64_t kProductBytes = 2 * 320 / kFlopsOfByte;
 
 /// What a variant does in the segment, whose entries begin at `entry`.
 static ClassSegment makeSegment(const Variant &variant, int64_t segment,

@@ -127,6 +127,7 @@ private:
   View getWholeView(const BoundTensor &tensor, size_t operand) const;
   bool isEntryLike(const EntryTensor &entry, Storage storage,
                    const DLTensor &given) const noexcept;
+  double getCost(const StepcBinding &binding, const std::string &name) const;
   bool touchesEntry(const BoundTensor &tensor, const View &grad) const noexcept;
   bool setEntryGradFast(BoundTensor &tensor, const DLTensor *grad) noexcept;
   void setEntryActive(BoundTensor &tensor) noexcept;

@@ -8,7 +8,9 @@
 #include "core/Binder.h"
 #include "core/Fault.h"
 #include "core/Reserve.h"
+#include "core/RuleChoice.h"
 #include "core/Status.h"
+#include "core/StepCost.h"
 
 #include <algorithm>
 
@@ -248,13 +250,36 @@ void Binder::advise() const noexcept {
   }
 }
 
+/// What a step of a tensor that one rank owns costs: of all that the ranks
+/// along the entry's axes have of it.
+double Plan::getCost(const StepcBinding &binding,
+                     const std::string &name) const {
+  // That is refused, like any other binding of no group.
+  if (binding.group < 0 || size_t(binding.group) >= model.groups.size())
+    return 1.0;
+  const Manifest &manifest = model.package->getManifest();
+  const std::vector<int64_t> &options = model.groups[binding.group].options;
+  const DLTensor &param = *binding.param;
+  std::vector<int64_t> own(param.shape, param.shape + param.ndim);
+  std::vector<int64_t> whole = own;
+  if (binding.layout && binding.layout->shape)
+    whole.assign(binding.layout->shape,
+                 binding.layout->shape + binding.layout->ndim);
+  size_t rule = chooseRule(manifest, options, whole, name);
+  return getStepCost(manifest, manifest.rules[rule], options, own, name)
+      .getTotal();
+}
+
 void Plan::bind(const StepcBinding *bindings, int64_t size, int64_t *outIds) {
   requireNoStep("stepcPlanBind");
   BindingList list = makeBindingList(bindings, size);
   engine->requireCode();
   engine->beginChange("stepcPlanBind", Change::All);
-  EntryBinder entries(model.exchange.getMesh(), model.place,
-                      int64_t(model.tensors.size()), list);
+  EntryBinder entries(
+      model.exchange.getMesh(), model.place, int64_t(model.tensors.size()),
+      list, [this](const StepcBinding &binding, const std::string &name) {
+        return getCost(binding, name);
+      });
   if (entries.any()) {
     entries.run(transfers, getTransferMemory());
     requireEntryMemory(entries.getMade());

@@ -159,6 +159,58 @@ static void readUnshardable(const FieldReader &fields, const Json &value,
     rule.column = fields.getInteger(value, "column", where);
 }
 
+/// {"number": -4, "divisor": 3, "period": 10, "dims": ["n", "n", "r"]}, where
+/// divisor and period may be left out, and "guard" may name an option.
+static CostTerm readCostTerm(const FieldReader &fields, const Json &value,
+                             const std::string &where, const Manifest &manifest,
+                             const Rule &rule) {
+  CostTerm term;
+  term.number = fields.getInteger(value, "number", where);
+  if (value.find("divisor"))
+    term.divisor = fields.getInteger(value, "divisor", where);
+  if (value.find("period"))
+    term.period = fields.getInteger(value, "period", where);
+  if (term.divisor < 1 || term.period < 1)
+    fields.bad(where, "has a number below 1");
+  for (const Json &dim : fields.getArray(value, "dims", where).elements) {
+    size_t index = 0;
+    while (index < rule.dims.size() && rule.dims[index] != dim.string)
+      ++index;
+    if (index == rule.dims.size())
+      index += findName(rule.boundDims, dim.string);
+    // A number counts nothing that its place in the formula does not.
+    if (dim.is(Json::Kind::String) && dim.string == "1")
+      continue;
+    if (!dim.is(Json::Kind::String) ||
+        index == rule.dims.size() + rule.boundDims.size())
+      fields.bad(at(where, "dims"),
+                 "has an element that is not a dim of the rule");
+    term.dims.push_back(index);
+  }
+  if (value.find("guard")) {
+    term.guard =
+        findName(manifest.options, fields.getString(value, "guard", where));
+    if (term.guard == manifest.options.size())
+      fields.bad(at(where, "guard"), "is not an option");
+  }
+  return term;
+}
+
+/// What a step costs; nothing in packages of an earlier compiler.
+static void readCost(const FieldReader &fields, const Json &value,
+                     const std::string &where, const Manifest &manifest,
+                     Rule &rule) {
+  auto read = [&](const char *key, std::vector<CostTerm> &terms) {
+    const Json &list = fields.getArray(value, key, where);
+    std::string place = at(where, key);
+    for (size_t i = 0; i < list.elements.size(); ++i)
+      terms.push_back(
+          readCostTerm(fields, list.elements[i], at(place, i), manifest, rule));
+  };
+  read("flops", rule.flops);
+  read("bytes", rule.bytes);
+}
+
 void stepc::readRules(const FieldReader &fields, const Json &root,
                       Manifest &manifest) {
   const Json &list = fields.getArray(root, "rules", "");
@@ -178,6 +230,9 @@ void stepc::readRules(const FieldReader &fields, const Json &root,
     if (element.find("unshardable"))
       readUnshardable(fields, fields.getObject(element, "unshardable", where),
                       at(where, "unshardable"), rule);
+    if (element.find("cost"))
+      readCost(fields, fields.getObject(element, "cost", where),
+               at(where, "cost"), manifest, rule);
     manifest.rules.push_back(std::move(rule));
   }
   if (list.elements.empty())

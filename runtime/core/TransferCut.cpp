@@ -92,11 +92,14 @@ TensorCutter::chooseOwners(const std::vector<EntryTensor> &created,
       owned[{terms[i].wholeAxes, terms[i].getReduceAxes()}].push_back(i);
   std::vector<int64_t> all(created.size(), -1);
   for (const auto &[axes, list] : owned) {
-    std::vector<int64_t> sizes;
-    for (size_t i : list)
-      sizes.push_back(created[i].elements);
+    std::vector<double> costs;
+    std::vector<int64_t> given;
+    for (size_t i : list) {
+      costs.push_back(created[i].cost);
+      given.push_back(created[i].owner);
+    }
     std::vector<int64_t> found =
-        chosen.choose(axes, sizes, mesh.getGroupSize(axes.first));
+        chosen.choose(axes, costs, given, mesh.getGroupSize(axes.first));
     for (size_t k = 0; k < list.size(); ++k)
       all[list[k]] = found[k];
   }

@@ -53,6 +53,10 @@ struct EntryTensor {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   int64_t elements = 0;
+  /// Of one that is owned: what a step of it costs, and the place along
+  /// wholeAxes of its owner; -1: one that is chosen.
+  double cost = 0.0;
+  int64_t owner = -1;
   /// Over the ranks along wholeAxes.
   Cuts cuts;
   int64_t begin = 0;

@@ -353,6 +353,27 @@ def _by_name(optimizer, params):
 
 
 @case
+def the_dearest_is_the_first_ranks():
+    """Of as many elements, or fewer, the wide one has more FLOPs, for SOAP's basis of its
+    columns: so it is first, whatever the order of parameters."""
+    made, grads = named_values({"square": (16, 16), "large": (17, 16), "wide": (8, 32)}, 1, 3)
+    grads = [own[0] for own in grads]
+    more = {"soap": {"precondition_frequency": 2, "max_precond_dim": 64}}
+    _, _, after = reference(made, grads, more)
+    params = spread("fsdp2", line(), made)
+    optimizer = make(params, **more)
+    for step, own in enumerate(grads):
+        give(params, own)
+        optimizer.step()
+        for name, param in params:
+            same_bits(whole(param), after[step][name], f"{name} after step {step}")
+    described = optimizer.describe_layouts()
+    for name, rank in {"wide": 0, "large": 1, "square": 2}.items():
+        words = rf"parameter '{name}' of shape .* rank {rank} of 4 along dp steps the whole"
+        assert re.search(words, described), described
+
+
+@case
 def what_is_done_is_said():
     """Once, with the place in the definition, the parameter, the owner and the bytes; and in
     describe_layouts."""

@@ -313,6 +313,49 @@ def whole_states_that_are_loaded_stay_with_their_owner_alone():
         saved_in_parts(opt)
 
 
+DEAR = {"square": (16, 16), "wide": (8, 32), "large": (17, 16)}
+
+
+def owners_of(opt, named):
+    """By name the rank that has states of a parameter."""
+    have = [None] * dist.get_world_size()
+    dist.all_gather_object(have, [n for n, p in named if set(opt.state[p]) - {"step"}])
+    return {name: rank for rank, names in enumerate(have) for name in names}
+
+
+@case
+def the_dearest_is_the_first_ranks():
+    """Of as many elements, or fewer, the wide one has more FLOPs, for SOAP's basis of its columns.
+    Parameters that are added, or frozen at first, go to who has least; owners stay when options
+    change, of which the costs are."""
+    ranks, steps = dist.get_world_size(), 4
+    made, grads = named_values(DEAR | {"added": (4, 4), "frozen": (5, 5)}, ranks, steps)
+    for stage, mode in WAYS:
+        runs = []
+        for zero in (None, st.Zero(stage, mode)):
+            named = fresh(made, torch.float32)
+            params = dict(named)
+            params["frozen"].requires_grad_(False)
+            first = [(n, p) for n, p in named if n != "added"]
+            more = {} if zero is None else {"zero": zero}
+            opt = st.SOAP(first, lr=0.05, precondition_frequency=2, max_precond_dim=64, **more)
+            for number, of_step in enumerate(grads):
+                if number == 2:
+                    params["frozen"].requires_grad_(True)
+                    opt.add_param_group({"params": [("added", params["added"])]})
+                known = ("added", "frozen") if number < 2 else ()
+                way = (1, "reduced") if zero is None else (stage, mode)
+                train(opt, named, [of_step], *way, absent=known)
+                if zero is not None and number == 0:
+                    assert owners_of(opt, named) == {"wide": 0, "large": 1, "square": 2}
+            runs.append((opt, named))
+        (_, others), (opt, named) = runs
+        for (name, param), (_, other) in zip(named, others, strict=True):
+            same_bits(param, other, f"zero={stage} {mode}: {name}")
+        owners = owners_of(opt, named)
+        assert owners == {"wide": 0, "large": 1, "square": 2, "frozen": 3, "added": 3}, owners
+
+
 @case
 def a_matrix_without_elements():
     named = [

@@ -167,12 +167,21 @@ TEST(Cuts, rows) {
 
 TEST(Cuts, owners) {
   Owners owners;
-  EXPECT_EQ((std::vector<int64_t>{2, 0, 1, 1, 2}),
-            owners.choose({1, 0}, {3, 10, 5, 2, 4}, 3));
+  const std::vector<int64_t> two(2, -1), three(3, -1);
+  EXPECT_EQ(
+      (std::vector<int64_t>{2, 0, 1, 1, 2}),
+      owners.choose({1, 0}, {3, 10, 5, 2, 4}, std::vector<int64_t>(5, -1), 3));
   // Loads are 10, 7 and 7 now; of other axes none.
-  EXPECT_EQ((std::vector<int64_t>{1, 2}), owners.choose({1, 0}, {1, 1}, 3));
+  EXPECT_EQ((std::vector<int64_t>{1, 2}),
+            owners.choose({1, 0}, {1, 1}, two, 3));
   EXPECT_EQ((std::vector<int64_t>{0, 1, 0}),
-            owners.choose({1, 2}, {0, 0, 0}, 2));
+            owners.choose({1, 2}, {0, 0, 0}, three, 2));
+  // Of equal ones the first is first; costs need not be whole numbers.
+  EXPECT_EQ((std::vector<int64_t>{1, 0, 1}),
+            owners.choose({4, 0}, {1.5, 1.75, 1.5}, three, 2));
+  // One that is given counts, and nobody else has the dearest then.
+  EXPECT_EQ((std::vector<int64_t>{1, 1, 0}),
+            owners.choose({8, 0}, {2, 3, 9}, {-1, 1, -1}, 2));
   EXPECT_EQ((Cuts{0, 0, 9, 9}), giveWhole(9, 1, 3));
 }
 

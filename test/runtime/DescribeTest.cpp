@@ -11,6 +11,8 @@
 
 #include "support/Fixture.h"
 
+#include <cmath>
+
 using namespace stepc_test;
 using nlohmann::json;
 
@@ -32,6 +34,16 @@ json makeInterface() {
        {"guard", {{{"extent", -1}, {"predicate", "ge"}, {"option", "min"}}}},
        {"bound_dims",
         {{{"name", "r"}, {"least_of", {"n", "m"}}, {"most", 3}, {"per", 1}}}},
+       {"cost",
+        {{"flops",
+          {{{"number", 2}, {"dims", {"...b", "n", "n", "m"}}},
+           {{"number", 4},
+            {"divisor", 3},
+            {"period", 10},
+            {"dims", {"...b", "n", "r"}}}}},
+         {"bytes",
+          {{{"number", 12}, {"dims", all}},
+           {{"number", 8}, {"dims", {"1", "m", "r"}}, {"guard", "moves"}}}}}},
        {"unshardable",
         {{"dims", {"n", "flat range"}}, {"line", 7}, {"column", 3}}},
        {"states",
@@ -161,6 +173,69 @@ TEST_F(DescribeTest, parts) {
   expectState(*answer->tensors[1]->states[0], "row", {5, 1}, {5, 1}, {0, -1}, 1,
               1);
   expectState(*answer->tensors[1]->states[3], "avg", shape, {7}, {0, 1}, 0, 1);
+}
+
+/// What a step costs: exact numbers.
+TEST_F(DescribeTest, costs) {
+  for (auto [lr, moved] : {std::pair(0.5, 120.0), std::pair(0.0, 0.0)}) {
+    std::vector<int64_t> options = resolve({}, lr), shape = {2, 3, 8, 5};
+    DescriptionPtr answer =
+        describe(interface.get(), {makeQuery("w", shape, options.data())});
+    const StepcTensorDescription &tensor = *answer->tensors[0];
+    // 2 b n n m, and 4/3 b n r in one of 10 steps; r is 3.
+    EXPECT_DOUBLE_EQ(3840.0 + 19.2, tensor.flops);
+    EXPECT_DOUBLE_EQ(3859.2 + 10.0 * (2880.0 + moved), tensor.cost);
+  }
+}
+
+TEST(ChooseOwners, dearestFirst) {
+  std::vector<double> costs = {3, 10, 5, 2, 4}, loads(3);
+  std::vector<int64_t> owners(5);
+  ASSERT_OK(stepcChooseOwners(costs.data(), 5, 3, nullptr, owners.data()));
+  EXPECT_EQ((std::vector<int64_t>{2, 0, 1, 1, 2}), owners);
+  ASSERT_OK(stepcChooseOwners(costs.data(), 2, 3, loads.data(), owners.data()));
+  EXPECT_EQ((std::vector<double>{10, 3, 0}), loads);
+  ASSERT_OK(stepcChooseOwners(costs.data(), 1, 3, loads.data(), owners.data()));
+  EXPECT_EQ(2, owners[0]);
+}
+
+TEST(ChooseOwners, refused) {
+  std::vector<double> costs = {3, -0.5}, loads = {1, NAN};
+  std::vector<int64_t> owners(2);
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, "0 ranks are to own tensors",
+                 stepcChooseOwners(costs.data(), 1, 0, nullptr, owners.data()));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "2 tensors are to have owners, without a list",
+                 stepcChooseOwners(costs.data(), 2, 3, nullptr, nullptr));
+  EXPECT_REFUSED(
+      STEPC_INVALID_ARGUMENT, "-1 tensors are to have owners",
+      stepcChooseOwners(costs.data(), -1, 3, nullptr, owners.data()));
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 1 costs -0.5, not a number from 0 on",
+                 stepcChooseOwners(costs.data(), 2, 3, nullptr, owners.data()));
+  EXPECT_REFUSED(
+      STEPC_INVALID_ARGUMENT,
+      "what is owned by rank 1 costs nan, not a number from 0 on",
+      stepcChooseOwners(costs.data(), 1, 2, loads.data(), owners.data()));
+}
+
+TEST_F(DescribeTest, badCosts) {
+  auto refuse = [](const char *key, json value, const char *message) {
+    json text = makeInterface();
+    text["rules"][0]["cost"]["flops"][1][key] = std::move(value);
+    std::string bad = text.dump();
+    StepcInterface *out = nullptr;
+    std::string words = "the interface is corrupt: 'rules[0].cost.flops[1]";
+    words += message;
+    EXPECT_REFUSED(STEPC_CORRUPT_PACKAGE, words.c_str(),
+                   stepcInterfaceLoad(bad.data(), bad.size(), &out));
+  };
+  refuse("divisor", 0, "' has a number below 1");
+  refuse("period", 0, "' has a number below 1");
+  refuse("dims", {"n", "k"},
+         ".dims' has an element that is not a dim of the rule");
+  refuse("dims", {7}, ".dims' has an element that is not a dim of the rule");
+  refuse("guard", "other", ".guard' is not an option");
 }
 
 TEST_F(DescribeTest, noRule) {

@@ -112,6 +112,22 @@ TEST(TransferRefusal, parts) {
                  "tensor 'w': its entry is whole over 'dp', and no layout says "
                  "how a step cuts it",
                  ask());
+  entry.owned = 1;
+  EXPECT_REFUSED(STEPC_INVALID_ARGUMENT,
+                 "tensor 'w': one rank owns it, and the entry does not say "
+                 "which",
+                 ask());
+  for (int64_t owner : {-1, 3}) {
+    entry.owner = owner;
+    std::string words = "tensor 'w': the entry's owner is " +
+                        std::to_string(owner) + ", and 2 ranks may own it";
+    EXPECT_REFUSED(STEPC_INVALID_ARGUMENT, words.c_str(), ask());
+  }
+  for (int64_t owner : {1, 2}) {
+    entry.owner = owner;
+    ASSERT_OK(ask());
+    EXPECT_EQ(owner == 2 ? 48 : 0, end - begin);
+  }
   binding.entry = nullptr;
   ASSERT_OK(ask());
   EXPECT_EQ(0, begin);

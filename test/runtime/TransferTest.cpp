@@ -139,6 +139,37 @@ TEST(Transfer, owned) {
   }
 }
 
+/// Entries may say who owns what, and others go to who has least then. Callers
+/// of an earlier version say nothing.
+TEST(Transfer, ownersThatAreGiven) {
+  std::vector<EntrySpec> specs = makeEntries(A, A, 3.0);
+  for (EntrySpec &spec : specs) {
+    spec.owned = true;
+    spec.owner = 1 + int64_t(&spec - specs.data()) % 2;
+  }
+  specs[5].owner = 0;
+  EntryWorld world(getToyTransfers(), {3}, specs, {}, 600, 900);
+  world.bindAll();
+  runToy(world);
+  for (size_t i = 0; i < specs.size(); ++i)
+    for (EntryRank &rank : world.ranks) {
+      int64_t begin, end, place = rank.axes[0].coordinate;
+      ASSERT_OK(stepcPlanGetPart(rank.plan.get(), int64_t(i), &begin, &end));
+      if (begin < end)
+        EXPECT_EQ(i == 5 ? 2 : int64_t(i) % 2, place) << i;
+    }
+  EntryWorld old(getToyTransfers(), {3}, specs, {}, 600, 900);
+  for (EntryRank &rank : old.ranks) {
+    auto forget = [](StepcBinding &, StepcEntry &entry, StepcLayout &) {
+      entry.structSize = offsetof(StepcEntry, owner);
+    };
+    ASSERT_OK(rank.bind(0, 1, forget));
+    int64_t begin, end;
+    ASSERT_OK(stepcPlanGetPart(rank.plan.get(), 0, &begin, &end));
+    EXPECT_EQ(rank.axes[0].coordinate == 0, begin < end);
+  }
+}
+
 /// Of all types, in all types, divided before and behind the sum.
 TEST(Transfer, types) {
   for (bool before : {false, true}) {

@@ -61,6 +61,36 @@ def test_text_and_tables(model):
     assert table.count("| came |") == 8 and "(estimate)" in table
 
 
+def test_who_owns_what(tmp_path):
+    """By FLOPs, not by elements: of matrices of as many, the square is the dearest to Muon, and
+    the wide one to SOAP, for its basis of 4096 columns."""
+    path = tmp_path / "matrices.txt"
+    path.write_text("wide 64x4096\nsquare 512x512\nflat 96x96\n")
+    wide, square, flat = 64 * 64 * 4096, 512**3, 96**3
+    # 15 n n m + 5 n n n
+    by_hand = [float(20 * square), float(15 * wide + 5 * 64**3 + 20 * flat)]
+    for layout in ("zero1", "zero2", "fsdp2"):
+        found = json.loads(run("muon", "--model", path, "--ranks", 2, "--layout", layout, "--json"))
+        work = found["work"]
+        assert work["flops"] == by_hand, layout
+        assert work["balance"] == max(by_hand) * 2 / sum(by_hand), layout
+        assert work["owned"] == 3, layout
+        # Of zero the owner alone has states; else it has a rank's part of all beside. Whose
+        # products need most memory has the square.
+        beside = 4 * (2 * 512 * 512 + 96 * 96) // 2 if layout == "fsdp2" else 0
+        state = found["memory"]["states"]["momentum_buffer"]
+        assert state == 4 * 512 * 512 + beside, layout
+    soap = json.loads(run("soap", "--model", path, "--ranks", 2, "--layout", "zero1", "--json"))
+    assert soap["work"]["flops"][0] > 20 * soap["work"]["flops"][1]
+    alone = json.loads(run("muon", "--model", path, "--ranks", 2, "--layout", "ddp", "--json"))
+    assert alone["work"] == {"flops": [sum(by_hand)], "most": sum(by_hand), "balance": 1.0,
+                             "owned": 0}  # fmt: skip
+    text = run("muon", "--model", path, "--ranks", 2, "--layout", "zero1")
+    assert f"balance {max(by_hand) * 2 / sum(by_hand):.3f}" in text
+    assert "3 tensors have owners, which step all of each" in text
+    assert "FLOPs" not in run("adamw", "--model", path, "--ranks", 2)
+
+
 def test_options_and_rules(model):
     states = []
     for value in ("false", "true"):

@@ -91,7 +91,8 @@ class Call:
 
 @dataclass
 class RankAccount:
-    """Of one rank, in bytes; ``moved`` by segment."""
+    """Of one rank, in bytes; ``moved`` by segment, ``landing``: means of gradients of what it
+    owns."""
 
     param: int = 0
     grad: int = 0
@@ -99,6 +100,7 @@ class RankAccount:
     kept: int = 0
     workspace: int = 0
     exchange: int = 0
+    landing: int = 0
     moved: Counter[int] = field(default_factory=Counter)
     calls: list[Call] = field(default_factory=list)
 

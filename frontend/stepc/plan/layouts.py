@@ -95,6 +95,13 @@ class Layout:
             rank //= size
         return found
 
+    def place(self, rank: int, axes: Sequence[str]) -> int:
+        """Of a rank among those that differ in these axes alone."""
+        at, place = self.coordinates(rank), 0
+        for name in axes:
+            place = place * self.axes[name] + at[name]
+        return place
+
     def size(self, axes: Sequence[str]) -> int:
         product = 1
         for name in axes:
@@ -177,7 +184,7 @@ class Layout:
         return [(lines[0], len(lines)) for lines in found.values()]
 
 
-def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+def buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     """Of at most BUCKET_BYTES, or one tensor."""
     bucket: list[Tensor] = []
     size = 0
@@ -198,7 +205,7 @@ def make_lines(model: Model, ranks: int, is_reversed: bool) -> tuple[Line, ...]:
         by_dtype.setdefault(tensor.dtype, []).append(tensor)
     lines = []
     for of_dtype in by_dtype.values():
-        for tensors in _buckets(of_dtype):
+        for tensors in buckets(of_dtype):
             starts = tuple(itertools.accumulate((t.elements for t in tensors), initial=0))
             length = -(-starts[-1] // (ranks * UNIT)) * UNIT
             lines.append(Line(tuple(tensors), starts[:-1], length))

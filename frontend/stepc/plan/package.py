@@ -69,6 +69,49 @@ def _manifest(data: bytes, name: str) -> bytes:
 
 
 @functools.cache
+def _interface_of(source: Source) -> Interface:
+    if source.package is not None:
+        return Interface.from_text(_manifest(source.package, source.name))
+    text = _compiler.interface(source.text, source.name, source.fragments)
+    return Interface.from_text(text.encode())
+
+
+def _resolve(interface: Interface, values: dict[str, float]) -> tuple[int, ...]:
+    """The values of all options, where these are not at their default."""
+    known = {*interface.option_names, *interface.hyper_names}
+    for name in values:
+        if name not in known:
+            raise PlanError(
+                f"'{interface.name}' has no option or hyper-parameter '{name}', it has: "
+                f"{', '.join(sorted(known))}"
+            )
+    hypers = tuple(values.get(n, default) for n, default in interface.hypers)
+    options = {n: v for n, v in values.items() if n in interface.option_names}
+    return interface.in_order(interface.resolve(options, hypers))
+
+
+class Definition:
+    """What the library says of tensors before there is a package."""
+
+    def __init__(self, source: Source, values: dict[str, float]):
+        self._interface = _interface_of(source)
+        self._values = _resolve(self._interface, values)
+        self._found: dict[Query, Tensor] = {}
+
+    def describe(self, query: Query) -> Tensor:
+        """Of a query without options."""
+        if query not in self._found:
+            [self._found[query]] = self._interface.describe([query._replace(options=self._values)])
+        if self._found[query].rule is None:
+            raise PlanError(f"no rule of '{self._interface.name}' takes shape {query.shape}")
+        return self._found[query]
+
+    def tensor(self, shape: tuple[int, ...]) -> Tensor:
+        """Of a whole tensor."""
+        return self.describe(Query((), shape))
+
+
+@functools.cache
 def _compiled(source: Source, requests: tuple[str, ...], state: str | None) -> bytes:
     arguments = [f"--variant={request}" for request in requests]
     arguments += [f"--state={state}"] if state else []
@@ -109,7 +152,7 @@ class Package:
         except ValueError as error:
             raise PlanError(f"'{source.name}' is no package: {error}") from None
         self.interface = Interface.from_json(self.manifest, text)
-        self._values = self.interface.in_order(self._resolve(values))
+        self._values = _resolve(self.interface, values)
         self._tensors: dict[tuple, Tensor] = {}
         self._parts: dict[Part, Tensor] = {}
 
@@ -120,18 +163,6 @@ class Package:
     @property
     def name(self) -> str:
         return self.manifest["optimizer"]
-
-    def _resolve(self, values: dict[str, float]) -> dict:
-        known = {*self.interface.option_names, *self.interface.hyper_names}
-        for name in values:
-            if name not in known:
-                raise PlanError(
-                    f"'{self.name}' has no option or hyper-parameter '{name}', it has: "
-                    f"{', '.join(sorted(known))}"
-                )
-        hypers = tuple(values.get(n, default) for n, default in self.interface.hypers)
-        options = {n: v for n, v in values.items() if n in self.interface.option_names}
-        return self.interface.resolve(options, hypers)
 
     def tensor(self, shape: tuple[int, ...]) -> Tensor:
         """The rule of a whole tensor, and its states."""

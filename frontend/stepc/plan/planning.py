@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 from .._mesh import UNDER_WAY
@@ -13,7 +16,8 @@ from .failure import PlanError
 from .layouts import Layout, Part, parse
 from .machines import Machine
 from .models import BYTES, Model
-from .package import Package, Source
+from .owners import Owners
+from .package import Definition, Package, Source
 
 GRADIENTS = ("local", "reduced")
 
@@ -37,25 +41,69 @@ class Plan:
     """What :func:`make` found. ``account``: of ``fullest``, the rank that has the most."""
 
     def __init__(self, model: Model, machine: Machine, layout: Layout, package: Package,
-                 request: Request):  # fmt: skip
+                 request: Request, owners: Owners):  # fmt: skip
         self.model, self.machine, self.layout, self.package = model, machine, layout, package
-        self.request = request
+        self.request, self.owners = request, owners
         self._accountant = Accountant(package, layout, request.workers, request.groups)
         self._of_all_ranks = self._flat_memory() if layout.is_flat else {}
         # Of dims rank 0 has the largest part.
+        differ = layout.is_flat or owners.list
         self.fullest, self.account = max(
-            ((rank, self.rank(rank)) for rank in range(layout.ranks if layout.is_flat else 1)),
+            ((rank, self.rank(rank)) for rank in range(layout.ranks if differ else 1)),
             key=lambda one: self.memory_of(one[1])["total"],
         )
         self.traffic = traffic.beside_step(model, layout, request.gradients)
-        self.traffic += traffic.presence(model, layout, self.account.calls)
+        self.traffic += traffic.presence(owners.cut, layout, self.account.calls)
+        self.traffic += traffic.of_owners(owners, layout, package, request.gradients)
+
+    def parts(self, rank: int) -> Counter[Part]:
+        """What a rank steps, and how many tensors have each alike."""
+        return self.layout.parts(self.owners.cut, rank) + self.owners.parts(rank)
 
     def rank(self, rank: int) -> RankAccount:
-        return self._accountant.rank(self.layout.parts(self.model, rank))
+        found = self._accountant.rank(self.parts(rank))
+        if self.layout.is_flat:
+            found.landing = self.owners.landing(rank)
+        else:
+            self._add_shards(rank, found)
+        return found
+
+    def _add_shards(self, rank: int, account: RankAccount) -> None:
+        """What a rank keeps of tensors that owners step, which have the whole beside it. Of a
+        state the share of its elements: some are whole on each rank."""
+        at = self.layout.coordinates(rank)
+        for one in self.owners.list:
+            tensor, whole = one.tensor, self.package.part(one.part)
+            elements = math.prod(self.layout.local_shape(tensor, at))
+            account.param += elements * BYTES[tensor.dtype]
+            account.grad += elements * BYTES[self.package.grad_of(tensor.dtype)]
+            for state in whole.states:
+                account.states[state.name] += state.bytes * elements // max(tensor.elements, 1)
 
     def uses(self) -> list[usage.Use]:
         """The variants that the rank with the most runs."""
-        return usage.by_variant(self.package, self.layout.parts(self.model, self.fullest))
+        return usage.by_variant(self.package, self.parts(self.fullest))
+
+    # --- Work -------------------------------------------------------------------
+
+    @functools.cached_property
+    def flops(self) -> list[float]:
+        """Of the products and decompositions of a step, of each rank. What is done in some steps
+        counts with its share, by the defaults of hyper-parameters."""
+        alike = sum(
+            self.package.part(part).flops * count
+            for part, count in self.layout.parts(self.owners.cut, 0).items()
+        )
+        return [
+            alike + sum(one.flops for one in self.owners.of(rank))
+            for rank in range(self.layout.ranks if self.owners.list else 1)
+        ]
+
+    @property
+    def balance(self) -> float:
+        """The most that a rank has over the mean, 1 at best."""
+        mean = sum(self.flops) / len(self.flops)
+        return max(self.flops) / mean if mean else 1.0
 
     # --- Memory ---------------------------------------------------------------
 
@@ -70,6 +118,8 @@ class Plan:
             "exchange buffers": account.exchange,
         }
         found |= self._of_all_ranks
+        if account.landing and "means of gradients" in found:
+            found["means of gradients"] += account.landing
         found["total"] = sum(sum(v.values()) if isinstance(v, dict) else v for v in found.values())
         return found
 
@@ -81,6 +131,11 @@ class Plan:
         under_way = min(UNDER_WAY, len(lines))
         wholes = [line.length * ranks * BYTES[line.dtype] for line in lines]
         joined = [n for n, line in zip(wholes, lines, strict=True) if len(line.tensors) > 1]
+        # Of what owners step a bucket is sent, and no more of it received.
+        owned = [sum(one.tensor.bytes for one in own) for own in self.owners.buckets()]
+        joined += [n for n, own in zip(owned, self.owners.buckets(), strict=True) if len(own) > 1]
+        under_way = min(UNDER_WAY, len(lines) + len(owned))
+        wholes += owned
         found = {"parameters": sum(t.bytes for t in self.model.tensors)}
         if self.layout.kind == "zero1":
             found["gradients"] = sum(
@@ -129,14 +184,19 @@ def make(source: Source, model: Model, machine: Machine, request: Request) -> Pl
         raise PlanError(f"gradients is '{request.gradients}', known: {', '.join(GRADIENTS)}")
     layout = parse(request.layout, model, machine.ranks, request.sizes, machine.ranks_per_node,
                    request.rules)  # fmt: skip
+    owners = Owners(model, layout, Definition(source, request.values))
+    if owners.list and layout.is_flat:  # lines of the others
+        layout = parse(request.layout, owners.cut, machine.ranks, request.sizes,
+                       machine.ranks_per_node, request.rules)  # fmt: skip
     dtypes = {tensor.dtype for tensor in model.tensors}
     grads = dict.fromkeys(dtypes, request.grad) if request.grad else {}
     if layout.kind == "zero2":
         if request.gradients != "local":
             raise PlanError("layout is 'zero2', which reduces local gradients itself")
         grads = {dtype: "f64" if dtype == "f64" else "f32" for dtype in dtypes}
-    package = Package(source, _kinds(model, layout), request.values, grads, request.state)
-    return Plan(model, machine, layout, package, request)
+    kinds = _kinds(owners.cut, layout) | {one.part for one in owners.list}
+    package = Package(source, kinds, request.values, grads, request.state)
+    return Plan(model, machine, layout, package, request, owners)
 
 
 def _kinds(model: Model, layout: Layout) -> set[Part]:

@@ -12,7 +12,9 @@ from .planning import Plan
 
 
 def _memory(plan: Plan) -> list[str]:
-    lines = ["memory of the rank that has the most, exact:"]
+    # What crosses to owners and from them has memory that is not counted to the byte.
+    exact = ":" if plan.owners.list else ", exact:"
+    lines = [f"memory of the rank that has the most{exact}"]
     for name, value in plan.memory.items():
         if isinstance(value, dict):
             lines += [f"  {size(v):>10}  state {n}" for n, v in value.items()]
@@ -23,6 +25,24 @@ def _memory(plan: Plan) -> list[str]:
             f"  and torch gathers a block at a time, {size(plan.largest_unit)} of parameters"
         )
     return lines
+
+
+def _work(plan: Plan) -> list[str]:
+    """Of definitions with products of matrices."""
+    if not any(plan.flops):
+        return []
+    most, mean = max(plan.flops), sum(plan.flops) / len(plan.flops)
+    owners = (
+        f"{len(plan.owners.list)} tensors have owners, which step all of each"
+        if plan.owners.list
+        else "every rank steps all tensors"
+    )
+    return [
+        "products and decompositions of a step, FLOPs:",
+        f"  {most:10.3g}  of the rank that has the most",
+        f"  {mean:10.3g}  of a rank in the mean: balance {plan.balance:.3f}",
+        f"  {owners}",
+    ]
 
 
 def _exchanges(plan: Plan) -> list[str]:
@@ -70,7 +90,7 @@ def head(plan: Plan) -> str:
 
 
 def text(plan: Plan) -> str:
-    sections = (_memory(plan), _exchanges(plan), _beside(plan), _times(plan))
+    sections = (_memory(plan), _work(plan), _exchanges(plan), _beside(plan), _times(plan))
     return "\n".join([head(plan), *("\n".join(lines) for lines in sections if lines)]) + "\n"
 
 
@@ -87,6 +107,12 @@ def as_json(plan: Plan) -> dict:
         "axes": plan.layout.axes,
         "memory": plan.memory,
         "largest_unit": plan.largest_unit,
+        "work": {
+            "flops": plan.flops,
+            "most": max(plan.flops),
+            "balance": plan.balance,
+            "owned": len(plan.owners.list),
+        },
         "exchanges": {
             "rounds": account.rounds,
             "calls": len(account.calls),

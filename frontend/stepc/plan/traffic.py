@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from .account import Call
 from .layouts import Layout, Line
 from .models import BYTES, Model, Tensor
+from .owners import Owners
+from .package import Package
 
 _DIGEST = 16  # bytes, of what ranks must have alike (ranks/alike.py)
 
@@ -47,19 +49,19 @@ def _row(when, what, operation, layout: Layout, axes, calls, data) -> Traffic:
     return Traffic(when, what, operation, tuple(axes), calls, data, sent)
 
 
-def _zero(layout: Layout, gradients: str) -> list[Traffic]:
+def _zero(model: Model, layout: Layout, gradients: str) -> list[Traffic]:
     """Of ``zero=``: what the runtime has cross for each bucket, and what is told before."""
     axes, world = layout.data_axes, layout.size(layout.data_axes)
     lines = layout.lines
     whole = sum(world * _fullest(line) * BYTES[line.dtype] for line in lines)
-    numbers = 16 * (sum(len(line.tensors) for line in lines) + 1)
+    numbers = 16 * (len(model.tensors) + 1)
     found = [_row(BEFORE, "which gradients there are", "all_reduce", layout, axes, 1, numbers)]
-    if gradients == "local":
+    if gradients == "local" and lines:
         # zero2 sends a bucket as soon as the backward pass has filled it.
         when = BACKWARD if layout.kind == "zero2" else BEFORE
         found.append(_row(when, "gradients", "all_to_all", layout, axes, len(lines), whole))
-    else:
-        data = sum(tensor.bytes for line in lines for tensor in line.tensors)
+    elif gradients == "reduced":
+        data = sum(tensor.bytes for tensor in model.tensors)
         found.append(_row(BACKWARD, "gradients (DDP)", "all_reduce", layout, axes, None, data))
     if layout.kind == "zero2":
         what, broken = "which pass it is", "whether it broke off"
@@ -69,6 +71,8 @@ def _zero(layout: Layout, gradients: str) -> list[Traffic]:
     sizes = [sum(tensor.elements for tensor in line.tensors) for line in lines]
     calls = sum(-(-size // line.length) for size, line in zip(sizes, lines, strict=True))
     data = sum(size * BYTES[line.dtype] for size, line in zip(sizes, lines, strict=True))
+    if not lines:
+        return found
     return [*found, _row(AFTER, "parameters", "broadcast", layout, axes, calls, data)]
 
 
@@ -130,6 +134,35 @@ def presence(model: Model, layout: Layout, calls: list[Call]) -> list[Traffic]:
     ]
 
 
+def of_owners(owners: Owners, layout: Layout, package: Package, gradients: str) -> list[Traffic]:
+    """What goes to those that step whole tensors, and comes back."""
+    if not owners.list:
+        return []
+    if layout.is_flat:
+        axes, made = layout.data_axes, owners.buckets()
+        data = sum(one.tensor.bytes for one in owners.list)
+        when = BACKWARD if layout.kind == "zero2" else BEFORE
+        rows = []
+        if gradients == "local":
+            what = "gradients to owners"
+            rows.append(_row(when, what, "all_to_all", layout, axes, len(made), data))
+        calls = sum(len({one.owner for one in own}) for own in made)
+        what = "parameters from owners"
+        return [*rows, _row(AFTER, what, "broadcast", layout, axes, calls, data)]
+    rows = []
+    for axes in dict.fromkeys(one.axes for one in owners.list):
+        there = back = 0
+        for one in owners.list:
+            if one.axes == axes:
+                states = sum(state.bytes for state in package.part(one.part).states)
+                wide = max(BYTES[one.tensor.dtype], BYTES["f32"])
+                there += one.tensor.bytes + one.tensor.elements * wide + states
+                back += one.tensor.bytes + states
+        rows.append(_row(BEFORE, "parts to owners", "all_to_all", layout, axes, 1, there))
+        rows.append(_row(AFTER, "parts from owners", "all_to_all", layout, axes, 1, back))
+    return rows
+
+
 def largest_unit(model: Model, layout: Layout) -> int:
     """Bytes of the largest block with its padding, as ``fully_shard`` gathers it."""
     at = layout.coordinates(0)
@@ -141,7 +174,7 @@ def beside_step(model: Model, layout: Layout, gradients: str = "local") -> list[
     between layers is the model's, and is not here."""
     at = layout.coordinates(0)
     if layout.is_flat:
-        rows = _zero(layout, gradients)
+        rows = _zero(model, layout, gradients)
     elif layout.kind == "fsdp2":
         rows = _fsdp2(model, layout, at)
     elif layout.kind == "ddp":

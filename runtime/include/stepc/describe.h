@@ -117,6 +117,11 @@ typedef struct StepcTensorDescription {
   int64_t workspaceBytes;       /* that a traversal of it takes */
   const int64_t *bufferEntries; /* of each buffer of the variant's workspace */
   int64_t numBuffers;
+  double flops; /* of products and decompositions of a step of the rank's part,
+                   with or without a variant. What is done in some steps counts
+                   with their share, by the defaults of hyper-parameters */
+  double cost; /* of a step of it, by which owners are chosen: these, and 10 for
+                  each byte that is moved where numbers have four */
 } StepcTensorDescription;
 
 /* Owns all that it points to; structures are those of the library, of which a
@@ -134,6 +139,15 @@ STEPC_API StepcStatus stepcInterfaceDescribe(const StepcInterface *interface,
                                              const StepcTensorQuery *queries,
                                              int64_t n,
                                              const StepcDescription **out);
+
+/* Who of `numRanks` steps which of n tensors of these costs: the dearest first,
+ * each to who has least, of several the first; of equal ones the first first.
+ * stepcPlanBind chooses so among those that one call binds. `loads` has for
+ * each rank the costs of what it owns before and behind the call; NULL: nothing
+ * before. STEPC_INVALID_ARGUMENT for a cost that is no number from 0 on. */
+STEPC_API StepcStatus stepcChooseOwners(const double *costs, int64_t n,
+                                        int64_t numRanks, double *loads,
+                                        int64_t *outOwners);
 
 /* Accepts NULL. */
 STEPC_API void stepcDescriptionDestroy(const StepcDescription *description);

@@ -69,12 +69,15 @@ typedef struct StepcEntry {
   double divisor;       /* of the sum, positive; 1: none */
   int32_t divideBefore; /* 1: each addend is divided, before it is rounded to
                            wireType; 0: their sum */
-  int32_t owned;        /* 1: one rank along wholeAxes steps all of it, chosen
-                           by size: the largest tensors first, each to who has
-                           least */
+  int32_t owned;        /* 1: one rank along wholeAxes steps all of it, `owner`
+                           or one that is chosen by cost: the dearest tensors
+                           first, each to who has least */
   DLDataType wireType;  /* in which gradients cross ranks; bits 0: in theirs.
                            Sums are made in f32, of f64 in f64, in the order of
                            the ranks of the group */
+  int64_t owner; /* with `owned`: 1 + the place along wholeAxes of the rank that
+                    steps it; 0: stepcPlanBind chooses. Callers of an earlier
+                    version do not have the field */
 } StepcEntry;
 
 #ifdef __cplusplus

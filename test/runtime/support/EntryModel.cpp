@@ -117,6 +117,46 @@ int64_t EntryRank::getPlace(uint64_t mask) const {
   return place;
 }
 
+int64_t EntryRank::getGroupSize(uint64_t mask) const {
+  int64_t size = 1;
+  for (size_t k = 0; k < axes.size(); ++k)
+    if (mask >> k & 1)
+      size *= axes[k].size;
+  return size;
+}
+
+/// Of what is asked before there is a plan, which has to say it: as plans of
+/// other ranks choose, by a manifest that says nothing of costs.
+std::map<size_t, int64_t> EntryRank::chooseOwners(size_t begin, size_t end) {
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<size_t>> groups;
+  auto getCost = [&](size_t i) { return 80.0 * double(params[i].size()); };
+  for (size_t i = begin; i < end; ++i) {
+    const EntrySpec &spec = specs[i];
+    std::pair<uint64_t, uint64_t> key = {spec.whole,
+                                         spec.partial & ~spec.whole};
+    if (!spec.owned)
+      continue;
+    loads[key].resize(size_t(getGroupSize(spec.whole)));
+    if (spec.owner)
+      loads[key][size_t(spec.owner - 1)] += std::max(getCost(i), 1.0);
+    else
+      groups[key].push_back(i);
+  }
+  std::map<size_t, int64_t> owners;
+  for (const auto &[key, list] : groups) {
+    std::vector<double> costs, &own = loads[key];
+    for (size_t i : list)
+      costs.push_back(getCost(i));
+    std::vector<int64_t> found(list.size());
+    EXPECT_EQ(STEPC_OK,
+              stepcChooseOwners(costs.data(), int64_t(list.size()),
+                                int64_t(own.size()), own.data(), found.data()));
+    for (size_t k = 0; k < list.size(); ++k)
+      owners[list[k]] = found[k];
+  }
+  return owners;
+}
+
 /// Of the parts that the rank is going to step.
 void EntryRank::addStates(std::vector<StepcBinding> &bindings, size_t begin,
                           std::vector<std::array<const DLTensor *, 2>> &lists) {
@@ -158,6 +198,7 @@ StepcStatus EntryRank::bind(
   std::vector<StepcEntry> entries(end - begin);
   std::vector<std::vector<uint64_t>> dimAxes(end - begin);
   std::vector<StepcBinding> bindings;
+  const std::map<size_t, int64_t> owners = chooseOwners(begin, end);
   for (size_t i = begin; i < end; ++i) {
     const EntrySpec &spec = specs[i];
     StepcLayout &layout = layouts[i - begin];
@@ -182,6 +223,9 @@ StepcStatus EntryRank::bind(
     entry.divisor = spec.divisor;
     entry.divideBefore = spec.before;
     entry.owned = spec.owned;
+    entry.owner = spec.owner;
+    if (spec.owned && givesStates && !spec.owner)
+      entry.owner = 1 + owners.at(i);
     entry.wireType = getWireType(spec.wire);
     bindings.push_back(makeBinding(nullptr, params[i].dl(),
                                    missing[i] ? nullptr : grads[i].dl(),

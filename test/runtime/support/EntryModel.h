@@ -16,6 +16,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace stepc_test {
@@ -36,6 +37,8 @@ struct EntrySpec {
   bool owned = false;
   bool rows = false;
   int64_t group = 0;
+  /// Where it is owned: 1 + the rank's place; 0: one that is chosen.
+  int64_t owner = 0;
 };
 
 EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
@@ -55,6 +58,8 @@ public:
   StepcStatus setGrad(size_t i, bool present);
   /// The place of the rank among those that differ in these axes.
   int64_t getPlace(uint64_t axes) const;
+  /// How many there are.
+  int64_t getGroupSize(uint64_t axes) const;
   /// A step at once, or as gradients come, in an order of the seed, so many at
   /// a time; their memory is spoiled behind that.
   StepcStatus step();
@@ -78,8 +83,11 @@ public:
 
 private:
   StepcStatus nameAll(uint32_t seed, size_t atATime);
+  std::map<size_t, int64_t> chooseOwners(size_t begin, size_t end);
   void addStates(std::vector<StepcBinding> &bindings, size_t begin,
                  std::vector<std::array<const DLTensor *, 2>> &lists);
+  /// Of ranks along axes of entries, and beside them.
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<double>> loads;
 };
 
 /// All ranks of a grid, each a thread, and one process that steps the whole

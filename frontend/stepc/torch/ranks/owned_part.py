@@ -57,15 +57,16 @@ class OwnedPart:
     it in memory of its own, or nothing.
 
     ``inner`` is the part that the user has; ``axes`` those over which it is cut; ``at`` has
-    for each rank along them where its part lies; ``reason`` says why, in words. ``local`` and
+    for each rank along them where its part lies; ``reason`` says why, in words, ``cost`` what a
+    step of the whole costs. ``local`` and
     ``layout`` are the plan's: a whole tensor that ranks along ``axes`` do not have.
     """
 
     entry = None
 
-    def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str):
+    def __init__(self, inner, group: int, axes: tuple[str, ...], reason: str, cost: float):
         self.inner, self.param, self.name = inner, inner.param, inner.name
-        self.group, self.axes, self.reason = group, axes, reason
+        self.group, self.axes, self.reason, self.cost = group, axes, reason, cost
         self.own = indices_of(inner)
         self.at: list[Indices] = []
         self.owner = 0  # its place along the axes

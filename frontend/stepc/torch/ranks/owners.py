@@ -17,6 +17,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
+from ..._describe import choose_owners
 from ..binding.groups import rules_of
 from ..binding.rules import Rules
 from ..tensors.callers import level_of_caller
@@ -69,7 +70,8 @@ def find_owned(optimizer, groups: list[list]) -> list[OwnedPart]:
                         True,
                     )
                 axes = tuple(axis for _, names in part.layout.dims for axis in names)
-                found.append(OwnedPart(part, number, axes, why))
+                cost = rules.find(number, part.whole_shape).cost
+                found.append(OwnedPart(part, number, axes, why, cost))
     return found
 
 
@@ -83,17 +85,19 @@ class _Among:
 
     def settle(self, before: _Among | None) -> None:
         """Finds where the parts of all ranks lie, which they tell each other unless they have
-        before, and spreads the tensors over owners, by their elements."""
+        before, and spreads the tensors over owners, by what steps of them cost. Owners stay, as
+        they have memory, whatever options have become of the group's."""
         own = [(part.shape, part.own) for part in self.parts]
         if before is None:
             every = gathered(own, _COMPARING, self.group, self._device)
         else:
             every = [[(p.shape, p.at[r]) for p in before.parts] for r in range(self.world)]
-        load = [0] * self.world
-        for number, part in enumerate(self.parts):
+        if before is None:
+            owners = choose_owners([part.cost for part in self.parts], [0.0] * self.world)
+        else:
+            owners = [part.owner for part in before.parts]
+        for number, (part, owner) in enumerate(zip(self.parts, owners, strict=True)):
             at: list[Indices] = [of_rank[number][1] for of_rank in every]
-            owner = min(range(self.world), key=load.__getitem__)
-            load[owner] += sum(map(numel, at))
             part.assign(owner, self.rank, at, None if before is None else before.parts[number])
 
     def is_as(self, other: _Among) -> bool:

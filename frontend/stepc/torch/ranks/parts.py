@@ -88,7 +88,7 @@ class Parts:
         every = list(itertools.chain.from_iterable(inner))
         # A rank that has none takes part in what is of all.
         self.meshes = meshes_of(every) or self.sharing.meshes
-        self.zero = _shares_of(optimizer, batches(optimizer, inner), _needs_all(rules, inner))
+        self.zero = _shares_of(optimizer, batches(optimizer, inner), _cost_of(rules, inner))
         self.shared_over = shared_over(optimizer)
         self.groups = inner
         if self.zero is not None:
@@ -149,13 +149,13 @@ def batches(optimizer, groups: list[list]) -> list[list]:
     return [list(itertools.chain.from_iterable(own)) for own in found]
 
 
-def _shares_of(optimizer, batches: list[list], needs_all: Callable[[object], bool]):
+def _shares_of(optimizer, batches: list[list], cost_of: Callable[[object], float | None]):
     """What ranks step with ``zero``, or None."""
     if optimizer._zero is None:
         return None
     from .zero.shares import Shares
 
-    return Shares(batches, optimizer._zero, needs_all)
+    return Shares(batches, optimizer._zero, cost_of)
 
 
 def _with_master(states_of: StatesOf, master: str | None) -> StatesOf:
@@ -193,12 +193,13 @@ def _states_of(optimizer, rules: Callable[[], Rules]) -> Callable[[int], StatesO
     return lambda number: functools.partial(states, number)
 
 
-def _needs_all(rules: Callable[[], Rules], groups: list[list]) -> Callable[[object], bool]:
-    """Whether the rule of a part that is all of a parameter is one of whole matrices."""
+def _cost_of(rules: Callable[[], Rules], groups: list[list]) -> Callable[[object], float | None]:
+    """What a step of a part costs that is all of a parameter, where its rule is one of whole
+    matrices; else None."""
     numbers = {id(part): number for number, parts in enumerate(groups) for part in parts}
 
-    def needs(part) -> bool:
-        rule = rules().find(numbers[id(part)], tuple(part.local.shape)).rule
-        return rule is not None and rule.needs_matrices
+    def cost(part) -> float | None:
+        found = rules().find(numbers[id(part)], tuple(part.local.shape))
+        return found.cost if found.rule is not None and found.rule.needs_matrices else None
 
-    return needs
+    return cost

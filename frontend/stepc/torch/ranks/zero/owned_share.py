@@ -1,8 +1,8 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A parameter that ``zero`` cannot cut, as its rule needs whole matrices: one rank of the group
-has its states and steps all of it. The plan chooses which, by the sizes of all (StepcEntry's
-``owned``). Nothing crosses ranks for it that would not for a parameter that is cut."""
+has its states and steps all of it (StepcEntry's ``owned``). Nothing crosses ranks for it that
+would not for a parameter that is cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OwnedShare(SharedPart):
         shape = tuple(self.inner.local.shape)
         self.layout = Layout(shape, distinct=() if below is None else below.distinct)
         self.bound = self.layout
-        self.entry = self._how.entry(self.local.dtype, self.axis, owned=True)
+        self.entry = self._how.entry(self.local.dtype, self.axis, self._how.owners.of(self.param))
 
     # --- States ---------------------------------------------------------------
 

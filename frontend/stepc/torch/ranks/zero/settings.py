@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .... import errors
+from ...._describe import choose_owners
 from ...._mesh import BUCKET_BYTES, Entry
 from ...tensors.callers import level_of_caller
 from ...tensors.views import STORAGE
@@ -85,6 +86,25 @@ class Frozen:
         return self._known.setdefault(id(param), not param.requires_grad)
 
 
+class ChosenOwners:
+    """Which rank steps each parameter that is not cut, by what steps of them cost. It stays, as it
+    has the states, whatever options become of a group, and whatever parameters are added."""
+
+    def __init__(self):
+        self._known: dict[int, int] = {}  # by id() of parameters, which the optimizer keeps
+        self._loads: list[float] = []
+
+    def settle(self, costs: dict[int, float], ranks: int) -> None:
+        """Chooses for parameters, by ``id()``, that have no owner yet."""
+        self._loads = self._loads or [0.0] * ranks
+        fresh = [number for number in costs if number not in self._known]
+        owners = choose_owners([costs[number] for number in fresh], self._loads)
+        self._known.update(zip(fresh, owners, strict=True))
+
+    def of(self, param: torch.Tensor) -> int | None:
+        return self._known.get(id(param))
+
+
 @dataclass(frozen=True)
 class ZeroSettings:
     """What a :class:`Zero` says, checked, and with the defaults that depend on each other."""
@@ -99,6 +119,7 @@ class ZeroSettings:
     overlap: bool
     flat: FlatMemory | None  # in which the parameters lie
     frozen: Frozen  # those that are cut alone
+    owners: ChosenOwners  # of those that are not cut
     in_backward: bool = False  # whether steps are made as gradients come
 
     @property
@@ -122,13 +143,13 @@ class ZeroSettings:
             return _SHARED_GATHER_BYTES
         return self.gather_bytes or BUCKET_BYTES
 
-    def entry(self, dtype: torch.dtype, axis: str, owned: bool = False) -> Entry:
+    def entry(self, dtype: torch.dtype, axis: str, owner: int | None = None) -> Entry:
         """How a parameter of the dtype comes to a step, where ``axis`` is the group's: cut, or
-        ``owned``."""
+        all of it to the ``owner``."""
         if not self.local_gradients:
-            return Entry((axis,), owned=owned)
+            return Entry((axis,), owner=owner)
         wire = STORAGE[self.reduce_dtype or dtype]
-        return Entry((axis,), (axis,), float(self.world), self.predivide, wire, owned)
+        return Entry((axis,), (axis,), float(self.world), self.predivide, wire, owner)
 
     def __str__(self) -> str:
         words = [
@@ -211,6 +232,7 @@ def settings(
         bool(given["overlap"]),
         FlatMemory() if given["flatten_parameters"] else None,
         Frozen(),
+        ChosenOwners(),
         in_backward,
     )
 

@@ -76,11 +76,24 @@ def in_order(inner: list, how: ZeroSettings) -> list[list]:
     return [own for own in (early, late, *frozen) if own]
 
 
+def _choose_owners(
+    inner: list, how: ZeroSettings, cost_of: Callable[[object], float | None]
+) -> None:
+    """Of the parts of a batch that are not cut. What is frozen has none of the others' work."""
+    costs: tuple[dict[int, float], dict[int, float]] = {}, {}
+    for part in inner:
+        cost = None if has_rows(part) else cost_of(part)
+        if cost is not None:
+            costs[how.frozen.was(part.param)][id(part.param)] = cost
+    for own in costs:
+        how.owners.settle(own, how.world)
+
+
 def _cuts(
-    inner: list, owned: list[bool], how: ZeroSettings, ranks: Iterable[int]
+    inner: list, owners: list[int | None], how: ZeroSettings, ranks: Iterable[int]
 ) -> list[list[tuple[int, int]]]:
     """Of each of these ranks of the group, which elements of each it steps, where they are bound
-    in one call; ``owned``: which of them one rank is to step."""
+    in one call; ``owners``: of those that are not cut, None of others."""
     axis = "zero"
     mesh = Mesh((axis,), (how.world,))
     tensors = [part.local.detach().contiguous() for part in inner]
@@ -90,12 +103,12 @@ def _cuts(
     for number, (part, binding) in enumerate(zip(inner, bindings, strict=True)):
         shape = tuple(part.local.shape)
         layout = Layout(shape, flat=(axis,), begin=-1)
-        if owned[number]:
+        if owners[number] is not None:
             layout = Layout(shape)
         elif has_rows(part):
             layout = Layout(shape, ((0, (axis,)),))
         layout = layout.struct(mesh)
-        entry = how.entry(part.local.dtype, axis, owned[number]).struct(mesh)
+        entry = how.entry(part.local.dtype, axis, owners[number]).struct(mesh)
         keep += [layout, entry]
         binding.name = part.name.encode()
         binding.param = ctypes.addressof(described) + number * size
@@ -109,23 +122,27 @@ class Shares:
     """What each rank of the group steps of the parameters of an optimizer.
 
     ``batches``: the parts of groups that were added together, which the ranks have alike.
-    ``needs_all``: whether a part's rule is of whole matrices. ObstacleError for one that cannot be
-    cut.
+    ``cost_of``: what a step of a part costs whose rule is of whole matrices, else None.
+    ObstacleError for one that cannot be cut.
     """
 
-    def __init__(self, batches: list[list], how: ZeroSettings, needs_all: Callable[[object], bool]):
+    def __init__(
+        self, batches: list[list], how: ZeroSettings, cost_of: Callable[[object], float | None]
+    ):
         self.how = how
         self._checked = False
         self._checksums: dict[int, torch.Tensor] = {}  # of gradients that are gone, by id(part)
         self._parts: dict[int, SharedPart] = {}  # by id() of the parameter
         self.calls: list[list[SharedPart]] = []  # that are bound together
         check(list(itertools.chain.from_iterable(batches)), how)
+        for own in batches:
+            _choose_owners(own, how, cost_of)
         for inner in itertools.chain.from_iterable(in_order(own, how) for own in batches):
             if self.how.flat is not None:
                 self.how.flat.place(inner)
-            owned = [not has_rows(part) and needs_all(part) for part in inner]
-            (cuts,) = _cuts(inner, owned, self.how, [self.how.rank])
-            kinds = [OwnedShare if one else SharedPart for one in owned]
+            owners = [how.owners.of(part.param) for part in inner]
+            (cuts,) = _cuts(inner, owners, self.how, [self.how.rank])
+            kinds = [SharedPart if owner is None else OwnedShare for owner in owners]
             parts = [
                 kind(part, self.how, *own)
                 for kind, part, own in zip(kinds, inner, cuts, strict=True)
@@ -225,8 +242,8 @@ class Shares:
         ranks = range(self.how.world)
         found: list[dict] = [{} for _ in ranks]
         for own in self.calls:
-            owned = [part.is_owned for part in own]
-            of_ranks = _cuts([part.inner for part in own], owned, self.how, ranks)
+            owners = [self.how.owners.of(part.param) for part in own]
+            of_ranks = _cuts([part.inner for part in own], owners, self.how, ranks)
             for cuts, of_rank in zip(found, of_ranks, strict=True):
                 cuts |= {id(p.param): cut for p, cut in zip(own, of_rank, strict=True)}
         return found
