@@ -160,6 +160,7 @@ TEST(Transfer, ownersThatAreGiven) {
     }
   EntryWorld old(getToyTransfers(), {3}, specs, {}, 600, 900);
   for (EntryRank &rank : old.ranks) {
+    rank.givesStates = false; // nobody has asked for parts
     auto forget = [](StepcBinding &, StepcEntry &entry, StepcLayout &) {
       entry.structSize = offsetof(StepcEntry, owner);
     };
