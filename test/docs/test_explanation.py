@@ -26,6 +26,7 @@ CASES = {
     "lamb": ["lamb.mlir", *SCALED, "--layout=zero1"],
     "sgd": ["sgd.mlir", *SCALED, "--layout=zero1"],
     "files": ["adafactor.mlir", f"--layout={INPUTS}/layouts/hybrid.json"],
+    "matrices": ["soap.mlir"],
     "owners": [f"{ROOT}/test/distributed/definitions/square.mlir", "--layout=fsdp2"],
 }
 
