@@ -37,6 +37,9 @@ constexpr int64_t kHalvesBits = 3;
 /// A normal random number is of so many bits; a call gives two of them.
 constexpr int64_t kNormalBits = 52;
 
+/// The key that stands for any NaN as a seed: the bits of the quiet one.
+constexpr int64_t kNaNKey = 0x7ff8000000000000;
+
 /// The position of a tensor's first element is its number times 2 to this; as
 /// kernels have it, which the passes see to.
 constexpr int64_t kTensorBits = 40;

@@ -257,7 +257,7 @@ def Step_RandomNormalOp : Step_ValueOp<"random_normal", [AttrSizedOperandSegment
     Independent numbers of mean 0 and variance 1. They follow from the seed, the count, the
     name, which tells several matrices of a rule apart, the tensor's number and the place of the
     element, and from nothing else: they are the same whatever the threads, ranks, device and
-    order of calls. The seed is any f64, by its bits; the count is taken modulo 2^32.
+    order of calls. The seed is any f64, by its bits, and any NaN the quiet one; the count is taken modulo 2^32.
 
     Element `index` of the result, in row-major order of all its matrices, is in f64 the
     quantile of the normal distribution of `(k + 1/2) / 2^52`. The 52 bits of k are the upper

@@ -31,6 +31,14 @@ static Value emitNormal(const WordEmitter &w, Value low, Value high) {
   return emitNormalQuantile(b, w.loc, q);
 }
 
+/// The bits of the seed, and of any NaN those of the quiet one.
+static Value emitKey(const Words &w, Value seed) {
+  Value isNaN =
+      arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::UNO, seed, seed);
+  Value bits = arith::BitcastOp::create(w.b, w.loc, w.b.getI64Type(), seed);
+  return w.select(isNaN, w.constantWord(kNaNKey), bits);
+}
+
 void mlir::step::emitNormals(const Words &w, const TileRow &row,
                              const FinishPolicy &policy, NormalsOp op) {
   auto type = cast<BufferType>(op.getResult().getType());
@@ -42,8 +50,7 @@ void mlir::step::emitNormals(const Words &w, const TileRow &row,
     count = w.mul(count, extents[position]);
   // What is stepped whole begins at its first element.
   Value first = row.getAddress(op.getPosition());
-  Value seed = arith::BitcastOp::create(w.b, w.loc, w.b.getI64Type(),
-                                        row.getScalar(op.getSeed()));
+  Value seed = emitKey(w, row.getScalar(op.getSeed()));
   Value step = row.getScalar(op.getCount());
   policy.forEach(
       Places(count, w.constantWord(1)), [&](Value number, Value offset) {

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from program import F64, I1, I64, tensor
 
-OPERATIONS = ("matmul", "transpose", "eigh", "qr", "diagonal", "sort", "first")
+OPERATIONS = (
+    "matmul", "transpose", "eigh", "qr", "diagonal", "sort", "first", "random_normal",
+)  # fmt: skip
 
 
 def covers(dims, other):
@@ -138,6 +140,17 @@ class Matrices:
         if not keys:
             return self.decompose()
         return self.emit("sort", [one, self.pick(keys)], types[one])
+
+    def normals(self):
+        """Random numbers of a matrix's dims, of any seed."""
+        names, counts = self.matrices(), self.find(I64)
+        if not names or not counts:
+            return self.multiply()
+        type_ = self.program.types[self.recent(names)]
+        own = [self.a_scalar(), self.pick(counts)]
+        before = self.pick(['"a" ', '"b" '])
+        return self.emit("random_normal", own, type_, before=before, after=f" : {type_}",
+                         typed=False)  # fmt: skip
 
     def first_columns(self):
         """As many as a dim of the rule has that is the least of them and others; or all."""
