@@ -42,9 +42,7 @@ def line():
 MATRICES = {"up": (10, 6), "down": (6, 10), "query": (9, 9), "row": (1, 7), "gate": (1, 1)}
 
 
-def make(
-    params, muon=False, galore=None, soap=None, shampoo=None, kind=st.GaLoreAdamW, **more
-):
+def make(params, muon=False, galore=None, soap=None, shampoo=None, kind=st.GaLoreAdamW, **more):
     if shampoo:
         return st.Shampoo(params, lr=0.05, **shampoo, **more)
     if soap:
