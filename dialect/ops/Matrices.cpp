@@ -49,7 +49,8 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
   ArrayRef<StringAttr> rhs = getDims(operands[1].getType());
   // What does not fit is for the verifier.
   SmallVector<StringAttr> dims(lhs);
-  dims.back() = rhs.back();
+  if (!lhs.empty() && !rhs.empty())
+    dims.back() = rhs.back();
   results.push_back(SymTensorType::get(context, dims));
   return success();
 }

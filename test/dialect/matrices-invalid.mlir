@@ -402,3 +402,25 @@ step.optimizer @normals {
     step.return %z
   }
 }
+
+// -----
+
+step.optimizer @scalars {
+  %x = step.hyper "x" = 1.0
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.matmul' op operand #1 must be a tensor with symbolic dims, but got 'f64'}}
+    %z = step.matmul %g, %x : [n, m], f64
+    step.return %p : [n, m]
+  }
+}
+
+// -----
+
+step.optimizer @scalars {
+  %x = step.hyper "x" = 1.0
+  step.rule @any(%p: param[n, m], %g: grad[n, m]) {
+    // expected-error @+1 {{'step.matmul' op operand #0 must be a tensor with symbolic dims, but got 'f64'}}
+    %z = step.matmul %x, %g : f64, [n, m]
+    step.return %p : [n, m]
+  }
+}

@@ -55,7 +55,7 @@ def test_cuts_fall_between_rows_and_are_near_even(world, rows):
         reduce_bytes=1 << 20, gather_bytes=1 << 20,
     )  # fmt: skip
     how.entry = functools.partial(ZeroSettings.entry, how)
-    found = _cuts(inner, [False] * len(inner), how, range(world))
+    found = _cuts(inner, [None] * len(inner), how, range(world))
     total = sum(math.prod(shape) for shape in shapes)
     for shape, cuts in zip(shapes, zip(*found, strict=True), strict=True):
         assert cuts[0][0] == 0 and cuts[-1][1] == math.prod(shape)

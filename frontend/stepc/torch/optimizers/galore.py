@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from ..binding.hypers import BETAS
-from ..hf import Adafactor
 from ..step.compiled import CompiledStep
 from .checks import CheckedGroups, check_whole, list_params, params_of
+from .hf_adafactor import Adafactor
 
 __all__ = ["GaLoreAdafactor", "GaLoreAdamW"]
 
