@@ -51,8 +51,8 @@ inline uint32_t hashName(llvm::StringRef name, uint32_t hash = 0x811C9DC5) {
   return hash;
 }
 
-/// The stream of normal numbers of that name: none by which a state is rounded,
-/// whose names are not empty and begin with no space.
+/// The stream of normal numbers of that name: another than that by which a
+/// state of the name is rounded.
 inline uint32_t hashNormals(llvm::StringRef name) {
   return hashName(name, hashName(" normal "));
 }
