@@ -216,3 +216,21 @@ def test_refused_arguments(more, message):
     with pytest.raises(ValueError) as caught:
         APOLLOAdamW([torch.nn.Parameter(torch.ones(3))], **more)
     assert str(caught.value) == message
+
+
+def test_projections_beside_stochastic_rounding():
+    """Both are of the position: the same projection, and parameters that are rounded."""
+
+    def run_16(**more):
+        params = make_params([(12, 7), (5,)], torch.bfloat16)
+        optimizer = APOLLOAdamW(groups_of(params[:1], params[1:]), **more)
+        train((optimizer,), (params,), 3)
+        return params, optimizer.state[params[0]]["projection"]
+
+    (plain, basis), (rounded, same), (again, _) = (
+        run_16(),
+        *(run_16(rounding="stochastic") for _ in range(2)),
+    )
+    assert bits_equal(basis, same)
+    assert all(bits_equal(p, q) for p, q in zip(rounded, again, strict=True))
+    assert not bits_equal(plain[0], rounded[0])
