@@ -44,6 +44,12 @@ struct EntrySpec {
 EntrySpec makeEntry(std::vector<int64_t> shape, uint64_t whole,
                     uint64_t partial, double divisor = 1.0);
 
+/// The type in which a sum of the tensor's gradients is there.
+Type getSumType(const EntrySpec &spec);
+
+/// A number as it crosses ranks.
+double roundToWire(const EntrySpec &spec, double value);
+
 /// What one rank has.
 class EntryRank {
 public:
