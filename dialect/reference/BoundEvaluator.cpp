@@ -162,10 +162,10 @@ Datum BoundEvaluator::evaluateMatrices(Operation *op) const {
 /// from 0.
 Datum BoundEvaluator::evaluateNormals(RandomNormalOp op) const {
   Interval seed = getInterval(get(op.getSeed()));
-  NormalStream stream{0.0, number, std::get<int64_t>(get(op.getCount())),
-                      op.getName()};
+  RandomStream stream{
+      0, number, uint64_t(std::get<int64_t>(get(op.getCount()))), op.getName()};
   if (seed.isPoint())
-    stream.seed = seed.getPoint();
+    stream.seed = getNormalKey(seed.getPoint());
   Shape shape = shapes.getShape(op.getType());
   Bounds bounds{shape, {}};
   int64_t size = getNumElements(shape);

@@ -144,8 +144,9 @@ Datum Evaluator::evaluateMatrices(Operation *op) const {
 }
 
 Datum Evaluator::evaluateNormals(RandomNormalOp op) const {
-  NormalStream stream{std::get<double>(get(op.getSeed())), number,
-                      std::get<int64_t>(get(op.getCount())), op.getName()};
+  RandomStream stream{getNormalKey(std::get<double>(get(op.getSeed()))), number,
+                      uint64_t(std::get<int64_t>(get(op.getCount()))),
+                      op.getName()};
   Tensor result = makeFilled(shapes.getShape(op.getType()), 0.0);
   for (auto [index, element] : llvm::enumerate(result.elements))
     element = roundTo(compute, getNormal(stream, index));

@@ -10,9 +10,21 @@
 
 #include "dialect/RandomBits.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <array>
 
 namespace mlir::step::reference {
+
+/// Which random numbers: of a seed, a tensor, a step and a name.
+struct RandomStream {
+  uint64_t seed = 0;
+  /// Of the tensor.
+  uint64_t number = 0;
+  uint64_t count = 0;
+  /// The state that is rounded, empty: the parameter; or the normal numbers'.
+  llvm::StringRef name;
+};
 
 /// Philox4x32-10 of a counter, and of a key of two words, the lower one first.
 inline std::array<uint32_t, 4> generate(std::array<uint32_t, 4> counter,

@@ -8,23 +8,15 @@
 #ifndef STEPC_DIALECT_REFERENCE_RANDOMNORMAL_H
 #define STEPC_DIALECT_REFERENCE_RANDOMNORMAL_H
 
-#include "llvm/ADT/StringRef.h"
-
-#include <cstdint>
+#include "dialect/reference/Philox.h"
 
 namespace mlir::step::reference {
 
-/// Which numbers step.random_normal gives.
-struct NormalStream {
-  double seed = 0.0;
-  /// Of the tensor.
-  uint64_t number = 0;
-  int64_t count = 0;
-  llvm::StringRef name;
-};
+/// The seed as a key: its bits, and of any NaN those of the quiet one.
+uint64_t getNormalKey(double seed);
 
 /// That of the element `index`, in f64.
-double getNormal(const NormalStream &stream, uint64_t index);
+double getNormal(const RandomStream &stream, uint64_t index);
 
 } // namespace mlir::step::reference
 

@@ -8,21 +8,9 @@
 #ifndef STEPC_DIALECT_REFERENCE_STOCHASTICROUNDING_H
 #define STEPC_DIALECT_REFERENCE_STOCHASTICROUNDING_H
 
-#include "llvm/ADT/StringRef.h"
-
-#include <cstdint>
+#include "dialect/reference/Philox.h"
 
 namespace mlir::step::reference {
-
-/// What the random bits of one tensor follow from, but for the element.
-struct RandomStream {
-  uint64_t seed = 0;
-  /// Of the tensor.
-  uint64_t number = 0;
-  uint64_t count = 0;
-  /// The state that is rounded; empty: the parameter.
-  llvm::StringRef name;
-};
 
 /// The random number from 0 to 65535 of the element at `index`, in row-major
 /// order of the whole tensor.

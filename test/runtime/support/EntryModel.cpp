@@ -7,12 +7,9 @@
 
 #include "support/EntryModel.h"
 
-#include "support/SimulatedRanks.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <thread>
 
 using namespace stepc_test;
 

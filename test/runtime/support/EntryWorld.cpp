@@ -9,8 +9,6 @@
 
 #include "support/SimulatedRanks.h"
 
-#include <algorithm>
-#include <cmath>
 #include <random>
 #include <thread>
 
