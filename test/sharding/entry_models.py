@@ -5,6 +5,9 @@ missing or overflow, sizes of buckets and the order in which gradients come."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 import numpy as np
 from definitions import Definition
 from entries import Entry, Model, Tensor
@@ -21,27 +24,27 @@ HYPERS = {"sgd": {"momentum": 0.9}, "clip_by_norm": {"max_norm": 1.0}}
 SHAPES = [(), (1,), (3,), (17,), (1025,), (7, 5), (64, 33), (5, 1), (1, 9), (0, 4), (3, 65, 2),
           (33, 2, 3), (130, 3)]  # fmt: skip
 KEPT = ["", "master=f32", "master=remainder", "rounding=stochastic"]
+AXES = ("dp", "cp", "rep")
+MODELS = 4  # of one program
+ENTRIES = 3  # of a program
 STORAGES = [("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("f64", "f64")]
 
 
-def random_mesh(rng):
-    sizes = [int(rng.integers(1, 5)) for _ in range(int(rng.integers(1, 4)))]
-    return Mesh(("dp", "cp", "rep")[: len(sizes)], tuple(sizes))
+def random_mesh(rng, names):
+    return Mesh(names, tuple(int(rng.integers(1, 5)) for _ in names))
 
 
-def random_entry(rng, mesh, shape, needs_matrices=False):
-    axes = [name for name in mesh.names if rng.random() < 0.7] or [mesh.names[0]]
+def random_entry(rng, names, rank):
+    """Of tensors with so many dims, on a mesh whose axes have these names."""
+    axes = [name for name in names if rng.random() < 0.7] or [names[0]]
     inner, outer = [a for a in axes if a != "rep"], [a for a in axes if a == "rep"]
-    kinds = ["flat", "flat", "rows" if shape else "flat", "owned", ""] if inner else [""]
+    kinds = ["flat", "flat", "rows" if rank else "flat", "owned", ""] if inner else [""]
     kind = str(rng.choice(kinds))
-    if needs_matrices and kind in ("flat", "rows"):
-        kind = "owned"
     whole = tuple(inner) if kind else ()
     partial = (tuple(inner) if rng.random() < 0.7 else ()) if kind else tuple(inner)
     partial += tuple(outer)
     wire = [None, None, "f32", "bf16", "f16"][int(rng.integers(5))]
-    divisor = float(rng.choice([1.0, 2.0, 3.0])) if partial else 1.0
-    return Entry(kind, whole, partial, wire, divisor, bool(rng.random() < 0.4))
+    return Entry(kind, whole, partial, wire)
 
 
 def random_grads(rng, mesh, shape, storage, partial, overflows):
@@ -60,8 +63,21 @@ def random_grads(rng, mesh, shape, storage, partial, overflows):
     return [made[known.index(place)] for place in places]
 
 
-def random_model(seed, mesh=None):
-    """``mesh``: in place of one at random."""
+@dataclass
+class Program:
+    """What is compiled: models that have it in common share a package, which is what such a test
+    takes longest with. ``entries``: ways to lie outside of a step, of tensors of a rank each."""
+
+    definition: Definition
+    hypers: dict
+    options: dict
+    storages: tuple
+    kept: str
+    axes: tuple
+    entries: list
+
+
+def random_program(seed, axes=None):
     rng = np.random.default_rng(seed)
     name = str(rng.choice(NAMES))
     fragments = FRAGMENTS[int(rng.integers(len(FRAGMENTS)))]
@@ -77,21 +93,41 @@ def random_model(seed, mesh=None):
                if "derived" not in o}  # fmt: skip
     if "min_dim_size_to_factor" in options:
         options["min_dim_size_to_factor"] = 2
-    mesh, steps = mesh or random_mesh(rng), 3
-    world = int(np.prod(mesh.sizes))
     storages = STORAGES[int(rng.integers(len(STORAGES)))]
-    tensors = []
-    for _ in range(int(rng.integers(1, 9))):
-        shape = SHAPES[int(rng.integers(len(SHAPES)))]
-        tensors.append(Tensor(shape, fill(rng, "normal", shape, storages[0]), storages,
-                              random_entry(rng, mesh, shape)))  # fmt: skip
+    kept = str(rng.choice(KEPT)) if storages[0] == "bf16" else ""
+    axes = axes or AXES[: int(rng.integers(1, 4))]
+    ranks = [len(SHAPES[int(rng.integers(len(SHAPES)))]) for _ in range(ENTRIES)]
+    entries = [(rank, random_entry(rng, axes, rank)) for rank in ranks]
+    return Program(definition, hypers, options, storages, kept, axes, entries)
+
+
+def random_tensor(rng, program):
+    rank, entry = program.entries[int(rng.integers(ENTRIES))]
+    shapes = [shape for shape in SHAPES if len(shape) == rank]
+    shape = shapes[int(rng.integers(len(shapes)))]
+    divisor = float(rng.choice([1.0, 2.0, 3.0])) if entry.partial else 1.0
+    entry = replace(entry, divisor=divisor, before=bool(rng.random() < 0.4))
+    param = fill(rng, "normal", shape, program.storages[0])
+    return Tensor(shape, param, program.storages, entry)
+
+
+def random_model(seed, mesh=None):
+    """``mesh``: in place of one at random. MODELS seeds in a row have one program."""
+    program = random_program(seed // MODELS, mesh and mesh.names)
+    rng = np.random.default_rng(seed)
+    mesh, steps = mesh or random_mesh(rng, program.axes), 3
+    world = int(np.prod(mesh.sizes))
+    tensors = [random_tensor(rng, program) for _ in range(int(rng.integers(1, 9)))]
+    skips = {"torch_scaler", "skip_nonfinite"} & {
+        Path(fragment).stem for fragment in program.definition.fragments
+    }
     for _ in range(steps):
-        overflowing = rng.random() < 0.3 and {"torch_scaler", "skip_nonfinite"} & {*fragments}
+        overflowing = rng.random() < 0.3 and skips
         victim = int(rng.integers(len(tensors)))
         for number, tensor in enumerate(tensors):
             missing = rng.random() < 0.15
             tensor.grads.append(None if missing else random_grads(
-                rng, mesh, tensor.shape, storages[1], tensor.entry.partial,
+                rng, mesh, tensor.shape, program.storages[1], tensor.entry.partial,
                 bool(overflowing) and number == victim,
             ))  # fmt: skip
     orders = [None if rng.random() < 0.4 else
@@ -99,6 +135,6 @@ def random_model(seed, mesh=None):
               for _ in range(steps)]  # fmt: skip
     buckets = tuple(int(rng.choice([1, 64, 1000, 20000, 0])) for _ in range(2))
     buckets = (*buckets, int(rng.integers(4)))
-    kept = str(rng.choice(KEPT)) if storages[0] == "bf16" else ""
     ahead = [bool(rng.random() < 0.3) for _ in range(steps)]
-    return Model(definition, hypers, options, mesh, tensors, buckets, orders, kept, ahead)
+    return Model(program.definition, program.hypers, program.options, mesh, tensors, buckets,
+                 orders, program.kept, ahead)  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from entries import Packages, run_model
 from entry_models import random_model
 
-BATCH = 10
+BATCH = 20  # of five programs
 
 
 @pytest.mark.parametrize("first", range(0, 100, BATCH))

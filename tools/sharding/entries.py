@@ -25,7 +25,7 @@ sys.path[:0] = [
     for folder in ("test/sharding", "test/exact", "test/interpreter", "test/fuzz", "frontend")
 ]
 
-BATCH = 25  # programs whose packages are compiled together
+BATCH = 40  # programs whose packages are compiled together
 
 
 def main():
