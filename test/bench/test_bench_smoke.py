@@ -113,6 +113,7 @@ print(len(names))
 """
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("shape, least", [("smoke", 30), ("smoke-matrices", 7)])
 def test_every_contestant_steps(tmp_path, shape, least, dtype):

@@ -53,7 +53,7 @@ def test_there_are_enough_faults():
     assert len(NAMES) == len(set(NAMES)) >= 24
 
 
-@pytest.mark.sample(one_of=2)
+@pytest.mark.sample(one_of=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_fault_is_seen(name, packages):
     seen = run(packages, name)

@@ -37,7 +37,7 @@ def step_both(models, seed):
         model.plan.step()
 
 
-@pytest.mark.sample(one_of=3)
+@pytest.mark.sample(one_of=5)
 @pytest.mark.parametrize("name", sorted({p.stem for p in ZOO.glob("*.mlir")} - NOT_ON_DEVICES))
 def test_zoo(name, double, tmp_path):
     """Every definition, over several steps."""

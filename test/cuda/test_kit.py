@@ -15,6 +15,7 @@ import correctness
 import streams
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("storage", ["f32", "bf16+i16"])
 @pytest.mark.parametrize("name", ["AdamW", "hf.Adafactor", "AdamW, norm clipped"])

@@ -28,7 +28,7 @@ def warm():
 
 def test_a_rank_that_is_stopped_is_named_after_the_timeout():
     """At a collective of a later step, and at the first, before which plans are compared; the
-    check takes half of the points."""
+    check takes a third of the points."""
     points = [
         "local,9",
         "zero2,9",
@@ -40,7 +40,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout():
         "local,0",
         "zero2,0",
     ]
-    chosen = [f"{point},stopped,own" for point in sample(points, "timeout", 2)]
+    chosen = [f"{point},stopped,own" for point in sample(points, "timeout", 3)]
     assert said_of(chosen[::2]) == ""
     assert said_of(chosen[1::2], shared=False) == ""
 

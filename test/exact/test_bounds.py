@@ -43,7 +43,7 @@ def outside(results, bounds):
     return found
 
 
-@pytest.mark.sample(one_of=2)
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", HYPERS)
 def test_results_lie_within(name, tmp_path):
     cases = make_cases(name)

@@ -144,7 +144,7 @@ def make_cases(name, fragments, number=CASES, seed=0):
     return [make_case(rng, name, definition, made[i % PROFILES], i) for i in range(number)]
 
 
-@pytest.mark.sample(one_of=2)
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize(
     ("name", "fragments"), CHOSEN, ids=lambda v: v if isinstance(v, str) else "+".join(v) or "alone"
 )

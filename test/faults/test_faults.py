@@ -13,8 +13,8 @@ from samples import sample
 
 @pytest.mark.parametrize("script, sharded", [("seeded.py", False), ("sharded.py", True)])
 def test_every_fault_is_caught(script, sharded, capfd):
-    """The check tries half of them, or a third where ranks are simulated."""
-    one_of = 3 if sharded else 2
+    """The check tries a quarter of them, or a fifth where ranks are simulated."""
+    one_of = 5 if sharded else 4
     names = sample([*seeded.pass_faults(sharded), *seeded.engine_faults(sharded)], script, one_of)
     # In a process of its own: threads that other tests have started do not survive a
     # fork, and the engine would wait for them.

@@ -66,7 +66,7 @@ def stepped(name, target, special, monkeypatch):
     return found
 
 
-@pytest.mark.sample(one_of=3)
+@pytest.mark.sample(one_of=6)
 @pytest.mark.parametrize(
     "target",
     [

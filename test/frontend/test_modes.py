@@ -185,6 +185,7 @@ def give(kind, params, twins, seed):
 @pytest.mark.filterwarnings("ignore:stepc. Shampoo has no factors")
 @pytest.mark.filterwarnings("error:stepc")  # no step is torch's own
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_within(kind):
     (optimizer, params), (plain, twins) = pair(kind)
@@ -255,6 +256,7 @@ def said_of_nothing():
     return first_step("nothing")
 
 
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "nothing"])
 def test_first_step_of_a_process(place, said_of_nothing):
     """What is found out about torch then is the same in all of them."""

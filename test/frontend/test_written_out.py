@@ -366,7 +366,7 @@ DEPARTURES = {
 }
 
 
-@pytest.mark.sample(one_of=2)
+@pytest.mark.sample(one_of=3)
 @pytest.mark.parametrize("name", ENTRIES)
 @np.errstate(all="ignore")
 def test_as_the_original(name):

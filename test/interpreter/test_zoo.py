@@ -92,6 +92,7 @@ def compare(name, options, spoil=lambda grads, step: None, storages=("f64",) * 3
     return run, memory
 
 
+@pytest.mark.sample(one_of=2)
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_option(name):
     for options in combinations(name):

@@ -74,7 +74,7 @@ def compare(package, shapes, strided, steps=1, parts=(), **hypers):
     return tensors, any((bits(x) != bits(y)).any() for x, y in pairs)
 
 
-@pytest.mark.sample(one_of=3)
+@pytest.mark.sample(one_of=6)
 @pytest.mark.parametrize(("definition", "storage"), CASES)
 def test_same_bits(definition, storage, tmp_path):
     package = Package(ZOO / f"{definition}.mlir", storage, tmp_path)

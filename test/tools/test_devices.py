@@ -73,7 +73,7 @@ def test_decompositions_are_refused(name, tmp_path):
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.sample(one_of=3)
+@pytest.mark.sample(one_of=5)
 @pytest.mark.parametrize("name", sorted(path.stem for path in ZOO.glob("*.mlir")))
 def test_zoo(name, tmp_path):
     """Each name in the manifest is an entry point, and there are no others."""
@@ -199,6 +199,7 @@ def test_register_report():
 
 
 @needs_ptxas
+@pytest.mark.sample(one_of=4)
 @pytest.mark.parametrize("name", json.loads(TABLE.read_text()))
 def test_registers(name):
     """No kernel of the table is over its budget: a second or two for each definition."""
