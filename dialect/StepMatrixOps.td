@@ -63,6 +63,12 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     exact: so a Gram matrix, whose small eigenvalues would else be roundings of the large ones,
     is wrong by one rounding of its elements.
 
+    Of a product that is `symmetric` the lower half, with the diagonal, is computed, and is the
+    upper half too: element (i, j) above the diagonal is element (j, i). That halves the work,
+    and keeps symmetric what is so in exact numbers only, as the product of two polynomials of
+    one symmetric matrix. The square of a symmetric matrix, and a matrix times its transpose, are
+    symmetric to the bit: of these half is computed in any case.
+
     ```mlir
     step.optimizer @example {
       step.rule @matrix(%p: param[n, m], %g: grad[n, m]) {
@@ -80,9 +86,10 @@ def Step_MatmulOp : Step_MatrixOp<"matmul"> {
     - the last dim of lhs has the name of the last but one of rhs
     - the dims before the last two are the same, and `...b` is none of the last two
     - what it accumulates in is f64
+    - what is `symmetric` has rows and columns of one name
   }];
   let arguments = (ins Step_TensorType:$lhs, Step_TensorType:$rhs, Optional<I1>:$unless,
-                       OptionalAttr<TypeAttr>:$accumulate);
+                       OptionalAttr<TypeAttr>:$accumulate, UnitAttr:$symmetric);
   let assemblyFormat = [{
     $lhs `,` $rhs (`unless` $unless^)? attr-dict `:`
     custom<ShortTypes>(type($lhs), type($rhs))

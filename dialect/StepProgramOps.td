@@ -430,11 +430,11 @@ def Step_ProductOp : Step_ProgramMatrixOp<"product"> {
   let summary = "the product of two matrices";
   let description = [{
     Of buffers as `step.matmul` is of tensors, once for the tensor. An operand that is
-    `transposed` is read with rows for columns. Where the result is `symmetric`, to the bit, half
-    of it is computed. One that is `wide` accumulates in f64. Where `unless` holds it is left
-    out, and what is in the result is not defined: so it is made in one of `period` steps, where
-    hyper-parameters have their defaults, with 0 in those alone that create a state. That is
-    for explanations.
+    `transposed` is read with rows for columns. Where the result is `symmetric`, the lower half
+    is computed and is the upper half too. One that is `wide` accumulates in f64. Where `unless`
+    holds it is left out, and what is in the result is not defined: so it is made in one of
+    `period` steps, where hyper-parameters have their defaults, with 0 in those alone that create
+    a state. That is for explanations.
 
     Constraints:
     - rows, columns and what the operands have in common agree, by their names

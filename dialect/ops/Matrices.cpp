@@ -72,6 +72,13 @@ LogicalResult MatmulOp::verify() {
   if (getAccumulate() && !getAccumulate()->isF64())
     return emitOpError() << "accumulates in " << *getAccumulate()
                          << ", which is not f64";
+  if (getSymmetric() && lhs.drop_back().back() != rhs.back())
+    return emitOpError() << "makes " << getType()
+                         << ", which cannot be symmetric: it has as many rows "
+                            "as '"
+                         << lhs.drop_back().back().getValue()
+                         << "', and columns as '" << rhs.back().getValue()
+                         << "'";
   return success();
 }
 

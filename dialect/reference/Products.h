@@ -102,6 +102,16 @@ std::vector<ElementT> takeFirst(const MatrixExtents &extents,
   return result;
 }
 
+/// The lower halves are the upper ones too.
+template <typename ElementT>
+void mirror(const MatrixExtents &extents, MutableArrayRef<ElementT> matrices) {
+  int64_t n = extents.rows;
+  for (int64_t item = 0; item < extents.items; ++item)
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < i; ++j)
+        matrices[(item * n + j) * n + i] = matrices[(item * n + i) * n + j];
+}
+
 /// What an operation on matrices gives, of its operands' elements.
 template <typename ElementT>
 std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
@@ -120,9 +130,13 @@ std::vector<ElementT> computeMatrices(Operation *op, const Shapes &shapes,
     return orthonormalize(extents, ArrayRef(operands[0]), compute);
   if (isa<SortOp>(op))
     return sortColumns(extents, ArrayRef(operands[0]), ArrayRef(operands[1]));
-  bool isWide = cast<MatmulOp>(op).getAccumulate().has_value();
-  return multiply(extents, operands[0], operands[1], compute,
-                  isWide ? Format::F64 : compute);
+  auto product = cast<MatmulOp>(op);
+  std::vector<ElementT> made =
+      multiply(extents, operands[0], operands[1], compute,
+               product.getAccumulate() ? Format::F64 : compute);
+  if (product.getSymmetric())
+    mirror<ElementT>(extents, made);
+  return made;
 }
 
 } // namespace mlir::step::reference

@@ -105,6 +105,8 @@ bool mlir::step::isSymmetric(Value value) {
       return Follow::Stop;
     Operation *op = next.getDefiningOp();
     if (auto product = dyn_cast<MatmulOp>(op)) {
+      if (product.getSymmetric())
+        return Follow::Nothing;
       auto [lhs, lhsTransposed] = findMatrix(product.getLhs());
       auto [rhs, rhsTransposed] = findMatrix(product.getRhs());
       if (lhs != rhs)

@@ -282,6 +282,16 @@ step.optimizer @narrow {
 
 // -----
 
+step.optimizer @oblong {
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n]) {
+    // expected-error @+1 {{'step.matmul' op makes '!step.tensor<n, m>', which cannot be symmetric: it has as many rows as 'n', and columns as 'm'}}
+    %x = step.matmul %l, %g {symmetric} : [n, n], [n, m]
+    step.return %p, %l : [n, m], [n, n]
+  }
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // step.extent
 //===----------------------------------------------------------------------===//

@@ -109,6 +109,9 @@ step.optimizer @decomposed {
     %gt = step.transpose %g : [n, m]
     // CHECK: step.matmul %{{.*}}, %{{.*}} {accumulate = f64} : [m, n], [n, m]{{$}}
     %gram = step.matmul %gt, %g {accumulate = f64} : [m, n], [n, m]
+    // CHECK-NEXT: step.matmul %{{.*}}, %{{.*}} {symmetric} : [m, m]{{$}}
+    // GENERIC: "step.matmul"({{.*}}) <{{{.*}}symmetric}> : (!step.tensor<m, m>, !step.tensor<m, m>) -> !step.tensor<m, m>
+    %cube = step.matmul %gram, %gram {symmetric} : [m, m]
     // CHECK-NEXT: step.eigh %{{.*}} : [m, m]{{$}}
     // GENERIC: "step.eigh"({{.*}}) : (!step.tensor<m, m>) -> !step.tensor<m, m>
     %q = step.eigh %gram : [m, m]

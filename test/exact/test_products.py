@@ -78,6 +78,24 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [n, m]
     step.return %p1, %v1, %w1 : [n, m], [n, m], [n, 1]
   }""",
+    # Lower halves for the whole: of products that are no more symmetric than others, and of what
+    # is made of them, which is.
+    "symmetric": """
+  step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n],
+                 %r: state "r"[...b, m, m]) {
+    %gt = step.transpose %g : [...b, n, m]
+    %pg = step.matmul %p, %gt {symmetric} : [...b, n, m], [...b, m, n]
+    %gp = step.matmul %gt, %p {accumulate = f64, symmetric} : [...b, m, n], [...b, n, m]
+    %l0 = step.matmul %l, %pg {symmetric} : [...b, n, n], [...b, n, n]
+    %square = step.matmul %l0, %l0 : [...b, n, n], [...b, n, n]
+    %l1 = step.lerp %square, %l0, %half : [...b, n, n], [...b, n, n], f64
+    %r1 = step.add %r, %gp : [...b, m, m]
+    %lt = step.transpose %pg : [...b, n, n]
+    %u = step.matmul %lt, %g : [...b, n, n], [...b, n, m]
+    %d = step.mul %u, %lr : [...b, n, m], f64
+    %p1 = step.sub %p, %d : [...b, n, m]
+    step.return %p1, %l1, %r1 : [...b, n, m], [...b, n, n], [...b, m, m]
+  }""",
     # The param times itself, and products that are stored as they are.
     "squares": """
   step.rule @any(%p: param[n, n], %g: grad[n, n], %s: state "s"[n, n], %t: state "t"[n, n]) {

@@ -293,6 +293,27 @@ ROLES = '%p: param[n, m], %g: grad[n, m], %l: state "l"[n, n]'
 
 
 @pytest.mark.parametrize("mode", ["exact", "f64"])
+def test_lower_halves_for_the_whole(tmp_path, mode):
+    path = write_definition(
+        tmp_path,
+        "%q = step.matmul %g, %r {symmetric} : [b, n, m], [b, m, n]\n"
+        "step.return %p, %q, %r : [b, n, m], [b, n, n], [b, m, n]",
+        '%p: param[b, n, m], %g: grad[b, n, m], %l: state "l"[b, n, n], %r: state "r"[b, m, n]',
+    )
+    x, y = normal((2, 4, 7), seed=1), normal((2, 7, 4), seed=2)
+    batch = Batch()
+    (tmp_path / "whole").mkdir()
+    add_product(batch, times(tmp_path / "whole", "b, "), x, y, mode=mode)
+    add_product(batch, path, x, y, mode=mode)
+    add_product(batch, path, x, y, mode="bound")
+    whole, half, bounds = batch.run()
+    lower = np.tril(whole["l"])
+    assert_same(half["l"], lower + np.tril(lower, -1).transpose(0, 2, 1))
+    assert (np.triu(half["l"]) != np.triu(whole["l"])).any()
+    assert ((bounds["l:low"] <= half["l"]) & (half["l"] <= bounds["l:high"])).all()
+
+
+@pytest.mark.parametrize("mode", ["exact", "f64"])
 @pytest.mark.parametrize("depth", [0, 1, 40, 513])
 def test_bounds_hold_what_is_computed(tmp_path, depth, mode):
     path = write_definition(tmp_path, CHAIN, ROLES)

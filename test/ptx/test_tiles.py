@@ -248,7 +248,8 @@ step.optimizer @gram {
   step.rule @any(%p: param[...b, n, m], %g: grad[...b, n, m], %l: state "l"[...b, n, n]) {
     %gt = step.transpose %g : [...b, n, m]
     %gg = step.matmul %g, %gt : [...b, n, m], [...b, m, n]
-    %l1 = step.add %l, %gg : [...b, n, n]
+    %gl = step.matmul %gg, %l {symmetric} : [...b, n, n], [...b, n, n]
+    %l1 = step.add %gl, %gg : [...b, n, n]
     %u = step.matmul %l1, %g : [...b, n, n], [...b, n, m]
     step.return %u, %l1 : [...b, n, m], [...b, n, n]
   }

@@ -12,6 +12,8 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <tuple>
+
 using namespace mlir;
 using namespace mlir::step;
 
@@ -19,9 +21,13 @@ using namespace mlir::step;
 void mlir::step::emitBlockProduct(const Words &w, const Product &product) {
   Value elements = w.mul(product.rows, product.columns);
   emitBlockLoop(w, elements, [&](Value number) {
-    Value left = w.mul(w.div(number, product.columns), product.lhs.rowStride);
-    Value right =
-        w.mul(w.rem(number, product.columns), product.rhs.columnStride);
+    Value row = w.div(number, product.columns);
+    Value column = w.rem(number, product.columns);
+    // What is declared so has no upper half of its own.
+    if (product.isSymmetric)
+      std::tie(row, column) = std::pair(w.max(row, column), w.min(row, column));
+    Value left = w.mul(row, product.lhs.rowStride);
+    Value right = w.mul(column, product.rhs.columnStride);
     Value depth = w.toIndex(product.depth), zero = w.constant(0);
     Value none =
         arith::ConstantOp::create(w.b, w.loc, w.b.getF64FloatAttr(0.0));

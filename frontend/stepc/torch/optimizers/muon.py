@@ -63,14 +63,14 @@ def _match_rms_of_five(group: dict) -> bool:
 
 
 class GramMuon(Muon):
-    """Muon in Gram space: :class:`Muon` with fewer products where one extent is at least twice the
+    """Muon in Gram space: :class:`Muon` with fewer operations where one extent is larger than the
     other; definition ``gram_muon.mlir``.
 
     J. Zhang, N. Amsel, B. Chen and T. Dao, "Gram Newton-Schulz", 2026. Arguments, param groups,
     ``state`` and checkpoints are those of :class:`torch.optim.Muon`, and in exact numbers so are
     the steps: the polynomials are those of Newton and Schulz, of ``X X^T`` in place of ``X``. All
     is computed in float32, or float64 beside float64 parameters; the authors' float16 and its
-    restart are not here. In float32 an update is off by 1e-5 to 1e-3 of its largest element,
+    restart are not here. In float32 an update is off by 3e-5 to 1e-3 of its largest element,
     where :class:`Muon`'s is by 1e-6 to 5e-5 and torch's, of bfloat16, by some percent; it is as
     near to orthogonal. ``ns_steps`` other than 5 are refused by ValueError.
     """
