@@ -70,23 +70,6 @@ def Step_BroadcastOp : Step_InsertedValueOp<"broadcast", []> {
   let hasVerifier = 1;
 }
 
-def Step_RoundOp : Step_InsertedValueOp<"round", [
-    AllTypesMatch<["operand", "result"]>]> {
-  let summary = "rounds to a storage type, keeping the compute type";
-  let description = [{
-    To nearest, ties to even. Inserted by binding.
-
-    Constraints:
-    - the storage type is f32, bf16 or f16
-  }];
-  let arguments = (ins Step_TensorType:$operand, TypeAttr:$storage);
-  let results = (outs Step_TensorType:$result);
-  let assemblyFormat = [{
-    $operand `to` $storage attr-dict `:` custom<ShortType>(type($operand))
-  }];
-  let hasVerifier = 1;
-}
-
 /// What takes an f32 apart into its nearest bf16 and the rest.
 class Step_HalfOp<string mnemonic, string what> : Step_InsertedValueOp<mnemonic, [
     SameOperandsAndResultType]> {

@@ -119,6 +119,36 @@ def Step_FloorOp : Step_UnaryOp<"floor", "the largest integer that is not above"
   let description = "Exact. Zeros, infinities and NaN stay as they are.";
 }
 
+def Step_RoundOp : Step_ValueOp<"round", [AllTypesMatch<["operand", "result"]>]> {
+  let summary = "the nearest value of a narrower type, in the compute type";
+  let description = [{
+    Ties go to even, what is too large becomes infinite. What is computed in f64 is rounded to
+    f32 before. Binding inserts it where a value is stored; a definition writes it where its
+    algorithm computes in a narrow type.
+
+    ```mlir
+    step.optimizer @example {
+      %lr = step.hyper "lr" = 1.0e-3
+      step.rule @any(%p: param[*], %g: grad[*]) {
+        %short = step.round %g to bf16 : [*]
+        %u = step.mul %short, %lr : [*], f64
+        %p1 = step.sub %p, %u : [*]
+        step.return %p1
+      }
+    }
+    ```
+
+    Constraints:
+    - the type is f32, bf16 or f16
+  }];
+  let arguments = (ins Step_TensorType:$operand, TypeAttr:$storage);
+  let results = (outs Step_TensorType:$result);
+  let assemblyFormat = [{
+    $operand `to` $storage attr-dict `:` custom<ShortType>(type($operand))
+  }];
+  let hasVerifier = 1;
+}
+
 def Step_ExpOp : Step_UnaryOp<"exp", "e to the power of the value", [Step_Expanded],
                               Step_Operand> {
   let description = [{

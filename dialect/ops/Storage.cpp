@@ -56,14 +56,53 @@ ValueParts StoredOp::getParts() {
 
 ValueParts BroadcastOp::getParts() { return getInsertedParts(emitOperand); }
 
-/// To the storage type and back.
+/// To the storage type and back: no machine converts between f64 and 16 bits.
 static Value emitRound(OpBuilder &builder, Operation *op, ValueRange in, Type) {
-  Value narrow = arith::TruncFOp::create(builder, op->getLoc(),
-                                         cast<RoundOp>(op).getStorage(), in[0]);
-  return arith::ExtFOp::create(builder, op->getLoc(), in[0].getType(), narrow);
+  Location loc = op->getLoc();
+  Value value = in[0];
+  Type element = value.getType(), f32 = builder.getF32Type();
+  SmallVector<Type, 2> steps{cast<RoundOp>(op).getStorage()};
+  if (element == steps[0])
+    return value;
+  if (element.isF64() && steps[0] != f32)
+    steps.insert(steps.begin(), f32);
+  for (Type step : steps)
+    value = arith::TruncFOp::create(builder, loc, step, value);
+  for (Type step : llvm::drop_begin(llvm::reverse(steps)))
+    value = arith::ExtFOp::create(builder, loc, step, value);
+  return arith::ExtFOp::create(builder, loc, element, value);
 }
 
-ValueParts RoundOp::getParts() { return getInsertedParts(emitRound); }
+/// A number or an interval, in the type of a `step.round`.
+template <typename NumberT>
+static NumberT roundAs(Operation *op, NumberT number) {
+  Type storage = cast<RoundOp>(op).getStorage();
+  Format format = storage.isBF16()  ? Format::BF16
+                  : storage.isF16() ? Format::F16
+                                    : Format::F32;
+  return roundTo(format, roundTo(Format::F32, number));
+}
+
+static Element evaluateRound(Operation *op, ArrayRef<Element> x, Format) {
+  return Element::of(roundAs(op, x[0].number));
+}
+
+static BoundElement boundRound(Operation *op, ArrayRef<BoundElement> x,
+                               Format) {
+  BoundElement result = x[0];
+  result.number = roundAs(op, result.number);
+  return result;
+}
+
+ValueParts RoundOp::getParts() {
+  ValueParts parts;
+  parts.sharding = Sharding::Elementwise;
+  parts.symbol = "round";
+  parts.emit = emitRound;
+  parts.evaluate = evaluateRound;
+  parts.bound = boundRound;
+  return parts;
+}
 
 static Value emitRoundStochastic(OpBuilder &b, Operation *op, ValueRange in,
                                  Type) {

@@ -470,5 +470,5 @@ step.optimizer @round {
 // -----
 
 %0 = "builtin.unrealized_conversion_cast"() : () -> !step.tensor<*>
-// expected-error @+1 {{'step.round' op expects parent op 'step.rule'}}
-%1 = step.round %0 to f32 : [*]
+// expected-error @+1 {{'step.broadcast' op expects parent op 'step.rule'}}
+%1 = step.broadcast %0 : [*] to [*]

@@ -70,6 +70,9 @@ step.optimizer @tensors {
     // CHECK: step.floor %grad : [*]{{$}}
     // GENERIC: "step.floor"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
     %floor = step.floor %g : [*]
+    // CHECK: step.round %grad to bf16 : [*]{{$}}
+    // GENERIC: "step.round"({{.*}}) <{storage = bf16}> : (!step.tensor<*>) -> !step.tensor<*>
+    %round = step.round %g to bf16 : [*]
     // CHECK: step.exp %grad : [*]{{$}}
     // GENERIC: "step.exp"({{.*}}) : (!step.tensor<*>) -> !step.tensor<*>
     %exp = step.exp %g : [*]

@@ -78,6 +78,20 @@ DEFINITIONS = {
     %p1 = step.sub %p, %d : [n, m]
     step.return %p1, %v1, %w1 : [n, m], [n, m], [n, 1]
   }""",
+    # Operands and results of bf16, which are computed with in the compute type.
+    "narrow": """
+  step.rule @any(%p: param[n, m], %g: grad[n, m], %t: state "t"[m, n]) {
+    %short = step.round %g to bf16 : [n, m]
+    %small = step.round %p to f16 : [n, m]
+    %turned = step.transpose %short : [n, m]
+    %gram = step.matmul %short, %turned : [n, m], [m, n]
+    %narrow = step.round %gram to bf16 : [n, n]
+    %u = step.matmul %narrow, %small : [n, n], [n, m]
+    %scaled = step.mul %u, %lr : [n, m], f64
+    %d = step.round %scaled to f32 : [n, m]
+    %p1 = step.sub %p, %d : [n, m]
+    step.return %p1, %turned : [n, m], [m, n]
+  }""",
     # Lower halves for the whole: of products that are no more symmetric than others, and of what
     # is made of them, which is.
     "symmetric": """

@@ -154,7 +154,11 @@ class Body(Matrices):
                 for i in range(count)]  # fmt: skip
 
     def arithmetic(self):
-        name = self.pick([*UNARY, *BINARY, *BINARY, "lerp", "pow"])
+        name = self.pick([*UNARY, *BINARY, *BINARY, "lerp", "pow", "round"])
+        if name == "round":
+            (one,) = self.tamed(name, self.operands(1))
+            narrow = f" to {self.pick(['bf16', 'f16', 'f32'])}"
+            return self.emit(name, [one], self.program.types[one], after=narrow)
         count = 1 if name in UNARY else 3 if name == "lerp" else 2
         names = self.tamed(name, self.operands(count))
         return self.emit(name, names, tensor(self.shape_of(names)))

@@ -200,7 +200,8 @@ step.optimizer @all {
     %i0 = step.powi %x, %t
     %i1 = step.to_f64 %t
     %i2 = step.every %x, %t
-    %stored = step.stored %g as [0] : [*]
+    %narrow = step.round %g to bf16 : [*]
+    %stored = step.stored %narrow as [0] : [*]
     step.return %stored
   }
 }
@@ -326,6 +327,10 @@ TEST_F(PartsOf, CodeComputesTheMeaning) {
         Element expected = parts.evaluate(op, elements, format);
         // Of what is negative MLIR folds no root.
         if (!actual && isa<SqrtOp>(op) && std::signbit(elements[0].number))
+          return;
+        // Nor does it fold a conversion that is not exact.
+        if (!actual && isa<RoundOp>(op) &&
+            expected.number != elements[0].number)
           return;
         auto number = dyn_cast_or_null<FloatAttr>(actual);
         auto integer = dyn_cast_or_null<IntegerAttr>(actual);

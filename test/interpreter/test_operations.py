@@ -5,6 +5,7 @@
 import numpy as np
 import oracle
 import pytest
+import torch
 from oracle import assert_same, interpret, special_pairs, special_values, write_definition
 
 DTYPES = [np.float32, np.float64]
@@ -48,6 +49,33 @@ def test_unary(tmp_path, name, dtype):
     _, x = special_pairs(dtype)
     path = write_definition(tmp_path, f"%r = step.{name} %g : [*]\n step.return %r")
     assert_same(interpret(path, {"param": x, "grad": x})["param"], UNARY[name](x), name)
+
+
+def nearest(x, to):
+    """By torch; f64 by f32."""
+    narrow = getattr(torch, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[to])
+    return torch.from_numpy(x.astype(np.float32)).to(narrow).float().numpy().astype(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("to", ["bf16", "f16", "f32"])
+def test_round(tmp_path, to, dtype):
+    _, x = special_pairs(dtype)
+    # Halves of the last place that stays, to either side of the even one, and a hair beside.
+    ulp = {"bf16": 2.0**-7, "f16": 2.0**-10, "f32": 2.0**-23}[to]
+    ties = 1 + ulp * (np.arange(8) + 0.5)
+    hair = ulp * 2.0**-8
+    x = np.concatenate([x.reshape(-1), ties, ties - hair, ties + hair, [65519.99, 65520, 3.39e38]])
+    x = x.astype(dtype)
+    path = write_definition(tmp_path, f"%r = step.round %g to {to} : [*]\n step.return %r")
+    arrays = {"param": x, "grad": x}
+    rounded = interpret(path, arrays)["param"]
+    assert_same(rounded, nearest(x, to), to)
+    bounds = interpret(path, arrays, mode="bound")
+    low, high = bounds["param:low"], bounds["param:high"]
+    known = ~np.isnan(rounded)
+    assert ((low <= rounded) & (rounded <= high))[known].all()
+    assert (low == high)[known].all()
 
 
 def test_neg_and_abs_touch_the_sign_of_zero_only_as_they_say(tmp_path):

@@ -17,8 +17,8 @@ step.fragment @after {
 // Also without fragments, and where nothing depends on it.
 step.optimizer @inserted {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
-    %r = step.round %p to bf16 : [*]
+    // expected-error @+1 {{'step.broadcast' op is no operation of a source definition}}
+    %r = step.broadcast %p : [*] to [*]
     step.return %p
   }
 }
@@ -27,8 +27,8 @@ step.optimizer @inserted {
 
 step.fragment @inserted {
   step.rule @any(%g: grad[*]) {
-    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
-    %r = step.round %g to bf16 : [*]
+    // expected-error @+1 {{'step.broadcast' op is no operation of a source definition}}
+    %r = step.broadcast %g : [*] to [*]
     step.return %r
   }
 }

@@ -22,8 +22,8 @@ step.optimizer @unmarked {
 
 step.optimizer @inserted {
   step.rule @any(%p: param[*], %g: grad[*]) {
-    // expected-error @+1 {{'step.round' op is no operation of a source definition}}
-    %r = step.round %p to bf16 : [*]
+    // expected-error @+1 {{'step.broadcast' op is no operation of a source definition}}
+    %r = step.broadcast %p : [*] to [*]
     step.return %r
   }
 }

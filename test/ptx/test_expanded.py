@@ -1,6 +1,6 @@
 # Part of Stepc, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""step.exp, step.log, step.pow and step.floor of tensors on a device: the bits of the
+"""step.exp, step.log, step.pow, step.floor and step.round of tensors on a device: the bits of the
 processor's kernels, by correctly rounded operations alone."""
 
 import re
@@ -14,14 +14,17 @@ step.optimizer @functions {
   %decay = step.hyper "decay" = 0.3
   step.rule @any(%p: param[*], %g: grad[*], %m: state "m"[*], %t: count) {
     %number = step.to_f64 %t
+    %short = step.round %g to bf16 : [*]
     %rate = step.pow %number, %decay
-    %e = step.exp %g : [*]
+    %e = step.exp %short : [*]
     %l = step.log %m : [*]
     %w = step.pow %m, %decay : [*], f64
+    %half = step.round %p to f16 : [*]
     %f = step.floor %p : [*]
     %a = step.add %e, %l : [*]
     %b = step.add %w, %f : [*]
-    %m1 = step.mul %b, %rate : [*], f64
+    %c = step.add %b, %half : [*]
+    %m1 = step.mul %c, %rate : [*], f64
     step.return %a, %m1
   }
 }
